@@ -1,0 +1,45 @@
+"""Stage 4, the hardware: one file a device, found on first look-up."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+
+from kerneleval.devices.base import Arena, Device, EventTimer, typed_view
+from kerneleval.records import UsageError, near
+
+__all__ = ["Arena", "Device", "EventTimer", "default", "find", "names", "typed_view"]
+
+
+@functools.cache
+def _registry() -> dict[str, Device]:
+    found: dict[str, Device] = {}
+    for info in pkgutil.iter_modules(__path__):
+        module = importlib.import_module(f"{__name__}.{info.name}")
+        device = getattr(module, "DEVICE", None)
+        if device is None:
+            continue
+        if device.name in found:
+            raise RuntimeError(f"two devices are called {device.name!r}; the second is in {module.__file__}")
+        found[device.name] = device
+    return found
+
+
+def names() -> tuple[str, ...]:
+    """Names of all known devices, available here or not."""
+    return tuple(sorted(_registry()))
+
+
+def find(name: str) -> Device:
+    """The device of that name; raises UsageError for an unknown one."""
+    try:
+        return _registry()[name]
+    except KeyError:
+        raise UsageError(f"no device is called {name!r}; {near(name, _registry())}") from None
+
+
+def default() -> Device:
+    """CUDA where there is one, else the CPU."""
+    cuda = find("cuda")
+    return find("cpu") if cuda.available() else cuda

@@ -1,0 +1,113 @@
+"""What a device is to the judge and to the worker: memory that both see, a synchronisation point, a description."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kerneleval.records import Machine
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Arena", "Device", "EventTimer", "typed_view"]
+
+
+@dataclass(kw_only=True)
+class Arena:
+    """A byte range that judge and worker both map. The judge allocates it, the worker opens it from its handle."""
+
+    bytes: torch.Tensor
+    """The whole range as uint8, shape (nbytes,), on the device."""
+    handle: dict[str, Any]
+    """Plain data from which the other side opens it."""
+    fd: int
+    """Descriptor that must travel with the handle; -1: none."""
+    keep: Any = None
+    """Whatever must stay alive as long as the range is in use."""
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the range in bytes."""
+        return int(self.bytes.numel())
+
+
+class EventTimer(Protocol):
+    """Device-side timer of the worker: what it says is evidence, never the verdict's time."""
+
+    def start(self) -> None:
+        """Mark the beginning on the current stream."""
+
+    def stop(self) -> None:
+        """Mark the end on the current stream."""
+
+    def elapsed_ns(self) -> float:
+        """Nanoseconds between the marks; waits for the end mark."""
+
+
+class Device(Protocol):
+    """One kind of hardware. A new one is one file with a module-level ``DEVICE``."""
+
+    name: str
+    """Kind, as on the command line: ``cpu``, ``cuda``."""
+    torch_device: str
+    """The name under which PyTorch knows it."""
+
+    def available(self) -> str:
+        """Empty when usable here, else why not and what would make it usable."""
+
+    def machine(self) -> Machine:
+        """Description of this machine's device."""
+
+    def memory_budget_bytes(self) -> int:
+        """How much device memory the judge plans with: all that is free now, less a reserve."""
+
+    def case_budget(self) -> tuple[int, int]:
+        """(bytes, floating-point operations) that one sampled case may take here."""
+
+    def allocate(self, nbytes: int) -> Arena:
+        """A new shared range (judge side). Raises InfrastructureError when the device is out of memory."""
+
+    def open(self, handle: Mapping[str, Any], fd: int) -> Arena:
+        """Map a range that the judge allocated (worker side)."""
+
+    def release(self, arena: Arena) -> None:
+        """Give a range back (either side)."""
+
+    def own_storage(self, arena: Arena, offset: int, nbytes: int) -> torch.Tensor:
+        """uint8 tensor over a part of the range that has a storage of just that extent."""
+
+    def warm_up(self) -> None:
+        """Create the device context (worker side), so that the first window does not pay for it."""
+
+    def synchronize(self) -> None:
+        """Wait for everything that this process queued, on every stream."""
+
+    def settle(self) -> None:
+        """Called by the judge before it starts its clock: let its own helper threads go to sleep."""
+
+    def timer(self) -> EventTimer | None:
+        """A device timer, or None where the device has none worth trusting."""
+
+    def conditions(self) -> dict[str, Any]:
+        """Clocks, temperature, throttling as far as the device tells; plain data, units in the names."""
+
+
+def typed_view(
+    raw: torch.Tensor, dtype: torch.dtype, shape: Sequence[int], strides: Sequence[int], offset: int
+) -> torch.Tensor:
+    """A tensor of its own (no view: ``_base`` is None) over the storage of ``raw``.
+
+    Args:
+        raw: uint8 tensor whose storage holds the elements.
+        dtype: element type.
+        shape: sizes.
+        strides: strides in elements.
+        offset: storage offset in elements of ``dtype``.
+    """
+    import torch
+
+    out = torch.empty(0, dtype=dtype, device=raw.device)
+    out.set_(raw.untyped_storage(), offset, tuple(shape), tuple(strides))  # type: ignore[call-overload]
+    return out

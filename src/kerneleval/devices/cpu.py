@@ -1,0 +1,158 @@
+"""The CPU: shared memory is an anonymous file that both sides map."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import platform
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kerneleval.devices.base import Arena, EventTimer
+from kerneleval.records import InfrastructureError, Machine
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["DEVICE"]
+
+_SETTLE_S = 0.002
+"""OpenMP's helper threads spin for a while after a parallel region; this outlasts the spin count that we set."""
+
+
+class Cpu:
+    """Host processor through PyTorch's CPU backend."""
+
+    name = "cpu"
+    torch_device = "cpu"
+
+    def available(self) -> str:
+        """Always usable."""
+        return ""
+
+    def machine(self) -> Machine:
+        """Description of the host processor."""
+        import torch
+
+        return Machine(
+            device="cpu",
+            name=_cpu_name(),
+            arch=platform.machine(),
+            memory_bytes=_meminfo("MemTotal"),
+            cache_bytes=_last_level_cache(),
+            units=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+            driver=platform.release(),
+            torch=torch.__version__,
+            triton=_triton_version(),
+            host=_cpu_name(),
+        )
+
+    def memory_budget_bytes(self) -> int:
+        """A sixteenth of what is free now, at most 512 MiB: several mappings and private copies of it exist at once."""
+        return min(_meminfo("MemAvailable") // 16, 512 << 20)
+
+    def case_budget(self) -> tuple[int, int]:
+        """16 MiB and 0.3 GFLOP a core: a call stays near 10 ms on one AVX2 core."""
+        cores = self.machine().units
+        return min(16 << 20, self.memory_budget_bytes() // 8), 300_000_000 * cores
+
+    def allocate(self, nbytes: int) -> Arena:
+        """An anonymous memory file of that size, mapped here."""
+        fd = os.memfd_create("kerneleval", os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(fd, max(nbytes, 1))
+            return self._map(fd, max(nbytes, 1))
+        except OSError as error:
+            os.close(fd)
+            raise InfrastructureError(f"cannot share {nbytes} bytes of memory with a worker: {error}") from error
+
+    def open(self, handle: Mapping[str, Any], fd: int) -> Arena:
+        """Map the memory file behind ``fd``."""
+        return self._map(fd, int(handle["nbytes"]))
+
+    def _map(self, fd: int, nbytes: int) -> Arena:
+        import torch
+
+        view = mmap.mmap(fd, nbytes)
+        return Arena(bytes=torch.frombuffer(view, dtype=torch.uint8), handle={"nbytes": nbytes}, fd=fd, keep=view)
+
+    def release(self, arena: Arena) -> None:
+        """Close the descriptor; the pages go when the last tensor over them does."""
+        if arena.fd >= 0:
+            os.close(arena.fd)
+            arena.fd = -1
+
+    def own_storage(self, arena: Arena, offset: int, nbytes: int) -> torch.Tensor:
+        """uint8 tensor over a part of the mapping, with a storage of just that extent."""
+        import torch
+
+        if nbytes == 0:
+            return torch.empty(0, dtype=torch.uint8)
+        return torch.frombuffer(arena.keep, dtype=torch.uint8, count=nbytes, offset=offset)
+
+    def warm_up(self) -> None:
+        """Start the thread pool."""
+        import torch
+
+        torch.ones(1 << 18).add_(1)
+
+    def synchronize(self) -> None:
+        """Nothing is asynchronous."""
+
+    def settle(self) -> None:
+        """Sleep until this process's helper threads stopped spinning."""
+        time.sleep(_SETTLE_S)
+
+    def timer(self) -> EventTimer | None:
+        """None: there is no device clock apart from the host's."""
+        return None
+
+    def conditions(self) -> dict[str, Any]:
+        """Load average and, where the kernel tells, the clock of core 0."""
+        found: dict[str, Any] = {"load_1min": os.getloadavg()[0]}
+        path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
+        if path.exists():
+            found["clock_khz"] = int(path.read_text())
+        return found
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass  # not Linux: the generic name below is all there is
+    return platform.processor() or platform.machine()
+
+
+def _meminfo(field: str) -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith(field + ":"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass  # not Linux: ask POSIX below
+    return int(os.sysconf("SC_PAGE_SIZE")) * int(os.sysconf("SC_PHYS_PAGES"))
+
+
+def _last_level_cache() -> int:
+    sizes = [0]
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        text = path.read_text().strip()
+        sizes.append(int(text[:-1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[text[-1]])
+    return max(sizes)
+
+
+def _triton_version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version("triton")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+DEVICE = Cpu()
