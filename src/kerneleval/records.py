@@ -32,6 +32,7 @@ __all__ = [
     "Cell",
     "CellResult",
     "Dim",
+    "Event",
     "Evidence",
     "Failed",
     "InfrastructureError",
@@ -539,6 +540,11 @@ class Protocol:
         """Hash (16 hex digits) of every field."""
         return digest(*(f"{f.name}={getattr(self, f.name)!r}" for f in dataclasses.fields(self)))[:16]
 
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Protocol:
+        """Inverse of :func:`to_plain`; raises UsageError for unknown fields or wrong types."""
+        return _checked(cls, plain)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
@@ -682,6 +688,11 @@ class Trust:
     missing: tuple[str, ...] = ()
     """``layer: why`` for each layer that could not be had."""
 
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Trust:
+        """Inverse of :func:`to_plain`; raises UsageError for unknown fields or wrong types."""
+        return _checked(cls, plain)
+
 
 @dataclass(frozen=True, kw_only=True)
 class CellResult:
@@ -729,6 +740,19 @@ class Verdict:
     seconds: float = 0.0
     """Wall time of judging."""
 
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Verdict:
+        """Inverse of :func:`to_plain`; raises UsageError when a field is missing or unknown."""
+        values = _fields(cls, plain)
+        values["trust"] = Trust.from_plain(values["trust"])
+        values["machine"] = Machine.from_plain(values["machine"])
+        values["protocol"] = Protocol.from_plain(values["protocol"])
+        values["cells"] = tuple(
+            CellResult(case=Case.from_plain(c["case"]), outcome=outcome_from_plain(c["outcome"]))
+            for c in values["cells"]
+        )
+        return cls(**values)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
@@ -756,6 +780,20 @@ class Result:
     """The point."""
     outcome: Outcome
     """What came out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One step of a long job, for progress displays."""
+
+    kind: str
+    """The bar that it belongs to: ``generate``, ``build``, ``judge`` ..."""
+    done: int
+    """Steps done so far."""
+    total: int
+    """Steps in all; 0: not known."""
+    text: str = ""
+    """What is being done now, one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
