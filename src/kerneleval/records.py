@@ -747,6 +747,10 @@ class Verdict:
         values["trust"] = Trust.from_plain(values["trust"])
         values["machine"] = Machine.from_plain(values["machine"])
         values["protocol"] = Protocol.from_plain(values["protocol"])
+        if values["speedup"] is not None:
+            values["speedup"] = {
+                k: _float(v) if k in ("value", "low", "high") else v for k, v in values["speedup"].items()
+            }
         values["cells"] = tuple(
             CellResult(case=Case.from_plain(c["case"]), outcome=outcome_from_plain(c["outcome"]))
             for c in values["cells"]
