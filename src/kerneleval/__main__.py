@@ -1,0 +1,26 @@
+"""``python -m kerneleval`` and the ``kerneleval`` command."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+_NEEDED = ("typer", "rich", "pydantic_settings")
+
+
+def main() -> int:
+    """Run the command line; returns the exit code: 0 passed, 1 failed, 2 usage or infrastructure, 130 interrupted."""
+    try:
+        from kerneleval import cli
+    except ModuleNotFoundError as error:
+        if error.name not in _NEEDED:
+            raise
+        package = error.name.replace("_", "-")
+        sys.stderr.write(f"error: the command line needs {package}; install it: pip install {package}\n")
+        return 2
+    return cli.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
