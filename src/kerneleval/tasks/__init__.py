@@ -1,0 +1,146 @@
+"""Stage 1, what to solve: built-in operators, one file a family, found on first look-up; and tasks from files.
+
+A family is a module ``tasks/operators/<family>.py`` with a tuple ``TASKS``; adding a task touches that file alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+from kerneleval.records import KernelEvalError, Task, UsageError, digest, near
+
+__all__ = ["all_tasks", "find", "open_task"]
+
+
+def all_tasks() -> dict[str, Task]:
+    """Every built-in task by name, sorted by category and name. Imports torch on the first call.
+
+    Raises:
+        KernelEvalError: two tasks share a name.
+        UsageError: a task's declaration does not hold together.
+        Exception: whatever importing a family raises is shown as it is.
+    """
+    return dict(_builtin())
+
+
+def find(name: str) -> Task:
+    """The built-in task of that name; raises UsageError with the nearest names for an unknown one."""
+    known = _builtin()
+    if name not in known:
+        raise UsageError(f"no task is called {name!r}; {near(name, known)}")
+    return known[name]
+
+
+def open_task(name_or_path: str) -> Task:
+    """A task by name, or from a Python file.
+
+    Args:
+        name_or_path: a built-in name; or a path ending in ``.py``: a KernelBench problem (``class Model`` with
+            ``get_inputs``), or a file of one's own that defines ``TASKS``. ``file.py:name`` picks one of several tasks.
+            Such a file is executed here: give only files that you trust, as with any Python program.
+
+    Raises:
+        UsageError: no such task or file, or the file is neither of the two.
+    """
+    path, _, wanted = name_or_path.rpartition(":") if ".py:" in name_or_path else (name_or_path, "", "")
+    if not path.endswith(".py"):
+        return find(name_or_path)
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+        tree = ast.parse(text, filename=path)
+    except (OSError, UnicodeDecodeError, SyntaxError) as error:
+        raise UsageError(f"cannot read the task file {path}: {error}") from error
+    names = _top_level_names(tree)
+    if "TASKS" in names:
+        return _choose(_own_tasks(file, text), wanted, path)
+    if {"Model", "get_inputs"} <= names and not wanted:
+        from kerneleval.tasks.formats import kernelbench
+
+        return kernelbench.read(file)
+    raise UsageError(
+        f"{path} defines no task: a KernelBench problem has 'class Model' and 'get_inputs'; "
+        "a file of one's own assigns a tuple of Task records to TASKS"
+    )
+
+
+@functools.cache
+def _builtin() -> dict[str, Task]:
+    from kerneleval.tasks import operators
+
+    return _discover(operators)
+
+
+def _discover(package: ModuleType) -> dict[str, Task]:
+    """The tasks of every module in a package."""
+    found: list[tuple[str, Task]] = []
+    for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
+        module = importlib.import_module(f"{package.__name__}.{info.name}")
+        tasks = getattr(module, "TASKS", None)
+        if not isinstance(tasks, tuple) or not all(isinstance(task, Task) for task in tasks):
+            raise KernelEvalError(f"{module.__file__}: TASKS must be a tuple of Task records")
+        found += [(str(module.__file__), task) for task in tasks]
+    return _unique(found)
+
+
+def _unique(found: Iterable[tuple[str, Task]]) -> dict[str, Task]:
+    from kerneleval.tasks.define import validate
+
+    places: dict[str, str] = {}
+    tasks: dict[str, Task] = {}
+    for where, task in found:
+        validate(task, where)
+        if task.name in tasks:
+            raise KernelEvalError(f"two tasks are called {task.name!r}: in {places[task.name]} and in {where}")
+        places[task.name], tasks[task.name] = where, task
+    return dict(sorted(tasks.items(), key=lambda item: (item[1].category, item[0])))
+
+
+def _top_level_names(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names.update(target.id for target in targets if isinstance(target, ast.Name))
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names.update(alias.asname or alias.name for alias in node.names)
+    return names
+
+
+def _own_tasks(file: Path, text: str) -> dict[str, Task]:
+    """Execute a user's file under a name of its own and take its TASKS."""
+    name = f"kerneleval_task_{digest(str(file.resolve()), text)[:16]}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"cannot load {file} as a Python module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and inspect look a module up by name while it is being executed
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise UsageError(f"executing the task file {file} raised {type(error).__name__}: {error}") from error
+    tasks = module.TASKS
+    if not isinstance(tasks, (tuple, list)) or not tasks or not all(isinstance(task, Task) for task in tasks):
+        raise UsageError(f"{file}: TASKS must be a tuple of one or more kerneleval.records.Task")
+    return _unique((str(file), task) for task in tasks)
+
+
+def _choose(tasks: dict[str, Task], wanted: str, path: str) -> Task:
+    if wanted:
+        if wanted not in tasks:
+            raise UsageError(f"{path} has no task {wanted!r}; {near(wanted, tasks)}")
+        return tasks[wanted]
+    if len(tasks) > 1:
+        raise UsageError(f"{path} defines {len(tasks)} tasks: name one, as in {path}:{next(iter(tasks))}")
+    return next(iter(tasks.values()))

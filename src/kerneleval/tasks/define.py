@@ -1,0 +1,265 @@
+"""A small vocabulary in which an operator is a table: dims, arguments, outputs, formulas.
+
+Shapes are strings of dim names (``"M N"``); formulas are functions of a namespace of dims (``lambda d: 2 * d.M * d.N``).
+Names that are no dims of their own (the length that a convolution leaves, channels made of groups) stand in ``derive``.
+
+Conventions of all built-in operators, which candidates may rely on:
+
+* tensors come first, plain numbers last, in the order of PyTorch's own functional call;
+* row-wise operators work on ``(M, N)`` and reduce the last dimension;
+* ``flops`` counts a multiply-add as two and every other arithmetic operation, comparison or transcendental as one;
+* ``bytes`` counts every argument once and every output once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Literal
+
+from kerneleval.records import (
+    CATEGORIES,
+    DISTRIBUTIONS,
+    DTYPES,
+    LAYOUTS,
+    Argument,
+    Dim,
+    Relation,
+    Scalar,
+    Task,
+    TensorSpec,
+    Tolerance,
+    UsageError,
+)
+
+__all__ = ["FLOATS", "ROWS", "Arg", "Formula", "Plain", "bias", "data", "fixed", "index", "operator", "plain", "size",
+           "validate", "weight"]  # fmt: skip
+
+Formula = Callable[[Any], Any]
+"""A function of the dims as attributes (own and derived ones)."""
+
+FLOATS: tuple[str, ...] = ("float32", "float16", "bfloat16")
+"""The floating types of every built-in operator, the default first."""
+
+
+def size(name: str, low: int = 1, high: int = 8192, multiple_of: int = 1) -> Dim:
+    """A dim whose range the shape category sets, within [low, high]."""
+    return Dim(name=name, low=low, high=high, multiple_of=multiple_of)
+
+
+def fixed(name: str, low: int = 1, high: int = 8, multiple_of: int = 1) -> Dim:
+    """A dim (batch, heads, kernel width) sampled from [low, high] whatever the shape category is."""
+    return Dim(name=name, low=low, high=high, multiple_of=multiple_of, scaled=False)
+
+
+ROWS: tuple[Dim, ...] = (size("M"), size("N"))
+"""Dims of elementwise and row-wise operators: M rows of N elements."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arg:
+    """One tensor argument or output, with its shape still in names."""
+
+    name: str
+    shape: str
+    role: Literal["data", "weight", "index", "mask", "output"] = "data"
+    values: Literal["normal", "positive", "uniform", "integers", "bool", "ones_normal", "variance"] = "normal"
+    fan_in: str = ""
+    """Names of the dims summed over; the values are scaled by (their product) ** -0.5."""
+    low: int | Formula = 0
+    high: int | Formula = 2
+    dtype: str = ""
+    """Empty: the case's dtype."""
+    differentiable: bool = False
+
+    def at(self, d: SimpleNamespace, dtype: str) -> TensorSpec:
+        """The argument at given dims and dtype."""
+        return TensorSpec(
+            name=self.name,
+            shape=tuple(getattr(d, name) for name in self.shape.split()),
+            dtype=self.dtype or dtype,
+            role=self.role,
+            values=self.values,
+            low=self.low(d) if callable(self.low) else self.low,
+            high=self.high(d) if callable(self.high) else self.high,
+            scale=max(1, math.prod(getattr(d, name) for name in self.fan_in.split())) ** -0.5,
+            differentiable=self.differentiable,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plain:
+    """One plain argument; ``value`` may be a formula."""
+
+    name: str
+    value: Any
+
+    def at(self, d: SimpleNamespace, dtype: str) -> Scalar:
+        """The argument at given dims."""
+        return Scalar(name=self.name, value=self.value(d) if callable(self.value) else self.value)
+
+
+def data(name: str, shape: str, fan_in: str = "") -> Arg:
+    """A differentiable argument that follows the case's distribution and layout."""
+    return Arg(name=name, shape=shape, fan_in=fan_in, differentiable=True)
+
+
+def weight(name: str, shape: str, fan_in: str = "", values: Literal["normal", "ones_normal"] = "normal") -> Arg:
+    """A differentiable parameter: standard values, scaled by the fan-in so that outputs stay near unit scale."""
+    return Arg(name=name, shape=shape, role="weight", values=values, fan_in=fan_in, differentiable=True)
+
+
+def bias(shape: str) -> Arg:
+    """A differentiable additive parameter called ``bias``, N(0, 1)."""
+    return weight("bias", shape)
+
+
+def index(name: str, shape: str, high: Formula, low: int | Formula = 0) -> Arg:
+    """Integers (int64) in [low, high)."""
+    return Arg(name=name, shape=shape, role="index", values="integers", low=low, high=high, dtype="int64")
+
+
+def plain(name: str, value: Any) -> Plain:
+    """A number or flag, or a formula that gives one."""
+    return Plain(name=name, value=value)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The closures of a task, all from one description."""
+
+    args: tuple[Arg | Plain, ...]
+    outputs: tuple[Arg, ...]
+    derive: Mapping[str, Formula] = field(default_factory=dict)
+
+    def space(self, dims: Mapping[str, int]) -> SimpleNamespace:
+        d = SimpleNamespace(**dims)
+        for name, formula in self.derive.items():
+            setattr(d, name, formula(d))
+        return d
+
+    def arguments(self, dims: Mapping[str, int], dtype: str) -> tuple[Argument, ...]:
+        d = self.space(dims)
+        return tuple(arg.at(d, dtype) for arg in self.args)
+
+    def bytes(self, dims: Mapping[str, int], dtype: str) -> int:
+        d = self.space(dims)
+        tensors = [*(arg for arg in self.args if isinstance(arg, Arg)), *self.outputs]
+        return sum(arg.at(d, dtype).nbytes for arg in tensors)
+
+    def formula(self, formula: Formula) -> Callable[[Mapping[str, int]], Any]:
+        return lambda dims: formula(self.space(dims))
+
+
+def _output(position: int, text: str) -> Arg:
+    shape, _, dtype = text.partition(":")
+    return Arg(name=f"out{position}", shape=shape, role="output", dtype=dtype.strip())
+
+
+def operator(
+    name: str,
+    category: str,
+    summary: str,
+    *,
+    dims: tuple[Dim, ...],
+    args: tuple[Arg | Plain, ...],
+    out: tuple[str, ...],
+    reference: Callable[..., Any],
+    flops: Formula,
+    reduction: Formula | None = None,
+    derive: Mapping[str, Formula] | None = None,
+    where: Formula | None = None,
+    without: tuple[str, ...] = (),
+    nonfinite: bool = False,
+    empty: bool = False,
+    index_output: bool = False,
+    no_backward: str = "",
+    relations: tuple[Relation, ...] = (),
+    source: str = "aten",
+    level: int = 1,
+) -> Task:
+    """A task from its table.
+
+    Args:
+        name: unique slug.
+        category: one of ``records.CATEGORIES``.
+        summary: one line with the formula.
+        dims: the free dims, in the order in which native launchers receive them.
+        args: the arguments, in the order of the call.
+        out: shapes of the outputs; ``"M: int64"`` where the dtype is not the case's.
+        reference: the operator in plain PyTorch.
+        flops: operations of one forward call.
+        reduction: terms summed into one output element (None: 1).
+        derive: further names for shapes and formulas, each a formula of those before it.
+        where: which dims are allowed together. It alone says which dims may be 0 in empty cases.
+        without: distributions left out, because the operator is ill-conditioned or overflows there.
+        nonfinite: whether IEEE arithmetic defines the output for infinities and NaN.
+        empty: whether a dim (any that ``where`` allows) may be 0.
+        index_output: whether the outputs are indices, judged by the elements that they select.
+        no_backward: why there is no backward.
+        relations: metamorphic relations.
+        source: where the operator comes from.
+        level: 1 one operator, 2 a fusion.
+    """
+    table = _Table(args, tuple(_output(i, text) for i, text in enumerate(out)), dict(derive or {}))
+    return Task(
+        name=name,
+        category=category,
+        source=source,
+        level=level,
+        summary=summary,
+        dims=dims,
+        dtypes=FLOATS,
+        arguments=table.arguments,
+        reference=reference,
+        flops=table.formula(flops),
+        bytes=table.bytes,
+        tolerance=Tolerance(
+            kind="index" if index_output else "float",
+            reduction=None if reduction is None else table.formula(reduction),
+        ),
+        relations=relations,
+        constraint=None if where is None else table.formula(where),
+        distributions=tuple(d for d in DISTRIBUTIONS if d not in without and (nonfinite or d != "nonfinite")),
+        empty=empty,
+        no_backward=no_backward,
+    )
+
+
+def validate(task: Task, where: str) -> Task:
+    """The task itself, once its declaration holds together.
+
+    Args:
+        task: the task.
+        where: file or module that defines it, for the message.
+
+    Raises:
+        UsageError: naming the first field that is wrong and what would be right.
+    """
+    problems: list[str] = []
+    if not task.name.isidentifier():
+        problems.append(f"name {task.name!r} must be an identifier such as 'layer_norm'")
+    if task.category not in CATEGORIES:
+        problems.append(f"category {task.category!r} is unknown; known are {', '.join(CATEGORIES)}")
+    for field_name, values, known in (
+        ("dtypes", task.dtypes, tuple(DTYPES)),
+        ("distributions", task.distributions, DISTRIBUTIONS),
+        ("layouts", task.layouts, LAYOUTS),
+    ):
+        problems += [f"{field_name}: {v!r} is unknown; known are {', '.join(known)}" for v in values if v not in known]
+        if not values:
+            problems.append(f"{field_name} is empty")
+    names = [dim.name for dim in task.dims]
+    if len(set(names)) != len(names):
+        problems.append(f"two dims share a name in {', '.join(names)}")
+    for dim in task.dims:
+        least = -(-dim.low // dim.multiple_of) * dim.multiple_of
+        if dim.low < 1 or least > dim.high:
+            problems.append(f"dim {dim.name}: no multiple of {dim.multiple_of} lies in [{dim.low}, {dim.high}], low >= 1")
+    if not task.case_dims and not any(dim.scaled for dim in task.dims):
+        problems.append("no dim is scaled and there are no case_dims, so there is nothing to sample")
+    if problems:
+        raise UsageError(f"task {task.name!r} in {where}: {problems[0]}")
+    return task

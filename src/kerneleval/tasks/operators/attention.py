@@ -1,0 +1,143 @@
+"""Scaled dot-product attention: softmax(q k^T * scale) v over the last two dims.
+
+L queries, S keys, head width D. At least four keys: over one key the gradients of q and k are zero by cancellation, and
+what a kernel returns is rounding noise. For the same reason constant inputs are left out. Inputs of large scale are left
+out because the softmax then selects one key by differences below the rounding of the scores.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from kerneleval.records import Dim
+from kerneleval.tasks.define import data, fixed, index, operator, plain, size
+from kerneleval.tasks.relations import homogeneity, permutation, resampling
+
+_LEAST = 4
+_SCORES = 2**28
+"""Most scores of one case: the fp64 oracle holds all of them (2 GiB)."""
+_SCALE = plain("scale", lambda d: float(d.D) ** -0.5)
+_WITHOUT = ("constant", "large_scale")
+
+
+def _width() -> Dim:
+    return fixed("D", low=16, high=128, multiple_of=16)
+
+
+def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) -> torch.Tensor:
+    return F.scaled_dot_product_attention(q, k, v, scale=scale)
+
+
+def _causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) -> torch.Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+
+
+def _grouped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) -> torch.Tensor:
+    return F.scaled_dot_product_attention(q, k, v, scale=scale, enable_gqa=True)
+
+
+def _masked(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: torch.Tensor, scale: float
+) -> torch.Tensor:
+    mask = torch.arange(k.shape[2], device=k.device) < lengths[:, None, None, None]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+
+
+def _flops(heads: Any) -> Any:
+    """Two products of 2 L S D each, and five operations a score: scale, maximum, difference, exponential, sum."""
+    return lambda d: d.B * heads(d) * d.L * d.S * (4 * d.D + 5)
+
+
+_BATCHES = (
+    permutation("batch_permutation", {0: 0, 1: 0, 2: 0}, {0: 0}),
+    permutation("head_permutation", {0: 1, 1: 1, 2: 1}, {0: 1}),
+    resampling("batch_resampling", {0: 0, 1: 0, 2: 0}, {0: 0}),
+    homogeneity({2: -2.0}, {0: -2.0}),
+)
+_QUERIES = permutation("query_permutation", {0: 2}, {0: 2})
+_KEYS = permutation("key_order", {1: 2, 2: 2}, {})
+
+TASKS = (
+    operator(
+        "attention",
+        "attention",
+        "out = softmax(q k^T * scale) v",
+        dims=(fixed("B", high=4), fixed("H", high=16), size("L"), size("S", low=_LEAST), _width()),
+        args=(data("q", "B H L D"), data("k", "B H S D"), data("v", "B H S D"), _SCALE),
+        out=("B H L D",),
+        reference=_attention,
+        flops=_flops(lambda d: d.H),
+        reduction=lambda d: d.S + d.D,
+        where=lambda d: d.S >= _LEAST and d.B * d.H * d.L * d.D > 0 and d.B * d.H * d.L * d.S <= _SCORES,
+        without=_WITHOUT,
+        relations=(*_BATCHES, _QUERIES, _KEYS),
+    ),
+    operator(
+        # D follows the shape category here, so that one sequence length still leaves square and rectangular cases.
+        "causal_attention",
+        "attention",
+        "out = softmax(q k^T * scale + mask) v, where query i sees keys j <= i",
+        dims=(fixed("B", high=4), fixed("H", high=16), size("L", low=_LEAST), size("D", high=128)),
+        derive={"S": lambda d: d.L},
+        args=(data("q", "B H L D"), data("k", "B H L D"), data("v", "B H L D"), _SCALE),
+        out=("B H L D",),
+        reference=_causal,
+        # The L (L + 1) / 2 visible scores alone: a causal kernel need not touch the others.
+        flops=lambda d: d.B * d.H * (d.L * (d.L + 1) // 2) * (4 * d.D + 5),
+        reduction=lambda d: d.L + d.D,
+        where=lambda d: d.L >= _LEAST and d.B * d.H * d.D > 0 and d.B * d.H * d.L * d.L <= _SCORES,
+        without=_WITHOUT,
+        relations=_BATCHES,
+    ),
+    operator(
+        "grouped_query_attention",
+        "attention",
+        "out = softmax(q k^T * scale) v, where R query heads in a row share each of the G heads of k and v",
+        dims=(
+            fixed("B", high=4),
+            fixed("G", high=8),
+            fixed("R", low=2, high=8),
+            size("L"),
+            size("S", low=_LEAST),
+            _width(),
+        ),
+        derive={"heads": lambda d: d.G * d.R},
+        args=(data("q", "B heads L D"), data("k", "B G S D"), data("v", "B G S D"), _SCALE),
+        out=("B heads L D",),
+        reference=_grouped,
+        flops=_flops(lambda d: d.heads),
+        reduction=lambda d: d.S + d.D,
+        where=lambda d: d.S >= _LEAST and d.B * d.heads * d.L * d.D > 0 and d.B * d.heads * d.L * d.S <= _SCORES,
+        without=_WITHOUT,
+        relations=(_BATCHES[0], *_BATCHES[2:], _QUERIES, _KEYS),
+    ),
+    operator(
+        "masked_attention",
+        "attention",
+        "out = softmax(q k^T * scale + mask) v, where only the first lengths[b] keys of sequence b are seen (padding mask)",
+        dims=(fixed("B", high=4), fixed("H", high=16), size("L"), size("S", low=_LEAST), _width()),
+        args=(
+            data("q", "B H L D"),
+            data("k", "B H S D"),
+            data("v", "B H S D"),
+            # At least half of the keys are real, so that no row is empty (which would be 0 / 0).
+            index("lengths", "B", low=lambda d: (d.S + 1) // 2, high=lambda d: d.S + 1),
+            _SCALE,
+        ),
+        out=("B H L D",),
+        reference=_masked,
+        flops=_flops(lambda d: d.H),
+        reduction=lambda d: d.S + d.D,
+        where=lambda d: d.S >= _LEAST and d.B * d.H * d.L * d.D > 0 and d.B * d.H * d.L * d.S <= _SCORES,
+        without=_WITHOUT,
+        relations=(
+            permutation("batch_permutation", {0: 0, 1: 0, 2: 0, 3: 0}, {0: 0}),
+            resampling("batch_resampling", {0: 0, 1: 0, 2: 0, 3: 0}, {0: 0}),
+            *_BATCHES[1::2],
+            _QUERIES,
+        ),
+    ),
+)
