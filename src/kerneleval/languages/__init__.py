@@ -1,0 +1,24 @@
+"""Stage 3, source -> callable: one module a language, found by discovery. See ``docs/candidates.md``.
+
+:func:`read_candidate` reads a file, :func:`find` gives the language that builds and loads it. Importing this package
+does not import torch; loading a candidate does.
+"""
+
+from __future__ import annotations
+
+from kerneleval.languages.base import BuildError, Language, Loaded, LoadError, OutputSpec, torch_device
+from kerneleval.languages.registry import all_languages, detect, find
+from kerneleval.languages.source import read_candidate
+
+__all__ = [
+    "BuildError",
+    "Language",
+    "LoadError",
+    "Loaded",
+    "OutputSpec",
+    "all_languages",
+    "detect",
+    "find",
+    "read_candidate",
+    "torch_device",
+]

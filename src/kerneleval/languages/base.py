@@ -1,0 +1,234 @@
+"""What every language gives: a build that never runs candidate code, and a load that does.
+
+A language is one module here with a module-level ``LANGUAGE``; see :class:`Language`. Loading happens in the worker,
+the untrusted side: nothing that :class:`Loaded` says about itself (launch counts, for one) is more than evidence.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from kerneleval.records import DTYPES, Candidate, KernelEvalError, UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Backward", "BuildError", "Language", "LoadError", "Loaded", "OutputSpec", "torch_device", "write_files"]
+
+LOG_LIMIT_BYTES = 8192
+"""Longest compiler log or load message that is kept; the first errors are the useful ones."""
+
+# --------------------------------------------------------------------------------------------------------------------
+# Errors of this stage, below KernelEvalError (records.py):
+#
+# KernelEvalError
+# ├── BuildError    the candidate's source does not compile
+# └── LoadError     the candidate's built code or module does not load, or has no entry point
+# --------------------------------------------------------------------------------------------------------------------
+
+
+class BuildError(KernelEvalError):
+    """The candidate does not compile; :attr:`log` holds the first 8 KiB of what the compiler said."""
+
+    def __init__(self, message: str, log: str = "") -> None:
+        super().__init__(f"{message}\n{log}".rstrip() if log else message)
+        self.message = message
+        self.log = log
+
+
+class LoadError(KernelEvalError):
+    """The candidate does not load; :attr:`file` and :attr:`line` point into its own source where that is known."""
+
+    def __init__(self, message: str, *, file: str = "", line: int = 0) -> None:
+        where = f"{file}:{line}: " if file and line else (f"{file}: " if file else "")
+        super().__init__((where + message)[:LOG_LIMIT_BYTES])
+        self.file = file
+        self.line = line
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Records
+# --------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputSpec:
+    """One output that a native candidate is to fill: allocated by the loader, uninitialised."""
+
+    shape: tuple[int, ...]
+    """Sizes, outermost first."""
+    dtype: str
+    """A key of :data:`kerneleval.records.DTYPES`."""
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise UsageError(f"output dtype {self.dtype!r} is unknown; known are {', '.join(DTYPES)}")
+
+
+Backward = Callable[[Sequence[Any], Sequence[Any], Sequence[OutputSpec], Mapping[str, int]], "tuple[Any, ...]"]
+"""(upstream gradients, arguments, specs of the gradients, dims) -> gradients of the differentiable arguments."""
+
+
+class Loaded(ABC):
+    """A candidate that is ready to be called, on one device, in this process."""
+
+    autograd: bool = False
+    """Whether gradients may be had by autograd through :meth:`forward` when :attr:`backward` is None."""
+    backward: Backward | None = None
+    """The explicit backward entry point, if the candidate has one."""
+    module: torch.nn.Module | None = None
+    """What :meth:`make_module` built."""
+
+    @abstractmethod
+    def forward(self, args: Sequence[Any], outputs: Sequence[OutputSpec], dims: Mapping[str, int]) -> Any:
+        """Calls the candidate once.
+
+        Args:
+            args: the task's arguments in order: tensors on the device, or plain values.
+            outputs: shape and dtype of each output, in order (native candidates only; others ignore them).
+            dims: the task's dims, in the task's order.
+
+        Returns:
+            One tensor, or a tuple of tensors. Of Python candidates: whatever the entry point returned, unchecked.
+
+        Raises:
+            NotImplementedError: the candidate declares that it does not support this call.
+            Exception: whatever else candidate code raises; native code that returns an error code: RuntimeError.
+        """
+
+    def make_module(self, init_args: Sequence[Any], seed: int = 0) -> torch.nn.Module:
+        """Builds the candidate's module class from ``init_args`` under ``torch.manual_seed(seed)`` on the device.
+
+        The module stays in the mode in which its constructor left it (train, as KernelBench does). Afterwards
+        :meth:`forward` calls it and :attr:`module` gives it, so that weights can be copied into its ``state_dict()``.
+
+        Raises:
+            LoadError: there is no such class, or its constructor failed.
+        """
+        raise LoadError("this candidate has no module class: module problems need a Python file with class ModelNew")
+
+    def launches(self) -> dict[str, int]:
+        """How often each of the candidate's own kernels was launched since loading; empty: not known."""
+        return {}
+
+    def watch(self, on: bool) -> None:  # noqa: B027 - languages that cannot count have nothing to switch
+        """Switches the counting of :meth:`launches`, on after loading; off, a launch costs nothing extra."""
+
+    def mute(self, on: bool) -> None:  # noqa: B027 - languages that cannot count cannot mute either
+        """Makes own kernels no-ops while :meth:`watch` is on: a candidate whose outputs stay right uses a decoy."""
+
+
+class Language(ABC):
+    """How source in one language becomes a callable. Instances hold no state."""
+
+    name: str
+    """Name under which candidates refer to it; equals the module's name."""
+    suffixes: tuple[str, ...]
+    """File suffixes, with the dot."""
+    devices: tuple[str, ...]
+    """Device kinds on which it can run."""
+    needs_build: bool = False
+    """Whether :meth:`build` does anything."""
+
+    def claim(self, text: str) -> int:
+        """How sure it is that a file with one of its suffixes is its own; the highest wins, 0 is not at all."""
+        return 10
+
+    def build(self, candidate: Candidate, out_dir: Path, device: str, arch: str) -> None:  # noqa: B027
+        """Compiles into ``out_dir`` (made if missing); runs compilers only, never candidate code.
+
+        Args:
+            candidate: the source.
+            out_dir: private to this candidate, device and :meth:`toolchain`; the caller caches it by content.
+            device: a device kind, or a torch device such as ``cuda:0``.
+            arch: the device's architecture, ``sm_90``; unused by languages that compile for the host.
+
+        Raises:
+            BuildError: the source does not compile, or a flag is not allowed.
+            UsageError: the language does not run on the device.
+            InfrastructureError: there is no compiler.
+        """
+
+    @abstractmethod
+    def load(self, candidate: Candidate, build_dir: Path, device: str, names: Sequence[str] = ()) -> Loaded:
+        """Loads the candidate, **running its code**, and finds its entry points.
+
+        Args:
+            candidate: the source.
+            build_dir: where :meth:`build` wrote; must be writable for Python languages, which put their sources there.
+            device: a device kind, or a torch device such as ``cuda:0``.
+            names: what the forward entry point may be called besides the conventions: the task's name.
+
+        Raises:
+            LoadError: importing or linking failed, or no entry point was found.
+            UsageError: the language does not run on the device.
+            InfrastructureError: something that the language needs is not installed.
+        """
+
+    def unsupported_dtypes(self, device: str) -> tuple[str, ...]:
+        """Dtypes whose results would not be the candidate's fault on that device; they are not to be judged there."""
+        return ()
+
+    def missing(self, device: str) -> str:
+        """What must be installed before candidates can be built and run on that device; empty: nothing."""
+        return ""
+
+    def toolchain(self, device: str, arch: str) -> str:
+        """Text that names compiler, version, flags and target; belongs into the name of the build directory."""
+        return self.name
+
+    def check_device(self, device: str) -> None:
+        """Raises UsageError when the language does not run on the device."""
+        kind = device.partition(":")[0]
+        if kind not in self.devices:
+            raise UsageError(
+                f"{self.name} candidates do not run on device {device!r}: they run on {', '.join(self.devices)}"
+            )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Shared helpers
+# --------------------------------------------------------------------------------------------------------------------
+
+_TORCH_DEVICE = {"rocm": "cuda", "metal": "mps"}
+
+
+def torch_device(device: str) -> str:
+    """The torch device of a device kind: ``rocm`` is ``cuda``, ``metal`` is ``mps``; an index is kept."""
+    kind, colon, index = device.partition(":")
+    return _TORCH_DEVICE.get(kind, kind) + colon + index
+
+
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+def write_files(candidate: Candidate, directory: Path) -> Path:
+    """Writes the candidate's files under ``directory`` and gives the path of the main one.
+
+    Raises:
+        UsageError: a path is absolute, climbs out of the directory, stands twice, or has a part that a compiler could
+            take for an option or a response file.
+    """
+    seen: set[str] = set()
+    for path, text in candidate.files:
+        pure = PurePosixPath(path)
+        if not pure.parts or not all(_PART.fullmatch(part) for part in pure.parts):
+            raise UsageError(
+                f"candidate file {path!r:.200}: the path must be relative, stay below its directory, and each part "
+                "must begin with a letter, digit or underscore and hold only those, dots and hyphens"
+            )
+        if str(pure) in seen:
+            raise UsageError(f"candidate file {path!r} is given twice")
+        seen.add(str(pure))
+        target = directory / pure
+        data = text.encode()
+        if target.is_file() and target.read_bytes() == data:
+            continue  # a build directory that is reused may be read-only by now
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+    return directory / PurePosixPath(candidate.files[0][0])

@@ -1,0 +1,221 @@
+"""Running compilers on untrusted source: found on the machine, flags from an allowlist, time and log bounded.
+
+Compiling is not running, but a compiler reads files, starts programs and writes where its flags say. So candidates may
+only add flags that match a whole pattern here; whatever names a file, a program or a plugin is refused. The sandbox
+around the build is the real wall; this keeps builds reproducible and the message clear.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import IO
+
+from kerneleval.languages.base import LOG_LIMIT_BYTES, BuildError
+from kerneleval.languages.header import read_header
+from kerneleval.records import Candidate, InfrastructureError, UsageError
+
+__all__ = ["candidate_flags", "cpu_identity", "find_tool", "run_compiler", "tool_version"]
+
+_GCC_F = (
+    r"(no-)?(fast-math|math-errno|associative-math|reciprocal-math|finite-math-only|signed-zeros|trapping-math|"
+    r"rounding-math|unsafe-math-optimizations|cx-limited-range|strict-aliasing|strict-overflow|wrapv|omit-frame-pointer|"
+    r"exceptions|rtti|openmp|openmp-simd|lto|gcse|gcse-sm|gcse-las|permissive|stack-protector|plt|semantic-interposition|"
+    r"unroll-(all-)?loops|peel-loops|split-loops|unswitch-loops|prefetch-loop-arrays|modulo-sched|"
+    r"tree-[a-z-]*vectorize|tree-vectorize|tree-loop-[a-z-]+|loop-[a-z-]+|inline(-[a-z-]+)?|ipa-[a-z-]+|"
+    r"schedule-insns2?|rename-registers|branch-count-reg|align-(functions|loops|jumps|labels)|char8_t|"
+    r"delete-null-pointer-checks|merge-all-constants|gnu-unique|graphite-identity)"
+)
+_GCC_VALUE = (
+    r"(fp-contract=(fast|on|off)|excess-precision=(fast|standard)|vect-cost-model=(unlimited|dynamic|cheap|very-cheap)|"
+    r"simd-cost-model=(unlimited|dynamic|cheap|very-cheap)|inline-limit=\d+|align-(functions|loops|jumps|labels)=\d+|"
+    r"constexpr-(depth|loop-limit|ops-limit)=\d+|template-depth=\d+|tree-parallelize-loops=\d+)"
+)
+
+ALLOWED_FLAGS: dict[str, tuple[str, ...]] = {
+    "g++": (
+        r"-O([0-3sgz]|fast)?",
+        r"-f" + _GCC_F,
+        r"-f" + _GCC_VALUE,
+        # -mllvm would hand its argument to a plugin loader where the compiler is clang.
+        r"-m(?!llvm)[a-z0-9][a-z0-9._-]*(=[A-Za-z0-9_.+-]+)?",
+        r"-D[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_.+-]*)?",
+        r"-std=(c|gnu)\+\+[0-9a-z]{2}",
+        r"-l(m|gomp|pthread)",
+    ),
+    "nvcc": (
+        r"-O[0-3]",
+        r"-D[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_.+-]*)?",
+        r"-std=c\+\+[0-9a-z]{2}",
+        r"--?use_fast_math",
+        r"--?(fmad|ftz|prec-div|prec-sqrt)=(true|false)",
+        r"--?maxrregcount=\d{1,3}",
+        r"--?(extra-device-vectorization|expt-relaxed-constexpr|expt-extended-lambda|extended-lambda)",
+    ),
+    "nvrtc": (
+        r"-D[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_.+-]*)?",
+        r"-std=c\+\+[0-9a-z]{2}",
+        r"--?use_fast_math",
+        r"--?(fmad|ftz|prec-div|prec-sqrt)=(true|false)",
+        r"--?maxrregcount=\d{1,3}",
+        r"--?extra-device-vectorization",
+    ),
+}
+"""Per compiler, the patterns of which one must match a flag as a whole."""
+
+_FLAG_KINDS = {
+    "g++": "-O*, -f* (optimisation, arithmetic and language), -m*, -D*, -std=*, -lm, -lgomp, -lpthread",
+    "nvcc": "-O*, -D*, -std=*, -use_fast_math, -fmad=, -ftz=, -prec-div=, -prec-sqrt=, -maxrregcount=, "
+    "-extra-device-vectorization, -expt-relaxed-constexpr, -expt-extended-lambda",
+    "nvrtc": "-D*, -std=*, -use_fast_math, -fmad=, -ftz=, -prec-div=, -prec-sqrt=, -maxrregcount=, "
+    "-extra-device-vectorization",
+}
+
+
+def candidate_flags(candidate: Candidate, compiler: str) -> list[str]:
+    """The flags that the main file's ``kerneleval-flags`` headers add, each checked against :data:`ALLOWED_FLAGS`.
+
+    Raises:
+        BuildError: a flag is not allowed, or a header is misspelt.
+    """
+    try:
+        lines = read_header(candidate.main, "flags")
+    except UsageError as error:
+        raise BuildError(f"{candidate.files[0][0]}: {error}") from error
+    flags = []
+    for line in lines:
+        for flag in line.value.split():
+            if not any(re.fullmatch(pattern, flag) for pattern in ALLOWED_FLAGS[compiler]):
+                raise BuildError(
+                    f"{candidate.files[0][0]}:{line.line}: flag {flag!r} is not allowed for {compiler}; "
+                    f"allowed are {_FLAG_KINDS[compiler]}"
+                )
+            flags.append(flag)
+    return flags
+
+
+def find_tool(names: Sequence[str], folders: Iterable[str | os.PathLike[str]] = ()) -> str | None:
+    """Absolute path of the first of ``names`` on PATH, else in one of ``folders``; None: there is none."""
+    for name in names:
+        found = shutil.which(name)
+        if found:
+            return str(Path(found).absolute())
+    for folder in folders:
+        for name in names:
+            found = shutil.which(name, path=os.fspath(folder))
+            if found:
+                return str(Path(found).absolute())
+    return None
+
+
+@functools.cache
+def tool_version(path: str) -> str:
+    """The version line of a compiler, for :meth:`Language.toolchain`.
+
+    Raises:
+        InfrastructureError: it cannot be run.
+    """
+    try:
+        done = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=30, check=True, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise InfrastructureError(f"{path} --version failed: {error}") from error
+    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    return next((line for line in lines if re.search(r"\d+\.\d+", line)), path)
+
+
+@functools.cache
+def cpu_identity() -> str:
+    """Processor model and instruction sets of this host: what ``-march=native`` means here."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        import platform
+
+        return f"{platform.machine()} {platform.processor()}"
+    keys = ("model name", "flags", "Features", "CPU part")
+    lines = [line for line in text.split("\n\n", 1)[0].splitlines() if line.partition(":")[0].strip() in keys]
+    return "\n".join(lines)
+
+
+def run_compiler(command: Sequence[str], cwd: Path, timeout_s: float) -> str:
+    """Runs one compiler to its end, in a session of its own that is killed as a whole when time is up.
+
+    The environment holds only PATH, LANG and TMPDIR (``cwd``), so that nothing of the caller's leaks in.
+
+    Args:
+        command: program and arguments; no shell is involved.
+        cwd: working directory, which also takes the temporary files.
+        timeout_s: wall-clock limit in seconds.
+
+    Returns:
+        The first 8 KiB of its output (warnings).
+
+    Raises:
+        BuildError: exit status other than 0, or out of time; with the first 8 KiB of its output.
+        InfrastructureError: the program cannot be started.
+    """
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "TMPDIR": str(cwd)}
+    started = time.monotonic()
+    try:
+        process = subprocess.Popen(
+            list(command),
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise InfrastructureError(f"{command[0]} cannot be started: {error}") from error
+    assert process.stdout is not None
+    head = bytearray()
+    reader = threading.Thread(target=_read_head, args=(process.stdout, head), daemon=True)
+    reader.start()
+    try:
+        status = process.wait(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        _kill_group(process)
+        reader.join(timeout=5)
+        name = Path(command[0]).name
+        raise BuildError(f"{name} did not end within {timeout_s:g} s and was killed", _text(head)) from None
+    except BaseException:  # interrupted from outside: leave no compiler behind
+        _kill_group(process)
+        raise
+    reader.join(timeout=5)
+    log = _text(head)
+    if status != 0:
+        how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
+        seconds = time.monotonic() - started
+        raise BuildError(f"{Path(command[0]).name} failed ({how}, after {seconds:.1f} s)", log)
+    return log
+
+
+def _read_head(stream: IO[bytes], head: bytearray) -> None:
+    # Reads to the end, so that a flood cannot block the compiler, but keeps only the head.
+    with stream:
+        while chunk := stream.read1(65536) if hasattr(stream, "read1") else stream.read(65536):
+            room = LOG_LIMIT_BYTES - len(head)
+            if room > 0:
+                head += chunk[:room]
+
+
+def _text(head: bytearray) -> str:
+    return bytes(head).decode(errors="replace")
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it ended in the meantime
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

@@ -1,0 +1,86 @@
+"""C++ candidates: compiled by g++ into a shared library, called through the native ABI (``native.py``).
+
+0.2 s a build instead of the 25 s of ``load_inline``, because no PyTorch header is read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from kerneleval.languages.base import Language, Loaded, write_files
+from kerneleval.languages.compiler import candidate_flags, cpu_identity, find_tool, run_compiler, tool_version
+from kerneleval.languages.native import Library, NativeLoaded
+from kerneleval.records import Candidate, InfrastructureError
+
+__all__ = ["DEFAULT_FLAGS", "LANGUAGE", "TIMEOUT_S"]
+
+DEFAULT_FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=c++20")
+"""Flags before the candidate's own, which may override them."""
+
+TIMEOUT_S = 120.0
+"""Longest compilation."""
+
+_FIXED_FLAGS = ("-fPIC", "-shared", "-fmax-errors=20", "-fdiagnostics-color=never")
+_LIBRARY = "candidate.so"
+
+
+class Cpp(Language):
+    """C++ source with ``extern "C"`` entry points, on the CPU."""
+
+    name = "cpp"
+    suffixes = (".cpp", ".cc", ".cxx")
+    devices = ("cpu",)
+    needs_build = True
+
+    def build(self, candidate: Candidate, out_dir: Path, device: str, arch: str) -> None:
+        """Compiles the candidate's C++ files into ``out_dir/candidate.so``; see :meth:`Language.build`."""
+        self.check_device(device)
+        flags = candidate_flags(candidate, "g++")
+        compiler = _compiler()
+        source_dir = out_dir / "source"
+        main = write_files(candidate, source_dir)
+        others = [str(source_dir / path) for path, _ in candidate.files[1:] if path.endswith(self.suffixes)]
+        # Written beside and renamed, so that a build that is killed leaves no half library to load.
+        made = out_dir / f"{_LIBRARY}.{os.getpid()}"
+        # Paths relative to the sources would hide which candidate file an error is in; names alone do not.
+        sources = [os.path.relpath(path, source_dir) for path in (str(main), *others)]
+        command = [compiler, *DEFAULT_FLAGS, *flags, *_FIXED_FLAGS, "-I.", "-o", str(made.resolve()), *sources]
+        try:
+            run_compiler(command, source_dir, TIMEOUT_S)
+            made.replace(out_dir / _LIBRARY)
+        finally:
+            made.unlink(missing_ok=True)
+
+    def load(self, candidate: Candidate, build_dir: Path, device: str, names: Sequence[str] = ()) -> Loaded:
+        """Loads the library; see :meth:`Language.load`."""
+        self.check_device(device)
+        return NativeLoaded(Library(build_dir / _LIBRARY), candidate, names, device)
+
+    def missing(self, device: str) -> str:
+        """See :meth:`Language.missing`."""
+        return "" if _find_compiler() else "a C++ compiler: install g++, or set CXX"
+
+    def toolchain(self, device: str, arch: str) -> str:
+        """See :meth:`Language.toolchain`; holds the processor's instruction sets, because of ``-march=native``."""
+        compiler = _compiler()
+        return "\n".join((self.name, tool_version(compiler), " ".join(DEFAULT_FLAGS + _FIXED_FLAGS), cpu_identity()))
+
+
+def _find_compiler() -> str | None:
+    chosen = os.environ.get("CXX", "").strip()
+    return find_tool([chosen] if chosen else ["g++", "c++"])
+
+
+def _compiler() -> str:
+    compiler = _find_compiler()
+    if compiler is None:
+        chosen = os.environ.get("CXX", "").strip()
+        raise InfrastructureError(
+            f"CXX={chosen!r} is no program on PATH" if chosen else "no C++ compiler on PATH: install g++, or set CXX"
+        )
+    return compiler
+
+
+LANGUAGE = Cpp()

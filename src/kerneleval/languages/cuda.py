@@ -1,0 +1,181 @@
+"""CUDA C++ candidates: with a host launcher through nvcc, device code alone through NVRTC (or nvcc's ``-cubin``).
+
+Which of the two a file is, it says itself: device code has ``kerneleval-launch`` headers (``geometry.py``). Neither
+reads PyTorch's headers, which is what makes ``load_inline`` cost more than a minute for a ``.cu``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kerneleval.languages.base import BuildError, Language, Loaded, LoadError, torch_device, write_files
+from kerneleval.languages.compiler import candidate_flags, find_tool, run_compiler, tool_version
+from kerneleval.languages.elf import kernel_names
+from kerneleval.languages.geometry import Geometry, read_launches
+from kerneleval.languages.native import Launch, Library, Native, NativeLoaded
+from kerneleval.languages.nvidia import (
+    DeviceModule,
+    Nvrtc,
+    cuda_folders,
+    find_nvrtc,
+    include_folders,
+    specific_arch,
+)
+from kerneleval.records import Candidate, InfrastructureError, UsageError
+
+__all__ = ["LANGUAGE", "TIMEOUT_S"]
+
+TIMEOUT_S = 300.0
+"""Longest compilation by nvcc."""
+
+# The runtime is linked statically: the library then loads whatever runtime version PyTorch brought, and both use the
+# device's primary context, so that PyTorch's pointers and streams, which are the driver's, hold in the candidate too.
+_NVCC_FLAGS = ("-O3", "-std=c++17", "-cudart", "static", "-Xcompiler", "-fPIC")
+_LIBRARY = "candidate.so"
+_CUBIN = "candidate.cubin"
+
+
+class Cuda(Language):
+    """CUDA C++ source, on NVIDIA GPUs."""
+
+    name = "cuda"
+    suffixes = (".cu",)
+    devices = ("cuda",)
+    needs_build = True
+
+    def build(self, candidate: Candidate, out_dir: Path, device: str, arch: str) -> None:
+        """Compiles for ``arch`` into ``candidate.so`` or ``candidate.cubin``; see :meth:`Language.build`. No GPU."""
+        self.check_device(device)
+        target = specific_arch(arch)
+        launches = _launches(candidate)
+        source_dir = out_dir / "source"
+        main = write_files(candidate, source_dir)
+        if not launches:
+            flags = candidate_flags(candidate, "nvcc")
+            others = [source_dir / path for path, _ in candidate.files[1:] if path.endswith(self.suffixes)]
+            sources = [os.path.relpath(path, source_dir) for path in (main, *others)]
+            _nvcc(["-shared", *flags, *sources], target, source_dir, out_dir / _LIBRARY)
+            return
+        library = find_nvrtc()
+        if library is None:
+            flags = candidate_flags(candidate, "nvcc")
+            _nvcc(["-cubin", *flags, os.path.relpath(main, source_dir)], target, source_dir, out_dir / _CUBIN)
+        else:
+            flags = candidate_flags(candidate, "nvrtc")
+            folders = [f"-I{folder}" for folder in (source_dir, main.parent, *include_folders(library))]
+            options = [f"--gpu-architecture=sm_{target}", "-std=c++17", "--device-as-default-execution-space"]
+            cubin = _nvrtc(library).compile(candidate.main, main.name, [*options, *folders, *flags])
+            made = out_dir / f"{_CUBIN}.{os.getpid()}"
+            made.write_bytes(cubin)
+            made.replace(out_dir / _CUBIN)
+        there = kernel_names((out_dir / _CUBIN).read_bytes())
+        absent = [name for name in launches if name not in there]
+        if absent:
+            hint = ' (kernels must be extern "C")' if any(name.startswith("_Z") for name in there) else ""
+            known = ", ".join(there) or "none"
+            raise BuildError(f"kerneleval-launch names {absent[0]}; kernels there are {known}{hint}")
+
+    def load(self, candidate: Candidate, build_dir: Path, device: str, names: Sequence[str] = ()) -> Loaded:
+        """Loads what was built; see :meth:`Language.load`."""
+        self.check_device(device)
+        launches = _launches(candidate)
+        native = _Kernels(build_dir / _CUBIN, launches, device) if launches else Library(build_dir / _LIBRARY)
+        return NativeLoaded(native, candidate, names, device)
+
+    def missing(self, device: str) -> str:
+        """See :meth:`Language.missing`."""
+        if _find_nvcc():
+            return ""
+        if find_nvrtc():
+            return "nvcc, for sources with a host launcher (device code alone compiles): install the CUDA toolkit"
+        return "nvcc or NVRTC: install the CUDA toolkit, or for device code alone pip install nvidia-cuda-nvrtc"
+
+    def toolchain(self, device: str, arch: str) -> str:
+        """See :meth:`Language.toolchain`."""
+        nvcc, library = _find_nvcc(), find_nvrtc()
+        versions = [tool_version(nvcc) if nvcc else "no nvcc", f"NVRTC {_nvrtc(library).version}" if library else ""]
+        return "\n".join((self.name, *versions, " ".join(_NVCC_FLAGS), specific_arch(arch)))
+
+
+class _Kernels(Native):
+    """Kernels of a cubin with their geometry."""
+
+    def __init__(self, path: Path, launches: Mapping[str, Geometry], device: str) -> None:
+        import torch
+
+        if not path.is_file():
+            raise LoadError(f"{path.name} is not there: the candidate was not built")
+        self._launches = launches
+        # Makes the primary context current, into which the module is then loaded.
+        with torch.cuda.device(torch.device(torch_device(device))):
+            torch.cuda.current_stream().synchronize()
+            try:
+                self._module = DeviceModule(path.read_bytes())
+                self._handles = {name: self._module.function(name) for name in launches}
+            except RuntimeError as error:
+                raise LoadError(str(error)) from error
+
+    def find(self, symbol: str) -> Launch | None:
+        """The kernel of that name, if a launch line gives its geometry."""
+        geometry = self._launches.get(symbol)
+        if geometry is None:
+            return None
+        module, handle = self._module, self._handles[symbol]
+
+        def launch(values: Sequence[Any], dims: Mapping[str, int], stream: int) -> int:
+            if any(isinstance(v, ctypes.c_char_p) for v in values):
+                raise NotImplementedError("a kernel cannot take a string: write a host launcher")
+            sizes = [ctypes.c_int64(v) for v in dims.values()]
+            try:
+                sizes_at = geometry.at(dims)
+            except UsageError as error:  # the candidate's mistake, not the caller's
+                raise ValueError(str(error)) from error
+            module.launch(symbol, handle, sizes_at, [*values, *sizes], stream)
+            return 0
+
+        return launch
+
+    def symbols(self) -> list[str]:
+        """The kernels that have launch lines."""
+        return sorted(self._launches)
+
+
+def _launches(candidate: Candidate) -> dict[str, Geometry]:
+    try:
+        return read_launches(candidate.main)
+    except UsageError as error:
+        raise BuildError(f"{candidate.files[0][0]}: {error}") from error
+
+
+def _find_nvcc() -> str | None:
+    return find_tool(["nvcc"], [root / "bin" for root in cuda_folders()])
+
+
+@functools.cache
+def _nvrtc(path: Path) -> Nvrtc:
+    return Nvrtc(path)
+
+
+def _nvcc(arguments: Sequence[str], target: str, source_dir: Path, out: Path) -> None:
+    nvcc = _find_nvcc()
+    if nvcc is None:
+        raise InfrastructureError(
+            "no nvcc on PATH, in CUDA_HOME or in /usr/local/cuda: install the CUDA toolkit, or write device code alone "
+            "with kerneleval-launch lines, for which pip install nvidia-cuda-nvrtc is enough"
+        )
+    made = (out.parent / f"{out.name}.{os.getpid()}").resolve()
+    code = f"arch=compute_{target},code=sm_{target}"
+    command = [nvcc, *_NVCC_FLAGS, "-gencode", code, "-I.", "-o", str(made), *arguments]
+    try:
+        run_compiler(command, source_dir, TIMEOUT_S)
+        made.replace(out)
+    finally:
+        made.unlink(missing_ok=True)
+
+
+LANGUAGE = Cuda()

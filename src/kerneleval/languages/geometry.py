@@ -1,0 +1,176 @@
+"""Launch geometry of device-only CUDA candidates: ``kerneleval-launch`` headers and their arithmetic.
+
+``// kerneleval-launch: NAME grid=(cdiv(M*N,256),1,1) block=(256,1,1) shared=0``. Expressions are integers over the
+task's dims with ``+ - * // %``, ``cdiv(a, b)``, ``min`` and ``max``; nothing else is evaluated.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kerneleval.languages.header import HeaderLine, read_header
+from kerneleval.records import UsageError
+
+__all__ = ["Geometry", "evaluate", "read_launches"]
+
+_LENGTH_LIMIT = 400
+_VALUE_LIMIT = 2**63
+_FORM = "NAME grid=(X,Y,Z) block=(X,Y,Z) shared=BYTES"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Geometry:
+    """Geometry of one kernel, as expressions over dims."""
+
+    kernel: str
+    """Name of the ``extern "C" __global__`` function."""
+    grid: tuple[str, str, str]
+    """Blocks along x, y, z."""
+    block: tuple[str, str, str]
+    """Threads of a block along x, y, z."""
+    shared: str = "0"
+    """Dynamic shared memory of a block, in bytes."""
+
+    def at(self, dims: Mapping[str, int]) -> tuple[tuple[int, int, int], tuple[int, int, int], int]:
+        """(grid, block, shared bytes) at those dims; raises UsageError for an unknown dim or a negative result."""
+        values = [evaluate(e, dims) for e in (*self.grid, *self.block, self.shared)]
+        if min(values) < 0:
+            raise UsageError(f"launch geometry of {self.kernel} at {dict(dims)} has a negative size: {values}")
+        return (values[0], values[1], values[2]), (values[3], values[4], values[5]), values[6]
+
+
+def read_launches(text: str) -> dict[str, Geometry]:
+    """The launch lines in a source's header, by kernel; empty: the source has a host launcher.
+
+    Raises:
+        UsageError: a line is not of the form above; names its number.
+    """
+    found: dict[str, Geometry] = {}
+    for line in read_header(text, "launch"):
+        try:
+            geometry = _parse(line)
+        except UsageError as error:
+            raise UsageError(f"line {line.line}: kerneleval-launch: {error}") from error
+        if geometry.kernel in found:
+            raise UsageError(f"line {line.line}: kerneleval-launch: kernel {geometry.kernel} has two launch lines")
+        found[geometry.kernel] = geometry
+    return found
+
+
+def _parse(line: HeaderLine) -> Geometry:
+    name, _, rest = line.value.partition(" ")
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise UsageError(f"{name!r} is no kernel name; the form is {_FORM}")
+    parts = re.split(r"\s*\b(grid|block|shared)\s*=\s*", rest.strip())
+    if parts[0]:
+        raise UsageError(f"{parts[0]!r} is unexpected; the form is {_FORM}")
+    values: dict[str, str] = {}
+    for key, value in zip(parts[1::2], parts[2::2], strict=True):
+        if key in values:
+            raise UsageError(f"{key} is given twice")
+        values[key] = value.strip()
+    for key in ("grid", "block"):
+        if key not in values:
+            raise UsageError(f"{key} is missing; the form is {_FORM}")
+    shared = values.get("shared", "0")
+    _tree(shared)
+    grid, block = _triple("grid", values["grid"]), _triple("block", values["block"])
+    return Geometry(kernel=name, grid=grid, block=block, shared=shared)
+
+
+def _triple(key: str, text: str) -> tuple[str, str, str]:
+    tree = _syntax(text)
+    parts = tree.elts if isinstance(tree, ast.Tuple) else [tree]
+    if not 1 <= len(parts) <= 3:
+        raise UsageError(f"{key}={text} must have one to three sizes")
+    for part in parts:
+        _check(part, text)
+    sizes = [ast.unparse(p) for p in parts] + ["1", "1"]
+    return sizes[0], sizes[1], sizes[2]
+
+
+def evaluate(text: str, dims: Mapping[str, int]) -> int:
+    """The value of one integer expression over dims.
+
+    Raises:
+        UsageError: not such an expression, an unknown name, a division by zero, or a value beyond 63 bits.
+    """
+    try:
+        return _value(_tree(text), dims)
+    except ZeroDivisionError:
+        raise UsageError(f"{text!r} divides by zero at {dict(dims)}") from None
+
+
+def _syntax(text: str) -> ast.expr:
+    if len(text) > _LENGTH_LIMIT:
+        raise UsageError(f"an expression may have {_LENGTH_LIMIT} characters, this one has {len(text)}")
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise UsageError(f"{text!r} is no integer expression") from None
+
+
+def _tree(text: str) -> ast.expr:
+    tree = _syntax(text)
+    _check(tree, text)
+    return tree
+
+
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
+_FUNCTIONS = {"cdiv": (2, 2), "min": (1, 8), "max": (1, 8)}
+
+
+def _check(node: ast.expr, text: str) -> None:
+    if isinstance(node, ast.Constant) and type(node.value) is int and node.value < _VALUE_LIMIT:
+        return
+    if isinstance(node, ast.Name):
+        return
+    parts: list[ast.expr] = []
+    if isinstance(node, ast.BinOp) and isinstance(node.op, _OPERATORS):
+        parts = [node.left, node.right]
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        parts = [node.operand]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+        low, high = _FUNCTIONS.get(node.func.id, (1, 0))
+        parts = node.args if low <= len(node.args) <= high else []
+    if not parts:
+        raise UsageError(f"{text!r}: only integers, dims, + - * // %, cdiv(a, b), min and max are allowed")
+    for part in parts:
+        _check(part, text)
+
+
+def _value(node: ast.expr, dims: Mapping[str, int]) -> int:
+    if isinstance(node, ast.Constant):
+        assert isinstance(node.value, int)
+        return node.value
+    if isinstance(node, ast.Name):
+        if node.id not in dims:
+            raise UsageError(f"launch geometry names {node.id!r}; the task's dims are {', '.join(dims)}")
+        return dims[node.id]
+    if isinstance(node, ast.UnaryOp):
+        return -_value(node.operand, dims)
+    if isinstance(node, ast.Call):
+        assert isinstance(node.func, ast.Name)
+        args = [_value(arg, dims) for arg in node.args]
+        if node.func.id == "cdiv":
+            return -(-args[0] // args[1])
+        return min(args) if node.func.id == "min" else max(args)
+    assert isinstance(node, ast.BinOp)
+    left, right = _value(node.left, dims), _value(node.right, dims)
+    result = _apply(node.op, left, right)
+    if abs(result) >= _VALUE_LIMIT:
+        raise UsageError("launch geometry exceeds 63 bits")
+    return result
+
+
+def _apply(operator: ast.operator, left: int, right: int) -> int:
+    if isinstance(operator, ast.Add):
+        return left + right
+    if isinstance(operator, ast.Sub):
+        return left - right
+    if isinstance(operator, ast.Mult):
+        return left * right
+    return left // right if isinstance(operator, ast.FloorDiv) else left % right

@@ -1,0 +1,72 @@
+"""Numba candidates: Python functions compiled for the CPU."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from kerneleval.languages.python_module import PythonLanguage, imports
+from kerneleval.languages.watch import Patch
+
+__all__ = ["LANGUAGE"]
+
+
+class Numba(PythonLanguage):
+    """A Python module that imports Numba and not Triton."""
+
+    name = "numba"
+    devices = ("cpu",)
+    imported = "numba"
+    install = "pip install numba"
+
+    def claim(self, text: str) -> int:
+        """A file that imports numba."""
+        return 20 if imports(text, "numba") else 0
+
+    def adapt(self, function: Callable[..., Any]) -> Callable[..., Any] | None:
+        """Entry points that are jitted functions themselves get NumPy arrays, which they can type, for tensors."""
+        kinds = tuple(patch.owner for patch in self.patches())
+        return _through_numpy(function) if isinstance(function, kinds) else None
+
+    def patches(self) -> tuple[Patch, ...]:
+        """Calls from Python into jitted functions and ``vectorize``; calls between jitted functions are not seen."""
+        from numba.core.registry import CPUDispatcher
+        from numba.np.ufunc.dufunc import DUFunc
+
+        return (
+            Patch(CPUDispatcher, "__call__", lambda f: _describe(f.py_func)),
+            Patch(DUFunc, "__call__", lambda f: _describe(f._dispatcher.py_func)),
+        )
+
+
+def _describe(function: Any) -> tuple[str, str]:
+    return str(function.__name__), str(function.__code__.co_filename)
+
+
+def _through_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
+    import numpy as np
+    import torch
+
+    def to_numpy(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        if value.dtype is torch.bfloat16:
+            raise NotImplementedError("NumPy, and so a Numba entry point, has no bfloat16")
+        return value.detach().numpy()
+
+    def to_torch(value: Any) -> Any:
+        if isinstance(value, (tuple, list)):
+            return tuple(to_torch(v) for v in value)
+        if isinstance(value, np.ndarray):
+            return torch.from_numpy(value)
+        return torch.from_numpy(np.asarray(value)) if isinstance(value, np.generic) else value
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        return to_torch(function(*(to_numpy(a) for a in args)))
+
+    return call
+
+
+LANGUAGE = Numba()

@@ -1,0 +1,113 @@
+"""From a file on disk to a :class:`~kerneleval.records.Candidate`, with its origin."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from kerneleval.languages.header import read_header
+from kerneleval.languages.registry import all_languages, detect, find
+from kerneleval.records import Candidate, Origin, UsageError
+
+__all__ = ["SIZE_LIMIT_BYTES", "read_candidate"]
+
+SIZE_LIMIT_BYTES = 4 * 1024 * 1024
+"""Largest source file that is read."""
+
+_ORIGIN_LIMIT_BYTES = 64 * 1024
+
+
+def read_candidate(
+    path: str | os.PathLike[str], task_name: str = "", entry: str = "", language: str = "", backward_entry: str = ""
+) -> Candidate:
+    """Reads a candidate from a file, or from a directory that holds one file for the task.
+
+    The file's own name does not enter the candidate (it becomes ``candidate.py``, ``candidate.cpp`` ...), so that equal
+    files under different names are one candidate. Its origin comes from the side file ``<stem>.origin.json`` if there
+    is one, else from a ``kerneleval-origin`` header, else it is ``Origin()``.
+
+    Args:
+        path: the file; or a directory with a file ``<task_name>.<suffix>`` for exactly one known suffix.
+        task_name: the task to solve; only used to choose the file in a directory.
+        entry: name of the forward entry point; empty: by convention.
+        language: name of the language; empty: detected by suffix and text.
+        backward_entry: name of the explicit backward entry point; empty: by convention.
+
+    Raises:
+        UsageError: the file is missing, too large (4 MiB), empty, not UTF-8, of no known language, or its origin is
+            not what it should be; the message names the file.
+    """
+    file = Path(path)
+    if file.is_dir():
+        file = _in_directory(file, task_name)
+    text = _read_text(file, SIZE_LIMIT_BYTES)
+    if not text.strip():
+        raise UsageError(f"{file}: the file is empty")
+    name = find(language).name if language else detect(str(file), text)
+    suffix = file.suffix.lower() if file.suffix.lower() in find(name).suffixes else find(name).suffixes[0]
+    return Candidate(
+        files=((f"candidate{suffix}", text),),
+        language=name,
+        entry=entry,
+        backward_entry=backward_entry,
+        origin=_origin(file, text),
+    )
+
+
+def _in_directory(directory: Path, task_name: str) -> Path:
+    if not task_name:
+        raise UsageError(f"{directory} is a directory: give a file, or name the task so that its file can be chosen")
+    suffixes = sorted({s for lang in all_languages().values() for s in lang.suffixes})
+    found = [directory / (task_name + s) for s in suffixes if (directory / (task_name + s)).is_file()]
+    if len(found) == 1:
+        return found[0]
+    looked = ", ".join(task_name + s for s in suffixes)
+    if not found:
+        raise UsageError(f"{directory}: no file for task {task_name!r}; looked for {looked}")
+    raise UsageError(f"{directory}: more than one file for task {task_name!r}: {', '.join(f.name for f in found)}")
+
+
+def _read_text(file: Path, limit_bytes: int) -> str:
+    try:
+        if not file.is_file():  # a FIFO or device could block or never end
+            raise UsageError(f"{file}: no such file" if not file.exists() else f"{file}: not a regular file")
+        with file.open("rb") as stream:
+            data = stream.read(limit_bytes + 1)
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read: {error.strerror or error}") from error
+    if len(data) > limit_bytes:
+        raise UsageError(f"{file}: larger than {limit_bytes} bytes, the limit")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: not UTF-8 at byte {error.start}") from error
+
+
+def _origin(file: Path, text: str) -> Origin:
+    try:
+        lines = read_header(text, "origin")
+    except UsageError as error:
+        raise UsageError(f"{file}: {error}") from error
+    side = file.with_name(file.stem + ".origin.json")
+    if side.exists():
+        return _parse(str(side), _read_text(side, _ORIGIN_LIMIT_BYTES), whole=True)
+    if not lines:
+        return Origin()
+    if len(lines) > 1:
+        raise UsageError(f"{file}: lines {lines[0].line} and {lines[1].line} both give kerneleval-origin")
+    return _parse(f"{file}: line {lines[0].line}: kerneleval-origin", f"{lines[0].value}\n{lines[0].following}", False)
+
+
+def _parse(where: str, text: str, whole: bool) -> Origin:
+    plain: Any
+    try:
+        # In a header, other comments may follow the object.
+        plain = json.loads(text) if whole else json.JSONDecoder().raw_decode(text.lstrip())[0]
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where}: not valid JSON: {error}") from error
+    try:
+        return Origin.from_plain(plain)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from error

@@ -1,0 +1,23 @@
+"""Plain PyTorch candidates, and those that bring C++ or CUDA through ``torch.utils.cpp_extension.load_inline``."""
+
+from __future__ import annotations
+
+from kerneleval.languages.python_module import PythonLanguage
+
+__all__ = ["LANGUAGE"]
+
+
+class Torch(PythonLanguage):
+    """A Python module that imports neither Triton nor Numba."""
+
+    name = "torch"
+    devices = ("cpu", "cuda", "rocm", "metal")
+    imported = "torch"
+    install = "pip install torch"
+
+    def claim(self, text: str) -> int:
+        """Every Python file that no more special language claims."""
+        return 10
+
+
+LANGUAGE = Torch()

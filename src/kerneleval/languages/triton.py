@@ -1,0 +1,113 @@
+"""Triton candidates: compiled on GPUs, interpreted on the CPU (right or wrong, but no timing there)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from kerneleval.languages.base import LoadError
+from kerneleval.languages.python_module import PythonLanguage, imports
+from kerneleval.languages.watch import Patch
+
+__all__ = ["LANGUAGE"]
+
+
+class Triton(PythonLanguage):
+    """A Python module that imports Triton."""
+
+    name = "triton"
+    devices = ("cuda", "rocm", "cpu")
+    imported = "triton"
+    install = "pip install triton==3.7.1"
+
+    def claim(self, text: str) -> int:
+        """A file that imports triton, whatever else it imports."""
+        return 30 if imports(text, "triton") else 0
+
+    def unsupported_dtypes(self, device: str) -> tuple[str, ...]:
+        """bfloat16 on the CPU.
+
+        The interpreter keeps bf16 as 16-bit integers and adds those: measured with Triton 3.7.1, ``v + v`` of -1.125
+        gives 2.1e38, ``tl.sum`` 3248 for 5.92, ``tl.dot`` 1.8e10 for 1.72, ``v * 2.0`` raises. Only loads, stores,
+        comparisons and conversions are right (``docs/candidates.md``).
+        """
+        return ("bfloat16",) if device.partition(":")[0] == "cpu" else ()
+
+    def prepare(self, device: str) -> None:
+        """On the CPU, sees to it that the interpreter is on and can run autotuned kernels.
+
+        Raises:
+            LoadError: ``TRITON_INTERPRET=1`` was not set when Triton was imported, or is set for a GPU.
+        """
+        on_cpu = device.partition(":")[0] == "cpu"
+        if on_cpu and os.environ.get("TRITON_INTERPRET", "0").lower() not in ("1", "true", "on", "yes", "y"):
+            raise LoadError(
+                "Triton kernels run on the CPU only in Triton's interpreter: set TRITON_INTERPRET=1 in the environment "
+                "before Triton is imported"
+            )
+        import triton.language
+        from triton.runtime.jit import JITFunction
+
+        # Decided once, when Triton's own kernels (tl.sum ...) were decorated.
+        compiled = isinstance(triton.language.sum, JITFunction)
+        if on_cpu and compiled:
+            raise LoadError("Triton was imported before TRITON_INTERPRET=1 was set: set it when the process starts")
+        if not on_cpu and not compiled:
+            raise LoadError(f"TRITON_INTERPRET is set: Triton kernels would be interpreted instead of run on {device}")
+        if on_cpu:
+            _autotune_without_clock()
+
+    def is_entry(self, value: Any) -> bool:
+        """Kernels themselves need a grid, so they are no entry points."""
+        from triton.runtime.jit import KernelInterface
+
+        return super().is_entry(value) and not isinstance(value, KernelInterface)
+
+    def patches(self) -> tuple[Patch, ...]:
+        """``run`` of compiled and interpreted kernels, and launches of a kernel that ``warmup`` gave.
+
+        The public ``knobs.runtime.launch_enter_hook`` would do for counting, but it exists neither in the interpreter
+        nor can it skip a launch, and it makes Triton build launch metadata each time.
+        """
+        from triton.compiler import CompiledKernel
+        from triton.runtime.interpreter import InterpretedFunction
+        from triton.runtime.jit import JITFunction
+
+        return (
+            Patch(JITFunction, "run", _describe, is_launch=_launches),
+            Patch(InterpretedFunction, "run", _describe, is_launch=_launches),
+            Patch(CompiledKernel, "__getitem__", _describe_compiled, returns_launcher=True),
+        )
+
+
+def _launches(keywords: Mapping[str, Any]) -> bool:
+    return not keywords.get("warmup")
+
+
+def _describe(kernel: Any) -> tuple[str, str]:
+    return str(kernel.fn.__name__), str(kernel.fn.__code__.co_filename)
+
+
+def _describe_compiled(kernel: Any) -> tuple[str, str]:
+    function = getattr(kernel.src, "fn", None)
+    if function is None:  # compiled from an intermediate form that the candidate wrote
+        return str(kernel.name), ""
+    return _describe(function)
+
+
+def _autotune_without_clock() -> None:
+    """Lets autotuned kernels run in the interpreter, with the first configuration that pruning leaves.
+
+    Triton asks the GPU driver for a benchmark function, and there is none; and a time taken in the interpreter would
+    say nothing about a configuration.
+    """
+    from triton.runtime.autotuner import Autotuner
+
+    def bench(self: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
+        return [0.0, 0.0, 0.0]
+
+    Autotuner._bench = bench
+
+
+LANGUAGE = Triton()

@@ -1,0 +1,136 @@
+"""Counting and muting of a candidate's own kernels where Python launches them: Triton and Numba.
+
+The launching method of a kernel class is replaced while a watch is on and put back when the last one is off: then a
+launch costs exactly what it costs without KernelEval, which the timed windows need. What is counted is evidence and
+no more, since it is gathered in the candidate's own process.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import sysconfig
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["LaunchWatch", "Patch", "is_own_source"]
+
+_ABSENT = object()
+
+
+@dataclass(frozen=True)
+class Patch:
+    """One method through which kernels of a class are launched."""
+
+    owner: type
+    """The class."""
+    method: str
+    """Name of the method; inherited ones are put back by removing the replacement."""
+    describe: Callable[[Any], tuple[str, str]]
+    """kernel object -> (name, source file)."""
+    returns_launcher: bool = False
+    """Whether the method gives the launcher, like ``__getitem__``, instead of launching."""
+    is_launch: Callable[[Mapping[str, Any]], bool] = lambda keywords: True
+    """Whether a call with these keywords launches at all."""
+
+
+class LaunchWatch:
+    """Counts launches of kernels whose source belongs to one candidate."""
+
+    def __init__(self, patches: Sequence[Patch], source_dir: Path) -> None:
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.muted = False
+        self._patches = tuple(patches)
+        self._source_dir = source_dir
+        # By id, with the object kept alive so that no id is used again; launches must stay cheap.
+        self._names: dict[int, tuple[Any, str | None]] = {}
+
+    def switch(self, on: bool) -> None:
+        """Starts or stops counting; doing either twice changes nothing."""
+        for patch in self._patches:
+            if on:
+                _watch(patch, self)
+            else:
+                _unwatch(patch, self)
+
+    def note(self, kernel: Any, describe: Callable[[Any], tuple[str, str]]) -> bool:
+        """Counts a launch of the kernel if it is the candidate's own; True: it is to be skipped."""
+        known = self._names.get(id(kernel))
+        if known is None:
+            name, file = describe(kernel)
+            known = (kernel, name if is_own_source(file, self._source_dir) else None)
+            self._names[id(kernel)] = known
+        if known[1] is None:
+            return False
+        self.counts[known[1]] += 1
+        return self.muted
+
+
+_active: dict[tuple[type, str], tuple[Any, list[LaunchWatch]]] = {}
+
+
+def _watch(patch: Patch, watch: LaunchWatch) -> None:
+    key = (patch.owner, patch.method)
+    if key not in _active:
+        own = patch.owner.__dict__.get(patch.method, _ABSENT)
+        watches: list[LaunchWatch] = []
+        _active[key] = (own, watches)
+        setattr(patch.owner, patch.method, _replacement(patch, getattr(patch.owner, patch.method), watches))
+    watches = _active[key][1]
+    if watch not in watches:
+        watches.append(watch)
+
+
+def _unwatch(patch: Patch, watch: LaunchWatch) -> None:
+    own, watches = _active.get((patch.owner, patch.method), (None, []))
+    if watch not in watches:
+        return
+    watches.remove(watch)
+    if watches:
+        return
+    del _active[patch.owner, patch.method]
+    if own is _ABSENT:
+        delattr(patch.owner, patch.method)
+    else:
+        setattr(patch.owner, patch.method, own)
+
+
+def _replacement(patch: Patch, original: Callable[..., Any], watches: list[LaunchWatch]) -> Callable[..., Any]:
+    describe, is_launch = patch.describe, patch.is_launch
+
+    def noted(kernel: Any) -> bool:
+        skips = [watch.note(kernel, describe) for watch in watches]  # every watch counts, whatever the first says
+        return True in skips
+
+    def launch(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_launch(kwargs) and noted(self):
+            return None
+        return original(self, *args, **kwargs)
+
+    def give_launcher(self: Any, *args: Any, **kwargs: Any) -> Callable[..., Any]:
+        launcher = original(self, *args, **kwargs)
+        return lambda *a, **k: None if noted(self) else launcher(*a, **k)
+
+    return give_launcher if patch.returns_launcher else launch
+
+
+def _library_folders() -> tuple[str, ...]:
+    import torch
+
+    paths = sysconfig.get_paths()
+    folders = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    folders.add(str(Path(torch.__file__).parent.parent))
+    return tuple(os.path.realpath(f) + os.sep for f in folders)
+
+
+def is_own_source(file: str, source_dir: Path) -> bool:
+    """Whether a kernel from that source file is the candidate's own: its files, or code that it made at run time.
+
+    Kernels that come with installed packages are not.
+    """
+    real = os.path.realpath(file)
+    if real.startswith(os.path.realpath(source_dir) + os.sep):
+        return True
+    return not real.startswith(_library_folders())
