@@ -1,0 +1,89 @@
+# make run    everything, then the job: the three archetypes, judged on the CPU over the default suite
+# make test   everything, then style, types, the import law and the tests
+# make gpu    the measurements that need an NVIDIA GPU
+#
+# A fresh machine needs Python 3.11 or newer and a C++ compiler. PYTHON and CXX choose others than those found;
+# pip's own settings (PIP_INDEX_URL, PIP_FIND_LINKS ...) choose where packages come from, and with them the build of
+# PyTorch. Steps leave stamps in .venv, so that a second call starts with the job.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VENV ?= .venv
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && exit; done; echo python3)
+CXX ?= g++
+WORKERS ?= 2
+ARGS ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+SOURCES := src tests
+
+.PHONY: help run test gpu fmt lint clean tools
+
+help:
+	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Set-up
+# ----------------------------------------------------------------------------------------------------------------------
+
+tools:
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "error: $(PYTHON) is $$("$(PYTHON)" -V 2>&1 | tail -n 1); KernelEval needs Python 3.11 or newer:" \
+	    "install it, or name one: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "error: $(PYTHON) has no venv module; install it (Debian: apt-get install python3-venv)" >&2; exit 2; }
+	@command -v "$(firstword $(CXX))" >/dev/null || { \
+	  echo "error: no C++ compiler: $(CXX) is not on PATH; install g++ (Debian: apt-get install g++)," \
+	    "or name one: make CXX=clang++ $(MAKECMDGOALS)" >&2; exit 2; }
+
+$(VENV)/.made: | tools
+	"$(PYTHON)" -m venv $(VENV)
+	@touch $@
+
+# PyTorch by itself first: it is most of the download, and changes of our own dependencies do not touch it.
+$(VENV)/.torch: constraints.txt $(VENV)/.made
+	$(PIP) torch==2.13.0
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml $(VENV)/.torch
+	$(PIP) -e '.[torch]'
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml $(VENV)/.torch
+	$(PIP) -e '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Jobs
+# ----------------------------------------------------------------------------------------------------------------------
+
+run: $(VENV)/.installed | tools
+	$(BIN)/kerneleval run $(ARGS)
+
+# The serial tests measure time or load the machine: they run alone, first. Both parts always run; pytest has the last
+# word, and lists what it skipped (the GPU tier, where there is no GPU) with the reason.
+test: lint
+	@status=0; \
+	$(BIN)/python -m pytest -m serial $(ARGS) || status=$$?; \
+	$(BIN)/python -m pytest -m 'not serial' -n $(WORKERS) --dist loadgroup $(ARGS) || status=$$?; \
+	exit $$status
+
+lint: $(VENV)/.installed-dev | tools
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+gpu:
+	bash scripts/gpu.sh $(ARGS)
+
+fmt: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,429 @@
+"""The command line: arguments in, calls of :mod:`kerneleval.pipeline`, an exit code out.
+
+Exit codes: 0 passed or done; 1 the candidate failed; 2 usage or infrastructure; 130 interrupted. Errors are one line
+on stderr; with ``--json`` stdout holds ``{"error": {"kind", "message"}}`` as well. ``KERNELEVAL_TRACEBACK=1`` shows
+where an error came from.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kerneleval import __version__, settings
+from kerneleval.records import (
+    CATEGORIES,
+    DIRECTIONS,
+    DISTRIBUTIONS,
+    DTYPES,
+    SHAPE_CATEGORIES,
+    TRACKS,
+    Event,
+    KernelEvalError,
+    UsageError,
+    near,
+    to_plain,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["app", "main"]
+
+PASSED, FAILED, ERROR, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+
+app = typer.Typer(
+    name="kerneleval",
+    help="Judge kernels that machines write: right at every shape, honest, and how fast.",
+    epilog="Exit codes: 0 passed or done, 1 the candidate failed, 2 usage or infrastructure, 130 interrupted.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+class Shapes(StrEnum):
+    """Which sizes a peer's problem is judged at."""
+
+    default = "default"
+    sweep = "sweep"
+
+
+class Baseline(StrEnum):
+    """What speedup is measured against."""
+
+    eager = "eager"
+    compile = "compile"
+
+
+def _complete_tasks(incomplete: str) -> list[str]:
+    from kerneleval import tasks
+
+    return [name for name in tasks.all_tasks() if name.startswith(incomplete)]
+
+
+def _complete_devices(incomplete: str) -> list[str]:
+    from kerneleval import devices
+
+    return [name for name in devices.names() if name.startswith(incomplete)]
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else there.")]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        help="Device kind; CUDA where there is one, else the CPU. [env: KERNELEVAL_DEVICE]",
+        autocompletion=_complete_devices,
+    ),
+]
+StoreOption = Annotated[
+    str | None,
+    typer.Option("--store", help="Path or URL of the store; ./kerneleval.db by default. [env: KERNELEVAL_STORE]"),
+]
+Quick = Annotated[bool, typer.Option("--quick", help="A verdict in about a second, with wide intervals.")]
+Precise = Annotated[bool, typer.Option("--precise", help="Intervals of 1 %, from several fresh processes.")]
+
+
+@app.command()
+def check(
+    file: Annotated[str, typer.Argument(help="The candidate: .py (Triton, Numba, torch), .cpp or .cu.")],
+    task: Annotated[
+        str,
+        typer.Option(
+            "--task", "-t", help="A task's name, or a KernelBench problem file.", autocompletion=_complete_tasks
+        ),
+    ],
+    device: DeviceOption = None,
+    shapes: Annotated[Shapes, typer.Option(help="'sweep' varies a problem file's own sizes too.")] = Shapes.default,
+    allow: Annotated[str, typer.Option(help="Tracks that may pass: custom, mixed, library.")] = "custom,mixed",
+    quick: Quick = False,
+    precise: Precise = False,
+    dtype: Annotated[list[str] | None, typer.Option(metavar="DTYPE", help="Only these dtypes.")] = None,
+    direction: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only forward, or only backward.")] = None,
+    distribution: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only these input distributions.")
+    ] = None,
+    category: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only these shape categories.")] = None,
+    baseline: Annotated[Baseline, typer.Option(help="What speedup is measured against.")] = Baseline.eager,
+    timing: Annotated[bool, typer.Option(help="Whether a correct candidate is timed.")] = True,
+    entry: Annotated[str, typer.Option(help="Name of the entry point; found by convention otherwise.")] = "",
+    language: Annotated[str, typer.Option(help="Language of the file; found from its content otherwise.")] = "",
+    case: Annotated[str, typer.Option(help="Judge only this case, as a replay line names it.")] = "",
+    as_json: Json = False,
+) -> int:
+    """Judge one candidate on one task."""
+    options: dict[str, Any] = {
+        "device": _device(device),
+        "shapes": shapes.value,
+        "allow": _chosen("--allow", [allow], TRACKS),
+        "tier": _tier(quick, precise),
+        "dtypes": _chosen("--dtype", dtype, DTYPES, _SHORT_DTYPES),
+        "directions": _chosen("--direction", direction, DIRECTIONS),
+        "distributions": _chosen("--distribution", distribution, DISTRIBUTIONS),
+        "categories": _chosen("--category", category, SHAPE_CATEGORIES),
+        "timed": timing,
+        "baseline": baseline.value,
+        "entry": entry,
+        "language": language,
+        "case": case,
+    }
+    from kerneleval import pipeline  # after the options: a bad one is named without waiting for torch
+
+    with _progress(as_json) as on_event:
+        verdict = pipeline.check(file, task, **options, on_event=on_event)
+    if as_json:
+        _print_json(to_plain(verdict))
+    else:
+        from kerneleval.reports import terminal
+
+        terminal.render_verdict(verdict, _console())
+    return PASSED if verdict.verdict == "passed" else FAILED
+
+
+@app.command()
+def run(
+    generator: Annotated[
+        list[str] | None,
+        typer.Option("--generator", "-g", help="Name, file or directory of a generator; may be repeated."),
+    ] = None,
+    task: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--task", "-t", help="May be repeated; the default suite otherwise.", autocompletion=_complete_tasks
+        ),
+    ] = None,
+    device: DeviceOption = None,
+    store: StoreOption = None,
+    quick: Quick = False,
+    precise: Precise = False,
+    resume: Annotated[bool, typer.Option(help="Go on where an unfinished run of the same plan stopped.")] = True,
+    name: Annotated[str, typer.Option(help="Name of the run, for people.")] = "",
+    as_json: Json = False,
+) -> int:
+    """Judge generators over a suite of tasks, store every outcome and print the scores."""
+    store_url = _store(store)
+    options: dict[str, Any] = {
+        "generators": tuple(_split(generator)) or ("archetypes",),
+        "tasks": tuple(_split(task)),
+        "device": _device(device),
+        "store_url": store_url,
+        "tier": _tier(quick, precise),
+        "resume": resume,
+        "name": name,
+    }
+    from kerneleval import pipeline
+
+    with _progress(as_json) as on_event:
+        run_id = pipeline.run(**options, on_event=on_event)
+    return _show_scores(pipeline.score(store_url, run_id), as_json)
+
+
+@app.command()
+def score(
+    run_id: Annotated[str, typer.Argument(metavar="[RUN]", help="Run identifier; the latest run otherwise.")] = "",
+    store: StoreOption = None,
+    as_json: Json = False,
+) -> int:
+    """Compute the scores of a stored run again."""
+    from kerneleval import pipeline
+
+    return _show_scores(pipeline.score(_store(store), run_id), as_json)
+
+
+@app.command()
+def tasks(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="[TASK]", help="Show just this one: a name, or a problem file.", autocompletion=_complete_tasks
+        ),
+    ] = "",
+    category: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only these operator categories.")] = None,
+    as_json: Json = False,
+) -> int:
+    """List the tasks, or show one with its formula, sizes, cost and relations."""
+    from kerneleval import tasks as stage
+    from kerneleval.reports import tasks as report
+
+    if name and category:
+        raise UsageError("give either a task or --category")
+    if name:
+        task = report.describe(stage.open_task(name))
+        _print_json(task) if as_json else report.render_task(task, _console())
+        return PASSED
+    chosen = _chosen("--category", category, CATEGORIES) or CATEGORIES
+    listed = [report.summarise(task) for task in stage.all_tasks().values() if task.category in chosen]
+    listed.sort(key=lambda task: (CATEGORIES.index(task["category"]), task["name"]))
+    _print_json(listed) if as_json else report.render_tasks(listed, _console())
+    return PASSED
+
+
+@app.command()
+def doctor(store: StoreOption = None, as_json: Json = False) -> int:
+    """Tell what this machine can do: devices, languages, sandbox, clock, store, and what to install."""
+    from kerneleval.reports import doctor as report
+
+    found = report.examine(_store(store))
+    _print_json(found) if as_json else report.render(found, _console())
+    return PASSED if found["usable"] else FAILED
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the versions and exit.", is_eager=True)] = False,
+) -> None:
+    if version:
+        typer.echo(_versions())
+        raise typer.Exit(PASSED)
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(ERROR)
+    settings.read()  # a bad variable is named before any work starts
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Arguments
+# --------------------------------------------------------------------------------------------------------------------
+
+_SHORT_DTYPES = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16"}
+
+
+def _split(values: Iterable[str] | None) -> list[str]:
+    """The entries of options that may be repeated and may hold commas."""
+    return [part.strip() for value in values or () for part in value.split(",") if part.strip()]
+
+
+def _chosen(
+    option: str, values: Iterable[str] | None, known: Iterable[str], short: dict[str, str] | None = None
+) -> tuple[str, ...]:
+    known = tuple(known)
+    chosen = dict.fromkeys((short or {}).get(part, part) for part in _split(values))
+    for part in chosen:
+        if part not in known:
+            raise UsageError(f"{option} {part!r} is unknown; {near(part, known)}")
+    if values and not chosen:
+        raise UsageError(f"{option} is empty; known are {', '.join(known)}")
+    return tuple(chosen)
+
+
+def _tier(quick: bool, precise: bool) -> str:
+    if quick and precise:
+        raise UsageError("--quick and --precise exclude each other")
+    return "quick" if quick else "precise" if precise else "standard"
+
+
+def _device(given: str | None) -> str | None:
+    from kerneleval import devices
+
+    name = given or settings.read().device
+    if name is not None:
+        devices.find(name)
+    return name
+
+
+def _store(given: str | None) -> str | None:
+    return given or settings.read().store
+
+
+def _versions() -> str:
+    import platform
+    from importlib import metadata
+
+    parts = [f"Python {platform.python_version()}"]
+    for package in ("torch", "triton", "numba"):
+        try:
+            parts.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            parts.append(f"no {package}")
+    return f"kerneleval {__version__} ({', '.join(parts)})"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Output
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=False)
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _progress(as_json: bool) -> AbstractContextManager[Callable[[Event], None] | None]:
+    """Bars on stderr where a person looks at it; with --json or in a log there are none."""
+    if as_json or not sys.stderr.isatty():
+        return nullcontext(None)
+    from kerneleval.reports import terminal
+
+    return terminal.progress()
+
+
+def _show_scores(scores: dict[str, Any], as_json: bool) -> int:
+    if as_json:
+        _print_json(to_plain(scores))
+    else:
+        from kerneleval.reports import terminal
+
+        terminal.render_scores(scores, _console())
+    return PASSED
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Errors
+# --------------------------------------------------------------------------------------------------------------------
+
+# Typer brings its own copy of click in newer versions and uses the separate package in older ones.
+_ClickException: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
+_INSTALL = {
+    "torch": "kerneleval[torch]",
+    "triton": "kerneleval[torch]",
+    "numba": "kerneleval[numba]",
+    "psycopg": "kerneleval[postgres]",
+    "sqlalchemy": "kerneleval",
+    "rich": "kerneleval",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: the arguments without the program's name; None: those of this process.
+
+    Returns:
+        The exit code.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader of our output went away: say nothing, and keep Python from complaining while it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+
+
+def _run(arguments: list[str]) -> int:
+    show_traceback = os.environ.get("KERNELEVAL_TRACEBACK", "") not in ("", "0")
+    try:
+        code = app(args=arguments, prog_name="kerneleval", standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the outermost frame: everything becomes one message and exit code 2
+        if show_traceback:
+            import traceback
+
+            traceback.print_exc()
+        kind, message = _explain(error, arguments)
+        if kind == "internal" and not show_traceback:
+            message += "; set KERNELEVAL_TRACEBACK=1 to see where"
+        sys.stderr.write(f"error: {message}\n")
+        if "--json" in arguments:
+            _print_json({"error": {"kind": kind, "message": message}})
+        return ERROR
+    if code == INTERRUPTED:
+        resumes = "; finished cells are in the store, the same command goes on from there"
+        resumes = resumes if _command(arguments) == "run" else ""
+        sys.stderr.write(f"interrupted{resumes}\n")
+    return int(code or 0)
+
+
+def _command(arguments: Sequence[str]) -> str:
+    commands = ("check", "run", "score", "tasks", "doctor")
+    return next((a for a in arguments if not a.startswith("-") and a in commands), "")
+
+
+def _explain(error: Exception, arguments: Sequence[str]) -> tuple[str, str]:
+    """What kind of error it is (usage, infrastructure, internal), and its message."""
+    if isinstance(error, _ClickException):
+        text = str(error.format_message()).replace("Value error, ", "").rstrip(".")  # type: ignore[attr-defined]
+        see = " ".join(filter(None, ("kerneleval", _command(arguments), "--help")))
+        return "usage", f"{text[:1].lower()}{text[1:]}; see {see}"
+    if isinstance(error, UsageError):
+        return "usage", str(error)
+    if isinstance(error, KernelEvalError):
+        return "infrastructure", str(error)
+    if isinstance(error, ModuleNotFoundError) and error.name in _INSTALL:
+        return "infrastructure", f"{error.name} is not installed; install it: pip install '{_INSTALL[error.name]}'"
+    if isinstance(error, OSError) and error.strerror:
+        place = f": {error.filename}" if error.filename else ""
+        return "infrastructure", f"{error.strerror}{place}"
+    if isinstance(error, MemoryError):
+        return "infrastructure", "out of memory"
+    return "internal", f"unexpected {type(error).__name__}: {error}"
