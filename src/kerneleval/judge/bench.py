@@ -1,0 +1,227 @@
+"""The bench: the workers of one device, kept warm, and a candidate's way onto them.
+
+A bench owns a zygote, one trusted worker for baselines and a spare worker that is made ready before the next candidate
+is known. It replaces workers that die. It knows nothing of tasks beyond what it must send.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kerneleval import languages
+from kerneleval.devices import Device
+from kerneleval.judge.windows import Runner
+from kerneleval.records import Candidate, Machine, Trust, digest, to_plain
+from kerneleval.worker.host import Worker, WorkerError, WorkerFailure, Zygote
+from kerneleval.worker.plain import encode_plain
+from kerneleval.worker.sandbox import Limits
+
+__all__ = ["Bench", "BuildFailed", "LoadFailed", "Loaded", "default_cache_dir"]
+
+_BUILD_TIMEOUT_S = 120.0
+_LOAD_TIMEOUT_S = 120.0
+_ARTIFACT_LIMIT_BYTES = 256 << 20
+
+
+class BuildFailed(Exception):  # noqa: N818 - an outcome of the candidate
+    """The candidate does not build. ``reason``, the message and ``evidence`` go into the outcome."""
+
+    stage = "build"
+
+    def __init__(self, reason: str, message: str, evidence: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.evidence = evidence
+
+
+class LoadFailed(BuildFailed):
+    """The candidate's code does not load or has no entry point."""
+
+    stage = "load"
+
+
+class Loaded:
+    """A worker with something loaded, and how to load it again when the worker dies."""
+
+    def __init__(self, bench: Bench, candidate: Candidate, names: Sequence[str]) -> None:
+        self.bench = bench
+        self.candidate = candidate
+        self.names = tuple(names)
+        self.runner: Runner = bench.take_spare()
+        self.crashes = 0
+        self.module_key: Any = None
+        self._module: tuple[Any, int] | None = None
+        self.state: list[tuple[str, tuple[int, ...], str]] = []
+        self.explicit_backward = False
+        try:
+            self._load()
+        except BaseException:
+            self.runner.close()
+            raise
+
+    def _load(self) -> None:
+        bench, worker = self.bench, self.runner.worker
+        directory = worker.directory / "build"
+        try:
+            bench.build(worker, self.candidate, directory)
+        except WorkerError as error:
+            raise BuildFailed("build_error", str(error), error.evidence) from None
+        except WorkerFailure as failure:
+            raise BuildFailed(failure.reason, str(failure), failure.evidence) from None
+        message = {"candidate": to_plain(self.candidate), "dir": str(directory), "names": list(self.names)}
+        try:
+            answer = worker.request("load", message, "loaded", timeout_s=_LOAD_TIMEOUT_S)
+        except WorkerError as error:
+            raise LoadFailed("load_error", f"{_kind(error)}{error}", error.evidence) from None
+        except WorkerFailure as failure:
+            raise LoadFailed(failure.reason, str(failure), failure.evidence) from None
+        self.explicit_backward = answer.get("backward") is True
+        if self._module is not None:
+            self.make_module(*self._module)
+
+    def make_module(self, init_args: Any, seed: int) -> None:
+        """Build the candidate's module from plain arguments; ``state`` then names its tensors."""
+        self._module = (init_args, seed)
+        message = {"init": encode_plain(init_args), "seed": seed}
+        try:
+            answer = self.runner.worker.request("module", message, "module", timeout_s=_LOAD_TIMEOUT_S)
+        except WorkerError as error:
+            raise LoadFailed("load_error", f"{_kind(error)}{error}", error.evidence) from None
+        except WorkerFailure as failure:
+            raise LoadFailed(failure.reason, str(failure), failure.evidence) from None
+        self.state = [(str(n), tuple(int(v) for v in shape), str(d)) for n, shape, d in answer["state"]]
+        self.runner.forget_plan()
+
+    def revive(self) -> None:
+        """A new worker after a crash, with the same things loaded."""
+        self.crashes += 1
+        self.runner.close()
+        self.runner = self.bench.take_spare()
+        self._load()
+
+    def close(self) -> None:
+        """Kill the worker."""
+        self.runner.close()
+
+
+def _kind(error: WorkerError) -> str:
+    return "" if error.kind in ("LoadError", "BuildError") else f"{error.kind}: "
+
+
+class Bench:
+    """Workers of one device. A context manager; leaving it ends every process and removes every file."""
+
+    def __init__(self, device: Device, machine: Machine, cache_dir: Path | None = None) -> None:
+        self.device = device
+        self.machine = machine
+        self.cache_dir = cache_dir or default_cache_dir()
+        self.zygote = Zygote(device.name)
+        self._spare: Runner | None = None
+        self.trust = Trust(level="weak")
+        self._limits = _limits(device, machine)
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every worker and the zygote."""
+        if self._spare is not None:
+            self._spare.close()
+            self._spare = None
+        self.zygote.close()
+
+    def make_spare(self) -> None:
+        """Have a warm worker ready for the next candidate."""
+        if self._spare is None:
+            worker = self.zygote.fork(self._limits)
+            try:
+                worker.request("warm", {}, "warmed", timeout_s=120.0)
+            except BaseException:
+                worker.close()
+                raise
+            runner = Runner(worker, self.device)
+            runner.reserve(1 << 20, 1 << 20)
+            self.trust = worker.trust
+            self._spare = runner
+
+    def take_spare(self) -> Runner:
+        """The warm worker; there is none afterwards."""
+        self.make_spare()
+        runner, self._spare = self._spare, None
+        assert runner is not None
+        return runner
+
+    def build(self, worker: Worker, candidate: Candidate, directory: Path) -> None:
+        """Have the candidate's build outputs in ``directory``: from the cache by content, else compiled in the worker.
+
+        The worker compiles before any of the candidate's code has run in it, so what it leaves is the compiler's.
+        """
+        language = languages.find(candidate.language)
+        if not language.needs_build:
+            directory.mkdir(exist_ok=True)
+            self._hand_over(directory)
+            return
+        key = digest(candidate.hash, self.machine.arch, self.machine.host, candidate.language)
+        cached = self.cache_dir / "builds" / key
+        if cached.is_dir():
+            shutil.copytree(cached, directory)
+            self._hand_over(directory)
+            return
+        message = {"candidate": to_plain(candidate), "dir": str(directory), "arch": self.machine.arch}
+        worker.request("build", message, "built", timeout_s=_BUILD_TIMEOUT_S)
+        _keep(directory, cached)
+
+    @staticmethod
+    def _hand_over(directory: Path) -> None:
+        """Give the files to whoever owns the private directory."""
+        owner = directory.parent.stat()
+        for path in (directory, *directory.rglob("*")):
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
+def _keep(source: Path, target: Path) -> None:
+    """Copy the regular files of a worker's directory into the cache; whole or not at all."""
+    staging = target.with_name(f"{target.name}.{os.getpid()}")
+    staging.mkdir(parents=True, exist_ok=True)
+    total = 0
+    for path in source.iterdir():
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            status = os.fstat(file.fileno())
+            total += status.st_size
+            if not stat.S_ISREG(status.st_mode) or total > _ARTIFACT_LIMIT_BYTES:
+                shutil.rmtree(staging)
+                raise BuildFailed("build_error", f"the build left {path.name}, which is no file of sane size", {})
+            with (staging / path.name).open("wb") as copy:
+                shutil.copyfileobj(file, copy)
+            (staging / path.name).chmod(0o755)
+    try:
+        staging.rename(target)
+    except OSError:
+        shutil.rmtree(staging)  # another process kept the same content first
+        if not target.is_dir():
+            raise
+
+
+def _limits(device: Device, machine: Machine) -> Limits:
+    if device.name == "cpu":
+        memory = min(12 << 30, machine.memory_bytes // 2)
+    else:
+        memory = 32 << 30
+    return Limits(memory_bytes=memory, cpu_seconds=3600, processes=512, open_files=1024, file_bytes=1 << 30)
+
+
+def default_cache_dir() -> Path:
+    """``KERNELEVAL_CACHE_DIR``, else ``kerneleval`` under the user's cache directory."""
+    if given := os.environ.get("KERNELEVAL_CACHE_DIR"):
+        return Path(given)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "kerneleval"

@@ -1,0 +1,91 @@
+"""A task bound to one case on one device: secret arguments, their form on the wire, the expectation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kerneleval.devices import Device
+from kerneleval.judge import inputs, oracle
+from kerneleval.judge.windows import Call, TensorSlot, dense
+from kerneleval.records import Case, Scalar, Task, TensorSpec
+
+__all__ = ["Bound", "Drawn"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """Secret arguments of one call and what must come out."""
+
+    args: list[Any]
+    """Tensors and plain values, in the order of the call."""
+    grads: list[torch.Tensor]
+    """Upstream gradients; empty for forward."""
+    expectation: oracle.Expectation
+    """The oracle, the native outputs and the bounds."""
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """Everything that is revealed, arguments before upstream gradients."""
+        return [a for a in self.args if isinstance(a, torch.Tensor)] + self.grads
+
+
+class Bound:
+    """One case of a task, ready to be drawn any number of times."""
+
+    def __init__(self, task: Task, case: Case, device: Device, *, tf32: bool, problem: Any = None) -> None:
+        self.task, self.case, self.device, self.tf32, self.problem = task, case, device, tf32, problem
+        self.dims = case.dims_map
+        self.specs: tuple[Any, ...] = () if problem is not None else task.arguments(self.dims, case.dtype)
+        self.wanted: tuple[int, ...] = ()
+        if case.direction == "backward":
+            self.wanted = tuple(
+                i for i, s in enumerate(self.specs) if isinstance(s, TensorSpec) and s.differentiable
+            )
+        self.weights: dict[str, torch.Tensor] | None = None
+
+    def arguments(self, seed: int) -> list[Any]:
+        """Fresh secret arguments."""
+        if self.problem is not None:
+            return list(self.problem.inputs(seed))
+        return inputs.draw(self.specs, self.case, seed, self.device.torch_device)
+
+    def upstream(self, args: Sequence[Any], seed: int) -> list[torch.Tensor]:
+        """Fresh secret upstream gradients (backward cases)."""
+        if self.case.direction == "forward":
+            return []
+        return inputs.upstream(oracle.output_specs(self.task, self.case, args), seed, self.device.torch_device)
+
+    def draw(self, seed: int) -> Drawn:
+        """Fresh secret arguments with their expectation."""
+        args = self.arguments(seed)
+        return self.expect(args, self.upstream(args, seed))
+
+    def expect(self, args: list[Any], grads: list[torch.Tensor]) -> Drawn:
+        """The expectation for given arguments."""
+        expectation = oracle.expect(
+            self.task, self.case, args, grads or None, problem=self.problem, weights=self.weights, tf32=self.tf32
+        )
+        return Drawn(args=args, grads=grads, expectation=expectation)
+
+    def form(self, drawn: Drawn) -> Call:
+        """How one call looks on the wire."""
+        specs: Sequence[Any] = self.specs or [None] * len(drawn.args)
+        slots = tuple(self._slot(spec, arg) for spec, arg in zip(specs, drawn.args, strict=True))
+        outputs = tuple((tuple(t.shape), str(t.dtype)[6:]) for t in drawn.expectation.native)
+        grads = tuple(dense(tuple(g.shape), str(g.dtype)[6:]) for g in drawn.grads)
+        return Call(args=slots, grads=grads, outputs=outputs, wanted=self.wanted, dims=self.dims)
+
+    def _slot(self, spec: Any, arg: Any) -> TensorSlot | Any:
+        if isinstance(spec, Scalar):
+            return spec.value
+        if not isinstance(arg, torch.Tensor):
+            return arg
+        shape, dtype = tuple(arg.shape), str(arg.dtype)[6:]
+        if spec is None or self.case.layout == "contiguous" or spec.role != "data":
+            return dense(shape, dtype, fixed=spec is not None and spec.role == "mask")
+        extent, strides, offset = inputs.strided(self.case.layout, spec)
+        return TensorSlot(shape=shape, dtype=dtype, strides=strides, offset=offset, extent=extent)

@@ -1,0 +1,143 @@
+"""Correctness of one candidate, case by case, in commit-reveal windows."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from kerneleval import languages
+from kerneleval.devices import Device
+from kerneleval.judge.bench import BuildFailed, Loaded
+from kerneleval.judge.bound import Bound, Drawn
+from kerneleval.judge.comparison import Mismatch, compare
+from kerneleval.judge.modules import reveal_weights
+from kerneleval.judge.windows import Image, Plan, Window, output_views
+from kerneleval.records import Case, Evidence, Failed, Outcome, Passed, Protocol, Task, new_secret
+from kerneleval.worker.host import WorkerError, WorkerFailure
+
+__all__ = ["CALL_TIMEOUT_S", "CellJudge"]
+
+CALL_TIMEOUT_S = 120.0
+"""Limit of one window while judging correctness: a first call may compile or autotune."""
+
+_MAX_CRASHES = 3
+
+
+class CellJudge:
+    """Judges the cases of one loaded candidate; revives its worker after a crash."""
+
+    def __init__(self, loaded: Loaded, task: Task, protocol: Protocol, device: Device) -> None:
+        self.loaded, self.task, self.protocol, self.device = loaded, task, protocol, device
+        self.calibration: dict[Case, Drawn] = {}
+        self._problems: dict[tuple[tuple[str, int], ...], Any] = {}
+        self._module_dims: tuple[tuple[str, int], ...] | None = None
+        language = languages.find(loaded.candidate.language)
+        self._unsupported = language.unsupported_dtypes(device.name)
+
+    # -- one case -----------------------------------------------------------------------------------------------------
+
+    def judge(self, case: Case) -> Outcome:
+        """The outcome of one case, not timed."""
+        if case.dtype in self._unsupported:
+            text = f"{self.loaded.candidate.language} cannot be judged in {case.dtype} on {self.device.name}"
+            return Failed(stage="call", reason="unsupported", message=text)
+        if self.loaded.crashes >= _MAX_CRASHES:
+            return Failed(stage="call", reason="crash", message=f"not run: the worker died {_MAX_CRASHES} times before")
+        try:
+            return self._judge(case)
+        except WorkerError as error:
+            return raised(error)
+        except WorkerFailure as failure:
+            self._revive()
+            return Failed(stage="call", reason=failure.reason, message=str(failure), evidence=failure.evidence)
+        except BuildFailed as error:
+            return Failed(stage=error.stage, reason=error.reason, message=str(error), evidence=error.evidence)
+
+    def _judge(self, case: Case) -> Outcome:
+        bound = self.bind(case)
+        drawn = [bound.draw(new_secret())]
+        if case.distribution == "standard" and case.layout == "contiguous" and case.shape_category != "edge":
+            # a second call in the same window: neither results kept by pointer nor one output buffer for all survive
+            drawn.append(bound.draw(new_secret()))
+        window, plan = self.call(bound, drawn, look=True)
+        if window.wrong is not None:
+            return _claimed(window.wrong)
+        evidence: Evidence = {}
+        for index, one in enumerate(drawn):
+            result = compare(output_views(window, plan, index), one.expectation)
+            if isinstance(result, Mismatch):
+                return Failed(
+                    stage="correctness", reason=result.reason, message=result.message, evidence=result.evidence
+                )
+            evidence = result.evidence
+        if window.mutated and not self.task.in_place:
+            return Failed(stage="honesty", reason="input_mutation", message="the call changed its inputs or wrote outside them")
+        self.calibration[case] = drawn[0]
+        return Passed(evidence=evidence)
+
+    # -- tools for checks ---------------------------------------------------------------------------------------------
+
+    def bind(self, case: Case, *, weights_seed: int | None = None) -> Bound:
+        """The case with, for module problems, fresh weights revealed to the candidate."""
+        problem = self.problem(case)
+        bound = Bound(self.task, case, self.device, tf32=self.protocol.tf32, problem=problem)
+        if problem is not None:
+            self.ensure_module(self.loaded, case)
+            bound.weights = problem.weights(new_secret() if weights_seed is None else weights_seed)
+            reveal_weights(self.loaded, bound.weights)
+        return bound
+
+    def problem(self, case: Case) -> Any:
+        """The module problem of a case; None for operators."""
+        if not self.task.module:
+            return None
+        if case.dims not in self._problems:
+            assert self.task.build is not None
+            self._problems.clear()
+            self._problems[case.dims] = self.task.build(case.dims_map, self.device.torch_device)
+        return self._problems[case.dims]
+
+    def ensure_module(self, loaded: Loaded, case: Case) -> None:
+        """Have a module of the case's sizes in the worker."""
+        if loaded.module_key != case.dims:
+            loaded.make_module(self.problem(case).init_args, 0)
+            loaded.module_key = case.dims
+
+    def call(self, bound: Bound, drawn: Sequence[Drawn], *, look: bool) -> tuple[Window, Plan]:
+        """One window over the drawn calls, in a secret order of places."""
+        plan = Plan([bound.form(one) for one in drawn], bound.case.direction)
+        image = Image(plan, self.device)
+        order = list(range(len(drawn)))
+        for index in order:
+            image.fill(index, drawn[index].tensors)
+        window = self.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=look)
+        return window, plan
+
+    def _revive(self) -> None:
+        if self.loaded.crashes + 1 < _MAX_CRASHES:
+            self.loaded.revive()
+        else:
+            self.loaded.crashes += 1
+
+
+def raised(error: WorkerError) -> Failed:
+    """The outcome of a candidate that raised during a call."""
+    if error.unsupported:
+        return Failed(stage="call", reason="unsupported", message=str(error)[:500], evidence={})
+    return Failed(stage="call", reason="exception", message=f"{error.kind}: {error}"[:1000], evidence=error.evidence)
+
+
+def _claimed(wrong: dict[str, Any]) -> Failed:
+    what = str(wrong.get("what", "form"))
+    message = f"{wrong.get('got', 'something else')}; expected {wrong.get('want', 'another form')}"
+    return Failed(stage="correctness", reason=f"wrong_{what}", message=message, evidence=dict(wrong))
+
+
+def secret_choice(items: Sequence[Any]) -> Any:
+    """One item, drawn from the system's randomness."""
+    return items[secrets.randbelow(len(items))]
+
+

@@ -1,0 +1,77 @@
+"""Which track a candidate is on: what it dispatched and launched in one traced call per direction.
+
+ATen operators that only allocate, view, copy or convert are no arithmetic. A candidate that dispatches arithmetic and
+launches kernels of its own is mixed; one that launches none is library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kerneleval.judge.cells import CALL_TIMEOUT_S, CellJudge
+from kerneleval.judge.windows import Image, Plan
+from kerneleval.records import Case, Evidence, Outcome, Passed, new_secret
+
+__all__ = ["CHECK", "arithmetic"]
+
+_PLUMBING = frozenset(
+    """empty empty_like empty_strided new_empty new_empty_strided resize_ zeros zeros_like new_zeros ones ones_like full
+    full_like new_full new_ones scalar_tensor fill_ zero_ fill zero arange clone copy_ _to_copy copy detach detach_ alias
+    view _unsafe_view reshape _reshape_alias as_strided as_strided_ expand permute transpose t transpose_ t_ numpy_T
+    unsqueeze squeeze unsqueeze_ squeeze_ select slice split split_with_sizes unbind chunk narrow flatten unflatten
+    contiguous set_ lift_fresh is_same_size size stride sym_size sym_stride sym_numel storage_offset _local_scalar_dense
+    item record_stream pin_memory is_pinned result_type unfold movedim diagonal view_as_real view_as_complex
+    resize_as_ lift lift_fresh_copy _foreach_copy_ rand randn randint bernoulli_ normal_ uniform_ random_""".split()
+)
+"""Base names of ATen operators that compute nothing of the operator: allocation, views, copies, conversion, seeds."""
+
+
+def arithmetic(dispatched: Mapping[str, int]) -> dict[str, int]:
+    """The operators among ``aten.name.overload`` counts that compute something."""
+    found: dict[str, int] = {}
+    for name, count in dispatched.items():
+        parts = name.split(".")
+        base = parts[1] if len(parts) > 1 else name
+        if parts[0] not in ("aten", "prims", "quantized", "mkldnn", "torchvision"):
+            continue  # operators that the candidate itself registered are its own
+        if base not in _PLUMBING:
+            found[name] = count
+    return found
+
+
+def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+    worst: tuple[int, str, str] | None = None
+    seen_ops: dict[str, int] = {}
+    seen_kernels: dict[str, int] = {}
+    for direction in ("forward", "backward"):
+        case = next((c for c in cases if c.direction == direction and isinstance(outcomes.get(c), Passed)), None)
+        if case is None:
+            continue
+        bound = judge.bind(case)
+        drawn = bound.draw(new_secret())
+        image = Image(Plan([bound.form(drawn)], case.direction), judge.device)
+        image.fill(0, drawn.tensors)
+        dispatched, launches = judge.loaded.runner.trace(image, timeout_s=CALL_TIMEOUT_S)
+        computing = arithmetic(dispatched)
+        seen_ops |= computing
+        seen_kernels |= launches
+        own = bool(launches) or not computing
+        rank = 0 if not computing else (1 if own else 2)
+        names = ", ".join(sorted(computing)[:6])
+        kernels = ", ".join(sorted(launches)[:6])
+        text = f"{direction}: " + (f"launches {kernels}" if kernels else "no launches seen")
+        text += f"; computes with {names}" if names else "; no ATen arithmetic"
+        if worst is None or rank > worst[0]:
+            worst = (rank, direction, text)
+    if worst is not None:
+        track = ("custom", "mixed", "library")[worst[0]]
+        yield {
+            "level": "info",
+            "message": worst[2],
+            "track": track,
+            "aten": seen_ops,
+            "launches": seen_kernels,
+        }
+
+
+CHECK = _check

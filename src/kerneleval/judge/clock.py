@@ -1,0 +1,302 @@
+"""The judge's clock: quads of commit-reveal windows, candidate and baseline over inputs of equal content.
+
+Each pair of windows meets contents that neither worker has seen: the image is refreshed between pairs, and both workers
+of a pair get the same image, so the trusted baseline's outputs are the expectation for the candidate's.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from kerneleval.devices import Device
+from kerneleval.judge.windows import Call, Image, Plan, Runner, Window
+from kerneleval.records import DTYPES, Protocol, Samples, new_secret
+
+__all__ = ["TIERS", "Effort", "TimedMismatch", "TimedRun", "measure"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much measuring a tier does."""
+
+    window_ns: float
+    """Target length of a window."""
+    min_quads: int
+    """Quads that every cell gets."""
+    max_quads: int
+    """Quads after which a cell is left inconclusive."""
+    half_width: float
+    """Stop when the interval's half width (log ratio) is below this."""
+    max_seconds: float
+    """Stop measuring a cell after this much wall time."""
+    warm_windows: int
+    """Warm-up windows at most."""
+    sessions: int
+    """Fresh process pairs."""
+
+
+TIERS: dict[str, Effort] = {
+    "quick": Effort(
+        window_ns=2e6, min_quads=1, max_quads=1, half_width=0.0, max_seconds=1.0, warm_windows=1, sessions=1
+    ),
+    "standard": Effort(
+        window_ns=8e6, min_quads=3, max_quads=10, half_width=0.01, max_seconds=1.5, warm_windows=6, sessions=1
+    ),
+    "precise": Effort(
+        window_ns=20e6, min_quads=5, max_quads=30, half_width=0.01, max_seconds=6.0, warm_windows=20, sessions=3
+    ),
+}
+
+_MAX_CALLS = 256
+_LLC_MULTIPLE = 3
+_DEFER_SLACK_NS = 200_000.0
+"""Collecting may take this much longer than the baseline's before the excess is charged to the candidate."""
+
+
+class TimedMismatch(Exception):  # noqa: N818 - an outcome, not an error
+    """An output of a timed window differs from the baseline's beyond the bound."""
+
+    def __init__(self, message: str, evidence: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.evidence = evidence
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedRun:
+    """Raw samples of one cell and session, with what the checks need."""
+
+    samples: Samples
+    """Raw samples."""
+    excess_collect_ns: float
+    """Largest collecting time beyond the baseline's, over the windows, a call."""
+    mutated: bool
+    """Whether the candidate changed its inputs in the window that was checked."""
+
+
+@dataclass(kw_only=True)
+class _Bounds:
+    relative_rms: float
+    worst: float
+
+
+def _calls_per_window(call: Call, one_ns: float, effort: Effort, device: Device, room_bytes: int) -> int:
+    by_time = math.ceil(effort.window_ns / max(one_ns, 1.0))
+    by_cache = math.ceil(_LLC_MULTIPLE * device.machine().cache_bytes / max(call.input_bytes, 1))
+    by_room = room_bytes // max(call.input_bytes + call.output_bytes, 1)
+    wanted = max(by_time, min(by_cache, 4 * by_time), 1)
+    return max(1, min(wanted, by_room, _MAX_CALLS))
+
+
+def measure(
+    candidate: Runner,
+    baseline: Runner,
+    call: Call,
+    direction: Any,
+    draw: Callable[[int], list[torch.Tensor]],
+    protocol: Protocol,
+    device: Device,
+    *,
+    relative_rms: float,
+    worst: float,
+    empty_ns: float,
+    session: int,
+    timeout_s: float,
+) -> TimedRun:
+    """Time one cell in one session.
+
+    Args:
+        candidate: runner of the candidate's worker, loaded.
+        baseline: runner of the trusted baseline's worker, loaded.
+        call: form of one call.
+        direction: ``forward`` or ``backward``.
+        draw: seed -> the tensors of one call, in the order of ``call.slots``.
+        protocol: names the tier.
+        device: the device.
+        relative_rms: bound on ||candidate - baseline|| / ||baseline|| of each output of a call.
+        worst: bound on max |candidate - baseline| / rms(baseline) of each output of a call.
+        empty_ns: time of an empty window, taken off each window.
+        session: index of this process pair.
+        timeout_s: limit of one window.
+
+    Raises:
+        TimedMismatch: a timed output was wrong.
+        WorkerError, WorkerFailure: as in :meth:`Runner.window`.
+    """
+    effort = TIERS[protocol.tier]
+    bounds = _Bounds(relative_rms=relative_rms, worst=worst)
+    generator = torch.Generator(device=device.torch_device)
+    generator.manual_seed(new_secret())
+
+    single = Image(Plan([call], direction), device)
+    single.fill(0, draw(new_secret()))
+    one = [_once(runner, single, generator, timeout_s) for runner in (candidate, baseline) for _ in range(2)]
+    one_ns = max(min(one[:2]), min(one[2:])) - empty_ns
+    room = device.memory_budget_bytes() // 2
+    count = _calls_per_window(call, one_ns, effort, device, room)
+
+    image = Image(Plan([call] * count, direction), device)
+    for index in range(count):
+        image.fill(index, draw(new_secret()))
+    for runner in (candidate, baseline):
+        runner.prepare(image.plan)
+    _warm(candidate, baseline, image, generator, effort, timeout_s)
+
+    pairs: list[tuple[Window, Window]] = []
+    checked = secrets.randbelow(2 * effort.min_quads)
+    mutated = False
+    deadline = time.monotonic() + effort.max_seconds
+    quads: list[float] = []
+    kept: list[tuple[float, float, float, float, float]] = []
+    while len(quads) < effort.max_quads:
+        candidate_first = bool(secrets.randbits(1))
+        ratios = []
+        for half in range(2):
+            image.refresh(generator)
+            order = candidate_first if half == 0 else not candidate_first
+            look = len(kept) == checked
+            pair = _pair(candidate, baseline, image, order, look, timeout_s)
+            mutated = mutated or pair[0].mutated
+            _verify(pair, image.plan, bounds)
+            figures = _figures(pair, count, empty_ns)
+            kept.append(figures)
+            ratios.append(math.log(figures[1] / figures[0]))
+        del pairs[:]
+        quads.append(sum(ratios) / 2)
+        if len(quads) >= effort.min_quads:
+            if time.monotonic() > deadline:
+                break
+            spread = float(np.std(quads, ddof=1)) if len(quads) > 1 else math.inf
+            if 2.0 * spread / math.sqrt(len(quads)) < effort.half_width:
+                break
+    columns = list(zip(*kept, strict=True))
+    cold = count * call.input_bytes >= _LLC_MULTIPLE * device.machine().cache_bytes
+    samples = Samples(
+        candidate_ns=columns[0],
+        baseline_ns=columns[1],
+        candidate_event_ns=columns[2] if any(columns[2]) else (),
+        baseline_event_ns=columns[3] if any(columns[3]) else (),
+        calls=count,
+        sessions=(session,) * len(kept),
+        empty_ns=empty_ns,
+        cache="cold" if cold else "warm",
+    )
+    return TimedRun(samples=samples, excess_collect_ns=max(columns[4]), mutated=mutated)
+
+
+def merge(runs: list[TimedRun]) -> TimedRun:
+    """Samples of several sessions as one."""
+    first = runs[0]
+    joined = {
+        name: tuple(v for run in runs for v in getattr(run.samples, name))
+        for name in ("candidate_ns", "baseline_ns", "candidate_event_ns", "baseline_event_ns", "sessions")
+    }
+    return TimedRun(
+        samples=replace(first.samples, **joined),  # type: ignore[arg-type]
+        excess_collect_ns=max(run.excess_collect_ns for run in runs),
+        mutated=any(run.mutated for run in runs),
+    )
+
+
+def _once(runner: Runner, image: Image, generator: torch.Generator, timeout_s: float) -> float:
+    image.refresh(generator)
+    return runner.window(image, timeout_s=timeout_s, check_mutation=False).elapsed_ns
+
+
+def _warm(
+    candidate: Runner, baseline: Runner, image: Image, generator: torch.Generator, effort: Effort, timeout_s: float
+) -> None:
+    """Windows of both until two consecutive ones of each agree within 1 %, or the tier's limit."""
+    for runner in (candidate, baseline):
+        last = 0.0
+        for _ in range(effort.warm_windows):
+            now = _once(runner, image, generator, timeout_s)
+            if last and abs(now / last - 1) < 0.01:
+                break
+            last = now
+
+
+def _pair(
+    candidate: Runner, baseline: Runner, image: Image, candidate_first: bool, look: bool, timeout_s: float
+) -> tuple[Window, Window]:
+    if candidate_first:
+        mine = candidate.window(image, timeout_s=timeout_s, check_mutation=look)
+        theirs = baseline.window(image, timeout_s=timeout_s, check_mutation=False)
+    else:
+        theirs = baseline.window(image, timeout_s=timeout_s, check_mutation=False)
+        mine = candidate.window(image, timeout_s=timeout_s, check_mutation=look)
+    return mine, theirs
+
+
+def _figures(pair: tuple[Window, Window], count: int, empty_ns: float) -> tuple[float, float, float, float, float]:
+    mine, theirs = pair
+    excess = max(0.0, mine.collect_ns - 1.5 * theirs.collect_ns - _DEFER_SLACK_NS)
+    # a window can measure below the empty one by jitter; a nanosecond a call keeps the logarithm finite and shows it
+    own = max(mine.elapsed_ns - empty_ns + excess, count) / count
+    base = max(theirs.elapsed_ns - empty_ns, count) / count
+    return own, base, mine.event_ns / count, theirs.event_ns / count, excess / count
+
+
+def _verify(pair: tuple[Window, Window], plan: Plan, bounds: _Bounds) -> None:
+    mine, theirs = pair
+    if mine.wrong is not None:
+        said = mine.wrong
+        raise TimedMismatch(f"{said.get('got')}, expected {said.get('want')}", dict(said))
+    order_mine, order_theirs = _calls_in_order(mine, plan), _calls_in_order(theirs, plan)
+    base = 0
+    for index, (shape, dtype) in enumerate(plan.calls[0].outputs):
+        numel = math.prod(shape)
+        if numel == 0:
+            continue
+        got = _stacked(mine, plan, index, dtype, numel)[order_mine]
+        want = _stacked(theirs, plan, index, dtype, numel)[order_theirs]
+        _compare(got, want, index, bounds)
+        base += 1
+
+
+def _calls_in_order(window: Window, plan: Plan) -> torch.Tensor:
+    size = plan.calls[0].output_bytes or 1
+    rows = [places[0] // size for places in window.places]
+    return torch.tensor(rows, device=window.outputs.device)
+
+
+def _stacked(window: Window, plan: Plan, index: int, dtype: str, numel: int) -> torch.Tensor:
+    from kerneleval.devices import typed_view
+
+    size = DTYPES[dtype]
+    first = plan.output_places[0][index]
+    stride = plan.calls[0].output_bytes // size
+    return typed_view(window.outputs, getattr(torch, dtype), (len(plan.calls), numel), (stride, 1), first // size)
+
+
+def _compare(got: torch.Tensor, want: torch.Tensor, index: int, bounds: _Bounds) -> None:
+    if not got.dtype.is_floating_point:
+        different = (got != want).sum(dim=1)
+        allowed = 0 if not got.dtype.is_signed else int(0.001 * got.shape[1])
+        # integer outputs of float inputs (indices) may differ where the input ties; ties are rare in random data
+        bad = different > allowed
+        figures = torch.stack([different.float(), bad.float()])
+    else:
+        a, b = got.float(), want.float()
+        difference = torch.where(got == want, torch.zeros_like(a), a - b)
+        scale = b.square().mean(dim=1).sqrt().clamp_min(1e-30)
+        rms = difference.square().mean(dim=1).sqrt() / scale
+        worst = difference.abs().amax(dim=1) / scale
+        bad = ~((rms <= bounds.relative_rms) & (worst <= bounds.worst))
+        figures = torch.stack([torch.where(bad, rms, torch.zeros_like(rms)), bad.float()])
+    if bool(bad.any()):
+        values = figures.cpu().tolist()
+        calls = [i for i, flag in enumerate(values[1]) if flag]
+        error = values[0][calls[0]]
+        raise TimedMismatch(
+            f"in a timed window {len(calls)} of {got.shape[0]} calls gave a wrong output {index} "
+            f"(call {calls[0]}: relative error {error:.3g}, bound {bounds.relative_rms:.3g})",
+            {"calls": calls[:16], "of": got.shape[0], "output": index, "error": error, "bound": bounds.relative_rms},
+        )

@@ -1,0 +1,319 @@
+"""The judge: one candidate, one task, one device, one verdict. Reads top to bottom.
+
+``Judge.check`` plans the cases, loads the candidate and the baseline, judges every case in commit-reveal windows, times
+the right ones against the baseline, runs the honesty checks and puts the verdict together.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kerneleval import devices
+from kerneleval.judge import baselines, checks, noise
+from kerneleval.judge.bench import Bench, BuildFailed, Loaded
+from kerneleval.judge.cells import CellJudge
+from kerneleval.judge.statistics import claim_of
+from kerneleval.judge.timing import Timer
+from kerneleval.records import (
+    Candidate,
+    Case,
+    CellResult,
+    Event,
+    Evidence,
+    Failed,
+    Outcome,
+    Passed,
+    Protocol,
+    Task,
+    UsageError,
+    Verdict,
+)
+from kerneleval.tasks import shapes
+
+__all__ = ["Judge"]
+
+OnEvent = Callable[[Event], None]
+
+
+class Judge:
+    """The judge of one device, warm between candidates. A context manager.
+
+    Args:
+        device: name of the device; None: CUDA where there is one, else the CPU.
+        cache_dir: where builds and noise figures are kept; None: the user's cache directory.
+
+    Raises:
+        UsageError: no such device, or not usable here.
+    """
+
+    def __init__(self, device: str | None = None, cache_dir: Path | None = None) -> None:
+        self.device = devices.find(device) if device else devices.default()
+        why_not = self.device.available()
+        if why_not:
+            raise UsageError(f"device {self.device.name!r} cannot be used here: {why_not}")
+        self.machine = self.device.machine()
+        self.bench = Bench(self.device, self.machine, cache_dir)
+        self._noise: dict[str, tuple[noise.Noise, ...]] = {}
+        self._baselines = baselines.Baselines(self.bench)
+
+    def __enter__(self) -> Judge:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every process and remove every temporary file."""
+        self._baselines.close()
+        self.bench.close()
+
+    def plan(self, task: Task, protocol: Protocol) -> tuple[Case, ...]:
+        """The cases at which a candidate for this task is judged here."""
+        memory_bytes, flops = self.device.case_budget()
+        return shapes.plan(task, protocol, shapes.Budget(memory_bytes=memory_bytes, flops=flops))
+
+    def noise(self, protocol: Protocol, on_event: OnEvent | None = None) -> tuple[noise.Noise, ...]:
+        """Noise figures of this machine in that tier; measured once, then cached."""
+        if protocol.tier not in self._noise:
+
+            def tell() -> None:
+                _tell(on_event, "noise", 0, 0, f"measuring the noise floor of this machine ({protocol.tier} tier)")
+
+            self._noise[protocol.tier] = noise.floor(self.bench, protocol.tier, tell)
+        return self._noise[protocol.tier]
+
+    def check(
+        self,
+        candidate: Candidate,
+        task: Task,
+        protocol: Protocol,
+        *,
+        cases: Sequence[Case] | None = None,
+        source: str = "",
+        task_source: str = "",
+        on_event: OnEvent | None = None,
+    ) -> Verdict:
+        """Judge a candidate.
+
+        Args:
+            candidate: the source.
+            task: what it claims to solve.
+            protocol: how to judge.
+            cases: judge only these; None: the plan.
+            source: path of the candidate's file, for replay lines.
+            task_source: what to give as ``--task`` in replay lines; empty: the task's name.
+            on_event: called as the work proceeds.
+
+        Raises:
+            UsageError: the shapes do not fit this machine, or the task cannot be judged here.
+            InfrastructureError: the machine failed, not the candidate.
+        """
+        started = time.perf_counter()
+        cases = self.plan(task, protocol) if cases is None else tuple(cases)
+        replay = _Replay(source or candidate.files[0][0], task_source or task.name, self.device.name, protocol)
+        if not cases:
+            raise UsageError(f"task {task.name!r}: no case is left under these restrictions; loosen --dtype or --direction")
+        _tell(on_event, "load", 0, len(cases), task.name)
+        try:
+            loaded = Loaded(self.bench, candidate, (task.name,))
+        except BuildFailed as error:
+            return self._stillborn(error, candidate, task, protocol, cases, replay, started)
+        try:
+            verdict = self._judge(loaded, task, protocol, cases, replay, started, on_event)
+        finally:
+            loaded.close()
+        self.bench.make_spare()
+        return verdict
+
+    def _judge(
+        self,
+        loaded: Loaded,
+        task: Task,
+        protocol: Protocol,
+        cases: tuple[Case, ...],
+        replay: _Replay,
+        started: float,
+        on_event: OnEvent | None,
+    ) -> Verdict:
+        judge = CellJudge(loaded, task, protocol, self.device)
+        outcomes: dict[Case, Outcome] = {}
+        for done, case in enumerate(cases):
+            outcomes[case] = judge.judge(case)
+            _tell(on_event, "case", done + 1, len(cases), case.key)
+        findings = checks.run_all(judge, cases, outcomes)
+        track = checks.track_of(findings)
+        if _first_failure(outcomes) is None and not _barred(track, findings, protocol) and protocol.timed:
+            timer = Timer(
+                judge,
+                lambda fresh: self._baselines.get(task, protocol, fresh=fresh),
+                self.noise(protocol, on_event),
+            )
+            timed = [c for c in cases if isinstance(outcomes[c], Passed) and shapes.is_timed(c, task, protocol)]
+            if timed and checks.timeable(loaded.candidate, self.device):
+                for done, case in enumerate(timed):
+                    outcomes[case] = timer.time(case, outcomes[case])
+                    _tell(on_event, "time", done + 1, len(timed), case.key)
+        return self._verdict(loaded, task, protocol, outcomes, findings, track, replay, started)
+
+    def _verdict(
+        self,
+        loaded: Loaded,
+        task: Task,
+        protocol: Protocol,
+        outcomes: dict[Case, Outcome],
+        findings: list[Evidence],
+        track: str,
+        replay: _Replay,
+        started: float,
+    ) -> Verdict:
+        results = tuple(CellResult(case=c, outcome=replay.attach(c, o)) for c, o in outcomes.items())
+        failure = next(
+            (r.outcome for r in results if isinstance(r.outcome, Failed) and r.outcome.reason != "unsupported"), None
+        )
+        barred = _barred(track, findings, protocol)
+        passed = sum(isinstance(r.outcome, Passed) for r in results)
+        if failure is None and barred is not None:
+            failure = barred
+        if failure is None and not passed:
+            failure = next(r.outcome for r in results if isinstance(r.outcome, Failed))
+        if failure is not None:
+            stage, reason, message = failure.stage, failure.reason, failure.message
+        else:
+            unsupported = len(results) - passed
+            stage, reason = ("timing" if protocol.timed else "correctness"), "ok"
+            message = f"right in {passed} of {len(results)} cases" + (
+                f"; {unsupported} declared unsupported" if unsupported else ""
+            )
+        return Verdict(
+            verdict="failed" if failure is not None else "passed",
+            stage=stage,
+            reason=reason,
+            message=message,
+            task=task.name,
+            candidate=loaded.candidate.hash,
+            track=track,
+            trust=loaded.runner.worker.trust,
+            machine=self.machine,
+            protocol=protocol,
+            speedup=_summary(results),
+            cells=results,
+            findings=tuple(findings),
+            replay=failure.replay if failure is not None and failure.replay else replay.line(None),
+            seconds=time.perf_counter() - started,
+        )
+
+    def _stillborn(
+        self,
+        error: BuildFailed,
+        candidate: Candidate,
+        task: Task,
+        protocol: Protocol,
+        cases: tuple[Case, ...],
+        replay: _Replay,
+        started: float,
+    ) -> Verdict:
+        failed = Failed(
+            stage=error.stage,
+            reason=error.reason,
+            message=str(error),
+            evidence=error.evidence,
+            replay=replay.line(None),
+        )
+        self.bench.make_spare()
+        return Verdict(
+            verdict="failed",
+            stage=failed.stage,
+            reason=failed.reason,
+            message=failed.message,
+            task=task.name,
+            candidate=candidate.hash,
+            track="",
+            trust=self.bench.trust,
+            machine=self.machine,
+            protocol=protocol,
+            speedup=None,
+            cells=tuple(CellResult(case=case, outcome=failed) for case in cases),
+            replay=failed.replay,
+            seconds=time.perf_counter() - started,
+        )
+
+
+class _Replay:
+    """Makes the command lines that judge again."""
+
+    def __init__(self, source: str, task: str, device: str, protocol: Protocol) -> None:
+        self._words = ["kerneleval", "check", source, "--task", task, "--device", device]
+        if protocol.shapes != "default":
+            self._words += ["--shapes", protocol.shapes]
+        if protocol.allow != Protocol().allow:
+            self._words += ["--allow", ",".join(protocol.allow)]
+
+    def line(self, case: Case | None) -> str:
+        """The line for one case, or for all."""
+        return shlex.join([*self._words, *(["--case", case.key] if case is not None else [])])
+
+    def attach(self, case: Case, outcome: Outcome) -> Outcome:
+        """A failed outcome with its replay line."""
+        if isinstance(outcome, Failed) and not outcome.replay and outcome.stage not in ("build", "load"):
+            return replace(outcome, replay=self.line(case))
+        return outcome
+
+
+def _first_failure(outcomes: dict[Case, Outcome]) -> Failed | None:
+    return next((o for o in outcomes.values() if isinstance(o, Failed) and o.reason != "unsupported"), None)
+
+
+def _barred(track: str, findings: Sequence[Evidence], protocol: Protocol) -> Failed | None:
+    """What the honesty checks hold against the candidate as a whole."""
+    for finding in findings:
+        if finding["level"] == "fail":
+            return Failed(
+                stage="honesty", reason=finding["reason"], message=finding["message"], evidence=dict(finding)
+            )
+    if track and track not in protocol.allow:
+        allowed = ", ".join(protocol.allow)
+        return Failed(
+            stage="honesty",
+            reason="track_not_allowed",
+            message=f"the candidate is on the {track} track; this run allows {allowed} (--allow {track} would admit it)",
+        )
+    return None
+
+
+def _summary(results: Sequence[CellResult]) -> dict[str, Any] | None:
+    """Geometric mean of the timed cells' speedups: forward ones, or backward ones where no forward cell is timed."""
+    for direction in ("forward", "backward"):
+        timings = [
+            r.outcome.timing
+            for r in results
+            if isinstance(r.outcome, Passed) and r.outcome.timing is not None and r.case.direction == direction
+        ]
+        if timings:
+            break
+    else:
+        return None
+    n = len(timings)
+    centre = sum(math.log(t.speedup) for t in timings) / n
+    # the cells are a fixed set: only their measurement errors, independent of one another, make the mean uncertain
+    half = math.sqrt(sum((math.log(t.high / t.low) / 2) ** 2 for t in timings)) / n
+    noise_floor = sum(t.noise for t in timings) / n
+    value, low, high = math.exp(centre), math.exp(centre - half), math.exp(centre + half)
+    return {
+        "value": value,
+        "low": low,
+        "high": high,
+        "claim": claim_of(low, high, value, noise_floor),
+        "cells": n,
+        "direction": direction,
+    }
+
+
+def _tell(on_event: OnEvent | None, kind: str, done: int, total: int, text: str) -> None:
+    if on_event is not None:
+        on_event(Event(kind=kind, done=done, total=total, text=text))

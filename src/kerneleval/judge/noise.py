@@ -1,0 +1,134 @@
+"""The noise floor: A/A runs of this machine, by duration class, kept in the cache.
+
+Two workers run the same operator against each other under the very protocol of a tier. What comes out is how far apart
+the same code can look: the spread of single quads, and what stays between process pairs however long one measures.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from kerneleval.judge.bench import Bench, Loaded
+from kerneleval.judge.clock import TIERS, measure
+from kerneleval.judge.statistics import pair_log_ratios
+from kerneleval.judge.windows import Call, dense
+from kerneleval.records import Candidate, Protocol
+
+__all__ = ["CLASSES_NS", "Noise", "floor", "measure_noise"]
+
+CLASSES_NS: tuple[float, ...] = (2e4, 2e5, 2e6, math.inf)
+"""Upper ends of the duration classes: 20 us, 200 us, 2 ms and beyond."""
+
+_VERSION = 1
+_SESSIONS = 3
+_LEAST_FLOOR = 0.002
+_SOURCE = "import torch\n\ndef run(x):\n    return torch.nn.functional.gelu(x)\n"
+_ELEMENTS = {"cpu": (1 << 12, 1 << 17, 1 << 20, 1 << 22), "cuda": (1 << 16, 1 << 25, 1 << 28, 1 << 30)}
+_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """Noise of one duration class."""
+
+    spread: float
+    """Standard deviation of the log ratio of single quads."""
+    between: float
+    """Standard deviation of session means beyond what the quads explain (log ratio)."""
+
+    def floor(self, quads: int, sessions: int) -> float:
+        """Smallest effect (ratio minus 1) worth a claim: 1.96 standard deviations, at least 0.2 %."""
+        variance = self.spread**2 / max(quads, 1) + self.between**2 / max(sessions, 1)
+        return max(math.exp(1.96 * math.sqrt(variance)) - 1, _LEAST_FLOOR)
+
+
+def class_of(duration_ns: float) -> int:
+    """Index of the duration class."""
+    return next(i for i, top in enumerate(CLASSES_NS) if duration_ns < top)
+
+
+def floor(bench: Bench, tier: str, on_measure: Callable[[], None] | None = None) -> tuple[Noise, ...]:
+    """Noise of each duration class on this machine in this tier; measured on first use, then from the cache."""
+    path = bench.cache_dir / "noise" / f"{bench.machine.fingerprint}-{tier}-v{_VERSION}.json"
+    if path.exists():
+        return _read(path)
+    if on_measure is not None:
+        on_measure()
+    found = measure_noise(bench, tier)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staging = path.with_suffix(f".{os.getpid()}")
+    staging.write_text(json.dumps([asdict(noise) for noise in found]))
+    staging.rename(path)
+    return found
+
+
+def _read(path: Path) -> tuple[Noise, ...]:
+    try:
+        return tuple(Noise(spread=float(n["spread"]), between=float(n["between"])) for n in json.loads(path.read_text()))
+    except (ValueError, KeyError, TypeError):
+        path.unlink()
+        raise RuntimeError(f"{path} held no noise figures and has been removed; run again to measure them") from None
+
+
+def measure_noise(bench: Bench, tier: str) -> tuple[Noise, ...]:
+    """A/A runs of one operator in every duration class."""
+    quads: list[list[np.ndarray]] = [[] for _ in CLASSES_NS]
+    for _ in range(_SESSIONS):
+        candidate = Candidate(files=(("noise.py", _SOURCE),), language="torch")
+        first, second = Loaded(bench, candidate, ("run",)), Loaded(bench, candidate, ("run",))
+        try:
+            for index, elements in enumerate(_ELEMENTS[bench.device.name]):
+                quads[index].append(_session(bench, first, second, elements, tier))
+        finally:
+            first.close()
+            second.close()
+    return tuple(_noise(sessions) for sessions in quads)
+
+
+def _session(bench: Bench, first: Loaded, second: Loaded, elements: int, tier: str) -> np.ndarray:
+    device = bench.device
+    shape = (elements // 1024, 1024) if elements >= 1024 else (1, elements)
+    call = Call(args=(dense(shape, "float32"),), grads=(), outputs=((shape, "float32"),), wanted=(), dims={})
+
+    def draw(seed: int) -> list[torch.Tensor]:
+        generator = torch.Generator(device=device.torch_device).manual_seed(seed)
+        return [torch.randn(shape, generator=generator, device=device.torch_device)]
+
+    first.runner.reserve(call.input_bytes, call.output_bytes)
+    empties = sorted(second.runner.empty() for _ in range(9))
+    runs = []
+    for _ in range(max(1, 4 // TIERS[tier].min_quads)):
+        run = measure(
+            first.runner,
+            second.runner,
+            call,
+            "forward",
+            draw,
+            Protocol(tier=tier),  # type: ignore[arg-type]
+            device,
+            relative_rms=1e-6,
+            worst=1e-5,
+            empty_ns=empties[len(empties) // 2],
+            session=0,
+            timeout_s=_TIMEOUT_S,
+        )
+        runs.append(pair_log_ratios(run.samples)[0])
+    return np.concatenate(runs)
+
+
+def _noise(sessions: list[np.ndarray]) -> Noise:
+    """Spread within sessions (pooled) and the excess between them (method of moments, at least 0)."""
+    within = float(np.mean([quads.var(ddof=1) if len(quads) > 1 else quads[0] ** 2 for quads in sessions]))
+    means = np.array([quads.mean() for quads in sessions])
+    count = float(np.mean([len(quads) for quads in sessions]))
+    # the true mean of an A/A run is 0: the second moment about 0 is the variance of the session means
+    between = max(0.0, float((means**2).mean()) - within / count)
+    return Noise(spread=math.sqrt(within), between=math.sqrt(between))

@@ -1,0 +1,82 @@
+"""What is claimed from raw timing samples. Pure functions of :class:`Samples`; nothing here touches a clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+from kerneleval.records import Samples, Timing
+
+__all__ = ["claim_of", "interval", "pair_log_ratios", "timing_from"]
+
+Claim = Literal["faster", "slower", "equal", "inconclusive"]
+
+
+def pair_log_ratios(samples: Samples) -> list[np.ndarray]:
+    """Log speedups of the quads, one array a session.
+
+    A quad is two window pairs measured as ABBA or BAAB, so that drift that is linear in time cancels within it.
+    """
+    ratios = np.log(np.asarray(samples.baseline_ns)) - np.log(np.asarray(samples.candidate_ns))
+    sessions = np.asarray(samples.sessions)
+    out = []
+    for session in sorted(set(samples.sessions)):
+        mine = ratios[sessions == session]
+        out.append(mine[: len(mine) // 2 * 2].reshape(-1, 2).mean(axis=1))
+    return out
+
+
+def interval(sessions: Sequence[np.ndarray], spread: float, between: float) -> tuple[float, float, float]:
+    """(estimate, low, high) of the log speedup, 95 %.
+
+    Within a session Student's t over quads; one quad alone borrows ``spread``, the standard deviation of single quads
+    measured in A/A runs of this machine and duration class. ``between`` is the standard deviation between sessions
+    (process pairs) from the same A/A runs: it does not shrink with more quads, only with more sessions. With three or
+    more sessions Student's t over session means replaces both.
+    """
+    means = np.array([quads.mean() for quads in sessions])
+    estimate = float(means.mean())
+    if len(means) >= 3:
+        half = float(stats.t.ppf(0.975, len(means) - 1) * means.std(ddof=1) / math.sqrt(len(means)))
+        return estimate, estimate - half, estimate + half
+    variance = 0.0
+    for quads in sessions:
+        n = len(quads)
+        if n >= 3:
+            # a known spread guards against a lucky small sample of quads that happen to agree
+            own = float(stats.t.ppf(0.975, n - 1)) * float(quads.std(ddof=1)) / math.sqrt(n)
+            half = max(own, 1.96 * spread / math.sqrt(n) * 0.5)
+        else:
+            half = 1.96 * max(spread, float(quads.std()) if n > 1 else 0.0) / math.sqrt(n)
+        variance += half**2
+    half = math.sqrt(variance / len(sessions) ** 2 + (1.96 * between) ** 2 / len(sessions))
+    return estimate, estimate - half, estimate + half
+
+
+def claim_of(low: float, high: float, estimate: float, noise: float) -> Claim:
+    """What may be said of a speedup (ratios, not logs) with that interval on a machine with that noise floor."""
+    if low > 1 and estimate > 1 + noise:
+        return "faster"
+    if high < 1 and estimate < 1 / (1 + noise):
+        return "slower"
+    if low >= 1 / (1 + noise) and high <= 1 + noise:
+        return "equal"
+    return "inconclusive"
+
+
+def timing_from(samples: Samples, *, spread: float, between: float, noise: float, device_time: str) -> Timing:
+    """The :class:`Timing` of raw samples under the machine's noise figures (standard deviations of log ratios)."""
+    estimate, low, high = (math.exp(v) for v in interval(pair_log_ratios(samples), spread, between))
+    return Timing(
+        samples=samples,
+        speedup=estimate,
+        low=low,
+        high=high,
+        noise=noise,
+        claim=claim_of(low, high, estimate, noise),
+        device_time=device_time,
+    )

@@ -1,0 +1,166 @@
+"""Timing of right cells: candidate and baseline in quads, sessions, claims."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+
+from kerneleval.judge import clock
+from kerneleval.judge.bench import BuildFailed, Loaded
+from kerneleval.judge.bound import Bound
+from kerneleval.judge.cells import CellJudge, raised
+from kerneleval.judge.clock import TimedMismatch, TimedRun
+from kerneleval.judge.modules import reveal_weights
+from kerneleval.judge.noise import Noise, class_of
+from kerneleval.judge.statistics import timing_from
+from kerneleval.records import Case, Failed, InfrastructureError, Outcome, Passed, Samples, new_secret
+from kerneleval.worker.host import WorkerError, WorkerFailure
+
+__all__ = ["Timer"]
+
+_WINDOW_TIMEOUT_S = 120.0
+_EMPTY_WINDOWS = 9
+_AGREEMENT = 0.05
+"""Device time within 5 % of the verified time agrees with it."""
+
+
+class _BaselineFailed(Exception):
+    pass
+
+
+class Timer:
+    """Times the cells of one candidate against the task's baseline.
+
+    Args:
+        judge: the candidate's cells.
+        baseline: ``(fresh) -> Loaded``: the trusted baseline's worker, in a new process when asked.
+        noise: noise figures by duration class.
+    """
+
+    def __init__(self, judge: CellJudge, baseline: Callable[[bool], Loaded], noise: Sequence[Noise]) -> None:
+        self._judge, self._get_baseline, self._noise = judge, baseline, noise
+        self._device = judge.device
+        self._empty: dict[int, float] = {}
+
+    def time(self, case: Case, outcome: Outcome) -> Outcome:
+        """The outcome with its timing, or a failure found while timing.
+
+        Raises:
+            InfrastructureError: the trusted baseline itself failed.
+        """
+        assert isinstance(outcome, Passed)
+        runs: list[TimedRun] = []
+        effort = clock.TIERS[self._judge.protocol.tier]
+        try:
+            for session in range(effort.sessions):
+                runs.append(self._session(case, session))
+        except TimedMismatch as error:
+            return Failed(stage="timing", reason="wrong_output", message=str(error), evidence=error.evidence)
+        except WorkerError as error:
+            return replace(raised(error), stage="timing")
+        except WorkerFailure as failure:
+            return Failed(stage="timing", reason=failure.reason, message=str(failure), evidence=failure.evidence)
+        except BuildFailed as error:
+            return Failed(stage=error.stage, reason=error.reason, message=str(error), evidence=error.evidence)
+        run = clock.merge(runs)
+        if run.mutated and not self._judge.task.in_place:
+            return Failed(stage="honesty", reason="input_mutation", message="a timed call changed its inputs")
+        return replace(outcome, timing=self._claim(run), evidence=outcome.evidence | _deferral(run))
+
+    def _session(self, case: Case, session: int) -> TimedRun:
+        judge = self._judge
+        if session:
+            judge.loaded.revive()
+            judge.loaded.crashes -= 1  # a fresh process on purpose is no crash
+            judge.loaded.module_key = None
+        bound = judge.bind(case)
+        call = bound.form(judge.calibration[case])
+        expectation = judge.calibration[case].expectation
+        candidate = judge.loaded.runner
+
+        def draw(seed: int) -> list[torch.Tensor]:
+            args = bound.arguments(seed)
+            return [a for a in args if isinstance(a, torch.Tensor)] + bound.upstream(args, new_secret())
+
+        baseline = self._baseline(case, bound, fresh=session > 0)
+        try:
+            return clock.measure(
+                candidate,
+                _Trusted(baseline),  # type: ignore[arg-type]
+                call,
+                case.direction,
+                draw,
+                judge.protocol,
+                self._device,
+                relative_rms=expectation.timed_relative_rms,
+                worst=expectation.timed_worst,
+                empty_ns=self._empty[id(baseline)],
+                session=session,
+                timeout_s=_WINDOW_TIMEOUT_S,
+            )
+        except _BaselineFailed as error:
+            raise InfrastructureError(f"the baseline of {judge.task.name} failed at {case.key}: {error}") from error
+
+    def _baseline(self, case: Case, bound: Bound, *, fresh: bool) -> Loaded:
+        baseline = self._get_baseline(fresh)
+        try:
+            if bound.weights is not None:
+                self._judge.ensure_module(baseline, case)
+                reveal_weights(baseline, bound.weights)
+            if id(baseline) not in self._empty:
+                self._empty[id(baseline)] = statistics.median(baseline.runner.empty() for _ in range(_EMPTY_WINDOWS))
+        except (WorkerError, WorkerFailure, BuildFailed) as error:
+            raise InfrastructureError(f"the baseline of {self._judge.task.name} failed: {error}") from error
+        return baseline
+
+    def _claim(self, run: TimedRun):  # type: ignore[no-untyped-def]
+        samples = run.samples
+        noise = self._noise[class_of(statistics.median(samples.baseline_ns))]
+        quads, sessions = len(samples.candidate_ns) // 2, len(set(samples.sessions))
+        return timing_from(
+            samples,
+            spread=noise.spread,
+            between=noise.between,
+            noise=noise.floor(quads, sessions),
+            device_time=device_time(samples),
+        )
+
+
+class _Trusted:
+    """The baseline's runner; what goes wrong in it is the machine's fault, not the candidate's."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self._runner = loaded.runner
+
+    def prepare(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        return self._guard(self._runner.prepare, *args, **kwargs)
+
+    def window(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        return self._guard(self._runner.window, *args, **kwargs)
+
+    @staticmethod
+    def _guard(function, *args, **kwargs):  # type: ignore[no-untyped-def]
+        try:
+            return function(*args, **kwargs)
+        except (WorkerError, WorkerFailure) as error:
+            raise _BaselineFailed(str(error)) from error
+
+
+def device_time(samples: Samples) -> str:
+    """What becomes of the worker's claim of its device time, by the judge's own clock."""
+    if not samples.candidate_event_ns:
+        return "none"
+    claimed = statistics.median(samples.candidate_event_ns)
+    verified = statistics.median(samples.candidate_ns)
+    if claimed > verified * (1 + _AGREEMENT):
+        return f"rejected: claims {claimed / 1e3:.2f} us, longer than the verified {verified / 1e3:.2f} us"
+    if claimed < verified * (1 - _AGREEMENT):
+        return f"rejected: claims {claimed / 1e3:.2f} us, shorter than the verified {verified / 1e3:.2f} us"
+    return "accepted"
+
+
+def _deferral(run: TimedRun) -> dict[str, float]:
+    return {"deferred_ns": run.excess_collect_ns} if run.excess_collect_ns else {}

@@ -1,0 +1,395 @@
+"""Windows: commit, reveal, compute, collect. The one way in which a candidate is ever called.
+
+A window is K prepared calls. The judge holds the inputs in a private *image*; it reveals them with one copy into memory
+that the worker maps, starts its clock, and stops it when the worker says that everything is computed. Then it destroys
+the revealed inputs, names secret places for the outputs, lets the worker copy them there, and snapshots them:
+
+* nothing right can exist before the reveal, so precomputed, cached or stale results are wrong;
+* work put off until after the clock stopped finds its inputs gone, and what can still be put off shows as collecting
+  time beyond the baseline's, which is charged;
+* outputs that alias inputs or one another are destroyed before they are collected;
+* the copy of the outputs is outside the timed part, so nobody pays for it and nobody can save it.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kerneleval.devices import Arena, Device, typed_view
+from kerneleval.records import DTYPES, Direction, InfrastructureError
+from kerneleval.worker.host import Worker
+from kerneleval.worker.plain import encode_plain
+
+__all__ = ["Call", "Image", "Plan", "Runner", "TensorSlot", "Window", "dense"]
+
+_ALIGN = 512
+"""Bytes between starts of tensors: the allocators' alignment, and room that shows stray writes."""
+
+_FLOAT_POISON = 0xFF
+"""Byte written over output places before collection: NaN in every float type, -1 in the signed integers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorSlot:
+    """One tensor argument: shape, dtype and where its elements lie in its own storage."""
+
+    shape: tuple[int, ...]
+    """Sizes."""
+    dtype: str
+    """Key of ``records.DTYPES``."""
+    strides: tuple[int, ...]
+    """In elements."""
+    offset: int
+    """Storage offset in elements."""
+    extent: int
+    """Elements of storage, offset included."""
+    fixed: bool = False
+    """Whether timing windows leave its content alone (masks)."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of storage."""
+        return self.extent * DTYPES[self.dtype]
+
+
+def dense(shape: Sequence[int], dtype: str, *, fixed: bool = False) -> TensorSlot:
+    """The contiguous slot of a shape."""
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.append(strides[-1] * max(size, 1))
+    row_major = tuple(reversed(strides)) if shape else ()
+    extent = math.prod(shape)
+    return TensorSlot(shape=tuple(shape), dtype=dtype, strides=row_major, offset=0, extent=extent, fixed=fixed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """The form of one call: no values of tensors."""
+
+    args: tuple[TensorSlot | Any, ...]
+    """Slots, or plain values for scalars."""
+    grads: tuple[TensorSlot, ...]
+    """Upstream gradients; empty for forward."""
+    outputs: tuple[tuple[tuple[int, ...], str], ...]
+    """(shape, dtype) of what must come out."""
+    wanted: tuple[int, ...]
+    """Positions of the arguments whose gradients are asked for; empty for forward."""
+    dims: dict[str, int]
+    """The case's dims, for native launchers."""
+
+    @property
+    def slots(self) -> tuple[TensorSlot, ...]:
+        """Every tensor that is revealed, arguments before upstream gradients."""
+        return tuple(a for a in self.args if isinstance(a, TensorSlot)) + self.grads
+
+    @property
+    def input_bytes(self) -> int:
+        """Room that the revealed tensors take."""
+        return sum(_aligned(slot.nbytes) for slot in self.slots)
+
+    @property
+    def output_bytes(self) -> int:
+        """Room that the outputs take."""
+        return sum(_aligned(math.prod(shape) * DTYPES[dtype]) for shape, dtype in self.outputs)
+
+
+def _aligned(nbytes: int) -> int:
+    return (nbytes + _ALIGN - 1) // _ALIGN * _ALIGN
+
+
+class Plan:
+    """K calls laid out in memory. The same plan serves any number of windows."""
+
+    def __init__(self, calls: Sequence[Call], direction: Direction) -> None:
+        self.calls = tuple(calls)
+        self.direction = direction
+        self.places: list[list[int]] = []
+        position = 0
+        for call in self.calls:
+            places = []
+            for slot in call.slots:
+                places.append(position)
+                position += _aligned(slot.nbytes)
+            self.places.append(places)
+        self.input_bytes = position
+        self.output_places: list[list[int]] = []
+        position = 0
+        for call in self.calls:
+            places = []
+            for shape, dtype in call.outputs:
+                places.append(position)
+                position += _aligned(math.prod(shape) * DTYPES[dtype])
+            self.output_places.append(places)
+        self.output_bytes = position
+        first = self.calls[0] if self.calls else None
+        self.uniform = all(call == first for call in self.calls)
+
+    def message(self) -> dict[str, Any]:
+        """The ``prepare`` message."""
+        return {
+            "direction": self.direction,
+            "calls": [self._plain(c, p) for c, p in zip(self.calls, self.places, strict=True)],
+        }
+
+    @staticmethod
+    def _plain(call: Call, places: list[int]) -> dict[str, Any]:
+        tensors = [
+            {"tensor": [place, slot.nbytes, slot.dtype, list(slot.shape), list(slot.strides), slot.offset]}
+            for slot, place in zip(call.slots, places, strict=True)
+        ]
+        arriving = iter(tensors)
+        arguments = [next(arriving) if isinstance(a, TensorSlot) else {"value": encode_plain(a)} for a in call.args]
+        return {
+            "args": arguments,
+            "grads": list(arriving),
+            "outputs": [[list(shape), dtype] for shape, dtype in call.outputs],
+            "wanted": list(call.wanted),
+            "dims": call.dims,
+        }
+
+    def secret_places(self) -> list[list[int]]:
+        """Output places, shuffled among calls of equal form: which call goes where is known only at collection."""
+        order = list(range(len(self.calls)))
+        if self.uniform:
+            secrets.SystemRandom().shuffle(order)
+        return [self.output_places[i] for i in order]
+
+
+class Image:
+    """The judge's private copy of a window's inputs, byte for byte what will be revealed."""
+
+    def __init__(self, plan: Plan, device: Device) -> None:
+        self.plan = plan
+        self.bytes = torch.zeros(max(plan.input_bytes, 1), dtype=torch.uint8, device=device.torch_device)
+
+    def tensor(self, call: int, index: int) -> torch.Tensor:
+        """View of the index-th revealed tensor of a call."""
+        slot = self.plan.calls[call].slots[index]
+        place = self.plan.places[call][index] // DTYPES[slot.dtype]
+        return typed_view(self.bytes, getattr(torch, slot.dtype), slot.shape, slot.strides, place + slot.offset)
+
+    def fill(self, call: int, tensors: Sequence[torch.Tensor]) -> None:
+        """Write the tensors of one call; along a stride of 0 the first element is taken."""
+        for index, tensor in enumerate(tensors):
+            target = self.tensor(call, index)
+            for dim, stride in enumerate(target.stride()):
+                if stride == 0 and target.shape[dim] > 1:
+                    target, tensor = target.narrow(dim, 0, 1), tensor.narrow(dim, 0, 1)
+            target.copy_(tensor)
+
+    def refresh(self, generator: torch.Generator) -> None:
+        """Change secret elements of every call's tensors: positions and values are drawn anew.
+
+        Values come from other positions of the same argument, so that every distribution, index range and dtype stays
+        what it was. About 1 in 256 elements changes, at least four a tensor.
+        """
+        if not self.plan.calls or not self.plan.uniform:
+            raise ValueError("only windows of uniform calls are refreshed")
+        first = self.plan.calls[0]
+        count = len(self.plan.calls)
+        stride_bytes = first.input_bytes
+        for index, slot in enumerate(first.slots):
+            if slot.fixed or slot.extent == 0:
+                continue
+            size = DTYPES[slot.dtype]
+            place = self.plan.places[0][index] // size
+            every = typed_view(
+                self.bytes, getattr(torch, slot.dtype), (count, slot.extent), (stride_bytes // size, 1), place
+            )
+            changed = max(4, slot.extent // 256)
+            shape = (count, changed)
+            device = self.bytes.device
+            target = torch.randint(slot.extent, shape, generator=generator, device=device)
+            source = torch.randint(slot.extent, shape, generator=generator, device=device)
+            origin = torch.randint(count, shape, generator=generator, device=device)
+            rows = torch.arange(count, device=device)[:, None].expand(shape)
+            every[rows, target] = every[origin, source]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """What one window gave."""
+
+    elapsed_ns: float
+    """Judge's clock from just before ``go`` to the worker's ``computed``."""
+    collect_ns: float
+    """Judge's clock over the collection."""
+    event_ns: float
+    """Device time of all calls as the worker claims it; 0 where there is no device timer."""
+    outputs: torch.Tensor
+    """Private snapshot (uint8) of everything collected."""
+    places: list[list[int]]
+    """Where each call's outputs lie in the snapshot."""
+    wrong: dict[str, Any] | None
+    """The worker's own word that an output has the wrong number, type, shape, dtype or device."""
+    mutated: bool
+    """Whether revealed memory changed during the computation (checked only when asked)."""
+
+
+class Runner:
+    """A worker and the memory that it shares with the judge."""
+
+    def __init__(self, worker: Worker, device: Device) -> None:
+        self.worker = worker
+        self.device = device
+        self._arenas: dict[str, Arena] = {}
+        self._plan: Plan | None = None
+
+    def close(self) -> None:
+        """Kill the worker and give the memory back."""
+        self.worker.close()
+        for arena in self._arenas.values():
+            self.device.release(arena)
+        self._arenas.clear()
+
+    def reserve(self, input_bytes: int, output_bytes: int) -> None:
+        """Have at least this much shared memory; grows by powers of two so that mapping is rare."""
+        for name, nbytes in (("in", input_bytes), ("out", output_bytes)):
+            old = self._arenas.get(name)
+            if old is not None and old.nbytes >= nbytes:
+                continue
+            self._plan = None
+            size = max(1 << 20, 1 << math.ceil(math.log2(max(nbytes, 1))))
+            arena = self.device.allocate(size)
+            message = {"name": name, "handle": arena.handle, "fd": arena.fd >= 0}
+            fds = (arena.fd,) if arena.fd >= 0 else ()
+            try:
+                self.worker.request("arena", message, "mapped", timeout_s=60.0, fds=fds)
+            except BaseException:
+                self.device.release(arena)
+                raise
+            if old is not None:
+                self.device.release(old)
+            self._arenas[name] = arena
+
+    def prepare(self, plan: Plan, timeout_s: float = 60.0) -> None:
+        """Tell the worker the form of the coming windows."""
+        if plan is self._plan:
+            return
+        self.reserve(plan.input_bytes, plan.output_bytes)
+        self.worker.request("prepare", plan.message(), "prepared", timeout_s=timeout_s)
+        self._plan = plan
+
+    def write_input(self, place: int, tensor: torch.Tensor) -> None:
+        """Copy a contiguous tensor to a byte offset of the revealed memory, outside of any window."""
+        flat = tensor.reshape(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
+        self._arenas["in"].bytes[place : place + flat.numel()].copy_(flat)
+
+    def clear_inputs(self, nbytes: int) -> None:
+        """Zero the first bytes of the revealed memory."""
+        self._arenas["in"].bytes[:nbytes].zero_()
+
+    def forget_plan(self) -> None:
+        """The next window prepares anew."""
+        self._plan = None
+
+    def reveal(self, image: Image) -> None:
+        """Copy the image into the shared memory and wait until it is there."""
+        nbytes = image.plan.input_bytes
+        if nbytes:
+            self._arenas["in"].bytes[:nbytes].copy_(image.bytes[:nbytes])
+
+    def window(self, image: Image, *, timeout_s: float, check_mutation: bool) -> Window:
+        """Reveal, compute, destroy, collect, snapshot.
+
+        Raises:
+            WorkerError: the candidate raised.
+            WorkerFailure: its process is gone.
+        """
+        plan = image.plan
+        self.prepare(plan)
+        inputs, outputs = self._arenas["in"].bytes, self._arenas["out"].bytes
+        self.reveal(image)
+        self.device.settle()
+        started = time.perf_counter_ns()
+        self.worker.request("go", {}, "computed", timeout_s=timeout_s)
+        elapsed = time.perf_counter_ns() - started
+        mutated = False
+        if check_mutation and plan.input_bytes:
+            mutated = not torch.equal(inputs[: plan.input_bytes], image.bytes[: plan.input_bytes])
+        inputs[: plan.input_bytes].zero_()
+        outputs[: plan.output_bytes].fill_(_FLOAT_POISON)
+        places = plan.secret_places()
+        self.device.settle()
+        started = time.perf_counter_ns()
+        answer = self.worker.request("collect", {"places": places}, "collected", timeout_s=timeout_s)
+        collect = time.perf_counter_ns() - started
+        return Window(
+            elapsed_ns=float(elapsed),
+            collect_ns=float(collect),
+            event_ns=_claimed_ns(answer.get("event_ns")),
+            outputs=outputs[: plan.output_bytes].clone(),
+            places=places,
+            wrong=_claimed_wrong(answer.get("wrong")),
+            mutated=mutated,
+        )
+
+    def trace(self, image: Image, *, timeout_s: float) -> tuple[dict[str, int], dict[str, int]]:
+        """(ATen operators dispatched, own kernels launched) with counts, over one run of every call of the image.
+
+        Both are the worker's claims. Raises as :meth:`window`.
+        """
+        self.prepare(image.plan)
+        self.reveal(image)
+        self.device.settle()
+        answer = self.worker.request("trace", {}, "traced", timeout_s=timeout_s)
+        self._arenas["in"].bytes[: image.plan.input_bytes].zero_()
+        return _claimed_counts(answer.get("aten")), _claimed_counts(answer.get("launches"))
+
+    def empty(self, timeout_s: float = 30.0) -> float:
+        """Nanoseconds of a window without calls: the round trip and one device operation."""
+        self.prepare(_EMPTY)
+        self.device.settle()
+        started = time.perf_counter_ns()
+        self.worker.request("go", {}, "computed", timeout_s=timeout_s)
+        return float(time.perf_counter_ns() - started)
+
+
+_EMPTY = Plan((), "forward")
+
+
+def output_views(window: Window, plan: Plan, call: int) -> tuple[torch.Tensor, ...]:
+    """The private outputs of one call."""
+    views = []
+    for (shape, dtype), place in zip(plan.calls[call].outputs, window.places[call], strict=True):
+        slot = dense(shape, dtype)
+        views.append(
+            typed_view(window.outputs, getattr(torch, dtype), shape, slot.strides, place // DTYPES[dtype])
+        )
+    return tuple(views)
+
+
+def _claimed_ns(value: Any) -> float:
+    """A worker's time claim as a number; 0 for what is none."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0:
+        return float(value)
+    return 0.0
+
+
+def _claimed_counts(value: Any) -> dict[str, int]:
+    if not isinstance(value, dict):
+        return {}
+    kept = [(str(k)[:200], int(v)) for k, v in list(value.items())[:1000] if isinstance(v, int) and v >= 0]
+    return dict(kept)
+
+
+def _claimed_wrong(value: Any) -> dict[str, Any] | None:
+    if not isinstance(value, dict):
+        return None
+    return {str(k)[:40]: str(v)[:200] for k, v in list(value.items())[:8]}
+
+
+def check_room(needed_bytes: int, device: Device) -> None:
+    """Raises InfrastructureError when a window of that size cannot be held."""
+    budget = device.memory_budget_bytes()
+    if needed_bytes > budget:
+        raise InfrastructureError(
+            f"a window needs {needed_bytes >> 20} MiB on {device.name}; only {budget >> 20} MiB are planned with"
+        )

@@ -1,0 +1,354 @@
+"""The only module that joins the stages: tasks -> generators -> judge -> store -> scores. Reads top to bottom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kerneleval.records import (
+    Candidate,
+    Case,
+    CellResult,
+    Event,
+    Failed,
+    Machine,
+    Protocol,
+    Task,
+    Trust,
+    UsageError,
+    Verdict,
+    near,
+    to_plain,
+)
+
+if TYPE_CHECKING:
+    from kerneleval.generators import Generator
+    from kerneleval.judge.judge import Judge
+    from kerneleval.store.plan import Attempt, Planned
+    from kerneleval.store.store import Store
+
+__all__ = ["check", "run", "score"]
+
+OnEvent = Callable[[Event], None]
+
+ARCHETYPES = ("baseline", "fragile", "robust")
+"""What ``run`` judges when no generator is named."""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One candidate
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def check(
+    path: str | Path,
+    task: str | Task,
+    *,
+    device: str | None = None,
+    shapes: str = "default",
+    allow: Sequence[str] = ("custom", "mixed"),
+    tier: str = "standard",
+    dtypes: Sequence[str] = (),
+    directions: Sequence[str] = (),
+    distributions: Sequence[str] = (),
+    categories: Sequence[str] = (),
+    timed: bool = True,
+    baseline: str = "eager",
+    entry: str = "",
+    language: str = "",
+    case: str = "",
+    tf32: bool = False,
+    judge: Judge | None = None,
+    on_event: OnEvent | None = None,
+) -> Verdict:
+    """Judge one file.
+
+    Args:
+        path: the candidate: ``.py`` (Triton, Numba, torch), ``.cpp`` or ``.cu``.
+        task: name of a built-in task, path of a problem file, or a task.
+        device: device kind; None: CUDA where there is one, else the CPU.
+        shapes: ``default``, or ``sweep`` to vary a problem file's own sizes too.
+        allow: tracks that may pass.
+        tier: ``quick``, ``standard`` or ``precise``.
+        dtypes: only these dtypes; empty: the task's.
+        directions: only these directions; empty: the task's.
+        distributions: only these input distributions; empty: the planner's choice.
+        categories: only these shape categories; empty: all.
+        timed: whether a right candidate is timed.
+        baseline: what speedup is measured against: ``eager`` or ``compile``.
+        entry: name of the entry point; empty: by convention.
+        language: language of the file; empty: from its content.
+        case: judge only this case, given by its key.
+        tf32: whether TF32 is allowed in fp32 tasks.
+        judge: a warm judge to use (its device counts); None: one is started for this call.
+        on_event: called as the work proceeds.
+
+    Returns:
+        The verdict; ``verdict.verdict`` is ``passed`` or ``failed``.
+
+    Raises:
+        UsageError: the input is wrong: no such file, task, device, case; shapes that do not fit.
+        InfrastructureError: the machine failed, not the candidate.
+    """
+    from kerneleval.languages import read_candidate
+
+    task_source = task.name if isinstance(task, Task) else task
+    subject = task if isinstance(task, Task) else _open_task(task, shapes)
+    candidate = read_candidate(path, task_name=subject.name, entry=entry, language=language)
+    protocol = Protocol(
+        tier=tier,  # type: ignore[arg-type]
+        baseline=baseline,
+        shapes=shapes,  # type: ignore[arg-type]
+        dtypes=_known_dtypes(subject, dtypes),
+        directions=tuple(directions),
+        distributions=tuple(distributions),
+        categories=tuple(categories),
+        timed=timed,
+        allow=tuple(allow),
+        tf32=tf32,
+    )
+    with _borrowed(judge, device) as owner:
+        cases = owner.plan(subject, protocol)
+        if case:
+            cases = (_find_case(case, cases, subject),)
+        return owner.check(
+            candidate,
+            subject,
+            protocol,
+            cases=cases,
+            source=str(path),
+            task_source=task_source,
+            on_event=on_event,
+        )
+
+
+def _open_task(name_or_path: str, shapes: str) -> Task:
+    from kerneleval import tasks
+
+    if shapes not in ("default", "sweep"):
+        raise UsageError(f"shapes {shapes!r} is unknown; known are default, sweep")
+    return tasks.open_task(name_or_path, sweep=shapes == "sweep")
+
+
+def _known_dtypes(task: Task, dtypes: Sequence[str]) -> tuple[str, ...]:
+    for dtype in dtypes:
+        if dtype not in task.dtypes:
+            raise UsageError(f"task {task.name!r} is not judged in {dtype!r}; its dtypes are {', '.join(task.dtypes)}")
+    return tuple(dtypes)
+
+
+def _find_case(key: str, cases: Iterable[Case], task: Task) -> Case:
+    known = {case.key: case for case in cases}
+    if key in known:
+        return known[key]
+    try:
+        name, direction, dims, dtype, layout, distribution = key.split("/")
+        pairs = tuple((n, int(v)) for n, v in (part.split("=") for part in dims.split(",") if part))
+    except ValueError:
+        raise UsageError(f"case {key!r} is none of this task's; {near(key, known)}") from None
+    if name != task.name or [n for n, _ in pairs] != [n for n, _ in next(iter(known.values())).dims]:
+        raise UsageError(f"case {key!r} is none of task {task.name!r}; {near(key, known)}")
+    plain = {
+        "task": name,
+        "direction": direction,
+        "dims": pairs,
+        "dtype": dtype,
+        "layout": layout,
+        "distribution": distribution,
+        "shape_category": "given",
+    }
+    return Case.from_plain(plain)
+
+
+class _borrowed:  # noqa: N801 - used as a function
+    """The judge given, left open, or one of our own, closed at the end."""
+
+    def __init__(self, judge: Judge | None, device: str | None) -> None:
+        self._given, self._device = judge, device
+        self._own: Judge | None = None
+
+    def __enter__(self) -> Judge:
+        if self._given is not None:
+            return self._given
+        from kerneleval.judge import Judge
+
+        self._own = Judge(self._device)
+        return self._own
+
+    def __exit__(self, *_exc: object) -> None:
+        if self._own is not None:
+            self._own.close()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A run: generators over a suite
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def run(
+    generators: Sequence[str] = ARCHETYPES,
+    tasks: Sequence[str] = (),
+    *,
+    device: str | None = None,
+    store_url: str | None = None,
+    tier: str = "standard",
+    dtypes: Sequence[str] = (),
+    directions: Sequence[str] = (),
+    distributions: Sequence[str] = (),
+    allow: Sequence[str] = ("custom", "mixed", "library"),
+    baseline: str = "eager",
+    name: str = "",
+    resume: bool = True,
+    judge: Judge | None = None,
+    on_event: OnEvent | None = None,
+) -> str:
+    """Judge generators over a suite of tasks and store every outcome.
+
+    An interrupted run of the same plan is resumed; what is in the store for the same candidate, case, machine and
+    protocol is not judged again.
+
+    Args:
+        generators: names, or paths of directories with candidates.
+        tasks: names or paths; empty: the archetypes' suite.
+        device: device kind; None: CUDA where there is one, else the CPU.
+        store_url: path or URL of the store; None: ``./kerneleval.db``.
+        tier: as in :func:`check`; so are ``dtypes``, ``directions``, ``distributions``, ``allow`` and ``baseline``.
+        name: a name for the run.
+        resume: whether an interrupted run of the same plan goes on.
+        judge: a warm judge to use.
+        on_event: called as the work proceeds.
+
+    Returns:
+        The run's identifier.
+
+    Raises:
+        UsageError: an unknown generator, task or device, or a store that cannot be used.
+        InfrastructureError: the machine, the disk or the database failed.
+    """
+    from kerneleval import generators as makers
+    from kerneleval import tasks as library
+    from kerneleval.store import open_store
+
+    makers_found = [makers.find(g) for g in generators or ARCHETYPES]
+    suite = [library.open_task(t) for t in tasks or makers.SUITE]
+    protocol = Protocol(
+        tier=tier,  # type: ignore[arg-type]
+        baseline=baseline,
+        dtypes=tuple(dtypes) or ("float32",),
+        directions=tuple(directions),
+        distributions=tuple(distributions),
+        allow=tuple(allow),
+    )
+    store = open_store(store_url)
+    with _borrowed(judge, device) as owner:
+        plan, candidates = _plan(makers_found, suite, owner, protocol)
+        names = [maker.name for maker in makers_found]
+        run_id = store.begin_run(name or "+".join(names), names, owner.machine, protocol, plan, resume=resume)
+        open_attempts = store.unfinished(run_id)
+        subjects = {task.name: task for task in suite}
+        total = len(plan)
+        for attempt in open_attempts:
+            done = total - len(open_attempts) + open_attempts.index(attempt)
+            text = f"{attempt.generator}: {attempt.task}"
+            _tell(on_event, "run", done, total, text)
+            candidate = candidates.get((attempt.generator, attempt.task, attempt.sample))
+            verdict = _attempt(store, owner, attempt, candidate, subjects[attempt.task], protocol, on_event)
+            store.put_verdict(run_id, attempt.generator, attempt.sample, candidate, verdict)
+        _tell(on_event, "run", total, total, "done")
+    return run_id
+
+
+def _plan(
+    makers: Sequence[Generator], suite: Sequence[Task], judge: Judge, protocol: Protocol
+) -> tuple[list[Planned], dict[tuple[str, str, int], Candidate]]:
+    """Every attempt with its cases, and the candidates by (generator, task, sample)."""
+    from kerneleval.store import Planned
+
+    plan: list[Planned] = []
+    found: dict[tuple[str, str, int], Candidate] = {}
+    for task in suite:
+        cases = judge.plan(task, protocol)
+        for maker in makers:
+            made = list(maker.candidates(task, judge.device.name)) or [None]
+            for sample, candidate in enumerate(made):
+                if candidate is not None:
+                    found[maker.name, task.name, sample] = candidate
+                plan.append(
+                    Planned(
+                        generator=maker.name,
+                        task=task.name,
+                        category=task.category,
+                        level=task.level,
+                        cases=cases,
+                        sample=sample,
+                        candidate=candidate,
+                    )
+                )
+    return plan, found
+
+
+def _attempt(
+    store: Store,
+    judge: Judge,
+    attempt: Attempt,
+    candidate: Candidate | None,
+    task: Task,
+    protocol: Protocol,
+    on_event: OnEvent | None,
+) -> Verdict:
+    """The verdict on one attempt: from the store where it is known, else judged now."""
+    if candidate is None:
+        return _missing(attempt, task, protocol, judge.machine, judge.bench.trust)
+    known = store.cached_verdict(candidate.hash, task.name, judge.machine.fingerprint, protocol.key, attempt.cases)
+    if known is not None:
+        return known
+    return judge.check(candidate, task, protocol, cases=attempt.cases, on_event=on_event)
+
+
+def _missing(attempt: Attempt, task: Task, protocol: Protocol, machine: Machine, trust: Trust) -> Verdict:
+    message = f"{attempt.generator} gave no candidate for {task.name}"
+    failed = Failed(stage="generate", reason="missing", message=message)
+    return Verdict(
+        verdict="failed",
+        stage=failed.stage,
+        reason=failed.reason,
+        message=message,
+        task=task.name,
+        candidate="",
+        track="",
+        trust=trust,
+        machine=machine,
+        protocol=protocol,
+        speedup=None,
+        cells=tuple(CellResult(case=case, outcome=failed) for case in attempt.cases),
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Scores
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def score(store_url: str | None = None, run: str | Sequence[str] = "latest") -> dict[str, Any]:
+    """Every score of the generators of one or more runs, as plain data.
+
+    Args:
+        store_url: path or URL of the store; None: ``./kerneleval.db``.
+        run: identifier, its beginning, name or ``latest``; several merge their machines.
+
+    Raises:
+        UsageError: no such store or run.
+    """
+    from kerneleval import scores
+    from kerneleval.store import open_store
+
+    store = open_store(store_url, create=False, write=False)
+    results = list(store.results(run))
+    info = store.run(run if isinstance(run, str) else run[0])
+    return {"run": to_plain(info), "scores": to_plain(scores.score_all(results))}
+
+
+def _tell(on_event: OnEvent | None, kind: str, done: int, total: int, text: str) -> None:
+    if on_event is not None:
+        on_event(Event(kind=kind, done=done, total=total, text=text))

@@ -1,0 +1,326 @@
+"""The worker: runs one candidate and answers the judge's messages. Everything it says is a claim.
+
+It holds no secret: inputs appear in memory that the judge allocated, outputs are copied to places there that the judge
+names only after the computation, and the messages carry shapes, not values.
+
+A window is ``go`` (run every prepared call, wait for the device, say so) and ``collect`` (copy the outputs to the
+places named). Correctness and timing use the same two messages, so a candidate cannot tell which it is in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import socket
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kerneleval import devices, languages
+from kerneleval.records import Candidate, Trust, to_plain
+from kerneleval.worker import sandbox
+from kerneleval.worker.plain import decode_plain
+from kerneleval.worker.wire import Channel, Closed
+
+__all__ = ["main"]
+
+_TRACEBACK_CHARS = 4000
+
+
+class _Call:
+    """One prepared call: arguments, upstream gradients and what must come out."""
+
+    def __init__(self, args: list[Any], grads: list[Any], outputs: list[Any], wanted: list[int], dims: dict[str, int]):
+        self.args, self.grads, self.outputs, self.wanted, self.dims = args, grads, outputs, wanted, dims
+
+
+class Worker:
+    """State between messages."""
+
+    def __init__(self, channel: Channel, device_name: str) -> None:
+        self.channel = channel
+        self.device = devices.find(device_name)
+        self.arenas: dict[str, devices.Arena] = {}
+        self.loaded: languages.Loaded | None = None
+        self.calls: list[_Call] = []
+        self.run: Callable[[_Call], Any] = self._forward
+        self.results: list[Any] = []
+        self.event_ns = 0.0
+
+    def serve(self) -> None:
+        """Answer messages until ``quit`` or the judge is gone."""
+        while True:
+            try:
+                message = self.channel.recv(None)
+            except Closed:
+                return
+            operation = str(message.pop("op"))
+            if operation == "quit":
+                return
+            try:
+                answer = getattr(self, f"on_{operation}")(message)
+            except BaseException as error:  # the candidate may raise anything, SystemExit included
+                answer = _error(operation, error)
+            self.channel.send(answer)
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def on_warm(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Create the device context."""
+        self.device.warm_up()
+        return {"op": "warmed"}
+
+    def on_arena(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Map a range that the judge allocated."""
+        fd = self.channel.take_fd() if message["fd"] else -1
+        old = self.arenas.pop(message["name"], None)
+        if old is not None:
+            self.calls = []
+            self.results = []
+            self.device.release(old)
+        self.arenas[message["name"]] = self.device.open(message["handle"], fd)
+        return {"op": "mapped"}
+
+    def on_build(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Compile without running anything of the candidate."""
+        candidate = Candidate.from_plain(message["candidate"])
+        out_dir = Path(message["dir"])
+        out_dir.mkdir(parents=True, exist_ok=True)
+        languages.find(candidate.language).build(candidate, out_dir, self.device.name, message["arch"])
+        return {"op": "built"}
+
+    def on_load(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Turn the candidate into a callable; its import-time code runs here."""
+        candidate = Candidate.from_plain(message["candidate"])
+        language = languages.find(candidate.language)
+        self.loaded = language.load(candidate, Path(message["dir"]), self.device.name, names=tuple(message["names"]))
+        self.loaded.watch(False)
+        return {"op": "loaded", "backward": self.loaded.backward is not None}
+
+    def on_module(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Build the candidate's module and name its state."""
+        import torch
+
+        assert self.loaded is not None
+        torch.manual_seed(int(message["seed"]))
+        module = self.loaded.make_module(decode_plain(message["init"]))
+        state = module.state_dict()
+        return {"op": "module", "state": [[name, list(t.shape), str(t.dtype)[6:]] for name, t in state.items()]}
+
+    def on_weights(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Copy revealed weights into the module's state, in place."""
+        import torch
+
+        assert self.loaded is not None and self.loaded.module is not None
+        state = self.loaded.module.state_dict()
+        with torch.no_grad():
+            for name, description in message["tensors"]:
+                state[name].copy_(self._tensor(description))
+        self.device.synchronize()
+        return {"op": "weighted"}
+
+    # -- windows ------------------------------------------------------------------------------------------------------
+
+    def on_prepare(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Describe the calls of the coming windows."""
+        self.results = []
+        calls = []
+        for plain in message["calls"]:
+            outputs = [languages.OutputSpec(shape=tuple(shape), dtype=dtype) for shape, dtype in plain["outputs"]]
+            arguments = [self._argument(a) for a in plain["args"]]
+            upstream = [self._argument(a) for a in plain["grads"]]
+            calls.append(_Call(arguments, upstream, outputs, plain["wanted"], plain["dims"]))
+        self.calls = calls
+        self.run = self._forward
+        if message["direction"] == "backward":
+            assert self.loaded is not None
+            self.run = self._backward if self.loaded.backward is None else self._explicit_backward
+        return {"op": "prepared"}
+
+    def on_go(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Run every prepared call; the judge's clock is running."""
+        import torch
+
+        timer = self.device.timer()
+        results = []
+        gc.disable()
+        try:
+            if timer is not None:
+                timer.start()
+            with torch.no_grad():
+                if not self.calls:
+                    torch.empty(1, device=self.device.torch_device).fill_(0)
+                for call in self.calls:
+                    results.append(self.run(call))
+            if timer is not None:
+                timer.stop()
+            self.device.synchronize()
+        finally:
+            gc.enable()
+        self.results = results
+        self.event_ns = timer.elapsed_ns() if timer is not None else 0.0
+        return {"op": "computed"}
+
+    def on_collect(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Copy the outputs to the places that the judge named just now."""
+        import torch
+
+        targets, sources = [], []
+        wrong: dict[str, Any] | None = None
+        arena = self.arenas["out"]
+        for index, (call, result, places) in enumerate(zip(self.calls, self.results, message["places"], strict=True)):
+            outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+            problem = _mismatch(outputs, call.outputs, self.device.torch_device)
+            if problem:
+                wrong = wrong or {"call": index, **problem}
+                continue
+            for output, spec, place in zip(outputs, call.outputs, places, strict=True):
+                if output.numel():
+                    raw = self.device.own_storage(arena, place, output.numel() * output.element_size())
+                    strides = _contiguous_strides(spec.shape)
+                    targets.append(devices.typed_view(raw, output.dtype, spec.shape, strides, 0))
+                    sources.append(output.detach())
+        if targets:
+            with torch.no_grad():
+                torch._foreach_copy_(targets, sources)
+        self.device.synchronize()
+        self.results = []
+        return {"op": "collected", "event_ns": self.event_ns, "wrong": wrong}
+
+    def on_trace(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the prepared calls once more and tell which ATen operators they dispatched."""
+        import torch
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        seen: dict[str, int] = {}
+
+        class Recorder(TorchDispatchMode):
+            def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                seen[str(func)] = seen.get(str(func), 0) + 1
+                return func(*args, **(kwargs or {}))
+
+        assert self.loaded is not None
+        self.loaded.watch(True)
+        before = self.loaded.launches()
+        with torch.no_grad(), Recorder():
+            for call in self.calls:
+                self.run(call)
+        self.device.synchronize()
+        self.loaded.watch(False)
+        after = self.loaded.launches()
+        grown = {name: n - before.get(name, 0) for name, n in after.items() if n > before.get(name, 0)}
+        return {"op": "traced", "aten": seen, "launches": grown}
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    def _forward(self, call: _Call) -> Any:
+        assert self.loaded is not None
+        return self.loaded.forward(call.args, call.outputs, call.dims)
+
+    def _explicit_backward(self, call: _Call) -> Any:
+        assert self.loaded is not None and self.loaded.backward is not None
+        return self.loaded.backward(call.grads, call.args, call.outputs, call.dims)
+
+    def _backward(self, call: _Call) -> Any:
+        import torch
+
+        assert self.loaded is not None
+        arguments = list(call.args)
+        leaves = []
+        for position in call.wanted:
+            arguments[position] = arguments[position].detach().requires_grad_()
+            leaves.append(arguments[position])
+        with torch.enable_grad():
+            result = self.loaded.forward(arguments, (), call.dims)
+            outputs = [result] if isinstance(result, torch.Tensor) else list(result)
+            floating = [o for o in outputs if o.is_floating_point() or o.is_complex()]
+            if not all(o.requires_grad for o in floating):
+                raise NotImplementedError(
+                    "no backward: the forward result carries no gradient and there is no backward entry point"
+                )
+            return torch.autograd.grad(floating, leaves, list(call.grads))
+
+    # -- tensors ------------------------------------------------------------------------------------------------------
+
+    def _argument(self, plain: Mapping[str, Any]) -> Any:
+        return self._tensor(plain["tensor"]) if "tensor" in plain else decode_plain(plain["value"])
+
+    def _tensor(self, description: Sequence[Any]) -> Any:
+        import torch
+
+        place, nbytes, dtype, shape, strides, offset = description
+        raw = self.device.own_storage(self.arenas["in"], place, nbytes)
+        return devices.typed_view(raw, getattr(torch, dtype), shape, strides, offset)
+
+
+def _mismatch(outputs: list[Any], wanted: list[Any], device: str) -> dict[str, str] | None:
+    import torch
+
+    if len(outputs) != len(wanted):
+        return {"what": "count", "got": f"{len(outputs)} outputs", "want": f"{len(wanted)}"}
+    for position, (output, spec) in enumerate(zip(outputs, wanted, strict=True)):
+        if not isinstance(output, torch.Tensor):
+            return {"what": "type", "got": f"output {position} is a {type(output).__name__}", "want": "a tensor"}
+        if tuple(output.shape) != tuple(spec.shape):
+            return {"what": "shape", "got": f"output {position} has shape {list(output.shape)}", "want": f"{list(spec.shape)}"}
+        if str(output.dtype)[6:] != spec.dtype:
+            return {"what": "dtype", "got": f"output {position} is {str(output.dtype)[6:]}", "want": spec.dtype}
+        if output.device.type != device:
+            return {"what": "device", "got": f"output {position} is on {output.device}", "want": device}
+    return None
+
+
+def _contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.append(strides[-1] * max(size, 1))
+    return tuple(reversed(strides)) if shape else ()
+
+
+def _error(operation: str, error: BaseException) -> dict[str, Any]:
+    kind = type(error).__name__
+    text = str(error) if not isinstance(error, SystemExit) else f"the candidate called exit({error.code!r})"
+    lines = "".join(traceback.format_exception(error))[-_TRACEBACK_CHARS:]
+    return {
+        "op": "error",
+        "during": operation,
+        "kind": kind,
+        "unsupported": isinstance(error, NotImplementedError),
+        "message": text[:_TRACEBACK_CHARS],
+        "traceback": lines,
+    }
+
+
+def _redirect(output_fd: int) -> None:
+    for target in (1, 2):
+        os.dup2(output_fd, target)
+    os.close(output_fd)
+
+
+def main(
+    worker_fd: int,
+    output_fd: int,
+    slot: Mapping[str, Any],
+    limits: Mapping[str, Any],
+    device: str,
+    zygote_pid: int,
+) -> None:
+    """Enter the sandbox, say so, serve. Called in the forked process; never returns to the zygote's code."""
+    _redirect(output_fd)
+    channel = Channel(socket.socket(fileno=worker_fd), accept_fds=True)
+    with contextlib.suppress(Closed):  # the judge may be gone at any moment: then there is nobody to tell
+        try:
+            trust: Trust = sandbox.enter(
+                sandbox.Slot.from_plain(slot),
+                sandbox.Limits.from_plain(limits),
+                device,
+                keep_fds=(worker_fd,),
+                parent_pid=zygote_pid,
+            )
+            channel.send({"op": "ready", "pid": os.getpid(), "trust": to_plain(trust)})
+        except Exception as error:
+            channel.send(_error("enter", error))
+            return
+        Worker(channel, device).serve()

@@ -1,0 +1,296 @@
+"""The trusted end: starts zygotes and workers, asks with a deadline, watches memory and output, kills and reaps.
+
+Whatever a worker does wrong ends as a :class:`WorkerFailure` with a reason that names it; the judge goes on with a new
+worker. No answer of a worker is believed beyond its form.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kerneleval.records import InfrastructureError, KernelEvalError, Trust, to_plain
+from kerneleval.worker import sandbox
+from kerneleval.worker.wire import Channel, Closed, WireError, WireTimeout
+
+__all__ = ["Worker", "WorkerError", "WorkerFailure", "Zygote"]
+
+_OUTPUT_LIMIT_BYTES = 4 << 20
+_OUTPUT_KEPT_BYTES = 16 << 10
+_POLL_S = 0.05
+_START_TIMEOUT_S = 120.0
+_WORKER_MESSAGE_BYTES = 4 << 20
+
+
+class WorkerFailure(KernelEvalError):  # noqa: N818 - an outcome of the candidate, not an error of ours
+    """The worker is gone or was killed. ``reason`` is one of crash, exit, timeout, memory_limit, output_flood, protocol."""
+
+    def __init__(self, reason: str, message: str, evidence: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.evidence = evidence or {}
+
+
+class WorkerError(KernelEvalError):
+    """The worker lives and says that the operation raised; ``evidence`` has kind, message, traceback and output."""
+
+    def __init__(self, kind: str, message: str, *, unsupported: bool, evidence: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.unsupported = unsupported
+        self.evidence = evidence
+
+
+class Zygote:
+    """The forking server of one device kind. A context manager; ending it ends every worker."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        ours, theirs = socket.socketpair()
+        root = Path(__file__).resolve().parents[2]
+        self.root = Path(tempfile.mkdtemp(prefix="kerneleval-"))
+        self.root.chmod(0o711)
+        started = time.perf_counter()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "kerneleval.worker.zygote", str(theirs.fileno()), device],
+            pass_fds=(theirs.fileno(),),
+            env=_environment(device, root),
+            stdin=subprocess.DEVNULL,
+            cwd="/",
+        )
+        theirs.close()
+        self.channel = Channel(ours)
+        self._slots: set[int] = set()
+        try:
+            hello = self.channel.recv(_START_TIMEOUT_S)
+        except WireError as error:
+            self.close()
+            raise InfrastructureError(f"the worker zygote for {device} did not start: {error}") from error
+        self.start_s = time.perf_counter() - started
+        self.loaded: dict[str, Any] = hello["loaded"]
+
+    def fork(self, limits: sandbox.Limits) -> Worker:
+        """A new worker in its sandbox. Raises InfrastructureError when the machine cannot make one."""
+        number = next(n for n in range(1 << 16) if n not in self._slots)
+        self._slots.add(number)
+        slot = sandbox.prepare(number, self.root)
+        ours, theirs = socket.socketpair()
+        read_end, write_end = os.pipe()
+        started = time.perf_counter()
+        try:
+            request = {"op": "fork", "slot": to_plain(slot), "limits": to_plain(limits)}
+            self.channel.send(request, fds=(theirs.fileno(), write_end))
+            forked = self.channel.recv(_START_TIMEOUT_S)
+        except WireError as error:
+            raise InfrastructureError(f"the worker zygote died: {error}") from error
+        finally:
+            theirs.close()
+            os.close(write_end)
+        os.set_blocking(read_end, False)
+        channel = Channel(ours, limit_bytes=_WORKER_MESSAGE_BYTES)
+        worker = Worker(self, number, slot, int(forked["pid"]), channel, read_end, limits.memory_bytes)
+        ready = worker.request("enter", None, "ready", timeout_s=_START_TIMEOUT_S)
+        trust = ready["trust"]
+        worker.trust = Trust(
+            level=str(trust["level"]),
+            layers=tuple(str(x) for x in trust["layers"]),
+            missing=tuple(str(x) for x in trust["missing"]),
+        )
+        worker.fork_s = time.perf_counter() - started
+        return worker
+
+    def reap(self, pid: int, wait_s: float) -> int | None:
+        """Exit code of a worker (negative: the signal), None while it lives or when it is not known."""
+        self.channel.send({"op": "reap", "pid": pid, "wait_s": wait_s})
+        answer = self.channel.recv(wait_s + 30.0)
+        return int(answer["code"]) if answer["known"] else None
+
+    def forget(self, number: int) -> None:
+        """A worker's slot is free again."""
+        self._slots.discard(number)
+
+    def close(self) -> None:
+        """End the zygote; its workers die with it."""
+        with contextlib.suppress(WireError):
+            self.channel.send({"op": "quit"}, timeout_s=1.0)
+        self.channel.close()
+        try:
+            self._process.wait(timeout=2.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        with contextlib.suppress(OSError):
+            self.root.rmdir()
+
+    def __enter__(self) -> Zygote:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+
+class Worker:
+    """One sandboxed process, as the judge sees it."""
+
+    def __init__(
+        self, zygote: Zygote, number: int, slot: sandbox.Slot, pid: int, channel: Channel, output: int, memory: int
+    ) -> None:
+        self._zygote = zygote
+        self._number = number
+        self._slot = slot
+        self.pid = pid
+        self._channel = channel
+        self._output = output
+        self._memory_bytes = memory
+        self._printed = 0
+        self._kept = b""
+        self.alive = True
+        self.trust = Trust(level="weak")
+        self.fork_s = 0.0
+
+    @property
+    def directory(self) -> Path:
+        """The worker's private directory: it owns everything in there."""
+        return Path(self._slot.directory)
+
+    @property
+    def printed(self) -> str:
+        """The last 16 KiB that the candidate printed."""
+        return self._kept.decode(errors="replace")
+
+    def request(
+        self,
+        operation: str,
+        message: Mapping[str, Any] | None,
+        expect: str,
+        *,
+        timeout_s: float,
+        fds: Sequence[int] = (),
+    ) -> dict[str, Any]:
+        """Send (unless ``message`` is None) and wait for the answer ``expect``.
+
+        Raises:
+            WorkerError: the operation raised in the worker, which lives on.
+            WorkerFailure: the worker is gone; everything of it has been killed.
+        """
+        try:
+            if message is not None:
+                self._channel.send({"op": operation, **message}, fds, timeout_s=timeout_s)
+            answer = self._wait(operation, timeout_s)
+        except Closed:
+            raise self._ended(operation) from None
+        except WireTimeout:
+            raise self._kill("timeout", f"no answer to '{operation}' within {timeout_s:g} s") from None
+        except WireError as error:
+            raise self._kill("protocol", f"the worker broke the protocol during '{operation}': {error}") from error
+        if answer.get("op") == "error":
+            raise self._raised(answer)
+        if answer.get("op") != expect:
+            said = repr(answer.get("op"))[:60]
+            raise self._kill("protocol", f"the worker answered {said} to '{operation}' instead of '{expect}'")
+        return answer
+
+    def _wait(self, operation: str, timeout_s: float) -> dict[str, Any]:
+        deadline = time.monotonic() + timeout_s
+        watched = [self._channel.sock, self._output]
+        while True:
+            message = self._channel.poll()
+            if message is not None:
+                return message
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise WireTimeout(f"no answer within {timeout_s:g} s")
+            ready, _, _ = select.select(watched, [], [], min(left, _POLL_S))
+            if self._output in ready and not self._drain():
+                watched = [self._channel.sock]
+            if not ready:
+                self._check_memory(operation)
+
+    def _drain(self) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._output, 1 << 16):
+                self._printed += len(data)
+                self._kept = (self._kept + data)[-_OUTPUT_KEPT_BYTES:]
+                if self._printed > _OUTPUT_LIMIT_BYTES:
+                    raise self._kill("output_flood", f"the candidate printed more than {_OUTPUT_LIMIT_BYTES >> 20} MiB")
+            return False
+        return True
+
+    def _check_memory(self, operation: str) -> None:
+        used = sandbox.resident_bytes(self._slot, self.pid)
+        if used > self._memory_bytes:
+            limit = self._memory_bytes >> 20
+            raise self._kill("memory_limit", f"{used >> 20} MiB of memory during '{operation}'; the limit is {limit} MiB")
+
+    def _raised(self, answer: Mapping[str, Any]) -> WorkerError:
+        kind = str(answer.get("kind", ""))[:200]
+        text = str(answer.get("message", ""))[:4000]
+        evidence = {"kind": kind, "traceback": str(answer.get("traceback", ""))[-4000:]}
+        if self._output >= 0:
+            self._drain()
+        if self._kept:
+            evidence["printed"] = self.printed[-2000:]
+        return WorkerError(kind, text, unsupported=bool(answer.get("unsupported")), evidence=evidence)
+
+    def _ended(self, operation: str) -> WorkerFailure:
+        if self._output >= 0:
+            self._drain()
+        code = self._zygote.reap(self.pid, 2.0)
+        failure = self._kill("crash", "")
+        if code is None:
+            text = f"the worker closed its connection during '{operation}'"
+            return WorkerFailure("protocol", text, failure.evidence)
+        failure.evidence["exit_code"] = code
+        if code < 0:
+            name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+            if -code == signal.SIGXCPU:
+                return WorkerFailure("timeout", f"the CPU-time limit was used up during '{operation}'", failure.evidence)
+            return WorkerFailure("crash", f"the process died with {name} during '{operation}'", failure.evidence)
+        return WorkerFailure("exit", f"the process exited with code {code} during '{operation}'", failure.evidence)
+
+    def _kill(self, reason: str, message: str) -> WorkerFailure:
+        evidence: dict[str, Any] = {}
+        if self._kept:
+            evidence["printed"] = self.printed[-2000:]
+        evidence |= self.close()
+        return WorkerFailure(reason, message, evidence)
+
+    def close(self) -> dict[str, Any]:
+        """Kill everything of this worker and remove its directory; returns what could not be removed."""
+        if not self.alive:
+            return {}
+        self.alive = False
+        self._channel.close()
+        os.close(self._output)
+        self._output = -1
+        leftovers = sandbox.kill_all(self._slot, self.pid)
+        with contextlib.suppress(WireError):
+            self._zygote.reap(self.pid, 0.5)
+        self._zygote.forget(self._number)
+        return {"leftovers": leftovers} if leftovers else {}
+
+
+def _environment(device: str, root: Path) -> dict[str, str]:
+    """Environment of the zygote: nothing of the judge's but what finding the interpreter and the device needs."""
+    kept = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "VIRTUAL_ENV")
+    environment = {name: os.environ[name] for name in kept if name in os.environ}
+    tools = ("/usr/local/cuda/bin", "/usr/local/bin", "/usr/bin", "/bin")
+    environment["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), *tools))
+    environment["PYTHONPATH"] = str(root)
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    environment["GOMP_SPINCOUNT"] = "2000"
+    environment["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
+    environment["CUDA_MODULE_LOADING"] = "LAZY"
+    if device == "cpu":
+        environment["TRITON_INTERPRET"] = "1"
+    return environment

@@ -1,0 +1,160 @@
+"""The wire: length-prefixed JSON with limits, and descriptors beside it. Nothing is ever unpickled or evaluated.
+
+A frame is a 4-byte little-endian length and that many bytes of UTF-8 JSON, an object. Whoever reads trusts nothing:
+a frame over the limit, text that is no JSON object, NaN or Infinity literals, or nesting beyond what the parser
+allows raise :class:`WireError`.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import select
+import socket
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kerneleval.records import KernelEvalError
+
+__all__ = ["MAX_FRAME_BYTES", "Channel", "Closed", "WireError", "WireTimeout"]
+
+MAX_FRAME_BYTES = 16 << 20
+"""Largest frame either side accepts: tensor descriptions of a few hundred calls take well under 1 MiB."""
+
+_HEADER = struct.Struct("<I")
+_MAX_FDS = 8
+
+
+class WireError(KernelEvalError):
+    """The other side sent something that is no message."""
+
+
+class Closed(WireError):  # noqa: N818 - an event of the wire, read as a word
+    """The other side is gone."""
+
+
+class WireTimeout(WireError):
+    """Nothing complete arrived in time."""
+
+
+class Channel:
+    """One end of a stream socket that carries messages (JSON objects) and descriptors.
+
+    Only the untrusted end accepts descriptors: on the judge's end the kernel discards what a worker attaches.
+    """
+
+    def __init__(
+        self, sock: socket.socket, *, accept_fds: bool = False, limit_bytes: int = MAX_FRAME_BYTES
+    ) -> None:
+        self.sock = sock
+        self._limit = limit_bytes
+        self._accept_fds = accept_fds
+        self._buffer = bytearray()
+        self._fds: list[int] = []
+        sock.setblocking(True)
+
+    def fileno(self) -> int:
+        """Descriptor of the socket."""
+        return self.sock.fileno()
+
+    def close(self) -> None:
+        """Close the socket and every descriptor that arrived and was not taken."""
+        self.sock.close()
+        for fd in self._fds:
+            os.close(fd)
+        self._fds.clear()
+
+    def send(self, message: Mapping[str, Any], fds: Sequence[int] = (), timeout_s: float = 30.0) -> None:
+        """Send one message, with descriptors attached to its first byte.
+
+        Raises:
+            Closed: the other side is gone.
+            WireTimeout: it does not read.
+        """
+        body = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
+        if len(body) > self._limit:
+            raise WireError(f"message of {len(body)} bytes exceeds the limit of {self._limit}")
+        data = memoryview(_HEADER.pack(len(body)) + body)
+        self.sock.settimeout(timeout_s)
+        try:
+            if fds:
+                ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+                data = data[self.sock.sendmsg([data], ancillary) :]
+            self.sock.sendall(data)
+        except TimeoutError as error:
+            raise WireTimeout(f"the other side did not read for {timeout_s} s") from error
+        except OSError as error:
+            raise Closed(f"the other side is gone: {error}") from error
+        finally:
+            if self.sock.fileno() >= 0:
+                self.sock.setblocking(True)
+
+    def poll(self) -> dict[str, Any] | None:
+        """Read what is there without waiting; a complete message or None. Raises WireError and Closed."""
+        if (message := self._take()) is not None:
+            return message
+        if not select.select([self.sock], [], [], 0)[0]:
+            return None
+        self._receive()
+        return self._take()
+
+    def recv(self, timeout_s: float | None) -> dict[str, Any]:
+        """Wait for one message; None waits for ever. Raises WireTimeout, WireError and Closed."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            if (message := self._take()) is not None:
+                return message
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise WireTimeout(f"no message within {timeout_s} s")
+            if select.select([self.sock], [], [], left)[0]:
+                self._receive()
+
+    def take_fd(self) -> int:
+        """The oldest descriptor that arrived; the caller closes it. Raises WireError when there is none."""
+        if not self._fds:
+            raise WireError("a descriptor was announced but none arrived")
+        return self._fds.pop(0)
+
+    def _receive(self) -> None:
+        try:
+            if self._accept_fds:
+                data, fds, _flags, _address = socket.recv_fds(self.sock, 1 << 16, _MAX_FDS)
+                self._fds += fds
+            else:
+                data = self.sock.recv(1 << 16)
+        except ConnectionError as error:
+            raise Closed(f"the other side is gone: {error}") from error
+        if not data:
+            raise Closed("the other side is gone")
+        self._buffer += data
+
+    def _take(self) -> dict[str, Any] | None:
+        if len(self._buffer) < _HEADER.size:
+            return None
+        (length,) = _HEADER.unpack_from(self._buffer)
+        if length > self._limit:
+            raise WireError(f"a frame of {length} bytes exceeds the limit of {self._limit}")
+        end = _HEADER.size + length
+        if len(self._buffer) < end:
+            return None
+        body = bytes(self._buffer[_HEADER.size : end])
+        del self._buffer[:end]
+        return _parse(body)
+
+
+def _refuse(token: str) -> Any:
+    raise ValueError(f"{token} is no JSON")
+
+
+def _parse(body: bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(body.decode(), parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"a frame holds no JSON: {str(error)[:200]}") from error
+    if not isinstance(message, dict):
+        raise WireError(f"a frame holds a {type(message).__name__}, not an object")
+    return message

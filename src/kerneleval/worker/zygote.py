@@ -1,0 +1,91 @@
+"""The zygote: a process with PyTorch and Triton imported, no device context and no secret, that forks workers.
+
+Started by the host as ``python -m kerneleval.worker.zygote FD DEVICE`` with an environment made from scratch. It speaks
+the wire on descriptor FD: ``fork`` makes a worker (two descriptors travel along: the worker's end of its own socket and
+the write end of its output pipe), ``reap`` tells how a worker ended, ``quit`` ends it. It runs nothing of a candidate.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from kerneleval.worker.wire import Channel, Closed
+
+__all__ = ["main"]
+
+_PR_SET_PDEATHSIG = 1
+
+
+def _preload() -> dict[str, Any]:
+    started = time.perf_counter()
+    import numpy  # noqa: F401 - candidates import it
+    import torch  # noqa: F401
+
+    found = {"torch_s": time.perf_counter() - started, "triton": True}
+    try:
+        import triton
+        import triton.language  # noqa: F401
+    except ImportError:
+        found["triton"] = False
+    else:
+        import triton.runtime  # noqa: F401
+    from kerneleval.worker import child  # noqa: F401 - so that a fork finds it imported
+
+    found["total_s"] = time.perf_counter() - started
+    return found
+
+
+def _reap(pid: int, wait_s: float) -> dict[str, Any]:
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            done, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            return {"op": "reaped", "known": False}
+        if done:
+            return {"op": "reaped", "known": True, "code": os.waitstatus_to_exitcode(status)}
+        if time.monotonic() >= deadline:
+            return {"op": "reaped", "known": False}
+        time.sleep(0.002)
+
+
+def main(fd: int, device: str) -> int:
+    """Serve until the host is gone; returns the exit code."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    channel = Channel(socket.socket(fileno=fd), accept_fds=True)
+    channel.send({"op": "zygote", "pid": os.getpid(), "loaded": _preload()})
+    while True:
+        try:
+            message = channel.recv(None)
+        except Closed:
+            return 0
+        operation = message["op"]
+        if operation == "quit":
+            return 0
+        if operation == "reap":
+            channel.send(_reap(message["pid"], message["wait_s"]))
+            continue
+        started = time.perf_counter()
+        zygote_pid = os.getpid()
+        worker_fd, output_fd = channel.take_fd(), channel.take_fd()
+        pid = os.fork()
+        if pid == 0:
+            channel.sock.detach()
+            os.close(fd)
+            from kerneleval.worker import child
+
+            child.main(worker_fd, output_fd, message["slot"], message["limits"], device, zygote_pid)
+            os._exit(0)
+        os.close(worker_fd)
+        os.close(output_fd)
+        channel.send({"op": "forked", "pid": pid, "fork_s": time.perf_counter() - started})
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,66 @@
+"""Specimens: candidate files that say in their first line what the judge must make of them.
+
+``# specimen: class=NAME task=TASK device=cpu|cuda|any stage=STAGE reason=SLUG[,SLUG...]`` for an attack; an honest one
+says ``verdict=passed``. Further keys: ``directions``, ``allow`` (comma separated).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["ROOT", "Specimen", "collect"]
+
+ROOT = Path(__file__).resolve().parent
+_HEADER = re.compile(r"^(?:#|//) specimen: (.+)$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Specimen:
+    """One candidate and its due."""
+
+    path: Path
+    kind: str
+    """The class of attack, or of honest pattern."""
+    task: str
+    device: str
+    verdict: str
+    stage: str
+    reasons: tuple[str, ...]
+    directions: tuple[str, ...]
+    allow: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.path.parent.name}/{self.path.stem}"
+
+
+def _read(path: Path) -> Specimen:
+    found = _HEADER.match(path.read_text(encoding="utf-8").splitlines()[0])
+    if found is None:
+        raise ValueError(f"{path}: the first line is no specimen header")
+    keys = dict(part.split("=", 1) for part in found[1].split())
+
+    def words(name: str, default: str = "") -> tuple[str, ...]:
+        return tuple(w for w in keys.get(name, default).split(",") if w)
+
+    return Specimen(
+        path=path,
+        kind=keys["class"],
+        task=keys["task"],
+        device=keys.get("device", "any"),
+        verdict=keys.get("verdict", "failed"),
+        stage=keys.get("stage", ""),
+        reasons=words("reason"),
+        directions=words("directions"),
+        allow=words("allow", "custom,mixed,library"),
+    )
+
+
+def collect(device: str, folder: str = "") -> list[Specimen]:
+    """Every specimen for a device, sorted by path."""
+    root = ROOT / folder
+    files = sorted(p for p in root.rglob("*") if p.suffix in (".py", ".cpp", ".cu") and p.parent != ROOT)
+    specimens = [_read(p) for p in files if p.name != "__init__.py" and not p.name.startswith("test_")]
+    return [s for s in specimens if s.device in (device, "any")]
