@@ -7,12 +7,13 @@ import resource
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from kerneleval.records import UsageError
 from kerneleval.worker import linux
 
-__all__ = ["Limits", "apply"]
+__all__ = ["Limits", "apply", "counts_processes_per_namespace"]
 
 _THREAD_BYTES = 80 << 20
 """Address space, not memory, that one thread of the C library takes: a stack of 8 MiB and a heap arena of 64 MiB."""
@@ -79,13 +80,12 @@ def apply(limits: Limits, device: str, *, processes_now: int) -> tuple[str, ...]
         threads = 2 * (os.cpu_count() or 1)
         wanted["AS"] = (_mapped_bytes() + limits.memory_bytes + threads * _THREAD_BYTES,) * 2
     failed = []
-    for name, (soft, hard) in wanted.items():
+    for name, values in wanted.items():
         kind = getattr(resource, f"RLIMIT_{name}", None)
         if kind is None:
             continue  # the system does not know this resource
         _, ceiling = resource.getrlimit(kind)
-        if ceiling != resource.RLIM_INFINITY:
-            soft, hard = min(soft, ceiling), min(hard, ceiling)
+        soft, hard = values if ceiling == resource.RLIM_INFINITY else (min(v, ceiling) for v in values)
         try:
             resource.setrlimit(kind, (soft, hard))
         except (OSError, ValueError) as error:
@@ -94,8 +94,7 @@ def apply(limits: Limits, device: str, *, processes_now: int) -> tuple[str, ...]
 
 
 def _mapped_bytes() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[0]) * resource.getpagesize()
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 def counts_processes_per_namespace() -> bool:

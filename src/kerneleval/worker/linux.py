@@ -3,6 +3,8 @@
 Every wrapper raises :class:`OSError` with the errno of the call. On systems without the call it raises
 ``OSError(ENOSYS)``, so that callers report a missing layer in one way.
 """
+# Paths are strings here: they end in system calls on names that another process chose.
+# ruff: noqa: PTH112, PTH208
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID = 1, 2
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 
 _NUMBERS = {
-    # name: (x86-64, aarch64)
+    # the number on x86-64, on aarch64
     "capset": (126, 91),
     "pivot_root": (155, 41),
     "close_range": (436, 436),

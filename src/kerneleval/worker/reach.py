@@ -1,4 +1,6 @@
 """What a worker can reach: paths, device nodes and environment variables. One list, used by every layer."""
+# Paths are strings here: they end in system calls, and links among them must stay links.
+# ruff: noqa: PTH109, PTH110, PTH111, PTH112, PTH117, PTH118, PTH119, PTH120
 
 from __future__ import annotations
 
@@ -100,8 +102,10 @@ def nodes(device: str) -> list[str]:
 
 
 def readable_paths(slot: Slot, device: str) -> list[str]:
-    """Subtrees to read and execute: the system, this interpreter and its libraries, and of this package only what a
-    worker runs. Called in the worker, whose imported modules tell where the libraries are."""
+    """Subtrees to read and execute: the system, this interpreter, its libraries, and this package's worker side.
+
+    Called in the worker, whose imported modules tell where the libraries are. None of them lies below another.
+    """
     paths = [*_SYSTEM, *slot.readable]
     if device != "cpu":
         paths += _DEVICE_RUNTIME
@@ -123,7 +127,11 @@ def _library_paths(known: list[str], package: Path) -> list[str]:
     entries = [os.path.realpath(p) for p in sys.path if os.path.isabs(p) and os.path.isdir(p)]
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if "." in name or not isinstance(file, str) or not os.path.isabs(file) or name == package.name:
+        if "." in name or name.startswith("__") or name == package.name:
+            continue
+        if not isinstance(file, str) or not os.path.isabs(file):
+            continue
+        if any(_below(file, p) for p in known + found):
             continue
         file = os.path.realpath(file)
         if any(_below(file, p) for p in known + found):

@@ -1,4 +1,6 @@
 """The trusted side's end of a worker: find every process of it, kill them, remove what they left, say what stays."""
+# Paths are strings here: they end in system calls on names that another process chose.
+# ruff: noqa: PTH106, PTH110, PTH115, PTH116, PTH118, PTH208
 
 from __future__ import annotations
 
@@ -130,8 +132,10 @@ def _is_namespace_init(pid: int) -> bool:
 
 
 def disk_bytes(slot: Slot, *, stop_bytes: int = 1 << 62, stop_files: int = 100_000) -> int:
-    """Bytes on disk in the private directory; counting stops past ``stop_bytes``, and past ``stop_files`` entries,
-    which count as too much."""
+    """Bytes on disk in the private directory.
+
+    Counting stops past ``stop_bytes``, and past ``stop_files`` entries, which count as too much.
+    """
     used, files = 0, 0
     for directory, _names, names in os.walk(slot.directory):
         for name in names:
@@ -231,7 +235,8 @@ def _kill_strays(slot: Slot) -> list[int]:
             return left
         if slot.uid >= 0:
             # One call that reaches every process of the user at once, which no fork bomb outruns.
-            subprocess.run([sys.executable, "-I", "-S", "-c", _HELPER, str(slot.uid)], check=False, stdin=subprocess.DEVNULL)
+            command = [sys.executable, "-I", "-S", "-c", _HELPER, str(slot.uid)]
+            subprocess.run(command, check=False, stdin=subprocess.DEVNULL)
         else:
             signal_each(left, signal.SIGKILL)
         time.sleep(_POLL_S)

@@ -10,6 +10,8 @@ Levels:
 * ``standard``: at least two of own user or user namespace, Landlock and seccomp, and resource limits;
 * ``weak``: anything less.
 """
+# Paths are strings here: they end in system calls on names that another process chose.
+# ruff: noqa: PTH103, PTH116, PTH118
 
 from __future__ import annotations
 

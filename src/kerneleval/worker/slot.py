@@ -1,4 +1,6 @@
 """A slot: the user, the directory and the reach that one worker gets. Made on the trusted side, sent as plain data."""
+# Paths are strings here: they end in system calls on names that another process chose.
+# ruff: noqa: PTH110, PTH112, PTH116, PTH118, PTH208
 
 from __future__ import annotations
 

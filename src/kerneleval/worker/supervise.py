@@ -1,4 +1,4 @@
-"""The monitor: a process between the zygote and a worker that outlives the worker, ends all it started, then ends alike.
+"""The monitor: a process between zygote and worker that outlives the worker, ends all it started, then ends alike.
 
 The process that the zygote forked becomes the monitor; the worker is its child (or grandchild, below the first process
 of a PID namespace). The monitor runs nothing of the candidate and holds no descriptor of it. SIGTERM to it, the death
@@ -13,6 +13,7 @@ own status. How it reaches them all, the strongest first:
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -57,7 +58,7 @@ def scope_signals() -> None:
 
 
 def become_init(worker: int, report: int) -> NoReturn:
-    """First process of a PID namespace: reap orphans until the worker ends, report its status, end (and all with it)."""
+    """First process of a PID namespace: reap orphans until the worker ends, report its status, end and all with it."""
     linux.close_from({report})
     status = _wait_for(worker)
     os.write(report, _STATUS.pack(status))
@@ -111,10 +112,8 @@ def _kill_rest(reach: str, uid: int) -> None:
         if reach == Reach.TREE:
             reaper.signal_each(reaper.descendants(os.getpid()), signal.SIGKILL)
         else:
-            try:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is there, or may be reached
                 os.kill(-1, signal.SIGKILL)  # reaches the worker's user, or this domain, and never this process
-            except (ProcessLookupError, PermissionError):
-                pass  # nobody is there, or nobody that may be reached
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

@@ -4,6 +4,8 @@ The system and the interpreter are bound read-only at their usual places, homes 
 ``/tmp`` and ``/dev/shm`` are new and bounded, ``/proc`` shows the worker's own processes. This also lets a worker of
 another user run an interpreter that lies in a closed home.
 """
+# Paths are strings here: they end in system calls, and links among them must stay links.
+# ruff: noqa: PTH101, PTH102, PTH103, PTH112, PTH114, PTH115, PTH116, PTH118, PTH120, PTH211
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ SCRATCH = "/tmp"
 
 _INODES = 200_000
 _HIDEPID_PER_MOUNT = (5, 8)
-_DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"}
+_DEVICE_LINKS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 
 
 def build(
@@ -52,13 +54,11 @@ def build(
         OSError: something could not be mounted; the namespace is as before but for mounts below ``target``.
     """
     linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
-    linux.mount("kerneleval", target, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, f"mode=0755,size=1m,nr_inodes={_INODES}")
+    options = f"mode=0755,size=1m,nr_inodes={_INODES}"
+    linux.mount("kerneleval", target, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
     try:
         _bounded(target + SCRATCH, disk_bytes)
-        closed = []
-        for path in readable:
-            if _bind(target, path):
-                closed.append(target + path)
+        closed = [target + path for path in readable if _bind(target, path)]
         _devices(target, nodes, disk_bytes)
         for path in writable:
             _bind(target, path)
@@ -122,7 +122,7 @@ def _devices(target: str, nodes: Sequence[str], disk_bytes: int) -> None:
     for path in nodes:
         _bind(target, path)
     for name, link in _DEVICE_LINKS.items():
-        os.symlink(link, f"{target}/dev/{name}")
+        os.symlink(f"/proc/self/{link}", f"{target}/dev/{name}")
     _bounded(target + "/dev/shm", disk_bytes)
 
 
