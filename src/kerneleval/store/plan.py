@@ -1,0 +1,94 @@
+"""What a store takes and gives besides the shared records: planned attempts and descriptions of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kerneleval.records import Candidate, Case, Machine, Origin, Protocol
+
+__all__ = ["Attempt", "Planned", "RunInfo"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """One generator's sample for one task on one machine, with every case at which it will be judged.
+
+    Plans are stored before anything is judged, so that what never came out still counts against the generator.
+    """
+
+    generator: str
+    """Generator name."""
+    task: str
+    """Task name."""
+    category: str
+    """Operator category of the task."""
+    level: int
+    """Level of the task."""
+    cases: tuple[Case, ...]
+    """The cases, in the order of judging; at least one."""
+    sample: int = 0
+    """Index among the generator's samples for this task."""
+    machine: str = ""
+    """Fingerprint of the machine; empty: the run's only machine."""
+    candidate: Candidate | None = None
+    """The candidate, where it is known already (see :meth:`Store.put_candidate`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """A planned attempt as stored in a run."""
+
+    run: str
+    """Run identifier."""
+    generator: str
+    """Generator name."""
+    sample: int
+    """Sample index."""
+    task: str
+    """Task name."""
+    category: str
+    """Operator category of the task."""
+    level: int
+    """Level of the task."""
+    device: str
+    """Device kind of the machine."""
+    machine: str
+    """Fingerprint of the machine."""
+    candidate: str
+    """Content hash of the candidate; empty: none so far."""
+    origin: Origin | None
+    """Where the candidate came from; None: no candidate so far."""
+    finished: bool
+    """Whether its verdict is stored."""
+    cases: tuple[Case, ...] = ()
+    """Its cases, in the order of the plan."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """One run: what it set out to do and how far it got."""
+
+    id: str
+    """Identifier: UTC date and time of its beginning, and six random digits."""
+    name: str
+    """Name given by the user; not unique."""
+    created_unix_s: float
+    """Beginning, seconds since 1970 (UTC)."""
+    generators: tuple[str, ...]
+    """Names of the generators."""
+    machines: tuple[Machine, ...]
+    """Where it judges, the primary machine first."""
+    protocol: Protocol
+    """How it judges."""
+    planned: int
+    """Number of attempts planned."""
+    finished: int
+    """Number of attempts with a verdict."""
+    not_evaluated: Mapping[str, str] = field(default_factory=dict)
+    """Devices that were asked for and not available: kind -> why."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned attempt has its verdict."""
+        return self.finished == self.planned

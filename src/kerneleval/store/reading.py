@@ -1,0 +1,368 @@
+"""What is read: runs, attempts, outcomes, verdicts. Needs SQLAlchemy."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, select
+
+from kerneleval.records import (
+    Candidate,
+    Case,
+    Cell,
+    CellResult,
+    Failed,
+    InfrastructureError,
+    Machine,
+    Origin,
+    Outcome,
+    Protocol,
+    Result,
+    UsageError,
+    Verdict,
+    near,
+    outcome_from_plain,
+)
+from kerneleval.store import schema
+from kerneleval.store.plan import Attempt, RunInfo
+
+__all__ = [
+    "FILTERS",
+    "attempts",
+    "cached_verdict",
+    "candidate",
+    "find_run",
+    "lookup",
+    "results",
+    "runs",
+    "verdicts",
+]
+
+OUTCOME_UPGRADES: list[Callable[[dict[str, Any]], dict[str, Any]]] = []
+"""``[n - 1]`` turns the plain form of an outcome of format n into that of n + 1."""
+
+VERDICT_UPGRADES: list[Callable[[dict[str, Any]], dict[str, Any]]] = []
+"""The same for verdicts."""
+
+_CHUNK = 500  # parameters of one IN list
+_ROWS = 1000  # rows fetched at once, so that a large run never stands in memory whole
+
+
+def _load(
+    body: str, format_: int, present: int, upgrades: Sequence[Callable[[dict[str, Any]], dict[str, Any]]], what: str
+) -> dict[str, Any]:
+    """Plain data of a stored text, brought to the present format."""
+    if format_ > present:
+        raise UsageError(f"{what} has format {format_}, this kerneleval knows up to {present}; upgrade kerneleval")
+    try:
+        plain = json.loads(body)
+    except ValueError as error:
+        raise InfrastructureError(f"{what} is damaged ({error}); restore a copy of the store") from error
+    for step in upgrades[format_ - 1 : present - 1]:
+        plain = step(plain)
+    return dict(plain)
+
+
+def _case(row: Any) -> Case:
+    return Case.from_plain(
+        {
+            "task": row.task,
+            "direction": row.direction,
+            "dims": json.loads(row.dims),
+            "dtype": row.dtype,
+            "layout": row.layout,
+            "distribution": row.distribution,
+            "shape_category": row.shape_category,
+        }
+    )
+
+
+def _outcome(row: Any) -> Outcome:
+    what = f"outcome {row.key}"
+    return outcome_from_plain(_load(row.body, row.format, schema.OUTCOME_FORMAT, OUTCOME_UPGRADES, what))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Runs
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def runs(connection: Connection, only: Sequence[str] | None = None) -> tuple[RunInfo, ...]:
+    """All runs (or those with these identifiers), the latest first."""
+    machines = {
+        row.fingerprint: Machine.from_plain(json.loads(row.body))
+        for row in connection.execute(select(schema.machines.c.fingerprint, schema.machines.c.body))
+    }
+    planned = _count(connection, select(schema.attempts.c.run, func.count()))
+    finished = _count(
+        connection,
+        select(schema.attempts.c.run, func.count()).join(
+            schema.verdicts, schema.verdicts.c.attempt == schema.attempts.c.id
+        ),
+    )
+    query = select(schema.runs, schema.protocols.c.body.label("protocol_body")).join(
+        schema.protocols, schema.protocols.c.key == schema.runs.c.protocol
+    )
+    if only is not None:
+        query = query.where(schema.runs.c.id.in_(only))
+    found = []
+    for row in connection.execute(query.order_by(schema.runs.c.created_unix_s.desc(), schema.runs.c.id.desc())):
+        body = json.loads(row.body)
+        found.append(
+            RunInfo(
+                id=row.id,
+                name=row.name,
+                created_unix_s=row.created_unix_s,
+                generators=tuple(body["generators"]),
+                machines=tuple(machines[f] for f in body["machines"]),
+                protocol=Protocol.from_plain(json.loads(row.protocol_body)),
+                planned=planned.get(row.id, 0),
+                finished=finished.get(row.id, 0),
+                not_evaluated=body["not_evaluated"],
+            )
+        )
+    return tuple(found)
+
+
+def _count(connection: Connection, query: Select[Any]) -> dict[str, int]:
+    return {row[0]: row[1] for row in connection.execute(query.group_by(schema.attempts.c.run))}
+
+
+def find_run(connection: Connection, text: str, place: str) -> str:
+    """Identifier of the run meant: an identifier, the beginning of just one, or a name (the latest run of it)."""
+    rows = connection.execute(
+        select(schema.runs.c.id, schema.runs.c.name).order_by(
+            schema.runs.c.created_unix_s.desc(), schema.runs.c.id.desc()
+        )
+    ).all()
+    if not rows:
+        raise UsageError(f"{place} holds no run yet; make one with 'kerneleval run'")
+    if text == "latest":
+        return str(rows[0].id)
+    for row in rows:
+        if text in (row.id, row.name):
+            return str(row.id)
+    starting = [row.id for row in rows if text and row.id.startswith(text)]
+    if len(starting) > 1:
+        raise UsageError(f"run {text!r} is ambiguous in {place}: {', '.join(starting[:5])}")
+    if not starting:
+        raise UsageError(f"no run {text!r} in {place}; {near(text, {row.name for row in rows} | {rows[0].id})}")
+    return str(starting[0])
+
+
+def attempts(connection: Connection, run: str, *, unfinished: bool = False) -> tuple[Attempt, ...]:
+    """The attempts of a run in the order of its plan, with their cases."""
+    conditions = [schema.attempts.c.run == run]
+    if unfinished:
+        conditions.append(schema.verdicts.c.attempt.is_(None))
+    return tuple(_attempts_where(connection, *conditions).values())
+
+
+def _attempts_where(connection: Connection, *conditions: ColumnElement[bool]) -> dict[int, Attempt]:
+    """Attempts by row number, the earliest planned first; the conditions may use attempts, runs and verdicts."""
+    table, verdict = schema.attempts, schema.verdicts
+    query = (
+        select(table, schema.machines.c.device, verdict.c.attempt.label("verdict_of"))
+        .join(schema.machines, schema.machines.c.fingerprint == table.c.machine)
+        .join(schema.runs, schema.runs.c.id == table.c.run)
+        .outerjoin(verdict, verdict.c.attempt == table.c.id)
+        .where(*conditions)
+        .order_by(table.c.id)
+    )
+    rows = connection.execute(query).all()
+    cases = _cases_of(connection, [row.id for row in rows])
+    return {row.id: _attempt(row, cases.get(row.id, ())) for row in rows}
+
+
+def _cases_of(connection: Connection, ids: Sequence[int]) -> dict[int, tuple[Case, ...]]:
+    cells = schema.run_cells
+    known: dict[str, Case] = {}
+    cases: dict[int, list[Case]] = {}
+    for start in range(0, len(ids), _CHUNK):
+        query = (
+            select(cells.c.attempt, schema.cases)
+            .join(schema.cases, schema.cases.c.id == cells.c.case_id)
+            .where(cells.c.attempt.in_(ids[start : start + _CHUNK]))
+            .order_by(cells.c.attempt, cells.c.position)
+        )
+        for row in connection.execute(query):
+            case = known.get(row.id) or known.setdefault(row.id, _case(row))
+            cases.setdefault(row.attempt, []).append(case)
+    return {attempt: tuple(of) for attempt, of in cases.items()}
+
+
+def _attempt(row: Any, cases: tuple[Case, ...]) -> Attempt:
+    return Attempt(
+        run=row.run,
+        generator=row.generator,
+        sample=row.sample,
+        task=row.task,
+        category=row.category,
+        level=row.level,
+        device=row.device,
+        machine=row.machine,
+        candidate=row.candidate or "",
+        origin=None if row.origin is None else Origin.from_plain(json.loads(row.origin)),
+        finished=row.verdict_of is not None,
+        cases=cases,
+    )
+
+
+def candidate(connection: Connection, hash_: str) -> Candidate | None:
+    """The source with this hash, without origin."""
+    row = connection.execute(select(schema.candidates).where(schema.candidates.c.hash == hash_)).one_or_none()
+    if row is None:
+        return None
+    return Candidate(
+        files=tuple((path, text) for path, text in json.loads(row.files)),
+        language=row.language,
+        entry=row.entry,
+        backward_entry=row.backward_entry,
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Outcomes
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def lookup(connection: Connection, cells: Iterable[Cell]) -> dict[str, Outcome]:
+    """Outcomes known of these cells, by :attr:`Cell.key`."""
+    keys = [cell.key for cell in cells]
+    table = schema.outcomes
+    known: dict[str, Outcome] = {}
+    for start in range(0, len(keys), _CHUNK):
+        query = select(table.c.key, table.c.format, table.c.body).where(table.c.key.in_(keys[start : start + _CHUNK]))
+        known.update((row.key, _outcome(row)) for row in connection.execute(query))
+    return known
+
+
+FILTERS: Mapping[str, ColumnElement[Any]] = {
+    "generators": schema.attempts.c.generator,
+    "tasks": schema.attempts.c.task,
+    "categories": schema.attempts.c.category,
+    "levels": schema.attempts.c.level,
+    "devices": schema.machines.c.device,
+    "directions": schema.cases.c.direction,
+    "dtypes": schema.cases.c.dtype,
+    "shape_categories": schema.cases.c.shape_category,
+}
+"""What :func:`results` can be restricted by: name -> column."""
+
+
+def results(connection: Connection, run_ids: Sequence[str], filters: Mapping[str, Sequence[Any]]) -> Iterator[Result]:
+    """One row for every planned cell of the runs, in the order of the runs and their plans."""
+    for run in run_ids:
+        query = _cells_query().where(schema.attempts.c.run == run)
+        for name, allowed in filters.items():
+            if name not in FILTERS:
+                raise UsageError(f"unknown filter {name!r}; {near(name, FILTERS)}")
+            if allowed:
+                query = query.where(FILTERS[name].in_(list(allowed)))
+        known: dict[str, Case] = {}
+        for row in connection.execute(query.execution_options(yield_per=_ROWS)):
+            case = known.get(row.id) or known.setdefault(row.id, _case(row))
+            yield Result(
+                run=row.run,
+                generator=row.generator,
+                sample=row.sample,
+                candidate=row.candidate or "",
+                task=row.task,
+                category=row.category,
+                level=row.level,
+                device=row.device,
+                machine=row.machine,
+                case=case,
+                outcome=_outcome(row) if row.body is not None else _not_judged(row),
+            )
+
+
+def _cells_query() -> Select[Any]:
+    a, o, v = schema.attempts, schema.outcomes, schema.verdicts
+    same_cell = and_(
+        o.c.candidate == a.c.candidate,
+        o.c.case_id == schema.run_cells.c.case_id,
+        o.c.machine == a.c.machine,
+        o.c.protocol == schema.runs.c.protocol,
+    )
+    return (
+        select(
+            *(a.c[n] for n in ("run", "generator", "sample", "task", "category", "level", "machine", "candidate")),
+            schema.machines.c.device,
+            *(c for c in schema.cases.c if c is not schema.cases.c.task),
+            o.c.key,
+            o.c.format,
+            o.c.body,
+            v.c.verdict,
+            v.c.stage,
+            v.c.reason,
+            v.c.body.label("verdict_body"),
+        )
+        .select_from(schema.run_cells)
+        .join(a, a.c.id == schema.run_cells.c.attempt)
+        .join(schema.runs, schema.runs.c.id == a.c.run)
+        .join(schema.machines, schema.machines.c.fingerprint == a.c.machine)
+        .join(schema.cases, schema.cases.c.id == schema.run_cells.c.case_id)
+        .outerjoin(o, same_cell)
+        .outerjoin(v, v.c.attempt == a.c.id)
+        .order_by(a.c.id, schema.run_cells.c.position)
+    )
+
+
+def _not_judged(row: Any) -> Failed:
+    """The outcome of a planned cell that was never judged: it failed, and says why."""
+    what = f"{row.generator}, task {row.task}, sample {row.sample}"
+    evidence = {"judged": False}
+    if row.verdict == "failed":
+        message = json.loads(row.verdict_body).get("message", "")
+        return Failed(stage=row.stage, reason=row.reason, message=message, evidence=evidence)
+    if not row.candidate:
+        return Failed(stage="generate", reason="missing", message=f"{what}: no candidate", evidence=evidence)
+    message = f"{what}: planned and not judged; resume run {row.run}"
+    return Failed(stage="build", reason="unfinished", message=message, evidence=evidence)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Verdicts
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def verdicts(connection: Connection, run: str) -> Iterator[tuple[Attempt, Verdict]]:
+    """Every finished attempt of a run with its verdict, in the order of the plan."""
+    finished = _attempts_where(connection, schema.attempts.c.run == run, schema.verdicts.c.attempt.is_not(None))
+    for number, attempt in finished.items():
+        yield attempt, _verdict(connection, number, attempt)
+
+
+def _verdict(connection: Connection, number: int, attempt: Attempt) -> Verdict:
+    table = schema.verdicts
+    row = connection.execute(select(table.c.format, table.c.body).where(table.c.attempt == number)).one()
+    plain = _load(row.body, row.format, schema.VERDICT_FORMAT, VERDICT_UPGRADES, f"verdict of {attempt.task}")
+    cells = connection.execute(_cells_query().where(schema.attempts.c.id == number)).all()
+    judged = tuple(CellResult(case=_case(c), outcome=_outcome(c)) for c in cells if c.body is not None)
+    return dataclasses.replace(Verdict.from_plain({**plain, "cells": []}), cells=judged)
+
+
+def cached_verdict(
+    connection: Connection, *, candidate_hash: str, task: str, machine: str, protocol: str, cases: Sequence[Case]
+) -> Verdict | None:
+    """The latest verdict on the same candidate, machine, protocol and cases, in whatever run it was reached."""
+    table = schema.attempts
+    same = _attempts_where(
+        connection,
+        table.c.candidate == candidate_hash,
+        table.c.task == task,
+        table.c.machine == machine,
+        schema.runs.c.protocol == protocol,
+        schema.verdicts.c.attempt.is_not(None),
+    )
+    wanted = set(cases)
+    for number, attempt in sorted(same.items(), reverse=True):
+        if set(attempt.cases) == wanted:
+            verdict = _verdict(connection, number, attempt)
+            if verdict.verdict == "failed" or len(verdict.cells) == len(wanted):
+                return verdict
+    return None

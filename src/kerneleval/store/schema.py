@@ -1,0 +1,171 @@
+"""The tables, version 1. Needs SQLAlchemy.
+
+Plain data is stored as ASCII JSON text, not as a database's JSON type: a candidate's message may hold a NUL or a lone
+surrogate, which PostgreSQL refuses in both of its JSON types, and which ASCII JSON merely escapes.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+__all__ = [
+    "METADATA",
+    "OUTCOME_FORMAT",
+    "VERDICT_FORMAT",
+    "VERSION",
+    "attempts",
+    "candidates",
+    "cases",
+    "machines",
+    "outcomes",
+    "protocols",
+    "run_cells",
+    "runs",
+    "schema_version",
+    "verdicts",
+]
+
+VERSION = 1
+"""Version of the tables below; every rise needs a function in ``migrations.MIGRATIONS``."""
+
+OUTCOME_FORMAT = 1
+"""Version of the JSON in ``outcomes.body``."""
+
+VERDICT_FORMAT = 1
+"""Version of the JSON in ``verdicts.body``."""
+
+METADATA = MetaData()
+
+schema_version = Table(
+    "kerneleval_schema",
+    METADATA,
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("changed_unix_s", Float, nullable=False),
+)
+"""Exactly one row: the version of the tables."""
+
+machines = Table(
+    "machines",
+    METADATA,
+    Column("fingerprint", Text, primary_key=True),
+    Column("device", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("arch", Text, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+protocols = Table(
+    "protocols",
+    METADATA,
+    Column("key", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
+candidates = Table(
+    "candidates",
+    METADATA,
+    Column("hash", Text, primary_key=True),
+    Column("language", Text, nullable=False),
+    Column("entry", Text, nullable=False),
+    Column("backward_entry", Text, nullable=False),
+    Column("files", Text, nullable=False),
+)
+"""Sources by content. The origin is not part of the content (two generators may write the same file): see attempts."""
+
+cases = Table(
+    "cases",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("task", Text, nullable=False),
+    Column("direction", Text, nullable=False),
+    Column("dims", Text, nullable=False),
+    Column("dtype", Text, nullable=False),
+    Column("layout", Text, nullable=False),
+    Column("distribution", Text, nullable=False),
+    Column("shape_category", Text, nullable=False),
+)
+
+runs = Table(
+    "runs",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("created_unix_s", Float, nullable=False),
+    Column("protocol", Text, ForeignKey("protocols.key"), nullable=False),
+    Column("plan", Text, nullable=False),
+    Column("body", Text, nullable=False),
+)
+"""``plan`` is the digest of everything planned, by which an interrupted run is found again."""
+
+attempts = Table(
+    "attempts",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("run", Text, ForeignKey("runs.id"), nullable=False),
+    Column("generator", Text, nullable=False),
+    Column("sample", Integer, nullable=False),
+    Column("task", Text, nullable=False),
+    Column("category", Text, nullable=False),
+    Column("level", Integer, nullable=False),
+    Column("machine", Text, ForeignKey("machines.fingerprint"), nullable=False),
+    Column("candidate", Text, ForeignKey("candidates.hash"), nullable=True),
+    Column("origin", Text, nullable=True),
+    UniqueConstraint("run", "generator", "sample", "task", "machine", name="attempts_once"),
+    Index("attempts_by_candidate", "candidate", "task", "machine"),
+)
+
+run_cells = Table(
+    "run_cells",
+    METADATA,
+    Column("attempt", Integer, ForeignKey("attempts.id"), primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("case_id", Text, ForeignKey("cases.id"), nullable=False),
+    UniqueConstraint("attempt", "case_id", name="run_cells_once"),
+)
+
+outcomes = Table(
+    "outcomes",
+    METADATA,
+    Column("key", Text, primary_key=True),
+    Column("candidate", Text, ForeignKey("candidates.hash"), nullable=False),
+    Column("case_id", Text, ForeignKey("cases.id"), nullable=False),
+    Column("machine", Text, ForeignKey("machines.fingerprint"), nullable=False),
+    Column("protocol", Text, ForeignKey("protocols.key"), nullable=False),
+    Column("passed", Boolean, nullable=False),
+    Column("stage", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("speedup", Float, nullable=True),
+    Column("created_unix_s", Float, nullable=False),
+    Column("format", Integer, nullable=False),
+    Column("body", Text, nullable=False),
+    UniqueConstraint("candidate", "case_id", "machine", "protocol", name="outcomes_once"),
+)
+"""``key`` is :attr:`records.Cell.key`. The columns before ``format`` repeat the body for people who query by SQL."""
+
+verdicts = Table(
+    "verdicts",
+    METADATA,
+    Column("attempt", Integer, ForeignKey("attempts.id"), primary_key=True, autoincrement=False),
+    Column("candidate", Text, nullable=False),
+    Column("task", Text, nullable=False),
+    Column("device", Text, nullable=False),
+    Column("verdict", Text, nullable=False),
+    Column("stage", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("track", Text, nullable=False),
+    Column("created_unix_s", Float, nullable=False),
+    Column("format", Integer, nullable=False),
+    Column("body", Text, nullable=False),
+)
+"""``body`` is the verdict without its cells, which stand in run_cells and outcomes."""

@@ -1,0 +1,243 @@
+"""The store: runs, plans, candidates, outcomes and verdicts. Needs SQLAlchemy; see ``docs/store.md``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from kerneleval.records import (
+    Candidate,
+    Case,
+    Cell,
+    Machine,
+    Outcome,
+    Protocol,
+    Result,
+    UsageError,
+    Verdict,
+)
+from kerneleval.store import migrations, reading, schema, writing
+from kerneleval.store.database import Database, connect
+from kerneleval.store.plan import Attempt, Planned, RunInfo
+
+__all__ = ["Store", "opened"]
+
+
+def opened(url: str | os.PathLike[str] | None, *, create: bool, write: bool) -> Store:
+    """See :func:`kerneleval.store.open_store`."""
+    database = connect(url, create=create, write=write)
+    with database.reading() as connection:
+        version = migrations.found_version(connection, database.place)
+    if version is None and not create:
+        raise UsageError(f"{database.place} holds no store yet; make one with 'kerneleval run'")
+    if version is not None:
+        migrations.check_version(version, database.place)
+    if version != schema.VERSION:
+        if not write:
+            raise UsageError(
+                f"{database.place} has schema version {version}, the present one is {schema.VERSION}; "
+                "open it once for writing (any 'kerneleval run' on it does), which migrates it"
+            )
+        with database.writing() as connection:
+            migrations.bring_up(connection, database.place)
+    return Store(database)
+
+
+class Store:
+    """Results in a database. Safe to use from several threads and processes, and across a fork.
+
+    Every method is one transaction on a connection of its own, so a process killed at any moment leaves what it had
+    committed and nothing else. Methods raise UsageError where the caller or the store's contents are wrong, and
+    InfrastructureError where disk or server fail; both name the store and the way out.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def place(self) -> str:
+        """Path, or URL without password."""
+        return self._database.place
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back what the engine holds; no connection stays open between calls anyway."""
+        self._database.engine.dispose()
+
+    # ---------------------------------------------------------------------------------------------------- writing
+
+    def begin_run(
+        self,
+        name: str,
+        generators: Sequence[str],
+        machine: Machine | Sequence[Machine],
+        protocol: Protocol,
+        plan: Sequence[Planned],
+        *,
+        not_evaluated: Mapping[str, str] | None = None,
+        resume: bool = False,
+    ) -> str:
+        """Store a run with everything that it is going to judge; returns its identifier.
+
+        Args:
+            name: for people; need not be unique.
+            generators: names of the generators, in the order of reports.
+            machine: where it judges; of several, the first is the primary one.
+            protocol: how it judges.
+            plan: every attempt with its cases.
+            not_evaluated: devices asked for and not available: kind -> why.
+            resume: return the latest run of the same name, generators, machines, protocol and plan instead, if it
+                was interrupted.
+
+        Raises:
+            UsageError: an empty plan, an attempt without cases, planned twice, or on an unknown machine.
+        """
+        machines = (machine,) if isinstance(machine, Machine) else tuple(machine)
+        with self._database.writing() as connection:
+            return writing.begin_run(
+                connection,
+                name=name,
+                generators=generators,
+                machines=machines,
+                protocol=protocol,
+                plan=plan,
+                not_evaluated=not_evaluated or {},
+                resume=resume,
+            )
+
+    def put_candidate(self, run: str, generator: str, sample: int, task: str, candidate: Candidate) -> None:
+        """Store what a generator made before it is judged, for all machines on which the attempt is unfinished.
+
+        Raises:
+            UsageError: the run has no such unfinished attempt.
+        """
+        with self._database.writing() as connection:
+            writing.put_candidate(
+                connection, run=run, generator=generator, sample=sample, task=task, candidate=candidate
+            )
+
+    def put_verdict(
+        self,
+        run: str,
+        generator: str,
+        sample: int,
+        candidate: Candidate | None,
+        verdict: Verdict,
+        *,
+        replace: bool = False,
+    ) -> bool:
+        """Store a verdict with all its cells, at once; returns whether it was stored.
+
+        A verdict on an attempt that has one already is dropped, and outcomes known of a cell stay, unless ``replace``.
+        A candidate that failed as a whole (:func:`writing.effective_outcomes`) has its passed cells stored as failed,
+        whatever was known of them. Cases beyond the plan are added to it.
+
+        Args:
+            run: identifier.
+            generator: generator name.
+            sample: sample index.
+            candidate: what was judged; None: the generator gave nothing (stage ``generate``).
+            verdict: task, machine and protocol say which attempt it is of.
+            replace: whether verdict and outcomes take the place of older ones.
+
+        Raises:
+            UsageError: the run has no such attempt, or another protocol.
+        """
+        with self._database.writing() as connection:
+            return writing.put_verdict(
+                connection,
+                run=run,
+                generator=generator,
+                sample=sample,
+                candidate=candidate,
+                verdict=verdict,
+                replace=replace,
+            )
+
+    # ---------------------------------------------------------------------------------------------------- reading
+
+    def runs(self) -> tuple[RunInfo, ...]:
+        """All runs, the latest first."""
+        with self._database.reading() as connection:
+            return reading.runs(connection)
+
+    def run(self, text: str = "latest") -> RunInfo:
+        """The run meant: an identifier, the beginning of just one, a name (its latest run), or ``latest``.
+
+        Raises:
+            UsageError: there is no such run, or more than one.
+        """
+        with self._database.reading() as connection:
+            return reading.runs(connection, [reading.find_run(connection, text, self.place)])[0]
+
+    def attempts(self, run: str = "latest") -> tuple[Attempt, ...]:
+        """All attempts of a run, in the order of its plan."""
+        with self._database.reading() as connection:
+            return reading.attempts(connection, reading.find_run(connection, run, self.place))
+
+    def unfinished(self, run: str = "latest") -> tuple[Attempt, ...]:
+        """The attempts of a run that have no verdict, in the order of its plan."""
+        with self._database.reading() as connection:
+            return reading.attempts(connection, reading.find_run(connection, run, self.place), unfinished=True)
+
+    def candidate(self, hash_: str) -> Candidate:
+        """The source with this content hash; its origin is the attempt's.
+
+        Raises:
+            UsageError: it is not in the store.
+        """
+        with self._database.reading() as connection:
+            found = reading.candidate(connection, hash_)
+        if found is None:
+            raise UsageError(f"no candidate {hash_} in {self.place}")
+        return found
+
+    def lookup(self, cells: Iterable[Cell]) -> dict[str, Outcome]:
+        """Outcomes known of these cells, by :attr:`Cell.key`: same candidate, case, machine and protocol."""
+        with self._database.reading() as connection:
+            return reading.lookup(connection, cells)
+
+    def cached_verdict(
+        self, candidate: str, task: str, machine: str, protocol: str, cases: Sequence[Case]
+    ) -> Verdict | None:
+        """The latest verdict on this content hash, task, machine fingerprint, protocol key and set of cases.
+
+        It must cover every case unless it failed, since judging may stop at a failure. None: judge it.
+        """
+        with self._database.reading() as connection:
+            return reading.cached_verdict(
+                connection, candidate_hash=candidate, task=task, machine=machine, protocol=protocol, cases=cases
+            )
+
+    def verdicts(self, run: str = "latest") -> Iterator[tuple[Attempt, Verdict]]:
+        """Every finished attempt of a run with its verdict and the cells judged."""
+        with self._database.reading() as connection:
+            yield from reading.verdicts(connection, reading.find_run(connection, run, self.place))
+
+    def results(self, runs: Sequence[str] | str = "latest", **filters: Sequence[Any]) -> Iterator[Result]:
+        """One row for every planned cell of the runs, in the order of the plan; what scores are computed from.
+
+        A cell that was planned and never judged comes as ``Failed``: with its verdict's stage and reason where the
+        candidate failed before; ``generate``/``missing`` where there is no candidate; else ``build``/``unfinished``.
+
+        Args:
+            runs: one or more runs, as in :meth:`run`.
+            filters: ``generators``, ``tasks``, ``categories``, ``levels``, ``devices``, ``directions``, ``dtypes``,
+                ``shape_categories``: allowed values; an empty sequence allows all.
+
+        Raises:
+            UsageError: no such run, or no such filter.
+        """
+        names = (runs,) if isinstance(runs, str) else runs
+        with self._database.reading() as connection:
+            ids = [reading.find_run(connection, text, self.place) for text in names]
+            yield from reading.results(connection, ids, filters)

@@ -1,0 +1,389 @@
+"""What is written: plans, candidates and verdicts, each in one transaction. Needs SQLAlchemy."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import secrets
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Table, delete, func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from kerneleval.records import (
+    Candidate,
+    Case,
+    Cell,
+    Failed,
+    Machine,
+    Outcome,
+    Passed,
+    Protocol,
+    UsageError,
+    Verdict,
+    digest,
+    to_plain,
+)
+from kerneleval.store import schema
+from kerneleval.store.plan import Planned
+
+__all__ = ["begin_run", "case_id", "dump", "effective_outcomes", "put_candidate", "put_verdict"]
+
+WHOLE_CANDIDATE_STAGES = ("generate", "build", "load", "honesty")
+"""A verdict that failed at one of these says something of the candidate, not of one cell."""
+
+
+def dump(value: Any) -> str:
+    """Plain ASCII JSON text of a record or of plain data.
+
+    Raises:
+        TypeError: for a value without a plain form.
+    """
+    return json.dumps(to_plain(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+def case_id(case: Case) -> str:
+    """Identity of a case in the store (32 hex digits); the shape category belongs to it, as in :attr:`Cell.key`."""
+    return digest(case.key, case.shape_category)[:32]
+
+
+def _add_new(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]], key: str) -> None:
+    """Insert the rows whose key is not there yet, in the order of the keys: two writers then never deadlock."""
+    unique = {row[key]: row for row in rows}
+    if not unique:
+        return
+    maker = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    connection.execute(maker(table).on_conflict_do_nothing(), [dict(unique[k]) for k in sorted(unique)])
+
+
+def _case_row(case: Case) -> dict[str, Any]:
+    return {
+        "id": case_id(case),
+        "task": case.task,
+        "direction": case.direction,
+        "dims": dump(case.dims),
+        "dtype": case.dtype,
+        "layout": case.layout,
+        "distribution": case.distribution,
+        "shape_category": case.shape_category,
+    }
+
+
+def _candidate_row(candidate: Candidate) -> dict[str, Any]:
+    return {
+        "hash": candidate.hash,
+        "language": candidate.language,
+        "entry": candidate.entry,
+        "backward_entry": candidate.backward_entry,
+        "files": dump(candidate.files),
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Runs
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def begin_run(
+    connection: Connection,
+    *,
+    name: str,
+    generators: Sequence[str],
+    machines: Sequence[Machine],
+    protocol: Protocol,
+    plan: Sequence[Planned],
+    not_evaluated: Mapping[str, str],
+    resume: bool,
+) -> str:
+    """See :meth:`Store.begin_run`."""
+    resolved = _resolved(plan, generators, machines)
+    plan_key = _plan_key(name, generators, protocol, resolved)
+    if resume and (found := _interrupted(connection, plan_key)) is not None:
+        return found
+    now = time.time()
+    run = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(3)}"
+    _add_new(connection, schema.machines, [_machine_row(m) for m in machines], "fingerprint")
+    _add_new(connection, schema.protocols, [{"key": protocol.key, "body": dump(protocol)}], "key")
+    _add_new(
+        connection,
+        schema.candidates,
+        [_candidate_row(p.candidate) for p in resolved if p.candidate is not None],
+        "hash",
+    )
+    _add_new(connection, schema.cases, [_case_row(case) for p in resolved for case in p.cases], "id")
+    body = {
+        "generators": list(generators),
+        "machines": [m.fingerprint for m in machines],
+        "not_evaluated": dict(not_evaluated),
+    }
+    connection.execute(
+        insert(schema.runs).values(
+            id=run, name=name, created_unix_s=now, protocol=protocol.key, plan=plan_key, body=dump(body)
+        )
+    )
+    _add_attempts(connection, run, resolved)
+    return run
+
+
+def _machine_row(machine: Machine) -> dict[str, Any]:
+    return {
+        "fingerprint": machine.fingerprint,
+        "device": machine.device,
+        "name": machine.name,
+        "arch": machine.arch,
+        "body": dump(machine),
+    }
+
+
+def _resolved(plan: Sequence[Planned], generators: Sequence[str], machines: Sequence[Machine]) -> list[Planned]:
+    """The plan with every machine filled in and every entry checked."""
+    fingerprints = [m.fingerprint for m in machines]
+    if not fingerprints:
+        raise UsageError("a run needs a machine to judge on")
+    if not plan:
+        raise UsageError("a run needs a plan: no task, generator and machine go together")
+    seen: set[tuple[str, int, str, str]] = set()
+    resolved = []
+    for p in plan:
+        what = f"plan: {p.generator}, task {p.task}, sample {p.sample}"
+        if not p.machine and len(fingerprints) > 1:
+            raise UsageError(f"{what}: the run has {len(fingerprints)} machines; say which")
+        machine = p.machine or fingerprints[0]
+        if machine not in fingerprints:
+            raise UsageError(f"{what}: machine {machine!r} is not one of the run's ({', '.join(fingerprints)})")
+        if p.generator not in generators:
+            raise UsageError(f"{what}: not one of the run's generators ({', '.join(generators)})")
+        if not p.cases:
+            raise UsageError(f"{what}: no case to judge; leave the task out or raise the memory budget")
+        if wrong := [case for case in p.cases if case.task != p.task]:
+            raise UsageError(f"{what}: case {wrong[0].key} is of task {wrong[0].task}")
+        identity = (p.generator, p.sample, p.task, machine)
+        if identity in seen:
+            raise UsageError(f"{what}: planned twice on machine {machine}")
+        seen.add(identity)
+        cases = tuple({case_id(case): case for case in p.cases}.values())
+        resolved.append(dataclasses.replace(p, machine=machine, cases=cases))
+    return resolved
+
+
+def _plan_key(name: str, generators: Sequence[str], protocol: Protocol, plan: Sequence[Planned]) -> str:
+    """Digest of all that makes two runs the same; a candidate counts where the plan knows it already."""
+    parts = [name, *generators, protocol.key]
+    for p in plan:
+        candidate = "" if p.candidate is None else p.candidate.hash
+        parts += [p.generator, str(p.sample), p.task, p.machine, candidate, *(case_id(case) for case in p.cases)]
+    return digest(*parts)
+
+
+def _interrupted(connection: Connection, plan_key: str) -> str | None:
+    """The latest run of this plan, unless it is complete."""
+    run = connection.execute(
+        select(schema.runs.c.id)
+        .where(schema.runs.c.plan == plan_key)
+        .order_by(schema.runs.c.created_unix_s.desc(), schema.runs.c.id.desc())
+        .limit(1)
+    ).scalar_one_or_none()
+    if run is None:
+        return None
+    open_attempts = connection.execute(
+        select(func.count())
+        .select_from(schema.attempts.outerjoin(schema.verdicts, schema.verdicts.c.attempt == schema.attempts.c.id))
+        .where(schema.attempts.c.run == run, schema.verdicts.c.attempt.is_(None))
+    ).scalar_one()
+    return str(run) if open_attempts else None
+
+
+def _add_attempts(connection: Connection, run: str, plan: Sequence[Planned]) -> None:
+    for p in plan:
+        attempt = connection.execute(
+            insert(schema.attempts)
+            .values(
+                run=run,
+                generator=p.generator,
+                sample=p.sample,
+                task=p.task,
+                category=p.category,
+                level=p.level,
+                machine=p.machine,
+                candidate=None if p.candidate is None else p.candidate.hash,
+                origin=None if p.candidate is None else dump(p.candidate.origin),
+            )
+            .returning(schema.attempts.c.id)
+        ).scalar_one()
+        _add_cells(connection, attempt, p.cases, 0)
+
+
+def _add_cells(connection: Connection, attempt: int, cases: Sequence[Case], start: int) -> None:
+    if cases:
+        connection.execute(
+            insert(schema.run_cells),
+            [{"attempt": attempt, "position": start + i, "case_id": case_id(case)} for i, case in enumerate(cases)],
+        )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Candidates and verdicts
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def put_candidate(
+    connection: Connection, *, run: str, generator: str, sample: int, task: str, candidate: Candidate
+) -> None:
+    """See :meth:`Store.put_candidate`."""
+    _add_new(connection, schema.candidates, [_candidate_row(candidate)], "hash")
+    table = schema.attempts
+    changed = connection.execute(
+        update(table)
+        .where(table.c.run == run, table.c.generator == generator, table.c.sample == sample, table.c.task == task)
+        .where(table.c.id.not_in(select(schema.verdicts.c.attempt)))
+        .values(candidate=candidate.hash, origin=dump(candidate.origin))
+    )
+    if not changed.rowcount:
+        raise UsageError(f"run {run} has no unfinished attempt of {generator} at task {task}, sample {sample}")
+
+
+def put_verdict(
+    connection: Connection,
+    *,
+    run: str,
+    generator: str,
+    sample: int,
+    candidate: Candidate | None,
+    verdict: Verdict,
+    replace: bool,
+) -> bool:
+    """See :meth:`Store.put_verdict`."""
+    attempt = _attempt(connection, run, generator, sample, verdict)
+    present = connection.execute(
+        select(schema.verdicts.c.attempt).where(schema.verdicts.c.attempt == attempt.id)
+    ).scalar_one_or_none()
+    if present is not None and not replace:
+        return False
+    if candidate is not None:
+        _put_outcomes(connection, candidate, verdict, replace=replace)
+        connection.execute(
+            update(schema.attempts)
+            .where(schema.attempts.c.id == attempt.id)
+            .values(candidate=candidate.hash, origin=dump(candidate.origin))
+        )
+        _add_unplanned(connection, attempt.id, [c.case for c in verdict.cells])
+    if present is not None:
+        connection.execute(delete(schema.verdicts).where(schema.verdicts.c.attempt == attempt.id))
+    row = {
+        "attempt": attempt.id,
+        "candidate": "" if candidate is None else candidate.hash,
+        "task": verdict.task,
+        "device": verdict.machine.device,
+        "verdict": verdict.verdict,
+        "stage": verdict.stage,
+        "reason": verdict.reason,
+        "track": verdict.track,
+        "created_unix_s": time.time(),
+        "format": schema.VERDICT_FORMAT,
+        "body": _verdict_body(verdict),
+    }
+    connection.execute(insert(schema.verdicts).values(row))
+    return True
+
+
+def _verdict_body(verdict: Verdict) -> str:
+    plain = to_plain(verdict)
+    del plain["cells"]
+    return dump(plain)
+
+
+def _attempt(connection: Connection, run: str, generator: str, sample: int, verdict: Verdict) -> Any:
+    """The planned attempt that the verdict is about; its row is locked until the transaction ends."""
+    table = schema.attempts
+    found = connection.execute(
+        select(table.c.id, schema.runs.c.protocol)
+        .join(schema.runs, schema.runs.c.id == table.c.run)
+        .where(
+            table.c.run == run,
+            table.c.generator == generator,
+            table.c.sample == sample,
+            table.c.task == verdict.task,
+            table.c.machine == verdict.machine.fingerprint,
+        )
+        .with_for_update(of=table)  # SQLite has no row locks and ignores it: the transaction holds the file's lock
+    ).one_or_none()
+    what = f"{generator}, task {verdict.task}, sample {sample}"
+    if found is None:
+        raise UsageError(
+            f"run {run} has no attempt for {what} on {verdict.machine.name} (machine {verdict.machine.fingerprint})"
+        )
+    if found.protocol != verdict.protocol.key:
+        raise UsageError(f"run {run}: {what} was judged under protocol {verdict.protocol.key}, not {found.protocol}")
+    return found
+
+
+def effective_outcomes(verdict: Verdict) -> list[tuple[Case, Outcome]]:
+    """The outcomes as they count: a candidate that failed as a whole has passed nowhere.
+
+    A candidate found dishonest may have right outputs and fast times in every cell; those must neither count nor be
+    served from the cache later. What was seen stays in the evidence under ``cell``.
+    """
+    judged: list[tuple[Case, Outcome]] = [(c.case, c.outcome) for c in verdict.cells]
+    if not _failed_as_a_whole(verdict):
+        return judged
+    return [
+        (case, _disqualified(verdict, outcome) if isinstance(outcome, Passed) else outcome) for case, outcome in judged
+    ]
+
+
+def _failed_as_a_whole(verdict: Verdict) -> bool:
+    if verdict.verdict == "passed":
+        return False
+    failed = [c for c in verdict.cells if isinstance(c.outcome, Failed) and c.outcome.reason != "unsupported"]
+    return verdict.stage in WHOLE_CANDIDATE_STAGES or not failed
+
+
+def _disqualified(verdict: Verdict, outcome: Passed) -> Failed:
+    return Failed(
+        stage=verdict.stage,
+        reason=verdict.reason,
+        message=verdict.message,
+        evidence={"cell": to_plain(outcome)},
+        replay=verdict.replay,
+    )
+
+
+def _put_outcomes(connection: Connection, candidate: Candidate, verdict: Verdict, *, replace: bool) -> None:
+    _add_new(connection, schema.candidates, [_candidate_row(candidate)], "hash")
+    _add_new(connection, schema.cases, [_case_row(c.case) for c in verdict.cells], "id")
+    rows = [_outcome_row(candidate, verdict, case, outcome) for case, outcome in effective_outcomes(verdict)]
+    if replace or _failed_as_a_whole(verdict):
+        keys = sorted(row["key"] for row in rows)
+        for start in range(0, len(keys), 500):
+            connection.execute(delete(schema.outcomes).where(schema.outcomes.c.key.in_(keys[start : start + 500])))
+    _add_new(connection, schema.outcomes, rows, "key")
+
+
+def _outcome_row(candidate: Candidate, verdict: Verdict, case: Case, outcome: Outcome) -> dict[str, Any]:
+    cell = Cell(candidate=candidate.hash, case=case, machine=verdict.machine.fingerprint, protocol=verdict.protocol.key)
+    timing = outcome.timing if isinstance(outcome, Passed) else None
+    return {
+        "key": cell.key,
+        "candidate": cell.candidate,
+        "case_id": case_id(case),
+        "machine": cell.machine,
+        "protocol": cell.protocol,
+        "passed": isinstance(outcome, Passed),
+        "stage": outcome.stage if isinstance(outcome, Failed) else "",
+        "reason": outcome.reason if isinstance(outcome, Failed) else "ok",
+        "speedup": None if timing is None else timing.speedup,
+        "created_unix_s": time.time(),
+        "format": schema.OUTCOME_FORMAT,
+        "body": dump(outcome),
+    }
+
+
+def _add_unplanned(connection: Connection, attempt: int, judged: Sequence[Case]) -> None:
+    """Add to the attempt the cases that were judged beyond its plan, after the planned ones."""
+    table = schema.run_cells
+    rows = connection.execute(select(table.c.case_id, table.c.position).where(table.c.attempt == attempt)).all()
+    planned = {row.case_id for row in rows}
+    extra = {case_id(case): case for case in judged if case_id(case) not in planned}
+    _add_cells(connection, attempt, list(extra.values()), 1 + max((row.position for row in rows), default=-1))
