@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from kerneleval.judge import Judge
     from kerneleval.pipeline import check, run, score
     from kerneleval.records import (
         Candidate,
@@ -44,6 +45,7 @@ __all__ = [
     "CellResult",
     "Failed",
     "InfrastructureError",
+    "Judge",
     "KernelEvalError",
     "Machine",
     "Origin",
@@ -64,6 +66,7 @@ __all__ = [
 ]
 
 _HOME = dict.fromkeys(__all__, "kerneleval.records") | {
+    "Judge": "kerneleval.judge",
     "check": "kerneleval.pipeline",
     "run": "kerneleval.pipeline",
     "score": "kerneleval.pipeline",

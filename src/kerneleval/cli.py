@@ -87,6 +87,11 @@ StoreOption = Annotated[
     str | None,
     typer.Option("--store", help="Path or URL of the store; ./kerneleval.db by default. [env: KERNELEVAL_STORE]"),
 ]
+AllowOption = Annotated[str, typer.Option(help="Tracks that may pass: custom, mixed, library.")]
+DtypeOption = Annotated[list[str] | None, typer.Option(metavar="DTYPE", help="Only these dtypes: float32 or fp32 ...")]
+DirectionOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only forward, or only backward.")]
+DistributionOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only these input distributions.")]
+BaselineOption = Annotated[Baseline, typer.Option(help="What speedup is measured against.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A verdict in about a second, with wide intervals.")]
 Precise = Annotated[bool, typer.Option("--precise", help="Intervals of 1 %, from several fresh processes.")]
 
@@ -102,17 +107,16 @@ def check(
     ],
     device: DeviceOption = None,
     shapes: Annotated[Shapes, typer.Option(help="'sweep' varies a problem file's own sizes too.")] = Shapes.default,
-    allow: Annotated[str, typer.Option(help="Tracks that may pass: custom, mixed, library.")] = "custom,mixed",
+    allow: AllowOption = "custom,mixed",
     quick: Quick = False,
     precise: Precise = False,
-    dtype: Annotated[list[str] | None, typer.Option(metavar="DTYPE", help="Only these dtypes.")] = None,
-    direction: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only forward, or only backward.")] = None,
-    distribution: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only these input distributions.")
-    ] = None,
+    dtype: DtypeOption = None,
+    direction: DirectionOption = None,
+    distribution: DistributionOption = None,
     category: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only these shape categories.")] = None,
-    baseline: Annotated[Baseline, typer.Option(help="What speedup is measured against.")] = Baseline.eager,
+    baseline: BaselineOption = Baseline.eager,
     timing: Annotated[bool, typer.Option(help="Whether a correct candidate is timed.")] = True,
+    tf32: Annotated[bool, typer.Option("--tf32", help="Allow TF32 in float32 tasks.")] = False,
     entry: Annotated[str, typer.Option(help="Name of the entry point; found by convention otherwise.")] = "",
     language: Annotated[str, typer.Option(help="Language of the file; found from its content otherwise.")] = "",
     case: Annotated[str, typer.Option(help="Judge only this case, as a replay line names it.")] = "",
@@ -129,6 +133,7 @@ def check(
         "distributions": _chosen("--distribution", distribution, DISTRIBUTIONS),
         "categories": _chosen("--category", category, SHAPE_CATEGORIES),
         "timed": timing,
+        "tf32": tf32,
         "baseline": baseline.value,
         "entry": entry,
         "language": language,
@@ -163,6 +168,11 @@ def run(
     store: StoreOption = None,
     quick: Quick = False,
     precise: Precise = False,
+    allow: AllowOption = "custom,mixed,library",
+    dtype: DtypeOption = None,
+    direction: DirectionOption = None,
+    distribution: DistributionOption = None,
+    baseline: BaselineOption = Baseline.eager,
     resume: Annotated[bool, typer.Option(help="Go on where an unfinished run of the same plan stopped.")] = True,
     name: Annotated[str, typer.Option(help="Name of the run, for people.")] = "",
     as_json: Json = False,
@@ -170,11 +180,16 @@ def run(
     """Judge generators over a suite of tasks, store every outcome and print the scores."""
     store_url = _store(store)
     options: dict[str, Any] = {
-        "generators": tuple(_split(generator)) or ("archetypes",),
+        "generators": tuple(_split(generator)),
         "tasks": tuple(_split(task)),
         "device": _device(device),
         "store_url": store_url,
         "tier": _tier(quick, precise),
+        "allow": _chosen("--allow", [allow], TRACKS),
+        "dtypes": _chosen("--dtype", dtype, DTYPES, _SHORT_DTYPES),
+        "directions": _chosen("--direction", direction, DIRECTIONS),
+        "distributions": _chosen("--distribution", distribution, DISTRIBUTIONS),
+        "baseline": baseline.value,
         "resume": resume,
         "name": name,
     }
@@ -187,7 +202,9 @@ def run(
 
 @app.command()
 def score(
-    run_id: Annotated[str, typer.Argument(metavar="[RUN]", help="Run identifier; the latest run otherwise.")] = "",
+    run_id: Annotated[
+        str, typer.Argument(metavar="RUN", help="Identifier or name; the latest run otherwise.")
+    ] = "latest",
     store: StoreOption = None,
     as_json: Json = False,
 ) -> int:
@@ -202,7 +219,7 @@ def tasks(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="[TASK]", help="Show just this one: a name, or a problem file.", autocompletion=_complete_tasks
+            metavar="TASK", help="Show just this one: a name, or a problem file.", autocompletion=_complete_tasks
         ),
     ] = "",
     category: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only these operator categories.")] = None,
@@ -229,9 +246,10 @@ def tasks(
 def doctor(store: StoreOption = None, as_json: Json = False) -> int:
     """Tell what this machine can do: devices, languages, sandbox, clock, store, and what to install."""
     from kerneleval.reports import doctor as report
+    from kerneleval.reports import doctor_view
 
-    found = report.examine(_store(store))
-    _print_json(found) if as_json else report.render(found, _console())
+    found = report.examine(_store(store), settings.read().cache_dir)
+    _print_json(found) if as_json else doctor_view.render(found, _console())
     return PASSED if found["usable"] else FAILED
 
 
@@ -314,7 +332,8 @@ def _versions() -> str:
 def _console() -> Console:
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=False)
+    # In a pipe or a log there is no width to fit into, and a table cut to 80 columns would lose figures.
+    return Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 140)
 
 
 def _print_json(value: Any) -> None:

@@ -6,9 +6,10 @@ before any work starts; the cache directory is used where builds are kept, by th
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from pydantic import ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from kerneleval.records import UsageError
@@ -27,15 +28,21 @@ class Settings(BaseSettings):
     """Path or URL of the store; None: ``kerneleval.db`` in the working directory."""
     device: str | None = None
     """Device kind; None: CUDA where there is one, else the CPU."""
-    cache_dir: Path | None = None
-    """Where compiled candidates are kept; None: the user's cache directory."""
+    cache_dir: Path = Field(default_factory=lambda: _user_cache() / "kerneleval")
+    """Where compiled candidates and noise figures are kept; ``kerneleval`` in the user's cache directory otherwise."""
 
     @field_validator("cache_dir")
     @classmethod
-    def _is_directory(cls, value: Path | None) -> Path | None:
-        if value is not None and value.exists() and not value.is_dir():
+    def _is_directory(cls, value: Path) -> Path:
+        if value.exists() and not value.is_dir():
             raise ValueError("is a file; give a directory")
         return value
+
+
+def _user_cache() -> Path:
+    # The judge has the same rule (judge/bench.py), but importing the judge means importing torch.
+    base = os.environ.get("XDG_CACHE_HOME")
+    return Path(base) if base else Path.home() / ".cache"
 
 
 def read() -> Settings:

@@ -1,0 +1,97 @@
+"""The answer of the doctor as text for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+__all__ = ["render"]
+
+
+def render(found: dict[str, Any], console: Console) -> None:
+    """Print the answer of :func:`kerneleval.reports.doctor.examine`."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for name, text in _rows(found):
+        table.add_row(name, escape(text))
+    console.print(table)
+    if found["advice"]:
+        console.print("\nWhat could be better:", style="bold")
+        for line in found["advice"]:
+            console.print(f"  - {escape(line)}")
+    verdict = "This machine can judge." if found["usable"] else "This machine cannot judge yet; see above."
+    console.print(f"\n{verdict}", style="green" if found["usable"] else "red")
+
+
+def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = [("versions", ", ".join(f"{name} {text or 'absent'}" for name, text in found["versions"].items()))]
+    for device in found["devices"]:
+        rows += _device_rows(device)
+    for i, compiler in enumerate(found["compilers"]):
+        text = compiler["error"] or compiler["version"] or "absent"
+        where = f"  ({compiler['path']})" if compiler["path"] else ""
+        rows.append(("compilers" if i == 0 else "", f"{compiler['name']}: {text}{where}"))
+    clock, memory, store = found["clock"], found["memory"], found["store"]
+    rows.append(
+        (
+            "clock",
+            f"{'calm' if clock['calm'] else 'uneasy'}: resolution {clock['resolution_ns']} ns; loops of "
+            f"{clock['spin_ns'] / 1e6:.2f} ms spread by {clock['spread']:.1%}, 99th percentile "
+            f"{clock['p99_over_median'] - 1:.0%} over the median, {clock['stalls']:.1%} stalled",
+        )
+    )
+    limit = f", limited to {_gib(memory['limit_bytes'])}" if memory["limit_bytes"] else ""
+    rows.append(
+        (
+            "host",
+            f"{memory['cores']} cores, load {memory['load_1min']:.1f}, memory {_gib(memory['host_bytes'])}{limit}; "
+            f"free on disk: {_gib(memory['temporary_free_bytes'])} in {memory['temporary_dir']}, "
+            f"{_gib(memory['cache_free_bytes'])} for {memory['cache_dir']}",
+        )
+    )
+    runs = f"{store['runs']} runs" if store["reachable"] and not store["message"] else store["message"]
+    rows.append(("store", f"{store['place']}: {runs}"))
+    return rows
+
+
+def _device_rows(device: dict[str, Any]) -> list[tuple[str, str]]:
+    if not device["available"]:
+        return [(device["name"], f"not usable: {device['reason']}")]
+    machine, sandbox = device["machine"], device["sandbox"]
+    conditions = ", ".join(f"{name} {value:g}" for name, value in device["conditions"].items() if _is_number(value))
+    ready = [
+        x["name"] + (f" (not {', '.join(x['not_judged'])})" if x["not_judged"] else "")
+        for x in device["languages"]
+        if not x["missing"]
+    ]
+    rows = [
+        (
+            device["name"],
+            f"{machine['name']}, {machine['arch']}, {machine['units']} units, {_gib(machine['memory_bytes'])}, "
+            f"last-level cache {machine['cache_bytes'] / 2**20:.0f} MiB, driver {machine['driver']}",
+        ),
+        ("", f"languages: {', '.join(ready) or 'none'}"),
+    ]
+    if sandbox["error"]:
+        rows.append(("", f"sandbox: {sandbox['error']}"))
+    else:
+        rows.append(
+            (
+                "",
+                f"sandbox: {sandbox['level']} ({', '.join(sandbox['layers'])}); zygote started in "
+                f"{sandbox['zygote_start_s']:.2f} s, a worker in {sandbox['fork_s'] * 1e3:.0f} ms",
+            )
+        )
+    return [*rows, ("", f"now: {conditions}")] if conditions else rows
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _gib(nbytes: float) -> str:
+    return f"{nbytes / 2**30:.1f} GiB"
