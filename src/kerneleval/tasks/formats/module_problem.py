@@ -1,0 +1,338 @@
+"""The judge's side of one problem at given sizes: secret inputs and weights, the native reference, the fp64 oracle.
+
+Everything the file's code could remember between calls is thrown away: each call runs a fresh copy of the module as it
+was built, so running statistics, counters and kept hidden states never leak from one call into the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from kerneleval.records import UsageError, digest
+from kerneleval.tasks.formats.problem_file import ProblemFile, problem_error, seeded
+from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments
+
+__all__ = ["SCALES", "ModuleProblem"]
+
+SCALES = {"large_scale": -16.0, "small_scale": -1.0 / 16.0}
+"""Factors of the distributions that a sweep adds. The sign is turned because most problems draw from [0, 1), where a
+ReLU is the identity; one factor for a whole tensor keeps it symmetric, triangular or sparse."""
+
+_SAMPLE = 4096
+_FEW_VALUES = 16
+_SPREAD = 0.2
+_RANDOM = 1e-3
+"""Relative difference of two runs beyond which it is no rounding."""
+
+
+class ModuleProblem:
+    """A problem at given sizes on one device.
+
+    Args:
+        file: the problem file.
+        dims: its integers; those left out stay as written.
+        device: ``cpu``, ``cuda`` ...
+
+    Raises:
+        UsageError: the file, its Model or its get_init_inputs() raises at these sizes; the message names the line.
+    """
+
+    def __init__(self, file: ProblemFile, dims: Mapping[str, int], device: str) -> None:
+        self.file, self.device = file, device
+        self._namespace = file.execute(dims)
+        self.init_args: list[Any] = init_arguments(file, self._namespace, 0)
+        """Plain arguments of ``Model`` and ``ModelNew``; tuples stay tuples."""
+        self._model = build_model(file, self._namespace, self.init_args, device, 0)
+        self._frozen: frozenset[int] | None = None
+        self._labels: frozenset[int] = frozenset()
+        self._examined = False
+        self._writes_inputs = False
+
+    # -- inputs -------------------------------------------------------------------------------------------------------
+
+    def inputs(self, seed: int, distribution: str = "standard") -> list[Any]:
+        """Fresh arguments of ``forward``: what ``get_inputs()`` gives under the seed, drawn on the device.
+
+        A floating tensor that comes out the same under every seed is varied: each finite element by up to 10 %, zeros
+        staying zero so that masks stay masks; a tensor of nothing but zeros becomes normal noise of scale 0.1. Integers
+        and booleans are always left as they are.
+
+        Args:
+            seed: up to 63 bits; other seeds give other content.
+            distribution: ``standard``, or a key of :data:`SCALES`: floating tensors with more than a few distinct
+                values (no labels, no masks) are multiplied by its factor.
+
+        Raises:
+            UsageError: get_inputs() raises, or an unknown distribution.
+        """
+        if distribution != "standard" and distribution not in SCALES:
+            raise UsageError(
+                f"distribution {distribution!r} is not offered for problem files; known are standard, {', '.join(SCALES)}"
+            )
+        args = call_inputs(self.file, self._namespace, self.device, seed)
+        if self._frozen is None:
+            self._examine_inputs(args, seed)
+        generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "inputs"))
+        for index, value in enumerate(args):
+            if self._frozen and index in self._frozen:
+                args[index] = _varied(value, generator)
+            if distribution != "standard" and _is_float(value) and index not in self._labels:
+                args[index] = args[index] * SCALES[distribution]
+        return args
+
+    @property
+    def constant_inputs(self) -> tuple[int, ...]:
+        """Positions of floating arguments that the file itself never varies, once :meth:`inputs` has been called."""
+        return tuple(sorted(self._frozen or ()))
+
+    def _examine_inputs(self, args: Sequence[Any], seed: int) -> None:
+        """Find the floating tensors that two seeds give alike, and those that hold labels."""
+        first = [_sample(v) if _is_float(v) else None for v in args]
+        other = [
+            _sample(v) if _is_float(v) else None
+            for v in call_inputs(self.file, self._namespace, self.device, _subseed(seed, "other"))
+        ]
+        pairs = [(i, a, b) for i, (a, b) in enumerate(zip(first, other, strict=False)) if a is not None]
+        self._frozen = frozenset(i for i, a, b in pairs if a.numel() and b is not None and torch.equal(a, b))
+        self._labels = frozenset(i for i, a, _ in pairs if a.numel() > _FEW_VALUES and a.unique().numel() <= _FEW_VALUES)
+
+    # -- weights ------------------------------------------------------------------------------------------------------
+
+    def weights(self, seed: int) -> dict[str, torch.Tensor]:
+        """A state_dict on the device, contiguous and detached; aliased entries stay equal.
+
+        Seed 0: as initialised. Else every floating parameter is changed and keeps its scale: spread ones become
+        ``mean + 0.8 (w - mean) + 0.6 std n`` with n from N(0, 1), which leaves mean and variance; constant ones are
+        multiplied by a factor within 20 % of 1, zeros become noise of scale 0.1. Buffers are multiplied by such
+        factors, element by element, so that variances stay positive and masks stay masks; a ``running_mean`` of zeros
+        gets noise. Integers, and so ``num_batches_tracked``, stay.
+        """
+        state = {name: tensor.detach() for name, tensor in self._model.state_dict().items()}
+        if seed == 0:
+            return {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in state.items()}
+        parameters = {name for name, _ in self._model.named_parameters(remove_duplicate=False)}
+        generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "weights"))
+        done: dict[tuple[Any, ...], torch.Tensor] = {}
+        changed = {}
+        for name, tensor in state.items():
+            key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.numel() and tensor.dtype)
+            if key not in done or not tensor.numel():
+                done[key] = _changed(name, tensor, name in parameters, generator)
+            changed[name] = done[key].clone(memory_format=torch.contiguous_format)
+        return changed
+
+    # -- the model ----------------------------------------------------------------------------------------------------
+
+    def reference(self, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """The outputs of ``Model`` with these weights, in its own dtypes, in train or eval mode as it was built.
+
+        Nested tuples, lists and dicts are flattened in order; what is no tensor is dropped. The arguments stay as they
+        are, and no output shares memory with them.
+
+        Raises:
+            UsageError: forward raises; it returns no tensor; or its outputs are random, or depend on random state that
+                the candidate cannot be given, so that no candidate could be judged by them.
+        """
+        if self._examined:
+            return self._run(self._model, args, weights)
+        before = _generator_state(self.device)
+        outputs = self._run(self._model, args, weights)
+        drew = not torch.equal(before, _generator_state(self.device))
+        other = None
+        if self._keeps_own_tensors():
+            other = build_model(self.file, self._namespace, self.init_args, self.device, 1)
+        if drew or other is not None:
+            with seeded(_subseed(1, "again"), self.device, place=False):
+                again = self._run(other or self._model, args, weights)
+            if not _alike(outputs, again):
+                self._refuse(drew)
+        self._examined = True
+        return outputs
+
+    def oracle(self, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """The same outputs computed in fp64; integer outputs stay integer.
+
+        Floating arguments, weights and buffers are converted; the default dtype is fp64 meanwhile, and casts to fp32
+        that the file writes out (``x.float()``, ``dtype=torch.float32``) go to fp64 as well.
+
+        Raises:
+            UsageError: forward raises in fp64, or yields a floating output that is not fp64; the message names the
+                line.
+        """
+        wide = {name: t.double() if t.is_floating_point() else t for name, t in weights.items()}
+        wide_args = [v.double() if _is_float(v) else v for v in args]
+        with _in_double():
+            outputs = self._run(self._model, wide_args, wide, double=True)
+        for index, output in enumerate(outputs):
+            if output.is_floating_point() and output.dtype != torch.float64:
+                raise UsageError(
+                    f"{self.file.path}: output {index} is {output.dtype} even when everything given is fp64: forward "
+                    "fixes a precision of its own, so there is no oracle to judge it by"
+                )
+        return outputs
+
+    def _run(
+        self,
+        model: torch.nn.Module,
+        args: Sequence[Any],
+        weights: Mapping[str, torch.Tensor],
+        *,
+        double: bool = False,
+    ) -> tuple[torch.Tensor, ...]:
+        with problem_error(self.file.path, "Model.forward" + (" in fp64" if double else "")), torch.no_grad():
+            fresh = copy.deepcopy(model)
+            if double:
+                fresh = fresh.double()
+                _widen_own_tensors(fresh)
+            fresh.load_state_dict(weights, strict=True)
+            given = list(args)
+            if not self._examined or self._writes_inputs:
+                given = [v.clone() if isinstance(v, torch.Tensor) else v for v in given]
+            versions = [v._version if isinstance(v, torch.Tensor) else 0 for v in given]
+            result = fresh(*given)
+        outputs = flatten(result)
+        if not outputs:
+            raise UsageError(f"{self.file.path}: Model.forward returns no tensor but a {type(result).__name__}")
+        written = [v._version if isinstance(v, torch.Tensor) else 0 for v in given] != versions
+        self._writes_inputs = self._writes_inputs or written
+        taken = {v.untyped_storage().data_ptr() for v in given if isinstance(v, torch.Tensor)}
+        separate = []
+        for output in outputs:
+            place = output.untyped_storage().data_ptr()
+            separate.append(output.detach().clone() if place in taken else output.detach())
+            taken.add(place)
+        return tuple(separate)
+
+    def _keeps_own_tensors(self) -> bool:
+        return any(_own_tensors(self._model))
+
+    def _refuse(self, drew: bool) -> None:
+        what = (
+            "its outputs differ from run to run on the same inputs and weights: a random operator (dropout in train "
+            "mode, noise drawn in forward)"
+            if drew
+            else "its outputs depend on random tensors that Model keeps outside its state_dict"
+        )
+        raise UsageError(
+            f"{self.file.path} cannot be judged: {what}. No candidate can reproduce such outputs; make the random part "
+            "an input, or put the module in eval mode in Model.__init__"
+        )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Changing tensors
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _varied(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """A constant input made to vary: see :meth:`ModuleProblem.inputs`."""
+    if not torch.any(tensor != 0):
+        return tensor + 0.1 * _normal(tensor, generator)
+    return torch.where(torch.isfinite(tensor), tensor * _factors(tensor, 0.1, generator), tensor)
+
+
+def _changed(name: str, tensor: torch.Tensor, parameter: bool, generator: torch.Generator) -> torch.Tensor:
+    """A weight with other content of like scale: see :meth:`ModuleProblem.weights`."""
+    if not tensor.is_floating_point() or not tensor.numel():
+        return tensor
+    if parameter or name.rpartition(".")[2] == "running_mean":
+        if not torch.any(tensor != 0):
+            return tensor + 0.1 * _normal(tensor, generator)
+        mean, std = tensor.mean(), tensor.std(correction=0)
+        if bool(torch.isfinite(std)) and bool(std > 1e-3 * mean.abs()):
+            return mean + 0.8 * (tensor - mean) + 0.6 * std * _normal(tensor, generator)
+    return torch.where(torch.isfinite(tensor), tensor * _factors(tensor, _SPREAD, generator), tensor)
+
+
+def _normal(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(like.shape, generator=generator, device=like.device, dtype=torch.float32).to(like.dtype)
+
+
+def _factors(like: torch.Tensor, spread: float, generator: torch.Generator) -> torch.Tensor:
+    uniform = torch.rand(like.shape, generator=generator, device=like.device, dtype=torch.float32)
+    return (1 + spread * (2 * uniform - 1)).to(like.dtype)
+
+
+def _subseed(seed: int, purpose: str) -> int:
+    """A 63-bit seed of its own for each purpose, so that no two streams of one seed are alike."""
+    return int(digest(str(seed), purpose)[:16], 16) >> 1
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _sample(tensor: torch.Tensor) -> torch.Tensor:
+    """Up to 4096 elements, evenly spaced."""
+    flat = tensor.reshape(-1)
+    return flat[:: max(1, flat.numel() // _SAMPLE)].clone()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Randomness and precision
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _generator_state(device: str) -> torch.Tensor:
+    state = torch.random.get_rng_state()
+    kind = torch.device(device).type
+    if kind != "cpu":
+        state = torch.cat([state, getattr(torch, kind).get_rng_state(torch.device(device)).cpu()])
+    return state
+
+
+def _alike(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> bool:
+    """Whether two runs differ by no more than rounding in another order."""
+    for a, b in zip(first, second, strict=True):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        if not a.is_floating_point():
+            if not torch.equal(a, b):
+                return False
+        elif a.numel():
+            scale = float(torch.nan_to_num(a).abs().max())
+            if not torch.allclose(a, b, rtol=_RANDOM, atol=_RANDOM * scale, equal_nan=True):
+                return False
+    return True
+
+
+def _own_tensors(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str]]:
+    """Floating tensors that modules hold as plain attributes: in no state_dict, and not moved with the module."""
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if _is_float(value):
+                yield module, name
+
+
+def _widen_own_tensors(model: torch.nn.Module) -> None:
+    for module, name in list(_own_tensors(model)):
+        setattr(module, name, getattr(module, name).double())
+
+
+class _Widen(TorchFunctionMode):
+    """Turns casts to fp32 that the model writes out into casts to fp64."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is torch.Tensor.float:
+            func = torch.Tensor.double
+        widened = {k: torch.float64 if v is torch.float32 else v for k, v in (kwargs or {}).items()}
+        return func(*(torch.float64 if a is torch.float32 else a for a in args), **widened)
+
+
+@contextlib.contextmanager
+def _in_double() -> Iterator[None]:
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with _Widen():
+            yield
+    finally:
+        torch.set_default_dtype(default)

@@ -1,0 +1,287 @@
+"""A Python file with ``Model``, ``get_inputs`` and ``get_init_inputs``: parsed once, executed at any sizes.
+
+The file is the user's own task and is trusted, as any program that one starts. Each execution gets a namespace of its
+own, so that two sizes of one file, or two files with the same names, never meet.
+
+Its *integers* are what a sweep may vary: top-level names that are bound to a constant whole number, or to a tuple or
+list of them, whose elements are then called ``name[0]``, ``name[1]`` ... A new value is bound right behind the last
+such statement, so that everything derived from it follows.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import operator
+import random
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy
+import torch
+
+from kerneleval.records import UsageError, digest, near
+
+__all__ = ["NEEDED", "ProblemFile", "problem_error", "seeded"]
+
+NEEDED = ("Model", "get_inputs", "get_init_inputs")
+"""Names that a problem file must define."""
+
+_MAX_EXPONENT = 64
+
+_BINARY: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+}
+
+
+class ProblemFile:
+    """A parsed problem file.
+
+    Args:
+        path: where it lies.
+
+    Raises:
+        UsageError: it cannot be read or parsed, or lacks one of :data:`NEEDED`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.text = path.read_text(encoding="utf-8")
+            self.tree = ast.parse(self.text, filename=str(path))
+        except SyntaxError as error:
+            raise UsageError(f"{path}, line {error.lineno}: not Python: {error.msg}") from error
+        except (OSError, ValueError) as error:
+            raise UsageError(f"cannot read the problem file {path}: {error}") from error
+        missing = [name for name in NEEDED if name not in _bound_names(self.tree)]
+        if missing:
+            raise UsageError(
+                f"{path} is no KernelBench problem: it defines no {' and no '.join(missing)}; "
+                "it needs class Model, get_inputs() and get_init_inputs()"
+            )
+        self.hash = digest(self.text)
+        self._places: dict[str, int] = {}
+        self._sequences: dict[str, tuple[type, list[int]]] = {}
+        self.integers: dict[str, int] = self._find_integers()
+
+    # -- integers -----------------------------------------------------------------------------------------------------
+
+    def _find_integers(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for index, statement in enumerate(self.tree.body):
+            for name, value in _bindings(statement):
+                number = _whole_number(value)
+                sequence = _whole_numbers(value)
+                if number is None and sequence is None:
+                    continue
+                for old in [key for key in found if key == name or key.startswith(f"{name}[")]:
+                    del found[old]
+                self._sequences.pop(name, None)
+                self._places[name] = index
+                if number is not None:
+                    found[name] = number
+                elif sequence is not None:
+                    self._sequences[name] = (tuple if isinstance(value, ast.Tuple) else list, sequence)
+                    found.update({f"{name}[{i}]": v for i, v in enumerate(sequence)})
+        return found
+
+    @functools.cached_property
+    def sizes(self) -> dict[str, int]:
+        """The integers of 1 and more, as written: the dims of the task."""
+        return {name: value for name, value in self.integers.items() if value >= 1}
+
+    @functools.cached_property
+    def read_by_model(self) -> frozenset[str]:
+        """Top-level names that ``Model``, or what it calls, reads directly instead of getting them as arguments.
+
+        A candidate is given arguments only, so these must stay as written.
+        """
+        bodies = {
+            node.name: node
+            for node in self.tree.body
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        }
+        values = {name: value for node in self.tree.body for name, value in _bindings(node)}
+        seen: set[str] = set()
+        waiting = [name for name, node in bodies.items() if isinstance(node, ast.ClassDef)]
+        while waiting:
+            name = waiting.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            source = bodies.get(name) or values.get(name)
+            if source is not None:
+                waiting += [n.id for n in ast.walk(source) if isinstance(n, ast.Name)]
+        return frozenset(seen)
+
+    # -- execution ----------------------------------------------------------------------------------------------------
+
+    def execute(self, dims: Mapping[str, int]) -> ModuleType:
+        """Execute the file with these integers instead of its own; returns the fresh namespace.
+
+        Args:
+            dims: any of :attr:`integers` with other values; those left out stay as written.
+
+        Raises:
+            UsageError: a dim that the file does not have; or the file raised (the message names the line).
+        """
+        for name in dims:
+            if name not in self.integers:
+                raise UsageError(f"{self.path} has no top-level integer {name!r}; {near(name, self.integers)}")
+        changed = {name: value for name, value in dims.items() if value != self.integers[name]}
+        name = f"kerneleval_problem_{digest(str(self.path), self.text, repr(sorted(changed.items())))[:16]}"
+        module = ModuleType(name)
+        module.__file__ = str(self.path)
+        # Dataclasses, inspect and torch.jit look a class's module up by its name; this one collides with no other.
+        sys.modules[name] = module
+        with problem_error(self.path, "executing the file"), seeded(0, "cpu", place=False):
+            code = compile(self._with(changed), str(self.path), "exec")
+            exec(code, module.__dict__)
+        for needed in NEEDED:
+            if not callable(getattr(module, needed, None)):
+                raise UsageError(f"{self.path}: {needed} is not callable once the file has been executed")
+        return module
+
+    def _with(self, changed: Mapping[str, int]) -> ast.Module:
+        """The tree with new bindings behind the statements that they replace."""
+        behind: dict[int, list[str]] = {}
+        for name in dict.fromkeys(key.partition("[")[0] for key in changed):
+            if name in self._sequences:
+                kind, values = self._sequences[name]
+                text = f"{name} = {kind([changed.get(f'{name}[{i}]', v) for i, v in enumerate(values)])!r}"
+            else:
+                text = f"{name} = {changed[name]!r}"
+            behind.setdefault(self._places[name], []).append(text)
+        body: list[ast.stmt] = []
+        for index, statement in enumerate(self.tree.body):
+            body.append(statement)
+            for text in behind.get(index, ()):
+                new = ast.parse(text).body[0]
+                for node in ast.walk(new):
+                    ast.copy_location(node, statement)
+                body.append(new)
+        return ast.Module(body=body, type_ignores=[])
+
+
+@contextlib.contextmanager
+def problem_error(path: Path, doing: str) -> Iterator[None]:
+    """Turn whatever the file raises into a UsageError with the path, its line and what was being done.
+
+    Raises:
+        UsageError: the body raised; ``__cause__`` is the original. UsageErrors pass through.
+    """
+    try:
+        yield
+    except UsageError:
+        raise
+    except (Exception, SystemExit) as error:
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+        where = f"{path}, line {lines[-1]}" if lines else str(path)
+        text = str(error).strip().split("\n")[0][:500]
+        raise UsageError(f"{where}: {doing} raised {type(error).__name__}: {text}") from error
+
+
+@contextlib.contextmanager
+def seeded(seed: int, device: str, *, place: bool = True) -> Iterator[None]:
+    """Seed torch, NumPy and ``random``, and restore their states afterwards.
+
+    Args:
+        seed: up to 63 bits.
+        device: whose generator is restored too: ``cpu``, ``cuda``, ``cuda:1``, ``meta``.
+        place: whether tensors that are created without a device come out there: random numbers are then drawn on it.
+    """
+    state, numpy_state = random.getstate(), numpy.random.get_state()
+    kind = torch.device(device).type
+    accelerators = [torch.device(device)] if kind not in ("cpu", "meta") else []
+    with contextlib.ExitStack() as stack:
+        stack.callback(random.setstate, state)
+        stack.callback(numpy.random.set_state, numpy_state)
+        stack.enter_context(
+            torch.random.fork_rng(devices=accelerators, device_type=kind if accelerators else "cuda")
+        )
+        torch.manual_seed(seed)
+        random.seed(seed)
+        numpy.random.seed(seed % 2**32)
+        if place:
+            stack.enter_context(torch.device(device))
+        yield
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Constants in the source
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _bound_names(tree: ast.Module) -> set[str]:
+    """Names that the file binds at top level, also inside its ``if``, ``try`` and ``with`` blocks."""
+    names: set[str] = set()
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names.update(alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            names.update(name for name, _ in _bindings(node))
+        elif isinstance(node, (ast.If, ast.Try, ast.With, ast.ExceptHandler)):
+            waiting += list(ast.iter_child_nodes(node))
+    return names
+
+
+def _bindings(statement: ast.stmt) -> list[tuple[str, ast.expr]]:
+    """(name, value) of every plain name that a top-level assignment binds, unpacked tuples included."""
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        targets: list[ast.expr] = [statement.target]
+        value = statement.value
+    elif isinstance(statement, ast.Assign):
+        targets, value = statement.targets, statement.value
+    else:
+        return []
+    found: list[tuple[str, ast.expr]] = []
+    for target in targets:
+        if isinstance(target, ast.Name):
+            found.append((target.id, value))
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+            if len(parts) == len(target.elts):
+                found += [(t.id, p) for t, p in zip(target.elts, parts, strict=True) if isinstance(t, ast.Name)]
+    return found
+
+
+def _whole_number(node: ast.expr) -> int | None:
+    """The value of a constant integer expression; None for anything else."""
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) is int else None
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+        inner = _whole_number(node.operand)
+        return None if inner is None else (-inner if isinstance(node.op, ast.USub) else inner)
+    if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+        left, right = _whole_number(node.left), _whole_number(node.right)
+        if left is None or right is None:
+            return None
+        if isinstance(node.op, (ast.Pow, ast.LShift)) and not 0 <= right <= _MAX_EXPONENT:
+            return None
+        if isinstance(node.op, (ast.FloorDiv, ast.Mod)) and right == 0:
+            return None
+        return _BINARY[type(node.op)](left, right)
+    return None
+
+
+def _whole_numbers(node: ast.expr) -> list[int] | None:
+    """The values of a tuple or list of constant integers; None for anything else."""
+    if not isinstance(node, (ast.Tuple, ast.List)) or not node.elts:
+        return None
+    values = [_whole_number(element) for element in node.elts]
+    return None if any(v is None for v in values) else [v for v in values if v is not None]

@@ -1,0 +1,260 @@
+"""What a problem's tensors look like and what it costs, found by running it on tensors without memory (``meta``).
+
+A run takes milliseconds whatever the sizes are, so a sweep can try many sizes before any of them is judged.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from kerneleval.records import DTYPES, Argument, Scalar, TensorSpec, UsageError
+from kerneleval.tasks.formats.problem_file import ProblemFile, problem_error, seeded
+
+__all__ = ["Survey", "build_model", "call_inputs", "flatten", "init_arguments", "survey"]
+
+_SCANS = ("softmax", "_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")
+_NORMS = ("layer_norm", "group_norm", "batch_norm", "rms_norm")
+_SUMS = (
+    "sum", "nansum", "mean", "prod", "var", "std", "var_mean", "std_mean", "norm", "linalg_vector_norm", "logsumexp",
+    "dot", "vdot", "avg_pool1d", "avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d",
+    "mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss", "nll_loss_forward", "nll_loss2d_forward",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """A problem at given sizes."""
+
+    arguments: tuple[Argument, ...]
+    """What ``get_inputs`` gives, in order, under the names of ``Model.forward``."""
+    outputs: tuple[TensorSpec, ...]
+    """The tensors that come out, nested ones in order."""
+    weights: tuple[TensorSpec, ...]
+    """The state_dict."""
+    flops: int
+    """Floating-point operations of the matrix products, convolutions and attentions as written (a multiply-add counts
+    as two); 0: there are none, and nothing is known. A candidate may do with fewer: the other half of a triangular
+    matrix, a product that is only summed afterwards."""
+    terms: int
+    """The largest number of terms that one step sums into one element."""
+    operators: frozenset[str]
+    """Names of the ATen operators dispatched: ``convolution``, ``argmax``."""
+    steps: int
+    """How many operators were dispatched."""
+
+    @property
+    def bytes(self) -> int:
+        """Inputs, weights and outputs, each once."""
+        tensors = [a for a in self.arguments if isinstance(a, TensorSpec)]
+        return sum(spec.nbytes for spec in (*tensors, *self.weights, *self.outputs))
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """Everything that a change of sizes can change."""
+        return (self.arguments, self.weights, self.outputs)
+
+
+def survey(file: ProblemFile, dims: Mapping[str, int]) -> Survey:
+    """Run the problem on ``meta`` tensors.
+
+    Raises:
+        UsageError: the file raises at these sizes, or its ``forward`` cannot run without memory (its control flow reads
+            values, or it names a device); the message says which of its lines.
+    """
+    namespace = file.execute(dims)
+    init_args = init_arguments(file, namespace, 0)
+    try:
+        model = build_model(file, namespace, init_args, "meta", 0)
+    except UsageError:
+        # Constructors that read values (``linspace(...).item()``) need memory: for the weights alone, which is little.
+        model = build_model(file, namespace, init_args, "cpu", 0).to("meta")
+    args = call_inputs(file, namespace, "meta", 0)
+    recorder = _Recorder()
+    with problem_error(file.path, "Model.forward"), seeded(0, "meta"), torch.no_grad(), recorder:
+        result = model(*args)
+    return Survey(
+        arguments=_arguments(namespace, args),
+        outputs=tuple(_spec(f"out{i}", t, "output") for i, t in enumerate(flatten(result))),
+        weights=tuple(_spec(name, t, "weight") for name, t in model.state_dict().items()),
+        flops=recorder.flops,
+        terms=recorder.terms,
+        operators=frozenset(recorder.operators),
+        steps=recorder.steps,
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The three calls of a problem file
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def init_arguments(file: ProblemFile, namespace: ModuleType, seed: int) -> list[Any]:
+    """What ``get_init_inputs`` gives; it is sent to the candidate's worker, so it must be plain.
+
+    Raises:
+        UsageError: it raises, gives no list, or holds something that is no plain data.
+    """
+    with problem_error(file.path, "get_init_inputs()"), seeded(seed, "cpu"):
+        given = namespace.get_init_inputs()
+    if not isinstance(given, (list, tuple)):
+        raise UsageError(f"{file.path}: get_init_inputs() must give a list of arguments, got {_short(given)}")
+    for index, value in enumerate(given):
+        _check_plain(file, index, value)
+    return list(given)
+
+
+_MAX_TENSOR_ELEMENTS = 4096
+
+
+def _check_plain(file: ProblemFile, index: int, value: Any) -> None:
+    if value is None or isinstance(value, (bool, int, float, str, torch.dtype)):
+        return
+    if isinstance(value, (list, tuple)):
+        for element in value:
+            _check_plain(file, index, element)
+        return
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        for element in value.values():
+            _check_plain(file, index, element)
+        return
+    if isinstance(value, torch.Tensor) and value.numel() <= _MAX_TENSOR_ELEMENTS:
+        return
+    raise UsageError(
+        f"{file.path}: argument {index} of get_init_inputs() holds {_short(value)}; a candidate in its own process can "
+        f"be given numbers, strings, None, dtypes, tuples, lists, dicts and tensors of up to {_MAX_TENSOR_ELEMENTS} "
+        "elements"
+    )
+
+
+def build_model(
+    file: ProblemFile, namespace: ModuleType, init_args: Sequence[Any], device: str, seed: int
+) -> torch.nn.Module:
+    """``Model(*init_args)`` on the device, its weights drawn there under the seed; in train mode, as built.
+
+    Raises:
+        UsageError: it raises, or is no ``torch.nn.Module``.
+    """
+    # Without gradients every tensor that it computes for itself is a leaf, which deepcopy needs.
+    with problem_error(file.path, "Model(...)"), seeded(seed, device), torch.no_grad():
+        model = namespace.Model(*init_args)
+        if not isinstance(model, torch.nn.Module):
+            raise UsageError(f"{file.path}: Model must be a torch.nn.Module, got {_short(model)}")
+        return model.to(device)
+
+
+def call_inputs(file: ProblemFile, namespace: ModuleType, device: str, seed: int) -> list[Any]:
+    """``get_inputs()`` under the seed, drawn on the device; tensors are contiguous, detached and there.
+
+    Raises:
+        UsageError: it raises or gives no list.
+    """
+    with problem_error(file.path, "get_inputs()"), seeded(seed, device), torch.no_grad():
+        given = namespace.get_inputs()
+    if not isinstance(given, (list, tuple)):
+        raise UsageError(f"{file.path}: get_inputs() must give a list of arguments, got {_short(given)}")
+    placed = [v.detach().to(device).contiguous() if isinstance(v, torch.Tensor) else v for v in given]
+    for index, value in enumerate(placed):
+        if isinstance(value, torch.Tensor):
+            if str(value.dtype)[6:] not in DTYPES:
+                raise UsageError(f"{file.path}: get_inputs() argument {index} is {value.dtype}, which is not judged")
+        else:
+            _check_plain(file, index, value)
+    return placed
+
+
+def flatten(result: Any) -> list[torch.Tensor]:
+    """The tensors in nested tuples, lists and dicts, in order; anything else that a model returns is not judged."""
+    if isinstance(result, torch.Tensor):
+        return [result]
+    if isinstance(result, Mapping):
+        return [t for value in result.values() for t in flatten(value)]
+    if isinstance(result, (tuple, list)):
+        return [t for value in result for t in flatten(value)]
+    return []
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Recording
+# --------------------------------------------------------------------------------------------------------------------
+
+
+class _Recorder(TorchDispatchMode):
+    """Counts operations and summed terms of everything dispatched beneath it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = 0
+        self.terms = 1
+        self.steps = 0
+        self.operators: set[str] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        packet = func._overloadpacket
+        name = str(packet.__name__)
+        self.operators.add(name)
+        self.steps += 1
+        results = flatten(out)
+        if not results:
+            return out
+        if packet in flop_registry:
+            count: Callable[..., int] = flop_registry[packet]
+            flops = int(count(*args, **kwargs, out_val=out))
+            self.flops += flops
+            terms = flops // (2 * max(results[0].numel(), 1))
+        else:
+            terms = _terms(name, args, results)
+        self.terms = max(self.terms, terms)
+        return out
+
+
+def _terms(name: str, args: tuple[Any, ...], results: list[torch.Tensor]) -> int:
+    """How many terms a step sums into one element."""
+    given = next((a for a in args if isinstance(a, torch.Tensor)), None)
+    if given is None:
+        return 1
+    if name in _SCANS:
+        dim = args[1] if len(args) > 1 and isinstance(args[1], int) else -1
+        return given.shape[dim] if given.dim() else 1
+    if any(norm in name for norm in _NORMS):
+        statistics = results[1].numel() if len(results) > 1 else 0
+        return given.numel() // statistics if statistics else 1
+    if name in _SUMS:
+        return given.numel() // max(results[0].numel(), 1)
+    return 1
+
+
+def _arguments(namespace: ModuleType, args: Sequence[Any]) -> tuple[Argument, ...]:
+    names = list(inspect.signature(namespace.Model.forward).parameters)[1:]
+    names += [f"arg{i}" for i in range(len(names), len(args))]
+    return tuple(
+        _spec(name, value, "data") if isinstance(value, torch.Tensor) else Scalar(name=name, value=value)
+        for name, value in zip(names, args, strict=False)
+    )
+
+
+def _spec(name: str, tensor: torch.Tensor, role: Any) -> TensorSpec:
+    dtype = str(tensor.dtype)[6:]
+    if role == "data" and not tensor.is_floating_point():
+        role = "mask" if tensor.dtype == torch.bool else "index"
+    # How values are drawn is the file's own affair (``get_inputs``); the spec tells shape, dtype and role alone.
+    return TensorSpec(name=name, shape=tuple(tensor.shape), dtype=dtype, role=role)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a {value.dtype} tensor of {math.prod(value.shape)} elements"
+    return f"a {type(value).__name__} ({value!r:.60})"
