@@ -2,7 +2,7 @@
 
 Exit codes: 0 passed or done; 1 the candidate failed; 2 usage or infrastructure; 130 interrupted. Errors are one line
 on stderr; with ``--json`` stdout holds ``{"error": {"kind", "message"}}`` as well. ``KERNELEVAL_TRACEBACK=1`` shows
-where an error came from.
+where an error came from. SIGTERM and SIGHUP end a command as Ctrl-C does: workers and temporary files go first.
 """
 
 from __future__ import annotations
@@ -18,6 +18,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kerneleval import __version__, settings
+from kerneleval.exits import (
+    ERROR,
+    FAILED,
+    INTERRUPTED,
+    PASSED,
+    PIPE_CLOSED,
+    Terminated,
+    command_of,
+    explain,
+    signals_as_exceptions,
+)
 from kerneleval.records import (
     CATEGORIES,
     DIRECTIONS,
@@ -26,7 +37,6 @@ from kerneleval.records import (
     SHAPE_CATEGORIES,
     TRACKS,
     Event,
-    KernelEvalError,
     UsageError,
     near,
     to_plain,
@@ -36,8 +46,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = ["app", "main"]
-
-PASSED, FAILED, ERROR, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 
 app = typer.Typer(
     name="kerneleval",
@@ -360,20 +368,8 @@ def _show_scores(scores: dict[str, Any], as_json: bool) -> int:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Errors
+# The outermost frame
 # --------------------------------------------------------------------------------------------------------------------
-
-# Typer brings its own copy of click in newer versions and uses the separate package in older ones.
-_ClickException: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
-
-_INSTALL = {
-    "torch": "kerneleval[torch]",
-    "triton": "kerneleval[torch]",
-    "numba": "kerneleval[numba]",
-    "psycopg": "kerneleval[postgres]",
-    "sqlalchemy": "kerneleval",
-    "rich": "kerneleval",
-}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -387,7 +383,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = _run(arguments)
+        with signals_as_exceptions():
+            code = _run(arguments)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -402,6 +399,8 @@ def _run(arguments: list[str]) -> int:
         code = app(args=arguments, prog_name="kerneleval", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
+    except Terminated as terminated:
+        code = 128 + terminated.number
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - the outermost frame: everything becomes one message and exit code 2
@@ -409,40 +408,15 @@ def _run(arguments: list[str]) -> int:
             import traceback
 
             traceback.print_exc()
-        kind, message = _explain(error, arguments)
+        kind, message = explain(error, arguments)
         if kind == "internal" and not show_traceback:
             message += "; set KERNELEVAL_TRACEBACK=1 to see where"
         sys.stderr.write(f"error: {message}\n")
         if "--json" in arguments:
             _print_json({"error": {"kind": kind, "message": message}})
         return ERROR
-    if code == INTERRUPTED:
+    if code and code >= 128:
         resumes = "; finished cells are in the store, the same command goes on from there"
-        resumes = resumes if _command(arguments) == "run" else ""
+        resumes = resumes if command_of(arguments) == "run" else ""
         sys.stderr.write(f"interrupted{resumes}\n")
     return int(code or 0)
-
-
-def _command(arguments: Sequence[str]) -> str:
-    commands = ("check", "run", "score", "tasks", "doctor")
-    return next((a for a in arguments if not a.startswith("-") and a in commands), "")
-
-
-def _explain(error: Exception, arguments: Sequence[str]) -> tuple[str, str]:
-    """What kind of error it is (usage, infrastructure, internal), and its message."""
-    if isinstance(error, _ClickException):
-        text = str(error.format_message()).replace("Value error, ", "").rstrip(".")  # type: ignore[attr-defined]
-        see = " ".join(filter(None, ("kerneleval", _command(arguments), "--help")))
-        return "usage", f"{text[:1].lower()}{text[1:]}; see {see}"
-    if isinstance(error, UsageError):
-        return "usage", str(error)
-    if isinstance(error, KernelEvalError):
-        return "infrastructure", str(error)
-    if isinstance(error, ModuleNotFoundError) and error.name in _INSTALL:
-        return "infrastructure", f"{error.name} is not installed; install it: pip install '{_INSTALL[error.name]}'"
-    if isinstance(error, OSError) and error.strerror:
-        place = f": {error.filename}" if error.filename else ""
-        return "infrastructure", f"{error.strerror}{place}"
-    if isinstance(error, MemoryError):
-        return "infrastructure", "out of memory"
-    return "internal", f"unexpected {type(error).__name__}: {error}"

@@ -76,7 +76,7 @@ def _devices() -> list[dict[str, Any]]:
     from kerneleval import devices
 
     if importlib.util.find_spec("torch") is None:
-        reason = "PyTorch is not installed: pip install 'kerneleval[torch]'"
+        reason = "PyTorch is not installed: pip install torch"
         return [{"name": name, "available": False, "reason": reason} for name in devices.names()]
     return [_device(name) for name in devices.names()]
 

@@ -1,0 +1,95 @@
+"""How a command ends: exit codes, signals, and one message for each error."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import typer
+
+from kerneleval.records import KernelEvalError, UsageError
+
+__all__ = [
+    "COMMANDS",
+    "ERROR",
+    "FAILED",
+    "INTERRUPTED",
+    "PASSED",
+    "PIPE_CLOSED",
+    "Terminated",
+    "command_of",
+    "explain",
+    "signals_as_exceptions",
+]
+
+PASSED = 0
+"""The candidate passed; the command did what it was asked."""
+FAILED = 1
+"""The candidate failed; the doctor found a machine that cannot judge."""
+ERROR = 2
+"""Wrong usage, or the machine failed: nothing is said of the candidate."""
+INTERRUPTED = 130
+"""Ctrl-C, as shells count it: 128 and the signal's number."""
+PIPE_CLOSED = 141
+"""Whoever read our output went away."""
+
+COMMANDS = ("check", "run", "score", "tasks", "doctor")
+
+# Typer brings its own copy of click in newer versions and uses the separate package in older ones.
+_ClickException: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
+_INSTALL = {"psycopg": "psycopg[binary]"} | {name: name for name in ("torch", "triton", "numba", "sqlalchemy", "rich")}
+"""Module -> what to give to pip."""
+
+
+class Terminated(BaseException):
+    """A signal asked us to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextmanager
+def signals_as_exceptions() -> Iterator[None]:
+    """Signals that would kill this process at once raise instead, so that ``finally`` and ``with`` clean up."""
+
+    def end(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the cleaning up
+        raise Terminated(number)
+
+    numbers = [signal.SIGTERM, signal.SIGHUP] if threading.current_thread() is threading.main_thread() else []
+    # What is ignored stays ignored: that is how nohup works.
+    before = {number: signal.signal(number, end) for number in numbers if signal.getsignal(number) != signal.SIG_IGN}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def command_of(arguments: Sequence[str]) -> str:
+    """The command among the arguments; empty: there is none."""
+    return next((argument for argument in arguments if argument in COMMANDS), "")
+
+
+def explain(error: Exception, arguments: Sequence[str]) -> tuple[str, str]:
+    """What kind of error it is (usage, infrastructure, internal), and its message."""
+    if isinstance(error, _ClickException):
+        text = str(error.format_message()).replace("Value error, ", "").rstrip(".")  # type: ignore[attr-defined]
+        see = " ".join(filter(None, ("kerneleval", command_of(arguments), "--help")))
+        return "usage", f"{text[:1].lower()}{text[1:]}; see {see}"
+    if isinstance(error, UsageError):
+        return "usage", str(error)
+    if isinstance(error, KernelEvalError):
+        return "infrastructure", str(error)
+    if isinstance(error, ModuleNotFoundError) and error.name in _INSTALL:
+        return "infrastructure", f"{error.name} is not installed; install it: pip install '{_INSTALL[error.name]}'"
+    if isinstance(error, OSError) and error.strerror:
+        place = f": {error.filename}" if error.filename else ""
+        return "infrastructure", f"{error.strerror}{place}"
+    if isinstance(error, MemoryError):
+        return "infrastructure", "out of memory"
+    return "internal", f"unexpected {type(error).__name__}: {error}"

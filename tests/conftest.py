@@ -1,0 +1,39 @@
+"""Tiers of the tests: what cannot run here is skipped with the reason, and counted at the end for everybody to see."""
+
+from __future__ import annotations
+
+import functools
+import os
+
+import pytest
+
+TIERS = ("gpu", "network")
+
+
+@functools.cache
+def _why_not(tier: str) -> str:
+    """Why a tier cannot run here; empty: it can."""
+    if tier == "network":
+        wanted = os.environ.get("KERNELEVAL_TEST_NETWORK", "") not in ("", "0")
+        return "" if wanted else "set KERNELEVAL_TEST_NETWORK=1 to run it"
+    from kerneleval import devices
+
+    return devices.find("cuda").available()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for tier in TIERS:
+            if item.get_closest_marker(tier) and (reason := _why_not(tier)):
+                item.add_marker(pytest.mark.skip(reason=f"{tier} tier not run: {reason}"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line a tier that did not run, whatever the report options are."""
+    reports = terminalreporter.stats.get("skipped", [])
+    for tier in TIERS:
+        reason = f"{tier} tier not run: "
+        hit = [r for r in reports if isinstance(r.longrepr, tuple) and reason in r.longrepr[2]]
+        if hit:
+            why = hit[0].longrepr[2].partition(reason)[2]
+            terminalreporter.write_line(f"NOT RUN: {len(hit)} tests of the {tier} tier ({why})", yellow=True)

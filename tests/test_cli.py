@@ -1,0 +1,466 @@
+"""The command line: what it passes on, what it prints where, and how it exits.
+
+The pipeline is replaced by one that records how it was called, so that these run without a judge;
+``tests/test_end_to_end.py`` runs the real one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kerneleval import __version__, cli, pipeline
+from kerneleval.records import (
+    Case,
+    CellResult,
+    Failed,
+    InfrastructureError,
+    Machine,
+    Passed,
+    Protocol,
+    Trust,
+    UsageError,
+    Verdict,
+)
+
+CASE = Case(task="gelu", direction="forward", dims=(("M", 4), ("N", 7)), dtype="float32")
+MACHINE = Machine(
+    device="cpu",
+    name="a processor",
+    arch="x86_64",
+    memory_bytes=1 << 30,
+    cache_bytes=1 << 20,
+    units=2,
+    driver="6.0",
+    torch="2.13.0",
+)
+
+
+def verdict(outcome: Passed | Failed) -> Verdict:
+    failed = isinstance(outcome, Failed)
+    return Verdict(
+        verdict="failed" if failed else "passed",
+        stage=outcome.stage if failed else "timing",
+        reason=outcome.reason if failed else "ok",
+        message=outcome.message if failed else "right in 1 of 1 cells",
+        task="gelu",
+        candidate="ab" * 32,
+        track="custom",
+        trust=Trust(level="strong", layers=("process", "seccomp")),
+        machine=MACHINE,
+        protocol=Protocol(),
+        speedup=None if failed else {"value": 1.5, "low": 1.4, "high": float("inf"), "claim": "faster", "cells": 1},
+        cells=(CellResult(case=CASE, outcome=outcome),),
+        replay=f"kerneleval check k.py --task gelu --case {CASE.key}",
+        seconds=0.5,
+    )
+
+
+WRONG = Failed(stage="correctness", reason="wrong_output", message="worst error 3.0 at [0, 1]", replay="replay")
+
+
+class Recorder:
+    """Stands in for one function of the pipeline."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        self.calls.append((args, options))
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("STORE", "DEVICE", "CACHE_DIR", "TRACEBACK"):
+        monkeypatch.delenv(f"KERNELEVAL_{name}", raising=False)
+
+
+@pytest.fixture
+def check(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    recorder = Recorder(verdict(Passed()))
+    monkeypatch.setattr(pipeline, "check", recorder)
+    return recorder
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    recorder = Recorder("run-1")
+    monkeypatch.setattr(pipeline, "run", recorder)
+    monkeypatch.setattr(pipeline, "score", Recorder({"run": {"id": "run-1"}, "scores": {"S": 0.5}}))
+    return recorder
+
+
+CHECK = ("check", "k.py", "--task", "gelu")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# check
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def test_check_passes_defaults_on(check: Recorder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*CHECK, "--json"]) == 0
+    ((args, options),) = check.calls
+    assert args == ("k.py", "gelu")
+    assert options == {
+        "device": None,
+        "shapes": "default",
+        "allow": ("custom", "mixed"),
+        "tier": "standard",
+        "dtypes": (),
+        "directions": (),
+        "distributions": (),
+        "categories": (),
+        "timed": True,
+        "tf32": False,
+        "baseline": "eager",
+        "entry": "",
+        "language": "",
+        "case": "",
+        "on_event": None,
+    }
+
+
+def test_check_passes_every_option_on(check: Recorder) -> None:
+    words = (
+        "--device cpu --shapes sweep --allow library --precise --dtype fp16,bf16 --dtype float32 --direction forward "
+        "--distribution zeros --category tiny,large --no-timing --tf32 --baseline compile --entry f --language torch "
+        f"--case {CASE.key} --json"
+    )
+    assert cli.main([*CHECK, *words.split()]) == 0
+    ((_, options),) = check.calls
+    del options["on_event"]
+    assert options == {
+        "device": "cpu",
+        "shapes": "sweep",
+        "allow": ("library",),
+        "tier": "precise",
+        "dtypes": ("float16", "bfloat16", "float32"),
+        "directions": ("forward",),
+        "distributions": ("zeros",),
+        "categories": ("tiny", "large"),
+        "timed": False,
+        "tf32": True,
+        "baseline": "compile",
+        "entry": "f",
+        "language": "torch",
+        "case": CASE.key,
+    }
+
+
+def test_check_options_are_options_of_the_pipeline() -> None:
+    import inspect
+
+    from kerneleval.pipeline import check, run
+
+    for command, function in ((cli.check, check), (cli.run, run)):
+        known = set(inspect.signature(function).parameters)
+        source = inspect.getsource(command)
+        names = {line.strip().split('"')[1] for line in source.splitlines() if line.startswith('        "')}
+        assert names, "the options are written as a dict"
+        assert names <= known
+
+
+def test_check_prints_the_verdict_as_json(check: Recorder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*CHECK, "--json"]) == 0
+    out, err = capsys.readouterr()
+    plain = json.loads(out)
+    assert err == ""
+    for field in ("verdict", "stage", "reason", "message", "track", "trust", "speedup", "cells", "replay"):
+        assert field in plain
+    assert plain["verdict"] == "passed"
+    assert plain["trust"]["level"] == "strong"
+    assert plain["speedup"] == {"value": 1.5, "low": 1.4, "high": "inf", "claim": "faster", "cells": 1}
+    assert plain["cells"][0]["outcome"]["passed"] is True
+    assert Verdict.from_plain(plain).verdict == "passed"
+
+
+def test_check_exits_1_when_the_candidate_failed(check: Recorder, capsys: pytest.CaptureFixture[str]) -> None:
+    check.answer = verdict(WRONG)
+    assert cli.main([*CHECK, "--json"]) == 1
+    plain = json.loads(capsys.readouterr().out)
+    assert (plain["verdict"], plain["stage"], plain["reason"]) == ("failed", "correctness", "wrong_output")
+    assert plain["speedup"] is None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# run and score
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def test_run_without_options_leaves_generators_and_suite_to_the_pipeline(run: Recorder) -> None:
+    assert cli.main(["run", "--json"]) == 0
+    ((args, options),) = run.calls
+    assert args == ()
+    assert (options["generators"], options["tasks"]) == ((), ())
+    assert options["allow"] == ("custom", "mixed", "library")
+    assert options["resume"] is True
+
+
+def test_run_takes_options_more_than_once(run: Recorder, capsys: pytest.CaptureFixture[str]) -> None:
+    words = "run --task gelu --task exp,add -g robust -g mine/ --store s.db --quick --no-resume --name n --json"
+    assert cli.main(words.split()) == 0
+    ((_, options),) = run.calls
+    assert options["tasks"] == ("gelu", "exp", "add")
+    assert options["generators"] == ("robust", "mine/")
+    assert (options["store_url"], options["tier"], options["resume"], options["name"]) == ("s.db", "quick", False, "n")
+    assert json.loads(capsys.readouterr().out) == {"run": {"id": "run-1"}, "scores": {"S": 0.5}}
+
+
+def test_score_is_of_the_latest_run_unless_told(run: Recorder) -> None:
+    assert cli.main(["score", "--json"]) == 0
+    assert cli.main(["score", "run-0", "--store", "other.db", "--json"]) == 0
+    calls = pipeline.score.calls  # type: ignore[attr-defined]
+    assert [args for args, _ in calls] == [(None, "latest"), ("other.db", "run-0")]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Settings
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_environment_is_the_default_and_an_option_wins(run: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELEVAL_STORE", "from-environment.db")
+    monkeypatch.setenv("KERNELEVAL_DEVICE", "cpu")
+    assert cli.main(["run", "--json"]) == 0
+    assert cli.main(["run", "--store", "given.db", "--json"]) == 0
+    assert [o["store_url"] for _, o in run.calls] == ["from-environment.db", "given.db"]
+    assert [o["device"] for _, o in run.calls] == ["cpu", "cpu"]
+
+
+def test_a_bad_variable_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("KERNELEVAL_CACHE_DIR", __file__)
+    assert cli.main(["tasks"]) == 2
+    assert capsys.readouterr().err == f"error: KERNELEVAL_CACHE_DIR={__file__}: is a file; give a directory\n"
+
+
+@pytest.mark.parametrize("base", ["", "/somewhere"])
+def test_the_cache_directory_is_where_the_judge_puts_it(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kerneleval import settings
+    from kerneleval.judge.bench import default_cache_dir
+
+    monkeypatch.setenv("XDG_CACHE_HOME", base)
+    assert settings.read().cache_dir == default_cache_dir()
+    monkeypatch.setenv("KERNELEVAL_CACHE_DIR", "/elsewhere/cache")
+    assert settings.read().cache_dir == default_cache_dir() == Path("/elsewhere/cache")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Errors
+# --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["frob"], "no such command 'frob'; see kerneleval --help"),
+        (["check"], "missing argument"),
+        (["check", "k.py"], "missing option '--task'"),
+        (["check", "k.py", "--task"], "'--task' requires an argument"),
+        ([*CHECK, "--frob"], "no such option: --frob"),
+        ([*CHECK, "--shapes", "all"], "'all' is not one of 'default', 'sweep'"),
+        ([*CHECK, "--allow", "costum"], "--allow 'costum' is unknown; did you mean custom?"),
+        ([*CHECK, "--allow", ","], "--allow is empty"),
+        ([*CHECK, "--dtype", "f16"], "--dtype 'f16' is unknown; did you mean"),
+        ([*CHECK, "--direction", "back"], "--direction 'back' is unknown; did you mean backward?"),
+        ([*CHECK, "--category", "huge"], "--category 'huge' is unknown"),
+        ([*CHECK, "--device", "cudo"], "no device is called 'cudo'; did you mean cuda"),
+        ([*CHECK, "--quick", "--precise"], "--quick and --precise exclude each other"),
+        (["tasks", "geluu"], "no task is called 'geluu'; did you mean gelu"),
+        (["tasks", "gelu", "--category", "gemm"], "give either a task or --category"),
+        (["tasks", "--category", "gem"], "--category 'gem' is unknown; did you mean gemm?"),
+    ],
+)
+def test_a_usage_error_is_one_line_and_exit_code_2(
+    arguments: Sequence[str], said: str, check: Recorder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert said in err
+    assert err.count("\n") == 1
+    assert not check.calls
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "said"),
+    [
+        (UsageError("no such file: k.py"), "usage", "no such file: k.py"),
+        (InfrastructureError("the disk is full"), "infrastructure", "the disk is full"),
+        (OSError(28, "No space left on device", "/cache/x"), "infrastructure", "No space left on device: /cache/x"),
+        (MemoryError(), "infrastructure", "out of memory"),
+        (ModuleNotFoundError("No module named 'torch'", name="torch"), "infrastructure", "torch is not installed"),
+        (ZeroDivisionError("division by zero"), "internal", "unexpected ZeroDivisionError: division by zero"),
+    ],
+)
+def test_an_error_below_is_one_line_and_exit_code_2(
+    raised: Exception, kind: str, said: str, check: Recorder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check.answer = raised
+    assert cli.main([*CHECK, "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith(f"error: {said}")
+    assert err.count("\n") == 1
+    error = json.loads(out)["error"]
+    assert error["kind"] == kind
+    assert error["message"].startswith(said)
+
+
+def test_an_unexpected_error_tells_how_to_see_more(
+    check: Recorder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check.answer = ZeroDivisionError("division by zero")
+    assert cli.main(list(CHECK)) == 2
+    assert "KERNELEVAL_TRACEBACK=1" in capsys.readouterr().err
+    monkeypatch.setenv("KERNELEVAL_TRACEBACK", "1")
+    assert cli.main(list(CHECK)) == 2
+    err = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in err
+    assert err.endswith("error: unexpected ZeroDivisionError: division by zero\n")
+
+
+@pytest.mark.parametrize(("command", "resumes"), [(("run",), True), (CHECK, False)])
+def test_an_interrupt_is_one_line_and_exit_code_130(
+    command: Sequence[str], resumes: bool, check: Recorder, run: Recorder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check.answer = run.answer = KeyboardInterrupt()
+    assert cli.main([*command, "--json"]) == 130
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [err.strip()]
+    assert err.startswith("interrupted")
+    assert ("the same command goes on" in err) is resumes
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# tasks, --version, help
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def test_tasks_lists_all_categories(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["tasks", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert len(listed) >= 28
+    assert len({task["category"] for task in listed}) == 7
+    assert {"name", "category", "source", "level", "summary", "dims", "dtypes", "directions"} == set(listed[0])
+    assert cli.main(["tasks"]) == 0
+    text = capsys.readouterr().out
+    assert all(task["name"] in text for task in listed)
+
+
+def test_tasks_filters_by_category(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["tasks", "--category", "gemm,attention", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert {task["category"] for task in listed} == {"gemm", "attention"}
+
+
+def test_tasks_shows_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["tasks", "matmul", "--json"]) == 0
+    task = json.loads(capsys.readouterr().out)
+    dims = task["sample"]["dims"]
+    assert task["sample"]["flops"] == 2 * dims["M"] * dims["N"] * dims["K"]
+    assert task["sample"]["bytes"] == 4 * (dims["M"] * dims["K"] + dims["K"] * dims["N"] + dims["M"] * dims["N"])
+    assert task["relations"]
+    assert cli.main(["tasks", "matmul"]) == 0
+    text = capsys.readouterr().out
+    assert task["summary"] in text
+    for word in ("dims", "dtypes", "relations", "cost", "FLOP/B"):
+        assert word in text
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith(f"kerneleval {__version__} (Python ")
+
+
+def test_no_command_prints_the_help_and_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    out = capsys.readouterr().out
+    for command in ("check", "run", "score", "tasks", "doctor"):
+        assert command in out
+
+
+@pytest.mark.parametrize("command", ["check", "run", "score", "tasks", "doctor"])
+def test_every_command_has_help_and_json(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([command, "--help"]) == 0
+    assert "--json" in capsys.readouterr().out
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# As a process
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kerneleval", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | environment,
+        check=False,
+    )
+
+
+def test_as_a_process_the_exit_code_arrives() -> None:
+    assert command("--version").returncode == 0
+    failed = command("check", "nowhere.py", "--task", "nothing")
+    assert failed.returncode == 2
+    assert failed.stderr.startswith("error: ")
+    assert "Traceback" not in failed.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error_message() -> None:
+    line = f"{sys.executable} -m kerneleval tasks --json | head -c 1"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "["
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_in_order(sent: signal.Signals, code: int, tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    program = f"""
+import pathlib, sys, time
+from kerneleval import cli, pipeline
+def check(*args, **options):
+    try:
+        print("ready", file=sys.stderr, flush=True)
+        time.sleep(60)
+    finally:
+        pathlib.Path({str(left)!r}).write_text("cleaned up")
+pipeline.check = check
+sys.exit(cli.main(["check", "k.py", "--task", "gelu"]))
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert process.stderr.readline() == "ready\n"
+    time.sleep(0.1)
+    process.send_signal(sent)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    assert left.read_text() == "cleaned up"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion_is_there(shell: str) -> None:
+    done = command("--show-completion", shell)
+    if done.returncode:  # versions of Typer that find out the shell by themselves take no name here
+        done = command("--show-completion", SHELL=f"/bin/{shell}", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert "_KERNELEVAL_COMPLETE" in done.stdout

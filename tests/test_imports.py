@@ -1,0 +1,137 @@
+"""What imports what, and how long it takes: the package without torch, the core without anything of the shell."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kerneleval
+
+SOURCE = Path(kerneleval.__file__).parent
+CORE = ("records", "languages", "devices", "worker", "judge", "tasks")
+CORE_MAY_IMPORT = {"numpy", "scipy", "torch", "triton"}
+SHELL = ("typer", "rich", "click", "pydantic", "pydantic_settings", "sqlalchemy", "psycopg")
+CANDIDATES_BRING = {"numba", "llvmlite"}
+"""What the language of that name imports, once a candidate in it is there."""
+
+
+def python(code: str, *flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *flags, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | environment,
+        check=False,
+    )
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    heavy = ["torch", "triton", "numpy", "scipy", "rich", "typer", "sqlalchemy", "pydantic", "numba"]
+    done = python(f"import sys, kerneleval; print([m for m in {heavy} if m in sys.modules])")
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_records_need_the_standard_library_only() -> None:
+    # -S: no site-packages at all, and so none of what is installed there.
+    done = python("import kerneleval; print(kerneleval.Case.__name__)", "-S", PYTHONPATH=str(SOURCE.parent))
+    assert done.stdout.strip() == "Case", done.stderr
+
+
+@pytest.mark.serial
+def test_importing_the_package_is_quick() -> None:
+    code = "import time; t = time.perf_counter(); import kerneleval; kerneleval.Case; print(time.perf_counter() - t)"
+    times = [float(python(code).stdout) for _ in range(5)]
+    assert min(times) < 0.1, f"import took {min(times) * 1e3:.0f} ms"
+
+
+@pytest.mark.serial
+def test_help_is_quick() -> None:
+    code = (
+        "import sys, time; t = time.perf_counter(); from kerneleval import cli; cli.main(['--help']);"
+        "print(time.perf_counter() - t, 'torch' in sys.modules, file=sys.stderr)"
+    )
+    answers = [python(code).stderr.split() for _ in range(3)]
+    assert all(torch == "False" for _, torch in answers)
+    assert min(float(seconds) for seconds, _ in answers) < 1.0
+
+
+def imported(path: Path) -> set[tuple[str, bool]]:
+    """(top-level package, whether inside a function) of every import in a file; type-checking blocks left out."""
+    tree = ast.parse(path.read_text())
+    skipped = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for inner in ast.walk(node)
+    }
+    inside = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for inner in ast.walk(node)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {(alias.name.partition(".")[0], id(node) in inside) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add((node.module.partition(".")[0], id(node) in inside))
+    return found
+
+
+def core_files() -> list[Path]:
+    files = [SOURCE / "records.py"]
+    for stage in CORE[1:]:
+        files += sorted((SOURCE / stage).rglob("*.py"))
+    return files
+
+
+@pytest.mark.parametrize("path", core_files(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_the_core_imports_nothing_but_the_standard_library_numpy_scipy_torch_and_triton(path: Path) -> None:
+    allowed = CORE_MAY_IMPORT | {"kerneleval"} | set(sys.stdlib_module_names)
+    for package, lazily in imported(path):
+        if package in CANDIDATES_BRING and path.parent.name == "languages" and lazily:
+            continue
+        assert package in allowed, f"{path.relative_to(SOURCE)} imports {package}"
+
+
+@pytest.mark.slow
+def test_the_core_works_where_nothing_else_is_installed() -> None:
+    code = f"""
+import importlib, importlib.abc, pkgutil, sys
+class Absent(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {SHELL}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Absent())
+import kerneleval
+for stage in {CORE}:
+    module = importlib.import_module("kerneleval." + stage)
+    for info in pkgutil.walk_packages(getattr(module, "__path__", []), module.__name__ + "."):
+        if info.name != "kerneleval.worker.zygote":
+            importlib.import_module(info.name)
+print(kerneleval.check.__name__, len(importlib.import_module("kerneleval.tasks").all_tasks()))
+"""
+    done = python(code)
+    assert done.returncode == 0, done.stderr
+    name, tasks = done.stdout.split()
+    assert name == "check"
+    assert int(tasks) >= 28
+
+
+def test_the_command_says_what_to_install_where_typer_is_missing() -> None:
+    code = (
+        "import sys; sys.modules['typer'] = None; sys.argv = ['kerneleval', 'tasks'];"
+        "from kerneleval.__main__ import main; sys.exit(main())"
+    )
+    done = python(code)
+    assert done.returncode == 2
+    assert done.stderr.strip() == "error: the command line needs typer; install it: pip install typer"
