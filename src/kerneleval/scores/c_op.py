@@ -1,0 +1,89 @@
+"""C_op: operator coverage, the third factor of S."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kerneleval.records import CATEGORIES, DIRECTIONS, Result, Score
+from kerneleval.scores.cells import Pair, checked, pairs, primary
+from kerneleval.scores.intervals import Draw, Floats, share
+from kerneleval.scores.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.speeds import where
+
+__all__ = ["c_op", "c_op_by_category", "counts", "coverage", "over_pairs"]
+
+
+def coverage(pair: Pair) -> float:
+    """What one pair counts: the share of its cells that the candidate supports, if it is right in all of these and
+    none is slower than the baseline; else 0.
+    """
+    return pair.supported if pair.correct and not pair.regressing else 0.0
+
+
+def counts(all_pairs: Sequence[Pair], tasks: Sequence[str]) -> Floats:
+    """(tasks, 2): sum of coverage, and number of pairs."""
+    table = np.zeros((len(tasks), 2))
+    place = {task: t for t, task in enumerate(tasks)}
+    for pair in all_pairs:
+        table[place[pair.task]] += (coverage(pair), 1)
+    return table
+
+
+def over_pairs(table: Floats, draw: Draw) -> Floats:
+    """(resamples,): coverage over the pairs of the tasks drawn."""
+    covered, total = np.moveaxis(table[draw.tasks].sum(axis=1), -1, 0)
+    out: Floats = covered / total
+    return out
+
+
+@score
+def c_op(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
+    """Share of all (operator, direction) pairs of the suite that are correct in every supported case and not regressing
+    (no timed cell claimed ``slower``), on the primary device. A pair that the candidate supports in part counts by the
+    share of its cells that it supports.
+
+    Declaring a case unsupported is honest and costs coverage; otherwise a kernel that supports one easy case would
+    cover its operator. With several samples of a task the mean over them counts. Wilson's interval; n is the number of
+    pairs, and the operators are the independent units: forward and backward of one are not.
+    """
+    return _share(pairs(primary(checked(results), setting), setting), where(results, setting))
+
+
+@score
+def c_op_by_category(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
+    """C_op of each operator category and direction; ``all`` stands for every category or both directions.
+
+    Keys are ``CATEGORY/DIRECTION``.
+    """
+    everything = pairs(primary(checked(results), setting), setting)
+    known = {pair.category for pair in everything}
+    categories = [c for c in CATEGORIES if c in known] + sorted(known - set(CATEGORIES))
+    table: Table = {}
+    for category in (*categories, "all"):
+        for direction in (*DIRECTIONS, "all"):
+            chosen = [p for p in everything if category in (p.category, "all") and direction in (p.direction, "all")]
+            if chosen:
+                table[f"{category}/{direction}"] = _share(chosen, "")
+    return table
+
+
+def _share(chosen: Sequence[Pair], note: str) -> Score:
+    covered = sum(map(coverage, chosen))
+    n = len({(p.task, p.direction) for p in chosen})
+    value = covered / len(chosen) if chosen else 0.0
+    return share(
+        value, n, independent=len({p.task for p in chosen}), note="; ".join(filter(None, (note, _why(chosen))))
+    )
+
+
+def _why(chosen: Sequence[Pair]) -> str:
+    """Why pairs are not covered, or not in full."""
+    reasons = {
+        "wrong": sum(p.tried and not p.correct for p in chosen),
+        "regressing": sum(p.correct and p.regressing for p in chosen),
+        "supported in part": sum(p.correct and not p.regressing and p.supported < 1 for p in chosen),
+        "not tried": sum(not p.tried for p in chosen),
+    }
+    return ", ".join(f"{count} {name}" for name, count in reasons.items() if count)

@@ -1,0 +1,187 @@
+"""Reading results: which cells count, which pairs and tasks are correct."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kerneleval.records import Failed, Passed, Result, Timing, UsageError
+from kerneleval.scores.registry import Setting
+
+__all__ = ["Attempted", "Pair", "attempted", "by_generator", "checked", "device_names", "pairs", "primary", "timing_of"]
+
+
+def by_generator(results: Iterable[Result]) -> dict[str, list[Result]]:
+    """The results of each generator, generators in the order of their first result."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        groups.setdefault(result.generator, []).append(result)
+    return groups
+
+
+def checked(results: Sequence[Result]) -> Sequence[Result]:
+    """The results, if they are of one generator and hold every cell once.
+
+    Raises:
+        UsageError: they are of several generators, or hold a cell twice (two runs of the same thing).
+    """
+    generators = sorted({r.generator for r in results})
+    if len(generators) > 1:
+        raise UsageError(f"a score is of one generator, got {', '.join(generators)}; split them with by_generator")
+    seen: dict[tuple[object, ...], str] = {}
+    for r in results:
+        identity = (r.task, r.sample, r.machine, r.case)
+        if identity in seen:
+            raise UsageError(
+                f"cell {r.case.key} of {r.generator}, sample {r.sample}, comes twice (runs {seen[identity]} and "
+                f"{r.run}); score one run at a time, or runs on different machines"
+            )
+        seen[identity] = r.run
+    return results
+
+
+def timing_of(result: Result) -> Timing | None:
+    """The timing of a correct cell; None where it failed or was not timed."""
+    return result.outcome.timing if isinstance(result.outcome, Passed) else None
+
+
+def unsupported(result: Result) -> bool:
+    """Whether the candidate declared that it does not support this cell."""
+    return isinstance(result.outcome, Failed) and result.outcome.reason == "unsupported"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Machines
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def device_names(results: Iterable[Result]) -> dict[str, str]:
+    """Machine fingerprint -> name for people, in the order of the results: the device kind, with the fingerprint where
+    several machines are of one kind.
+    """
+    kinds = {r.machine: r.device for r in results}
+    several = {kind for kind in kinds.values() if list(kinds.values()).count(kind) > 1}
+    return {machine: f"{kind} {machine[:8]}" if kind in several else kind for machine, kind in kinds.items()}
+
+
+def primary(results: Sequence[Result], setting: Setting) -> list[Result]:
+    """The results of the primary machine.
+
+    Raises:
+        UsageError: the setting names a machine that no result is of.
+    """
+    if not results:
+        return []
+    wanted = setting.primary
+    machine = next((r.machine for r in results if not wanted or wanted in (r.machine, r.device)), None)
+    if machine is None:
+        known = ", ".join(device_names(results).values())
+        raise UsageError(f"primary device {wanted!r} was not evaluated; evaluated are {known}")
+    return [r for r in results if r.machine == machine]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Pairs and tasks
+# --------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """One sample at one (operator, direction) pair on one machine."""
+
+    task: str
+    """Task name."""
+    category: str
+    """Operator category."""
+    direction: str
+    """``forward`` or ``backward``."""
+    sample: int
+    """Sample index."""
+    cells: tuple[Result, ...]
+    """Its cells; empty: a pair of the suite that the run did not plan."""
+
+    @property
+    def correct(self) -> bool:
+        """Whether it is right in every supported case, and supports one."""
+        return _correct(self.cells)
+
+    @property
+    def supported(self) -> float:
+        """Share of its cells that are not declared unsupported."""
+        return 1 - sum(map(unsupported, self.cells)) / len(self.cells) if self.cells else 0.0
+
+    @property
+    def regressing(self) -> bool:
+        """Whether a timed cell is claimed slower than the baseline."""
+        return any(t.claim == "slower" for t in self.timings)
+
+    @property
+    def tried(self) -> bool:
+        """Whether there is a candidate that claims to support any of it."""
+        return any(not unsupported(r) and not _without_candidate(r) for r in self.cells)
+
+    @property
+    def timings(self) -> tuple[Timing, ...]:
+        """Timings of its timed cells."""
+        return tuple(t for r in self.cells if (t := timing_of(r)) is not None)
+
+
+def pairs(results: Sequence[Result], setting: Setting) -> list[Pair]:
+    """The (operator, direction) pairs of each sample, and those of the suite that the results lack."""
+    groups: dict[tuple[str, str, str, int], list[Result]] = {}
+    for r in results:
+        groups.setdefault((r.task, r.category, r.case.direction, r.sample), []).append(r)
+    present = {key[:3] for key in groups}
+    for task, category, direction in setting.suite:
+        if (task, category, direction) not in present:
+            groups[task, category, direction, 0] = []
+    return [
+        Pair(task=task, category=category, direction=direction, sample=sample, cells=tuple(cells))
+        for (task, category, direction, sample), cells in groups.items()
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempted:
+    """One sample at one task on one machine, both directions together."""
+
+    task: str
+    """Task name."""
+    sample: int
+    """Sample index."""
+    correct: bool
+    """Right in every supported case, and supports one."""
+    speedup: float
+    """Geometric mean over its timed forward cells, or its backward ones where no forward one is timed; NaN: not
+    timed, or not correct."""
+
+
+def attempted(results: Sequence[Result]) -> dict[str, list[Attempted]]:
+    """The samples of each task, tasks in the order of the results."""
+    groups: dict[tuple[str, int], list[Result]] = {}
+    for r in results:
+        groups.setdefault((r.task, r.sample), []).append(r)
+    tasks: dict[str, list[Attempted]] = {}
+    for (task, sample), cells in groups.items():
+        correct = _correct(cells)
+        speedup = _task_speedup(cells) if correct else math.nan
+        tasks.setdefault(task, []).append(Attempted(task=task, sample=sample, correct=correct, speedup=speedup))
+    return tasks
+
+
+def _task_speedup(cells: Sequence[Result]) -> float:
+    for direction in ("forward", "backward"):
+        timings = [t for r in cells if r.case.direction == direction and (t := timing_of(r)) is not None]
+        if timings:
+            return math.exp(sum(math.log(t.speedup) for t in timings) / len(timings))
+    return math.nan
+
+
+def _correct(cells: Sequence[Result]) -> bool:
+    supported = [r for r in cells if not unsupported(r)]
+    return bool(supported) and all(isinstance(r.outcome, Passed) for r in supported)
+
+
+def _without_candidate(result: Result) -> bool:
+    return isinstance(result.outcome, Failed) and result.outcome.stage == "generate"

@@ -1,0 +1,75 @@
+"""CV_shape: how much the speedup depends on the shape, the second factor of S."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from kerneleval.records import CATEGORIES, Result, Score
+from kerneleval.scores.cells import checked, primary
+from kerneleval.scores.intervals import NOTHING, Draw, Floats, interval
+from kerneleval.scores.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.speeds import MIN_SHAPES, Speeds, few_tasks, speeds, where
+
+__all__ = ["cv_by_category", "cv_shape", "over_groups"]
+
+
+def over_groups(cells: Floats, table: Speeds, draw: Draw) -> Floats:
+    """(resamples, tasks, groups, cells) -> (resamples,): mean over the eligible groups of standard deviation / mean.
+
+    A resample of n cells has on average only (n - 1) / n of the data's variance, because cells repeat; with three
+    shapes a group that is 18 % of the standard deviation. Resamples are scaled up by that, so that the interval lies
+    around the value and not below it.
+    """
+    eligible = table.eligible[draw.tasks]
+    n = np.sum(~np.isnan(cells), axis=-1)
+    n_safe = np.maximum(n, 2)
+    filled = np.nan_to_num(cells)
+    mean = filled.sum(axis=-1) / n_safe
+    squares = np.where(np.isnan(cells), 0.0, (filled - mean[..., None]) ** 2).sum(axis=-1)
+    variance = squares / (n_safe - 1)
+    if draw.generator is not None:
+        variance *= n_safe / (n_safe - 1)
+    cv = np.divide(np.sqrt(variance), mean, out=np.zeros_like(mean), where=eligible & (mean > 0))
+    groups = eligible.sum(axis=(1, 2))
+    total = np.where(eligible, cv, 0.0).sum(axis=(1, 2))
+    out: Floats = np.divide(total, groups, out=np.full(len(cells), math.nan), where=groups > 0)
+    return out
+
+
+@score
+def cv_shape(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
+    """Coefficient of variation of speedup over shapes: per (task, direction, dtype) with at least 3 shapes, standard
+    deviation over mean of the speedups of its timed cells on the primary device; then the mean over these groups.
+
+    The standard deviation is the sample one (n - 1). Clipped to [0, 1] in S only. The interval is a hierarchical
+    bootstrap (tasks, then cells); n is the number of groups.
+    """
+    table = speeds(checked(results), setting)
+    groups = int(table.eligible.sum())
+    if not groups:
+        return NOTHING(f"no (task, direction, dtype) has {MIN_SHAPES} timed shapes")
+    value, low, high, _ = interval(
+        lambda draw: over_groups(draw.cells(table.nested), table, draw),
+        len(table.tasks),
+        table.nested.values.size,
+        never_outside=(0.0, math.inf),
+    )
+    too_few = int((table.nested.counts > 0).sum()) - groups
+    left_out = f"{too_few} groups with fewer than {MIN_SHAPES} timed shapes left out" if too_few else ""
+    tasks = int(table.eligible.any(axis=1).sum())
+    note = "; ".join(filter(None, (where(results, setting), left_out, few_tasks(tasks))))
+    return Score(value=value, low=low, high=high, n=groups, note=note)
+
+
+@score
+def cv_by_category(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
+    """CV_shape over the groups of each operator category."""
+    found = {}
+    mine = primary(checked(results), setting)
+    known = {r.category for r in mine}
+    for category in [c for c in CATEGORIES if c in known] + sorted(known - set(CATEGORIES)):
+        found[category] = cv_shape([r for r in mine if r.category == category])
+    return found

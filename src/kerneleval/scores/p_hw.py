@@ -1,0 +1,116 @@
+"""P_hw: portability over devices, the fourth factor of S."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from kerneleval.records import Result, Score
+from kerneleval.scores.cells import Pair, checked, device_names, pairs
+from kerneleval.scores.intervals import NOTHING, Draw, Floats, Nested, interval, median, nested
+from kerneleval.scores.registry import DEFAULT, Setting, Table, score
+
+__all__ = ["THRESHOLD", "device_speedup", "machines", "over_devices", "p_hw"]
+
+THRESHOLD = 0.8
+"""Fraction of the baseline's speed that a portable kernel reaches at least (KernelEval, section 3.3)."""
+
+
+def machines(results: Sequence[Result], tasks: Sequence[str]) -> dict[str, Nested | None]:
+    """Speedups by task and pair on each machine; a pair that is wrong in a supported case holds a single 0.
+
+    Pairs without candidate, or declared unsupported throughout, are left out: they count against coverage. None: there
+    are correct pairs, and nothing was timed there.
+    """
+    found: dict[str, Nested | None] = {}
+    for machine in device_names(results):
+        tried = [p for p in pairs([r for r in results if r.machine == machine], DEFAULT) if p.tried]
+        timed = any(p.timings for p in tried)
+        untimed = not timed and any(p.correct for p in tried)
+        found[machine] = None if untimed else nested(tasks, [row for p in tried for row in _rows(p)])
+    return found
+
+
+def _rows(pair: Pair) -> list[tuple[str, object, float]]:
+    group = (pair.direction, pair.sample)
+    if not pair.correct:
+        return [(pair.task, group, 0.0)]
+    return [(pair.task, group, timing.speedup) for timing in pair.timings]
+
+
+def on_device(of: Nested, draw: Draw) -> Floats:
+    """(resamples,): median over the pairs of the median over each pair's cells."""
+    by_pair = median(draw.cells(of))
+    return median(by_pair.reshape(len(by_pair), -1))
+
+
+def over_devices(table: Mapping[str, Nested | None], draw: Draw) -> Floats:
+    """(resamples,): share of the evaluated devices that are portable; NaN where none was evaluated."""
+    portable = [on_device(of, draw) >= THRESHOLD for of in table.values() if of is not None]
+    if not portable:
+        return np.full(len(draw.tasks), math.nan)
+    out: Floats = np.mean(np.array(portable, dtype=np.float64), axis=0)
+    return out
+
+
+@score
+def p_hw(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
+    """Share of the evaluated devices on which the generator is correct and reaches at least 0.8 times the baseline: the
+    median speedup over the (operator, direction) pairs that it tries is at least 0.8, where a pair that is wrong in any
+    supported case counts as speedup 0.
+
+    Thus a device fails when half of its pairs are wrong or slow. A device that was not available, or on which nothing
+    was timed, is neither a pass nor a failure: the note names it. The interval is a hierarchical bootstrap (tasks, then
+    cells) on these devices; n is the number of devices evaluated.
+    """
+    tasks = tuple(dict.fromkeys(r.task for r in checked(results)))
+    table = machines(results, tasks)
+    names = device_names(results)
+    evaluated = {m: of for m, of in table.items() if of is not None}
+    note = _note(results, setting, names, table)
+    if not evaluated:
+        return NOTHING(note or "no device was evaluated")
+    value, low, high, _ = interval(
+        lambda draw: over_devices(evaluated, draw),
+        len(tasks),
+        sum(of.values.size for of in evaluated.values()),
+        never_outside=(0.0, 1.0),
+    )
+    return Score(value=value, low=low, high=high, n=len(evaluated), note=note)
+
+
+@score
+def device_speedup(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
+    """The median speedup by which P_hw judges each device: over the pairs tried, a wrong one counting as 0.
+
+    n is the number of pairs.
+    """
+    del setting
+    tasks = tuple(dict.fromkeys(r.task for r in checked(results)))
+    names = device_names(results)
+    found = {}
+    for machine, of in machines(results, tasks).items():
+        if of is None:
+            found[names[machine]] = NOTHING("nothing was timed")
+            continue
+        value, low, high, _ = interval(
+            lambda draw, of=of: on_device(of, draw),  # type: ignore[misc]
+            len(tasks),
+            of.values.size,
+            never_outside=(0.0, math.inf),
+        )
+        n = int((of.counts > 0).sum())
+        note = "" if n else "no candidate that supports anything"
+        found[names[machine]] = Score(value=value, low=low, high=high, n=n, note=note)
+    return found
+
+
+def _note(
+    results: Sequence[Result], setting: Setting, names: Mapping[str, str], table: Mapping[str, Nested | None]
+) -> str:
+    kinds = {r.device for r in results}
+    absent = [f"{kind} ({why})" if why else kind for kind, why in setting.not_evaluated.items() if kind not in kinds]
+    untimed = [f"{names[m]} (nothing was timed)" for m, of in table.items() if of is None]
+    return f"not evaluated: {', '.join(absent + untimed)}" if absent or untimed else ""

@@ -1,0 +1,91 @@
+"""How a score is declared and found: one decorated function in one file of this package."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from kerneleval.records import Result, Score, UsageError, near
+
+__all__ = ["DEFAULT", "ScoreFunction", "Setting", "Table", "all_scores", "definition", "find", "score"]
+
+Table = dict[str, Score]
+"""Several scores of one kind by what they are of: a category, a threshold, a cell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a score needs to know beyond the results."""
+
+    primary: str = ""
+    """Device kind or machine fingerprint on which speed and coverage are judged; empty: that of the first result."""
+    not_evaluated: Mapping[str, str] = field(default_factory=dict)
+    """Devices asked for and not available: kind -> why."""
+    suite: tuple[tuple[str, str, str], ...] = ()
+    """(task, category, direction) of the whole suite, where the results hold only a part of it; empty: they hold all
+    (a stored run's results do: they have a row for everything planned)."""
+    thresholds: tuple[float, ...] = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
+    """The p of fast_p."""
+    ks: tuple[int, ...] = (1, 5, 10)
+    """The k of pass@k."""
+    fast_at: float = 1.0
+    """The p of fast_p@k."""
+
+
+DEFAULT = Setting()
+
+ScoreFunction = Callable[[Sequence[Result], Setting], Score | Table]
+"""Results of one generator in, a number (or a table of them) with its uncertainty out."""
+
+_F = TypeVar("_F", bound=Callable[..., Score | Table])
+
+_FOUND: dict[str, ScoreFunction] = {}
+
+
+def score(function: _F) -> _F:
+    """Declare a score: the function is found by its name, its docstring is its definition. Returns it unchanged.
+
+    Raises:
+        ValueError: another score has the name, or there is no docstring.
+    """
+    name = function.__name__
+    known = _FOUND.get(name)
+    if known is not None and (known.__module__, known.__name__) != (function.__module__, name):
+        raise ValueError(f"score {name!r} is defined twice: in {known.__module__} and in {function.__module__}")
+    if not function.__doc__:
+        raise ValueError(f"score {name!r} in {function.__module__} has no docstring, which is its definition")
+    _FOUND[name] = function
+    return function
+
+
+@functools.cache
+def _discover() -> None:
+    """Import every module of this package; an error in one is shown as it is."""
+    package = importlib.import_module("kerneleval.scores")
+    for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
+        importlib.import_module(f"{package.__name__}.{module}")
+
+
+def all_scores() -> dict[str, ScoreFunction]:
+    """Every score by name, in alphabetical order."""
+    _discover()
+    return dict(sorted(_FOUND.items()))
+
+
+def find(name: str) -> ScoreFunction:
+    """The score of that name; raises UsageError with the nearest names for an unknown one."""
+    known = all_scores()
+    if name not in known:
+        raise UsageError(f"no score is called {name!r}; {near(name, known)}")
+    return known[name]
+
+
+def definition(name: str) -> str:
+    """What a score means: the first paragraph of its docstring, on one line."""
+    text = inspect.getdoc(find(name)) or ""
+    return " ".join(text.split("\n\n")[0].split())

@@ -1,0 +1,73 @@
+"""Speedups of the primary machine's timed cells, arranged for the hierarchical bootstrap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerneleval.records import Result
+from kerneleval.scores.cells import device_names, primary, timing_of
+from kerneleval.scores.intervals import Nested, nested
+from kerneleval.scores.registry import Setting
+
+__all__ = ["Speeds", "few_tasks", "speeds", "where"]
+
+MIN_SHAPES = 3
+"""Fewer shapes say nothing of a variation over shapes."""
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """Speedups by task and (sample, direction, dtype)."""
+
+    tasks: tuple[str, ...]
+    """Every task of the results and of the suite."""
+    nested: Nested
+    """Speedups, groups within tasks."""
+    eligible: NDArray[np.bool_]
+    """(tasks, groups): whether the group has at least :data:`MIN_SHAPES` shapes."""
+
+    @property
+    def cells(self) -> int:
+        """Number of timed cells."""
+        return int(self.nested.counts.sum())
+
+    @property
+    def timed_tasks(self) -> int:
+        """Number of tasks with a timed cell."""
+        return int((self.nested.counts.sum(axis=1) > 0).sum())
+
+
+def speeds(results: Sequence[Result], setting: Setting) -> Speeds:
+    """Speedups of the correct, timed cells on the primary machine."""
+    tasks = tuple(dict.fromkeys([*(r.task for r in results), *(task for task, _, _ in setting.suite)]))
+    rows = []
+    shapes: dict[tuple[str, object], set[tuple[tuple[str, int], ...]]] = {}
+    for r in primary(results, setting):
+        if (timing := timing_of(r)) is not None:
+            group = (r.sample, r.case.direction, r.case.dtype)
+            rows.append((r.task, group, timing.speedup))
+            shapes.setdefault((r.task, group), set()).add(r.case.dims)
+    arranged = nested(tasks, rows)
+    eligible = np.zeros(arranged.counts.shape, dtype=bool)
+    row = {task: t for t, task in enumerate(tasks)}
+    place: dict[str, int] = {}
+    for (task, _group), seen in shapes.items():  # in the order of their first row, as the groups in ``arranged``
+        position = place.get(task, 0)
+        eligible[row[task], position] = len(seen) >= MIN_SHAPES
+        place[task] = position + 1
+    return Speeds(tasks, arranged, eligible)
+
+
+def where(results: Sequence[Result], setting: Setting) -> str:
+    """``on DEVICE`` if the results are of several machines, else empty."""
+    names = device_names(results)
+    return f"on {names[primary(results, setting)[0].machine]}" if len(names) > 1 else ""
+
+
+def few_tasks(tasks: int) -> str:
+    """A warning where resampling tasks says little; else empty."""
+    return f"{tasks} task{'s' * (tasks != 1)}: the interval is too narrow" if 0 < tasks < 5 else ""

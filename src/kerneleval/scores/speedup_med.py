@@ -1,0 +1,68 @@
+"""Speedup_med: the first factor of S; the same by shape category; and the peak."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from kerneleval.records import SHAPE_CATEGORIES, Result, Score
+from kerneleval.scores.cells import checked, primary, timing_of
+from kerneleval.scores.intervals import NOTHING, Floats, interval, median
+from kerneleval.scores.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.speeds import few_tasks, speeds, where
+
+__all__ = ["over_cells", "peak", "speedup_by_shape", "speedup_med"]
+
+
+def over_cells(cells: Floats) -> Floats:
+    """(resamples, tasks, groups, cells) -> (resamples,): the median over all cells."""
+    return median(cells.reshape(len(cells), -1))
+
+
+@score
+def speedup_med(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
+    """Median speedup over the correct, timed cells of the primary device, both directions.
+
+    The interval is a hierarchical bootstrap (tasks, then cells); n is the number of cells.
+    """
+    table = speeds(checked(results), setting)
+    if not table.cells:
+        return NOTHING("no correct cell was timed")
+    value, low, high, _ = interval(
+        lambda draw: over_cells(draw.cells(table.nested)),
+        len(table.tasks),
+        table.nested.values.size,
+        never_outside=(0.0, math.inf),
+    )
+    note = "; ".join(filter(None, (where(results, setting), few_tasks(table.timed_tasks))))
+    return Score(value=value, low=low, high=high, n=table.cells, note=note)
+
+
+@score
+def speedup_by_shape(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
+    """Median speedup over the correct, timed cells of the primary device whose shape is of that category.
+
+    A shape-specialised generator shows here: fast on ``power_of_two``, slow on ``non_power_of_two``.
+    """
+    groups: dict[str, list[Result]] = {}
+    for r in primary(checked(results), setting):
+        groups.setdefault(r.case.shape_category, []).append(r)
+    order = [c for c in SHAPE_CATEGORIES if c in groups] + sorted(set(groups) - set(SHAPE_CATEGORIES))
+    alone = dataclasses.replace(setting, suite=())
+    found = {category: speedup_med(groups[category], alone) for category in order}
+    return {category: of for category, of in found.items() if of.n}
+
+
+@score
+def peak(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
+    """Speedup of the best cell: the correct, timed cell of the primary device with the highest lower end of its
+    interval, so that a single lucky measurement is no peak.
+
+    The interval is that of the cell's timing; the note names the cell; n is the number of cells it is the best of.
+    """
+    timed = [(t, r) for r in primary(checked(results), setting) if (t := timing_of(r)) is not None]
+    if not timed:
+        return NOTHING("no correct cell was timed")
+    timing, best = max(timed, key=lambda pair: pair[0].low)
+    return Score(value=timing.speedup, low=timing.low, high=timing.high, n=len(timed), note=best.case.key)

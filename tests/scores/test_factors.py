@@ -1,0 +1,359 @@
+"""Every score worked by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+
+import pytest
+from score_builders import rows, timing
+
+from kerneleval.records import Score, UsageError
+from kerneleval.scores import Setting, by_generator, find, score_all
+from kerneleval.scores.composite import product
+
+
+def value(name, results, **setting):
+    return find(name)(results, Setting(**setting))
+
+
+# ------------------------------------------------------------------------------------------- the paper
+
+
+@pytest.mark.parametrize(
+    ("speed", "cv", "coverage", "portability", "printed", "by_equation_1"),
+    [
+        (1.05, 0.15, 0.85, 0.75, 0.420, 0.569),
+        (1.40, 0.65, 0.70, 0.50, 0.240, 0.172),
+        (1.20, 0.10, 0.90, 0.75, 0.520, 0.729),
+    ],
+    ids=["baseline", "fragile", "robust"],
+)
+def test_table_1_of_the_paper_by_its_own_equation(speed, cv, coverage, portability, printed, by_equation_1):
+    s = product(speed, cv, coverage, portability)
+    assert float(s) == pytest.approx(by_equation_1, abs=6e-4)
+    assert float(s) != pytest.approx(printed, abs=0.05)  # the printed composite doesn't follow from its own factors
+
+
+def test_product_clips_the_cv_and_lets_zero_win():
+    assert product(2.0, 1.7, 1.0, 1.0) == 0
+    assert product(2.0, 0.0, 1.0, 1.0) == 2
+    assert product(math.nan, math.nan, 0.0, 1.0) == 0
+    assert product(math.nan, math.nan, 1.0, 0.0) == 0
+    assert math.isnan(product(2.0, math.nan, 1.0, 1.0))
+    assert math.isnan(product(2.0, 0.1, 0.5, math.nan))
+
+
+# -------------------------------------------------------------------------------------------- speedups
+
+
+def test_speedup_is_a_table_of_the_timed_cells():
+    results = rows("a", [1.5, None, "wrong_output", 0.5]) + rows("a", [2.0], sample=1)
+    table = value("speedup", results)
+    assert {k: v.value for k, v in table.items()} == {
+        "cpu a/forward/M=3/float32/contiguous/standard tiny": 1.5,
+        "cpu a/forward/M=6/float32/contiguous/standard large": 0.5,
+        "cpu a/forward/M=3/float32/contiguous/standard tiny #1": 2.0,
+    }
+    first = timing(1.5)
+    assert next(iter(table.values())) == Score(value=1.5, low=first.low, high=first.high, n=4, note="faster")
+
+
+def test_speedup_med_is_over_all_correct_cells_of_the_primary_device():
+    results = rows("a", [1.0, 3.0]) + rows("b", [2.0, "wrong_output", None, 5.0], direction="backward")
+    results += rows("a", [100.0] * 5, device="cuda")
+    found = value("speedup_med", results)
+    assert found.value == statistics.median([1, 3, 2, 5])
+    assert found.n == 4
+    assert found.low <= found.value <= found.high
+    assert found.note == "on cpu; 2 tasks: the interval is too narrow"
+    assert value("speedup_med", results, primary="cuda").value == 100
+    assert value("speedup_med", results, primary="machine of cuda").value == 100
+    with pytest.raises(UsageError, match="primary device 'rocm' was not evaluated; evaluated are cpu, cuda"):
+        value("speedup_med", results, primary="rocm")
+
+
+def test_speedup_by_shape_and_peak():
+    results = [r for i in range(6) for r in rows(f"t{i}", [1.0, 1.0, 1.0, 1.0, 1.8 + i / 100, 0.7])]
+    table = value("speedup_by_shape", results)
+    assert list(table) == ["tiny", "small", "medium", "large", "power_of_two", "non_power_of_two"]
+    assert table["power_of_two"].value == pytest.approx(1.825)
+    assert table["non_power_of_two"].value == 0.7
+    assert table["power_of_two"].n == 6
+    best = value("peak", results)
+    assert best.value == pytest.approx(1.85)
+    assert (best.n, best.note) == (36, "t5/forward/M=7/float32/contiguous/standard")
+
+
+def test_peak_is_no_lucky_measurement():
+    results = rows("a", [timing(3.0, half=0.9), timing(1.5)])
+    assert value("peak", results).value == 1.5
+
+
+# -------------------------------------------------------------------------------------------- CV_shape
+
+
+def test_cv_shape_is_the_mean_over_groups_with_three_shapes():
+    one = rows("a", [1.0, 2.0, 3.0])  # sd 1, mean 2: 0.5
+    two = rows("a", [1.0, 1.0, 1.0, 1.0], direction="backward")  # 0
+    three = rows("a", [2.0, 4.0, 6.0, "wrong_output"], dtype="float16")  # 0.5
+    short = rows("b", [1.0, 100.0])
+    found = value("cv_shape", one + two + three + short)
+    assert found.value == pytest.approx(1 / 3)
+    assert found.n == 3
+    assert "1 groups with fewer than 3 timed shapes left out" in found.note
+    table = value("cv_by_category", one + two + three + [dataclasses.replace(r, category="fused") for r in short])
+    assert table["gemm"].value == pytest.approx(1 / 3)
+    assert math.isnan(table["fused"].value)
+
+
+def test_cv_shape_needs_distinct_shapes_not_cells():
+    first = rows("a", [1.0, 2.0])
+    again = [dataclasses.replace(r, case=dataclasses.replace(r.case, distribution="outlier")) for r in first]
+    assert math.isnan(value("cv_shape", first + again).value)
+
+
+def test_samples_are_groups_of_their_own():
+    results = rows("a", [1.0] * 4) + rows("a", [3.0] * 4, sample=1)
+    assert value("cv_shape", results).value == 0
+
+
+# -------------------------------------------------------------------------------------------- coverage
+
+
+def test_c_op_counts_pairs_right_everywhere_and_not_regressing():
+    results = rows("right", [1.5, None, None])
+    results += rows("right", [1.5, "wrong_output"], direction="backward")
+    results += rows("slow", [1.5, 0.9])
+    results += rows("equal", [1.0, timing(0.9, "inconclusive")])
+    results += rows("absent", ["generate/missing"] * 2)
+    results += rows("refused", ["call/unsupported"] * 2)
+    found = value("c_op", results)
+    assert found.value == pytest.approx(2 / 6)
+    assert found.n == 6
+    assert found.note == "1 wrong, 1 regressing, 2 not tried"
+    assert 0 < found.low < found.value < found.high < 1
+
+
+def test_unsupported_cases_count_against_coverage_and_not_against_correctness():
+    results = rows("a", [1.5, "call/unsupported", None, "call/unsupported"])
+    found = value("c_op", results)
+    assert (found.value, found.note) == (0.5, "1 supported in part")
+    assert value("fast_p", results)["1"].value == 1
+    assert value("pass_at_k", results)["1"].value == 1
+    assert value("p_hw", results).value == 1
+
+
+def test_c_op_is_over_the_whole_suite():
+    results = rows("a", [1.5])
+    suite = (("a", "gemm", "forward"), ("a", "gemm", "backward"), ("b", "fused", "forward"), ("b", "fused", "backward"))
+    found = value("c_op", results, suite=suite)
+    assert (found.value, found.n, found.note) == (0.25, 4, "3 not tried")
+    assert value("fast_p", results, suite=suite)["0"].value == 0.5
+
+
+def test_c_op_by_category_and_direction():
+    results = rows("a", [1.5]) + rows("a", ["crash"], direction="backward") + rows("b", [1.5], category="fused")
+    table = {k: (v.value, v.n) for k, v in value("c_op_by_category", results).items()}
+    assert table == {
+        "gemm/forward": (1.0, 1),
+        "gemm/backward": (0.0, 1),
+        "gemm/all": (0.5, 2),
+        "fused/forward": (1.0, 1),
+        "fused/all": (1.0, 1),
+        "all/forward": (1.0, 2),
+        "all/backward": (0.0, 1),
+        "all/all": (pytest.approx(2 / 3), 3),
+    }
+
+
+def test_c_op_of_samples_is_their_mean():
+    results = rows("a", [1.5]) + rows("a", ["crash"], sample=1) + rows("b", [1.5]) + rows("b", [1.5], sample=1)
+    found = value("c_op", results)
+    assert (found.value, found.n) == (0.75, 2)
+
+
+# ----------------------------------------------------------------------------------------- portability
+
+
+def test_p_hw_counts_devices_right_and_fast_enough():
+    results = rows("a", [0.8, 0.8]) + rows("b", [1.5, 1.5], direction="backward")
+    results += rows("a", [0.79, 0.79], device="cuda")
+    results += rows("a", ["generate/missing"], device="rocm")
+    found = value("p_hw", results, not_evaluated={"metal": "no such device", "cuda": "stale"})
+    assert found.value == pytest.approx(1 / 3)
+    assert found.n == 3
+    assert found.note == "not evaluated: metal (no such device)"
+
+
+def test_p_hw_counts_a_wrong_pair_as_speed_zero():
+    good = rows("a", [1.0, 1.0]) + rows("b", [1.0, 1.0])
+    assert value("p_hw", good + rows("c", [2.0, "wrong_output"])).value == 1
+    # two right, two wrong: the median is (0 + 1) / 2
+    found = value("p_hw", good + rows("c", [2.0, "wrong_output"]) + rows("d", ["build/compile_error"] * 2))
+    assert found.value == 0
+    table = value("device_speedup", good + rows("c", [9.0, "wrong_output"]) + rows("d", ["build/compile_error"] * 2))
+    assert (table["cpu"].value, table["cpu"].n) == (0.5, 4)
+
+
+def test_p_hw_leaves_to_coverage_what_was_not_tried():
+    results = rows("a", [1.0]) + rows("b", ["generate/missing"]) + rows("c", ["call/unsupported"])
+    assert value("p_hw", results).value == 1
+
+
+def test_a_device_on_which_nothing_is_timed_is_not_evaluated():
+    timed = rows("a", [1.5])
+    untimed = rows("a", [None, None], device="cpu-interpreter")
+    found = value("p_hw", timed + untimed)
+    assert (found.value, found.n) == (1, 1)
+    assert found.note == "not evaluated: cpu-interpreter (nothing was timed)"
+    alone = value("p_hw", untimed)
+    assert math.isnan(alone.value)
+    assert alone.n == 0
+
+
+def test_several_machines_of_one_kind_are_several_devices():
+    second = [dataclasses.replace(r, machine="0123456789abcdef") for r in rows("a", [0.5])]
+    found = value("device_speedup", rows("a", [1.5]) + second)
+    assert list(found) == ["cpu machine ", "cpu 01234567"]
+    assert value("p_hw", rows("a", [1.5]) + second).value == 0.5
+
+
+# ------------------------------------------------------------------------------------------- composite
+
+
+def test_composite_by_hand():
+    results = []
+    for task in "abcd":
+        results += rows(task, [1.0, 2.0, 3.0, 2.0])  # sd sqrt(2/3), mean 2
+        results += rows(task, ["wrong_output"] * 4, direction="backward")
+    results += rows("e", [2.0, 2.0, 2.0])
+    results += rows("a", [0.5] * 3, device="cuda")
+    cv = (4 * math.sqrt(2 / 3) / 2 + 0) / 5
+    found = value("composite", results, not_evaluated={"rocm": ""})
+    # on cpu five pairs have a median of 2 and four count as 0: the device is portable, cuda is not
+    assert found.value == pytest.approx(2.0 * (1 - cv) * (5 / 9) * 0.5)
+    assert found.n == 5
+    assert "on cpu" in found.note
+    assert "not evaluated: rocm" in found.note
+    assert found.low <= found.value <= found.high
+
+
+def test_composite_of_nothing_right_is_zero_and_of_too_little_is_nan():
+    wrong = rows("a", ["wrong_output"] * 4)
+    assert value("composite", wrong).value == 0
+    few = value("composite", rows("a", [1.5, 1.5]))
+    assert math.isnan(few.value)
+    assert math.isnan(few.low)
+    assert few.note == "no CV_shape: no (task, direction, dtype) has 3 timed shapes"
+    untimed = value("composite", rows("a", [None] * 4))
+    assert math.isnan(untimed.value)
+    assert "no Speedup_med: no correct cell was timed" in untimed.note
+    assert math.isnan(value("composite", []).value)
+
+
+# ---------------------------------------------------------------------------------------------- fast_p
+
+
+def test_fast_p_is_strict_and_over_all_tasks():
+    results = rows("one", [1.0, 1.0]) + rows("two", [4.0, 1.0]) + rows("three", [9.0, "wrong_output"])
+    results += rows("four", ["generate/missing"])
+    table = {k: v.value for k, v in value("fast_p", results).items()}
+    assert table == {"0": 0.5, "0.5": 0.5, "0.8": 0.5, "1": 0.25, "1.5": 0.25, "2": 0.0}
+    assert list(table) == ["0", "0.5", "0.8", "1", "1.5", "2"]
+    assert value("fast_p", results, thresholds=(1.99,))["1.99"].value == 0.25
+    assert value("fast_p", results)["1"].n == 4
+
+
+def test_fast_p_takes_forward_times_and_correctness_of_both_directions():
+    results = rows("a", [2.0]) + rows("a", [0.1], direction="backward")
+    assert value("fast_p", results)["1.5"].value == 1
+    results = rows("a", [2.0]) + rows("a", ["wrong_output"], direction="backward")
+    assert value("fast_p", results)["0"].value == 0
+    results = rows("a", [None]) + rows("a", [3.0], direction="backward")
+    assert value("fast_p", results)["2"].value == 1
+
+
+def test_fast_p_without_times():
+    untimed = value("fast_p", rows("a", [None]) + rows("b", ["crash"]))
+    assert untimed["0"].value == 0.5
+    assert math.isnan(untimed["1"].value)
+    assert untimed["1"].note == "no correct task was timed"
+    some = value("fast_p", rows("a", [None]) + rows("b", [2.0]))["1"]
+    assert (some.value, some.note) == (0.5, "1 correct and not timed, counted as not faster")
+
+
+def test_geometric_mean_is_over_correct_tasks():
+    results = rows("a", [4.0, 1.0]) + rows("b", [8.0]) + rows("c", [100.0, "wrong_output"]) + rows("d", [1.0])
+    found = value("geometric_mean", results)
+    assert found.value == pytest.approx((2 * 8 * 1) ** (1 / 3))
+    assert (found.n, found.note) == (3, "over 3 of 4 tasks")
+    assert found.low < found.value < found.high
+    two = value("geometric_mean", rows("a", [4.0]) + rows("b", [1.0]))
+    assert two.value == 2
+    assert math.isnan(two.low)
+    assert "no interval" in two.note
+    assert math.isnan(value("geometric_mean", rows("a", ["crash"])).value)
+    same = value("geometric_mean", [r for t in "abcd" for r in rows(t, [1.25])])
+    assert (same.low, same.value, same.high) == (pytest.approx(1.25),) * 3
+
+
+def test_pass_at_k_by_hand():
+    results = []
+    for sample, (a, b) in enumerate(zip([1.5, 0.5, "crash", "crash"], ["crash"] * 3 + [2.0], strict=True)):
+        results += rows("a", [a], sample=sample) + rows("b", [b], sample=sample)
+    table = value("pass_at_k", results, ks=(1, 2, 4, 5))
+    assert table["1"].value == pytest.approx((2 / 4 + 1 / 4) / 2)
+    assert table["2"].value == pytest.approx((1 - 1 / 6 + 1 - 3 / 6) / 2)
+    assert table["4"].value == 1
+    assert math.isnan(table["5"].value)
+    assert table["5"].note == "a and 1 more tasks have fewer than 5 samples"
+    fast = value("fast_p_at_k", results, ks=(1, 2))
+    assert fast["1"].value == pytest.approx(1 / 4)
+    assert fast["2"].value == pytest.approx(1 / 2)
+
+
+# ----------------------------------------------------------------------------------------- regressions
+
+
+def test_regressions_by_shape_category():
+    results = rows("a", [1.0, 0.5, 0.9]) + rows("b", [1.0, timing(0.7, "inconclusive"), "wrong_output"])
+    table = value("regressions", results)
+    assert {k: (v.value, v.n) for k, v in table.items()} == {
+        "tiny": (0, 2),
+        "small": (0.5, 2),
+        "medium": (1, 1),
+        "all": (0.4, 5),
+    }
+    assert table["all"].note == "2 cells, worst 0.5x at a/forward/M=4/float32/contiguous/standard"
+
+
+def test_failures_by_reason():
+    results = rows("a", [1.0, "wrong_output", "wrong_output"]) + rows("b", ["build/compile_error"])
+    table = value("failures", results)
+    assert {k: (v.value, v.n, v.note) for k, v in table.items()} == {
+        "correctness/wrong_output": (0.5, 2, "a"),
+        "build/compile_error": (0.25, 1, "b"),
+    }
+
+
+# ----------------------------------------------------------------------------------------- all of them
+
+
+def test_score_all_scores_each_generator_on_the_same_primary_device():
+    results = rows("a", [1.5] * 3, generator="x")
+    results += rows("a", [9.0] * 3, generator="y", device="cuda") + rows("a", [2.0] * 3, generator="y")
+    results += rows("a", [3.0] * 3, generator="z", device="cuda")
+    found = score_all(results, Setting(not_evaluated={"metal": ""}))
+    assert {g: s["speedup_med"].value for g, s in found.items()} == {"x": 1.5, "y": 2.0, "z": 3.0}
+    assert found["x"]["p_hw"].note == "not evaluated: metal"
+    assert list(by_generator(results)) == ["x", "y", "z"]
+    assert score_all([]) == {}
+
+
+def test_results_that_can_not_be_scored_together():
+    with pytest.raises(UsageError, match="a score is of one generator, got g, h"):
+        value("composite", rows("a", [1.0]) + rows("a", [1.0], generator="h"))
+    with pytest.raises(UsageError, match=r"comes twice \(runs r and s\); score one run at a time"):
+        value("c_op", rows("a", [1.0]) + rows("a", [1.0], run="s"))

@@ -1,0 +1,227 @@
+"""Intervals: what must hold of every one, checked by property, by brute force and by simulation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from score_builders import rows
+
+from kerneleval.records import Score
+from kerneleval.scores import Setting, all_scores, definition, find, intervals, registry, score
+from kerneleval.scores.pass_at_k import at_least_one
+
+SPEEDUPS = st.floats(0.05, 20.0)
+OUTCOMES = st.lists(
+    st.one_of(SPEEDUPS, st.none(), st.sampled_from(["wrong_output", "unsupported"])), min_size=1, max_size=6
+)
+
+
+@st.composite
+def suites(draw):
+    results = []
+    for i in range(draw(st.integers(1, 4))):
+        for direction in draw(st.sampled_from([("forward",), ("forward", "backward")])):
+            results += rows(f"t{i}", draw(OUTCOMES), direction=direction)
+    if draw(st.booleans()):
+        results += rows("t0", draw(OUTCOMES), device="cuda")
+    return results
+
+
+@pytest.fixture(autouse=True, scope="module")
+def fewer_resamples():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(intervals, "RESAMPLES", 200)
+        yield
+
+
+def flat(found):
+    return list(found.values()) if isinstance(found, dict) else [found]
+
+
+@settings(max_examples=60, deadline=None)
+@given(suites())
+def test_invariants_of_all_scores(results):
+    setting = Setting()
+    for name, function in all_scores().items():
+        for found in flat(function(results, setting)):
+            assert isinstance(found, Score), name
+            if math.isnan(found.value):
+                assert math.isnan(found.low), name
+                assert math.isnan(found.high), name
+                assert found.note, f"{name}: too little data, and no reason given"
+            elif not math.isnan(found.low):
+                assert found.low <= found.value <= found.high, (name, found)
+            assert found.n >= 0
+            if name in ("c_op", "c_op_by_category", "p_hw", "fast_p", "pass_at_k", "fast_p_at_k", "regressions"):
+                assert math.isnan(found.value) or 0 <= found.low <= found.high <= 1, (name, found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(suites())
+def test_the_composite_is_the_product_of_its_factors_and_no_more(results):
+    setting = Setting()
+    speed, cv, coverage, portable, s = (
+        find(name)(results, setting).value for name in ("speedup_med", "cv_shape", "c_op", "p_hw", "composite")
+    )
+    if coverage == 0 or portable == 0:
+        assert s == 0
+    elif any(map(math.isnan, (speed, cv, portable))):
+        assert math.isnan(s)
+    else:
+        assert s == pytest.approx(speed * (1 - min(cv, 1)) * coverage * portable)
+        assert s <= speed * coverage + 1e-12
+        assert s <= speed * (1 - min(cv, 1)) + 1e-12
+
+
+@settings(max_examples=40, deadline=None)
+@given(suites(), st.randoms(use_true_random=False))
+def test_the_order_of_the_results_does_not_matter(results, random):
+    shuffled = list(results)
+    random.shuffle(shuffled)
+    setting = Setting(primary="cpu")
+    for name, function in all_scores().items():
+        before, after = function(results, setting), function(shuffled, setting)
+        if isinstance(before, dict):
+            assert set(before) == set(after), name
+            pairs = [(before[k], after[k]) for k in before]
+        else:
+            pairs = [(before, after)]
+        for one, other in pairs:
+            assert one.value == pytest.approx(other.value, nan_ok=True), name
+
+
+@settings(max_examples=40, deadline=None)
+@given(suites(), st.data())
+def test_breaking_a_cell_never_raises_coverage_or_fast_p(results, data):
+    at = data.draw(st.integers(0, len(results) - 1))
+    r = results[at]
+    (broken,) = (
+        x for x in rows(r.task, ["wrong_output"] * 6, direction=r.case.direction, device=r.device) if x.case == r.case
+    )
+    worse = [*results[:at], broken, *results[at + 1 :]]
+    setting = Setting(primary="cpu")
+    assert find("c_op")(worse, setting).value <= find("c_op")(results, setting).value + 1e-12
+    before, after = find("fast_p")(results, setting), find("fast_p")(worse, setting)
+    for p in before:
+        assert math.isnan(before[p].value) or math.isnan(after[p].value) or after[p].value <= before[p].value
+
+
+@pytest.mark.parametrize("n", [1, 4, 6])
+def test_at_least_one_by_enumeration(n):
+    for good, k in itertools.product(range(n + 1), range(1, n + 1)):
+        draws = list(itertools.combinations([i < good for i in range(n)], k))
+        assert at_least_one(n, good, k) == pytest.approx(sum(map(any, draws)) / len(draws))
+    for bad in ((n, n + 1, 1), (n, 0, n + 1), (n, 0, 0)):
+        with pytest.raises(ValueError, match="can be drawn"):
+            at_least_one(*bad)
+
+
+@given(
+    st.lists(st.lists(st.one_of(st.just(math.nan), st.floats(-9, 9)), min_size=3, max_size=3), min_size=1, max_size=5)
+)
+def test_median_is_numpys(values):
+    array = np.array(values)
+    expected = [np.median(row[~np.isnan(row)]) if (~np.isnan(row)).any() else math.nan for row in array]
+    np.testing.assert_allclose(intervals.median(array), expected)
+
+
+@pytest.mark.parametrize(("good", "n"), [(0, 10), (10, 10), (3, 10), (1, 2), (17, 56)])
+def test_share_is_wilsons_interval(good, n):
+    found = intervals.share(good / n, n, independent=n)
+    expected = stats.binomtest(good, n).proportion_ci(method="wilson")
+    assert (found.low, found.high) == (pytest.approx(expected.low, abs=1e-12), pytest.approx(expected.high, abs=1e-12))
+
+
+def test_resamples_draw_from_their_own_group():
+    tasks = ("a", "b", "c")
+    data = [("a", 0, 1.0), ("a", 0, 2.0), ("a", 1, 10.0), ("c", 0, 100.0), ("c", 0, 200.0), ("c", 0, 300.0)]
+    table = intervals.nested(tasks, data)
+    assert table.counts.tolist() == [[2, 1], [0, 0], [3, 0]]
+    generator = np.random.default_rng(0)
+    draw = intervals.Draw(generator.integers(0, 3, (500, 3)), generator)
+    cells = draw.cells(table)
+    for (resample, place), task in np.ndenumerate(draw.tasks):
+        got = cells[resample, place]
+        for group, count in enumerate(table.counts[task]):
+            mine = got[group]
+            assert not np.isnan(mine[:count]).any()
+            assert np.isnan(mine[count:]).all()
+            assert set(mine[:count]) <= set(table.values[task, group, :count])
+    drawn = cells[draw.tasks == 2][:, 0, :]
+    assert np.unique(drawn, return_counts=True)[1] == pytest.approx(drawn.size / 3, rel=0.1)
+
+
+def test_chunks_do_not_change_the_kind_of_draw(monkeypatch):
+    results = [r for i in range(6) for r in rows(f"t{i}", [1 + i / 10, 1.1, 1.3, 1.2])]
+    whole = find("speedup_med")(results, Setting())
+    assert find("speedup_med")(results, Setting()) == whole  # the seed is fixed
+    monkeypatch.setattr(intervals, "_CHUNK", 100)
+    chunked = find("speedup_med")(results, Setting())
+    assert chunked.value == whole.value
+    assert chunked.low == pytest.approx(whole.low, rel=0.03)
+    assert chunked.high == pytest.approx(whole.high, rel=0.03)
+
+
+def test_hierarchical_interval_covers_the_truth():
+    """Tasks differ by a factor of e^0.3 and their cells by e^0.1; the true median is 1.2, the true CV the cells'."""
+    generator = np.random.default_rng(7)
+    true_cv = math.sqrt(math.exp(0.1**2) - 1)
+    hits = {"speedup_med": 0, "cv_shape": 0}
+    rounds = 80
+    for _ in range(rounds):
+        results = []
+        for i in range(16):
+            task = 1.2 * math.exp(generator.normal(0, 0.3))
+            results += rows(f"t{i}", [task * math.exp(generator.normal(0, 0.1)) for _ in range(8)])
+        for name, truth in (("speedup_med", 1.2), ("cv_shape", true_cv)):
+            found = find(name)(results, Setting())
+            hits[name] += found.low <= truth <= found.high
+    assert hits["speedup_med"] >= 0.85 * rounds
+    assert hits["cv_shape"] >= 0.80 * rounds
+
+
+def test_every_score_is_found_defined_and_unchanged():
+    names = set(all_scores())
+    assert names >= {
+        "speedup",
+        "speedup_med",
+        "cv_shape",
+        "c_op",
+        "p_hw",
+        "composite",
+        "fast_p",
+        "geometric_mean",
+        "regressions",
+        "pass_at_k",
+    }
+    assert all(len(definition(name)) > 30 for name in names)
+    assert definition("composite").startswith("S = Speedup_med x (1 - CV_shape) x C_op x P_hw")
+    with pytest.raises(Exception, match="no score is called 'speedup_median'; did you mean speedup_med"):
+        find("speedup_median")
+
+
+def test_declaring_scores(monkeypatch):
+    monkeypatch.setattr(registry, "_FOUND", dict(registry._FOUND))
+
+    def composite(results, setting):
+        """Another one."""
+
+    with pytest.raises(ValueError, match=r"score 'composite' is defined twice: in kerneleval\.scores\.composite"):
+        score(composite)
+
+    def undocumented(results, setting): ...
+
+    with pytest.raises(ValueError, match="has no docstring"):
+        score(undocumented)
+
+    def mine(results, setting):
+        """The number of results."""
+
+    assert score(mine) is mine
+    assert registry._FOUND["mine"] is mine
