@@ -16,14 +16,16 @@ from dataclasses import dataclass
 
 from kerneleval.worker import linux
 
-__all__ = ["Grant", "abi_version", "restrict"]
+__all__ = ["Grant", "abi_version", "restrict", "scope_signals"]
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+_READ_RIGHTS = _EXECUTE | _READ_FILE | _READ_DIR
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _KNOWN_BY_ABI = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 _NET_BIND_TCP, _NET_CONNECT_TCP = 1, 2
 _SCOPE_ABSTRACT_UNIX_SOCKET, _SCOPE_SIGNAL = 1, 2
+_ABI_NET, _ABI_IOCTL, _ABI_SCOPES = 4, 5, 6
 _CREATE_RULESET_VERSION = 1
 _RULE_PATH_BENEATH = 1
 
@@ -57,14 +59,18 @@ def abi_version() -> int:
 def _rights(grant: Grant, known: int) -> int:
     if grant.write:
         return known
-    rights = _EXECUTE | _READ_FILE | _READ_DIR
+    rights = _READ_RIGHTS
     if grant.device:
         rights |= _WRITE_FILE | _TRUNCATE | _IOCTL_DEV
     return rights & known
 
 
-def restrict(grants: Iterable[Grant]) -> tuple[str, ...]:
-    """Confine this process to ``grants``. ``no_new_privs`` must be set.
+def restrict(grants: Iterable[Grant], *, writes_only: bool = False) -> tuple[str, ...]:
+    """Confine this process to ``grants``, further than it is confined already. ``no_new_privs`` must be set.
+
+    Args:
+        grants: what stays possible.
+        writes_only: leave reading as it is.
 
     Returns:
         what the kernel's ABI let us confine: ``files``, and where known ``tcp``, ``devices``, ``signals``.
@@ -74,14 +80,16 @@ def restrict(grants: Iterable[Grant]) -> tuple[str, ...]:
     """
     abi = abi_version()
     known = _KNOWN_BY_ABI[max(v for v in _KNOWN_BY_ABI if v <= abi)]
+    if writes_only:
+        known &= ~(_READ_RIGHTS | _IOCTL_DEV)
     attributes = _RulesetAttr(known, 0, 0)
     size, reached = 8, ["files"]
-    if abi >= 4:
+    if abi >= _ABI_NET:
         attributes.net, size = _NET_BIND_TCP | _NET_CONNECT_TCP, 16
         reached.append("tcp")
-    if abi >= 5:
+    if abi >= _ABI_IOCTL:
         reached.append("devices")
-    if abi >= 6:
+    if abi >= _ABI_SCOPES:
         attributes.scoped, size = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL, 24
         reached.append("signals")
     ruleset = linux.syscall("landlock_create_ruleset", ctypes.byref(attributes), size, 0)
@@ -92,6 +100,28 @@ def restrict(grants: Iterable[Grant]) -> tuple[str, ...]:
     finally:
         os.close(ruleset)
     return tuple(reached)
+
+
+def scope_signals() -> None:
+    """Enter a domain that confines nothing but signals: from now on they reach only this process and its descendants.
+
+    It makes ``kill(-1)`` mean "all that I started". No mount can be changed afterwards. Sets ``no_new_privs``.
+
+    Raises:
+        OSError: the kernel does not scope signals (ABI 6, Linux 6.12); nothing was confined.
+    """
+    abi = abi_version()
+    if abi < _ABI_SCOPES:
+        raise OSError(errno.EOPNOTSUPP, f"Landlock ABI {abi} does not scope signals, {_ABI_SCOPES} does")
+    linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+    # A domain that does not mention it forbids moving files between directories for itself and every domain inside.
+    attributes = _RulesetAttr(_REFER, 0, _SCOPE_SIGNAL)
+    ruleset = linux.syscall("landlock_create_ruleset", ctypes.byref(attributes), ctypes.sizeof(attributes), 0)
+    try:
+        _add(ruleset, Grant(path="/", write=True), _REFER)
+        linux.syscall("landlock_restrict_self", ruleset, 0)
+    finally:
+        os.close(ruleset)
 
 
 def _add(ruleset: int, grant: Grant, known: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import secrets
 import signal
 import stat
 import subprocess
@@ -22,6 +23,8 @@ __all__ = ["STARTED", "descendants", "disk_bytes", "kill_all", "mark_started", "
 STARTED = "started"
 """File in a slot's base that names the worker's first process and its start time, so that no reused id is killed."""
 
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DEPTH = 100  # directories open at a time while removing
 _PATIENCE_S = 6.0
 _POLL_S = 0.001
 _ROUNDS_S = 3.0
@@ -251,51 +254,51 @@ def _name(pid: int) -> str:
 
 
 def _remove(base: str) -> list[str]:
-    """Remove a tree of any depth and any modes without following links; returns what stays, with the reason.
-
-    Directories are moved to the top before they are emptied, so that neither recursion nor path length is a limit.
-    """
+    """Remove a tree of any depth and any modes without following links; returns what stays, with the reason."""
     try:
-        top = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        top = os.open(base, _DIRECTORY)
     except FileNotFoundError:
         return []
     except OSError as error:
         return [f"{base}: {error}"]
     failed: list[str] = []
-    count = 0
+    moved: list[str] = []
     try:
-        queue = ["."]
-        while queue:
-            here = queue.pop()
-            try:
-                os.chmod(here, 0o700, dir_fd=top)
-                directory = os.open(here, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
-            except OSError as error:
-                failed.append(f"{base}/{here}: {error}")
-                continue
-            try:
-                for name in os.listdir(directory):
-                    try:
-                        if not stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode):
-                            os.unlink(name, dir_fd=directory)
-                            continue
-                        count += 1
-                        moved = f".removing-{count}"
-                        os.chmod(name, 0o700, dir_fd=directory)
-                        os.rename(name, moved, src_dir_fd=directory, dst_dir_fd=top)
-                        queue.append(moved)
-                    except OSError as error:
-                        failed.append(f"{base}/{here}/{name!r}: {error}")
-            finally:
-                os.close(directory)
-            if here != ".":
-                try:
-                    os.rmdir(here, dir_fd=top)
-                except OSError as error:
-                    failed.append(f"{base}/{here}: {error}")
+        _empty(top, top, moved, failed, _DEPTH)
+        while moved:
+            _remove_directory(top, moved.pop(), top, moved, failed, _DEPTH)
         os.rmdir(base)
     except OSError as error:
         failed.append(f"{base}: {error}")
     finally:
         os.close(top)
     return failed
+
+
+def _empty(directory: int, top: int, moved: list[str], failed: list[str], depth: int) -> None:
+    """Remove all in ``directory``. What lies deeper than ``depth`` is moved to ``top`` for later, under a new name.
+
+    So neither recursion, nor open descriptors, nor the length of a path is a limit.
+    """
+    for name in os.listdir(directory):
+        try:
+            if not stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode):
+                os.unlink(name, dir_fd=directory)
+            elif depth:
+                _remove_directory(directory, name, top, moved, failed, depth - 1)
+            else:
+                os.chmod(name, 0o700, dir_fd=directory)
+                moved.append(f".moved-{secrets.token_hex(8)}")
+                os.rename(name, moved[-1], src_dir_fd=directory, dst_dir_fd=top)
+        except OSError as error:
+            failed.append(f"{name!r}: {error}")
+
+
+def _remove_directory(parent: int, name: str, top: int, moved: list[str], failed: list[str], depth: int) -> None:
+    os.chmod(name, 0o700, dir_fd=parent)
+    directory = os.open(name, _DIRECTORY, dir_fd=parent)
+    try:
+        _empty(directory, top, moved, failed, depth)
+    finally:
+        os.close(directory)
+    os.rmdir(name, dir_fd=parent)

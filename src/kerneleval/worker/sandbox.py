@@ -45,7 +45,11 @@ __all__ = [
     "prepare",
     "protect_host",
     "resident_bytes",
+    "seal",
 ]
+
+_entered: _Entry | None = None
+"""The worker's own sandbox, for :func:`seal`."""
 
 _NAMESPACES = {"netns": linux.CLONE_NEWNET, "ipcns": linux.CLONE_NEWIPC, "mntns": linux.CLONE_NEWNS}
 
@@ -129,8 +133,13 @@ def enter(
         mark_started(slot)
         _detach(entry, keep_fds)
         _leave_namespaces(entry)
+        readable, nodes = reach.readable_paths(slot, device), reach.nodes(device)
+        if not entry.has("pidns"):
+            _change_view(entry, readable, nodes)  # first: a monitor's Landlock domain ends all mounting
         _split(entry, parent_pid)
-        return _confine(entry)
+        if entry.has("pidns"):
+            _change_view(entry, readable, nodes)  # after: only inside can the namespace's own /proc be mounted
+        return _confine(entry, readable, nodes)
     except OSError as error:
         raise InfrastructureError(f"sandbox: {error}") from error
 
@@ -182,9 +191,7 @@ def _split(entry: _Entry, parent_pid: int | None) -> None:
     """Fork the worker off; the caller becomes its monitor (:mod:`kerneleval.worker.supervise`)."""
     started = time.perf_counter()
     reach_by = _choose_reach(entry)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
-    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGTERM)
+    supervise.prepare_monitor()
     if parent_pid is not None and os.getppid() != parent_pid:
         os._exit(1)  # the zygote died before it was watched
     own_pids = entry.has("pidns")
@@ -200,7 +207,7 @@ def _split(entry: _Entry, parent_pid: int | None) -> None:
         os.close(read_end)
         _become_second(write_end)
     os.setsid()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    supervise.leave_monitor()
     entry.layers.append(f"monitor-{reach_by}")
     entry.costs["monitor"] = (time.perf_counter() - started) * 1e3
 
@@ -219,7 +226,7 @@ def _choose_reach(entry: _Entry) -> str:
     if entry.superuser and entry.slot.uid >= 0:
         return supervise.Reach.UID
     try:
-        supervise.scope_signals()
+        landlock.scope_signals()
     except OSError:
         return supervise.Reach.TREE
     return supervise.Reach.DOMAIN
@@ -230,11 +237,8 @@ def _choose_reach(entry: _Entry) -> str:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def _confine(entry: _Entry) -> Trust:
+def _confine(entry: _Entry, readable: Sequence[str], nodes: Sequence[str]) -> Trust:
     slot = entry.slot
-    readable = reach.readable_paths(slot, entry.device)
-    nodes = reach.nodes(entry.device)
-    _change_view(entry, readable, nodes)
     _change_environment(entry)
     change_user = _may_change_user(entry, readable)
     _limit(entry, change_user)
@@ -255,7 +259,7 @@ def _confine(entry: _Entry) -> Trust:
         linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
     _make_scratch(entry)
-    os.chdir(slot.directory)
+    os.chdir(entry.scratch)
     with entry.layer("landlock"):
         reached = landlock.restrict(_grants(entry, readable, nodes))
     if entry.has("landlock"):
@@ -263,6 +267,8 @@ def _confine(entry: _Entry) -> Trust:
             entry.missing.append(f"landlock-{part}: this kernel's Landlock cannot confine them")
     with entry.layer("seccomp"):
         seccomp.install(memfd=entry.device != "cpu")
+    global _entered
+    _entered = entry
     return entry.trust()
 
 
@@ -351,13 +357,36 @@ def _make_scratch(entry: _Entry) -> None:
 
 
 def _grants(entry: _Entry, readable: Sequence[str], nodes: Sequence[str]) -> list[landlock.Grant]:
-    slot = entry.slot
     grants = [landlock.Grant(path=path) for path in readable]
     grants += [landlock.Grant(path=path, device=True) for path in ("/proc", *nodes)]
-    grants += [landlock.Grant(path=path, write=True) for path in (slot.directory, entry.scratch, *slot.writable)]
-    if entry.has("view"):
-        grants.append(landlock.Grant(path="/dev/shm", write=True))
-    return grants
+    grants += [landlock.Grant(path=path, write=True) for path in (entry.slot.directory, *entry.slot.writable)]
+    return grants + _temporary(entry)
+
+
+def _temporary(entry: _Entry) -> list[landlock.Grant]:
+    """Where temporary files go; ``/dev/shm`` only where it is the worker's own."""
+    paths = (entry.scratch, "/dev/shm") if entry.has("view") else (entry.scratch,)
+    return [landlock.Grant(path=path, write=True) for path in paths]
+
+
+def seal() -> bool:
+    """Called in the worker between building and loading: from here on nothing outlives it.
+
+    The private directory becomes read-only, so that built files stay what the compiler made and nothing is left to
+    clean up; temporary files can still be written, to memory of bounded size where the worker has a root of its own.
+    A worker that has not entered a sandbox with Landlock is left as it is.
+
+    Returns:
+        whether it is sealed.
+
+    Raises:
+        OSError: the kernel refused.
+    """
+    if _entered is None or not _entered.has("landlock"):
+        return False
+    grants = [landlock.Grant(path=path, device=True) for path in ("/proc", *reach.nodes(_entered.device))]
+    landlock.restrict([*grants, *_temporary(_entered)], writes_only=True)
+    return True
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -14,9 +14,8 @@ own status. How it reaches them all, the strongest first:
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import errno
 import os
+import resource
 import signal
 import struct
 import time
@@ -24,12 +23,11 @@ from typing import NoReturn
 
 from kerneleval.worker import linux, reaper
 
-__all__ = ["Reach", "become_init", "become_monitor", "scope_signals"]
+__all__ = ["Reach", "become_init", "become_monitor", "leave_monitor", "prepare_monitor"]
 
 _STATUS = struct.Struct("=i")
 _GIVE_UP_S = 5.0
-_LANDLOCK_ABI_SCOPES = 6
-_SCOPE_SIGNAL = 2
+_WATCHED = {signal.SIGTERM, signal.SIGCHLD}  # blocked from before the fork on, so that a monitor misses none
 
 
 class Reach:
@@ -38,23 +36,23 @@ class Reach:
     PIDNS, UID, DOMAIN, TREE = "pidns", "uid", "domain", "tree"
 
 
-class _ScopeOnly(ctypes.Structure):
-    _fields_ = (("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
+def prepare_monitor() -> None:
+    """Before the fork: adopt orphans, end with the parent, wait for signals, leave no core file."""
+    for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(ignored, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGTERM)
+    linux.prctl(linux.PR_SET_DUMPABLE, 0)
 
 
-def scope_signals() -> None:
-    """Enter a Landlock domain that confines nothing but signals. Raises OSError where the kernel can't."""
-    from kerneleval.worker import landlock
-
-    abi = landlock.abi_version()
-    if abi < _LANDLOCK_ABI_SCOPES:
-        raise OSError(errno.EOPNOTSUPP, f"Landlock ABI {abi} does not scope signals; {_LANDLOCK_ABI_SCOPES} does")
-    linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
-    ruleset = linux.syscall("landlock_create_ruleset", ctypes.byref(_ScopeOnly(0, 0, _SCOPE_SIGNAL)), 24, 0)
-    try:
-        linux.syscall("landlock_restrict_self", ruleset, 0)
-    finally:
-        os.close(ruleset)
+def leave_monitor() -> None:
+    """After the fork, in the worker: signals as a program expects them."""
+    for usual in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(usual, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
 
 
 def become_init(worker: int, report: int) -> NoReturn:
@@ -74,25 +72,27 @@ def become_monitor(child: int, report: int | None, reach: str, uid: int) -> NoRe
         reach: one of :class:`Reach`.
         uid: the worker's user for ``Reach.UID``.
     """
-
-    def end(_number: int, _frame: object) -> None:
-        try:
-            os.kill(child, signal.SIGKILL)
-        except ProcessLookupError:
-            return  # it is being waited for already
-
-    signal.signal(signal.SIGTERM, end)
-    for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
-        signal.signal(ignored, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     linux.close_from(set() if report is None else {report})
-    status = _wait_for(child)
+    status = _watch(child)
     if report is not None:
         said = os.read(report, _STATUS.size)
         status = _STATUS.unpack(said)[0] if len(said) == _STATUS.size else int(signal.SIGKILL)
     if reach != Reach.PIDNS:
         _kill_rest(reach, uid)
     _end_like(status)
+
+
+def _watch(child: int) -> int:
+    """Status of ``child`` when it has ended; SIGTERM ends it."""
+    while True:
+        while True:
+            done, status = os.waitpid(-1, os.WNOHANG)
+            if done == child:
+                return status
+            if not done:
+                break
+        if signal.sigwait(_WATCHED) == signal.SIGTERM:
+            os.kill(child, signal.SIGKILL)
 
 
 def _wait_for(pid: int) -> int:
