@@ -22,6 +22,7 @@ from kerneleval import __version__, cli, pipeline
 from kerneleval.records import (
     Case,
     CellResult,
+    Event,
     Failed,
     InfrastructureError,
     Machine,
@@ -68,6 +69,9 @@ def verdict(outcome: Passed | Failed) -> Verdict:
 WRONG = Failed(stage="correctness", reason="wrong_output", message="worst error 3.0 at [0, 1]", replay="replay")
 
 
+SCORE = {"value": 0.5, "low": 0.4, "high": 0.6, "n": 10, "note": ""}
+
+
 class Recorder:
     """Stands in for one function of the pipeline."""
 
@@ -99,7 +103,9 @@ def check(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 def run(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     recorder = Recorder("run-1")
     monkeypatch.setattr(pipeline, "run", recorder)
-    monkeypatch.setattr(pipeline, "score", Recorder({"run": {"id": "run-1"}, "scores": {"S": 0.5}}))
+    monkeypatch.setattr(
+        pipeline, "score", Recorder({"run": {"id": "run-1"}, "scores": {"robust": {"composite": SCORE}}})
+    )
     return recorder
 
 
@@ -185,7 +191,8 @@ def test_check_prints_the_verdict_as_json(check: Recorder, capsys: pytest.Captur
     assert plain["trust"]["level"] == "strong"
     assert plain["speedup"] == {"value": 1.5, "low": 1.4, "high": "inf", "claim": "faster", "cells": 1}
     assert plain["cells"][0]["outcome"]["passed"] is True
-    assert Verdict.from_plain(plain).verdict == "passed"
+    assert plain.pop("format") == 1
+    assert Verdict.from_plain(plain) == verdict(Passed())
 
 
 def test_check_exits_1_when_the_candidate_failed(check: Recorder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -194,6 +201,31 @@ def test_check_exits_1_when_the_candidate_failed(check: Recorder, capsys: pytest
     plain = json.loads(capsys.readouterr().out)
     assert (plain["verdict"], plain["stage"], plain["reason"]) == ("failed", "correctness", "wrong_output")
     assert plain["speedup"] is None
+
+
+@pytest.mark.parametrize("outcome", [Passed(), WRONG], ids=["passed", "failed"])
+def test_check_prints_the_verdict_for_people(
+    outcome: Passed | Failed, check: Recorder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check.answer = verdict(outcome)
+    assert cli.main(list(CHECK)) == isinstance(outcome, Failed)
+    out = capsys.readouterr().out
+    assert check.answer.message in out
+    assert f"--case {CASE.key}" in out
+
+
+def test_progress_goes_to_stderr_and_results_to_stdout(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def check(*args: Any, on_event: Any, **options: Any) -> Verdict:
+        on_event(Event(kind="case", done=1, total=9, text=CASE.key))
+        return verdict(Passed())
+
+    monkeypatch.setattr(pipeline, "check", check)
+    assert cli.main(list(CHECK)) == 0
+    out, err = capsys.readouterr()
+    assert "case 1/9" in err
+    assert "case 1/9" not in out
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -217,7 +249,10 @@ def test_run_takes_options_more_than_once(run: Recorder, capsys: pytest.CaptureF
     assert options["tasks"] == ("gelu", "exp", "add")
     assert options["generators"] == ("robust", "mine/")
     assert (options["store_url"], options["tier"], options["resume"], options["name"]) == ("s.db", "quick", False, "n")
-    assert json.loads(capsys.readouterr().out) == {"run": {"id": "run-1"}, "scores": {"S": 0.5}}
+    document = json.loads(capsys.readouterr().out)
+    assert document["run"] == {"id": "run-1"}
+    assert document["scores"] == {"robust": {"composite": SCORE}}
+    assert document["definitions"]["composite"]
 
 
 def test_score_is_of_the_latest_run_unless_told(run: Recorder) -> None:

@@ -7,7 +7,7 @@ where an error came from. SIGTERM and SIGHUP end a command as Ctrl-C does: worke
 
 from __future__ import annotations
 
-import json
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -39,7 +39,6 @@ from kerneleval.records import (
     Event,
     UsageError,
     near,
-    to_plain,
 )
 
 if TYPE_CHECKING:
@@ -152,7 +151,9 @@ def check(
     with _progress(as_json) as on_event:
         verdict = pipeline.check(file, task, **options, on_event=on_event)
     if as_json:
-        _print_json(to_plain(verdict))
+        from kerneleval.reports import json
+
+        _print_json(json.verdict_document(verdict))
     else:
         from kerneleval.reports import terminal
 
@@ -345,12 +346,14 @@ def _console() -> Console:
 
 
 def _print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    from kerneleval.reports import json
+
+    sys.stdout.write(json.dumps(value) + "\n")
 
 
 def _progress(as_json: bool) -> AbstractContextManager[Callable[[Event], None] | None]:
-    """Bars on stderr where a person looks at it; with --json or in a log there are none."""
-    if as_json or not sys.stderr.isatty():
+    """Bars, or lines in a log, on stderr; with --json only where a person watches."""
+    if as_json and not sys.stderr.isatty():
         return nullcontext(None)
     from kerneleval.reports import terminal
 
@@ -359,7 +362,9 @@ def _progress(as_json: bool) -> AbstractContextManager[Callable[[Event], None] |
 
 def _show_scores(scores: dict[str, Any], as_json: bool) -> int:
     if as_json:
-        _print_json(to_plain(scores))
+        from kerneleval.reports import json
+
+        _print_json(json.scores_document(scores["run"], scores["scores"]))
     else:
         from kerneleval.reports import terminal
 
@@ -382,6 +387,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a character must not cost the verdict
     try:
         with signals_as_exceptions():
             code = _run(arguments)
