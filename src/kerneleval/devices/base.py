@@ -53,6 +53,9 @@ class Device(Protocol):
     """Kind, as on the command line: ``cpu``, ``cuda``."""
     torch_device: str
     """The name under which PyTorch knows it."""
+    spin_s: float
+    """How long judge and worker keep a processor busy waiting for each other before they sleep; 0 where the
+    processors are the device."""
 
     def available(self) -> str:
         """Empty when usable here, else why not and what would make it usable."""
@@ -87,8 +90,8 @@ class Device(Protocol):
     def settle(self) -> None:
         """Called by the judge before it starts its clock: let its own helper threads go to sleep."""
 
-    def timer(self) -> EventTimer | None:
-        """A device timer, or None where the device has none worth trusting."""
+    def timer(self) -> EventTimer:
+        """A device timer, or the worker's own clock where the device has none worth trusting."""
 
     def conditions(self) -> dict[str, Any]:
         """Clocks, temperature, throttling as far as the device tells; plain data, units in the names."""

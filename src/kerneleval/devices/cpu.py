@@ -27,6 +27,7 @@ class Cpu:
 
     name = "cpu"
     torch_device = "cpu"
+    spin_s = 0.0
 
     def available(self) -> str:
         """Always usable."""
@@ -50,8 +51,8 @@ class Cpu:
         )
 
     def memory_budget_bytes(self) -> int:
-        """A sixteenth of what is free now, at most 512 MiB: several mappings and private copies of it exist at once."""
-        return min(_meminfo("MemAvailable") // 16, 512 << 20)
+        """A sixteenth of what is free now, at most 128 MiB: it is drawn, copied and compared for every window."""
+        return min(_meminfo("MemAvailable") // 16, 128 << 20)
 
     def case_budget(self) -> tuple[int, int]:
         """16 MiB and 0.3 GFLOP a core: a call stays near 10 ms on one AVX2 core."""
@@ -105,9 +106,9 @@ class Cpu:
         """Sleep until this process's helper threads stopped spinning."""
         time.sleep(_SETTLE_S)
 
-    def timer(self) -> EventTimer | None:
-        """None: there is no device clock apart from the host's."""
-        return None
+    def timer(self) -> EventTimer:
+        """The worker's own monotonic clock: nothing is asynchronous here."""
+        return _HostClock()
 
     def conditions(self) -> dict[str, Any]:
         """Load average and, where the kernel tells, the clock of core 0."""
@@ -116,6 +117,20 @@ class Cpu:
         if path.exists():
             found["clock_khz"] = int(path.read_text())
         return found
+
+
+class _HostClock:
+    def __init__(self) -> None:
+        self._started = self._stopped = 0
+
+    def start(self) -> None:
+        self._started = time.perf_counter_ns()
+
+    def stop(self) -> None:
+        self._stopped = time.perf_counter_ns()
+
+    def elapsed_ns(self) -> float:
+        return float(self._stopped - self._started)
 
 
 def _cpu_name() -> str:

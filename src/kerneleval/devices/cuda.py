@@ -42,6 +42,7 @@ class Cuda:
 
     name = "cuda"
     torch_device = "cuda"
+    spin_s = 0.05
 
     def available(self) -> str:
         """Empty where PyTorch sees a CUDA device and the driver loads."""
@@ -72,11 +73,11 @@ class Cuda:
         )
 
     def memory_budget_bytes(self) -> int:
-        """A quarter of the free device memory, less a reserve for contexts."""
+        """A quarter of the free device memory, less a reserve for contexts; at most 32 GiB."""
         import torch
 
         free, _ = torch.cuda.mem_get_info()
-        return max((free - _RESERVE_BYTES) // 4, 256 << 20)
+        return min(max((free - _RESERVE_BYTES) // 4, 256 << 20), 32 << 30)
 
     def case_budget(self) -> tuple[int, int]:
         """At most 1 GiB and 0.5 TFLOP a call (about 10 ms of fp32 on a data-centre GPU)."""
@@ -144,7 +145,7 @@ class Cuda:
         """The reveal is a device copy: it must have ended before the clock starts."""
         self.synchronize()
 
-    def timer(self) -> EventTimer | None:
+    def timer(self) -> EventTimer:
         """A pair of CUDA events."""
         return _Events()
 

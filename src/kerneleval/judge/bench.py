@@ -26,6 +26,7 @@ __all__ = ["Bench", "BuildFailed", "LoadFailed", "Loaded", "default_cache_dir"]
 _BUILD_TIMEOUT_S = 120.0
 _LOAD_TIMEOUT_S = 120.0
 _ARTIFACT_LIMIT_BYTES = 256 << 20
+_TASKS = Path(__file__).resolve().parents[1] / "tasks"
 
 
 class BuildFailed(Exception):  # noqa: N818 - an outcome of the candidate
@@ -46,13 +47,17 @@ class LoadFailed(BuildFailed):
 
 
 class Loaded:
-    """A worker with something loaded, and how to load it again when the worker dies."""
+    """A worker with something loaded, and how to load it again when the worker dies.
 
-    def __init__(self, bench: Bench, candidate: Candidate, names: Sequence[str]) -> None:
+    ``trusted`` code (baselines) gets a worker that can read the built-in tasks; a candidate's cannot.
+    """
+
+    def __init__(self, bench: Bench, candidate: Candidate, names: Sequence[str], *, trusted: bool = False) -> None:
         self.bench = bench
         self.candidate = candidate
         self.names = tuple(names)
-        self.runner: Runner = bench.take_spare()
+        self._trusted = trusted
+        self.runner: Runner = self._fresh_runner()
         self.crashes = 0
         self.module_key: Any = None
         self._module: tuple[Any, int] | None = None
@@ -63,6 +68,9 @@ class Loaded:
         except BaseException:
             self.runner.close()
             raise
+
+    def _fresh_runner(self) -> Runner:
+        return self.bench.warm_runner((str(_TASKS),)) if self._trusted else self.bench.take_spare()
 
     def _load(self) -> None:
         bench, worker = self.bench, self.runner.worker
@@ -101,7 +109,7 @@ class Loaded:
         """A new worker after a crash, with the same things loaded."""
         self.crashes += 1
         self.runner.close()
-        self.runner = self.bench.take_spare()
+        self.runner = self._fresh_runner()
         self._load()
 
     def close(self) -> None:
@@ -138,19 +146,23 @@ class Bench:
             self._spare = None
         self.zygote.close()
 
+    def warm_runner(self, readable: Sequence[str] = ()) -> Runner:
+        """A new worker with its device context, and some shared memory."""
+        worker = self.zygote.fork(self._limits, readable)
+        try:
+            worker.request("warm", {}, "warmed", timeout_s=120.0)
+        except BaseException:
+            worker.close()
+            raise
+        runner = Runner(worker, self.device)
+        runner.reserve(1 << 20, 1 << 20)
+        return runner
+
     def make_spare(self) -> None:
         """Have a warm worker ready for the next candidate."""
         if self._spare is None:
-            worker = self.zygote.fork(self._limits)
-            try:
-                worker.request("warm", {}, "warmed", timeout_s=120.0)
-            except BaseException:
-                worker.close()
-                raise
-            runner = Runner(worker, self.device)
-            runner.reserve(1 << 20, 1 << 20)
-            self.trust = worker.trust
-            self._spare = runner
+            self._spare = self.warm_runner()
+            self.trust = self._spare.worker.trust
 
     def take_spare(self) -> Runner:
         """The warm worker; there is none afterwards."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -55,7 +56,7 @@ TIERS: dict[str, Effort] = {
     ),
 }
 
-_MAX_CALLS = 256
+_MAX_CALLS = 1024
 _LLC_MULTIPLE = 3
 _DEFER_SLACK_NS = 200_000.0
 """Collecting may take this much longer than the baseline's before the excess is charged to the candidate."""
@@ -76,7 +77,7 @@ class TimedRun:
     samples: Samples
     """Raw samples."""
     excess_collect_ns: float
-    """Largest collecting time beyond the baseline's, over the windows, a call."""
+    """Collecting time beyond the baseline's, a call; it is part of the candidate's time."""
     mutated: bool
     """Whether the candidate changed its inputs in the window that was checked."""
 
@@ -87,12 +88,34 @@ class _Bounds:
     worst: float
 
 
-def _calls_per_window(call: Call, one_ns: float, effort: Effort, device: Device, room_bytes: int) -> int:
-    by_time = math.ceil(effort.window_ns / max(one_ns, 1.0))
-    by_cache = math.ceil(_LLC_MULTIPLE * device.machine().cache_bytes / max(call.input_bytes, 1))
-    by_room = room_bytes // max(call.input_bytes + call.output_bytes, 1)
-    wanted = max(by_time, min(by_cache, 4 * by_time), 1)
-    return max(1, min(wanted, by_room, _MAX_CALLS))
+def _sized(
+    candidate: Runner,
+    baseline: Runner,
+    call: Call,
+    direction: Any,
+    draw: Callable[[int], list[torch.Tensor]],
+    effort: Effort,
+    device: Device,
+    generator: torch.Generator,
+    timeout_s: float,
+) -> Image:
+    """An image with as many calls as fill a window of the tier's length, found by growing it."""
+    room = device.memory_budget_bytes() // 2 // max(call.input_bytes + call.output_bytes, 1)
+    most = max(1, min(room, _MAX_CALLS))
+    count = min(2, most)
+    while True:
+        image = Image(Plan([call] * count, direction), device)
+        for index in range(count):
+            image.fill(index, draw(new_secret()))
+        mine = [_once(candidate, image, generator, timeout_s).elapsed_ns for _ in range(2)]
+        theirs = [_once(baseline, image, generator, timeout_s) for _ in range(2)]
+        empty = min(window.elapsed_ns - window.event_ns for window in theirs)
+        # the shorter of the two sides must fill the window too, but the longer one must not take ten times as long
+        shorter, longer = sorted((min(mine) - empty, min(w.elapsed_ns for w in theirs) - empty))
+        filled = max(shorter, longer / 10, 1e3)
+        if count == most or filled >= effort.window_ns / 2:
+            return image
+        count = min(most, max(count + 1, math.ceil(count * min(effort.window_ns / filled, 16.0))))
 
 
 def measure(
@@ -106,7 +129,6 @@ def measure(
     *,
     relative_rms: float,
     worst: float,
-    empty_ns: float,
     session: int,
     timeout_s: float,
 ) -> TimedRun:
@@ -122,7 +144,6 @@ def measure(
         device: the device.
         relative_rms: bound on ||candidate - baseline|| / ||baseline|| of each output of a call.
         worst: bound on max |candidate - baseline| / rms(baseline) of each output of a call.
-        empty_ns: time of an empty window, taken off each window.
         session: index of this process pair.
         timeout_s: limit of one window.
 
@@ -135,26 +156,15 @@ def measure(
     generator = torch.Generator(device=device.torch_device)
     generator.manual_seed(new_secret())
 
-    single = Image(Plan([call], direction), device)
-    single.fill(0, draw(new_secret()))
-    one = [_once(runner, single, generator, timeout_s) for runner in (candidate, baseline) for _ in range(2)]
-    one_ns = max(min(one[:2]), min(one[2:])) - empty_ns
-    room = device.memory_budget_bytes() // 2
-    count = _calls_per_window(call, one_ns, effort, device, room)
-
-    image = Image(Plan([call] * count, direction), device)
-    for index in range(count):
-        image.fill(index, draw(new_secret()))
-    for runner in (candidate, baseline):
-        runner.prepare(image.plan)
+    image = _sized(candidate, baseline, call, direction, draw, effort, device, generator, timeout_s)
+    count = len(image.plan.calls)
     _warm(candidate, baseline, image, generator, effort, timeout_s)
 
-    pairs: list[tuple[Window, Window]] = []
     checked = secrets.randbelow(2 * effort.min_quads)
     mutated = False
     deadline = time.monotonic() + effort.max_seconds
     quads: list[float] = []
-    kept: list[tuple[float, float, float, float, float]] = []
+    kept: list[tuple[Window, Window]] = []
     while len(quads) < effort.max_quads:
         candidate_first = bool(secrets.randbits(1))
         ratios = []
@@ -165,10 +175,8 @@ def measure(
             pair = _pair(candidate, baseline, image, order, look, timeout_s)
             mutated = mutated or pair[0].mutated
             _verify(pair, image.plan, bounds)
-            figures = _figures(pair, count, empty_ns)
-            kept.append(figures)
-            ratios.append(math.log(figures[1] / figures[0]))
-        del pairs[:]
+            kept.append(pair)
+            ratios.append(math.log(pair[1].elapsed_ns / pair[0].elapsed_ns))
         quads.append(sum(ratios) / 2)
         if len(quads) >= effort.min_quads:
             if time.monotonic() > deadline:
@@ -176,19 +184,38 @@ def measure(
             spread = float(np.std(quads, ddof=1)) if len(quads) > 1 else math.inf
             if 2.0 * spread / math.sqrt(len(quads)) < effort.half_width:
                 break
-    columns = list(zip(*kept, strict=True))
+    return _timed(kept, call, count, session, device, mutated)
+
+
+def _timed(
+    kept: list[tuple[Window, Window]], call: Call, count: int, session: int, device: Device, mutated: bool
+) -> TimedRun:
+    """Whole windows as times of one call.
+
+    What a window costs beyond its calls (round trip, wake-up, first touch of the device) is what the trusted baseline's
+    windows took beyond their own device time; the candidate has no part in that figure. What the candidate's worker
+    spends on collecting beyond the baseline's is work put off, and charged.
+    """
+    empty_ns = statistics.median(theirs.elapsed_ns - theirs.event_ns for _, theirs in kept)
+    collect = [statistics.median(pair[side].collect_ns for pair in kept) for side in (0, 1)]
+    excess_ns = max(0.0, collect[0] - 1.5 * collect[1] - _DEFER_SLACK_NS)
     cold = count * call.input_bytes >= _LLC_MULTIPLE * device.machine().cache_bytes
+
+    def per_call(window_ns: float) -> float:
+        # a short window can measure below the constant by jitter; a nanosecond a call keeps the logarithm finite
+        return max(window_ns - empty_ns, count) / count
+
     samples = Samples(
-        candidate_ns=columns[0],
-        baseline_ns=columns[1],
-        candidate_event_ns=columns[2] if any(columns[2]) else (),
-        baseline_event_ns=columns[3] if any(columns[3]) else (),
+        candidate_ns=tuple(per_call(mine.elapsed_ns + excess_ns) for mine, _ in kept),
+        baseline_ns=tuple(per_call(theirs.elapsed_ns) for _, theirs in kept),
+        candidate_event_ns=tuple(mine.event_ns / count for mine, _ in kept),
+        baseline_event_ns=tuple(theirs.event_ns / count for _, theirs in kept),
         calls=count,
         sessions=(session,) * len(kept),
         empty_ns=empty_ns,
         cache="cold" if cold else "warm",
     )
-    return TimedRun(samples=samples, excess_collect_ns=max(columns[4]), mutated=mutated)
+    return TimedRun(samples=samples, excess_collect_ns=excess_ns / count, mutated=mutated)
 
 
 def merge(runs: list[TimedRun]) -> TimedRun:
@@ -205,9 +232,9 @@ def merge(runs: list[TimedRun]) -> TimedRun:
     )
 
 
-def _once(runner: Runner, image: Image, generator: torch.Generator, timeout_s: float) -> float:
+def _once(runner: Runner, image: Image, generator: torch.Generator, timeout_s: float) -> Window:
     image.refresh(generator)
-    return runner.window(image, timeout_s=timeout_s, check_mutation=False).elapsed_ns
+    return runner.window(image, timeout_s=timeout_s, check_mutation=False)
 
 
 def _warm(
@@ -217,7 +244,7 @@ def _warm(
     for runner in (candidate, baseline):
         last = 0.0
         for _ in range(effort.warm_windows):
-            now = _once(runner, image, generator, timeout_s)
+            now = _once(runner, image, generator, timeout_s).elapsed_ns
             if last and abs(now / last - 1) < 0.01:
                 break
             last = now
@@ -233,15 +260,6 @@ def _pair(
         theirs = baseline.window(image, timeout_s=timeout_s, check_mutation=False)
         mine = candidate.window(image, timeout_s=timeout_s, check_mutation=look)
     return mine, theirs
-
-
-def _figures(pair: tuple[Window, Window], count: int, empty_ns: float) -> tuple[float, float, float, float, float]:
-    mine, theirs = pair
-    excess = max(0.0, mine.collect_ns - 1.5 * theirs.collect_ns - _DEFER_SLACK_NS)
-    # a window can measure below the empty one by jitter; a nanosecond a call keeps the logarithm finite and shows it
-    own = max(mine.elapsed_ns - empty_ns + excess, count) / count
-    base = max(theirs.elapsed_ns - empty_ns, count) / count
-    return own, base, mine.event_ns / count, theirs.event_ns / count, excess / count
 
 
 def _verify(pair: tuple[Window, Window], plan: Plan, bounds: _Bounds) -> None:

@@ -13,6 +13,9 @@ from kerneleval.records import Samples, Timing
 
 __all__ = ["claim_of", "interval", "pair_log_ratios", "timing_from"]
 
+_LARGEST_EQUAL = 0.1
+"""A machine noisier than this cannot show that two times are equal."""
+
 Claim = Literal["faster", "slower", "equal", "inconclusive"]
 
 
@@ -63,7 +66,7 @@ def claim_of(low: float, high: float, estimate: float, noise: float) -> Claim:
         return "faster"
     if high < 1 and estimate < 1 / (1 + noise):
         return "slower"
-    if low >= 1 / (1 + noise) and high <= 1 + noise:
+    if noise <= _LARGEST_EQUAL and low >= 1 / (1 + noise) and high <= 1 + noise:
         return "equal"
     return "inconclusive"
 

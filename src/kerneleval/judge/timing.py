@@ -22,7 +22,6 @@ from kerneleval.worker.host import WorkerError, WorkerFailure
 __all__ = ["Timer"]
 
 _WINDOW_TIMEOUT_S = 120.0
-_EMPTY_WINDOWS = 9
 _AGREEMENT = 0.05
 """Device time within 5 % of the verified time agrees with it."""
 
@@ -43,7 +42,6 @@ class Timer:
     def __init__(self, judge: CellJudge, baseline: Callable[[bool], Loaded], noise: Sequence[Noise]) -> None:
         self._judge, self._get_baseline, self._noise = judge, baseline, noise
         self._device = judge.device
-        self._empty: dict[int, float] = {}
 
     def time(self, case: Case, outcome: Outcome) -> Outcome:
         """The outcome with its timing, or a failure found while timing.
@@ -97,7 +95,6 @@ class Timer:
                 self._device,
                 relative_rms=expectation.timed_relative_rms,
                 worst=expectation.timed_worst,
-                empty_ns=self._empty[id(baseline)],
                 session=session,
                 timeout_s=_WINDOW_TIMEOUT_S,
             )
@@ -110,8 +107,6 @@ class Timer:
             if bound.weights is not None:
                 self._judge.ensure_module(baseline, case)
                 reveal_weights(baseline, bound.weights)
-            if id(baseline) not in self._empty:
-                self._empty[id(baseline)] = statistics.median(baseline.runner.empty() for _ in range(_EMPTY_WINDOWS))
         except (WorkerError, WorkerFailure, BuildFailed) as error:
             raise InfrastructureError(f"the baseline of {self._judge.task.name} failed: {error}") from error
         return baseline

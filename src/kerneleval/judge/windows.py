@@ -309,7 +309,7 @@ class Runner:
         self.reveal(image)
         self.device.settle()
         started = time.perf_counter_ns()
-        self.worker.request("go", {}, "computed", timeout_s=timeout_s)
+        self.worker.request("go", {}, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
         elapsed = time.perf_counter_ns() - started
         mutated = False
         if check_mutation and plan.input_bytes:
@@ -342,17 +342,6 @@ class Runner:
         answer = self.worker.request("trace", {}, "traced", timeout_s=timeout_s)
         self._arenas["in"].bytes[: image.plan.input_bytes].zero_()
         return _claimed_counts(answer.get("aten")), _claimed_counts(answer.get("launches"))
-
-    def empty(self, timeout_s: float = 30.0) -> float:
-        """Nanoseconds of a window without calls: the round trip and one device operation."""
-        self.prepare(_EMPTY)
-        self.device.settle()
-        started = time.perf_counter_ns()
-        self.worker.request("go", {}, "computed", timeout_s=timeout_s)
-        return float(time.perf_counter_ns() - started)
-
-
-_EMPTY = Plan((), "forward")
 
 
 def output_views(window: Window, plan: Plan, call: int) -> tuple[torch.Tensor, ...]:

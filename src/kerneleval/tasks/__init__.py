@@ -12,6 +12,7 @@ import importlib.util
 import pkgutil
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -39,13 +40,14 @@ def find(name: str) -> Task:
     return known[name]
 
 
-def open_task(name_or_path: str) -> Task:
+def open_task(name_or_path: str, *, sweep: bool = False) -> Task:
     """A task by name, or from a Python file.
 
     Args:
         name_or_path: a built-in name; or a path ending in ``.py``: a KernelBench problem (``class Model`` with
             ``get_inputs``), or a file of one's own that defines ``TASKS``. ``file.py:name`` picks one of several tasks.
             Such a file is executed here: give only files that you trust, as with any Python program.
+        sweep: judge a KernelBench problem at other sizes than its own, too.
 
     Raises:
         UsageError: no such task or file, or the file is neither of the two.
@@ -65,7 +67,7 @@ def open_task(name_or_path: str) -> Task:
     if {"Model", "get_inputs"} <= names and not wanted:
         from kerneleval.tasks.formats import kernelbench
 
-        return kernelbench.read(file)
+        return kernelbench.read(file, sweep=sweep)
     raise UsageError(
         f"{path} defines no task: a KernelBench problem has 'class Model' and 'get_inputs'; "
         "a file of one's own assigns a tuple of Task records to TASKS"
@@ -133,7 +135,12 @@ def _own_tasks(file: Path, text: str) -> dict[str, Task]:
     tasks = module.TASKS
     if not isinstance(tasks, (tuple, list)) or not tasks or not all(isinstance(task, Task) for task in tasks):
         raise UsageError(f"{file}: TASKS must be a tuple of one or more kerneleval.records.Task")
-    return _unique((str(file), task) for task in tasks)
+    # the baseline's worker has no such file: it executes the text and takes the reference out of it
+    own = [
+        replace(task, baseline_source=f"{text}\n\nrun = {{t.name: t for t in TASKS}}[{task.name!r}].reference\n")
+        for task in tasks
+    ]
+    return _unique((str(file), task) for task in own)
 
 
 def _choose(tasks: dict[str, Task], wanted: str, path: str) -> Task:

@@ -79,11 +79,15 @@ class Zygote:
         self.start_s = time.perf_counter() - started
         self.loaded: dict[str, Any] = hello["loaded"]
 
-    def fork(self, limits: sandbox.Limits) -> Worker:
-        """A new worker in its sandbox. Raises InfrastructureError when the machine cannot make one."""
+    def fork(self, limits: sandbox.Limits, readable: Sequence[str] = ()) -> Worker:
+        """A new worker in its sandbox, which may also read the paths given.
+
+        Raises:
+            InfrastructureError: the machine cannot make one.
+        """
         number = next(n for n in range(1 << 16) if n not in self._slots)
         self._slots.add(number)
-        slot = sandbox.prepare(number, self.root)
+        slot = sandbox.prepare(number, self.root, readable=readable)
         ours, theirs = socket.socketpair()
         read_end, write_end = os.pipe()
         started = time.perf_counter()
@@ -176,8 +180,9 @@ class Worker:
         *,
         timeout_s: float,
         fds: Sequence[int] = (),
+        spin_s: float = 0.0,
     ) -> dict[str, Any]:
-        """Send (unless ``message`` is None) and wait for the answer ``expect``.
+        """Send (unless ``message`` is None) and wait for the answer ``expect``, at first without sleeping.
 
         Raises:
             WorkerError: the operation raised in the worker, which lives on.
@@ -186,7 +191,7 @@ class Worker:
         try:
             if message is not None:
                 self._channel.send({"op": operation, **message}, fds, timeout_s=timeout_s)
-            answer = self._wait(operation, timeout_s)
+            answer = self._wait(operation, timeout_s, spin_s)
         except Closed:
             raise self._ended(operation) from None
         except WireTimeout:
@@ -200,8 +205,12 @@ class Worker:
             raise self._kill("protocol", f"the worker answered {said} to '{operation}' instead of '{expect}'")
         return answer
 
-    def _wait(self, operation: str, timeout_s: float) -> dict[str, Any]:
-        deadline = time.monotonic() + timeout_s
+    def _wait(self, operation: str, timeout_s: float, spin_s: float) -> dict[str, Any]:
+        now = time.monotonic()
+        deadline, spin_until = now + timeout_s, now + spin_s
+        while spin_s and time.monotonic() < spin_until:
+            if (message := self._channel.poll()) is not None:
+                return message
         watched = [self._channel.sock, self._output]
         while True:
             message = self._channel.poll()

@@ -101,9 +101,17 @@ class Channel:
         self._receive()
         return self._take()
 
-    def recv(self, timeout_s: float | None) -> dict[str, Any]:
-        """Wait for one message; None waits for ever. Raises WireTimeout, WireError and Closed."""
+    def recv(self, timeout_s: float | None, spin_s: float = 0.0) -> dict[str, Any]:
+        """Wait for one message; None waits for ever. Raises WireTimeout, WireError and Closed.
+
+        For the first ``spin_s`` seconds the processor is kept busy looking: waking a sleeping thread costs tens of
+        microseconds, and more in a virtual machine.
+        """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        spin_until = time.monotonic() + spin_s
+        while spin_s and time.monotonic() < spin_until:
+            if (message := self.poll()) is not None:
+                return message
         while True:
             if (message := self._take()) is not None:
                 return message
