@@ -586,7 +586,7 @@ class Samples:
     sessions: tuple[int, ...] = ()
     """Session index of each pair (a session is a fresh pair of processes)."""
     empty_ns: float = 0.0
-    """Median empty-window time that was taken off each window."""
+    """What a window costs beyond its calls (median, measured on the baseline), taken off each window."""
     cache: str = "cold"
     """``cold``: a window's inputs exceed three times the last-level cache; ``warm`` otherwise."""
 

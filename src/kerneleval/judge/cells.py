@@ -57,10 +57,17 @@ class CellJudge:
             return Failed(stage=error.stage, reason=error.reason, message=str(error), evidence=error.evidence)
 
     def _judge(self, case: Case) -> Outcome:
+        # a module is judged under two sets of weights: what it folded or packed once is stale in the second window
+        for _ in range(2 if self.task.module else 1):
+            outcome = self._window(case)
+            if isinstance(outcome, Failed):
+                break
+        return outcome
+
+    def _window(self, case: Case) -> Outcome:
         bound = self.bind(case)
         drawn = [bound.draw(new_secret())]
-        if case.distribution == "standard" and case.layout == "contiguous" and case.shape_category != "edge":
-            # a second call in the same window: neither results kept by pointer nor one output buffer for all survive
+        if self._twice(case):
             drawn.append(bound.draw(new_secret()))
         window, plan = self.call(bound, drawn, look=True)
         if window.wrong is not None:
@@ -74,9 +81,19 @@ class CellJudge:
                 )
             evidence = result.evidence
         if window.mutated and not self.task.in_place:
-            return Failed(stage="honesty", reason="input_mutation", message="the call changed its inputs or wrote outside them")
+            message = "the call changed its inputs, or memory beside them"
+            return Failed(stage="honesty", reason="input_mutation", message=message)
         self.calibration[case] = drawn[0]
         return Passed(evidence=evidence)
+
+    def _twice(self, case: Case) -> bool:
+        """Whether a window holds two calls on different inputs.
+
+        Then neither results kept by pointer nor one output buffer for all calls survive. Module problems may fill the
+        device with one call's inputs; they get two windows instead.
+        """
+        ordinary = case.distribution == "standard" and case.layout == "contiguous" and case.shape_category != "edge"
+        return ordinary and not self.task.module
 
     # -- tools for checks ---------------------------------------------------------------------------------------------
 

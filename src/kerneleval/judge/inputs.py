@@ -1,4 +1,9 @@
-"""Secret inputs, drawn on the device: values, distributions, layouts, upstream gradients."""
+"""Secret inputs, drawn on the device: values, distributions, upstream gradients, changes.
+
+Every tensor comes from a generator of its own, seeded from the secret and the argument's position, so nothing larger
+than a seed is ever made on the host and no argument tells anything about another. See ``docs/correctness.md`` for what
+each distribution is there to find.
+"""
 
 from __future__ import annotations
 
@@ -7,102 +12,237 @@ from typing import Any
 
 import torch
 
-from kerneleval.records import Case, Scalar, TensorSpec
+from kerneleval.judge.layouts import expanded_dim, strided
+from kerneleval.records import DISTRIBUTIONS, Argument, Case, Scalar, TensorSpec, UsageError, digest, near
 
-__all__ = ["draw", "strided", "upstream"]
+__all__ = ["LARGE_SCALE", "OUTLIER_FACTOR", "OUTLIER_SHARE", "SMALL_SCALE", "draw", "perturb", "strided", "upstream"]
 
-_MIX = 0x9E3779B97F4A7C15
+OUTLIER_SHARE = 1e-3
+"""Share of the elements that ``outlier`` multiplies (KernelBench-X)."""
+
+OUTLIER_FACTOR = 50.0
+"""What it multiplies them by (KernelBench-X)."""
+
+SMALL_SCALE = 1e-3
+"""Factor of ``small_scale``."""
+
+LARGE_SCALE = 1e3
+"""Factor of ``large_scale``; float16 gets 16, so that products of two inputs stay below its largest number, 65504."""
+
+_LARGE_SCALE_HALF = 16.0
+_NONFINITE = (float("nan"), float("inf"), float("-inf"))
+_NONFINITE_EACH = 4
+_STRUCTURED = ("normal", "positive", "uniform")
+_FEWEST_CHANGED = 4
+_CHANGED_SHARE = 1 / 256
 
 
-def _generator(seed: int, stream: int, device: str) -> torch.Generator:
-    return torch.Generator(device=device).manual_seed((seed + stream * _MIX) % (1 << 63))
+def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[Any]:
+    """The arguments of one call: private contiguous tensors of the specified shapes and dtypes, and plain values.
 
+    Arguments of role ``data`` follow the case's distribution and, under the ``expanded`` layout, are equal along
+    :func:`~kerneleval.judge.layouts.expanded_dim`. All others are standard whatever the case is.
 
-def draw(specs: Sequence[Any], case: Case, seed: int, device: str) -> list[Any]:
-    out = []
-    for stream, spec in enumerate(specs):
+    Standard data is not plain noise: each row (last dim) of ``normal`` data is scaled by a secret factor in [0.5, 2]
+    and shifted by a secret number in [-1, 1], so that constants, copies and means are far from the outputs. Values that
+    must be positive or within [0, 1) are only scaled.
+
+    Args:
+        specs: from ``task.arguments(dims, dtype)``.
+        case: gives distribution and layout.
+        seed: secret, up to 63 bits.
+        device: torch device.
+
+    Raises:
+        UsageError: an unknown distribution or dtype.
+    """
+    if case.distribution not in DISTRIBUTIONS:
+        raise UsageError(f"distribution {case.distribution!r} is unknown; {near(case.distribution, DISTRIBUTIONS)}")
+    values: list[Any] = []
+    for position, spec in enumerate(specs):
         if isinstance(spec, Scalar):
-            out.append(spec.value)
+            values.append(spec.value)
+            continue
+        generator = _generator(seed, f"argument {position}", device)
+        if spec.role != "data":
+            values.append(_other(spec, generator))
+            continue
+        dim = expanded_dim(spec.shape) if case.layout == "expanded" else None
+        if dim is None:
+            values.append(_data(spec, spec.shape, case.distribution, generator))
         else:
-            out.append(_tensor(spec, case, _generator(seed, stream, device), device))
-    return out
-
-
-def _tensor(spec: TensorSpec, case: Case, g: torch.Generator, device: str) -> torch.Tensor:
-    dtype = getattr(torch, spec.dtype)
-    if spec.values == "integers":
-        return torch.randint(spec.low, max(spec.high, spec.low + 1), spec.shape, generator=g, device=device, dtype=dtype)
-    if spec.values == "bool":
-        t = torch.rand(spec.shape, generator=g, device=device) < 0.7
-        if t.ndim and t.shape[-1]:
-            t[..., 0] = True
-        return t.to(dtype)
-    t = torch.randn(spec.shape, generator=g, device=device)
-    if spec.values == "positive":
-        t = t.abs_().add_(0.1)
-    elif spec.values == "uniform":
-        t = torch.rand(spec.shape, generator=g, device=device)
-    elif spec.values == "variance":
-        t = torch.rand(spec.shape, generator=g, device=device).add_(0.5)
-    elif spec.values == "ones_normal":
-        t = t.mul_(0.1).add_(1)
-    if spec.role == "data":
-        t = _distribute(t, spec, case, g, device)
-    return (t * spec.scale).to(dtype)
-
-
-def _distribute(t: torch.Tensor, spec: TensorSpec, case: Case, g: torch.Generator, device: str) -> torch.Tensor:
-    kind = case.distribution
-    if kind == "standard" and spec.values == "normal" and t.ndim >= 2:
-        rows = (*t.shape[:-1], 1)
-        scale = torch.rand(rows, generator=g, device=device).mul_(1.5).add_(0.5)
-        shift = torch.rand(rows, generator=g, device=device).mul_(2).sub_(1)
-        return t * scale + shift
-    if kind == "outlier" and t.numel():
-        hit = torch.rand(t.shape, generator=g, device=device) < 0.001
-        hit.view(-1)[torch.randint(t.numel(), (1,), generator=g, device=device)] = True
-        return torch.where(hit, t * 50, t)
-    if kind == "large_scale":
-        return t * (64.0 if spec.dtype == "float16" else 1e3)
-    if kind == "small_scale":
-        return t * 1e-3
-    if kind == "constant":
-        return torch.full_like(t, 1.0) * (torch.rand((), generator=g, device=device) + 0.5)
-    if kind == "zeros":
-        return torch.zeros_like(t)
-    if kind == "nonfinite" and t.numel():
-        positions = torch.randint(t.numel(), (3,), generator=g, device=device)
-        t.view(-1)[positions] = torch.tensor([float("nan"), float("inf"), float("-inf")], device=device)
-    return t
-
-
-def strided(layout: str, spec: TensorSpec) -> tuple[int, tuple[int, ...], int]:
-    """(elements of storage, strides, offset)."""
-    shape = spec.shape
-
-    def row_major(sizes: Sequence[int]) -> list[int]:
-        s = [1]
-        for n in reversed(sizes[1:]):
-            s.append(s[-1] * max(n, 1))
-        return list(reversed(s)) if sizes else []
-
-    strides, offset = row_major(shape), 0
-    if layout == "transposed" and len(shape) >= 2:
-        swapped = [*shape[:-2], shape[-1], shape[-2]]
-        s = row_major(swapped)
-        strides = [*s[:-2], s[-1], s[-2]]
-    elif layout == "sliced" and shape or layout == "transposed" and len(shape) == 1:
-        wide = [*shape[:-1], shape[-1] * 2 + 3]
-        strides = row_major(wide)
-        strides[-1] = 2 if len(shape) == 1 else 1
-    elif layout == "offset":
-        offset = 1
-    extent = offset + 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if spec.numel else 0
-    return extent, tuple(strides), offset
+            shape = (*spec.shape[:dim], 1, *spec.shape[dim + 1 :])
+            once = _data(spec, shape, case.distribution, generator)
+            values.append(once.expand(spec.shape).contiguous())
+    return values
 
 
 def upstream(outputs: Sequence[tuple[tuple[int, ...], str]], seed: int, device: str) -> list[torch.Tensor]:
-    return [
-        torch.randn(shape, generator=_generator(seed, 1000 + i, device), device=device).to(getattr(torch, dtype))
-        for i, (shape, dtype) in enumerate(outputs)
-    ]
+    """Secret upstream gradients: standard data for each floating output, whatever the case's distribution is.
+
+    Args:
+        outputs: (shape, dtype) of every output; those of other than floating dtype carry no gradient and are left out.
+        seed: secret, up to 63 bits; streams differ from those of :func:`draw`.
+        device: torch device.
+    """
+    grads = []
+    for position, (shape, dtype) in enumerate(outputs):
+        if _dtype(dtype).is_floating_point or _dtype(dtype).is_complex:
+            spec = TensorSpec(name=f"grad{position}", shape=tuple(shape), dtype=dtype)
+            grads.append(_data(spec, spec.shape, "standard", _generator(seed, f"upstream {position}", device)))
+    return grads
+
+
+def perturb(tensors: Sequence[torch.Tensor], seed: int, specs: Sequence[TensorSpec | None] = ()) -> None:
+    """Change secret elements of every tensor in place: about 1 in 256, at least four where there are as many.
+
+    A floating element keeps its sign and is multiplied by a factor in [0.5, 0.9); zeros and non-finite elements become
+    0.5. Indices and other integers with a spec are redrawn within [low, high), never to the value that they had; an
+    integer tensor without a spec, or with one value only, a mask and an empty tensor stay as they are.
+
+    Args:
+        tensors: contiguous; changed in place.
+        seed: secret, up to 63 bits.
+        specs: the tensors' specs, in order; missing or None: floating tensors are changed, integers are not.
+    """
+    for position, tensor in enumerate(tensors):
+        spec = specs[position] if position < len(specs) else None
+        if tensor.numel() == 0 or tensor.dtype == torch.bool:
+            continue
+        generator = _generator(seed, f"perturb {position}", str(tensor.device))
+        flat = tensor.view(-1)
+        count = min(flat.numel(), max(_FEWEST_CHANGED, int(flat.numel() * _CHANGED_SHARE)))
+        places = torch.randint(flat.numel(), (count,), generator=generator, device=flat.device)
+        old = flat[places]
+        if tensor.is_floating_point():
+            factors = torch.rand(count, generator=generator, device=flat.device, dtype=torch.float32) * 0.4 + 0.5
+            new = old * factors.to(old.dtype)
+            # the smallest subnormal times 0.9 is itself again
+            flat[places] = torch.where(torch.isfinite(old) & (new != old), new, torch.full_like(old, 0.5))
+        elif spec is not None and spec.values == "integers" and spec.high - spec.low > 1:
+            span = spec.high - spec.low
+            step = torch.randint(1, span, (count,), generator=generator, device=flat.device)
+            flat[places] = ((old.to(torch.int64) - spec.low + step) % span + spec.low).to(old.dtype)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One tensor
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _generator(seed: int, stream: str, device: str) -> torch.Generator:
+    """A generator on the device; hashing keeps the streams of one secret apart."""
+    derived = int(digest(str(seed), stream)[:16], 16) >> 1
+    return torch.Generator(device=device).manual_seed(derived)
+
+
+def _dtype(name: str) -> torch.dtype:
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        raise UsageError(f"{name!r} is no dtype of torch")
+    return found
+
+
+def _other(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
+    """A weight, index or mask: standard values, no structure."""
+    tensor = _values(spec, spec.shape, generator)
+    if spec.role == "mask" and spec.values == "bool" and tensor.ndim and tensor.shape[-1]:
+        # a row that sees nothing is 0 / 0 in most operators: open one secret place in each
+        rows = (*tensor.shape[:-1], 1)
+        place = torch.randint(tensor.shape[-1], rows, generator=generator, device=generator.device)
+        tensor.scatter_(-1, place, tensor.new_ones(()).expand(rows))
+    if spec.scale != 1 and (tensor.is_floating_point() or tensor.is_complex()):
+        tensor.mul_(spec.scale)
+    return tensor
+
+
+def _data(
+    spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator: torch.Generator
+) -> torch.Tensor:
+    """A data tensor of the distribution, times ``spec.scale``."""
+    dtype = _dtype(spec.dtype)
+    if not (dtype.is_floating_point or dtype.is_complex) or spec.values in ("integers", "bool"):
+        return _discrete(spec, shape, distribution, generator)
+    if distribution == "zeros":
+        least = {"positive": 0.1, "variance": 0.5, "ones_normal": 1.0}.get(spec.values, 0.0)
+        return torch.full(shape, least * spec.scale, dtype=dtype, device=generator.device)
+    if distribution == "constant":
+        return _constant(spec, dtype, generator).expand(shape).contiguous()
+    tensor = _values(spec, shape, generator)
+    if distribution == "standard":
+        return _structured(spec, tensor, generator)
+    if distribution == "outlier" and tensor.numel() > 1:
+        count = max(1, round(tensor.numel() * OUTLIER_SHARE))
+        flat = tensor.view(-1)
+        places = torch.randint(flat.numel(), (count,), generator=generator, device=flat.device)
+        flat[places] = flat[places] * OUTLIER_FACTOR
+    elif distribution == "nonfinite" and tensor.numel():
+        each = max(1, min(_NONFINITE_EACH, tensor.numel() // 64))
+        flat = tensor.view(-1)
+        places = torch.randint(flat.numel(), (len(_NONFINITE), each), generator=generator, device=flat.device)
+        for row, value in enumerate(_NONFINITE):
+            flat[places[row]] = value
+    large = _LARGE_SCALE_HALF if dtype == torch.float16 else LARGE_SCALE
+    factor = spec.scale * {"large_scale": large, "small_scale": SMALL_SCALE}.get(distribution, 1.0)
+    return tensor.mul_(factor) if factor != 1 else tensor
+
+
+def _values(spec: TensorSpec, shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """Standard values, not scaled; see ``TensorSpec.values``."""
+    dtype, device = _dtype(spec.dtype), generator.device
+    if spec.values == "integers":
+        high = max(spec.high, spec.low + 1)
+        return torch.randint(spec.low, high, shape, generator=generator, device=device, dtype=dtype)
+    if spec.values == "bool":
+        return torch.randint(0, 2, shape, generator=generator, device=device, dtype=torch.uint8).to(dtype)
+    if spec.values in ("uniform", "variance"):
+        tensor = torch.rand(shape, generator=generator, device=device, dtype=dtype)
+        return tensor.add_(0.5) if spec.values == "variance" else tensor
+    tensor = torch.randn(shape, generator=generator, device=device, dtype=dtype)
+    if spec.values == "positive":
+        return tensor.abs_().add_(0.1)
+    return tensor.mul_(0.1).add_(1) if spec.values == "ones_normal" else tensor
+
+
+def _structured(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Rows of their own scale and, where the values may be negative, of their own mean; times ``spec.scale``."""
+    if spec.values not in _STRUCTURED:
+        return tensor.mul_(spec.scale) if spec.scale != 1 else tensor
+    rows = (*tensor.shape[:-1], 1) if tensor.ndim else ()
+    low, high = (0.5, 1.0) if spec.values == "uniform" else (0.5, 2.0)
+    real = torch.zeros((), dtype=tensor.dtype).real.dtype
+
+    def spread(least: float, most: float) -> torch.Tensor:
+        unit = torch.rand(rows, generator=generator, device=tensor.device, dtype=real)
+        return unit.mul_((most - least) * spec.scale).add_(least * spec.scale)
+
+    factor = spread(low, high)
+    if spec.values != "normal":
+        return tensor.mul_(factor)
+    return torch.addcmul(spread(-1.0, 1.0).to(tensor.dtype), tensor, factor.to(tensor.dtype))
+
+
+def _constant(spec: TensorSpec, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """One secret value (0-d), of either sign where the values may be negative, in [0.5, 2] times the scale."""
+    unit = torch.rand(2, generator=generator, device=generator.device)
+    if spec.values == "uniform":
+        value = unit[0]
+    elif spec.values in ("variance", "ones_normal"):
+        value = unit[0] + 0.5
+    else:
+        value = unit[0] * 1.5 + 0.5
+        if spec.values == "normal":
+            value = torch.where(unit[1] < 0.5, -value, value)
+    return (value * spec.scale).to(dtype)
+
+
+def _discrete(
+    spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator: torch.Generator
+) -> torch.Tensor:
+    """Integers and flags as data: constant and zeros keep their meaning, the other distributions have none."""
+    if distribution == "zeros":
+        least = 0 if spec.values == "bool" else min(max(0, spec.low), max(spec.high - 1, spec.low))
+        return torch.full(shape, least, dtype=_dtype(spec.dtype), device=generator.device)
+    if distribution == "constant":
+        return _values(spec, (1,) * len(shape), generator).expand(shape).contiguous()
+    return _values(spec, shape, generator)

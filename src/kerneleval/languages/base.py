@@ -101,9 +101,10 @@ class Loaded(ABC):
             Exception: whatever else candidate code raises; native code that returns an error code: RuntimeError.
         """
 
-    def make_module(self, init_args: Sequence[Any], seed: int = 0) -> torch.nn.Module:
-        """Builds the candidate's module class from ``init_args`` under ``torch.manual_seed(seed)`` on the device.
+    def make_module(self, init_args: Sequence[Any], seed: int | None = None) -> torch.nn.Module:
+        """Builds the candidate's module class from ``init_args`` on the device, under ``torch.manual_seed(seed)``.
 
+        Without a seed, torch's generator is used as it stands.
         The module stays in the mode in which its constructor left it (train, as KernelBench does). Afterwards
         :meth:`forward` calls it and :attr:`module` gives it, so that weights can be copied into its ``state_dict()``.
 

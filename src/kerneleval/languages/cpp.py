@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kerneleval.languages.base import Language, Loaded, write_files
 from kerneleval.languages.compiler import candidate_flags, cpu_identity, find_tool, run_compiler, tool_version
-from kerneleval.languages.native import Library, NativeLoaded
+from kerneleval.languages.native import Library, NativeLoaded, library_name
 from kerneleval.records import Candidate, InfrastructureError
 
 __all__ = ["DEFAULT_FLAGS", "LANGUAGE", "TIMEOUT_S"]
@@ -23,7 +23,6 @@ TIMEOUT_S = 120.0
 """Longest compilation."""
 
 _FIXED_FLAGS = ("-fPIC", "-shared", "-fmax-errors=20", "-fdiagnostics-color=never")
-_LIBRARY = "candidate.so"
 
 
 class Cpp(Language):
@@ -35,7 +34,7 @@ class Cpp(Language):
     needs_build = True
 
     def build(self, candidate: Candidate, out_dir: Path, device: str, arch: str) -> None:
-        """Compiles the candidate's C++ files into ``out_dir/candidate.so``; see :meth:`Language.build`."""
+        """Compiles the candidate's C++ files into a library in ``out_dir``; see :meth:`Language.build`."""
         self.check_device(device)
         flags = candidate_flags(candidate, "g++")
         compiler = _compiler()
@@ -43,20 +42,20 @@ class Cpp(Language):
         main = write_files(candidate, source_dir)
         others = [str(source_dir / path) for path, _ in candidate.files[1:] if path.endswith(self.suffixes)]
         # Written beside and renamed, so that a build that is killed leaves no half library to load.
-        made = out_dir / f"{_LIBRARY}.{os.getpid()}"
+        made = out_dir / f"{library_name(candidate)}.{os.getpid()}"
         # Paths relative to the sources would hide which candidate file an error is in; names alone do not.
         sources = [os.path.relpath(path, source_dir) for path in (str(main), *others)]
         command = [compiler, *DEFAULT_FLAGS, *flags, *_FIXED_FLAGS, "-I.", "-o", str(made.resolve()), *sources]
         try:
             run_compiler(command, source_dir, TIMEOUT_S)
-            made.replace(out_dir / _LIBRARY)
+            made.replace(out_dir / library_name(candidate))
         finally:
             made.unlink(missing_ok=True)
 
     def load(self, candidate: Candidate, build_dir: Path, device: str, names: Sequence[str] = ()) -> Loaded:
         """Loads the library; see :meth:`Language.load`."""
         self.check_device(device)
-        return NativeLoaded(Library(build_dir / _LIBRARY), candidate, names, device)
+        return NativeLoaded(Library(build_dir / library_name(candidate)), candidate, names, device)
 
     def missing(self, device: str) -> str:
         """See :meth:`Language.missing`."""

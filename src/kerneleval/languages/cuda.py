@@ -17,7 +17,7 @@ from kerneleval.languages.base import BuildError, Language, Loaded, LoadError, t
 from kerneleval.languages.compiler import candidate_flags, find_tool, run_compiler, tool_version
 from kerneleval.languages.elf import kernel_names
 from kerneleval.languages.geometry import Geometry, read_launches
-from kerneleval.languages.native import Launch, Library, Native, NativeLoaded
+from kerneleval.languages.native import Launch, Library, Native, NativeLoaded, library_name
 from kerneleval.languages.nvidia import (
     DeviceModule,
     Nvrtc,
@@ -36,7 +36,6 @@ TIMEOUT_S = 300.0
 # The runtime is linked statically: the library then loads whatever runtime version PyTorch brought, and both use the
 # device's primary context, so that PyTorch's pointers and streams, which are the driver's, hold in the candidate too.
 _NVCC_FLAGS = ("-O3", "-std=c++17", "-cudart", "static", "-Xcompiler", "-fPIC")
-_LIBRARY = "candidate.so"
 _CUBIN = "candidate.cubin"
 
 
@@ -49,7 +48,7 @@ class Cuda(Language):
     needs_build = True
 
     def build(self, candidate: Candidate, out_dir: Path, device: str, arch: str) -> None:
-        """Compiles for ``arch`` into ``candidate.so`` or ``candidate.cubin``; see :meth:`Language.build`. No GPU."""
+        """Compiles for ``arch`` into a shared library or ``candidate.cubin``; see :meth:`Language.build`. No GPU."""
         self.check_device(device)
         target = specific_arch(arch)
         launches = _launches(candidate)
@@ -59,7 +58,7 @@ class Cuda(Language):
             flags = candidate_flags(candidate, "nvcc")
             others = [source_dir / path for path, _ in candidate.files[1:] if path.endswith(self.suffixes)]
             sources = [os.path.relpath(path, source_dir) for path in (main, *others)]
-            _nvcc(["-shared", *flags, *sources], target, source_dir, out_dir / _LIBRARY)
+            _nvcc(["-shared", *flags, *sources], target, source_dir, out_dir / library_name(candidate))
             return
         library = find_nvrtc()
         if library is None:
@@ -84,7 +83,11 @@ class Cuda(Language):
         """Loads what was built; see :meth:`Language.load`."""
         self.check_device(device)
         launches = _launches(candidate)
-        native = _Kernels(build_dir / _CUBIN, launches, device) if launches else Library(build_dir / _LIBRARY)
+        native: Native
+        if launches:
+            native = _Kernels(build_dir / _CUBIN, launches, device)
+        else:
+            native = Library(build_dir / library_name(candidate))
         return NativeLoaded(native, candidate, names, device)
 
     def missing(self, device: str) -> str:

@@ -18,13 +18,18 @@ from kerneleval.languages.base import Loaded, LoadError, OutputSpec, torch_devic
 from kerneleval.languages.elf import function_names
 from kerneleval.records import DTYPES, Candidate
 
-__all__ = ["UNSUPPORTED", "Library", "Native", "NativeLoaded", "entry_names"]
+__all__ = ["UNSUPPORTED", "Library", "Native", "NativeLoaded", "entry_names", "library_name"]
 
 UNSUPPORTED = 1
 """What a native entry point returns for what it declares not to support."""
 
 Launch = Callable[[Sequence[Any], Mapping[str, int], int], int]
 """(ctypes values of arguments and outputs, dims, stream handle) -> the ABI's return code."""
+
+
+def library_name(candidate: Candidate) -> str:
+    """File name of a candidate's shared library; differs for each, since the loader keeps libraries by path."""
+    return f"candidate-{candidate.hash[:16]}.so"
 
 
 class Native:
@@ -103,6 +108,8 @@ class NativeLoaded(Loaded):
 
     def forward(self, args: Sequence[Any], outputs: Sequence[OutputSpec], dims: Mapping[str, int]) -> Any:
         """See :meth:`Loaded.forward`; outputs are fresh, uninitialised, contiguous tensors."""
+        if not outputs:  # as when asked for gradients by autograd: the call would pass too few arguments
+            raise NotImplementedError(f"no backward entry point: looked for {', '.join(self._backward_names)}")
         made = self._call(False, args, outputs, dims)
         return made[0] if len(made) == 1 else made
 

@@ -121,13 +121,14 @@ class PythonLoaded(Loaded):
         made = self._explicit_backward(*grads, *args)
         return tuple(made) if isinstance(made, (tuple, list)) else (made,)
 
-    def make_module(self, init_args: Sequence[Any], seed: int = 0) -> torch.nn.Module:
+    def make_module(self, init_args: Sequence[Any], seed: int | None = None) -> torch.nn.Module:
         """See :meth:`Loaded.make_module`."""
         import torch
 
         if self._class is None:
             raise LoadError(f"no module class: looked for {' and '.join(MODULE_CLASSES)}")
-        torch.manual_seed(seed)
+        if seed is not None:
+            torch.manual_seed(seed)
         try:
             module = self._class(*init_args)
             if not isinstance(module, torch.nn.Module):

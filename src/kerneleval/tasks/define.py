@@ -1,7 +1,7 @@
 """A small vocabulary in which an operator is a table: dims, arguments, outputs, formulas.
 
-Shapes are strings of dim names (``"M N"``); formulas are functions of a namespace of dims (``lambda d: 2 * d.M * d.N``).
-Names that are no dims of their own (the length that a convolution leaves, channels made of groups) stand in ``derive``.
+Shapes are strings of dim names (``"M N"``); formulas are functions of the dims (``lambda d: 2 * d.M * d.N``). Names
+that are no dims of their own (the length that a convolution leaves, channels made of groups) stand in ``derive``.
 
 Conventions of all built-in operators, which candidates may rely on:
 
@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any, Literal
 
 from kerneleval.records import (
@@ -58,6 +57,22 @@ ROWS: tuple[Dim, ...] = (size("M"), size("N"))
 """Dims of elementwise and row-wise operators: M rows of N elements."""
 
 
+class Dims:
+    """Dims as attributes: a task's own, and the derived ones, computed when asked for."""
+
+    __slots__ = ("_derive", "own")
+
+    def __init__(self, own: Mapping[str, int], derive: Mapping[str, Formula]) -> None:
+        self.own, self._derive = own, derive
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.own:
+            return self.own[name]
+        if name in self._derive:
+            return self._derive[name](self)
+        raise AttributeError(f"no dim is called {name!r}; there are {', '.join((*self.own, *self._derive))}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Arg:
     """One tensor argument or output, with its shape still in names."""
@@ -74,7 +89,7 @@ class Arg:
     """Empty: the case's dtype."""
     differentiable: bool = False
 
-    def at(self, d: SimpleNamespace, dtype: str) -> TensorSpec:
+    def at(self, d: Dims, dtype: str) -> TensorSpec:
         """The argument at given dims and dtype."""
         return TensorSpec(
             name=self.name,
@@ -96,7 +111,7 @@ class Plain:
     name: str
     value: Any
 
-    def at(self, d: SimpleNamespace, dtype: str) -> Scalar:
+    def at(self, d: Dims, dtype: str) -> Scalar:
         """The argument at given dims."""
         return Scalar(name=self.name, value=self.value(d) if callable(self.value) else self.value)
 
@@ -134,11 +149,8 @@ class _Table:
     outputs: tuple[Arg, ...]
     derive: Mapping[str, Formula] = field(default_factory=dict)
 
-    def space(self, dims: Mapping[str, int]) -> SimpleNamespace:
-        d = SimpleNamespace(**dims)
-        for name, formula in self.derive.items():
-            setattr(d, name, formula(d))
-        return d
+    def space(self, dims: Mapping[str, int]) -> Dims:
+        return Dims(dims, self.derive)
 
     def arguments(self, dims: Mapping[str, int], dtype: str) -> tuple[Argument, ...]:
         d = self.space(dims)
@@ -257,7 +269,9 @@ def validate(task: Task, where: str) -> Task:
     for dim in task.dims:
         least = -(-dim.low // dim.multiple_of) * dim.multiple_of
         if dim.low < 1 or least > dim.high:
-            problems.append(f"dim {dim.name}: no multiple of {dim.multiple_of} lies in [{dim.low}, {dim.high}], low >= 1")
+            problems.append(
+                f"dim {dim.name}: no multiple of {dim.multiple_of} lies in [{dim.low}, {dim.high}], low >= 1"
+            )
     if not task.case_dims and not any(dim.scaled for dim in task.dims):
         problems.append("no dim is scaled and there are no case_dims, so there is nothing to sample")
     if problems:

@@ -25,9 +25,7 @@ def permutation(name: str, inputs: Mapping[int, int], outputs: Mapping[int, int]
 
 def resampling(name: str, inputs: Mapping[int, int], outputs: Mapping[int, int]) -> Relation:
     """Drawing rows with replacement draws the outputs alike: cuts batches anywhere and joins them in any order."""
-    return _selection(
-        name, inputs, outputs, lambda n, g: torch.randint(max(n, 1), (n,), generator=g, device=g.device)
-    )
+    return _selection(name, inputs, outputs, lambda n, g: torch.randint(max(n, 1), (n,), generator=g, device=g.device))
 
 
 def _selection(name: str, inputs: Mapping[int, int], outputs: Mapping[int, int], indices: _Indices) -> Relation:
@@ -85,7 +83,9 @@ def additivity(arg: int, constant: int | None = None, per_channel: int | None = 
 
 
 def shift(name: str, arg: int, moves_output: bool) -> Relation:
-    """Adding an integer in [-4, 4], drawn for each row, to a row of ``arg`` (M, N) adds it to output (M,) or not at all."""
+    """Adding an integer in [-4, 4], drawn for each row, to the rows of ``arg`` (M, N) adds it to the output (M,), or
+    leaves the output as it is.
+    """
 
     def steps(args: Sequence[Any], generator: Any) -> torch.Tensor:
         x = args[arg]

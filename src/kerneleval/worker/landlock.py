@@ -73,7 +73,7 @@ def restrict(grants: Iterable[Grant], *, writes_only: bool = False) -> tuple[str
         writes_only: leave reading as it is.
 
     Returns:
-        what the kernel's ABI let us confine: ``files``, and where known ``tcp``, ``devices``, ``signals``.
+        what the kernel's ABI let us confine besides files: any of ``tcp``, ``devices``, ``signals``.
 
     Raises:
         OSError: nothing was confined.
@@ -83,7 +83,8 @@ def restrict(grants: Iterable[Grant], *, writes_only: bool = False) -> tuple[str
     if writes_only:
         known &= ~(_READ_RIGHTS | _IOCTL_DEV)
     attributes = _RulesetAttr(known, 0, 0)
-    size, reached = 8, ["files"]
+    size = 8
+    reached: list[str] = []
     if abi >= _ABI_NET:
         attributes.net, size = _NET_BIND_TCP | _NET_CONNECT_TCP, 16
         reached.append("tcp")

@@ -1,5 +1,4 @@
-"""What this machine's sandbox really holds: entered in a child, attacked from inside, timed. For ``kerneleval doctor``."""
-# Paths are strings here: they end in system calls.
+"""What this machine's sandbox really holds: entered in a child, attacked from inside, timed."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ Layers are tried strongest first, each for real; what could not be had is named 
 
 Levels:
 
-* ``strong``: a user (or user namespace) of its own, network, IPC and mount namespaces, Landlock, seccomp, resource
-  limits and no new privileges;
+* ``strong``: a user (or user namespace) of its own, network, IPC and mount namespaces, a root directory of its own,
+  Landlock, seccomp, resource limits, no new privileges, and no signal reaches beyond it;
 * ``standard``: at least two of own user or user namespace, Landlock and seccomp, and resource limits;
 * ``weak``: anything less.
 """
@@ -88,7 +88,8 @@ def level_of(layers: Sequence[str]) -> str:
     """``strong``, ``standard`` or ``weak`` for the layers in force."""
     have = set(layers)
     walls = sum((bool(have & {"uid", "userns"}), "landlock" in have, "seccomp" in have))
-    if walls == 3 and {"netns", "ipcns", "view", "rlimits", "no_new_privs"} <= have:
+    deaf = have & {"uid", "pidns", "landlock-signals"}
+    if walls == 3 and deaf and {"netns", "ipcns", "view", "rlimits", "no_new_privs"} <= have:
         return "strong"
     return "standard" if walls >= 2 and "rlimits" in have else "weak"
 
@@ -263,8 +264,9 @@ def _confine(entry: _Entry, readable: Sequence[str], nodes: Sequence[str]) -> Tr
     with entry.layer("landlock"):
         reached = landlock.restrict(_grants(entry, readable, nodes))
     if entry.has("landlock"):
-        for part in sorted({"tcp", "devices", "signals"} - set(reached)):
-            entry.missing.append(f"landlock-{part}: this kernel's Landlock cannot confine them")
+        entry.layers += [f"landlock-{part}" for part in reached]
+        unknown = sorted({"tcp", "devices", "signals"} - set(reached))
+        entry.missing += [f"landlock-{part}: this kernel's Landlock cannot confine them" for part in unknown]
     with entry.layer("seccomp"):
         seccomp.install(memfd=entry.device != "cpu")
     global _entered

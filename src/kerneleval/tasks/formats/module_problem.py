@@ -25,6 +25,7 @@ SCALES = {"large_scale": -16.0, "small_scale": -1.0 / 16.0}
 ReLU is the identity; one factor for a whole tensor keeps it symmetric, triangular or sparse."""
 
 _SAMPLE = 4096
+_PIECE = 1 << 24
 _FEW_VALUES = 16
 _SPREAD = 0.2
 _RANDOM = 1e-3
@@ -73,11 +74,13 @@ class ModuleProblem:
         """
         if distribution != "standard" and distribution not in SCALES:
             raise UsageError(
-                f"distribution {distribution!r} is not offered for problem files; known are standard, {', '.join(SCALES)}"
+                f"problem files offer no distribution {distribution!r}; known are standard, {', '.join(SCALES)}"
             )
-        args = call_inputs(self.file, self._namespace, self.device, seed)
-        if self._frozen is None:
-            self._examine_inputs(args, seed)
+        # Another seed's values are sampled and freed before these are drawn: such inputs may fill half of the memory.
+        other = self._samples(self._draw(_subseed(seed, "other"))) if self._frozen is None else None
+        args = self._draw(seed)
+        if other is not None:
+            self._compare(self._samples(args), other)
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "inputs"))
         for index, value in enumerate(args):
             if self._frozen and index in self._frozen:
@@ -91,16 +94,25 @@ class ModuleProblem:
         """Positions of floating arguments that the file itself never varies, once :meth:`inputs` has been called."""
         return tuple(sorted(self._frozen or ()))
 
-    def _examine_inputs(self, args: Sequence[Any], seed: int) -> None:
+    def _draw(self, seed: int) -> list[Any]:
+        return call_inputs(self.file, self._namespace, self.device, seed)
+
+    @staticmethod
+    def _samples(args: Sequence[Any]) -> dict[int, torch.Tensor]:
+        """Up to 4096 evenly spaced elements of every floating tensor."""
+        found = {}
+        for index, value in enumerate(args):
+            if _is_float(value) and value.numel():
+                flat = value.reshape(-1)
+                found[index] = flat[:: max(1, flat.numel() // _SAMPLE)].clone()
+        return found
+
+    def _compare(self, first: Mapping[int, torch.Tensor], other: Mapping[int, torch.Tensor]) -> None:
         """Find the floating tensors that two seeds give alike, and those that hold labels."""
-        first = [_sample(v) if _is_float(v) else None for v in args]
-        other = [
-            _sample(v) if _is_float(v) else None
-            for v in call_inputs(self.file, self._namespace, self.device, _subseed(seed, "other"))
-        ]
-        pairs = [(i, a, b) for i, (a, b) in enumerate(zip(first, other, strict=False)) if a is not None]
-        self._frozen = frozenset(i for i, a, b in pairs if a.numel() and b is not None and torch.equal(a, b))
-        self._labels = frozenset(i for i, a, _ in pairs if a.numel() > _FEW_VALUES and a.unique().numel() <= _FEW_VALUES)
+        self._frozen = frozenset(i for i, sample in first.items() if i in other and torch.equal(sample, other[i]))
+        self._labels = frozenset(
+            i for i, sample in first.items() if sample.numel() > _FEW_VALUES >= sample.unique().numel()
+        )
 
     # -- weights ------------------------------------------------------------------------------------------------------
 
@@ -121,8 +133,8 @@ class ModuleProblem:
         done: dict[tuple[Any, ...], torch.Tensor] = {}
         changed = {}
         for name, tensor in state.items():
-            key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.numel() and tensor.dtype)
-            if key not in done or not tensor.numel():
+            key = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+            if key not in done:  # tied weights are one tensor under two names
                 done[key] = _changed(name, tensor, name in parameters, generator)
             changed[name] = done[key].clone(memory_format=torch.contiguous_format)
         return changed
@@ -145,7 +157,7 @@ class ModuleProblem:
         outputs = self._run(self._model, args, weights)
         drew = not torch.equal(before, _generator_state(self.device))
         other = None
-        if self._keeps_own_tensors():
+        if _own_values(self._model):
             other = build_model(self.file, self._namespace, self.init_args, self.device, 1)
         if drew or other is not None:
             with seeded(_subseed(1, "again"), self.device, place=False):
@@ -189,7 +201,8 @@ class ModuleProblem:
             fresh = copy.deepcopy(model)
             if double:
                 fresh = fresh.double()
-                _widen_own_tensors(fresh)
+                for module, name, value in _own_values(fresh):
+                    setattr(module, name, _widened(value))
             fresh.load_state_dict(weights, strict=True)
             given = list(args)
             if not self._examined or self._writes_inputs:
@@ -208,9 +221,6 @@ class ModuleProblem:
             separate.append(output.detach().clone() if place in taken else output.detach())
             taken.add(place)
         return tuple(separate)
-
-    def _keeps_own_tensors(self) -> bool:
-        return any(_own_tensors(self._model))
 
     def _refuse(self, drew: bool) -> None:
         what = (
@@ -268,12 +278,6 @@ def _is_float(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
-def _sample(tensor: torch.Tensor) -> torch.Tensor:
-    """Up to 4096 elements, evenly spaced."""
-    flat = tensor.reshape(-1)
-    return flat[:: max(1, flat.numel() // _SAMPLE)].clone()
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # Randomness and precision
 # --------------------------------------------------------------------------------------------------------------------
@@ -292,27 +296,43 @@ def _alike(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> boo
     for a, b in zip(first, second, strict=True):
         if a.shape != b.shape or a.dtype != b.dtype:
             return False
-        if not a.is_floating_point():
-            if not torch.equal(a, b):
+        # Piece by piece, because the outputs may fill half of the memory.
+        for x, y in zip(a.reshape(-1).split(_PIECE), b.reshape(-1).split(_PIECE), strict=True):
+            if not a.is_floating_point():
+                if not torch.equal(x, y):
+                    return False
+                continue
+            finite = x.isfinite()
+            if not torch.equal(finite, y.isfinite()):
                 return False
-        elif a.numel():
-            scale = float(torch.nan_to_num(a).abs().max())
-            if not torch.allclose(a, b, rtol=_RANDOM, atol=_RANDOM * scale, equal_nan=True):
+            size = x[finite].abs()
+            if size.numel() and bool((x - y)[finite].abs().max() > _RANDOM * size.max()):
                 return False
     return True
 
 
-def _own_tensors(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str]]:
-    """Floating tensors that modules hold as plain attributes: in no state_dict, and not moved with the module."""
-    for module in model.modules():
-        for name, value in vars(module).items():
-            if _is_float(value):
-                yield module, name
+_OF_TORCH = ("_parameters", "_buffers", "_modules")
 
 
-def _widen_own_tensors(model: torch.nn.Module) -> None:
-    for module, name in list(_own_tensors(model)):
-        setattr(module, name, getattr(module, name).double())
+def _own_values(model: torch.nn.Module) -> list[tuple[torch.nn.Module, str, Any]]:
+    """(module, attribute, value) of what holds tensors in modules beside parameters and buffers: in no state_dict."""
+    return [
+        (module, name, value)
+        for module in model.modules()
+        for name, value in vars(module).items()
+        if name not in _OF_TORCH and flatten(value)
+    ]
+
+
+def _widened(value: Any) -> Any:
+    """The value with every floating tensor in it as fp64."""
+    if isinstance(value, torch.Tensor):
+        return value.double() if value.is_floating_point() else value
+    if isinstance(value, dict):
+        return {key: _widened(v) for key, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)([_widened(v) for v in value])
+    return value
 
 
 class _Widen(TorchFunctionMode):

@@ -15,12 +15,12 @@ import contextlib
 import functools
 import operator
 import random
+import symtable
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy
 import torch
@@ -107,22 +107,18 @@ class ProblemFile:
 
         A candidate is given arguments only, so these must stay as written.
         """
-        bodies = {
-            node.name: node
-            for node in self.tree.body
-            if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
-        }
         values = {name: value for node in self.tree.body for name, value in _bindings(node)}
+        reads = _global_reads(self.tree, self.text, str(self.path))
         seen: set[str] = set()
-        waiting = [name for name, node in bodies.items() if isinstance(node, ast.ClassDef)]
+        waiting = ["Model"]
         while waiting:
             name = waiting.pop()
             if name in seen:
                 continue
             seen.add(name)
-            source = bodies.get(name) or values.get(name)
-            if source is not None:
-                waiting += [n.id for n in ast.walk(source) if isinstance(n, ast.Name)]
+            waiting += reads.get(name, ())
+            if name in values:
+                waiting += [node.id for node in ast.walk(values[name]) if isinstance(node, ast.Name)]
         return frozenset(seen)
 
     # -- execution ----------------------------------------------------------------------------------------------------
@@ -207,9 +203,7 @@ def seeded(seed: int, device: str, *, place: bool = True) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.callback(random.setstate, state)
         stack.callback(numpy.random.set_state, numpy_state)
-        stack.enter_context(
-            torch.random.fork_rng(devices=accelerators, device_type=kind if accelerators else "cuda")
-        )
+        stack.enter_context(torch.random.fork_rng(devices=accelerators, device_type=kind if accelerators else "cuda"))
         torch.manual_seed(seed)
         random.seed(seed)
         numpy.random.seed(seed % 2**32)
@@ -238,6 +232,26 @@ def _bound_names(tree: ast.Module) -> set[str]:
         elif isinstance(node, (ast.If, ast.Try, ast.With, ast.ExceptHandler)):
             waiting += list(ast.iter_child_nodes(node))
     return names
+
+
+def _global_reads(tree: ast.Module, text: str, path: str) -> dict[str, set[str]]:
+    """Top-level class or function -> the top-level names that it reads; a parameter of such a name is another thing."""
+    found: dict[str, set[str]] = {}
+    for node in tree.body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            if isinstance(node, ast.ClassDef):
+                outside: list[ast.AST] = [*node.bases, *node.keywords]
+            else:
+                outside = [*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]
+            outside += node.decorator_list
+            found[node.name] = {n.id for part in outside for n in ast.walk(part) if isinstance(n, ast.Name)}
+    waiting = [(table.get_name(), table) for table in symtable.symtable(text, path, "exec").get_children()]
+    while waiting:
+        owner, table = waiting.pop()
+        if owner in found:
+            found[owner] |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()}
+        waiting += [(owner, child) for child in table.get_children()]
+    return found
 
 
 def _bindings(statement: ast.stmt) -> list[tuple[str, ast.expr]]:

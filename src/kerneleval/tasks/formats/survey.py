@@ -75,7 +75,9 @@ def survey(file: ProblemFile, dims: Mapping[str, int]) -> Survey:
     init_args = init_arguments(file, namespace, 0)
     try:
         model = build_model(file, namespace, init_args, "meta", 0)
-    except UsageError:
+    except UsageError as error:
+        if "meta" not in str(error):
+            raise
         # Constructors that read values (``linspace(...).item()``) need memory: for the weights alone, which is little.
         model = build_model(file, namespace, init_args, "cpu", 0).to("meta")
     args = call_inputs(file, namespace, "meta", 0)
@@ -192,7 +194,7 @@ class _Recorder(TorchDispatchMode):
     """Counts operations and summed terms of everything dispatched beneath it."""
 
     def __init__(self) -> None:
-        super().__init__()
+        TorchDispatchMode.__init__(self)
         self.flops = 0
         self.terms = 1
         self.steps = 0

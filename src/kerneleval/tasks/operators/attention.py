@@ -1,8 +1,8 @@
 """Scaled dot-product attention: softmax(q k^T * scale) v over the last two dims.
 
 L queries, S keys, head width D. At least four keys: over one key the gradients of q and k are zero by cancellation, and
-what a kernel returns is rounding noise. For the same reason constant inputs are left out. Inputs of large scale are left
-out because the softmax then selects one key by differences below the rounding of the scores.
+what a kernel returns is rounding noise. For the same reason constant inputs are left out. Inputs of large scale are
+left out because the softmax then selects one key by differences below the rounding of the scores.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Dim
 from kerneleval.tasks.define import data, fixed, index, operator, plain, size
@@ -39,9 +39,7 @@ def _grouped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) ->
     return F.scaled_dot_product_attention(q, k, v, scale=scale, enable_gqa=True)
 
 
-def _masked(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: torch.Tensor, scale: float
-) -> torch.Tensor:
+def _masked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: torch.Tensor, scale: float) -> torch.Tensor:
     mask = torch.arange(k.shape[2], device=k.device) < lengths[:, None, None, None]
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
 
@@ -117,7 +115,7 @@ TASKS = (
     operator(
         "masked_attention",
         "attention",
-        "out = softmax(q k^T * scale + mask) v, where only the first lengths[b] keys of sequence b are seen (padding mask)",
+        "out = softmax(q k^T * scale + mask) v; only the first lengths[b] keys of sequence b are seen (padding mask)",
         dims=(fixed("B", high=4), fixed("H", high=16), size("L"), size("S", low=_LEAST), _width()),
         args=(
             data("q", "B H L D"),

@@ -1,14 +1,14 @@
 """Convolutions (cross-correlations, as in PyTorch) with bias, stride and symmetric zero padding.
 
-Batch B, kernel width K and stride S are small in every shape category; channels and lengths follow it. Plain convolutions
-pad by K // 2, the transposed one by (K - 1) // 2, so that every output has at least one element.
+Batch B, kernel width K and stride S are small in every shape category; channels and lengths follow it. Plain
+convolutions pad by K // 2, the transposed one by (K - 1) // 2, so that every output has at least one element.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.tasks.define import bias, data, fixed, operator, plain, size, weight
 from kerneleval.tasks.relations import additivity, permutation, resampling
@@ -29,8 +29,13 @@ def _transposed_length(name: str) -> Any:
 
 
 def _inside(d: Any) -> bool:
-    """Only the batch may be empty."""
-    return all(value > 0 for name, value in vars(d).items() if name != "B")
+    """Only the batch may be empty, and a stride of 2 needs a last dim of at least 3.
+
+    PyTorch 2.13's own bfloat16 convolution on CPUs (oneDNN 3.12, AVX-512 and AMX) reads uninitialised memory, forward and
+    backward, where a stride of 2 leaves a single output column; there is no native result to compare with there.
+    """
+    last = d.own.get("W", d.own.get("L"))
+    return all(value > 0 for name, value in d.own.items() if name != "B") and (d.S == 1 or last > 2)
 
 
 _BATCHES = (
@@ -102,8 +107,8 @@ TASKS = (
     operator(
         "conv_transpose2d",
         "convolution",
-        "out[b, o, p, q] = bias[o] + sum x[b, c, h, w] * weight[c, o, i, j] over c and all h * stride + i - padding = p, "
-        "w * stride + j - padding = q",
+        "out[b, o, p, q] = bias[o] + sum x[b, c, h, w] * weight[c, o, i, j] over c and all "
+        "h * stride + i - padding = p, w * stride + j - padding = q",
         dims=(_BATCH, size("C"), size("O"), size("H"), size("W"), _KERNEL, _STEP),
         derive={"P": _transposed_length("H"), "Q": _transposed_length("W")},
         args=(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.tasks.define import ROWS, bias, data, index, operator, plain, size, weight
 from kerneleval.tasks.relations import permutation, resampling, shift

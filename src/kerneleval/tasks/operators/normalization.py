@@ -1,14 +1,15 @@
 """Normalisations. ``eps`` is added to the variance (or mean square) before the root, as in PyTorch.
 
-Every normalised group has at least four elements: the gradient is orthogonal to the directions that the operator removes,
-so over one or two elements it cancels to rounding noise, and no judge could tell a right kernel from a wrong one. For
-the same reason constant inputs are left out where the mean is subtracted: what remains is rounding noise times eps**-0.5.
+Every normalised group has at least four elements: the gradient is orthogonal to the directions that the operator
+removes, so over one or two elements it cancels to rounding noise, and no judge could tell a right kernel from a wrong
+one. For the same reason constant inputs are left out where the mean is subtracted: what remains is rounding noise times
+eps ** -0.5.
 """
 
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.tasks.define import ROWS, bias, data, fixed, operator, plain, size, weight
 from kerneleval.tasks.relations import permutation, resampling, shift
@@ -71,8 +72,8 @@ TASKS = (
     operator(
         "group_norm",
         "normalization",
-        "out = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]; mean and biased variance over each group of C of the "
-        "G * C channels and all of L",
+        "out = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]; mean and biased variance over each group of C of "
+        "the G * C channels and all of L",
         dims=(fixed("B", high=8), fixed("G", high=32), size("C", high=1024), size("L")),
         derive={"channels": lambda d: d.G * d.C},
         args=(
@@ -97,8 +98,8 @@ TASKS = (
     operator(
         "batch_norm",
         "normalization",
-        "out = (x - mean[c]) / sqrt(var[c] + eps) * weight[c] + bias[c]; training mode: mean and biased variance over B and "
-        "L of this very batch, no running statistics",
+        "out = (x - mean[c]) / sqrt(var[c] + eps) * weight[c] + bias[c]; training mode: mean and biased variance over "
+        "B and L of this very batch, no running statistics",
         dims=(fixed("B", high=32), size("C"), size("L")),
         args=(data("x", "B C L"), weight("weight", "C", values="ones_normal"), bias("C"), plain("eps", 1e-5)),
         out=("B C L",),
