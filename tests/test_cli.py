@@ -103,9 +103,7 @@ def check(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 def run(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     recorder = Recorder("run-1")
     monkeypatch.setattr(pipeline, "run", recorder)
-    monkeypatch.setattr(
-        pipeline, "score", Recorder({"run": {"id": "run-1"}, "scores": {"robust": {"composite": SCORE}}})
-    )
+    monkeypatch.setattr(pipeline, "score", Recorder({"run": None, "scores": {"robust": {"composite": SCORE}}}))
     return recorder
 
 
@@ -214,18 +212,18 @@ def test_check_prints_the_verdict_for_people(
     assert f"--case {CASE.key}" in out
 
 
-def test_progress_goes_to_stderr_and_results_to_stdout(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_progress_of_a_run_goes_to_stderr_and_results_to_stdout(
+    run: Recorder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def check(*args: Any, on_event: Any, **options: Any) -> Verdict:
-        on_event(Event(kind="case", done=1, total=9, text=CASE.key))
-        return verdict(Passed())
+    def work(*args: Any, on_event: Any, **options: Any) -> str:
+        on_event(Event(kind="run", done=1, total=9, text="robust: gelu"))
+        return "run-1"
 
-    monkeypatch.setattr(pipeline, "check", check)
-    assert cli.main(list(CHECK)) == 0
+    monkeypatch.setattr(pipeline, "run", work)
+    assert cli.main(["run"]) == 0
     out, err = capsys.readouterr()
-    assert "case 1/9" in err
-    assert "case 1/9" not in out
+    assert "run 1/9: robust: gelu" in err
+    assert "run 1/9" not in out
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -250,7 +248,6 @@ def test_run_takes_options_more_than_once(run: Recorder, capsys: pytest.CaptureF
     assert options["generators"] == ("robust", "mine/")
     assert (options["store_url"], options["tier"], options["resume"], options["name"]) == ("s.db", "quick", False, "n")
     document = json.loads(capsys.readouterr().out)
-    assert document["run"] == {"id": "run-1"}
     assert document["scores"] == {"robust": {"composite": SCORE}}
     assert document["definitions"]["composite"]
 

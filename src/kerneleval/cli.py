@@ -148,7 +148,7 @@ def check(
     }
     from kerneleval import pipeline  # after the options: a bad one is named without waiting for torch
 
-    with _progress(as_json) as on_event:
+    with _progress(lines=False) as on_event:
         verdict = pipeline.check(file, task, **options, on_event=on_event)
     if as_json:
         from kerneleval.reports import json
@@ -204,7 +204,7 @@ def run(
     }
     from kerneleval import pipeline
 
-    with _progress(as_json) as on_event:
+    with _progress(lines=not as_json) as on_event:
         run_id = pipeline.run(**options, on_event=on_event)
     return _show_scores(pipeline.score(store_url, run_id), as_json)
 
@@ -351,9 +351,9 @@ def _print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value) + "\n")
 
 
-def _progress(as_json: bool) -> AbstractContextManager[Callable[[Event], None] | None]:
-    """Bars, or lines in a log, on stderr; with --json only where a person watches."""
-    if as_json and not sys.stderr.isatty():
+def _progress(*, lines: bool) -> AbstractContextManager[Callable[[Event], None] | None]:
+    """Bars on stderr where a person watches; elsewhere nothing, or with ``lines`` a line every ten seconds."""
+    if not lines and not sys.stderr.isatty():
         return nullcontext(None)
     from kerneleval.reports import terminal
 
