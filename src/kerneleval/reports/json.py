@@ -1,0 +1,73 @@
+"""Verdicts and scores as plain data for programs: what ``--json`` prints.
+
+NaN and infinities are the strings ``nan``, ``inf`` and ``-inf``, which strict JSON can hold.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kerneleval.records import Score, Verdict, to_plain
+
+if TYPE_CHECKING:
+    from kerneleval.store import RunInfo
+
+__all__ = ["SCORES_FORMAT", "VERDICT_FORMAT", "dumps", "scores_document", "verdict_document"]
+
+VERDICT_FORMAT = 1
+"""Raised whenever a field of the verdict's document changes its meaning or goes away."""
+
+SCORES_FORMAT = 1
+"""The same of the scores' document."""
+
+
+def verdict_document(verdict: Verdict, *, samples: bool = True) -> dict[str, Any]:
+    """Every field of a verdict, with ``format``.
+
+    Args:
+        verdict: the verdict.
+        samples: whether the raw timing samples stay in; without them a document is some ten times smaller.
+    """
+    plain: dict[str, Any] = {"format": VERDICT_FORMAT, **to_plain(verdict)}
+    if not samples:
+        for cell in plain["cells"]:
+            timing = cell["outcome"].get("timing")
+            if timing is not None:
+                timing["samples"] = {k: v for k, v in timing["samples"].items() if not isinstance(v, list)}
+    return plain
+
+
+def scores_document(
+    run: RunInfo | None, scores: Mapping[str, Mapping[str, Score | Mapping[str, Score]]]
+) -> dict[str, Any]:
+    """A run and the scores of its generators, with ``format`` and the definition of each score.
+
+    Args:
+        run: the run, None: of several.
+        scores: as :func:`kerneleval.scores.score_all` gives them.
+    """
+    from kerneleval.scores import definition
+
+    names = dict.fromkeys(name for of in scores.values() for name in of)
+    return {
+        "format": SCORES_FORMAT,
+        "run": to_plain(run),
+        "scores": to_plain(scores),
+        "definitions": {name: definition(name) for name in names},
+    }
+
+
+def dumps(document: Mapping[str, Any], *, indent: int | None = 2) -> str:
+    """The document as strict JSON.
+
+    Raises:
+        ValueError: it holds a NaN or an infinity.
+    """
+    text = json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a candidate's output may hold bytes that are no text: lone surrogates here
+        return json.dumps(document, indent=indent, ensure_ascii=True, allow_nan=False)
+    return text

@@ -1,0 +1,141 @@
+"""Bars and time left where a person watches, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
+from rich.text import Text
+
+from kerneleval.records import Event
+from kerneleval.reports.text import duration, safe
+
+__all__ = ["ProgressDisplay", "TimeLeft", "progress"]
+
+OUTER = "run"
+"""The kind of event that counts whole candidates; every other kind is a step within one."""
+
+REFRESH_S = 0.1
+LINE_S = 10.0
+"""Shortest time between two plain lines."""
+
+
+class TimeLeft:
+    """Time left, from the mean pace since the first event: a resumed job starts with much done already."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._start: tuple[float, int] | None = None
+
+    def seconds(self, done: int, total: int) -> float | None:
+        """Seconds left; None while there is nothing to judge by."""
+        now = self._clock()
+        if self._start is None or done < self._start[1]:
+            self._start = (now, done)
+        began, first = self._start
+        if done <= first or total <= 0:
+            return None
+        return (now - began) / (done - first) * (total - done)
+
+
+class _Left(ProgressColumn):
+    """``3 min 5 s left``, as the display computed it."""
+
+    max_refresh = None
+
+    def render(self, task: Task) -> Text:
+        left = task.fields.get("left")
+        return Text("" if left is None else f"{duration(left)} left", style="dim")
+
+
+class ProgressDisplay:
+    """Shows events; a context manager that gives itself, to be called with each :class:`Event`.
+
+    It has no thread of its own: the judge forks, and a fork in the middle of a drawing thread's lock would hang.
+    """
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console = console
+        self._clock = clock
+        self._left = TimeLeft(clock)
+        self._bars = _bars(console) if console.is_terminal else None
+        self._outer: TaskID | None = None
+        self._inner: TaskID | None = None
+        self._drawn = -1e9
+
+    def __enter__(self) -> Self:
+        if self._bars is not None:
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def __call__(self, event: Event) -> None:
+        """Show one event."""
+        left = self._left.seconds(event.done, event.total) if event.kind == OUTER else None
+        if self._bars is None:
+            self._line(event, left)
+        else:
+            self._bar(self._bars, event, left)
+
+    def _bar(self, bars: Progress, event: Event, left: float | None) -> None:
+        text = safe(event.text, 60).replace("\n", " ")
+        total = event.total or None
+        if event.kind == OUTER:
+            if self._outer is None:
+                self._outer = bars.add_task(OUTER, total=total, text=text, left=left)
+            bars.update(self._outer, completed=event.done, total=total, text=text, left=left)
+        else:
+            if self._inner is None:
+                self._inner = bars.add_task(event.kind, total=total, text=text, left=None)
+            bars.update(self._inner, description=event.kind, completed=event.done, total=total, text=text)
+        now = self._clock()
+        if now - self._drawn >= REFRESH_S or event.done == event.total:
+            bars.refresh()
+            self._drawn = now
+
+    def _line(self, event: Event, left: float | None) -> None:
+        # Steps within a candidate would flood a log; without an outer count they are all that there is to show.
+        if event.kind == OUTER:
+            self._outer = TaskID(0)
+        elif self._outer is not None:
+            return
+        now = self._clock()
+        finished = event.total > 0 and event.done == event.total and event.kind == OUTER
+        if now - self._drawn < LINE_S and not finished:
+            return
+        self._drawn = now
+        count = f" {event.done}/{event.total}" if event.total else ""
+        tail = f" ({duration(left)} left)" if left else ""
+        text = safe(event.text, 120).replace("\n", " ")
+        self._console.print(f"{event.kind}{count}: {text}{tail}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _bars(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        _Left(),
+        TextColumn("{task.fields[text]}", markup=False),
+        console=console,
+        auto_refresh=False,
+        transient=True,
+    )
+
+
+def progress(console: Console | None = None) -> ProgressDisplay:
+    """A display on stderr, so that stdout stays for results.
+
+    >>> with progress() as show:  # doctest: +SKIP
+    ...     show(Event(kind="run", done=0, total=84, text="robust: gelu"))
+    """
+    return ProgressDisplay(console or Console(stderr=True))

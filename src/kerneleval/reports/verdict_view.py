@@ -1,0 +1,210 @@
+"""A verdict for people: what came out, where it failed, how fast it is, and the line that replays it."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from kerneleval.records import SHAPE_CATEGORIES, CellResult, Failed, Passed, Timing, Verdict
+from kerneleval.reports.text import duration, figure, fits, number, plural, safe, times
+
+__all__ = ["render_verdict"]
+
+STYLES = {"faster": "green", "slower": "red", "equal": "", "inconclusive": "dim"}
+LEVELS = {"info": "dim", "warn": "yellow", "fail": "bold red"}
+SHOWN_FAILURES = 5
+FRAME = 4  # columns that the panel takes
+
+
+def render_verdict(verdict: Verdict, console: Console) -> None:
+    """Print a verdict."""
+    passed = verdict.verdict == "passed"
+    style = "green" if passed else "red"
+    title = Text(f" {verdict.verdict.upper()} ", style=f"bold reverse {style}")
+    title.append(f" {safe(verdict.task)} on {safe(verdict.machine.name)} ", style="bold not reverse")
+    parts: list[RenderableType] = [_facts(verdict)]
+    shapes = _shapes(verdict.cells, narrow=False)
+    if shapes is not None and not fits(shapes, console, console.width - FRAME):
+        shapes = _shapes(verdict.cells, narrow=True)
+    if shapes is not None:
+        parts += ["", shapes]
+    if rest := _not_shown(verdict.cells):
+        parts.append(Text(rest, style="dim"))
+    parts += _failures(verdict)
+    parts += _findings(verdict)
+    console.print(Panel(Group(*parts), title=title, title_align="left", border_style=style))
+    if verdict.replay:
+        # outside the frame and never wrapped, so that it can be copied
+        line = Text("replay: ", style="bold").append(safe(verdict.replay).replace("\n", " "), style="not bold")
+        console.print(line, soft_wrap=True)
+
+
+def _facts(verdict: Verdict) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    if verdict.verdict == "passed":
+        table.add_row("stage", f"passed all up to {verdict.stage}")
+        table.add_row("message", Text(safe(verdict.message) or "right in every case"))
+    else:
+        table.add_row("stage", verdict.stage)
+        table.add_row("reason", Text(safe(verdict.reason), style="red"))
+        table.add_row("message", Text(safe(verdict.message)))
+    table.add_row("speedup", _speedup(verdict))
+    table.add_row("track", verdict.track or Text("not decided", style="dim"))
+    table.add_row("trust", _trust(verdict))
+    table.add_row("judged", _counts(verdict))
+    return table
+
+
+def _speedup(verdict: Verdict) -> Text:
+    found = verdict.speedup
+    if found is None:
+        return Text("not timed", style="dim")
+    value, low, high = (number(found.get(k)) for k in ("value", "low", "high"))
+    claim = str(found.get("claim", ""))
+    text = Text(f"{figure(value)}x", style=f"bold {STYLES.get(claim, '')}".strip())
+    text.append(f" [{figure(low)}, {figure(high)}] against {verdict.protocol.baseline}: {claim}", style="not bold")
+    if "cells" in found:
+        direction = f"{found['direction']} " if "direction" in found else ""
+        text.append(
+            f", geometric mean of {plural(int(found['cells']), f'timed {direction}cell')}", style="dim not bold"
+        )
+    return text
+
+
+def _trust(verdict: Verdict) -> Text:
+    style = {"strong": "green", "weak": "yellow"}.get(verdict.trust.level, "")
+    text = Text(verdict.trust.level, style=style)
+    if verdict.trust.missing:
+        text.append(f"; without {safe('; '.join(verdict.trust.missing))}", style="dim")
+    return text
+
+
+def _counts(verdict: Verdict) -> str:
+    outcomes = [c.outcome for c in verdict.cells]
+    passed = sum(isinstance(o, Passed) for o in outcomes)
+    refused = sum(isinstance(o, Failed) and o.reason == "unsupported" for o in outcomes)
+    parts = [f"{passed} of {plural(len(outcomes), 'case')} right"]
+    if refused:
+        parts.append(f"{refused} declared unsupported")
+    return f"{', '.join(parts)}; {verdict.protocol.tier} tier, {duration(verdict.seconds)}"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Cells
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _groups(cells: Sequence[CellResult]) -> dict[tuple[str, str, str, str], list[CellResult]]:
+    """Cells by direction, shape category, dims and dtype."""
+    groups: dict[tuple[str, str, str, str], list[CellResult]] = {}
+    for cell in cells:
+        dims = " ".join(f"{n}={v}" for n, v in cell.case.dims)
+        groups.setdefault((cell.case.direction, cell.case.shape_category, dims, cell.case.dtype), []).append(cell)
+    order = {name: i for i, name in enumerate(SHAPE_CATEGORIES)}
+    return dict(sorted(groups.items(), key=lambda item: (item[0][0] != "forward", order.get(item[0][1], 99))))
+
+
+def _timings(cells: Sequence[CellResult]) -> list[Timing]:
+    return [c.outcome.timing for c in cells if isinstance(c.outcome, Passed) and c.outcome.timing is not None]
+
+
+def _interesting(cells: Sequence[CellResult]) -> bool:
+    return bool(_timings(cells)) or any(isinstance(c.outcome, Failed) for c in cells)
+
+
+def _shapes(cells: Sequence[CellResult], *, narrow: bool) -> Table | None:
+    """One row for each shape that was timed or failed somewhere; None: there is none. Narrow: without the times."""
+    groups = {key: of for key, of in _groups(cells).items() if _interesting(of)}
+    if not groups:
+        return None
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("direction", "shape", "dims", "dtype"):
+        table.add_column(name, overflow="fold")
+    for name in ("right", *(() if narrow else ("candidate", "baseline")), "speedup"):
+        table.add_column(name, justify="right", overflow="fold")
+    if not narrow:
+        table.add_column("claim")
+    for (direction, category, dims, dtype), of in groups.items():
+        timings = _timings(of)
+        figures = [_speed(timings)] if narrow else [*_times(timings), _speed(timings), _claim(timings)]
+        table.add_row(direction, category, Text(safe(dims)), dtype, _right(of), *figures)
+    return table
+
+
+def _right(cells: Sequence[CellResult]) -> Text:
+    supported = [c for c in cells if not (isinstance(c.outcome, Failed) and c.outcome.reason == "unsupported")]
+    if not supported:
+        return Text("unsupported", style="yellow")
+    right = sum(isinstance(c.outcome, Passed) for c in supported)
+    return Text(f"{right}/{len(supported)}", style="" if right == len(supported) else "red")
+
+
+def _times(timings: Sequence[Timing]) -> tuple[str, str]:
+    """Median verified time of one call, candidate and baseline."""
+    if not timings:
+        return "", ""
+    samples = timings[0].samples
+    candidate, baseline = (
+        statistics.median(ns) if ns else math.nan for ns in (samples.candidate_ns, samples.baseline_ns)
+    )
+    return times(candidate), times(baseline)
+
+
+def _speed(timings: Sequence[Timing]) -> Text:
+    if not timings:
+        return Text()
+    found = timings[0]
+    return Text(
+        f"{figure(found.speedup)}x [{figure(found.low)}, {figure(found.high)}]", style=STYLES.get(found.claim, "")
+    )
+
+
+def _claim(timings: Sequence[Timing]) -> Text:
+    return Text(timings[0].claim, style=STYLES.get(timings[0].claim, "")) if timings else Text()
+
+
+def _not_shown(cells: Sequence[CellResult]) -> str:
+    quiet = [c for of in _groups(cells).values() if not _interesting(of) for c in of]
+    if not quiet:
+        return ""
+    more = "more " if len(quiet) < len(cells) else ""
+    return f"{plural(len(quiet), f'{more}case')} right and not timed"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Failures and findings
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _failures(verdict: Verdict) -> list[RenderableType]:
+    """The first failed cells with their messages; a failure of the whole candidate is told above already."""
+    failed = [
+        (c, c.outcome)
+        for c in verdict.cells
+        if isinstance(c.outcome, Failed) and c.outcome.reason != "unsupported" and c.outcome.message != verdict.message
+    ]
+    lines: list[RenderableType] = []
+    for cell, outcome in failed[:SHOWN_FAILURES]:
+        line = Text(f"{safe(cell.case.key)} ", style="bold")
+        line.append(f"{outcome.stage}/{safe(outcome.reason)}: ", style="red not bold")
+        lines.append(line.append(safe(outcome.message), style="not bold"))
+    if len(failed) > SHOWN_FAILURES:
+        lines.append(Text(f"and {plural(len(failed) - SHOWN_FAILURES, 'more failed case')}", style="dim"))
+    return ["", Text("failed", style="bold"), *lines] if lines else []
+
+
+def _findings(verdict: Verdict) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    for finding in verdict.findings:
+        level = str(finding.get("level", "info"))
+        line = Text(f"{level:<4} ", style=LEVELS.get(level, ""))
+        lines.append(line.append(safe(f"{finding.get('check', '')}: {finding.get('message', '')}"), style="not bold"))
+    return ["", Text("findings", style="bold"), *lines] if lines else []
