@@ -32,7 +32,8 @@ help:
 
 tools:
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	  echo "error: $(PYTHON) is $$("$(PYTHON)" -V 2>&1 | tail -n 1); KernelEval needs Python 3.11 or newer:" \
+	  found=$$("$(PYTHON)" -V 2>/dev/null || echo "not there"); \
+	  echo "error: KernelEval needs Python 3.11 or newer, and $(PYTHON) is $$found:" \
 	    "install it, or name one: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
 	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { \
 	  echo "error: $(PYTHON) has no venv module; install it (Debian: apt-get install python3-venv)" >&2; exit 2; }
@@ -46,6 +47,7 @@ $(VENV)/.made: | tools
 
 # PyTorch by itself first: it is most of the download, and changes of our own dependencies do not touch it.
 $(VENV)/.torch: constraints.txt $(VENV)/.made
+	@echo "installing PyTorch (once; a few minutes)"
 	$(PIP) torch==2.13.0
 	@touch $@
 

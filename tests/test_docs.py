@@ -1,0 +1,97 @@
+"""The documents say what the program does: reasons, commands, options, links."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import kerneleval
+from kerneleval import records
+
+ROOT = Path(__file__).parent.parent
+SOURCE = Path(kerneleval.__file__).parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+JUDGING = [*(SOURCE / "judge").rglob("*.py"), SOURCE / "worker" / "host.py", SOURCE / "pipeline.py"]
+
+
+def reasons() -> set[str]:
+    """Every slug that the source gives as the reason of a failure."""
+    found = set()
+    for path in JUDGING:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.keyword) and node.arg == "reason" and isinstance(node.value, ast.Constant):
+                found.add(str(node.value.value))
+            elif isinstance(node, ast.Dict):
+                found |= {
+                    str(value.value)
+                    for key, value in zip(node.keys, node.values, strict=True)
+                    if isinstance(key, ast.Constant) and key.value == "reason" and isinstance(value, ast.Constant)
+                }
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+                first = node.args[0]
+                if node.func.id in ("WorkerFailure", "BuildFailed", "LoadFailed") and isinstance(first, ast.Constant):
+                    found.add(str(first.value))
+    return found
+
+
+def test_every_reason_of_a_verdict_is_explained() -> None:
+    page = (ROOT / "docs" / "verdicts.md").read_text()
+    explained = set(re.findall(r"^\| `([a-z_]+)` \|", page, re.MULTILINE))
+    assert reasons(), "the source was read"
+    assert reasons() <= explained
+
+
+def test_every_stage_and_track_is_explained() -> None:
+    page = (ROOT / "docs" / "verdicts.md").read_text()
+    for word in (*records.STAGES, *records.TRACKS, *(f.name for f in records.Verdict.__dataclass_fields__.values())):
+        assert f"`{word}`" in page, word
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+        assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_that_are_named_exist(page: Path) -> None:
+    for target in re.findall(r"docs/[a-z-]+\.md", page.read_text()):
+        assert (ROOT / target).exists(), f"{page.name}: {target}"
+
+
+def test_pages_that_the_source_names_exist() -> None:
+    missing = {
+        f"{path.relative_to(SOURCE)}: {target}"
+        for path in SOURCE.rglob("*.py")
+        for target in re.findall(r"docs/[a-z-]+\.md", path.read_text())
+        if not (ROOT / target).exists()
+    }
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_options_that_are_shown_exist(page: Path) -> None:
+    from kerneleval import cli
+
+    known = {"--help", "--install-completion", "--show-completion", "--version"}
+    for command in ("check", "run", "score", "tasks", "doctor"):
+        known |= options(cli, command)
+    for line in re.findall(r"^\$ (kerneleval .*)$|`(kerneleval [^`]*)`", page.read_text(), re.MULTILINE):
+        words = " ".join(line).split()
+        for word in words:
+            if word.startswith("--"):
+                assert word.partition("=")[0] in known, f"{page.name}: {' '.join(words)}"
+
+
+def options(cli: object, command: str) -> set[str]:
+    import contextlib
+    import io
+
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        cli.main([command, "--help"])  # type: ignore[attr-defined]
+    return set(re.findall(r"--[a-z0-9-]+", text.getvalue()))
