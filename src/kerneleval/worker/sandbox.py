@@ -366,8 +366,12 @@ def _grants(entry: _Entry, readable: Sequence[str], nodes: Sequence[str]) -> lis
 
 
 def _temporary(entry: _Entry) -> list[landlock.Grant]:
-    """Where temporary files go; ``/dev/shm`` only where it is the worker's own."""
-    paths = (entry.scratch, "/dev/shm") if entry.has("view") else (entry.scratch,)
+    """Where temporary files go; ``/dev/shm`` and ``/tmp`` only where they are the worker's own."""
+    paths = [entry.scratch]
+    if entry.has("view"):
+        paths.append("/dev/shm")
+        if not entry.slot.directory.startswith(view.TEMPORARY + "/"):  # else it would be granted along with it
+            paths.append(view.TEMPORARY)
     return [landlock.Grant(path=path, write=True) for path in paths]
 
 

@@ -16,10 +16,13 @@ from collections.abc import Sequence
 
 from kerneleval.worker import linux
 
-__all__ = ["SCRATCH", "build", "enter"]
+__all__ = ["SCRATCH", "TEMPORARY", "build", "enter"]
 
-SCRATCH = "/tmp"
-"""Where temporary files go inside."""
+TEMPORARY = "/tmp"
+"""File system in memory, of bounded size, for temporary files."""
+
+SCRATCH = "/tmp/worker"
+"""Where those go that ask the environment: apart from what else may be bound below ``/tmp``."""
 
 _INODES = 200_000
 _HIDEPID_PER_MOUNT = (5, 8)
@@ -57,7 +60,7 @@ def build(
     options = f"mode=0755,size=1m,nr_inodes={_INODES}"
     linux.mount("kerneleval", target, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
     try:
-        _bounded(target + SCRATCH, disk_bytes)
+        _bounded(target + TEMPORARY, disk_bytes)
         closed = [target + path for path in readable if _bind(target, path)]
         _devices(target, nodes, disk_bytes)
         for path in writable:

@@ -1,0 +1,239 @@
+"""Runs one act inside a real sandbox and prints what happened as JSON. Started by ``test_sandbox.py`` as root or not.
+
+Three processes as in earnest: this one is the host, it starts a zygote, the zygote forks the worker, the worker enters
+the sandbox and plays the act from ``sandbox_acts.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from kerneleval.worker import linux, sandbox, seccomp
+
+SECRET = "the-judge-keeps-this-9f3b1c"
+
+
+def _refuse(names: list[str]) -> None:
+    """Make system calls fail with EPERM for this process and its children, as a container runtime does."""
+    import ctypes
+    import errno
+
+    numbers = {name: n[0 if linux.machine() == "x86_64" else 1] for name, n in seccomp.DENIED.items()}
+    numbers |= {"landlock_create_ruleset": 444, "mount_setattr": 442}
+    op = seccomp._op
+    code = op(0x20, 0)
+    for name in names:
+        code += op(0x15, numbers[name], 0, 1) + op(0x06, 0x00050000 | errno.EPERM)
+    code += op(0x06, 0x7FFF0000)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    wanted = seccomp._Program(len(code) // 8, ctypes.addressof(buffer))
+    linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+    linux.prctl(linux.PR_SET_SECCOMP, 2, ctypes.addressof(wanted))
+
+
+def zygote(fd: int, device: str, slot: dict, limits: dict, act: str, facts: dict) -> None:
+    """Fork the worker, tell its pid, wait for orders: ``end`` reaps it and tells the status."""
+    import sandbox_acts
+
+    control = socket.socket(fileno=fd)
+    started = time.perf_counter()
+    theirs, mine = socket.socketpair()
+    me = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        control.close()
+        mine.close()
+        out = theirs.detach()
+        try:
+            costs: dict[str, float] = {}
+            trust = sandbox.enter(
+                sandbox.Slot.from_plain(slot),
+                sandbox.Limits.from_plain(limits),
+                device,
+                keep_fds=(out,),
+                parent_pid=me,
+                costs=costs,
+            )
+            ready_ms = (time.perf_counter() - started) * 1e3
+            head = {"level": trust.level, "layers": trust.layers, "missing": trust.missing}
+            head |= {"ready_ms": ready_ms, "costs": costs}
+            os.write(out, json.dumps(head).encode() + b"\n")
+            result = getattr(sandbox_acts, act)(facts | {"keep": out})
+            os.write(out, json.dumps(result).encode() + b"\n")
+            time.sleep(facts.get("linger", 0))
+            os._exit(0)
+        except BaseException:
+            import traceback
+
+            os.write(out, json.dumps({"raised": traceback.format_exc()}).encode() + b"\n")
+            os._exit(99)
+    theirs.close()
+    data = b""
+    deadline = time.monotonic() + facts["patience"]
+    while data.count(b"\n") < 2 and time.monotonic() < deadline:
+        mine.settimeout(max(deadline - time.monotonic(), 0.01))
+        try:
+            piece = mine.recv(1 << 20)
+        except TimeoutError:
+            break
+        if not piece:
+            break
+        data += piece
+    resident = sandbox.resident_bytes(sandbox.Slot.from_plain(slot), pid)
+    control.sendall(json.dumps({"pid": pid, "said": data.decode(), "resident": resident}).encode() + b"\n")
+    if control.recv(16) == b"wait\n":
+        _, status = os.waitpid(pid, 0)
+        control.sendall(json.dumps({"code": os.waitstatus_to_exitcode(status)}).encode() + b"\n")
+        control.recv(16)
+    os._exit(0)
+
+
+def _listeners() -> tuple[int, str]:
+    tcp = socket.create_server(("127.0.0.1", 0))
+    name = f"kerneleval-test-{os.getpid()}"
+    abstract = socket.socket(socket.AF_UNIX)
+    abstract.bind("\0" + name)
+    abstract.listen()
+    for server in (tcp, abstract):
+        threading.Thread(target=server.accept, daemon=True).start()
+    return tcp.getsockname()[1], name
+
+
+def _plant(home: Path, work: Path) -> dict[str, str]:
+    closed = work / "closed"
+    closed.mkdir(mode=0o700)
+    store = work / "store"
+    store.mkdir()
+    files = {"closed": closed / "secret", "store": store / "kerneleval.db", "home": home / "secret.txt"}
+    for file in files.values():
+        file.write_text(SECRET)
+        file.chmod(0o644)
+    return {name: str(file) for name, file in files.items()}
+
+
+def main() -> None:
+    """Parse, play, print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("act")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--limits", default="{}")
+    parser.add_argument("--refuse", default="")
+    parser.add_argument("--end", default="kill", choices=("kill", "wait", "murder"))
+    parser.add_argument("--patience", type=float, default=60.0)
+    parser.add_argument("--linger", type=float, default=0.0)
+    options = parser.parse_args()
+    if options.refuse:
+        _refuse(options.refuse.split(","))
+    work = Path(tempfile.mkdtemp(prefix="kerneleval-test-"))
+    work.chmod(0o711)
+    home = work / "home"
+    home.mkdir(mode=0o755)
+    os.environ["HOME"] = str(home)
+    os.environ["SECRET_TOKEN"] = SECRET
+    port, abstract = _listeners()
+    leak = os.open(_plant(home, work)["store"], os.O_RDONLY) if not (home / "secret.txt").exists() else -1
+    root = work / "root"
+    root.mkdir()
+    root.chmod(0o711)
+    slot = sandbox.prepare(0, root)
+    other = sandbox.prepare(1, root)
+    Path(other.directory, "secret").write_text(SECRET)
+    facts = {
+        "secret": SECRET,
+        "host": os.getpid(),
+        "port": port,
+        "abstract": abstract,
+        "files": {
+            "closed": str(work / "closed/secret"),
+            "store": str(work / "store/kerneleval.db"),
+            "home": str(home / "secret.txt"),
+            "other slot": str(Path(other.directory, "secret")),
+        },
+        "work": str(work),
+        "private": slot.directory,
+        "repository": str(Path(sandbox.__file__).resolve().parents[3]),
+        "patience": options.patience,
+        "linger": options.linger,
+    }
+    sandbox.protect_host()
+    limits = sandbox.Limits(**json.loads(options.limits)).to_plain()
+    report = _play(options, slot, limits, facts, leak)
+    report["leftovers"] += sandbox.kill_all(other, -1)
+    report["bait"] = "untouched" if Path(facts["files"]["store"]).read_text() == SECRET else "changed"
+    places = ["/etc", "/usr", "/", facts["work"], facts["repository"], sys.prefix, "/dev"]
+    places.append(str(Path(sandbox.__file__).parent))
+    report["written"] = [p for p in places if Path(p, "kerneleval-test").exists()]
+    report["uids"] = [slot.uid, other.uid]
+    report["files_left"] = sorted(p.name for p in root.iterdir())
+    subprocess.run(["rm", "-rf", str(work)], check=True)
+    print(json.dumps(report))
+
+
+def _play(options: argparse.Namespace, slot: sandbox.Slot, limits: dict, facts: dict, leak: int) -> dict:
+    ours, theirs = socket.socketpair()
+    environment = sandbox.clean_environment() | {"PYTHONPATH": os.environ["PYTHONPATH"]}
+    environment |= {"OMP_NUM_THREADS": "2", "TRITON_INTERPRET": "1"}
+    code = (
+        "import json,sys; sys.path.insert(0, sys.argv[1]); import sandbox_driver as d; "
+        "d.zygote(int(sys.argv[2]), sys.argv[3], *json.loads(sys.argv[4]))"
+    )
+    payload = json.dumps([slot.to_plain(), limits, options.act, facts])
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(Path(__file__).parent), str(theirs.fileno()), options.device, payload],
+        env=environment,
+        pass_fds=(theirs.fileno(), leak),
+        cwd="/",
+    )
+    theirs.close()
+    stream = ours.makefile("r")
+    first = json.loads(stream.readline())
+    report = {"zygote": process.pid, **first}
+    if options.end == "wait":
+        ours.sendall(b"wait\n")
+        report |= json.loads(stream.readline())
+    before = sorted(set(sandbox_family(first["pid"])))
+    if options.end == "murder":
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        deadline = time.monotonic() + 5
+        while any(_alive(p) for p in before) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        report["survived"] = [p for p in before if _alive(p)]
+    started = time.perf_counter()
+    report["leftovers"] = sandbox.kill_all(slot, first["pid"])
+    report["kill_ms"] = (time.perf_counter() - started) * 1e3
+    report["family"] = len(before)
+    report["alive"] = [p for p in before if _alive(p)]
+    if process.poll() is None:
+        ours.sendall(b"quit\n")
+        process.wait(timeout=30)
+    return report
+
+
+def sandbox_family(pid: int) -> list[int]:
+    """The worker's processes at this moment, the monitor included."""
+    from kerneleval.worker import reaper
+
+    return [pid, *reaper.descendants(pid)] if _alive(pid) else []
+
+
+def _alive(pid: int) -> bool:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return text[text.rindex(")") + 2] not in "ZX"
+
+
+if __name__ == "__main__":
+    main()

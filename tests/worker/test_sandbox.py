@@ -1,0 +1,468 @@
+"""The sandbox, attacked from inside by real processes: as root and as an ordinary user, with and without PID namespace.
+
+``cuda`` stands here for any device whose driver allows no PID namespace; no such device is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kerneleval.records import InfrastructureError, UsageError
+from kerneleval.worker import linux, reaper, sandbox, seccomp
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not run: the layers are Linux's")
+
+HERE = Path(__file__).parent
+SOURCE = Path(sandbox.__file__).resolve().parents[2]
+NOBODY = 65534
+
+
+def _nobodys_python() -> list[str]:
+    """Command that starts, as an ordinary user, a Python that such a user can run; empty when there is none."""
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        return []
+    as_nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    starts_itself = "import subprocess, sys; subprocess.run([sys.executable, '-c', ''], check=True)"
+    for python in (sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}"):
+        found = subprocess.run([*as_nobody, python, "-c", starts_itself], capture_output=True, check=False)
+        if found.returncode == 0:
+            return [*as_nobody, python]
+    return []
+
+
+NOBODYS_PYTHON = _nobodys_python()
+USERS = ["root", "nobody"] if os.geteuid() == 0 else ["me"]
+
+
+@dataclass
+class Played:
+    """What came of an act."""
+
+    head: dict
+    result: dict
+    report: dict
+
+
+def play(user: str, act: str, device: str = "cpu", *, limits: dict | None = None, **options: object) -> Played:
+    if user == "nobody" and not NOBODYS_PYTHON:
+        pytest.skip("not run: no Python here that an ordinary user can start")
+    command = NOBODYS_PYTHON if user == "nobody" else [sys.executable]
+    packages = [p for p in sys.path if p.endswith("site-packages")]
+    arguments = [act, "--device", device, "--limits", json.dumps(limits or {})]
+    for name, value in options.items():
+        arguments += [f"--{name}", str(value)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), *packages])}
+    done = subprocess.run(
+        [*command, str(HERE / "sandbox_driver.py"), *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+        cwd="/",
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout.splitlines()[-1])
+    said = [json.loads(line) for line in report["said"].splitlines()]
+    assert said, f"the worker said nothing: {done.stderr}"
+    assert "raised" not in said[-1], said[-1]["raised"]
+    played = Played(said[0], said[1] if len(said) > 1 else {}, report)
+    assert report["leftovers"] == []
+    assert report["alive"] == []
+    assert report["files_left"] == []
+    return played
+
+
+@pytest.fixture(params=[(user, device) for user in USERS for device in ("cpu", "cuda")], ids="-".join)
+def where(request: pytest.FixtureRequest) -> tuple[str, str]:
+    return request.param
+
+
+# -- what is in force -------------------------------------------------------------------------------------------------
+
+
+def test_layers_and_state(where: tuple[str, str]) -> None:
+    user, device = where
+    played = play(user, "nothing", device)
+    assert played.head["level"] == "strong", played.head
+    seen = played.result
+    assert seen["status"] == {
+        "NoNewPrivs": "1",
+        "Seccomp": "2",
+        "Seccomp_filters": "1",
+        "CapEff": "0" * 16,
+        "CapPrm": "0" * 16,
+        "CapBnd": "0" * 16,
+    }
+    assert seen["session"]
+    assert seen["stdin"] == ""
+    assert seen["cwd"] == "/tmp/worker"
+    if user == "root":
+        assert seen["uid"] == played.report["uids"][0] >= 61000
+        assert seen["groups"] == []
+    if device == "cpu":
+        assert sorted(seen["processes"]) == [1, 2]
+    elif user == "root":
+        assert seen["processes"] == [seen["me"]]
+    else:
+        assert any(m.startswith("proc:") for m in played.head["missing"])
+
+
+def test_descriptors_are_closed(where: tuple[str, str]) -> None:
+    seen = play(where[0], "nothing", where[1]).result
+    assert seen["descriptors"].pop("0") == "ok: '/dev/null'"
+    mine = {"1", "2", str(seen["keep"])}
+    others = {fd: to for fd, to in seen["descriptors"].items() if fd not in mine and to.startswith("ok")}
+    assert others == {}
+
+
+def test_environment_is_made_from_scratch(where: tuple[str, str]) -> None:
+    seen = play(where[0], "nothing", where[1]).result
+    assert "SECRET_TOKEN" not in seen["environment"]
+    wanted = {
+        "HOME",
+        "TMPDIR",
+        "TRITON_CACHE_DIR",
+        "TORCHINDUCTOR_CACHE_DIR",
+        "TORCH_EXTENSIONS_DIR",
+        "NUMBA_CACHE_DIR",
+    }
+    assert wanted <= set(seen["environment"])
+
+
+def test_no_environment_in_memory(where: tuple[str, str]) -> None:
+    seen = play(where[0], "scan_memory", where[1]).result
+    assert seen["hits"] == []
+    assert "SECRET" not in seen["environ"]
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_system_calls_are_refused(user: str) -> None:
+    seen = play(user, "calls").result
+    absent = {"clone3", "io_uring_setup"}
+    assert {name for name, said in seen.items() if said == "ENOSYS"} == absent
+    assert seen.pop("personality query") == "ok"
+    assert {name: said for name, said in seen.items() if name not in absent and said != "EPERM"} == {}
+
+
+def test_weaker_where_the_system_refuses() -> None:
+    """As in a container without the right to unshare: still user, Landlock and seccomp; never silently."""
+    played = play(USERS[0], "read_secrets", refuse="unshare,mount")
+    assert played.head["level"] == "standard", played.head
+    missing = {m.split(":")[0] for m in played.head["missing"]}
+    assert {"netns", "ipcns", "mntns", "view"} <= missing
+    assert {said for name, said in played.result.items() if name != "other slot"} <= {"EACCES", "ENOENT"}
+
+
+def test_weak_where_almost_all_is_refused() -> None:
+    played = play(USERS[0], "nothing", refuse="unshare,mount,landlock_create_ruleset")
+    level = "weak" if USERS[0] != "root" or "uid" not in played.head["layers"] else "standard"
+    assert played.head["level"] == level
+    assert any(m.startswith("landlock:") for m in played.head["missing"])
+
+
+# -- what it stops ----------------------------------------------------------------------------------------------------
+
+
+def test_secrets_cannot_be_read(where: tuple[str, str]) -> None:
+    seen = play(where[0], "read_secrets", where[1]).result
+    assert set(seen) == {"closed", "store", "home", "other slot"}
+    assert set(seen.values()) <= {"ENOENT", "EACCES"}
+
+
+def test_nothing_is_written_outside(where: tuple[str, str]) -> None:
+    played = play(where[0], "write_outside", where[1])
+    seen = played.result
+    inside = {name: seen.pop(name) for name in ("private", "temporary", "rename", "home")}
+    assert all(said.startswith("ok") for said in inside.values()), inside
+    seen.pop("work")  # a directory of that name exists inside, in the worker's own /tmp; what counts is the real one
+    assert played.report["written"] == []
+    assert {said.split(":")[0] for said in seen.values()} <= {"EROFS", "EACCES", "ENOENT"}
+
+
+def test_sealed_worker_cannot_change_what_was_built(where: tuple[str, str]) -> None:
+    seen = play(where[0], "write_when_sealed", where[1]).result
+    assert seen["sealed"]
+    assert seen["before"].startswith("ok")
+    assert {seen[k] for k in ("write", "create", "remove", "rename", "truncate")} <= {"EACCES", "EXDEV"}
+    assert seen["temporary"].startswith("ok")
+    assert seen["read"] == "ok: 'built'"
+
+
+def test_judge_zygote_and_monitor_are_out_of_reach(where: tuple[str, str]) -> None:
+    user, device = where
+    seen = play(user, "reach_processes", device).result
+    if device != "cpu":
+        seen.pop("all")  # without a PID namespace there are others of the worker's user or domain: only itself
+    if user != "root":
+        for name in ("host fd", "parent fd", "init fd"):
+            seen.pop(name)  # the numbers may be listed by the same user; opening them is tried below
+    allowed = {"EPERM", "EACCES", "ENOENT", "ESRCH"}
+    assert {
+        name: said for name, said in seen.items() if said not in allowed and not said.startswith("opened: []")
+    } == {}
+
+
+def test_network_is_out_of_reach(where: tuple[str, str]) -> None:
+    seen = play(where[0], "reach_network", where[1]).result
+    assert seen.pop("pair") == "x"
+    assert set(seen.values()) <= {"EPERM", "EACCES", "ECONNREFUSED", "ENETUNREACH"}
+
+
+# -- exhaustion -------------------------------------------------------------------------------------------------------
+
+
+def test_fork_bomb_is_bounded_and_cleaned(where: tuple[str, str]) -> None:
+    played = play(where[0], "fork_bomb", where[1], limits={"processes": 48}, linger=20)
+    assert played.result["refused"] == "EAGAIN"
+    assert 3 <= played.report["family"] <= 48 + 3
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_memory_bomb_is_refused_on_the_cpu(user: str) -> None:
+    played = play(user, "memory_bomb", limits={"memory_bytes": 256 << 20})
+    assert played.result["refused"] < 4096
+
+
+def test_resident_memory_is_told(where: tuple[str, str]) -> None:
+    played = play(where[0], "hold_memory", where[1], linger=20)
+    assert 500 << 20 < played.report["resident"] < 1200 << 20
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_temporary_files_are_bounded(user: str) -> None:
+    seen = play(user, "disk_bomb", limits={"disk_bytes": 32 << 20, "file_bytes": 16 << 20}).result
+    assert seen["refused"] == "ENOSPC"
+    assert seen["written"] <= 33 << 20
+    assert seen["big"] == "EFBIG"
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_descriptors_are_bounded(user: str) -> None:
+    seen = play(user, "descriptor_bomb", limits={"open_files": 100}).result
+    assert seen == {"count": pytest.approx(95, abs=4), "refused": "EMFILE"}
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("act", ["escape", "escape_and_exec"])
+@pytest.mark.parametrize("end", ["kill", "wait", "murder"])
+def test_escapees_are_ended(where: tuple[str, str], act: str, end: str) -> None:
+    """Killed by the host; left behind by a worker that exits; left behind by a zygote that is killed."""
+    played = play(where[0], act, where[1], end=end, linger=0 if end == "wait" else 30)
+    if end == "wait":
+        assert played.report["code"] == 0
+        assert played.report["family"] == 0
+    if end == "murder":
+        assert played.report["family"] >= 3
+        assert played.report["survived"] == []
+
+
+@pytest.mark.parametrize(
+    ("act", "code"),
+    [
+        ("exit_seven", 7),
+        ("segfault", -signal.SIGSEGV),
+        ("abort", -signal.SIGABRT),
+        ("kill_self", -signal.SIGKILL),
+        ("burn", -signal.SIGXCPU),
+    ],
+)
+def test_end_of_the_worker_is_told_truly(where: tuple[str, str], act: str, code: int) -> None:
+    played = play(where[0], act, where[1], end="wait", limits={"cpu_seconds": 1}, patience=20)
+    assert played.report["code"] == code
+
+
+def test_litter_is_removed_and_links_not_followed(where: tuple[str, str]) -> None:
+    played = play(where[0], "litter", where[1])
+    assert played.report["bait"] == "untouched"
+
+
+def test_killing_twice_and_too_late(tmp_path: Path) -> None:
+    tmp_path.chmod(0o711)
+    if os.geteuid() == 0 and sandbox.first_closed(str(tmp_path)):
+        pytest.skip("not run: the temporary directory of this run is closed to other users")
+    slot = sandbox.prepare(0, tmp_path)
+    child = subprocess.Popen(["/bin/sleep", "100"])
+    try:
+        assert sandbox.kill_all(slot, child.pid + 1_000_000) == []
+        assert sandbox.kill_all(slot, child.pid) == []  # a later process with the worker's number is left alone
+        assert child.poll() is None
+    finally:
+        child.kill()
+        child.wait()
+
+
+# -- what must still work ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("act", "wanted"),
+    [
+        ("build_cpp", {"value": 42}),
+        ("torch_threads", {"value": 512.0**3}),
+        ("triton_interpreter", {"value": 9900.0}),
+        ("numba_parallel", {"value": 1000.0}),
+        ("python_child", {"out": "fine"}),
+    ],
+)
+def test_honest_work(where: tuple[str, str], act: str, wanted: dict) -> None:
+    needs = {"build_cpp": "g++", "torch_threads": "torch", "triton_interpreter": "triton", "numba_parallel": "numba"}
+    need = needs.get(act, "")
+    if need == "g++" and not shutil.which("g++"):
+        pytest.skip("not run: no g++")
+    if need and need != "g++":
+        pytest.importorskip(need)
+    seen = play(where[0], act, where[1]).result
+    assert {key: seen.get(key) for key in wanted} == wanted, seen
+
+
+# -- pieces -----------------------------------------------------------------------------------------------------------
+
+
+def test_probe_finds_no_layer_that_does_not_hold() -> None:
+    code = (
+        "import json; from kerneleval.worker.probe import probe; from kerneleval.records import to_plain;"
+        "p = probe('cpu', rounds=2); print(json.dumps([to_plain(p.trust), p.costs_ms]))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    trust, costs = json.loads(done.stdout)
+    assert not [m for m in trust["missing"] if "was possible" in m]
+    assert trust["level"] in {"strong", "standard", "weak"}
+    assert {"ready", "end", "seccomp"} <= set(costs)
+    assert all(value >= 0 for value in costs.values())
+
+
+def test_records_travel() -> None:
+    limits = sandbox.Limits(memory_bytes=1 << 30, cpu_seconds=5, processes=10, open_files=64, file_bytes=1 << 20)
+    assert sandbox.Limits.from_plain(json.loads(json.dumps(limits.to_plain()))) == limits
+    slot = sandbox.Slot(number=3, base="/a", directory="/a/b", uid=61003, groups=(4,), readable=("/c",), token="t")
+    assert sandbox.Slot.from_plain(json.loads(json.dumps(slot.to_plain()))) == slot
+    for plain in ({"processes": 0}, {"processes": "many"}, {"memory": 1}, {"cpu_seconds": True}):
+        with pytest.raises(UsageError):
+            sandbox.Limits.from_plain(plain)
+    with pytest.raises(UsageError, match="unknown field 'user'"):
+        sandbox.Slot.from_plain({"number": 0, "base": "", "directory": "", "user": 0})
+
+
+def test_levels() -> None:
+    full = ["uid", "netns", "ipcns", "view", "rlimits", "no_new_privs", "landlock", "seccomp"]
+    assert sandbox.level_of(full) == "strong"
+    for layer in full:
+        assert sandbox.level_of([x for x in full if x != layer]) != "strong"
+    assert sandbox.level_of(["landlock", "seccomp", "rlimits"]) == "standard"
+    assert sandbox.level_of(["landlock", "seccomp"]) == "weak"
+    assert sandbox.level_of(["seccomp", "rlimits"]) == "weak"
+    namespace = ["userns" if x == "uid" else x for x in full]
+    assert sandbox.level_of(namespace) == "standard"
+    assert sandbox.level_of([*namespace, "landlock-signals"]) == "strong"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not run: users are the superuser's to give")
+def test_users_are_not_shared(tmp_path: Path) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as root:
+        Path(root).chmod(0o711)
+        slots = [sandbox.prepare(0, root, uid_base=62000, uid_count=3) for _ in range(3)]
+        assert len({slot.uid for slot in slots}) == 3
+        with pytest.raises(InfrastructureError, match="62000 to 62002"):
+            sandbox.prepare(0, root, uid_base=62000, uid_count=3)
+        for slot in slots:
+            assert sandbox.kill_all(slot, -1) == []
+        again = sandbox.prepare(0, root, uid_base=62000, uid_count=3)
+        assert again.uid == 62000
+        assert sandbox.kill_all(again, -1) == []
+        Path(root).chmod(0o700)
+        with pytest.raises(UsageError, match=re.escape(f"chmod o+x {root}")):
+            sandbox.prepare(0, root)
+
+
+def test_root_directory_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        sandbox.prepare(0, tmp_path / "none")
+
+
+def test_filter_numbers_are_the_kernels() -> None:
+    """The tables against the kernel's headers, where those are installed."""
+    headers = {0: "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", 1: "/usr/include/asm-generic/unistd.h"}
+    checked = 0
+    for column, header in headers.items():
+        if not Path(header).exists():
+            continue
+        numbers = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", Path(header).read_text()))
+        tables = seccomp.DENIED | seccomp._ABSENT | seccomp._CHECKED | {"memfd_create": seccomp._MEMFD_CREATE}
+        tables |= linux._NUMBERS
+        for name, pair in tables.items():
+            if name in numbers and pair[column] is not None:
+                assert pair[column] == int(numbers[name]), (name, header)
+                checked += 1
+            elif pair[column] is None:
+                assert name not in numbers or column == 0, name
+    if not checked:
+        pytest.skip("not run: no kernel headers")
+
+
+def test_filter_programs_are_well_formed() -> None:
+    """Every jump lands inside the program and every path ends in a return."""
+    for arch in ("x86_64", "aarch64"):
+        for memfd in (False, True):
+            code = seccomp.program(arch, memfd=memfd)
+            steps = [code[i : i + 8] for i in range(0, len(code), 8)]
+            assert len(code) % 8 == 0
+            assert len(steps) < 4096
+            for index, step in enumerate(steps):
+                operation = int.from_bytes(step[:2], sys.byteorder)
+                if operation in (0x15, 0x35, 0x45):
+                    assert index + 1 + max(step[2], step[3]) < len(steps)
+            assert steps[-1][:2] == (0x06).to_bytes(2, sys.byteorder)
+
+
+def test_disk_use_is_told(tmp_path: Path) -> None:
+    slot = sandbox.Slot(number=0, base=str(tmp_path), directory=str(tmp_path))
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b").write_bytes(b"x" * (1 << 20))
+    assert 1 << 20 <= sandbox.disk_bytes(slot) < 3 << 20
+    for number in range(20):
+        (tmp_path / f"f{number}").touch()
+    assert sandbox.disk_bytes(slot, stop_files=10) > 1 << 40
+
+
+def test_removal_of_a_deep_tree_is_complete(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    base.mkdir()
+    here = os.open(base, os.O_RDONLY)
+    for _ in range(400):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    assert reaper._remove(str(base)) == []
+    assert not base.exists()
+
+
+def test_descendants_by_scan_and_by_kernel_agree() -> None:
+    shell = subprocess.Popen(["/bin/sh", "-c", "sleep 30 & sleep 30 & wait"], start_new_session=True)
+    try:
+        deadline = time.monotonic() + 5
+        while len(reaper.descendants(shell.pid)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert sorted(reaper.descendants(shell.pid)) == sorted(reaper._tree_by_scan(shell.pid))
+    finally:
+        os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
