@@ -124,14 +124,16 @@ def _kind(error: WorkerError) -> str:
 class Bench:
     """Workers of one device. A context manager; leaving it ends every process and removes every file."""
 
-    def __init__(self, device: Device, machine: Machine, cache_dir: Path | None = None) -> None:
+    def __init__(
+        self, device: Device, machine: Machine, cache_dir: Path | None = None, worker_memory_bytes: int = 0
+    ) -> None:
         self.device = device
         self.machine = machine
         self.cache_dir = cache_dir or default_cache_dir()
         self.zygote = Zygote(device.name)
         self._spare: Runner | None = None
         self.trust = Trust(level="weak")
-        self._limits = _limits(device, machine)
+        self._limits = _limits(worker_memory_bytes or _worker_memory_bytes(device, machine))
 
     def __enter__(self) -> Bench:
         return self
@@ -223,12 +225,13 @@ def _keep(source: Path, target: Path) -> None:
             raise
 
 
-def _limits(device: Device, machine: Machine) -> Limits:
-    if device.name == "cpu":
-        memory = min(12 << 30, machine.memory_bytes // 2)
-    else:
-        memory = 32 << 30
-    return Limits(memory_bytes=memory, cpu_seconds=3600, processes=512, open_files=1024, file_bytes=1 << 30)
+def _worker_memory_bytes(device: Device, machine: Machine) -> int:
+    """Host memory that one worker may take: half of a CPU's, at most 8 GiB; a driver's worker needs more room."""
+    return min(8 << 30, machine.memory_bytes // 2) if device.name == "cpu" else 32 << 30
+
+
+def _limits(memory_bytes: int) -> Limits:
+    return Limits(memory_bytes=memory_bytes, cpu_seconds=3600, processes=512, open_files=1024, file_bytes=1 << 30)
 
 
 def default_cache_dir() -> Path:

@@ -33,7 +33,7 @@ class CellJudge:
         self.loaded, self.task, self.protocol, self.device = loaded, task, protocol, device
         self.calibration: dict[Case, Drawn] = {}
         self._problems: dict[tuple[tuple[str, int], ...], Any] = {}
-        self._module_dims: tuple[tuple[str, int], ...] | None = None
+        self._given_up: WorkerFailure | None = None
         language = languages.find(loaded.candidate.language)
         self._unsupported = language.unsupported_dtypes(device.name)
 
@@ -44,14 +44,14 @@ class CellJudge:
         if case.dtype in self._unsupported:
             text = f"{self.loaded.candidate.language} cannot be judged in {case.dtype} on {self.device.name}"
             return Failed(stage="call", reason="unsupported", message=text)
-        if self.loaded.crashes >= _MAX_CRASHES:
-            return Failed(stage="call", reason="crash", message=f"not run: the worker died {_MAX_CRASHES} times before")
+        if self._given_up is not None:
+            return Failed(stage="call", reason=self._given_up.reason, message=f"not run after: {self._given_up}")
         try:
             return self._judge(case)
         except WorkerError as error:
             return raised(error)
         except WorkerFailure as failure:
-            self._revive()
+            self._revive(failure)
             return Failed(stage="call", reason=failure.reason, message=str(failure), evidence=failure.evidence)
         except BuildFailed as error:
             return Failed(stage=error.stage, reason=error.reason, message=str(error), evidence=error.evidence)
@@ -133,11 +133,12 @@ class CellJudge:
         window = self.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=look)
         return window, plan
 
-    def _revive(self) -> None:
-        if self.loaded.crashes + 1 < _MAX_CRASHES:
-            self.loaded.revive()
+    def _revive(self, failure: WorkerFailure) -> None:
+        """A new worker, unless this one hung (waiting again would cost as much) or died too often."""
+        if failure.reason == "timeout" or self.loaded.crashes + 1 >= _MAX_CRASHES:
+            self._given_up = failure
         else:
-            self.loaded.crashes += 1
+            self.loaded.revive()
 
 
 def raised(error: WorkerError) -> Failed:

@@ -47,18 +47,21 @@ class Judge:
     Args:
         device: name of the device; None: CUDA where there is one, else the CPU.
         cache_dir: where builds and noise figures are kept; None: the user's cache directory.
+        worker_memory_bytes: host memory that a worker may take; 0: half of the machine's, at most 8 GiB (32 on a GPU).
 
     Raises:
         UsageError: no such device, or not usable here.
     """
 
-    def __init__(self, device: str | None = None, cache_dir: Path | None = None) -> None:
+    def __init__(
+        self, device: str | None = None, cache_dir: Path | None = None, *, worker_memory_bytes: int = 0
+    ) -> None:
         self.device = devices.find(device) if device else devices.default()
         why_not = self.device.available()
         if why_not:
             raise UsageError(f"device {self.device.name!r} cannot be used here: {why_not}")
         self.machine = self.device.machine()
-        self.bench = Bench(self.device, self.machine, cache_dir)
+        self.bench = Bench(self.device, self.machine, cache_dir, worker_memory_bytes)
         self._noise: dict[str, tuple[noise.Noise, ...]] = {}
         self._baselines = baselines.Baselines(self.bench)
 
