@@ -109,18 +109,6 @@ template <class F, class G> static inline int map(float* y, int64_t M, int64_t N
   return 0;
 }
 
-// == gelu: map
-extern "C" int gelu_float32(const float* x, float* y, int64_t M, int64_t N, void*) {
-  return map(y, M, N, [=](int64_t i) { const V v = load(x + i, All{}); return v * normal_(v).cdf; },
-             [=](int64_t i) { return x[i] * 0.5f * (1.f + std::erf(x[i] * 0.70710678f)); });
-}
-
-// == silu: map
-extern "C" int silu_float32(const float* x, float* y, int64_t M, int64_t N, void*) {
-  return map(y, M, N, [=](int64_t i) { const V v = load(x + i, All{}); return v * sigmoid_(v); },
-             [=](int64_t i) { return x[i] / (1.f + std::exp(-x[i])); });
-}
-
 // == swiglu: map
 extern "C" int swiglu_float32(const float* gate, const float* up, float* y, int64_t M, int64_t N, void*) {
   return map(y, M, N,

@@ -1,9 +1,10 @@
-"""Speedup of the archetypes' C++ kernels over eager PyTorch, shape by shape: for tuning them.
+"""Speedup of the archetypes' kernels over eager PyTorch, shape by shape: for tuning them.
 
 Runs in one process and trusts the kernels, unlike ``kerneleval run``, whose figures are the ones that count. Windows of
 calls over rotating inputs, in ABBA order; the figure of a cell is the median ratio over the quads.
 
-    python benchmarks/archetypes_cpu.py --generators robust,fragile --tasks rms_norm,gelu --quads 5 --json out.json
+    python benchmarks/archetypes.py --generators robust,fragile --tasks rms_norm,gelu --quads 5 --json out.json
+    python benchmarks/archetypes.py --device cuda
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ _ROTATION_BYTES = 48 << 20
 Call = Callable[[Sequence[Any]], Any]
 
 
-def arguments(task: Task, case: Case, count: int) -> list[list[Any]]:
+def arguments(task: Task, case: Case, count: int, device: str) -> list[list[Any]]:
     """``count`` draws of upstream gradients (backward) and arguments."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator(device).manual_seed(0)
+    place = {"generator": generator, "device": device}
     draws = []
     for _ in range(count):
         args: list[Any] = []
@@ -51,14 +53,14 @@ def arguments(task: Task, case: Case, count: int) -> list[list[Any]]:
             if not isinstance(spec, TensorSpec):
                 args.append(spec.value)
             elif spec.values == "integers":
-                args.append(torch.randint(spec.low, max(spec.high, 1), spec.shape, generator=generator))
+                args.append(torch.randint(spec.low, max(spec.high, 1), spec.shape, **place))
             else:
-                tensor = torch.randn(spec.shape, generator=generator) * spec.scale
+                tensor = torch.randn(spec.shape, **place) * spec.scale
                 args.append(1 + 0.1 * tensor if spec.values == "ones_normal" else tensor)
         if case.direction == "backward":
             outputs = task.reference(*args)
             outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-            args = [torch.randn(o.shape, generator=generator) for o in outputs] + args
+            args = [torch.randn(o.shape, **place) for o in outputs] + args
         draws.append(args)
     return draws
 
@@ -105,19 +107,22 @@ def worst(got: Any, want: Any) -> float:
 
 def seconds(call: Call, window: Sequence[Sequence[Any]]) -> float:
     """Time of one call, over a window whose outputs all live until its end."""
+    synchronise = torch.cuda.synchronize if torch.cuda.is_available() else int
     gc.disable()
+    synchronise()
     start = time.perf_counter()
     results = [call(args) for args in window]
+    synchronise()
     taken = time.perf_counter() - start
     gc.enable()
     del results
     return taken / len(window)
 
 
-def cell(call: Call, base: Call, task: Task, case: Case, quads: int) -> tuple[float, float, float]:
+def cell(call: Call, base: Call, task: Task, case: Case, quads: int, device: str) -> tuple[float, float, float]:
     """(speedup, candidate's microseconds, spread of the quads' ratios)."""
     size = shapes.case_bytes(task, case.direction, case.dims_map, case.dtype)
-    inputs = arguments(task, case, max(2, min(64, _ROTATION_BYTES // size)))
+    inputs = arguments(task, case, max(2, min(64, _ROTATION_BYTES // size)), device)
     with torch.no_grad():
         once = max(seconds(call, inputs[:2]), seconds(base, inputs[:2]), 1e-7)
         window = (inputs * 200)[: max(len(inputs), min(int(_WINDOW_S / once), 2000))]
@@ -133,24 +138,26 @@ def cell(call: Call, base: Call, task: Task, case: Case, quads: int) -> tuple[fl
     return statistics.median(ratios), statistics.median(times) * 1e6, max(ratios) / min(ratios)
 
 
-def measure(name: str, task: Task, cases: Sequence[Case], quads: int, directory: Path) -> list[dict[str, Any]]:
+def measure(
+    name: str, task: Task, cases: Sequence[Case], quads: int, directory: Path, device: str
+) -> list[dict[str, Any]]:
     """Every timed cell of one archetype and task."""
     rows = []
-    for candidate in generators.find(name).candidates(task, "cpu"):
+    for candidate in generators.find(name).candidates(task, device):
         language = languages.find(candidate.language)
         start = time.perf_counter()
-        language.build(candidate, directory / candidate.hash, "cpu", "")
+        language.build(candidate, directory / candidate.hash, device, "")
         built_s = time.perf_counter() - start
-        loaded = language.load(candidate, directory / candidate.hash, "cpu", names=(task.name,))
+        loaded = language.load(candidate, directory / candidate.hash, device, names=(task.name,))
         loaded.watch(False)
         for case in cases:
             if case.direction == "backward" and loaded.backward is None:
                 continue
-            example = arguments(task, case, 1)[0]
+            example = arguments(task, case, 1, device)[0]
             call, base = native(loaded, task, case, example), eager(task, case)
             want = base([a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in example])
             error, native_error = worst(call(example), want), worst(base(example), want)
-            speedup, microseconds, spread = cell(call, base, task, case, quads)
+            speedup, microseconds, spread = cell(call, base, task, case, quads, device)
             rows.append(
                 {"generator": name, "task": task.name, "direction": case.direction, "category": case.shape_category,
                  "dims": case.dims_map, "speedup": speedup, "us": microseconds, "spread": spread, "error": error,
@@ -189,6 +196,7 @@ def summary(rows: Sequence[dict[str, Any]], pairs: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--generators", default="baseline,fragile,robust")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--tasks", default=",".join(generators.SUITE))
     parser.add_argument("--direction", default="")
     parser.add_argument("--quads", type=int, default=3)
@@ -196,7 +204,7 @@ def main() -> None:
     options = parser.parse_args()
     if any(os.environ.get(name) != value for name, value in _SETTINGS.items()):
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | _SETTINGS)  # read as the process starts
-    memory, flops = find_device("cpu").case_budget()
+    memory, flops = find_device(options.device).case_budget()
     directions = tuple(options.direction.split(",")) if options.direction else ()
     protocol = Protocol(dtypes=("float32",), directions=directions)
     rows: list[dict[str, Any]] = []
@@ -207,7 +215,7 @@ def main() -> None:
             cases = [case for case in planned if shapes.is_timed(case, task, protocol)]
             pairs += len({case.direction for case in cases})
             for name in options.generators.split(","):
-                new = measure(name, task, cases, options.quads, Path(directory))
+                new = measure(name, task, cases, options.quads, Path(directory), options.device)
                 rows += new
                 for direction in task.directions:
                     cells = [r for r in new if r["direction"] == direction]

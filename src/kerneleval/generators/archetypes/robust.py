@@ -1,0 +1,618 @@
+# mypy: ignore-errors
+# ruff: noqa: PLR0917
+"""Triton kernels that take one good path for every shape: tiles of whole rows, as many rows as fill a program."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+
+def contiguous(*tensors):
+    """The tensors, copied where they are not contiguous."""
+    return [t if t.is_contiguous() else t.contiguous() for t in tensors]
+
+
+# == elementwise
+BLOCK = 2048
+
+
+def pointwise(kernel, inputs, count=1):
+    """``count`` outputs like the first input, each element from the inputs' elements at its place."""
+    inputs = contiguous(*inputs)
+    outputs = [torch.empty_like(inputs[0]) for _ in range(count)]
+    n = inputs[0].numel()
+    if n:
+        kernel[(triton.cdiv(n, BLOCK),)](*inputs, *outputs, n, block=BLOCK, num_warps=8)
+    return outputs[0] if count == 1 else tuple(outputs)
+
+
+@triton.jit
+def places(n, block: tl.constexpr):
+    """Offsets of this program's elements and which of them exist."""
+    at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    return at, at < n
+
+
+@triton.jit
+def sigmoid(v):
+    """1 / (1 + e^-v), from e^-|v|, so that neither tail overflows."""
+    e = tl.exp(-tl.abs(v))
+    return tl.where(v < 0, e, 1.0) / (1.0 + e)
+
+
+# == gelu: elementwise
+@triton.jit
+def gelu_kernel(x, y, n, block: tl.constexpr):
+    at, valid = places(n, block)
+    v = tl.load(x + at, valid).to(tl.float32)
+    tl.store(y + at, 0.5 * v * (1.0 + tl.erf(v * 0.7071067811865476)), valid)
+
+
+@triton.jit
+def gelu_grad_kernel(g, x, dx, n, block: tl.constexpr):
+    at, valid = places(n, block)
+    v = tl.load(x + at, valid).to(tl.float32)
+    up = tl.load(g + at, valid).to(tl.float32)
+    cdf = 0.5 * (1.0 + tl.erf(v * 0.7071067811865476))
+    tl.store(dx + at, up * (cdf + v * tl.exp(-0.5 * v * v) * 0.3989422804014327), valid)
+
+
+def gelu(x):
+    return pointwise(gelu_kernel, [x])
+
+
+def gelu_backward(g, x):
+    return pointwise(gelu_grad_kernel, [g, x])
+
+
+# == silu: elementwise
+@triton.jit
+def silu_kernel(x, y, n, block: tl.constexpr):
+    at, valid = places(n, block)
+    v = tl.load(x + at, valid).to(tl.float32)
+    tl.store(y + at, v * sigmoid(v), valid)
+
+
+@triton.jit
+def silu_grad_kernel(g, x, dx, n, block: tl.constexpr):
+    at, valid = places(n, block)
+    v = tl.load(x + at, valid).to(tl.float32)
+    up = tl.load(g + at, valid).to(tl.float32)
+    s = sigmoid(v)
+    tl.store(dx + at, up * s * (1.0 + v * (1.0 - s)), valid)
+
+
+def silu(x):
+    return pointwise(silu_kernel, [x])
+
+
+def silu_backward(g, x):
+    return pointwise(silu_grad_kernel, [g, x])
+
+
+# == swiglu: elementwise
+@triton.jit
+def swiglu_kernel(gate, up, y, n, block: tl.constexpr):
+    at, valid = places(n, block)
+    v = tl.load(gate + at, valid).to(tl.float32)
+    tl.store(y + at, v * sigmoid(v) * tl.load(up + at, valid).to(tl.float32), valid)
+
+
+@triton.jit
+def swiglu_grad_kernel(g, gate, up, dgate, dup, n, block: tl.constexpr):
+    at, valid = places(n, block)
+    upstream = tl.load(g + at, valid).to(tl.float32)
+    v = tl.load(gate + at, valid).to(tl.float32)
+    s = sigmoid(v)
+    tl.store(dgate + at, upstream * tl.load(up + at, valid).to(tl.float32) * s * (1.0 + v * (1.0 - s)), valid)
+    tl.store(dup + at, upstream * v * s, valid)
+
+
+def swiglu(gate, up):
+    return pointwise(swiglu_kernel, [gate, up])
+
+
+def swiglu_backward(g, gate, up):
+    return pointwise(swiglu_grad_kernel, [g, gate, up], count=2)
+
+
+# == rows
+def tiling(m, n):
+    """Rows and columns of a tile (powers of two) and warps: whole rows, about 2048 elements or one row."""
+    columns = triton.next_power_of_2(max(n, 1))
+    rows = max(1, min(2048 // columns, triton.next_power_of_2(triton.cdiv(max(m, 1), 264))))
+    return {"rows": rows, "columns": columns, "num_warps": max(1, min(16, rows * columns // 256))}
+
+
+def by_rows(kernel, tensors, m, n, *rest):
+    """Launches the kernel over tiles of rows."""
+    if m and n:
+        tile = tiling(m, n)
+        kernel[(triton.cdiv(m, tile["rows"]),)](*tensors, m, n, *rest, **tile)
+
+
+@triton.jit
+def tile(first, m, n, rows: tl.constexpr, columns: tl.constexpr):
+    """Row numbers, which rows exist, column numbers, offsets of the tile's elements and which of them exist."""
+    row = first + tl.arange(0, rows)
+    column = tl.arange(0, columns)
+    at = row.to(tl.int64)[:, None] * n + column[None, :]
+    return row, row < m, column, at, (row < m)[:, None] & (column < n)[None, :]
+
+
+# == maxima: rows
+@triton.jit
+def row_max(v):
+    """Largest element of each row; NaN where there is one."""
+    odd = tl.max((v != v).to(tl.int32), axis=1)
+    return tl.where(odd > 0, float("nan"), tl.max(v, axis=1))
+
+
+# == amax: maxima
+@triton.jit
+def amax_kernel(x, y, m, n, rows: tl.constexpr, columns: tl.constexpr):
+    row, row_valid, _, at, valid = tile(tl.program_id(0) * rows, m, n, rows, columns)
+    v = tl.load(x + at, valid, other=float("-inf")).to(tl.float32)
+    tl.store(y + row, row_max(v), row_valid)
+
+
+@triton.jit
+def amax_grad_kernel(g, x, dx, m, n, rows: tl.constexpr, columns: tl.constexpr):
+    row, row_valid, _, at, valid = tile(tl.program_id(0) * rows, m, n, rows, columns)
+    v = tl.load(x + at, valid, other=float("-inf")).to(tl.float32)
+    hit = ((v == row_max(v)[:, None]) & valid).to(tl.float32)
+    share = tl.load(g + row, row_valid, other=0.0).to(tl.float32) / tl.sum(hit, axis=1)
+    tl.store(dx + at, hit * share[:, None], valid)
+
+
+def amax(x):
+    (x,) = contiguous(x)
+    y = torch.empty(x.shape[0], dtype=x.dtype, device=x.device)
+    by_rows(amax_kernel, (x, y), *x.shape)
+    return y
+
+
+def amax_backward(g, x):
+    g, x = contiguous(g, x)
+    dx = torch.empty_like(x)
+    by_rows(amax_grad_kernel, (g, x, dx), *x.shape)
+    return dx
+
+
+# == argmax: rows
+@triton.jit
+def argmax_kernel(x, y, m, n, rows: tl.constexpr, columns: tl.constexpr):
+    row, row_valid, column, at, valid = tile(tl.program_id(0) * rows, m, n, rows, columns)
+    v = tl.load(x + at, valid, other=float("-inf")).to(tl.float32)
+    odd = (v != v) & valid
+    v = tl.where(tl.max(odd.to(tl.int32), axis=1)[:, None] > 0, odd.to(tl.float32), v)  # the first NaN wins
+    hit = (v == tl.max(v, axis=1)[:, None]) & valid
+    tl.store(y + row, tl.min(tl.where(hit, column[None, :], n), axis=1).to(tl.int64), row_valid)
+
+
+def argmax(x):
+    (x,) = contiguous(x)
+    y = torch.empty(x.shape[0], dtype=torch.int64, device=x.device)
+    by_rows(argmax_kernel, (x, y), *x.shape)
+    return y
+
+
+# == softmax: rows
+@triton.jit
+def exponentials(v, valid):
+    """Each row's maximum (0 where it is infinite), e^(v - maximum), and their sum."""
+    top = tl.max(v, axis=1)
+    top = tl.where(tl.abs(top) == float("inf"), 0.0, top)
+    e = tl.where(valid, tl.exp(v - top[:, None]), 0.0)
+    return top, e, tl.sum(e, axis=1)
+
+
+# == logsumexp: softmax
+@triton.jit
+def logsumexp_kernel(x, y, m, n, rows: tl.constexpr, columns: tl.constexpr):
+    row, row_valid, _, at, valid = tile(tl.program_id(0) * rows, m, n, rows, columns)
+    v = tl.load(x + at, valid, other=float("-inf")).to(tl.float32)
+    top, _, total = exponentials(v, valid)
+    tl.store(y + row, top + tl.log(total), row_valid)
+
+
+@triton.jit
+def logsumexp_grad_kernel(g, x, dx, m, n, rows: tl.constexpr, columns: tl.constexpr):
+    row, row_valid, _, at, valid = tile(tl.program_id(0) * rows, m, n, rows, columns)
+    v = tl.load(x + at, valid, other=float("-inf")).to(tl.float32)
+    _, e, total = exponentials(v, valid)
+    factor = tl.load(g + row, row_valid, other=0.0).to(tl.float32) / total
+    tl.store(dx + at, e * factor[:, None], valid)
+
+
+def logsumexp(x):
+    (x,) = contiguous(x)
+    y = torch.empty(x.shape[0], dtype=x.dtype, device=x.device)
+    by_rows(logsumexp_kernel, (x, y), *x.shape)
+    return y
+
+
+def logsumexp_backward(g, x):
+    g, x = contiguous(g, x)
+    dx = torch.empty_like(x)
+    by_rows(logsumexp_grad_kernel, (g, x, dx), *x.shape)
+    return dx
+
+
+# == softmax_cross_entropy: softmax
+@triton.jit
+def cross_entropy_kernel(x, target, y, m, n, rows: tl.constexpr, columns: tl.constexpr):
+    row, row_valid, _, at, valid = tile(tl.program_id(0) * rows, m, n, rows, columns)
+    v = tl.load(x + at, valid, other=float("-inf")).to(tl.float32)
+    top, _, total = exponentials(v, valid)
+    chosen = tl.load(x + row.to(tl.int64) * n + tl.load(target + row, row_valid, other=0), row_valid).to(tl.float32)
+    tl.store(y + row, tl.log(total) + (top - chosen), row_valid)
+
+
+@triton.jit
+def cross_entropy_grad_kernel(g, x, target, dx, m, n, rows: tl.constexpr, columns: tl.constexpr):
+    row, row_valid, column, at, valid = tile(tl.program_id(0) * rows, m, n, rows, columns)
+    v = tl.load(x + at, valid, other=float("-inf")).to(tl.float32)
+    _, e, total = exponentials(v, valid)
+    hit = column[None, :] == tl.load(target + row, row_valid, other=0)[:, None]
+    up = tl.load(g + row, row_valid, other=0.0).to(tl.float32)
+    tl.store(dx + at, up[:, None] * (e / total[:, None] - hit.to(tl.float32)), valid)
+
+
+def softmax_cross_entropy(x, target):
+    x, target = contiguous(x, target)
+    y = torch.empty(x.shape[0], dtype=x.dtype, device=x.device)
+    by_rows(cross_entropy_kernel, (x, target, y), *x.shape)
+    return y
+
+
+def softmax_cross_entropy_backward(g, x, target):
+    g, x, target = contiguous(g, x, target)
+    dx = torch.empty_like(x)
+    by_rows(cross_entropy_grad_kernel, (g, x, target, dx), *x.shape)
+    return dx
+
+
+# == columns: rows
+def partial_sums(m, n):
+    """How a backward kernel shares the rows: programs, tile; each program sums its rows for every column."""
+    tile = tiling(m, n)
+    return max(1, min(triton.cdiv(m, tile["rows"]), 264)), tile
+
+
+@triton.jit
+def column_sums_kernel(parts, out, programs, n, kinds, rows: tl.constexpr, columns: tl.constexpr):
+    """out[kind, column] = sum over programs of parts[program, kind, column]."""
+    kind = tl.program_id(1)
+    column = tl.program_id(0) * columns + tl.arange(0, columns)
+    total = tl.zeros((rows, columns), tl.float32)
+    for first in range(0, programs, rows):
+        row = first + tl.arange(0, rows)
+        valid = (row < programs)[:, None] & (column < n)[None, :]
+        total += tl.load(parts + (row[:, None] * kinds + kind) * n + column[None, :], valid, other=0.0)
+    tl.store(out + kind * n + column, tl.sum(total, axis=0), column < n)
+
+
+def column_sums(parts, dtype):
+    """The sums over the first dim of (programs, kinds, n), one tensor a kind."""
+    programs, kinds, n = parts.shape
+    out = torch.empty((kinds, n), dtype=dtype, device=parts.device)
+    if n:
+        column_sums_kernel[(triton.cdiv(n, 32), kinds)](
+            parts, out, programs, n, kinds, rows=32, columns=32, num_warps=4
+        )
+    return out.unbind(0)
+
+
+# == layer_norm: columns
+@triton.jit
+def centred(v, valid, n, eps):
+    """Deviations of each row from its mean, and the reciprocal of its standard deviation."""
+    mean = tl.sum(v, axis=1) / n
+    d = tl.where(valid, v - mean[:, None], 0.0)
+    return d, 1.0 / tl.sqrt_rn(tl.sum(d * d, axis=1) / n + eps)
+
+
+@triton.jit
+def layer_norm_kernel(x, w, b, y, m, n, eps, rows: tl.constexpr, columns: tl.constexpr):
+    _, _, column, at, valid = tile(tl.program_id(0) * rows, m, n, rows, columns)
+    d, scale = centred(tl.load(x + at, valid, other=0.0).to(tl.float32), valid, n, eps)
+    weight = tl.load(w + column, column < n, other=0.0).to(tl.float32)
+    bias = tl.load(b + column, column < n, other=0.0).to(tl.float32)
+    tl.store(y + at, d * scale[:, None] * weight[None, :] + bias[None, :], valid)
+
+
+@triton.jit
+def layer_norm_grad_kernel(g, x, w, dx, parts, m, n, eps, programs, rows: tl.constexpr, columns: tl.constexpr):
+    weight_at = tl.arange(0, columns)
+    weight = tl.load(w + weight_at, weight_at < n, other=0.0).to(tl.float32)
+    dw = tl.zeros((columns,), tl.float32)
+    db = tl.zeros((columns,), tl.float32)
+    for first in range(tl.program_id(0) * rows, m, programs * rows):
+        _, _, _, at, valid = tile(first, m, n, rows, columns)
+        d, scale = centred(tl.load(x + at, valid, other=0.0).to(tl.float32), valid, n, eps)
+        v = d * scale[:, None]
+        up = tl.load(g + at, valid, other=0.0).to(tl.float32)
+        dw += tl.sum(up * v, axis=0)
+        db += tl.sum(up, axis=0)
+        u = up * weight[None, :]
+        a = tl.sum(u, axis=1) / n
+        c = tl.sum(u * v, axis=1) / n
+        tl.store(dx + at, scale[:, None] * (u - a[:, None] - v * c[:, None]), valid)
+    base = parts + tl.program_id(0) * 2 * n + weight_at
+    tl.store(base, dw, weight_at < n)
+    tl.store(base + n, db, weight_at < n)
+
+
+def layer_norm(x, weight, bias, eps):
+    x, weight, bias = contiguous(x, weight, bias)
+    y = torch.empty_like(x)
+    by_rows(layer_norm_kernel, (x, weight, bias, y), *x.shape, eps)
+    return y
+
+
+def layer_norm_backward(g, x, weight, bias, eps):
+    g, x, weight = contiguous(g, x, weight)
+    m, n = x.shape
+    dx = torch.empty_like(x)
+    programs, tile = partial_sums(m, n)
+    parts = torch.empty((programs, 2, n), dtype=torch.float32, device=x.device)
+    layer_norm_grad_kernel[(programs,)](g, x, weight, dx, parts, m, n, eps, programs, **tile)
+    return dx, *column_sums(parts, weight.dtype)
+
+
+# == rms: columns
+@triton.jit
+def rms_scale(v, n, eps):
+    """Reciprocal of each row's root mean square."""
+    return 1.0 / tl.sqrt_rn(tl.sum(v * v, axis=1) / n + eps)
+
+
+@triton.jit
+def rms_grad(v, up, weight, n, eps):
+    """Gradient of rows of a normalised sum, and each element's contribution to the weight's gradient."""
+    scale = rms_scale(v, n, eps)[:, None]
+    v = v * scale
+    u = up * weight[None, :]
+    c = tl.sum(u * v, axis=1) / n
+    return scale * (u - v * c[:, None]), up * v
+
+
+# == rms_norm: rms
+@triton.jit
+def rms_norm_kernel(x, w, y, m, n, eps, rows: tl.constexpr, columns: tl.constexpr):
+    _, _, column, at, valid = tile(tl.program_id(0) * rows, m, n, rows, columns)
+    v = tl.load(x + at, valid, other=0.0).to(tl.float32)
+    weight = tl.load(w + column, column < n, other=0.0).to(tl.float32)
+    tl.store(y + at, v * rms_scale(v, n, eps)[:, None] * weight[None, :], valid)
+
+
+@triton.jit
+def rms_norm_grad_kernel(g, x, w, dx, parts, m, n, eps, programs, rows: tl.constexpr, columns: tl.constexpr):
+    column = tl.arange(0, columns)
+    weight = tl.load(w + column, column < n, other=0.0).to(tl.float32)
+    dw = tl.zeros((columns,), tl.float32)
+    for first in range(tl.program_id(0) * rows, m, programs * rows):
+        _, _, _, at, valid = tile(first, m, n, rows, columns)
+        v = tl.load(x + at, valid, other=0.0).to(tl.float32)
+        d, contribution = rms_grad(v, tl.load(g + at, valid, other=0.0).to(tl.float32), weight, n, eps)
+        dw += tl.sum(contribution, axis=0)
+        tl.store(dx + at, d, valid)
+    tl.store(parts + tl.program_id(0) * n + column, dw, column < n)
+
+
+def rms_norm(x, weight, eps):
+    x, weight = contiguous(x, weight)
+    y = torch.empty_like(x)
+    by_rows(rms_norm_kernel, (x, weight, y), *x.shape, eps)
+    return y
+
+
+def rms_norm_backward(g, x, weight, eps):
+    g, x, weight = contiguous(g, x, weight)
+    m, n = x.shape
+    dx = torch.empty_like(x)
+    programs, tile = partial_sums(m, n)
+    parts = torch.empty((programs, 1, n), dtype=torch.float32, device=x.device)
+    rms_norm_grad_kernel[(programs,)](g, x, weight, dx, parts, m, n, eps, programs, **tile)
+    return dx, *column_sums(parts, weight.dtype)
+
+
+# == add_rms_norm: rms
+@triton.jit
+def add_rms_norm_kernel(x, residual, w, y, total, m, n, eps, rows: tl.constexpr, columns: tl.constexpr):
+    _, _, column, at, valid = tile(tl.program_id(0) * rows, m, n, rows, columns)
+    v = tl.load(x + at, valid, other=0.0).to(tl.float32) + tl.load(residual + at, valid, other=0.0).to(tl.float32)
+    v = v.to(total.dtype.element_ty)
+    tl.store(total + at, v, valid)
+    v = v.to(tl.float32)  # what is normalised is the sum as it is stored
+    weight = tl.load(w + column, column < n, other=0.0).to(tl.float32)
+    tl.store(y + at, v * rms_scale(v, n, eps)[:, None] * weight[None, :], valid)
+
+
+@triton.jit
+def add_rms_norm_grad_kernel(
+    g, gtotal, x, residual, w, dx, dresidual, parts, m, n, eps, programs, rows: tl.constexpr, columns: tl.constexpr
+):
+    column = tl.arange(0, columns)
+    weight = tl.load(w + column, column < n, other=0.0).to(tl.float32)
+    dw = tl.zeros((columns,), tl.float32)
+    for first in range(tl.program_id(0) * rows, m, programs * rows):
+        _, _, _, at, valid = tile(first, m, n, rows, columns)
+        v = tl.load(x + at, valid, other=0.0).to(tl.float32) + tl.load(residual + at, valid, other=0.0).to(tl.float32)
+        v = v.to(dx.dtype.element_ty).to(tl.float32)
+        d, contribution = rms_grad(v, tl.load(g + at, valid, other=0.0).to(tl.float32), weight, n, eps)
+        d += tl.load(gtotal + at, valid, other=0.0).to(tl.float32)
+        dw += tl.sum(contribution, axis=0)
+        tl.store(dx + at, d, valid)
+        tl.store(dresidual + at, d, valid)
+    tl.store(parts + tl.program_id(0) * n + column, dw, column < n)
+
+
+def add_rms_norm(x, residual, weight, eps):
+    x, residual, weight = contiguous(x, residual, weight)
+    y, total = torch.empty_like(x), torch.empty_like(x)
+    by_rows(add_rms_norm_kernel, (x, residual, weight, y, total), *x.shape, eps)
+    return y, total
+
+
+def add_rms_norm_backward(g, gtotal, x, residual, weight, eps):
+    g, gtotal, x, residual, weight = contiguous(g, gtotal, x, residual, weight)
+    m, n = x.shape
+    dx, dresidual = torch.empty_like(x), torch.empty_like(x)
+    programs, tile = partial_sums(m, n)
+    parts = torch.empty((programs, 1, n), dtype=torch.float32, device=x.device)
+    add_rms_norm_grad_kernel[(programs,)](
+        g, gtotal, x, residual, weight, dx, dresidual, parts, m, n, eps, programs, **tile
+    )
+    return dx, dresidual, *column_sums(parts, weight.dtype)
+
+
+# == channels
+# Group and batch normalisation see x as (outer, channels, inner) and normalise slabs of `size` elements: group_norm one
+# (sample, group) with its `per_slab` channels, which is contiguous; batch_norm one channel of all samples.
+def slab_block(size):
+    """Elements that a program handles at a time, and warps."""
+    block = min(triton.next_power_of_2(max(size, 1)), 8192)
+    return {"block": block, "num_warps": max(1, min(16, block // 256))}
+
+
+@triton.jit
+def slab(i, s, channels, inner, per_slab, batch: tl.constexpr):
+    """Offsets of elements i of slab s and their channels."""
+    if batch:  # slab s is channel s
+        return (i // inner) * channels * inner + s * inner + i % inner, i * 0 + s
+    return s * per_slab * inner + i, (s % (channels // per_slab)) * per_slab + i // inner
+
+
+@triton.jit
+def slab_moments(x, s, size, channels, inner, per_slab, eps, block: tl.constexpr, batch: tl.constexpr):
+    """Mean of slab s and reciprocal of its standard deviation, in two passes."""
+    lanes = tl.arange(0, block)
+    total = tl.zeros((block,), tl.float32)
+    for first in range(0, size, block):
+        at, _ = slab((first + lanes).to(tl.int64), s, channels, inner, per_slab, batch)
+        total += tl.load(x + at, first + lanes < size, other=0.0).to(tl.float32)
+    mean = tl.sum(total, axis=0) / size
+    total = tl.zeros((block,), tl.float32)
+    for first in range(0, size, block):
+        at, _ = slab((first + lanes).to(tl.int64), s, channels, inner, per_slab, batch)
+        d = tl.where(first + lanes < size, tl.load(x + at, first + lanes < size, other=0.0).to(tl.float32) - mean, 0.0)
+        total += d * d
+    return mean, 1.0 / tl.sqrt_rn(tl.sum(total, axis=0) / size + eps)
+
+
+@triton.jit
+def slab_norm_kernel(x, w, b, y, size, channels, inner, per_slab, eps, block: tl.constexpr, batch: tl.constexpr):
+    s = tl.program_id(0).to(tl.int64)
+    mean, scale = slab_moments(x, s, size, channels, inner, per_slab, eps, block, batch)
+    lanes = tl.arange(0, block)
+    for first in range(0, size, block):
+        valid = first + lanes < size
+        at, channel = slab((first + lanes).to(tl.int64), s, channels, inner, per_slab, batch)
+        v = (tl.load(x + at, valid, other=0.0).to(tl.float32) - mean) * scale
+        weight = tl.load(w + channel, valid, other=0.0).to(tl.float32)
+        tl.store(y + at, v * weight + tl.load(b + channel, valid, other=0.0).to(tl.float32), valid)
+
+
+@triton.jit
+def slab_grad_kernel(
+    g, x, w, dx, moments, size, channels, inner, per_slab, eps, block: tl.constexpr, batch: tl.constexpr
+):
+    s = tl.program_id(0).to(tl.int64)
+    mean, scale = slab_moments(x, s, size, channels, inner, per_slab, eps, block, batch)
+    tl.store(moments + 2 * s, mean)
+    tl.store(moments + 2 * s + 1, scale)
+    lanes = tl.arange(0, block)
+    a = tl.zeros((block,), tl.float32)
+    c = tl.zeros((block,), tl.float32)
+    for first in range(0, size, block):
+        valid = first + lanes < size
+        at, channel = slab((first + lanes).to(tl.int64), s, channels, inner, per_slab, batch)
+        u = tl.load(g + at, valid, other=0.0).to(tl.float32) * tl.load(w + channel, valid, other=0.0).to(tl.float32)
+        a += u
+        c += u * (tl.load(x + at, valid, other=0.0).to(tl.float32) - mean) * scale
+    mean_a = tl.sum(a, axis=0) / size
+    mean_c = tl.sum(c, axis=0) / size
+    for first in range(0, size, block):
+        valid = first + lanes < size
+        at, channel = slab((first + lanes).to(tl.int64), s, channels, inner, per_slab, batch)
+        u = tl.load(g + at, valid, other=0.0).to(tl.float32) * tl.load(w + channel, valid, other=0.0).to(tl.float32)
+        v = (tl.load(x + at, valid, other=0.0).to(tl.float32) - mean) * scale
+        tl.store(dx + at, scale * (u - mean_a - v * mean_c), valid)
+
+
+@triton.jit
+def channel_grad_kernel(
+    g, x, moments, dw, db, size, channels, inner, per_slab, block: tl.constexpr, batch: tl.constexpr
+):
+    channel = tl.program_id(0).to(tl.int64)
+    lanes = tl.arange(0, block)
+    with_v = tl.zeros((block,), tl.float32)
+    alone = tl.zeros((block,), tl.float32)
+    for first in range(0, size, block):
+        valid = first + lanes < size
+        i = (first + lanes).to(tl.int64)
+        outer = i // inner
+        at = (outer * channels + channel) * inner + i % inner
+        of = channel if batch else outer * (channels // per_slab) + channel // per_slab
+        up = tl.load(g + at, valid, other=0.0).to(tl.float32)
+        mean = tl.load(moments + 2 * of + i * 0, valid, other=0.0)
+        scale = tl.load(moments + 2 * of + 1 + i * 0, valid, other=0.0)
+        with_v += up * (tl.load(x + at, valid, other=0.0).to(tl.float32) - mean) * scale
+        alone += up
+    tl.store(dw + channel, tl.sum(with_v, axis=0))
+    tl.store(db + channel, tl.sum(alone, axis=0))
+
+
+def slab_norm(x, weight, bias, eps, groups):
+    """``groups`` slabs a sample, or (groups = 0) one slab a channel."""
+    x, weight, bias = contiguous(x, weight, bias)
+    outer, channels, inner = x.shape
+    y = torch.empty_like(x)
+    if x.numel():
+        batch = groups == 0
+        per_slab = 1 if batch else channels // groups
+        slabs, size = (channels, outer * inner) if batch else (outer * groups, per_slab * inner)
+        slab_norm_kernel[(slabs,)](
+            x, weight, bias, y, size, channels, inner, per_slab, eps, batch=batch, **slab_block(size)
+        )
+    return y
+
+
+def slab_norm_backward(g, x, weight, eps, groups):
+    g, x, weight = contiguous(g, x, weight)
+    outer, channels, inner = x.shape
+    dx, dw, db = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(weight)
+    batch = groups == 0
+    per_slab = 1 if batch else channels // groups
+    slabs, size = (channels, outer * inner) if batch else (outer * groups, per_slab * inner)
+    moments = torch.empty((slabs, 2), dtype=torch.float32, device=x.device)
+    slab_grad_kernel[(slabs,)](
+        g, x, weight, dx, moments, size, channels, inner, per_slab, eps, batch=batch, **slab_block(size)
+    )
+    size = outer * inner
+    channel_grad_kernel[(channels,)](
+        g, x, moments, dw, db, size, channels, inner, per_slab, batch=batch, **slab_block(size)
+    )
+    return dx, dw, db
+
+
+# == group_norm: channels
+def group_norm(x, weight, bias, groups, eps):
+    return slab_norm(x, weight, bias, eps, groups)
+
+
+def group_norm_backward(g, x, weight, bias, groups, eps):
+    return slab_norm_backward(g, x, weight, eps, groups)
+
+
+# == batch_norm: channels
+def batch_norm(x, weight, bias, eps):
+    return slab_norm(x, weight, bias, eps, 0)
+
+
+def batch_norm_backward(g, x, weight, bias, eps):
+    return slab_norm_backward(g, x, weight, eps, 0)
