@@ -1,0 +1,182 @@
+"""The whole program as a user runs it: a process, a file, an exit code, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.xdist_group("judge")]
+
+GELU_CPP = """
+#include <cmath>
+#include <cstdint>
+extern "C" int gelu(const float* x, float* out, int64_t M, int64_t N, void*) {
+    for (int64_t i = 0; i < M * N; i++) out[i] = 0.5f * x[i] * (1.0f + std::erf(x[i] * 0.70710678118654752f));
+    return 0;
+}
+"""
+LIBRARY = "import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n"
+WRONG = "import torch\n\n\ndef gelu(x):\n    return torch.relu(x)\n"
+SLOW = "import time, torch\n\n\ndef gelu(x):\n    time.sleep(60)\n    return torch.nn.functional.gelu(x)\n"
+
+FEW = ("--task", "gelu", "--device", "cpu", "--dtype", "fp32", "--direction", "forward", "--category", "tiny,small")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working directory with candidates; temporary files go below it, and must be gone afterwards."""
+    for name, text in (("g.cpp", GELU_CPP), ("library.py", LIBRARY), ("wrong.py", WRONG), ("slow.py", SLOW)):
+        (tmp_path / name).write_text(text)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setenv("KERNELEVAL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    assert list(temporary.iterdir()) == [], "temporary files were left behind"
+
+
+def kerneleval(*arguments: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kerneleval", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+@pytest.mark.usefixtures("place")
+def test_a_right_kernel_of_its_own_passes() -> None:
+    done = kerneleval("check", "g.cpp", *FEW, "--no-timing", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    verdict = json.loads(done.stdout)
+    assert (verdict["verdict"], verdict["reason"], verdict["track"]) == ("passed", "ok", "custom")
+    assert all(cell["outcome"]["passed"] for cell in verdict["cells"])
+
+
+@pytest.mark.usefixtures("place")
+def test_a_wrong_kernel_fails_and_its_replay_line_fails_alike() -> None:
+    done = kerneleval("check", "wrong.py", *FEW, "--json")
+    assert done.returncode == 1, done.stderr
+    verdict = json.loads(done.stdout)
+    assert (verdict["verdict"], verdict["stage"], verdict["reason"]) == ("failed", "correctness", "wrong_output")
+    words = shlex.split(verdict["replay"])
+    assert words[0] == "kerneleval"
+    again = kerneleval(*words[1:], "--json")
+    assert again.returncode == 1, again.stderr
+    (cell,) = json.loads(again.stdout)["cells"]
+    assert cell["outcome"]["reason"] == "wrong_output"
+
+
+@pytest.mark.usefixtures("place")
+def test_the_library_itself_is_no_kernel_unless_allowed() -> None:
+    refused = kerneleval("check", "library.py", *FEW, "--no-timing", "--json")
+    assert refused.returncode == 1
+    verdict = json.loads(refused.stdout)
+    assert (verdict["stage"], verdict["reason"], verdict["track"]) == ("honesty", "track_not_allowed", "library")
+    assert kerneleval("check", "library.py", *FEW, "--no-timing", "--allow", "library").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("check nothing.py --task gelu", "nothing.py"),
+        ("check library.py --task geluu", "did you mean gelu"),
+        ("check library.py --task nothing.py", "nothing.py"),
+        ("check library.py --task library.py", "defines no task"),
+        ("check library.py --task gelu --dtype int8", "int8"),
+        ("check library.py --task gelu --device cpu --case gelu/forward/M=1", "gelu/forward/M=1"),
+        ("check library.py --task gelu --language fortran", "fortran"),
+        ("run --generator nobody", "nobody"),
+        ("run --task gelu --store none/s.db", "none"),
+        ("score --store library.py", "library.py"),
+        ("score --store none.db", "none.db"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments: str, said: str, place: Path) -> None:
+    before = sorted(path.name for path in place.iterdir())
+    done = kerneleval(*arguments.split())
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stderr.startswith("error: "), done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert said in done.stderr
+    assert done.stdout == ""
+    assert sorted(path.name for path in place.iterdir() if path.name != "cache") == before
+
+
+@pytest.mark.usefixtures("place")
+def test_a_device_that_is_not_there_is_named() -> None:
+    from kerneleval import devices
+
+    absent = [name for name in devices.names() if devices.find(name).available()]
+    if not absent:
+        pytest.skip("every known device is here")
+    done = kerneleval("check", "library.py", "--task", "gelu", "--device", absent[0])
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: device {absent[0]!r} cannot be used here")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_to_the_whole_group_ends_all_in_order(sent: signal.Signals, code: int, place: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kerneleval", "check", "slow.py", *FEW, "--no-timing"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while not _slots(place) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert _slots(place), "no worker started"
+    time.sleep(1.0)
+    os.killpg(process.pid, sent)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == code, err
+    assert out == ""
+    assert err == "interrupted\n"
+    assert not _session_members(process.pid), "processes were left behind"
+
+
+def _slots(place: Path) -> list[Path]:
+    return list((place / "temporary").glob("kerneleval-*/*"))
+
+
+def _session_members(session: int) -> list[int]:
+    """Processes that are still in that session."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it ended while we looked
+            if int(fields[3]) == session:
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_a_run_is_stored_and_scored_and_not_judged_again(place: Path) -> None:
+    made = place / "mine"
+    made.mkdir()
+    (made / "gelu.cpp").write_text(GELU_CPP)
+    command = ("run", "--generator", "mine", "--task", "gelu", "--device", "cpu", "--direction", "forward", "--quick")
+    first = kerneleval(*command, "--store", "s.db", "--json", timeout_s=600)
+    assert first.returncode == 0, first.stderr
+    document = json.loads(first.stdout)
+    assert document["scores"]["mine"]["c_op"]["value"] == 1
+    again = kerneleval("score", "--store", "s.db", "--json")
+    assert json.loads(again.stdout) == document
+    started = time.monotonic()
+    assert kerneleval(*command, "--store", "s.db", "--json").returncode == 0
+    assert time.monotonic() - started < 30, "known cells are not judged again"
