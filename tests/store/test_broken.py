@@ -162,9 +162,9 @@ sys.path[:0] = sys.argv[2:]
 import test_broken
 from kerneleval.store import open_store
 store = open_store(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, resource.RLIM_INFINITY))
 try:
-    test_broken.fill(store, 200)
+    test_broken.fill(store, 100)
 except Exception as error:
     print(type(error).__name__, error)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -185,8 +185,8 @@ def test_file_size_limit_keeps_what_was_committed(tmp_path):
     assert re.match(r"InfrastructureError store .*s\.db: writing or reading failed.*file-size limit", said)
     with open_store(path) as store:
         assert len(store.attempts()) - len(store.unfinished()) == int(count)
-        assert 0 < int(count) < 200
-        fill(store, 200, 4, 8)
+        assert 0 < int(count) < 100
+        fill(store, 100, 4, 8)
         assert store.run().complete
 
 
