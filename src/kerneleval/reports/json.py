@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.records import Score, Verdict, to_plain
+from kerneleval.records import Verdict, to_plain
 
 if TYPE_CHECKING:
     from kerneleval.store import RunInfo
@@ -39,14 +39,12 @@ def verdict_document(verdict: Verdict, *, samples: bool = True) -> dict[str, Any
     return plain
 
 
-def scores_document(
-    run: RunInfo | None, scores: Mapping[str, Mapping[str, Score | Mapping[str, Score]]]
-) -> dict[str, Any]:
+def scores_document(run: RunInfo | Mapping[str, Any] | None, scores: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """A run and the scores of its generators, with ``format`` and the definition of each score.
 
     Args:
-        run: the run, None: of several.
-        scores: as :func:`kerneleval.scores.score_all` gives them.
+        run: the run; None: of several.
+        scores: as :func:`kerneleval.scores.score_all` gives them; both may be plain data already.
     """
     from kerneleval.scores import definition
 
