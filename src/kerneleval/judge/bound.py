@@ -10,6 +10,8 @@ import torch
 
 from kerneleval.devices import Device
 from kerneleval.judge import inputs, oracle
+from kerneleval.judge.expectation import Expectation
+from kerneleval.judge.layouts import strided
 from kerneleval.judge.windows import Call, TensorSlot, dense
 from kerneleval.records import Case, Scalar, Task, TensorSpec
 
@@ -24,7 +26,7 @@ class Drawn:
     """Tensors and plain values, in the order of the call."""
     grads: list[torch.Tensor]
     """Upstream gradients; empty for forward."""
-    expectation: oracle.Expectation
+    expectation: Expectation
     """The oracle, the native outputs and the bounds."""
 
     @property
@@ -87,5 +89,5 @@ class Bound:
         shape, dtype = tuple(arg.shape), str(arg.dtype)[6:]
         if spec is None or self.case.layout == "contiguous" or spec.role != "data":
             return dense(shape, dtype, fixed=spec is not None and spec.role == "mask")
-        extent, strides, offset = inputs.strided(self.case.layout, spec)
+        extent, strides, offset = strided(self.case.layout, spec)
         return TensorSlot(shape=shape, dtype=dtype, strides=strides, offset=offset, extent=extent)

@@ -100,6 +100,7 @@ class Judge:
         cases: Sequence[Case] | None = None,
         source: str = "",
         task_source: str = "",
+        trusted: bool = False,
         on_event: OnEvent | None = None,
     ) -> Verdict:
         """Judge a candidate.
@@ -111,6 +112,7 @@ class Judge:
             cases: judge only these; None: the plan.
             source: path of the candidate's file, for replay lines.
             task_source: what to give as ``--task`` in replay lines; empty: the task's name.
+            trusted: the candidate is a task's own reference (A/A runs, self-tests) and may read the built-in tasks.
             on_event: called as the work proceeds.
 
         Raises:
@@ -124,7 +126,7 @@ class Judge:
             raise UsageError(f"task {task.name!r}: no case is left under these restrictions; loosen --dtype or --direction")
         _tell(on_event, "load", 0, len(cases), task.name)
         try:
-            loaded = Loaded(self.bench, candidate, (task.name,))
+            loaded = Loaded(self.bench, candidate, (task.name,), trusted=trusted)
         except BuildFailed as error:
             return self._stillborn(error, candidate, task, protocol, cases, replay, started)
         try:

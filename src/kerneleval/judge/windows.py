@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from kerneleval.devices import Arena, Device, typed_view
-from kerneleval.records import DTYPES, Direction, InfrastructureError
+from kerneleval.records import DTYPES, Direction
 from kerneleval.worker.host import Worker
 from kerneleval.worker.plain import encode_plain
 
@@ -373,12 +373,3 @@ def _claimed_wrong(value: Any) -> dict[str, Any] | None:
     if not isinstance(value, dict):
         return None
     return {str(k)[:40]: str(v)[:200] for k, v in list(value.items())[:8]}
-
-
-def check_room(needed_bytes: int, device: Device) -> None:
-    """Raises InfrastructureError when a window of that size cannot be held."""
-    budget = device.memory_budget_bytes()
-    if needed_bytes > budget:
-        raise InfrastructureError(
-            f"a window needs {needed_bytes >> 20} MiB on {device.name}; only {budget >> 20} MiB are planned with"
-        )

@@ -1,0 +1,146 @@
+"""Wall time of one verdict on a small Triton GELU from a warm judge, beside KernelBench's for one shape.
+
+Eight shape categories x three distributions, forward, timed: every candidate is new text, so its kernels are compiled
+anew. ``--kernelbench DIR`` (a checkout) adds KernelBench's own evaluation of an equal kernel at one shape, in a process
+of its own on the same machine; modules that its evaluation imports but never calls are replaced where missing.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.report import Report, parser
+from kerneleval import tasks
+from kerneleval.judge import Judge
+from kerneleval.records import Candidate, Failed, Protocol
+
+GELU = '''"""GELU, variant {variant}."""
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def gelu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask).to(tl.float32)
+    tl.store(y_ptr + offsets, 0.5 * x * (1.0 + tl.math.erf(x * 0.7071067811865476)), mask=mask)
+
+
+def gelu(x):
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    n = x.numel()
+    if n:
+        gelu_kernel[(triton.cdiv(n, {block}),)](x, y, n, BLOCK={block})
+    return y
+'''
+
+_MODULE = GELU + '''
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return gelu(x)
+'''
+
+_PROBLEM = '''import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.nn.functional.gelu(x)
+
+
+def get_inputs():
+    return [torch.rand(1024, 1024)]
+
+
+def get_init_inputs():
+    return []
+'''
+
+_THEIRS = '''
+import importlib, json, sys, time, types
+sys.path.insert(0, {root!r})
+for name in ("openai", "litellm", "dotenv", "requests", "tqdm", "datasets", "tomli", "tomllib"):
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        stub = types.ModuleType(name)
+        stub.OpenAI = stub.completion = stub.load_dotenv = stub.tqdm = lambda *a, **k: None
+        sys.modules[name] = stub
+from kernelbench.eval import eval_kernel_against_ref
+import torch
+torch.zeros(1, device="cuda")
+times = []
+for i in range(3):
+    start = time.perf_counter()
+    result = eval_kernel_against_ref(
+        {problem!r}, {candidate!r}.replace("variant 0", "variant %d" % i), measure_performance=True,
+        num_correct_trials=5, num_perf_trials=100, backend="triton", device=torch.device("cuda:0"),
+    )
+    times.append(time.perf_counter() - start)
+print("RESULT", json.dumps([times, bool(result.correctness)]))
+'''
+
+
+def main() -> None:
+    """Run it."""
+    made = parser(__doc__ or "")
+    made.add_argument("--kernelbench", type=Path, default=None, help="checkout of KernelBench")
+    made.add_argument("--candidates", type=int, default=8)
+    options = made.parse_args()
+    protocol = Protocol(
+        tier="quick", dtypes=("float32",), directions=("forward",), distributions=("standard", "outlier", "large_scale")
+    )
+    task = tasks.find("gelu")
+    with Judge(options.device) as judge:
+        report = Report("check_latency", judge.machine, options.out)
+        started = time.perf_counter()
+        judge.noise(protocol)
+        judge.bench.make_spare()
+        report.say(f"noise floor of this machine, once: {time.perf_counter() - started:.1f} s")
+        rows = []
+        for variant in range(options.candidates):
+            source = GELU.format(variant=variant, block=1024)
+            candidate = Candidate(files=(("gelu.py", source),), language="triton")
+            started = time.perf_counter()
+            verdict = judge.check(candidate, task, protocol)
+            seconds = time.perf_counter() - started
+            timed = sum(not isinstance(c.outcome, Failed) and c.outcome.timing is not None for c in verdict.cells)
+            rows.append((variant, f"{seconds:.2f}", verdict.verdict, len(verdict.cells), timed, verdict.reason))
+        report.table(("candidate", "seconds", "verdict", "cells", "timed", "reason"), rows)
+        seconds = [float(r[1]) for r in rows]
+        report.say(f"median {statistics.median(seconds):.2f} s, worst {max(seconds):.2f} s, first {seconds[0]:.2f} s")
+        report.data = {"seconds": seconds, "rows": rows}
+    if options.kernelbench is not None:
+        _kernelbench(report, options.kernelbench)
+    report.write()
+
+
+def _kernelbench(report: Report, checkout: Path) -> None:
+    candidate = _MODULE.format(variant=0, block=1024)
+    script = _THEIRS.format(root=str(checkout / "src"), problem=_PROBLEM, candidate=candidate)
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "theirs.py"
+        path.write_text(script)
+        started = time.perf_counter()
+        done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False)
+        whole = time.perf_counter() - started
+    line = next((x for x in done.stdout.splitlines() if x.startswith("RESULT")), "")
+    if not line:
+        report.say(f"KernelBench: not run: {done.stderr.strip()[-400:]}")
+        return
+    report.say(f"KernelBench, one shape (1024 x 1024), three candidates in one process: {line[7:]}")
+    report.say(f"KernelBench's process, with start-up, for the three: {whole:.1f} s")
+    report.data["kernelbench"] = {"result": line[7:], "process_s": whole}
+
+
+if __name__ == "__main__":
+    main()

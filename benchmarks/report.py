@@ -1,0 +1,57 @@
+"""What every benchmark here shares: where results go, how they are headed, tables of plain text."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kerneleval.records import Machine, to_plain
+
+__all__ = ["Report", "parser"]
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """Options that every benchmark takes."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--device", default=None, help="device kind; CUDA where there is one, else the CPU")
+    made.add_argument("--out", type=Path, default=Path("results"), help="directory for the results")
+    return made
+
+
+class Report:
+    """One benchmark's result: printed as it grows, written as text and JSON at the end."""
+
+    def __init__(self, name: str, machine: Machine, out: Path) -> None:
+        self._name, self._machine, self._out = name, machine, out
+        self._lines: list[str] = []
+        self.data: dict[str, Any] = {}
+        date = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+        self._date = date
+        self.say(f"# {name}")
+        self.say(f"{date}, {machine.name} ({machine.arch}), {machine.host}, torch {machine.torch}", "")
+
+    def say(self, *lines: str) -> None:
+        """Lines of text."""
+        for line in lines:
+            print(line, flush=True)
+            self._lines.append(line)
+
+    def table(self, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """A table in columns."""
+        cells = [[str(c) for c in row] for row in (head, *rows)]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+        for row in cells:
+            self.say("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+        self.say("")
+
+    def write(self) -> None:
+        """Text and JSON files named by benchmark, device and date."""
+        self._out.mkdir(parents=True, exist_ok=True)
+        stem = f"{self._name}-{self._machine.name.replace(' ', '_')}-{self._date}"
+        (self._out / f"{stem}.txt").write_text("\n".join(self._lines) + "\n")
+        body = {"machine": to_plain(self._machine), "date": self._date, **to_plain(self.data)}
+        (self._out / f"{stem}.json").write_text(json.dumps(body, indent=1) + "\n")
