@@ -54,13 +54,15 @@ class Terminated(BaseException):
 
 @contextmanager
 def signals_as_exceptions() -> Iterator[None]:
-    """Signals that would kill this process at once raise instead, so that ``finally`` and ``with`` clean up."""
+    """Signals that end this process raise :class:`Terminated` instead, so that ``finally`` and ``with`` clean up."""
 
     def end(number: int, _frame: object) -> None:
-        signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the cleaning up
+        # A second SIGTERM must not interrupt the cleaning up; who presses Ctrl-C twice insists.
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_IGN)
         raise Terminated(number)
 
-    numbers = [signal.SIGTERM, signal.SIGHUP] if threading.current_thread() is threading.main_thread() else []
+    in_main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if in_main else ()
     # What is ignored stays ignored: that is how nohup works.
     before = {number: signal.signal(number, end) for number in numbers if signal.getsignal(number) != signal.SIG_IGN}
     try:
