@@ -225,7 +225,13 @@ def test_more_files_are_compiled_and_included(load):
 def test_a_failed_build_leaves_no_library(make, tmp_path):
     with pytest.raises(BuildError):
         languages.find("cpp").build(make("nonsense", "cpp"), tmp_path, "cpu", "")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["source"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_build_leaves_only_the_library(make, tmp_path):
+    languages.find("cpp").build(make(HEAD + scale("1"), "cpp", ("sub/x.h", "")), tmp_path / "b", "cpu", "")
+    (left,) = (tmp_path / "b").iterdir()
+    assert left.is_file()
 
 
 # -- flags ------------------------------------------------------------------------------------------------------------

@@ -6,9 +6,12 @@ the untrusted side: nothing that :class:`Loaded` says about itself (launch count
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shutil
+import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -18,7 +21,17 @@ from kerneleval.records import DTYPES, Candidate, KernelEvalError, UsageError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Backward", "BuildError", "Language", "LoadError", "Loaded", "OutputSpec", "torch_device", "write_files"]
+__all__ = [
+    "Backward",
+    "BuildError",
+    "Language",
+    "LoadError",
+    "Loaded",
+    "OutputSpec",
+    "source_folder",
+    "torch_device",
+    "write_files",
+]
 
 LOG_LIMIT_BYTES = 8192
 """Longest compiler log or load message that is kept; the first errors are the useful ones."""
@@ -145,7 +158,8 @@ class Language(ABC):
 
         Args:
             candidate: the source.
-            out_dir: private to this candidate, device and :meth:`toolchain`; the caller caches it by content.
+            out_dir: private to this candidate, device and :meth:`toolchain`; the caller caches it by content. Only
+                regular files, the build outputs, are left there.
             device: a device kind, or a torch device such as ``cuda:0``.
             arch: the device's architecture, ``sm_90``; unused by languages that compile for the host.
 
@@ -206,6 +220,21 @@ def torch_device(device: str) -> str:
 
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+@contextlib.contextmanager
+def source_folder(candidate: Candidate, out_dir: Path) -> Iterator[Path]:
+    """A folder in ``out_dir`` with the candidate's files, for as long as they are compiled.
+
+    Only build outputs stay in ``out_dir``.
+    """
+    out_dir.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="source-", dir=out_dir))
+    try:
+        write_files(candidate, folder)
+        yield folder
+    finally:
+        shutil.rmtree(folder)
 
 
 def write_files(candidate: Candidate, directory: Path) -> Path:

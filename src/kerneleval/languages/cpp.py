@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from kerneleval.languages.base import Language, Loaded, write_files
+from kerneleval.languages.base import Language, Loaded, source_folder
 from kerneleval.languages.compiler import candidate_flags, cpu_identity, find_tool, run_compiler, tool_version
 from kerneleval.languages.native import Library, NativeLoaded, library_name
 from kerneleval.records import Candidate, InfrastructureError
@@ -38,19 +38,17 @@ class Cpp(Language):
         self.check_device(device)
         flags = candidate_flags(candidate, "g++")
         compiler = _compiler()
-        source_dir = out_dir / "source"
-        main = write_files(candidate, source_dir)
-        others = [str(source_dir / path) for path, _ in candidate.files[1:] if path.endswith(self.suffixes)]
+        # Relative to the folder of the sources, so that messages name the candidate's files and nothing else.
+        sources = [path for i, (path, _) in enumerate(candidate.files) if i == 0 or path.endswith(self.suffixes)]
         # Written beside and renamed, so that a build that is killed leaves no half library to load.
         made = out_dir / f"{library_name(candidate)}.{os.getpid()}"
-        # Paths relative to the sources would hide which candidate file an error is in; names alone do not.
-        sources = [os.path.relpath(path, source_dir) for path in (str(main), *others)]
-        command = [compiler, *DEFAULT_FLAGS, *flags, *_FIXED_FLAGS, "-I.", "-o", str(made.resolve()), *sources]
-        try:
-            run_compiler(command, source_dir, TIMEOUT_S)
-            made.replace(out_dir / library_name(candidate))
-        finally:
-            made.unlink(missing_ok=True)
+        command = [compiler, *DEFAULT_FLAGS, *flags, *_FIXED_FLAGS, "-I.", "-o", str(made.absolute()), *sources]
+        with source_folder(candidate, out_dir) as folder:
+            try:
+                run_compiler(command, folder, TIMEOUT_S)
+                made.replace(out_dir / library_name(candidate))
+            finally:
+                made.unlink(missing_ok=True)
 
     def load(self, candidate: Candidate, build_dir: Path, device: str, names: Sequence[str] = ()) -> Loaded:
         """Loads the library; see :meth:`Language.load`."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerneleval.languages.base import BuildError, Language, Loaded, LoadError, torch_device, write_files
+from kerneleval.languages.base import BuildError, Language, Loaded, LoadError, source_folder, torch_device
 from kerneleval.languages.compiler import candidate_flags, find_tool, run_compiler, tool_version
 from kerneleval.languages.elf import kernel_names
 from kerneleval.languages.geometry import Geometry, read_launches
@@ -52,32 +52,19 @@ class Cuda(Language):
         self.check_device(device)
         target = specific_arch(arch)
         launches = _launches(candidate)
-        source_dir = out_dir / "source"
-        main = write_files(candidate, source_dir)
-        if not launches:
-            flags = candidate_flags(candidate, "nvcc")
-            others = [source_dir / path for path, _ in candidate.files[1:] if path.endswith(self.suffixes)]
-            sources = [os.path.relpath(path, source_dir) for path in (main, *others)]
-            _nvcc(["-shared", *flags, *sources], target, source_dir, out_dir / library_name(candidate))
-            return
-        library = find_nvrtc()
-        if library is None:
-            flags = candidate_flags(candidate, "nvcc")
-            _nvcc(["-cubin", *flags, os.path.relpath(main, source_dir)], target, source_dir, out_dir / _CUBIN)
-        else:
-            flags = candidate_flags(candidate, "nvrtc")
-            folders = [f"-I{folder}" for folder in (source_dir, main.parent, *include_folders(library))]
-            options = [f"--gpu-architecture=sm_{target}", "-std=c++17", "--device-as-default-execution-space"]
-            cubin = _nvrtc(library).compile(candidate.main, main.name, [*options, *folders, *flags])
-            made = out_dir / f"{_CUBIN}.{os.getpid()}"
-            made.write_bytes(cubin)
-            made.replace(out_dir / _CUBIN)
-        there = kernel_names((out_dir / _CUBIN).read_bytes())
-        absent = [name for name in launches if name not in there]
-        if absent:
-            hint = ' (kernels must be extern "C")' if any(name.startswith("_Z") for name in there) else ""
-            known = ", ".join(there) or "none"
-            raise BuildError(f"kerneleval-launch names {absent[0]}; kernels there are {known}{hint}")
+        library = find_nvrtc() if launches else None
+        flags = candidate_flags(candidate, "nvrtc" if library else "nvcc")
+        with source_folder(candidate, out_dir) as folder:
+            if library:
+                _compile_by_nvrtc(library, candidate, flags, target, folder, out_dir / _CUBIN)
+            elif launches:
+                _compile_by_nvcc(["-cubin", *flags, candidate.files[0][0]], target, folder, out_dir / _CUBIN)
+            else:
+                files = enumerate(candidate.files)
+                sources = [path for i, (path, _) in files if i == 0 or path.endswith(self.suffixes)]
+                _compile_by_nvcc(["-shared", *flags, *sources], target, folder, out_dir / library_name(candidate))
+        if launches:
+            _check_kernels(out_dir / _CUBIN, launches)
 
     def load(self, candidate: Candidate, build_dir: Path, device: str, names: Sequence[str] = ()) -> Loaded:
         """Loads what was built; see :meth:`Language.load`."""
@@ -164,21 +151,43 @@ def _nvrtc(path: Path) -> Nvrtc:
     return Nvrtc(path)
 
 
-def _nvcc(arguments: Sequence[str], target: str, source_dir: Path, out: Path) -> None:
+def _compile_by_nvrtc(
+    library: Path, candidate: Candidate, flags: Sequence[str], target: str, folder: Path, out: Path
+) -> None:
+    main = candidate.files[0][0]
+    folders = dict.fromkeys((folder, (folder / main).parent, *include_folders(library)))
+    options = [f"--gpu-architecture=sm_{target}", "-std=c++17", "--device-as-default-execution-space"]
+    cubin = _nvrtc(library).compile(candidate.main, main, [*options, *(f"-I{path}" for path in folders), *flags])
+    made = out.with_name(f"{out.name}.{os.getpid()}")
+    made.write_bytes(cubin)
+    made.replace(out)
+
+
+def _compile_by_nvcc(arguments: Sequence[str], target: str, folder: Path, out: Path) -> None:
     nvcc = _find_nvcc()
     if nvcc is None:
         raise InfrastructureError(
             "no nvcc on PATH, in CUDA_HOME or in /usr/local/cuda: install the CUDA toolkit, or write device code alone "
             "with kerneleval-launch lines, for which pip install nvidia-cuda-nvrtc is enough"
         )
-    made = (out.parent / f"{out.name}.{os.getpid()}").resolve()
+    made = out.with_name(f"{out.name}.{os.getpid()}")
     code = f"arch=compute_{target},code=sm_{target}"
-    command = [nvcc, *_NVCC_FLAGS, "-gencode", code, "-I.", "-o", str(made), *arguments]
+    command = [nvcc, *_NVCC_FLAGS, "-gencode", code, "-I.", "-o", str(made.absolute()), *arguments]
     try:
-        run_compiler(command, source_dir, TIMEOUT_S)
+        run_compiler(command, folder, TIMEOUT_S)
         made.replace(out)
     finally:
         made.unlink(missing_ok=True)
+
+
+def _check_kernels(cubin: Path, launches: Mapping[str, Geometry]) -> None:
+    there = kernel_names(cubin.read_bytes())
+    absent = [name for name in launches if name not in there]
+    if absent:
+        cubin.unlink()
+        hint = ' (kernels must be extern "C")' if any(name.startswith("_Z") for name in there) else ""
+        known = ", ".join(there) or "none"
+        raise BuildError(f"kerneleval-launch names {absent[0]}; kernels there are {known}{hint}")
 
 
 LANGUAGE = Cuda()
