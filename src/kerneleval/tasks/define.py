@@ -33,8 +33,8 @@ from kerneleval.records import (
     UsageError,
 )
 
-__all__ = ["FLOATS", "ROWS", "Arg", "Formula", "Plain", "bias", "data", "fixed", "index", "operator", "plain", "size",
-           "validate", "weight"]  # fmt: skip
+__all__ = ["FLOATS", "ROWS", "Arg", "Formula", "Plain", "bias", "data", "fixed", "index", "mask", "operator", "plain",
+           "size", "validate", "weight"]  # fmt: skip
 
 Formula = Callable[[Any], Any]
 """A function of the dims as attributes (own and derived ones)."""
@@ -136,6 +136,11 @@ def index(name: str, shape: str, high: Formula, low: int | Formula = 0) -> Arg:
     return Arg(name=name, shape=shape, role="index", values="integers", low=low, high=high, dtype="int64")
 
 
+def mask(name: str, shape: str) -> Arg:
+    """Flags (bool), True where an element takes part; at least one in every row (last dim)."""
+    return Arg(name=name, shape=shape, role="mask", values="bool", dtype="bool")
+
+
 def plain(name: str, value: Any) -> Plain:
     """A number or flag, or a formula that gives one."""
     return Plain(name=name, value=value)
@@ -186,6 +191,7 @@ def operator(
     without: tuple[str, ...] = (),
     nonfinite: bool = False,
     empty: bool = False,
+    layouts: tuple[str, ...] = LAYOUTS,
     index_output: bool = False,
     no_backward: str = "",
     relations: tuple[Relation, ...] = (),
@@ -209,6 +215,7 @@ def operator(
         without: distributions left out, because the operator is ill-conditioned or overflows there.
         nonfinite: whether IEEE arithmetic defines the output for infinities and NaN.
         empty: whether a dim (any that ``where`` allows) may be 0.
+        layouts: the layouts in which data arguments are given.
         index_output: whether the outputs are indices, judged by the elements that they select.
         no_backward: why there is no backward.
         relations: metamorphic relations.
@@ -235,6 +242,7 @@ def operator(
         relations=relations,
         constraint=None if where is None else table.formula(where),
         distributions=tuple(d for d in DISTRIBUTIONS if d not in without and (nonfinite or d != "nonfinite")),
+        layouts=layouts,
         empty=empty,
         no_backward=no_backward,
     )

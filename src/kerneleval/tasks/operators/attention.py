@@ -1,8 +1,10 @@
 """Scaled dot-product attention: softmax(q k^T * scale) v over the last two dims.
 
-L queries, S keys, head width D. At least four keys: over one key the gradients of q and k are zero by cancellation, and
-what a kernel returns is rounding noise. For the same reason constant inputs are left out. Inputs of large scale are
-left out because the softmax then selects one key by differences below the rounding of the scores.
+L queries, S keys, head width D. At least four keys: over one key, or over equal keys, the gradients of q and k are
+zero by cancellation, and what a kernel returns is rounding noise. For the same reason constant inputs are left out,
+and there is more than one batch element or head for the expanded layout to repeat. Inputs of large scale are left out
+because the softmax then selects one key by differences below the rounding of the scores, those of small scale because
+float16 gradients of q and k are then subnormal.
 """
 
 from __future__ import annotations
@@ -12,15 +14,15 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Dim
-from kerneleval.tasks.define import data, fixed, index, operator, plain, size
+from kerneleval.records import LAYOUTS, Dim
+from kerneleval.tasks.define import data, fixed, mask, operator, plain, size
 from kerneleval.tasks.relations import homogeneity, permutation, resampling
 
 _LEAST = 4
 _SCORES = 2**28
 """Most scores of one case: the fp64 oracle holds all of them (2 GiB)."""
 _SCALE = plain("scale", lambda d: float(d.D) ** -0.5)
-_WITHOUT = ("constant", "large_scale")
+_WITHOUT = ("constant", "large_scale", "small_scale")
 
 
 def _width() -> Dim:
@@ -39,9 +41,8 @@ def _grouped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) ->
     return F.scaled_dot_product_attention(q, k, v, scale=scale, enable_gqa=True)
 
 
-def _masked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: torch.Tensor, scale: float) -> torch.Tensor:
-    mask = torch.arange(k.shape[2], device=k.device) < lengths[:, None, None, None]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+def _masked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor, scale: float) -> torch.Tensor:
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None], scale=scale)
 
 
 def _flops(heads: Any) -> Any:
@@ -63,7 +64,7 @@ TASKS = (
         "attention",
         "attention",
         "out = softmax(q k^T * scale) v",
-        dims=(fixed("B", high=4), fixed("H", high=16), size("L"), size("S", low=_LEAST), _width()),
+        dims=(fixed("B", high=4), fixed("H", low=2, high=16), size("L"), size("S", low=_LEAST), _width()),
         args=(data("q", "B H L D"), data("k", "B H S D"), data("v", "B H S D"), _SCALE),
         out=("B H L D",),
         reference=_attention,
@@ -78,7 +79,7 @@ TASKS = (
         "causal_attention",
         "attention",
         "out = softmax(q k^T * scale + mask) v, where query i sees keys j <= i",
-        dims=(fixed("B", high=4), fixed("H", high=16), size("L", low=_LEAST), size("D", high=128)),
+        dims=(fixed("B", high=4), fixed("H", low=2, high=16), size("L", low=_LEAST), size("D", high=128)),
         derive={"S": lambda d: d.L},
         args=(data("q", "B H L D"), data("k", "B H L D"), data("v", "B H L D"), _SCALE),
         out=("B H L D",),
@@ -110,19 +111,19 @@ TASKS = (
         reduction=lambda d: d.S + d.D,
         where=lambda d: d.S >= _LEAST and d.B * d.heads * d.L * d.D > 0 and d.B * d.heads * d.L * d.S <= _SCORES,
         without=_WITHOUT,
+        layouts=tuple(layout for layout in LAYOUTS if layout != "expanded"),  # one group of one batch is usual here
         relations=(_BATCHES[0], *_BATCHES[2:], _QUERIES, _KEYS),
     ),
     operator(
         "masked_attention",
         "attention",
-        "out = softmax(q k^T * scale + mask) v; only the first lengths[b] keys of sequence b are seen (padding mask)",
-        dims=(fixed("B", high=4), fixed("H", high=16), size("L"), size("S", low=_LEAST), _width()),
+        "out = softmax(q k^T * scale) v over the keys that mask[b, l] allows; every query sees at least one key",
+        dims=(fixed("B", high=4), fixed("H", low=2, high=16), size("L"), size("S", low=_LEAST), _width()),
         args=(
             data("q", "B H L D"),
             data("k", "B H S D"),
             data("v", "B H S D"),
-            # At least half of the keys are real, so that no row is empty (which would be 0 / 0).
-            index("lengths", "B", low=lambda d: (d.S + 1) // 2, high=lambda d: d.S + 1),
+            mask("mask", "B L S"),
             _SCALE,
         ),
         out=("B H L D",),
@@ -135,7 +136,8 @@ TASKS = (
             permutation("batch_permutation", {0: 0, 1: 0, 2: 0, 3: 0}, {0: 0}),
             resampling("batch_resampling", {0: 0, 1: 0, 2: 0, 3: 0}, {0: 0}),
             *_BATCHES[1::2],
-            _QUERIES,
+            permutation("query_permutation", {0: 2, 3: 1}, {0: 2}),
+            permutation("key_order", {1: 2, 2: 2, 3: 2}, {}),
         ),
     ),
 )

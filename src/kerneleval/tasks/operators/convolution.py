@@ -31,8 +31,8 @@ def _transposed_length(name: str) -> Any:
 def _inside(d: Any) -> bool:
     """Only the batch may be empty, and a stride of 2 needs a last dim of at least 3.
 
-    PyTorch 2.13's own bfloat16 convolution on CPUs (oneDNN 3.12, AVX-512 and AMX) reads uninitialised memory, forward and
-    backward, where a stride of 2 leaves a single output column; there is no native result to compare with there.
+    PyTorch 2.13's own bfloat16 convolution on CPUs (oneDNN 3.12, AVX-512 and AMX) reads uninitialised memory, forward
+    and backward, where a stride of 2 leaves a single output column: there is no native result to compare with there.
     """
     last = d.own.get("W", d.own.get("L"))
     return all(value > 0 for name, value in d.own.items() if name != "B") and (d.S == 1 or last > 2)

@@ -1,0 +1,316 @@
+"""The eight shape categories: what belongs to each, and dims drawn from it under a budget.
+
+One draw of a category is one row of a Latin hypercube (McKay, Beckman and Conover 1979) over all dims of the task,
+log-uniform inside each scaled dim's range and uniform inside the others', so that the rows of one category (one for
+each direction, dtype and use) together cover every dim's range evenly. The seed is public: all candidates meet the
+same cells.
+
+A row that exceeds the budget is moved towards smaller dims along a path of corners, and the largest member of the
+category on that path that fits is taken:
+
+* tiny, small, medium, large: first every scaled dim falls, inside the category's range; then all but one of them, the
+  *anchor* (drawn with the row), fall below the range to 16; then the unscaled dims (batch, heads, kernel width) fall to
+  their lowest; then the other scaled dims; then the anchor, inside the range. So under a small budget a large case
+  still has one large dim. Only when even that does not fit does the anchor fall out of the range as well.
+* power_of_two, non_power_of_two, rectangular, square: all scaled dims fall together to 16, then the unscaled dims to
+  their lowest, then the scaled ones. Every step is a member of the category.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kerneleval.records import SHAPE_CATEGORIES, Dim, Task, digest
+
+__all__ = ["RANGES", "RATIO", "belongs", "draw", "exists", "is_power_of_two", "lowest"]
+
+RANGES: dict[str, tuple[int, int]] = {
+    "tiny": (1, 16),
+    "small": (32, 128),
+    "medium": (256, 1024),
+    "large": (2048, 8192),
+    "power_of_two": (128, 8192),
+    "non_power_of_two": (129, 8191),
+    "rectangular": (32, 1024),
+    "square": (256, 8192),
+}
+"""Range (inclusive) of every scaled dim by category. The first four are definitions. The others say nothing of size;
+these ranges span medium and large, so that their times matter. In rectangular cases it holds for every dim but the
+longest."""
+
+RATIO = 8
+"""Least ratio between the two leading scaled dims of a rectangular case."""
+
+_MOST_RATIO = 64
+_SOFT_LOW = 16
+"""Where dims stop falling until the unscaled ones have fallen too."""
+_STEPS = 32
+"""Points tried on each leg of a path."""
+_ATTEMPTS = 24
+"""Rows tried until one meets the task's constraint within the budget."""
+
+Fits = Callable[[Mapping[str, int]], bool]
+
+
+def is_power_of_two(value: int) -> bool:
+    """Whether value is 1, 2, 4, 8 ..."""
+    return value > 0 and value & (value - 1) == 0
+
+
+def lowest(dim: Dim) -> int:
+    """The smallest value that the dim may take."""
+    return -(-dim.low // dim.multiple_of) * dim.multiple_of
+
+
+def _highest(dim: Dim) -> int:
+    return dim.high // dim.multiple_of * dim.multiple_of
+
+
+def _scaled(task: Task) -> tuple[Dim, ...]:
+    return tuple(dim for dim in task.dims if dim.scaled)
+
+
+def _range(dim: Dim, category: str) -> tuple[int, int]:
+    """The category's range within the dim's own; where they do not meet, the nearest quarter of the dim's."""
+    low, high = RANGES[category]
+    if high < lowest(dim):
+        return lowest(dim), min(4 * lowest(dim), _highest(dim))
+    if low > _highest(dim):
+        return max(lowest(dim), _highest(dim) // 4), _highest(dim)
+    return max(low, lowest(dim)), min(high, _highest(dim))
+
+
+def _values(dim: Dim) -> range:
+    return range(lowest(dim), dim.high + 1, dim.multiple_of)
+
+
+def _square_step(dims: Sequence[Dim]) -> tuple[int, int, int]:
+    """Lowest, highest and step of the values that all dims may take at once."""
+    step = math.lcm(*(dim.multiple_of for dim in dims))
+    low = -(-max(lowest(dim) for dim in dims) // step) * step
+    return low, min(dim.high for dim in dims) // step * step, step
+
+
+def exists(task: Task, category: str) -> bool:
+    """Whether the limits of the task's dims leave any member of the category (a single dim is never rectangular)."""
+    dims = _scaled(task)
+    if category == "power_of_two":
+        return all(any(is_power_of_two(v) for v in _values(dim)) for dim in dims)
+    if category == "non_power_of_two":
+        return all(not all(is_power_of_two(v) for v in _values(dim)) for dim in dims)
+    if category == "rectangular":
+        return len(dims) > 1 and max(_highest(dims[0]) / lowest(dims[1]), _highest(dims[1]) / lowest(dims[0])) >= RATIO
+    if category == "square":
+        low, high, _ = _square_step(dims)
+        return low <= high
+    low, high = RANGES[category]
+    return any(lowest(dim) <= high and _highest(dim) >= low for dim in dims)
+
+
+def belongs(task: Task, category: str, dims: Mapping[str, int]) -> bool:
+    """Whether dims are a member of the shape category.
+
+    For the four categories of size: at least one scaled dim lies in the range (a budget may have taken the others out)
+    and none lies above it, unless its own limits begin there.
+    """
+    scaled = [dims[dim.name] for dim in _scaled(task)]
+    if category == "power_of_two":
+        return all(is_power_of_two(v) for v in scaled)
+    if category == "non_power_of_two":
+        return not any(is_power_of_two(v) for v in scaled)
+    if category == "rectangular":
+        return len(scaled) > 1 and max(scaled[:2]) >= RATIO * min(scaled[:2])
+    if category == "square":
+        return len(set(scaled)) == 1
+    low, high = RANGES[category]
+    return any(low <= v <= high for v in scaled) and all(
+        dims[dim.name] <= max(high, lowest(dim)) for dim in _scaled(task)
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Rows of the hypercube
+# --------------------------------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=4096)
+def _rows(columns: int, count: int, *key: str) -> tuple[tuple[float, ...], ...]:
+    """``count`` rows of a Latin hypercube in [0, 1) ** columns, seeded by the key."""
+    import inspect
+
+    import numpy as np
+    from scipy.stats import qmc
+
+    generator = np.random.default_rng(int(digest("shapes", *key)[:16], 16))
+    # SciPy 1.15 renamed the argument.
+    name = "rng" if "rng" in inspect.signature(qmc.LatinHypercube).parameters else "seed"
+    sample = qmc.LatinHypercube(columns, **{name: generator}).random(count)
+    return tuple(tuple(float(v) for v in row) for row in sample)
+
+
+def draw(task: Task, category: str, row: int, count: int, suite_seed: int, fits: Fits) -> dict[str, int] | None:
+    """Dims of one cell: row ``row`` of ``count`` in this category, shrunk to fit.
+
+    Args:
+        task: the task.
+        category: a shape category that :func:`exists` for the task.
+        row: index of the row.
+        count: rows of the hypercube.
+        suite_seed: public seed.
+        fits: whether dims are within the budget.
+
+    Returns:
+        The dims, in the task's order; None when no row, shrunk as far as it goes, meets both constraint and budget.
+    """
+    allowed = task.constraint or (lambda dims: True)
+
+    def members() -> Iterator[_Member]:
+        for attempt in range(_ATTEMPTS):
+            rows = _rows(len(task.dims) + 2, count, str(suite_seed), task.name, category, str(attempt))
+            yield _Member(task=task, category=category, units=rows[row], row=row + attempt)
+
+    # First rows that meet the constraint as they are, then whatever meets it on the way down.
+    for as_sampled in (True, False):
+        for member in members():
+            if not as_sampled or allowed(member.dims(member.corners()[0])):
+                for dims in member.path(fits):
+                    if allowed(dims):
+                        return dims
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Member:
+    """One row read as dims of a category."""
+
+    task: Task
+    category: str
+    units: tuple[float, ...]
+    """One coordinate in [0, 1) for each dim, and two more for the choices that a category makes."""
+    row: int
+
+    @property
+    def scaled(self) -> tuple[int, ...]:
+        """Positions of the scaled dims."""
+        return tuple(i for i, dim in enumerate(self.task.dims) if dim.scaled)
+
+    def path(self, fits: Fits) -> Iterator[dict[str, int]]:
+        """Members of the category that fit, from the sample down to the smallest, each no larger than the one before.
+
+        In a category of size the last leg leaves the range, where ``belongs`` no longer holds.
+        """
+        corners = self.corners()
+        legs = list(itertools.pairwise(corners))
+        last: dict[str, int] = {}
+        for leg, (start, end) in enumerate(legs):
+            if not fits(self.dims(end)):
+                continue  # costs grow with the dims, so nothing before the end fits either
+            falls_out = self.category in SHAPE_CATEGORIES[:4] and leg == len(legs) - 1
+            for step in range(_STEPS + 1):
+                part = step / _STEPS
+                dims = self.dims([a ** (1 - part) * b**part for a, b in zip(start, end, strict=True)])
+                if dims != last and fits(dims) and (falls_out or belongs(self.task, self.category, dims)):
+                    last = dims
+                    yield dims
+
+    def corners(self) -> list[list[float]]:
+        """The path's corners, from the sample to the smallest member."""
+        dims = self.task.dims
+        sample = [dim.low + self.units[i] * (dim.high + dim.multiple_of - dim.low) for i, dim in enumerate(dims)]
+        low = [float(lowest(dim)) for dim in dims]
+        if self.category in SHAPE_CATEGORIES[:4]:
+            return self._corners_of_size(sample, low)
+        for i in self.scaled:
+            sample[i] = self._log_uniform(i, *_range(dims[i], self.category))
+        smallest, soft = list(low), [float(_SOFT_LOW)] * len(dims)
+        if self.category == "square":
+            bottom, top, _ = _square_step([dims[i] for i in self.scaled])
+            side = self._log_uniform(self.scaled[0], *(min(max(v, bottom), top) for v in RANGES["square"]))
+            for i in self.scaled:
+                sample[i], smallest[i] = side, float(bottom)
+        elif self.category == "rectangular":
+            short, long = self._sides()
+            ratio = RATIO * (_MOST_RATIO / RATIO) ** self.units[-2]
+            sample[long] = min(_highest(dims[long]) + 0.999, max(sample[short] * ratio, low[long]))
+            sample[short] = max(low[short], min(sample[short], sample[long] / RATIO))
+            smallest[long] = min(sample[long], max(low[long], RATIO * low[short]))
+            soft[long] *= RATIO
+        middle = [max(smallest[i], min(v, soft[i])) if dims[i].scaled else v for i, v in enumerate(sample)]
+        narrow = [v if dims[i].scaled else low[i] for i, v in enumerate(middle)]
+        return [sample, middle, narrow, smallest]
+
+    def _corners_of_size(self, sample: list[float], low: list[float]) -> list[list[float]]:
+        dims = self.task.dims
+        least, most = RANGES[self.category]
+        ranges = [_range(dim, self.category) for dim in dims]
+        for i in self.scaled:
+            sample[i] = self._log_uniform(i, *ranges[i])
+        anchors = [i for i in self.scaled if least <= ranges[i][0] and ranges[i][1] <= most]
+        anchor = anchors[int(self.units[-1] * len(anchors))]
+        others = [i for i in self.scaled if i != anchor]
+        # A quarter of the way (in logarithms) above the range's lower end, so that small budgets do not make every
+        # large case exactly 2048.
+        inside = [ranges[i][0] ** 0.75 * v**0.25 if dims[i].scaled else v for i, v in enumerate(sample)]
+        soft = [max(low[i], min(v, _SOFT_LOW)) if i in others else v for i, v in enumerate(inside)]
+        narrow = [v if dims[i].scaled else low[i] for i, v in enumerate(soft)]
+        thin = [low[i] if i in others else v for i, v in enumerate(narrow)]
+        edge = [float(ranges[i][0]) if i == anchor else v for i, v in enumerate(thin)]
+        return [sample, inside, soft, narrow, thin, edge, low]
+
+    def _log_uniform(self, position: int, low: float, high: float) -> float:
+        low, high = max(low, 1), max(high, low, 1)
+        return float(min(high + 0.999, low * ((high + 1) / low) ** self.units[position]))
+
+    def _sides(self) -> tuple[int, int]:
+        """Positions of the short and the long side."""
+        first, second = self.scaled[:2]
+        dims = self.task.dims
+        order = [(first, second), (second, first)] if self.units[-1] < 0.5 else [(second, first), (first, second)]
+        for short, long in order:
+            if _highest(dims[long]) >= RATIO * lowest(dims[short]):
+                return short, long
+        return order[0]
+
+    def dims(self, values: Sequence[float]) -> dict[str, int]:
+        """Real values as allowed integers: rounded down, then to what the category asks for."""
+        result: dict[str, int] = {}
+        for i, (dim, value) in enumerate(zip(self.task.dims, values, strict=True)):
+            whole = int(value + 1e-9) // dim.multiple_of * dim.multiple_of
+            whole = min(max(whole, lowest(dim)), _highest(dim))
+            if dim.scaled and self.category == "power_of_two":
+                whole = max((v for v in _powers(dim) if v <= whole), default=min(_powers(dim), default=whole))
+            elif dim.scaled and self.category == "non_power_of_two":
+                whole = _crooked(dim, whole, ("prime", "odd", "any")[(i + self.row) % 3])
+            elif dim.scaled and self.category == "square":
+                bottom, _, step = _square_step([self.task.dims[j] for j in self.scaled])
+                whole = max(bottom, whole // step * step)
+            result[dim.name] = whole
+        if self.category == "rectangular":
+            short, long = (self.task.dims[i] for i in self._sides())
+            most = result[long.name] // RATIO // short.multiple_of * short.multiple_of
+            result[short.name] = max(lowest(short), min(result[short.name], most))
+        return result
+
+
+def _powers(dim: Dim) -> list[int]:
+    """Powers of two that the dim may take, rising."""
+    powers = (1 << i for i in range(dim.high.bit_length()))
+    return [v for v in powers if lowest(dim) <= v <= dim.high and v % dim.multiple_of == 0]
+
+
+@functools.lru_cache(maxsize=65536)
+def _crooked(dim: Dim, value: int, kind: str) -> int:
+    """A value near the given one that is no power of two: a prime, an odd number or any, as far as multiples allow."""
+    # 40 steps hold a value of every kind: below 8192 the widest gap between primes is 34.
+    near = sorted(range(-40 * dim.multiple_of, 41 * dim.multiple_of, dim.multiple_of), key=lambda d: (abs(d), d > 0))
+    usable = [v for d in near if lowest(dim) <= (v := value + d) <= dim.high and not is_power_of_two(v)]
+    wanted = [v for v in usable if kind == "any" or (v % 2 == 1 if kind == "odd" else _is_prime(v))]
+    return next(iter(wanted or usable), value)
+
+
+def _is_prime(value: int) -> bool:
+    return value > 1 and all(value % divisor for divisor in range(2, math.isqrt(value) + 1))

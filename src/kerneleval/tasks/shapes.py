@@ -1,0 +1,280 @@
+"""Which cases a task is judged at: shapes by category, and over them dtypes, directions, layouts and distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn, cast
+
+from kerneleval.records import (
+    DIRECTIONS,
+    DISTRIBUTIONS,
+    DTYPES,
+    SHAPE_CATEGORIES,
+    Case,
+    Direction,
+    Protocol,
+    Task,
+    TensorSpec,
+    UsageError,
+    near,
+)
+from kerneleval.tasks.sampling import RANGES, RATIO, belongs, draw, exists, lowest
+
+__all__ = ["EDGE", "RANGES", "RATIO", "Budget", "belongs", "case_bytes", "exists", "is_timed", "plan"]
+
+EDGE = "edge"
+"""Shape category of the smallest and of the empty cases."""
+
+_DRAWS = 3
+"""Rows of a category for each direction and dtype: 0 carries the standard (timed) case; 1 and 2, in the small and
+medium categories, carry the cases of other distributions and layouts, so that these meet further shapes."""
+
+_DEGENERATE = ("constant", "zeros")
+"""Distributions that hide a wrong layout, because any order of equal elements is the same; paired with none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """Limits of one case on one device."""
+
+    memory_bytes: int
+    """Contiguous bytes of the arguments and outputs; in backward cases also of the upstream and resulting gradients."""
+    flops: int
+    """Floating-point operations of one forward call."""
+
+
+def case_bytes(task: Task, direction: str, dims: Mapping[str, int], dtype: str) -> int:
+    """Bytes of one case's contiguous buffers: arguments, outputs and, backward, upstream and resulting gradients."""
+    tensors = [arg for arg in task.arguments(dims, dtype) if isinstance(arg, TensorSpec)]
+    given = sum(spec.nbytes for spec in tensors)
+    total = max(task.bytes(dims, dtype), given)
+    if direction == "forward":
+        return total
+    return total + (total - given) + sum(spec.nbytes for spec in tensors if spec.differentiable)
+
+
+def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:
+    """The cases at which a candidate for the task is judged, the same for every candidate.
+
+    For each direction and dtype: the standard distribution, contiguous, once in each shape category that exists for the
+    task; then other distributions and layouts over further small and medium shapes (every one at least twice forward
+    and once backward; in the ``quick`` tier every layout once forward); then the smallest and, where defined, empty
+    shapes.
+    Where the protocol names distributions: exactly those, contiguous, in every shape category.
+    Infinities and NaN are given forward only: IEEE arithmetic defines outputs, not gradients.
+
+    Args:
+        task: the task.
+        protocol: restricts dtypes, directions, shape categories (with ``edge``) and distributions; gives tier and seed.
+        budget: limits of one case. Shapes shrink to meet it (see ``sampling.py``); a task's own ``case_dims`` do not.
+
+    Returns:
+        At least one case, all different, forward before backward, in the order of the task's dtypes and categories.
+
+    Raises:
+        UsageError: the protocol names something unknown or that the task does not have; or a case cannot be made to fit
+            the budget (the message names the task, the smallest size and the budget).
+    """
+    directions = _restrict(task, "direction", task.directions, protocol.directions, DIRECTIONS)
+    dtypes = _restrict(task, "dtype", task.dtypes, protocol.dtypes, tuple(DTYPES))
+    known = tuple(dict.fromkeys(c for c, _ in task.case_dims)) or tuple(
+        c for c in (*SHAPE_CATEGORIES, EDGE) if c == EDGE or exists(task, c)
+    )
+    categories = _restrict(task, "shape category", known, protocol.categories, (*SHAPE_CATEGORIES, EDGE, "given"))
+    _restrict(task, "distribution", task.distributions, protocol.distributions, DISTRIBUTIONS)
+    cases: list[Case] = []
+    for direction in directions:
+        for dtype in dtypes:
+            planner = _Planner(task, protocol, budget, cast(Direction, direction), dtype, categories)
+            cases += planner.given() if task.case_dims else planner.sampled()
+    if not cases:
+        raise UsageError(
+            f"task {task.name}: no case is left under distributions={protocol.distributions} and "
+            f"directions={directions}; non-finite inputs are judged forward only"
+        )
+    return tuple(dict.fromkeys(cases))
+
+
+def is_timed(case: Case, task: Task, protocol: Protocol) -> bool:
+    """Whether a case of the plan is timed: standard, contiguous, one for each shape category but ``edge``, in the
+    protocol's timed dtypes or else the first dtype judged; both directions.
+    """
+    if not protocol.timed or case.shape_category == EDGE:
+        return False
+    if case.distribution != "standard" or case.layout != "contiguous":
+        return False
+    if task.case_dims:
+        first = next((dims for category, dims in task.case_dims if category == case.shape_category), None)
+        if first is not None and first != case.dims_map:
+            return False
+    judged = [dtype for dtype in task.dtypes if not protocol.dtypes or dtype in protocol.dtypes]
+    return case.dtype in (protocol.timed_dtypes or tuple(judged[:1]))
+
+
+def _restrict(
+    task: Task, what: str, own: Sequence[str], asked: Sequence[str], vocabulary: Sequence[str]
+) -> tuple[str, ...]:
+    """The task's own values that were asked for (all, when none were named), in the task's order."""
+    for name in asked:
+        if name not in vocabulary and name not in own:
+            raise UsageError(f"{what} {name!r} is unknown; {near(name, vocabulary)}")
+    kept = tuple(name for name in own if not asked or name in asked)
+    if not kept:
+        why = f" ({task.no_backward})" if what == "direction" and task.no_backward else ""
+        raise UsageError(f"task {task.name} has no {what} {' or '.join(asked)}{why}; it has {', '.join(own)}")
+    return kept
+
+
+class _Planner:
+    """The cases of one task in one direction and dtype."""
+
+    def __init__(
+        self,
+        task: Task,
+        protocol: Protocol,
+        budget: Budget,
+        direction: Direction,
+        dtype: str,
+        categories: Sequence[str],
+    ) -> None:
+        self.task, self.protocol, self.budget = task, protocol, budget
+        self.direction, self.dtype, self.categories = direction, dtype, categories
+        self.distributions = tuple(d for d in task.distributions if direction == "forward" or d != "nonfinite")
+
+    def sampled(self) -> list[Case]:
+        """Cases at shapes drawn here."""
+        main = [(c, self._dims(c, 0)) for c in self.categories if c != EDGE]
+        edges = [(EDGE, dims) for dims in self._edges()] if EDGE in self.categories else []
+        if self.protocol.distributions:
+            return self._product([*main, *edges[:1]] if EDGE in self.protocol.categories else main)
+        cases = [self._case(category, dims) for category, dims in main if "standard" in self.distributions]
+        places = [(c, use) for use in range(1, _DRAWS) for c in ("small", "medium") if c in self.categories]
+        for i, (distribution, layout) in enumerate(self._others() if places else ()):
+            for place in range(len(places)):  # from place to place, until the case is a new one
+                category, use = places[(i + place) % len(places)]
+                case = self._case(category, self._dims(category, use), layout, distribution)
+                if case not in cases:
+                    cases.append(case)
+                    break
+        return cases + [self._case(category, dims) for category, dims in edges]
+
+    def given(self) -> list[Case]:
+        """Cases at the task's own shapes; other distributions and layouts once, at the first shape."""
+        shapes = [(c, dict(dims)) for c, dims in self.task.case_dims if c in self.categories]
+        for _, dims in shapes:
+            need = case_bytes(self.task, self.direction, dims, self.dtype)
+            if need > self.budget.memory_bytes:
+                raise UsageError(
+                    f"task {self.task.name} at {_text(dims)} in {self.dtype}, {self.direction}, takes {_mib(need)} of "
+                    f"tensors; the budget of one case is {_mib(self.budget.memory_bytes)}"
+                )
+        if self.protocol.distributions:
+            return self._product(shapes)
+        cases = [self._case(c, dims) for c, dims in shapes if "standard" in self.distributions]
+        return cases + [self._case(*shapes[0], layout, d) for d, layout in self._others(times=1)]
+
+    def _product(self, shapes: Sequence[tuple[str, dict[str, int]]]) -> list[Case]:
+        chosen = [d for d in self.distributions if d in self.protocol.distributions]
+        return [self._case(category, dims, distribution=d) for category, dims in shapes for d in chosen]
+
+    def _case(
+        self, category: str, dims: Mapping[str, int], layout: str = "contiguous", distribution: str = "standard"
+    ) -> Case:
+        return Case(
+            task=self.task.name,
+            direction=self.direction,
+            dims=tuple((dim, dims[dim]) for dim in dims),
+            dtype=self.dtype,
+            layout=layout,
+            distribution=distribution,
+            shape_category=category,
+        )
+
+    def _others(self, times: int = 0) -> Iterator[tuple[str, str]]:
+        """(distribution, layout) pairs beyond standard and contiguous, each ``times`` (0: as the tier says)."""
+        quick = self.protocol.tier == "quick"
+        if quick and self.direction == "backward" and not times:
+            return
+        times = times or (2 if self.direction == "forward" and not quick else 1)
+        varied = [d for d in self.distributions if d not in ("standard", *_DEGENERATE)]
+        if len(varied) % 2:
+            varied.append("standard")  # an even number, so that a layout meets another distribution the second time
+        layouts = [layout for layout in self.task.layouts if layout != "contiguous"]
+        for turn in range(times):
+            for i in range(max(len(varied), len(layouts))):
+                distribution = varied[(i + turn) % len(varied)] if varied else "standard"
+                yield distribution, layouts[i % len(layouts)] if layouts else "contiguous"
+            if not quick:
+                yield from ((d, "contiguous") for d in _DEGENERATE if d in self.distributions)
+
+    # ----------------------------------------------------------------------------------------------------------------
+    # Dims
+    # ----------------------------------------------------------------------------------------------------------------
+
+    def _fits(self, dims: Mapping[str, int]) -> bool:
+        return (
+            self.task.flops(dims) <= self.budget.flops
+            and case_bytes(self.task, self.direction, dims, self.dtype) <= self.budget.memory_bytes
+        )
+
+    def _dims(self, category: str, use: int) -> dict[str, int]:
+        """The row of this direction, dtype and use, whatever else the protocol leaves out."""
+        directions, dtypes = self.task.directions, self.task.dtypes
+        place = directions.index(self.direction) * len(dtypes) + dtypes.index(self.dtype)
+        count = len(directions) * len(dtypes) * _DRAWS
+        # Use by use, so that the timed rows of one dtype are not neighbours of the others in the rotation of kinds.
+        row = use * len(directions) * len(dtypes) + place
+        dims = draw(self.task, category, row, count, self.protocol.suite_seed, self._fits)
+        if dims is None:
+            self._refuse(category)
+        return dims
+
+    def _refuse(self, category: str) -> NoReturn:
+        smallest = self._smallest()
+        need = case_bytes(self.task, self.direction, smallest, self.dtype)
+        flops = self.task.flops(smallest)
+        if self._fits(smallest):
+            raise UsageError(
+                f"task {self.task.name}: found no {category} shape that meets both its constraint and the budget of "
+                f"{_mib(self.budget.memory_bytes)} and {self.budget.flops:.3g} operations a case"
+            )
+        raise UsageError(
+            f"task {self.task.name} in {self.dtype}, {self.direction}, needs at least {need} bytes and {flops} "
+            f"operations ({_text(smallest)}); the budget of one case is {self.budget.memory_bytes} bytes and "
+            f"{self.budget.flops} operations"
+        )
+
+    def _smallest(self) -> dict[str, int]:
+        """Every dim at its lowest; where the constraint forbids that, the last dims a little above."""
+        allowed = self.task.constraint or (lambda dims: True)
+        dims = {dim.name: lowest(dim) for dim in self.task.dims}
+        for dim in reversed(self.task.dims):
+            for steps in range(8):
+                trial = dims | {dim.name: min(lowest(dim) + steps * dim.multiple_of, dim.high)}
+                if allowed(trial):
+                    return trial
+        raise UsageError(
+            f"task {self.task.name}: its constraint forbids the smallest dims, {_text(dims)}, and their like"
+        )
+
+    def _edges(self) -> list[dict[str, int]]:
+        """The smallest shape; forward also up to two empty ones: the first and the last dim that may be 0."""
+        smallest = self._smallest()
+        if not self._fits(smallest):
+            self._refuse(EDGE)
+        edges = [smallest]
+        if self.task.empty and self.direction == "forward":
+            allowed = self.task.constraint or (lambda dims: True)
+            base = self._dims("small", 0) if exists(self.task, "small") else smallest
+            empty = [trial for dim in self.task.dims if allowed(trial := base | {dim.name: 0})]
+            edges += empty[:1] + empty[1:][-1:]
+        return edges
+
+
+def _text(dims: Mapping[str, int]) -> str:
+    return ",".join(f"{name}={value}" for name, value in dims.items())
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:.1f} MiB"

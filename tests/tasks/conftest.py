@@ -1,0 +1,68 @@
+"""What the tests of tasks share: dims, drawn arguments and the reference's outputs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from kerneleval.records import DTYPES, Protocol, Scalar, Task, TensorSpec
+from kerneleval.tasks import all_tasks, find, shapes
+
+NAMES = tuple(all_tasks())
+BUDGET = shapes.Budget(memory_bytes=4 << 20, flops=20_000_000)
+
+
+def dims_of(task: Task, *categories: str) -> list[dict[str, int]]:
+    """Dims of the standard forward float32 cases in the given shape categories."""
+    return [dict(dims) for dims in _dims_of(task.name, categories)]
+
+
+@functools.cache
+def _dims_of(name: str, categories: tuple[str, ...]) -> list[dict[str, int]]:
+    task = find(name)
+    protocol = Protocol(
+        dtypes=("float32",), directions=("forward",), categories=categories, distributions=("standard",)
+    )
+    return [case.dims_map for case in shapes.plan(task, protocol, BUDGET)]
+
+
+def drawn(task: Task, dims: Mapping[str, int], dtype: str, seed: int = 0) -> list[Any]:
+    """Standard arguments on the CPU."""
+    generator = torch.Generator().manual_seed(seed)
+    args: list[Any] = []
+    for spec in task.arguments(dims, dtype):
+        if isinstance(spec, Scalar):
+            args.append(spec.value)
+            continue
+        normal = torch.randn(spec.shape, generator=generator, dtype=torch.float64)
+        if spec.values == "bool":
+            flags = torch.rand(spec.shape, generator=generator) < 0.5
+            flags[..., 0] = True
+            args.append(flags)
+        elif spec.values == "integers":
+            args.append(
+                torch.randint(spec.low, spec.high, spec.shape, generator=generator).to(getattr(torch, spec.dtype))
+            )
+        else:
+            value = 1 + 0.1 * normal if spec.values == "ones_normal" else normal
+            args.append((value * spec.scale).to(getattr(torch, spec.dtype)))
+    return args
+
+
+def outputs(task: Task, args: Sequence[Any]) -> list[torch.Tensor]:
+    """The reference's outputs as a list."""
+    out = task.reference(*args)
+    return list(out) if isinstance(out, tuple) else [out]
+
+
+def tensors(task: Task, dims: Mapping[str, int], dtype: str = "float32") -> list[tuple[int, TensorSpec]]:
+    """Positions and specifications of the tensor arguments."""
+    return [(i, s) for i, s in enumerate(task.arguments(dims, dtype)) if isinstance(s, TensorSpec)]
+
+
+def nbytes(values: Sequence[Any]) -> int:
+    """Contiguous bytes of all tensors among the values."""
+    return sum(v.numel() * DTYPES[str(v.dtype)[6:]] for v in values if isinstance(v, torch.Tensor))

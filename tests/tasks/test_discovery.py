@@ -1,0 +1,142 @@
+"""Finding tasks: families, duplicates, import errors, near names, files."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from kerneleval import tasks
+from kerneleval.records import CATEGORIES, KernelEvalError, Task, UsageError
+
+DEFINITION = """
+import torch
+from kerneleval.tasks.define import ROWS, data, operator
+
+def make(name):
+    return operator(name, "elementwise", "out = 2 x", dims=ROWS, args=(data("x", "M N"),), out=("M N",),
+                    reference=lambda x: 2 * x, flops=lambda d: d.M * d.N)
+"""
+
+
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **modules: str) -> ModuleType:
+    """A package of families, as ``tasks.operators`` is."""
+    name = f"families_{abs(hash(str(tmp_path)))}"
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    for module, text in modules.items():
+        (folder / f"{module}.py").write_text(DEFINITION + textwrap.dedent(text))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return importlib.import_module(name)
+
+
+def test_every_category_has_its_four_operators() -> None:
+    found = tasks.all_tasks()
+    assert len(found) == 28
+    for category in CATEGORIES:
+        assert sum(task.category == category for task in found.values()) == 4, category
+    assert all(name == task.name for name, task in found.items())
+    assert tasks.find("gelu") is found["gelu"]
+
+
+def test_looking_tasks_up_is_what_imports_torch() -> None:
+    script = "import sys, kerneleval.tasks, kerneleval.tasks.shapes; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("gleu", "gelu"), ("layernorm", "layer_norm"), ("batched", "batched_matmul")]
+)
+def test_an_unknown_name_suggests_near_ones(wrong: str, right: str) -> None:
+    with pytest.raises(UsageError, match=right):
+        tasks.find(wrong)
+
+
+def test_a_new_family_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    families = package(tmp_path, monkeypatch, one='TASKS = (make("twice"),)', two='TASKS = (make("again"),)')
+    assert list(tasks._discover(families)) == ["again", "twice"]
+
+
+def test_two_tasks_of_one_name_are_an_error_that_names_both_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    families = package(tmp_path, monkeypatch, one='TASKS = (make("twice"),)', two='TASKS = (make("twice"),)')
+    with pytest.raises(KernelEvalError, match=r"'twice'.*one\.py.*two\.py"):
+        tasks._discover(families)
+
+
+def test_an_import_error_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    families = package(tmp_path, monkeypatch, broken="import a_module_that_is_not_there")
+    with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_there"):
+        tasks._discover(families)
+
+
+def test_a_family_without_tasks_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KernelEvalError, match=r"one\.py: TASKS must be a tuple"):
+        tasks._discover(package(tmp_path, monkeypatch, one="TASKS = [make('twice')]"))
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("category='elementary'", "category 'elementary' is unknown"),
+        ("dtypes=('float8',)", "dtypes: 'float8' is unknown"),
+        ("layouts=()", "layouts is empty"),
+        ("name='two words'", "must be an identifier"),
+        ("dims=(Dim(name='M', low=5, high=7, multiple_of=4), Dim(name='N'))", "dim M: no multiple of 4 lies in"),
+        ("dims=(Dim(name='M', scaled=False), Dim(name='N', scaled=False))", "nothing to sample"),
+        ("dims=(Dim(name='M'), Dim(name='M'))", "two dims share a name"),
+    ],
+)
+def test_a_declaration_that_does_not_hold_together_is_refused(field: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        DEFINITION
+        + "import dataclasses\nfrom kerneleval.records import Dim\n"
+        + f"TASKS = (dataclasses.replace(make('twice'), {field}),)\n"
+    )
+    with pytest.raises(UsageError, match=message) as caught:
+        tasks.open_task(str(file))
+    assert "mine.py" in str(caught.value)
+
+
+def test_a_file_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(DEFINITION + 'TASKS = (make("twice"),)\n')
+    task = tasks.open_task(str(file))
+    assert isinstance(task, Task)
+    assert task.name == "twice"
+    file.write_text(DEFINITION + 'TASKS = (make("twice"), make("thrice"))\n')
+    with pytest.raises(UsageError, match=r"defines 2 tasks: name one, as in .*mine\.py:thrice"):
+        tasks.open_task(str(file))
+    assert tasks.open_task(f"{file}:thrice").name == "thrice"
+    with pytest.raises(UsageError, match="has no task 'thrise'; did you mean thrice"):
+        tasks.open_task(f"{file}:thrise")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "cannot read the task file .*missing"),
+        ("x = 1", "defines no task: a KernelBench problem has"),
+        ("def (:", "cannot read the task file"),
+        ("TASKS = ()", "must be a tuple of one or more"),
+        ("TASKS = undefined", "raised NameError"),
+    ],
+)
+def test_a_file_that_is_no_task(text: str | None, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "missing.py"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(UsageError, match=message):
+        tasks.open_task(str(file))
+
+
+def test_a_built_in_name_opens_too() -> None:
+    assert tasks.open_task("softmax_cross_entropy").category == "fused"

@@ -1,0 +1,106 @@
+"""The declared relations hold on the reference in fp64, and a wrong operator breaks them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from kerneleval.records import Relation, Task
+from kerneleval.tasks import find
+
+from .conftest import NAMES, dims_of, drawn
+
+PAIRS = [(name, relation.name) for name in NAMES for relation in find(name).relations]
+
+
+def relation_of(task: Task, name: str) -> Relation:
+    return next(r for r in task.relations if r.name == name)
+
+
+def holds(relation: Relation, function: Callable[..., Any], args: Sequence[Any], seed: int = 5) -> bool:
+    def run(values: Sequence[Any]) -> list[torch.Tensor]:
+        out = function(*values)
+        return list(out) if isinstance(out, tuple) else [out]
+
+    def generator() -> torch.Generator:
+        return torch.Generator().manual_seed(seed)
+
+    transformed = relation.transform(args, generator())
+    for a, b in zip(args, transformed, strict=True):
+        if isinstance(a, torch.Tensor):
+            assert a.shape == b.shape
+            assert a.dtype == b.dtype
+        else:
+            assert a == b
+    expected = relation.expect(run(args), args, generator())
+    got = run(transformed)
+    return all(torch.allclose(g, e, rtol=1e-9, atol=1e-9) for g, e in zip(got, expected, strict=True))
+
+
+@pytest.mark.parametrize(("name", "relation"), PAIRS)
+def test_the_relation_holds_on_the_reference(name: str, relation: str) -> None:
+    task = find(name)
+    for dims in dims_of(task, "tiny", "small"):
+        args = drawn(task, dims, "float64")
+        before = [a.clone() if isinstance(a, torch.Tensor) else a for a in args]
+        assert holds(relation_of(task, relation), task.reference, args)
+        assert all(torch.equal(a, b) for a, b in zip(args, before, strict=True) if isinstance(a, torch.Tensor))
+
+
+@pytest.mark.parametrize(("name", "relation"), PAIRS)
+def test_the_transformation_changes_something(name: str, relation: str) -> None:
+    task = find(name)
+    args = drawn(task, dims_of(task, "small")[-1], "float64")
+    if name.endswith("attention") or task.category in ("convolution", "normalization"):  # B and H may be 1
+        names = {d.name: max(2, v) for d, v in zip(task.dims, dims_of(task, "small")[-1].values(), strict=True)}
+        args = drawn(task, names, "float64")
+    changed = [relation_of(task, relation).transform(args, torch.Generator().manual_seed(seed)) for seed in range(20)]
+    assert any(
+        not torch.equal(a, b)
+        for values in changed
+        for a, b in zip(args, values, strict=True)
+        if isinstance(a, torch.Tensor)
+    )
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if find(n).category in ("elementwise", "reduction", "gemm")])
+def test_relations_hold_in_float32_too(name: str) -> None:
+    task = find(name)
+    args = drawn(task, dims_of(task, "small")[0], "float32")
+    for relation in task.relations:
+        generators = [torch.Generator().manual_seed(3) for _ in range(2)]
+        got = task.reference(*relation.transform(args, generators[0]))
+        (want,) = relation.expect([task.reference(*args)], args, generators[1])
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "relation", "wrong"),
+    [
+        ("gelu", "reflection", lambda x: 1.01 * torch.nn.functional.gelu(x)),
+        ("gelu", "row_permutation", lambda x: x + torch.arange(len(x))[:, None]),
+        ("silu", "column_permutation", lambda x: x + x[:, :1]),
+        ("exp", "reciprocal", lambda x: 1 + x + x**2 / 2),
+        ("add", "commutativity", lambda x, y: x + 0.99 * y),
+        ("add", "row_resampling", lambda x, y: x + y + x.mean(0)),
+        ("sum", "order_within_rows", lambda x: x[:, :-1].sum(-1)),
+        ("sum", "additivity", lambda x: x.abs().sum(-1)),
+        ("amax", "shift_equivariance", lambda x: x.amax(-1).clamp(min=3)),
+        ("logsumexp", "shift_equivariance", lambda x: x.exp().sum(-1)),
+        ("argmax", "index_follows_permutation", lambda x: torch.zeros(len(x), dtype=torch.int64)),
+        ("matmul", "contraction_order", lambda a, b: a[:, 1:] @ b[1:]),
+        ("matmul", "additivity", lambda a, b: a.relu() @ b),
+        ("linear", "additivity", lambda x, w, b: x @ w.T),
+        ("matvec", "contraction_order", lambda a, x: a[:, 0] * x[0]),
+        ("batched_matmul", "batch_permutation", lambda a, b: a[:1] @ b),
+    ],
+)
+def test_a_wrong_operator_breaks_the_relation(name: str, relation: str, wrong: Callable[..., Any]) -> None:
+    task = find(name)
+    dims = {dim.name: value for dim, value in zip(task.dims, (5, 24, 17, 9), strict=False)}
+    args = drawn(task, dims, "float64")
+    assert holds(relation_of(task, relation), task.reference, args)
+    assert not holds(relation_of(task, relation), wrong, args)
