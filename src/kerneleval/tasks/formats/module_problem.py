@@ -15,6 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from kerneleval.records import UsageError, digest
+from kerneleval.tasks.formats.input_traits import InputTraits, is_float, sample
 from kerneleval.tasks.formats.problem_file import ProblemFile, problem_error, seeded
 from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments
 
@@ -24,9 +25,7 @@ SCALES = {"large_scale": -16.0, "small_scale": -1.0 / 16.0}
 """Factors of the distributions that a sweep adds. The sign is turned because most problems draw from [0, 1), where a
 ReLU is the identity; one factor for a whole tensor keeps it symmetric, triangular or sparse."""
 
-_SAMPLE = 4096
 _PIECE = 1 << 24
-_FEW_VALUES = 16
 _SPREAD = 0.2
 _RANDOM = 1e-3
 """Relative difference of two runs beyond which it is no rounding."""
@@ -50,15 +49,14 @@ class ModuleProblem:
         self.init_args: list[Any] = init_arguments(file, self._namespace, 0)
         """Plain arguments of ``Model`` and ``ModelNew``; tuples stay tuples."""
         self._model = build_model(file, self._namespace, self.init_args, device, 0)
-        self._frozen: frozenset[int] | None = None
-        self._labels: frozenset[int] = frozenset()
+        self._traits: InputTraits | None = None
         self._examined = False
         self._writes_inputs = False
 
     # -- inputs -------------------------------------------------------------------------------------------------------
 
     def inputs(self, seed: int, distribution: str = "standard") -> list[Any]:
-        """Fresh arguments of ``forward``: what ``get_inputs()`` gives under the seed, drawn on the device.
+        """Arguments of ``forward``: what ``get_inputs()`` gives under the seed, drawn on the device.
 
         A floating tensor that comes out the same under every seed is varied: each finite element by up to 10 %, zeros
         staying zero so that masks stay masks; a tensor of nothing but zeros becomes normal noise of scale 0.1. Integers
@@ -76,43 +74,27 @@ class ModuleProblem:
             raise UsageError(
                 f"problem files offer no distribution {distribution!r}; known are standard, {', '.join(SCALES)}"
             )
-        # Another seed's values are sampled and freed before these are drawn: such inputs may fill half of the memory.
-        other = self._samples(self._draw(_subseed(seed, "other"))) if self._frozen is None else None
+        traits = self.traits
         args = self._draw(seed)
-        if other is not None:
-            self._compare(self._samples(args), other)
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "inputs"))
-        for index, value in enumerate(args):
-            if self._frozen and index in self._frozen:
-                args[index] = _varied(value, generator)
-            if distribution != "standard" and _is_float(value) and index not in self._labels:
-                args[index] = args[index] * SCALES[distribution]
+        for index in traits.frozen:
+            args[index] = _varied(args[index], generator)
+        if distribution != "standard":
+            for index, value in enumerate(args):
+                if is_float(value) and index not in traits.labels:
+                    args[index] = value * SCALES[distribution]
         return args
 
     @property
-    def constant_inputs(self) -> tuple[int, ...]:
-        """Positions of floating arguments that the file itself never varies, once :meth:`inputs` has been called."""
-        return tuple(sorted(self._frozen or ()))
+    def traits(self) -> InputTraits:
+        """Which inputs never vary, hold labels or are structured. Draws once, if nothing has been drawn yet."""
+        if self._traits is None:
+            other = sample(self._draw(1))
+            self._traits = InputTraits.of(self._draw(0), other)
+        return self._traits
 
     def _draw(self, seed: int) -> list[Any]:
         return call_inputs(self.file, self._namespace, self.device, seed)
-
-    @staticmethod
-    def _samples(args: Sequence[Any]) -> dict[int, torch.Tensor]:
-        """Up to 4096 evenly spaced elements of every floating tensor."""
-        found = {}
-        for index, value in enumerate(args):
-            if _is_float(value) and value.numel():
-                flat = value.reshape(-1)
-                found[index] = flat[:: max(1, flat.numel() // _SAMPLE)].clone()
-        return found
-
-    def _compare(self, first: Mapping[int, torch.Tensor], other: Mapping[int, torch.Tensor]) -> None:
-        """Find the floating tensors that two seeds give alike, and those that hold labels."""
-        self._frozen = frozenset(i for i, sample in first.items() if i in other and torch.equal(sample, other[i]))
-        self._labels = frozenset(
-            i for i, sample in first.items() if sample.numel() > _FEW_VALUES >= sample.unique().numel()
-        )
 
     # -- weights ------------------------------------------------------------------------------------------------------
 
@@ -178,7 +160,7 @@ class ModuleProblem:
                 line.
         """
         wide = {name: t.double() if t.is_floating_point() else t for name, t in weights.items()}
-        wide_args = [v.double() if _is_float(v) else v for v in args]
+        wide_args = [v.double() if is_float(v) else v for v in args]
         with _in_double():
             outputs = self._run(self._model, wide_args, wide, double=True)
         for index, output in enumerate(outputs):
@@ -272,10 +254,6 @@ def _factors(like: torch.Tensor, spread: float, generator: torch.Generator) -> t
 def _subseed(seed: int, purpose: str) -> int:
     """A 63-bit seed of its own for each purpose, so that no two streams of one seed are alike."""
     return int(digest(str(seed), purpose)[:16], 16) >> 1
-
-
-def _is_float(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
 # --------------------------------------------------------------------------------------------------------------------

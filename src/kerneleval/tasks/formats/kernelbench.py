@@ -1,0 +1,175 @@
+"""KernelBench problems as tasks, unchanged: a Python file with ``Model``, ``get_inputs`` and ``get_init_inputs``.
+
+What is ours and not KernelBench's: inputs are drawn on the device, integers stay integers, weights are handed over by
+state_dict and changed between checks, the oracle is the same module in fp64, and a sweep judges other sizes as well.
+``docs/kernelbench.md`` says all of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kerneleval.records import Argument, Dim, Task, Tolerance
+from kerneleval.tasks.formats.module_problem import ModuleProblem
+from kerneleval.tasks.formats.problem_file import ProblemFile
+from kerneleval.tasks.formats.survey import flatten, init_arguments
+from kerneleval.tasks.formats.sweep import Surveys, safe_distributions, variants
+
+__all__ = ["ModuleProblem", "category_of", "flatten", "read"]
+
+
+def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
+    """A KernelBench problem as a task.
+
+    The file is executed: give only files that you trust, as with any Python program. Sizes and costs are found lazily,
+    by running the problem on tensors without memory. ``flops`` counts matrix products, convolutions and attentions as
+    written, 0 where there are none; ``bytes`` counts inputs, weights and outputs once. Neither bounds what a clever
+    candidate needs (a triangular matrix need not be read whole).
+
+    Args:
+        path: the problem file.
+        sweep: also judge other sizes, found by varying the file's top-level integers (``sweep.py``), and at the file's
+            own sizes inputs of other scale and sign where the problem is defined there.
+        suite_seed: public seed of the sizes that a sweep chooses.
+
+    Returns:
+        A module task: candidates are classes ``ModelNew``; ``build(dims, device)`` gives a :class:`ModuleProblem`. The
+        name holds eight digits of the content's hash, so that results of two files of one name never mix.
+
+    Raises:
+        UsageError: the file is missing, is no problem file, or raises (the message names path, line and error).
+    """
+    file = ProblemFile(Path(path))
+    init_arguments(file, file.execute({}), 0)
+    surveys = Surveys(file)
+    given = ("given", dict(file.sizes))
+    case_dims = (given, *variants(surveys, suite_seed)) if sweep else (given,)
+    level = _level(file.path)
+
+    def arguments(dims: Mapping[str, int], dtype: str) -> tuple[Argument, ...]:
+        return surveys.at(dims).arguments
+
+    def build(dims: Mapping[str, int], device: str) -> ModuleProblem:
+        return ModuleProblem(file, dims, device)
+
+    return Task(
+        name=f"kernelbench:{_slug(file.path.stem)}@{file.hash[:8]}",
+        category=category_of(file.path.stem, file.tree, level),
+        source="kernelbench",
+        level=level,
+        summary=_summary(file),
+        dims=tuple(_dim(name, [dims[name] for _, dims in case_dims]) for name in file.sizes),
+        dtypes=("float32",),
+        arguments=arguments,
+        reference=_reference(build),
+        flops=lambda dims: surveys.at(dims).flops,
+        bytes=lambda dims, dtype: surveys.at(dims).bytes,
+        tolerance=Tolerance(kind=_kind(surveys), reduction=lambda dims: surveys.at(dims).terms),
+        distributions=("standard", *safe_distributions(surveys)) if sweep else ("standard",),
+        layouts=("contiguous",),
+        no_backward="KernelBench problems are forward only",
+        case_dims=case_dims,
+        baseline_source=file.text,
+        module=True,
+        build=build,
+    )
+
+
+def _reference(build: Callable[[Mapping[str, int], str], ModuleProblem]) -> Callable[..., Any]:
+    def reference(*args: Any) -> tuple[torch.Tensor, ...]:
+        """``Model`` at the file's own sizes, as initialised, on the device of the arguments."""
+        device = next((str(a.device) for a in args if isinstance(a, torch.Tensor)), "cpu")
+        problem = build({}, device)
+        return problem.reference(args, problem.weights(0))
+
+    return reference
+
+
+def _kind(surveys: Surveys) -> Any:
+    """``index`` for problems that give nothing but positions found by argmax or argmin: ties are free there."""
+    if not re.search(r"\barg(max|min)\b", surveys.file.text):
+        return "float"
+    found = surveys.at({})
+    positions = bool(found.operators & {"argmax", "argmin"})
+    return "index" if positions and all("int" in spec.dtype for spec in found.outputs) else "float"
+
+
+def _dim(name: str, values: list[int]) -> Dim:
+    return Dim(name=name, low=min(values), high=max(values), scaled=False)
+
+
+def _level(path: Path) -> int:
+    """The number in the name of the folder ``level<n>``; 1 elsewhere."""
+    match = re.fullmatch(r"level_?([1-9])", path.resolve().parent.name, re.IGNORECASE)
+    return int(match[1]) if match else 1
+
+
+def _slug(stem: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.+-]", "_", stem)
+
+
+def _summary(file: ProblemFile) -> str:
+    for node in file.tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == "Model" and (text := ast.get_docstring(node)):
+            return text.strip().split("\n")[0]
+    return file.path.stem.replace("_", " ").strip()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Category
+# --------------------------------------------------------------------------------------------------------------------
+
+_FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("attention", re.compile(r"attention", re.I)),
+    ("convolution", re.compile(r"conv(_?transposed?)?_?[123]d|\bconv_|convolution", re.I)),
+    (
+        "normalization",
+        re.compile(r"(batch|layer|group|instance|rms|local_response|frobenius|l1|l2)_?norm|normalize", re.I),
+    ),
+    ("gemm", re.compile(r"matmul|\bmm\b|\bbmm\b|einsum|linear\b|addmm|matrix_multiplication|\bgemm\b", re.I)),
+)
+_REDUCTIONS = re.compile(
+    r"\b(log_?)?softmax\b|cum(sum|prod)|pool|loss|cross_entropy|\bkl_div\b"
+    r"|\b(sum|mean|prod|max|min|amax|amin|argmax|argmin|norm|std|var|logsumexp)\b",
+    re.I,
+)
+
+
+def category_of(stem: str, tree: ast.Module, level: int) -> str:
+    """A guess of the operator category, from names alone.
+
+    From level 2 on every problem is ``fused``. On level 1 the families attention, convolution, normalization and gemm
+    are looked for, in that order, among the names that the file's classes use, then in the file's name; the first found
+    counts. Else anything that sums, scans, pools or is a loss is a ``reduction``, and the rest ``elementwise``. A file
+    that uses several of the families and has no such word in its own name is ``fused``.
+    """
+    if level >= 2:
+        return "fused"
+    used = " ".join(sorted(_names(tree)))
+    found = [family for family, pattern in _FAMILIES if pattern.search(used)]
+    named = [family for family, pattern in _FAMILIES if pattern.search(stem)]
+    if named:
+        return named[0]
+    if found:
+        return found[0] if len(found) == 1 else "fused"
+    return "reduction" if _REDUCTIONS.search(f"{used} {stem.replace('_', ' ')}") else "elementwise"
+
+
+def _names(tree: ast.Module) -> set[str]:
+    """Names and attributes in the file's classes; ``matmul`` for the operator ``@``."""
+    names: set[str] = set()
+    for top in tree.body:
+        for node in ast.walk(top) if isinstance(top, ast.ClassDef) else ():
+            if isinstance(node, ast.Attribute):
+                names.add(node.attr)
+            elif isinstance(node, ast.Name):
+                names.add(node.id)
+            elif isinstance(node, ast.MatMult):
+                names.add("matmul")
+    return names

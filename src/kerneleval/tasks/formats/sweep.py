@@ -1,0 +1,291 @@
+"""Other sizes at which a problem file still makes sense, found by trying them on tensors without memory.
+
+What is varied are *units*: top-level integers (or several of one value that only change together) that set the shape of
+an input or of a weight. Kernel sizes, strides, padding, groups, numbers of layers and the like stay: they say what the
+operator is, not how large. So do integers that ``Model`` reads directly, because a candidate would not learn of them.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import torch
+
+from kerneleval.records import UsageError, digest
+from kerneleval.tasks.formats.module_problem import SCALES, ModuleProblem
+from kerneleval.tasks.formats.problem_file import ProblemFile
+from kerneleval.tasks.formats.survey import Survey, survey
+
+__all__ = ["GROWTH", "Surveys", "Unit", "safe_distributions", "shrink", "units", "variants"]
+
+GROWTH = 1.5
+"""No variant takes more than this many times the bytes or operations of the file's own sizes."""
+
+_NOT_A_SIZE = re.compile(r"kernel|stride|pad|dilat|group|pool|layer|patch|window|stage|expan|growth|axis|factor", re.I)
+_HEADS = re.compile(r"head", re.I)
+_ALIGNMENTS = (2, 4, 8, 16, 32, 64, 128)
+
+_MAX_PROBES = 150
+_MAX_STEPS = 300_000
+"""Operators dispatched over all probes of one file: recurrent models take tens of thousands a run."""
+
+_MINIATURE_BYTES = 4 << 20
+_MINIATURE_FLOPS = 200_000_000
+_AGREE = 1e-3
+"""Largest difference of the native reference from fp64, relative to the largest value, where a problem is sound."""
+
+
+class Unit(NamedTuple):
+    """Integers that are varied together."""
+
+    names: tuple[str, ...]
+    value: int
+
+    def at(self, value: int) -> dict[str, int]:
+        """The unit with another value."""
+        return dict.fromkeys(self.names, value)
+
+
+class Surveys:
+    """Surveys of one file by its dims, each made once.
+
+    Args:
+        file: the problem file.
+    """
+
+    def __init__(self, file: ProblemFile) -> None:
+        self.file = file
+        self._known: dict[tuple[tuple[str, int], ...], Survey | UsageError] = {}
+
+    def at(self, dims: Mapping[str, int]) -> Survey:
+        """The survey at these dims; raises UsageError where the file raises."""
+        key = tuple(sorted((self.file.sizes | dict(dims)).items()))
+        if key not in self._known:
+            try:
+                self._known[key] = survey(self.file, dims)
+            except UsageError as error:
+                self._known[key] = error
+        found = self._known[key]
+        if isinstance(found, UsageError):
+            raise found
+        return found
+
+    def probe(self, dims: Mapping[str, int]) -> Survey | None:
+        """The survey at these dims; None where the file raises, or once this file has had its share of tries."""
+        if len(self._known) > self._probes:
+            return None
+        try:
+            return self.at(dims)
+        except UsageError:
+            return None
+
+    @property
+    def _probes(self) -> int:
+        return max(8, min(_MAX_PROBES, _MAX_STEPS // max(self.at({}).steps, 1)))
+
+
+def units(surveys: Surveys) -> list[Unit]:
+    """What can be varied, in the order of the file.
+
+    Raises:
+        UsageError: the file raises at its own sizes.
+    """
+    file, base = surveys.file, surveys.at({})
+    free = {
+        name: value
+        for name, value in file.sizes.items()
+        if value >= 2 and not _NOT_A_SIZE.search(name) and name.partition("[")[0] not in file.read_by_model
+    }
+    found: list[Unit] = []
+    taken: set[str] = set()
+    for name, value in free.items():
+        if name in taken:
+            continue
+        twins = [n for n, v in free.items() if v == value and n != name and n not in taken]
+        for names in ((name,), *((name, twin) for twin in twins), (name, *twins)):
+            unit = Unit(names, value)
+            other = _first_that_runs(surveys, {}, unit, (value // 2, value - 1, value - 8))
+            if other is not None:
+                wider = other.weights != base.weights and not any(map(_HEADS.search, names))
+                if wider or other.arguments != base.arguments:
+                    found.append(unit)
+                    taken.update(names)
+                break
+    return found
+
+
+def _first_that_runs(surveys: Surveys, dims: Mapping[str, int], unit: Unit, values: tuple[int, ...]) -> Survey | None:
+    for value in values:
+        if value >= 1 and (made := surveys.probe({**dims, **unit.at(value)})) is not None:
+            return made
+    return None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Variants
+# --------------------------------------------------------------------------------------------------------------------
+
+_Propose = Callable[[int, random.Random], Iterator[int]]
+
+
+def _near(value: int, _rng: random.Random) -> Iterator[int]:
+    """Just below: odd, else a multiple of as little as the problem needs, no power of two."""
+    yield value - 1 if value % 2 == 0 else value - 2
+    yield from (v for m in _ALIGNMENTS if not _is_power(v := (value - 1) // m * m))
+
+
+def _odd(value: int, rng: random.Random) -> Iterator[int]:
+    """Between half and nine tenths, odd or nearly."""
+    wanted = int(value * rng.uniform(0.5, 0.9))
+    yield wanted | 1
+    yield from (v for m in _ALIGNMENTS if not _is_power(v := wanted // m * m))
+
+
+def _power(value: int, _rng: random.Random) -> Iterator[int]:
+    """The next smaller powers of two."""
+    below = 1 << ((value - 1).bit_length() - 1)
+    yield from (below, below // 2, below // 4)
+
+
+def _small(value: int, rng: random.Random) -> Iterator[int]:
+    """32 to 128, or half of what is small already."""
+    wanted = rng.randint(32, 128) if value > 128 else value // 2
+    yield wanted
+    yield from (max(m, wanted // m * m) for m in _ALIGNMENTS)
+
+
+def _tiny(value: int, rng: random.Random) -> Iterator[int]:
+    """1 to 16, else the least that the problem takes."""
+    wanted = rng.randint(1, 16)
+    yield wanted
+    yield from (max(m, wanted // m * m) for m in _ALIGNMENTS[:4])
+    yield from (24, 32, 64)
+
+
+_KINDS: tuple[tuple[str, _Propose], ...] = (
+    ("non_power_of_two", _near),
+    ("small", _small),
+    ("power_of_two", _power),
+    ("tiny", _tiny),
+    ("non_power_of_two", _odd),
+)
+
+
+def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str, int]], ...]:
+    """Up to six (shape category, dims) pairs other than the file's own, the same for equal file and seed.
+
+    For each kind of change every unit is changed in turn, each by the first proposal at which the problem still runs
+    together with the changes so far. The category tells what was aimed at; a unit that allows none stays.
+    No variant is more than :data:`GROWTH` times as large or as costly as the original.
+
+    Raises:
+        UsageError: the file raises at its own sizes.
+    """
+    file, base, varied = surveys.file, surveys.at({}), units(surveys)
+    rng = random.Random(digest(file.text, str(suite_seed)))
+    found: list[tuple[str, dict[str, int]]] = []
+    forms = [base.form]
+
+    def keep(category: str, dims: dict[str, int]) -> bool:
+        made = surveys.probe(dims)
+        if made is None or made.form in forms or not _fits(made, base) or not _sound(surveys, made, dims):
+            return False
+        forms.append(made.form)
+        found.append((category, file.sizes | dims))
+        return True
+
+    for category, propose in _KINDS:
+        dims: dict[str, int] = {}
+        for unit in varied:
+            for value in dict.fromkeys(propose(unit.value, rng)):
+                if 1 <= value < unit.value and surveys.probe({**dims, **unit.at(value)}) is not None:
+                    dims.update(unit.at(value))
+                    break
+        if dims:
+            keep(category, dims)
+    pairs = [(a, b) for a in varied for b in varied if a is not b and b.value >= 8]
+    rng.shuffle(pairs)
+    for long, short in pairs:
+        if keep("rectangular", {**long.at(2 * long.value), **short.at(short.value // 4)}):
+            break
+    return tuple(found)
+
+
+def _fits(made: Survey, base: Survey) -> bool:
+    return made.bytes <= GROWTH * base.bytes and made.flops <= GROWTH * max(base.flops, 1)
+
+
+def _sound(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:
+    """Whether the native reference is near fp64 there; batch statistics over two rows, say, need not be. Only small
+    variants are tried, since it is they that degenerate, and since it costs a run.
+    """
+    if made.bytes > _MINIATURE_BYTES or made.flops > _MINIATURE_FLOPS:
+        return True
+    problem = ModuleProblem(surveys.file, dims, "cpu")
+    return _agrees(problem, problem.weights(1), "standard")
+
+
+def _is_power(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Miniatures
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def shrink(surveys: Surveys, max_bytes: int, max_flops: int) -> dict[str, int]:
+    """Dims at which the problem takes at most so many bytes and operations, by halving its largest units; as near to
+    that as it goes where the file fixes sizes in its functions.
+
+    Raises:
+        UsageError: the file raises at its own sizes.
+    """
+    dims: dict[str, int] = {}
+    now, current = surveys.at({}), {unit: unit.value for unit in units(surveys)}
+    while now.bytes > max_bytes or now.flops > max_flops:
+        for unit, value in sorted(current.items(), key=lambda item: -item[1]):
+            half = value // 2
+            tries = [half, *(half // m * m for m in _ALIGNMENTS)]
+            for smaller in dict.fromkeys(v for v in tries if v >= 1):
+                made = surveys.probe({**dims, **unit.at(smaller)})
+                if made is not None and (made.bytes < now.bytes or made.flops < now.flops):
+                    dims, now = {**dims, **unit.at(smaller)}, made
+                    current[unit] = smaller
+                    break
+            else:
+                del current[unit]
+                continue
+            break
+        else:
+            break
+    return dims
+
+
+def safe_distributions(surveys: Surveys) -> tuple[str, ...]:
+    """Input distributions beyond the file's own at which the problem is still defined.
+
+    A miniature of the problem runs on the CPU with floating inputs scaled as :data:`SCALES` says: outputs must be
+    finite and agree with fp64 within 1e-3 of the largest. Logarithms, roots and probabilities fall out here.
+
+    Raises:
+        UsageError: the problem cannot be judged even on its own inputs.
+    """
+    problem = ModuleProblem(surveys.file, shrink(surveys, _MINIATURE_BYTES, _MINIATURE_FLOPS), "cpu")
+    weights = problem.weights(0)
+    return tuple(name for name in SCALES if _agrees(problem, weights, name))
+
+
+def _agrees(problem: ModuleProblem, weights: Mapping[str, torch.Tensor], distribution: str) -> bool:
+    args = problem.inputs(1, distribution)
+    for native, exact in zip(problem.reference(args, weights), problem.oracle(args, weights), strict=True):
+        if not native.is_floating_point() or not native.numel():
+            continue
+        if not bool(exact.isfinite().all()) or not bool(native.isfinite().all()):
+            return False
+        if bool((native.double() - exact).abs().max() > _AGREE * exact.abs().max()):
+            return False
+    return True
