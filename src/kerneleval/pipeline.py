@@ -346,7 +346,8 @@ def score(store_url: str | None = None, run: str | Sequence[str] = "latest") -> 
     store = open_store(store_url, create=False, write=False)
     results = list(store.results(run))
     info = store.run(run if isinstance(run, str) else run[0])
-    return {"run": to_plain(info), "scores": to_plain(scores.score_all(results))}
+    setting = scores.Setting(not_evaluated=dict(info.not_evaluated))
+    return {"run": to_plain(info), "scores": to_plain(scores.score_all(results, setting))}
 
 
 def _tell(on_event: OnEvent | None, kind: str, done: int, total: int, text: str) -> None:

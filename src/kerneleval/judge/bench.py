@@ -183,7 +183,8 @@ class Bench:
             directory.mkdir(exist_ok=True)
             self._hand_over(directory)
             return
-        key = digest(candidate.hash, self.machine.arch, self.machine.host, candidate.language)
+        tools = language.toolchain(self.device.name, self.machine.arch)
+        key = digest(candidate.hash, self.machine.arch, self.machine.host, candidate.language, tools)
         cached = self.cache_dir / "builds" / key
         if cached.is_dir():
             shutil.copytree(cached, directory)
@@ -202,27 +203,38 @@ class Bench:
 
 
 def _keep(source: Path, target: Path) -> None:
-    """Copy the regular files of a worker's directory into the cache; whole or not at all."""
+    """Copy what a worker built into the cache; whole or not at all. Links and special files are refused."""
     staging = target.with_name(f"{target.name}.{os.getpid()}")
     staging.mkdir(parents=True, exist_ok=True)
-    total = 0
-    for path in source.iterdir():
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(fd, "rb") as file:
-            status = os.fstat(file.fileno())
-            total += status.st_size
-            if not stat.S_ISREG(status.st_mode) or total > _ARTIFACT_LIMIT_BYTES:
-                shutil.rmtree(staging)
-                raise BuildFailed("build_error", f"the build left {path.name}, which is no file of sane size", {})
-            with (staging / path.name).open("wb") as copy:
-                shutil.copyfileobj(file, copy)
-            (staging / path.name).chmod(0o755)
     try:
-        staging.rename(target)
-    except OSError:
-        shutil.rmtree(staging)  # another process kept the same content first
-        if not target.is_dir():
-            raise
+        _copy_tree(source, staging, _ARTIFACT_LIMIT_BYTES)
+        try:
+            staging.rename(target)
+        except OSError:
+            if not target.is_dir():  # else another process kept the same content first
+                raise
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _copy_tree(source: Path, target: Path, room_bytes: int) -> int:
+    """Copy regular files and directories below ``source``; returns the room that is left."""
+    for entry in os.scandir(source):
+        path, copy = Path(entry.path), target / entry.name
+        if entry.is_dir(follow_symlinks=False):
+            copy.mkdir()
+            room_bytes = _copy_tree(path, copy, room_bytes)
+            continue
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        status = os.fstat(fd)
+        room_bytes -= status.st_size
+        if not stat.S_ISREG(status.st_mode) or room_bytes < 0:
+            os.close(fd)
+            raise BuildFailed("build_error", f"the build left {entry.name}, which is no file of sane size", {})
+        with os.fdopen(fd, "rb") as file, copy.open("wb") as out:
+            shutil.copyfileobj(file, out)
+        copy.chmod(0o755)
+    return room_bytes
 
 
 def _worker_memory_bytes(device: Device, machine: Machine) -> int:
