@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import pytest
 import torch
 
 from kerneleval.records import DTYPES, Protocol, Scalar, Task, TensorSpec
@@ -13,6 +14,15 @@ from kerneleval.tasks import all_tasks, find, shapes
 
 NAMES = tuple(all_tasks())
 BUDGET = shapes.Budget(memory_bytes=4 << 20, flops=20_000_000)
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _one_thread() -> Iterator[None]:
+    """Hundreds of small operators run faster on one thread than in a scramble for the cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def dims_of(task: Task, *categories: str) -> list[dict[str, int]]:
