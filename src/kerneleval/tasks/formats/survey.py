@@ -51,6 +51,8 @@ class Survey:
     """Names of the ATen operators dispatched: ``convolution``, ``argmax``."""
     steps: int
     """How many operators were dispatched."""
+    real: bool
+    """Whether it took real tensors: the problem's control flow reads values."""
 
     @property
     def bytes(self) -> int:
@@ -65,24 +67,37 @@ class Survey:
 
 
 def survey(file: ProblemFile, dims: Mapping[str, int]) -> Survey:
-    """Run the problem on ``meta`` tensors.
+    """Run the problem once, on ``meta`` tensors; on real ones on the CPU where its control flow reads values.
 
     Raises:
-        UsageError: the file raises at these sizes, or its ``forward`` cannot run without memory (its control flow reads
-            values, or it names a device); the message says which of its lines.
+        UsageError: the file raises at these sizes; the message says which of its lines.
     """
     namespace = file.execute(dims)
     init_args = init_arguments(file, namespace, 0)
     try:
         model = build_model(file, namespace, init_args, "meta", 0)
     except UsageError as error:
-        if "meta" not in str(error):
+        if not _lacks_memory(error):
             raise
         # Constructors that read values (``linspace(...).item()``) need memory: for the weights alone, which is little.
         model = build_model(file, namespace, init_args, "cpu", 0).to("meta")
-    args = call_inputs(file, namespace, "meta", 0)
+    try:
+        return _run(file, namespace, model, "meta")
+    except UsageError as error:
+        if not _lacks_memory(error):
+            raise
+    return _run(file, namespace, build_model(file, namespace, init_args, "cpu", 0), "cpu")
+
+
+def _lacks_memory(error: UsageError) -> bool:
+    """Whether the problem failed because ``meta`` tensors hold no values."""
+    return isinstance(error.__cause__, (RuntimeError, NotImplementedError)) and "meta" in str(error.__cause__)
+
+
+def _run(file: ProblemFile, namespace: ModuleType, model: torch.nn.Module, device: str) -> Survey:
+    args = call_inputs(file, namespace, device, 0)
     recorder = _Recorder()
-    with problem_error(file.path, "Model.forward"), seeded(0, "meta"), torch.no_grad(), recorder:
+    with problem_error(file.path, "Model.forward"), seeded(0, device), torch.no_grad(), recorder:
         result = model(*args)
     return Survey(
         arguments=_arguments(namespace, args),
@@ -92,6 +107,7 @@ def survey(file: ProblemFile, dims: Mapping[str, int]) -> Survey:
         terms=recorder.terms,
         operators=frozenset(recorder.operators),
         steps=recorder.steps,
+        real=device != "meta",
     )
 
 
@@ -240,7 +256,8 @@ def _terms(name: str, args: tuple[Any, ...], results: list[torch.Tensor]) -> int
 
 
 def _arguments(namespace: ModuleType, args: Sequence[Any]) -> tuple[Argument, ...]:
-    names = list(inspect.signature(namespace.Model.forward).parameters)[1:]
+    parameters = list(inspect.signature(namespace.Model.forward).parameters.values())[1:]
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     names += [f"arg{i}" for i in range(len(names), len(args))]
     return tuple(
         _spec(name, value, "data") if isinstance(value, torch.Tensor) else Scalar(name=name, value=value)

@@ -32,6 +32,9 @@ _MAX_PROBES = 150
 _MAX_STEPS = 300_000
 """Operators dispatched over all probes of one file: recurrent models take tens of thousands a run."""
 
+_REAL_BYTES = 64 << 20
+"""Size up to which a problem that needs real tensors to be surveyed is tried at other sizes."""
+
 _MINIATURE_BYTES = 4 << 20
 _MINIATURE_FLOPS = 200_000_000
 _AGREE = 1e-3
@@ -84,7 +87,10 @@ class Surveys:
 
     @property
     def _probes(self) -> int:
-        return max(8, min(_MAX_PROBES, _MAX_STEPS // max(self.at({}).steps, 1)))
+        base = self.at({})
+        if base.real and base.bytes > _REAL_BYTES:
+            return 1
+        return max(8, min(_MAX_PROBES, _MAX_STEPS // max(base.steps, 1)))
 
 
 def units(surveys: Surveys) -> list[Unit]:

@@ -1,0 +1,725 @@
+"""KernelBench problem files: reading, sizes, inputs, weights, reference, oracle, sweep."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import textwrap
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from kerneleval.records import TensorSpec, UsageError
+from kerneleval.tasks import open_task
+from kerneleval.tasks.formats.kernelbench import ModuleProblem, category_of, read
+from kerneleval.tasks.formats.problem_file import ProblemFile
+from kerneleval.tasks.formats.survey import survey
+from kerneleval.tasks.formats.sweep import GROWTH, Surveys, shrink, units, variants
+from kerneleval.worker.plain import decode_plain, encode_plain
+
+ROOT = Path(__file__).resolve().parents[2]
+
+LINEAR = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    \"\"\"A product and a ReLU.
+
+    More text.
+    \"\"\"
+    def __init__(self, features_in, features_out):
+        super().__init__()
+        self.linear = nn.Linear(features_in, features_out)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+batch = 8 * 2
+features_in = 24
+features_out = 40
+
+def get_inputs():
+    return [torch.rand(batch, features_in)]
+
+def get_init_inputs():
+    return [features_in, features_out]
+"""
+
+
+def write(folder: Path, text: str, name: str = "problem.py") -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def model(forward: str, init: str = "pass", inputs: str = "[torch.rand(n, 4)]", top: str = "n = 6") -> str:
+    """A problem with these bodies."""
+    return "\n".join(
+        [
+            "import torch",
+            "import torch.nn as nn",
+            "import torch.nn.functional as F",
+            top,
+            "class Model(nn.Module):",
+            "    def __init__(self):",
+            "        super().__init__()",
+            *(f"        {line}" for line in init.split("\n")),
+            "    def forward(self, x, *more):",
+            *(f"        {line}" for line in forward.split("\n")),
+            "def get_inputs():",
+            f"    return {inputs}",
+            "def get_init_inputs():",
+            "    return []",
+        ]
+    )
+
+
+def problem(folder: Path, text: str, **dims: int) -> ModuleProblem:
+    return ModuleProblem(ProblemFile(write(folder, text)), dims, "cpu")
+
+
+def largest(tensor: torch.Tensor) -> float:
+    return float(tensor.abs().max())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The task
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_problem_becomes_a_module_task(tmp_path):
+    task = read(write(tmp_path, LINEAR, "level2/7_Linear_ReLU.py"))
+    assert task.name.startswith("kernelbench:7_Linear_ReLU@") and len(task.name.partition("@")[2]) == 8
+    assert (task.category, task.source, task.level) == ("fused", "kernelbench", 2)
+    assert task.summary == "A product and a ReLU."
+    assert task.case_dims == (("given", {"batch": 16, "features_in": 24, "features_out": 40}),)
+    assert task.module and task.directions == ("forward",)
+    assert (task.dtypes, task.layouts, task.distributions) == (("float32",), ("contiguous",), ("standard",))
+    assert "class Model" in task.baseline_source
+    dims = task.case_dims[0][1]
+    assert task.arguments(dims, "float32") == (TensorSpec(name="x", shape=(16, 24), dtype="float32"),)
+    assert task.flops(dims) == 2 * 16 * 24 * 40
+    assert task.bytes(dims, "float32") == 4 * (16 * 24 + 24 * 40 + 40 + 16 * 40)
+    assert task.tolerance.reduction(dims) == 24
+
+
+def test_costs_follow_the_dims(tmp_path):
+    task = read(write(tmp_path, LINEAR))
+    dims = {"batch": 3, "features_in": 5, "features_out": 7}
+    assert task.arguments(dims, "float32")[0].shape == (3, 5)
+    assert task.flops(dims) == 2 * 3 * 5 * 7
+    built = task.build(dims, "cpu")
+    (out,) = built.reference(built.inputs(1), built.weights(0))
+    assert out.shape == (3, 7)
+
+
+def test_two_files_of_one_name_are_two_tasks(tmp_path):
+    one = read(write(tmp_path / "a", LINEAR))
+    other = read(write(tmp_path / "b", LINEAR.replace("relu", "tanh")))
+    assert one.name != other.name
+    assert read(write(tmp_path / "c", LINEAR)).name == one.name
+
+
+def test_the_tasks_own_reference_runs_at_the_given_sizes(tmp_path):
+    task = read(write(tmp_path, LINEAR))
+    assert task.reference(torch.rand(16, 24))[0].shape == (16, 40)
+
+
+def test_open_task_reads_problem_files(tmp_path):
+    path = write(tmp_path, LINEAR)
+    assert open_task(str(path)).source == "kernelbench"
+    assert len(open_task(str(path), sweep=True).case_dims) > 3
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("x = 1", "defines no Model and no get_inputs and no get_init_inputs"),
+        ("class Model: pass\ndef get_inputs(): return []", "defines no get_init_inputs"),
+        ("def f(:\n  pass", "line 1: not Python"),
+        (LINEAR.replace("batch = 8 * 2", "batch = 8 // 0"), "line 17: executing the file raised ZeroDivisionError"),
+        (LINEAR.replace("return [features_in", "return [nope"), r"line 25: get_init_inputs\(\) raised NameError"),
+        (LINEAR.replace("[features_in, features_out]", "[object()]"), "argument 0 of get_init_inputs.. holds a object"),
+        (LINEAR.replace("[features_in, features_out]", "[torch.zeros(65, 65)]"), "tensor of 4225 elements"),
+        (LINEAR.replace("[features_in, features_out]", "3"), r"get_init_inputs\(\) must give a list"),
+        ("Model = get_inputs = get_init_inputs = 3", "Model is not callable"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_with_its_place(tmp_path, body, message):
+    path = write(tmp_path, body)
+    with pytest.raises(UsageError, match=message) as raised:
+        read(path)
+    assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("torch.rand(batch, features_in)", "torch.rand(batch, nope)"), r"line 22: get_inputs\(\) raised NameError"),
+        (("torch.relu(", "torch.relu(2, "), r"line 15: Model.forward raised TypeError"),
+        (("nn.Linear(features_in", "nn.Linear(-1"), r"line 12: Model\(...\) raised"),
+        (("return [torch.rand(batch, features_in)]", "return torch.rand(3)"), "must give a list"),
+        (("class Model(nn.Module)", "class Model(list)"), r"must be a torch\.nn\.Module"),
+    ],
+)
+def test_errors_that_need_a_run_name_the_line(tmp_path, change, message):
+    task = read(write(tmp_path, LINEAR.replace(*change)))
+    with pytest.raises(UsageError, match=message):
+        task.arguments(task.case_dims[0][1], "float32")
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(UsageError, match="cannot read the problem file"):
+        read(tmp_path / "nothing.py")
+
+
+@pytest.mark.parametrize(
+    ("stem", "body", "level", "category"),
+    [
+        ("a", "x @ x", 1, "gemm"),
+        ("a", "F.conv2d(x, x)", 1, "convolution"),
+        ("a", "F.scaled_dot_product_attention(x, x, x)", 1, "attention"),
+        ("a", "F.layer_norm(x, (4,))", 1, "normalization"),
+        ("a", "x.sum(1)", 1, "reduction"),
+        ("a", "F.gelu(x)", 1, "elementwise"),
+        ("a", "F.layer_norm(x @ x, (4,))", 1, "fused"),
+        ("36_RMSNorm_", "x / torch.sqrt(torch.mean(x * x))", 1, "normalization"),
+        ("12_Matmul_diagonal", "x * x", 1, "gemm"),
+        ("a", "F.gelu(x)", 2, "fused"),
+    ],
+)
+def test_categories_are_guessed_from_names(tmp_path, stem, body, level, category):
+    tree = ProblemFile(write(tmp_path, model(f"return {body}"))).tree
+    assert category_of(stem, tree, level) == category
+
+
+def test_argmax_is_judged_as_an_index(tmp_path):
+    assert read(write(tmp_path, model("return torch.argmax(x, dim=1)"), "a.py")).tolerance.kind == "index"
+    assert read(write(tmp_path, model("return x[torch.argmax(x, dim=0)]"), "b.py")).tolerance.kind == "float"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Integers and namespaces
+# --------------------------------------------------------------------------------------------------------------------
+
+INTEGERS = model(
+    "return x * SCALE",
+    top="""a = 2 ** 3 - 1
+b = c = 64
+d, e = 5, (6)
+h, w = (9, 10)
+shape = (3, 1024 * 2)
+sizes = [4, 4]
+flag = True
+ratio = 1.5
+low = -2
+zero = 0
+again = 1
+again = 12
+late = 4
+late = late * 2
+half = b // 2
+typed: int = 30
+SCALE = half
+n = 6""",
+)
+
+
+def test_top_level_integers_are_found(tmp_path):
+    file = ProblemFile(write(tmp_path, INTEGERS))
+    assert file.sizes == {
+        "a": 7, "b": 64, "c": 64, "d": 5, "e": 6, "h": 9, "w": 10, "shape[0]": 3, "shape[1]": 2048, "sizes[0]": 4,
+        "sizes[1]": 4, "again": 12, "late": 4, "typed": 30, "n": 6,
+    }  # fmt: skip
+    assert file.integers == file.sizes | {"low": -2, "zero": 0}
+
+
+def test_new_values_reach_what_is_derived_from_them(tmp_path):
+    file = ProblemFile(write(tmp_path, INTEGERS))
+    changed = file.execute({"b": 10, "w": 1, "shape[1]": 5, "sizes[0]": 3, "again": 2, "late": 5, "typed": 1})
+    assert (changed.b, changed.c, changed.half) == (10, 64, 5)
+    assert (changed.h, changed.w) == (9, 1)
+    assert (changed.shape, changed.sizes) == ((3, 5), [3, 4])
+    assert (changed.again, changed.late, changed.typed) == (2, 10, 1)
+    assert file.execute({}).half == 32
+
+
+def test_an_unknown_integer_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="no top-level integer 'bathc'; did you mean batch"):
+        ProblemFile(write(tmp_path, LINEAR)).execute({"bathc": 3})
+
+
+def test_line_numbers_survive_a_change_of_sizes(tmp_path):
+    file = ProblemFile(write(tmp_path, LINEAR.replace("torch.rand(batch, features_in)", "torch.rand(nope)")))
+    with pytest.raises(UsageError, match=r"line 22: get_inputs\(\) raised NameError"):
+        survey(file, {"batch": 3, "features_in": 5})
+
+
+def test_integers_that_the_model_reads_itself_are_known(tmp_path):
+    file = ProblemFile(write(tmp_path, INTEGERS))
+    assert {"SCALE", "half", "b"} <= file.read_by_model
+    assert not {"n", "a", "c"} & file.read_by_model
+    # a parameter or local of the same name is something else
+    assert not {"features_in", "batch"} & ProblemFile(write(tmp_path, LINEAR)).read_by_model
+
+
+def test_namespaces_never_meet(tmp_path):
+    text = LINEAR.replace("batch = 8 * 2", "batch = 8 * 2\nstate = []")
+    file = ProblemFile(write(tmp_path, text))
+    before = set(sys.modules)
+    one, other, third = file.execute({}), file.execute({}), file.execute({"batch": 2})
+    one.state.append(1)
+    assert other.state == [] and third.state == [] and one.Model is not other.Model
+    added = set(sys.modules) - before
+    assert added and all(name.startswith("kerneleval_problem_") for name in added)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Inputs
+# --------------------------------------------------------------------------------------------------------------------
+
+CLASSES = model(
+    "return x",
+    inputs="[torch.rand(n, 5), torch.randint(0, 5, (n,)), 3.14, (1, 2), torch.rand(n) < 0.5]",
+)
+
+
+def test_inputs_vary_with_the_seed_and_keep_their_kinds(tmp_path):
+    made = problem(tmp_path, CLASSES, n=400)
+    args, again, others = made.inputs(5), made.inputs(5), made.inputs(6)
+    assert [a.dtype for a in args if isinstance(a, torch.Tensor)] == [torch.float32, torch.int64, torch.bool]
+    assert args[2:4] == [3.14, (1, 2)]
+    for index in (0, 1, 4):
+        assert torch.equal(args[index], again[index]) and not torch.equal(args[index], others[index])
+    assert int(args[1].min()) >= 0 and int(args[1].max()) < 5
+
+
+def test_arguments_are_named_after_forward(tmp_path):
+    names = [a.name for a in Surveys(ProblemFile(write(tmp_path, CLASSES))).at({}).arguments]
+    assert names == ["x", "arg1", "arg2", "arg3", "arg4"]
+
+
+def test_drawing_leaves_the_callers_random_numbers_alone(tmp_path):
+    made = problem(tmp_path, CLASSES)
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    made.inputs(1)
+    made.weights(1)
+    made.reference(made.inputs(2), made.weights(1))
+    assert torch.equal(torch.rand(4), expected)
+
+
+def test_constant_inputs_are_made_to_vary(tmp_path):
+    mask = "torch.full((n, n), float('-inf')).triu(1)"
+    made = problem(
+        tmp_path, model("return x", inputs=f"[torch.ones(n, 4), {mask}, torch.zeros(n), torch.arange(n)]"), n=50
+    )
+    ones, masked, zeros, positions = made.inputs(1)
+    others = made.inputs(2)
+    assert made.traits.frozen == {0, 1, 2}
+    assert not torch.equal(ones, others[0]) and 0.89 < float(ones.min()) < float(ones.max()) < 1.11
+    assert torch.equal(masked, torch.full((50, 50), float("-inf")).triu(1))  # nothing but zeros and infinities
+    assert not torch.equal(zeros, others[2]) and 0.01 < float(zeros.std()) < 0.5
+    assert torch.equal(positions, torch.arange(50))
+
+
+def test_inputs_are_contiguous_and_carry_no_graph(tmp_path):
+    made = problem(tmp_path, model("return x", inputs="[torch.rand(4, n).T, torch.rand(n, requires_grad=True)]"))
+    args = made.inputs(1)
+    assert all(a.is_contiguous() and not a.requires_grad for a in args)
+
+
+def test_scaled_inputs_spare_labels(tmp_path):
+    made = problem(
+        tmp_path, model("return x", inputs="[torch.rand(n, 4), torch.randint(0, 2, (n,)).float() * 2 - 1]"), n=64
+    )
+    plain, scaled = made.inputs(1), made.inputs(1, "large_scale")
+    assert made.traits.labels == {1}
+    assert torch.equal(scaled[0], plain[0] * -16) and torch.equal(scaled[1], plain[1])
+    with pytest.raises(UsageError, match="no distribution 'outlier'"):
+        made.inputs(1, "outlier")
+
+
+@pytest.mark.parametrize(
+    ("expression", "structured"),
+    [
+        ("torch.rand(n, n)", False),
+        ("torch.rand(n, n).triu()", True),
+        ("(lambda a: a + a.T)(torch.rand(n, n))", True),
+        ("torch.rand(n, 30).softmax(-1)", True),
+        ("torch.rand(n)", False),
+    ],
+)
+def test_structure_is_seen(tmp_path, expression, structured):
+    made = problem(tmp_path, model("return x", inputs=f"[{expression}]"), n=128)
+    assert made.traits.structured == ({0} if structured else set())
+
+
+def test_python_and_numpy_random_numbers_are_seeded_too(tmp_path):
+    text = model(
+        "return x", inputs="[torch.tensor([random.random(), numpy.random.rand()])]", top="import random, numpy"
+    )
+    made = problem(tmp_path, text)
+    assert torch.equal(made.inputs(1)[0], made.inputs(1)[0])
+    assert not torch.equal(made.inputs(1)[0], made.inputs(2)[0])
+    assert made.traits.frozen == set()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Weights
+# --------------------------------------------------------------------------------------------------------------------
+
+NORM = model(
+    "return self.norm(self.linear(x)) + self.table.masked_fill(self.mask == 0, 0.0)",
+    init="""self.linear = nn.Linear(4, 64)
+self.norm = nn.BatchNorm1d(64)
+self.register_buffer("mask", torch.tril(torch.ones(64, 64))[:1])
+self.register_buffer("table", torch.full((64,), float("-inf")))
+self.index = nn.Parameter(torch.arange(3), requires_grad=False)""",
+)
+
+
+def test_seed_zero_gives_the_weights_as_initialised(tmp_path):
+    made = problem(tmp_path, NORM)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        expected = made.file.execute({}).Model().state_dict()
+    weights = made.weights(0)
+    assert list(weights) == list(expected)
+    assert all(torch.equal(weights[name], expected[name]) for name in expected)
+    weights["linear.weight"].zero_()
+    assert largest(made.weights(0)["linear.weight"]) > 0
+
+
+def test_other_seeds_change_every_weight_and_keep_its_scale(tmp_path):
+    made = problem(tmp_path, NORM)
+    first, one, other = made.weights(0), made.weights(1), made.weights(2)
+    assert torch.equal(one["linear.weight"], made.weights(1)["linear.weight"])
+    for name in ("linear.weight", "linear.bias", "norm.weight", "norm.bias", "norm.running_mean", "norm.running_var"):
+        assert not torch.equal(one[name], other[name]) and not torch.equal(one[name], first[name])
+        assert one[name].dtype == first[name].dtype and one[name].is_contiguous()
+    assert 0.7 < float(one["linear.weight"].std() / first["linear.weight"].std()) < 1.4
+    assert float(one["norm.running_var"].min()) > 0.5
+    assert float(one["norm.weight"].min()) > 0.5 and largest(one["norm.bias"]) < 1
+    assert torch.equal(one["norm.num_batches_tracked"], first["norm.num_batches_tracked"])
+    assert torch.equal(one["index"], first["index"]) and torch.equal(one["table"], first["table"])
+    assert torch.equal(one["mask"] == 0, first["mask"] == 0) and not torch.equal(one["mask"], first["mask"])
+
+
+def test_tied_weights_stay_tied(tmp_path):
+    text = model(
+        "return self.b(self.a(x))",
+        init="self.a = nn.Linear(4, 4)\nself.b = nn.Linear(4, 4)\nself.b.weight = self.a.weight",
+    )
+    weights = problem(tmp_path, text).weights(9)
+    assert torch.equal(weights["a.weight"], weights["b.weight"])
+    assert not torch.equal(weights["a.bias"], weights["b.bias"])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Reference and oracle
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_oracle_is_the_reference_in_fp64(tmp_path):
+    made = problem(tmp_path, LINEAR)
+    args, weights = made.inputs(1), made.weights(1)
+    (native,), (exact,) = made.reference(args, weights), made.oracle(args, weights)
+    assert native.dtype == torch.float32 and exact.dtype == torch.float64
+    assert 0 < largest(native.double() - exact) < 1e-5
+    by_hand = torch.relu(args[0].double() @ weights["linear.weight"].double().T + weights["linear.bias"].double())
+    assert largest(by_hand - exact) < 1e-12
+
+
+def test_weights_are_used(tmp_path):
+    made = problem(tmp_path, LINEAR)
+    args = made.inputs(1)
+    assert largest(made.reference(args, made.weights(1))[0] - made.reference(args, made.weights(2))[0]) > 1e-3
+
+
+def test_no_state_leaks_from_call_to_call(tmp_path):
+    text = model(
+        "self.calls += 1\nself.kept = self.kept + x.sum()\n"
+        "return self.norm(x) * self.calls + self.kept, self.norm.running_mean",
+        init="self.norm = nn.BatchNorm1d(4)\nself.calls = 0\nself.kept = torch.zeros(())",
+    )
+    made = problem(tmp_path, text)
+    args, weights = made.inputs(1), made.weights(3)
+    first, second = made.reference(args, weights), made.reference(args, weights)
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    assert all(torch.equal(weights[name], made.weights(3)[name]) for name in weights)
+    assert largest(made.oracle(args, weights)[0] - first[0].double()) < 1e-4
+
+
+def test_a_module_in_eval_mode_uses_its_running_statistics(tmp_path):
+    made = problem(tmp_path, model("return self.norm(x)", init="self.norm = nn.BatchNorm1d(4)\nself.norm.eval()"))
+    args, weights = made.inputs(1), made.weights(3)
+    scale = weights["norm.weight"] / torch.sqrt(weights["norm.running_var"] + 1e-5)
+    expected = (args[0] - weights["norm.running_mean"]) * scale + weights["norm.bias"]
+    assert largest(made.reference(args, weights)[0] - expected) < 1e-5
+
+
+def test_inputs_written_by_the_model_stay_as_they_are(tmp_path):
+    made = problem(tmp_path, model("return x.mul_(2), x"))
+    args = made.inputs(1)
+    before = args[0].clone()
+    for _ in range(3):
+        doubled, same = made.reference(args, {})
+        assert torch.equal(args[0], before) and torch.equal(doubled, before * 2)
+        assert doubled.data_ptr() != same.data_ptr()
+
+
+def test_outputs_never_share_memory_with_inputs(tmp_path):
+    made = problem(tmp_path, model("return x, x.T, x[:2]"))
+    args = made.inputs(1)
+    for _ in range(2):
+        outputs = made.reference(args, {})
+        places = {t.untyped_storage().data_ptr() for t in (*args, *outputs)}
+        assert len(places) == 4
+
+
+def test_nested_outputs_come_flat_and_in_order(tmp_path):
+    made = problem(tmp_path, model('return {"b": (x, [x.sum(), 3]), "a": x.argmax(1), "n": None}'))
+    args = made.inputs(1)
+    outputs, exact = made.reference(args, {}), made.oracle(args, {})
+    assert [tuple(o.shape) for o in outputs] == [(6, 4), (), (6,)]
+    assert [o.dtype for o in exact] == [torch.float64, torch.float64, torch.int64]
+
+
+def test_no_tensor_comes_out(tmp_path):
+    with pytest.raises(UsageError, match="returns no tensor but a float"):
+        problem(tmp_path, model("return float(x.sum())")).reference([torch.rand(6, 4)], {})
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "return F.dropout(x, 0.5, training=True)",
+        "return x + torch.randn(4)",
+        "return torch.bernoulli(x)",
+        "return x @ self.hidden[0]",
+    ],
+)
+def test_random_problems_are_refused(tmp_path, forward):
+    made = problem(tmp_path, model(forward, init="self.hidden = [torch.randn(4, 4)]"))
+    for _ in range(2):
+        with pytest.raises(UsageError, match="cannot be judged: its outputs"):
+            made.reference(made.inputs(1), {})
+
+
+@pytest.mark.parametrize(
+    "forward", ["return F.dropout(x, 0.0)", "return F.dropout(x * 0, 0.5)", "return x + len(self.hidden)"]
+)
+def test_random_numbers_without_effect_are_no_harm(tmp_path, forward):
+    made = problem(tmp_path, model(forward, init="self.hidden = [torch.randn(4, 4)]"))
+    made.reference(made.inputs(1), {})
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "return x.float() * torch.tensor(1 / 3) + torch.zeros(4)",
+        "return x.to(torch.float32).exp() + torch.full((4,), 0.1, dtype=torch.float32)",
+        "return (x @ self.own) + self.table['a'][0]",
+        "return x.type_as(self.own) + torch.linspace(0, 1, 4)",
+    ],
+)
+def test_precision_written_into_forward_does_not_reach_the_oracle(tmp_path, forward):
+    init = "self.own = torch.full((4, 4), 0.1)\nself.table = {'a': (torch.full((4,), 0.3),)}"
+    made = problem(tmp_path, model(forward, init=init))
+    args = made.inputs(1)
+    (native,), (exact,) = made.reference(args, {}), made.oracle(args, {})
+    assert exact.dtype == torch.float64 and native.dtype == torch.float32
+    assert 0 <= largest(native.double() - exact) < 1e-5
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_a_problem_without_an_oracle_says_so(tmp_path):
+    made = problem(tmp_path, model("return x.half()"))
+    args = made.inputs(1)
+    assert made.reference(args, {})[0].dtype == torch.float16
+    with pytest.raises(UsageError, match=r"output 0 is torch\.float16"):
+        made.oracle(args, {})
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_errors_in_the_oracle_are_told(tmp_path):
+    made = problem(tmp_path, model("if x.dtype == torch.float64: raise RuntimeError('no doubles')\nreturn x"))
+    with pytest.raises(UsageError, match=r"line 10: Model.forward in fp64 raised RuntimeError: no doubles"):
+        made.oracle(made.inputs(1), {})
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_init_arguments_travel_as_they_are(tmp_path):
+    text = model("return x").replace(
+        "return []", "return [(3, 4), [1, 2.5], None, 'a', torch.float16, torch.ones(2), {'k': (1,)}]"
+    )
+    made = ProblemFile(write(tmp_path, text.replace("def __init__(self)", "def __init__(self, *args)")))
+    args = ModuleProblem(made, {}, "cpu").init_args
+    back = decode_plain(encode_plain(args))
+    assert back[0] == (3, 4) and isinstance(back[0], tuple) and back[1:5] == [[1, 2.5], None, "a", torch.float16]
+    assert torch.equal(back[5], torch.ones(2)) and back[6] == {"k": (1,)}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Sweep
+# --------------------------------------------------------------------------------------------------------------------
+
+CONV = """
+import torch
+import torch.nn as nn
+class Model(nn.Module):
+    def __init__(self, in_channels, out_channels, kernel_size, groups, bias_shape):
+        super().__init__()
+        self.conv = nn.Conv2d(in_channels, out_channels, kernel_size)
+        self.norm = nn.GroupNorm(groups, out_channels)
+        self.bias = nn.Parameter(torch.randn(bias_shape))
+    def forward(self, x):
+        return self.norm(self.conv(x)) + self.bias
+batch_size = 16
+in_channels, out_channels = 32, 64
+height = width = 64
+kernel_size = (3, 5)
+groups = 8
+bias_shape = (out_channels, 1, 1)
+unused = 100
+def get_inputs():
+    return [torch.rand(batch_size, in_channels, height, width)]
+def get_init_inputs():
+    return [in_channels, out_channels, kernel_size, groups, bias_shape]
+"""
+
+
+def surveys_of(folder: Path, text: str) -> Surveys:
+    return Surveys(ProblemFile(write(folder, text)))
+
+
+def test_only_sizes_are_varied(tmp_path):
+    found = {unit.names for unit in units(surveys_of(tmp_path, CONV))}
+    assert found == {("batch_size",), ("in_channels",), ("out_channels",), ("height",), ("width",)}
+
+
+def test_sizes_that_must_be_equal_change_together(tmp_path):
+    text = LINEAR.replace("torch.relu(self.linear(x))", "x + self.linear(x)").replace("= 40", "= 24")
+    assert {unit.names for unit in units(surveys_of(tmp_path, text))} == {("batch",), ("features_in", "features_out")}
+
+
+def test_what_the_model_reads_itself_is_not_varied(tmp_path):
+    text = LINEAR.replace("nn.Linear(features_in, features_out)", "nn.Linear(features_in, 2 * WIDTH)").replace(
+        "features_out = 40", "features_out = 40\nBASE = 20\nWIDTH = BASE"
+    )
+    assert {unit.names for unit in units(surveys_of(tmp_path, text))} == {("batch",)} | {("features_in",)}
+
+
+def test_a_sweep_chooses_bounded_working_sizes(tmp_path):
+    surveys = surveys_of(tmp_path, CONV)
+    base = surveys.at({})
+    chosen = variants(surveys)
+    assert 4 <= len(chosen) <= 6
+    assert {"non_power_of_two", "small", "tiny", "rectangular"} <= {category for category, _ in chosen}
+    assert len({tuple(dims.values()) for _, dims in chosen}) == len(chosen)
+    for category, dims in chosen:
+        assert dims["out_channels"] % 8 == 0 and (dims["kernel_size[0]"], dims["groups"], dims["unused"]) == (3, 8, 100)
+        made = surveys.at(dims)
+        assert made.form != base.form
+        assert made.bytes <= GROWTH * base.bytes and made.flops <= GROWTH * base.flops
+        if category == "tiny":
+            assert dims["batch_size"] <= 16 and dims["in_channels"] <= 16 and dims["height"] <= 16
+            small = ModuleProblem(surveys.file, dims, "cpu")
+            assert small.reference(small.inputs(1), small.weights(1))[0].shape == made.outputs[0].shape
+    near = next(dims for category, dims in chosen if category == "non_power_of_two")
+    assert (near["batch_size"], near["in_channels"], near["out_channels"], near["height"]) == (15, 31, 56, 63)
+
+
+def test_a_sweep_is_the_same_for_the_same_file_and_seed(tmp_path):
+    first = variants(surveys_of(tmp_path, CONV))
+    assert first == variants(surveys_of(tmp_path, CONV))
+    assert first != variants(surveys_of(tmp_path, CONV), suite_seed=1)
+    assert first != variants(surveys_of(tmp_path, CONV + "\n# another text\n"))
+
+
+def test_a_swept_task(tmp_path):
+    task = read(write(tmp_path, LINEAR), sweep=True)
+    assert task.case_dims[0] == ("given", {"batch": 16, "features_in": 24, "features_out": 40})
+    assert task.distributions == ("standard", "large_scale", "small_scale")
+    for dim in task.dims:
+        assert all(dim.low <= dims[dim.name] <= dim.high for _, dims in task.case_dims)
+
+
+def test_distributions_are_kept_only_where_the_problem_is_defined(tmp_path):
+    assert read(write(tmp_path, model("return torch.log(x)"), "a.py"), sweep=True).distributions == ("standard",)
+    exponential = read(write(tmp_path, model("return torch.exp(-x * 8)"), "b.py"), sweep=True)
+    assert exponential.distributions == ("standard", "small_scale")
+
+
+def test_a_random_problem_is_refused_when_it_is_swept(tmp_path):
+    with pytest.raises(UsageError, match="cannot be judged"):
+        read(write(tmp_path, model("return F.dropout(x)")), sweep=True)
+
+
+def test_a_problem_shrinks_as_far_as_it_goes(tmp_path):
+    surveys = surveys_of(tmp_path, CONV)
+    dims = shrink(surveys, 200_000, 10**7)
+    made = surveys.at(dims)
+    assert made.bytes <= 200_000 and made.flops <= 10**7
+    fixed = surveys_of(tmp_path, LINEAR.replace("torch.rand(batch, features_in)", "torch.rand(16, 24)"))
+    assert shrink(fixed, 1, 1) == {"features_out": 1}
+
+
+def test_control_flow_on_values_takes_real_tensors(tmp_path):
+    surveys = surveys_of(tmp_path, model("return x[x > 0.5].sum() + x if bool(x.sum() > 0) else -x"))
+    assert surveys.at({}).real and surveys.at({}).outputs[0].shape == (6, 4)
+    assert units(surveys)
+    broken = surveys_of(tmp_path / "b", model("if bool(x.sum() > 0): raise ValueError('no')\nreturn x"))
+    with pytest.raises(UsageError, match=r"line 10: Model\.forward raised ValueError: no"):
+        broken.at({})
+
+
+def test_constructors_may_read_values(tmp_path):
+    text = model("return x * self.rate", init="self.rate = torch.linspace(0, 1, 3)[1].item()")
+    assert surveys_of(tmp_path, text).at({}).outputs[0].shape == (6, 4)
+
+
+@pytest.mark.parametrize(
+    ("forward", "terms"),
+    [
+        ("return x.sum()", 24),
+        ("return x.mean(1)", 4),
+        ("return torch.softmax(x, dim=0)", 6),
+        ("return torch.cumsum(x, dim=1)", 4),
+        ("return F.layer_norm(x, (4,))", 4),
+        ("return x @ x.T", 4),
+        ("return F.relu(x)", 1),
+        ("return F.mse_loss(x, x * 2)", 24),
+    ],
+)
+def test_summed_terms_are_counted(tmp_path, forward, terms):
+    assert surveys_of(tmp_path, model(forward)).at({}).terms == terms
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The benchmark over a whole repository
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_levels_benchmark_tells_good_weak_and_random_problems(tmp_path, capsys):
+    spec = importlib.util.spec_from_file_location("kernelbench_levels", ROOT / "benchmarks" / "kernelbench_levels.py")
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    folder = tmp_path / "KernelBench" / "level1"
+    write(folder, LINEAR, "1_Linear.py")
+    write(folder, model("return F.relu(x)"), "2_ReLU.py")
+    write(folder, model("return F.dropout(x)"), "10_Dropout.py")
+    options = SimpleNamespace(own_sizes=False, sweep=False, mebibytes=8, gigaflops=0.5, device="cpu")
+    rows = [script.examine(path, options) for path in script.problems(tmp_path, "1", "")]
+    assert [row["problem"] for row in rows] == ["level1/1_Linear", "level1/2_ReLU", "level1/10_Dropout"]
+    assert rows[0]["reason"] == "" and rows[0]["weak"] == [] and 0 < rows[0]["error"] < 1e-5
+    assert rows[1]["weak"] == ["a copy of input 0 is right"]
+    assert "random operator" in rows[2]["reason"]
+    assert script.summary(rows).startswith("2 of 3 problems can be judged; 1 of them are weak")
