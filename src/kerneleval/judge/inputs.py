@@ -181,7 +181,7 @@ def _data(
         flat = tensor.view(-1)
         places = torch.randint(flat.numel(), (len(_NONFINITE), each), generator=generator, device=flat.device)
         for row, value in enumerate(_NONFINITE):
-            flat[places[row]] = value
+            flat.index_fill_(0, places[row], value)
     large = _LARGE_SCALE_HALF if dtype == torch.float16 else LARGE_SCALE
     factor = spec.scale * {"large_scale": large, "small_scale": SMALL_SCALE}.get(distribution, 1.0)
     return tensor.mul_(factor) if factor != 1 else tensor

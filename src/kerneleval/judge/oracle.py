@@ -1,84 +1,334 @@
-"""The expectation of a call: the fp64 oracle beside what the native reference makes of the same inputs."""
+"""The oracle: the reference in fp64 on the same inputs, beside what the native reference makes of them.
+
+Three runs of the trusted reference give an expectation: in fp64 (the oracle), in the case's dtype (the native error),
+and in fp32 on inputs moved by 2^-18 of themselves (the conditioning). See ``docs/correctness.md``.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from kerneleval.records import Case, Task, TensorSpec
+from kerneleval.judge import inputs
+from kerneleval.judge.expectation import Bounds, Expectation, Expected, Kind, Scales, as_real, bounded, exactly, scales_of
+from kerneleval.judge.tolerances import ELEMENT, NATIVE, POOLED, PROBE, SPREAD, finite_limit, floor_of, reduction_length
+from kerneleval.records import Case, InfrastructureError, KernelEvalError, Task, TensorSpec, UsageError
 
-__all__ = ["Expectation", "expect", "output_specs"]
+__all__ = ["Bounds", "Expectation", "Expected", "expect", "native_only", "output_specs", "precision"]
+
+Tensors = tuple[torch.Tensor, ...]
+
+_PRIME = 65521
+"""Length of the pattern of signs: prime, so that it meets the rows of no tensor in step."""
+
+_POOL_DRAWS = 8
+_POOL_ELEMENTS = 1 << 18
+"""Further draws are made only where all arguments together have at most this many elements."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Expectation:
-    oracle: tuple[torch.Tensor, ...]
-    native: tuple[torch.Tensor, ...]
-    task: Task
-    case: Case
-    args: list[Any]
-    timed_relative_rms: float
-    timed_worst: float
+# --------------------------------------------------------------------------------------------------------------------
+# Running the reference
+# --------------------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def precision(tf32: bool) -> Iterator[None]:
-    matmul, conv = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, conv.allow_tf32
-    matmul.allow_tf32, conv.allow_tf32 = tf32, tf32
+def precision(*, tf32: bool) -> Iterator[None]:
+    """TF32 on or off for matrix products and convolutions; restored afterwards."""
+    matmul, convolution = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, convolution.allow_tf32
+    matmul.allow_tf32, convolution.allow_tf32 = tf32, tf32
     try:
         yield
     finally:
-        matmul.allow_tf32, conv.allow_tf32 = before
+        matmul.allow_tf32, convolution.allow_tf32 = before
 
 
-def _tuple(x: Any) -> tuple[torch.Tensor, ...]:
-    return (x,) if isinstance(x, torch.Tensor) else tuple(x)
+@dataclass(frozen=True, kw_only=True)
+class _Call:
+    """One call of a trusted reference."""
 
+    task: Task
+    case: Case
+    args: Sequence[Any]
+    grads: Sequence[torch.Tensor] | None
+    problem: Any
+    weights: Mapping[str, torch.Tensor]
 
-def _double(a: Any) -> Any:
-    return a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a
+    def run(self, what: str) -> Tensors:
+        """Outputs, or gradients of the differentiable arguments; detached, sharing no memory with the arguments.
 
+        Raises:
+            UsageError: the reference raises.
+            InfrastructureError: the device has too little memory.
+        """
+        try:
+            if self.problem is not None:
+                runner = self.problem.oracle if what == "fp64" else self.problem.reference
+                return tuple(runner(list(self.args), dict(self.weights)))
+            found = self._forward() if self.case.direction == "forward" else self._backward()
+        except torch.OutOfMemoryError as error:
+            raise InfrastructureError(f"too little device memory for the {what} reference at {self.case.key}") from error
+        except KernelEvalError:
+            raise
+        except Exception as error:
+            text = f"the reference of task {self.task.name} raised in {what} at {self.case.key}: "
+            raise UsageError(text + f"{type(error).__name__}: {error}") from error
+        taken = {a.untyped_storage().data_ptr() for a in self.args if isinstance(a, torch.Tensor)}
+        return tuple(t.clone() if t.untyped_storage().data_ptr() in taken else t.contiguous() for t in found)
 
-def _run(task: Task, case: Case, args: Sequence[Any], grads: Sequence[torch.Tensor] | None) -> tuple[torch.Tensor, ...]:
-    if grads is None:
+    @property
+    def narrow(self) -> bool:
+        """Whether any tensor is of a half type."""
+        tensors = [a for a in (*self.args, *self.weights.values()) if isinstance(a, torch.Tensor)]
+        return any(t.dtype in (torch.float16, torch.bfloat16) for t in tensors)
+
+    def _forward(self) -> Tensors:
+        args = [a.clone() if isinstance(a, torch.Tensor) else a for a in self.args] if self.task.in_place else self.args
         with torch.no_grad():
-            return tuple(t.detach() for t in _tuple(task.reference(*args)))
-    specs = task.arguments(case.dims_map, case.dtype)
-    args = list(args)
-    leaves = []
-    for i, s in enumerate(specs):
-        if isinstance(s, TensorSpec) and s.differentiable:
-            args[i] = args[i].detach().requires_grad_()
-            leaves.append(args[i])
-    with torch.enable_grad():
-        outs = [o for o in _tuple(task.reference(*args)) if o.is_floating_point()]
-        return tuple(torch.autograd.grad(outs, leaves, list(grads)))
+            return _outputs(self.task.reference(*args))
+
+    def _backward(self) -> Tensors:
+        args, leaves = list(self.args), []
+        for position, spec in enumerate(self.task.arguments(self.case.dims_map, self.case.dtype)):
+            if isinstance(spec, TensorSpec) and spec.differentiable:
+                args[position] = args[position].detach().clone().requires_grad_()
+                leaves.append(args[position])
+        with torch.enable_grad():
+            outputs = [o for o in _outputs(self.task.reference(*args)) if o.is_floating_point() or o.is_complex()]
+            return torch.autograd.grad(outputs, leaves, list(self.grads or ()))
+
+    def converted(self, convert: Callable[[torch.Tensor, int], torch.Tensor]) -> _Call:
+        """The same call on converted tensors; ``convert`` also gets a running number."""
+        count = iter(range(1 << 30))
+
+        def each(value: Any) -> Any:
+            return convert(value, next(count)) if _inexact(value) else value
+
+        return replace(
+            self,
+            args=[each(a) for a in self.args],
+            grads=None if self.grads is None else [each(g) for g in self.grads],
+            weights={name: each(w) for name, w in self.weights.items()},
+        )
+
+
+def _inexact(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _outputs(result: Any) -> Tensors:
+    values = (result,) if isinstance(result, torch.Tensor) else tuple(result)
+    for value in values:
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"a reference returns a tensor or a tuple of them, got {type(value).__name__}")
+    return tuple(value.detach() if not value.requires_grad else value for value in values)
+
+
+def _wide(tensor: torch.Tensor, number: int) -> torch.Tensor:
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
+def _probed(tensor: torch.Tensor, number: int) -> torch.Tensor:
+    """Every element moved by PROBE of itself, up or down, in fp32 or the tensor's own wider type."""
+    narrow = tensor.dtype in (torch.float16, torch.bfloat16)
+    moved = (tensor.float() if narrow else tensor).contiguous()
+    flat = as_real(moved).reshape(-1)
+    if flat.numel() == 0:
+        return moved
+    factors = _factors(str(tensor.device), flat.dtype).roll(7919 * (number + 1))
+    whole = flat.numel() // _PRIME * _PRIME
+    out = torch.empty_like(flat)
+    torch.mul(flat[:whole].view(-1, _PRIME), factors, out=out[:whole].view(-1, _PRIME))
+    torch.mul(flat[whole:], factors[: flat.numel() - whole], out=out[whole:])
+    shaped = out.view(as_real(moved).shape)
+    return torch.view_as_complex(shaped) if tensor.is_complex() else shaped
+
+
+@functools.lru_cache(maxsize=8)
+def _factors(device: str, dtype: torch.dtype) -> torch.Tensor:
+    """1 + PROBE or 1 - PROBE at random. Fixed and public: it decides nothing but a bound."""
+    generator = torch.Generator(device=device).manual_seed(20240229)
+    signs = torch.randint(0, 2, (_PRIME,), generator=generator, device=device).to(dtype)
+    return 1 + (2 * signs - 1) * PROBE
+
+
+_SPECS: dict[tuple[Any, ...], list[tuple[tuple[int, ...], str]]] = {}
+_MOST_SPECS = 1024
 
 
 def output_specs(task: Task, case: Case, args: Sequence[Any]) -> list[tuple[tuple[int, ...], str]]:
-    with torch.no_grad():
-        outs = _tuple(task.reference(*args))
-    return [(tuple(o.shape), str(o.dtype)[6:]) for o in outs if o.is_floating_point()]
+    """(shape, dtype) of every forward output of an operator task; runs the reference once for each dims and dtype.
+
+    Raises:
+        UsageError: the reference raises.
+        InfrastructureError: the device has too little memory.
+    """
+    key = (task.reference, task.arguments, case.dims, case.dtype)
+    if key not in _SPECS:
+        if len(_SPECS) >= _MOST_SPECS:
+            _SPECS.clear()
+        forward = replace(case, direction="forward")
+        call = _Call(task=task, case=forward, args=args, grads=None, problem=None, weights={})
+        _SPECS[key] = [(tuple(t.shape), str(t.dtype)[6:]) for t in call.run(case.dtype)]
+    return list(_SPECS[key])
 
 
-def expect(task, case, args, grads=None, *, problem=None, weights=None, tf32=False) -> Expectation:
-    with precision(tf32):
-        native = problem.reference(args, weights) if problem is not None else _run(task, case, args, grads)
-    with precision(False):
-        oracle = (
-            problem.oracle(args, weights)
-            if problem is not None
-            else _run(task, case, [_double(a) for a in args], None if grads is None else [g.double() for g in grads])
+# --------------------------------------------------------------------------------------------------------------------
+# Expectations
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def expect(
+    task: Task,
+    case: Case,
+    args: Sequence[Any],
+    grads: Sequence[torch.Tensor] | None = None,
+    *,
+    problem: Any = None,
+    weights: Mapping[str, torch.Tensor] | None = None,
+    tf32: bool = False,
+) -> Expectation:
+    """What must come out of a call on these arguments.
+
+    Args:
+        task: the task.
+        case: the case; its direction says whether outputs or gradients are expected.
+        args: arguments in order: tensors on the device, of the case's dtype, and plain values. They are read, not kept
+            from changing: change them only when done with the expectation.
+        grads: upstream gradients (backward cases), one for each floating output.
+        problem: the module problem of a module task.
+        weights: its weights.
+        tf32: whether TF32 is allowed, for the native reference and in the bounds.
+
+    Raises:
+        UsageError: the reference raises, or its outputs do not fit the task's tolerance.
+        InfrastructureError: the device has too little memory.
+    """
+    call = _Call(task=task, case=case, args=args, grads=grads, problem=problem, weights=weights or {})
+    found = _expected(call, tf32, pool=())
+    small = any(e.bounds is not None and e.native.numel() < POOLED for e in found)
+    if small and problem is None:
+        pool = _pool(call, tf32)
+        found = _expected(call, tf32, pool=pool) if pool else found
+    return Expectation(outputs=found, args=(*args, *(grads or ())))
+
+
+def _expected(call: _Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]) -> tuple[Expected, ...]:
+    with precision(tf32=False):
+        oracle = (call if call.problem is not None else call.converted(_wide)).run("fp64")
+        # a module of a half type cannot be run on fp32 inputs: its oracle is probed instead
+        probed = call.converted(_probed).run("fp64" if call.problem is not None and call.narrow else "fp32")
+    with precision(tf32=tf32):
+        native = call.run(call.case.dtype)
+    if not len(oracle) == len(native) == len(probed):
+        raise UsageError(f"task {call.task.name} has {len(oracle)} outputs in fp64 and {len(native)} in {call.case.dtype}")
+    forward_numel = sum(g.numel() for g in call.grads or ())
+    found = []
+    for index, (wide, own, moved) in enumerate(zip(oracle, native, probed, strict=True)):
+        if wide.shape != own.shape:
+            raise UsageError(f"output {index} of task {call.task.name} has other shapes in fp64 and {call.case.dtype}")
+        kind = _kind(call.task, own)
+        if kind != "float":
+            try:
+                found.append(exactly(kind, wide, own, call.args))
+            except ValueError as error:
+                raise UsageError(f"task {call.task.name}: {error}") from error
+            continue
+        length = reduction_length(
+            call.task, call.case, call.args, tuple(call.weights.values()), own.shape, forward_numel
         )
-    eps = {"float32": 6e-8, "float16": 4.9e-4, "bfloat16": 3.9e-3}.get(case.dtype, 6e-8)
-    rms = 64 * eps
-    for n, o in zip(native, oracle, strict=True):
-        if n.is_floating_point() and n.numel():
-            e = (n.double() - o).nan_to_num().square().mean().sqrt() / o.nan_to_num().square().mean().sqrt().clamp_min(1e-30)
-            rms = max(rms, 6 * float(e))
-    return Expectation(oracle=oracle, native=native, task=task, case=case, args=list(args), timed_relative_rms=rms, timed_worst=rms * 50)
+        floor = floor_of(own.dtype, length, call.case, tf32=tf32, factor=call.task.tolerance.factor)
+        others = [s for s in (scales[index] for scales in pool) if s is not None] if own.numel() < POOLED else []
+        found.append(bounded(wide, own, moved, floor, args=(*call.args, *(call.grads or ())), pool=others))
+    return tuple(found)
+
+
+def _kind(task: Task, native: torch.Tensor) -> Kind:
+    if task.tolerance.kind != "float":
+        return task.tolerance.kind
+    return "float" if _inexact(native) else "count"
+
+
+def _pool(call: _Call, tf32: bool) -> list[list[Scales | None]]:
+    """Scales of the outputs on further draws of the same case. Public seeds: they decide nothing but bounds."""
+    if sum(a.numel() for a in call.args if isinstance(a, torch.Tensor)) > _POOL_ELEMENTS:
+        return []
+    specs = call.task.arguments(call.case.dims_map, call.case.dtype)
+    device = next((str(a.device) for a in call.args if isinstance(a, torch.Tensor)), "cpu")
+    found = []
+    for seed in range(_POOL_DRAWS):
+        args = inputs.draw(specs, call.case, seed, device)
+        grads = None
+        if call.grads is not None:
+            forms = [(tuple(g.shape), str(g.dtype)[6:]) for g in call.grads]
+            grads = inputs.upstream(forms, seed, device)
+        drawn = _expected(replace(call, args=args, grads=grads), tf32, pool=())
+        found.append([scales_of(e) for e in drawn])
+    return found
+
+
+def native_only(native: Sequence[torch.Tensor], calibrated: Expectation, args: Sequence[Any] = ()) -> Expectation:
+    """An expectation from trusted outputs in the case's dtype alone, with bounds from an earlier full expectation.
+
+    For outputs that are too many for an oracle: a candidate's timed outputs beside the trusted baseline's on the same
+    inputs. Candidate and baseline may be off by their bound in opposite directions, so bounds are those of the
+    calibration, relative to its scale, plus the native error there.
+
+    Args:
+        native: trusted outputs of the same shapes and dtypes as the calibrated ones.
+        calibrated: from :func:`expect` at the same case, on other inputs.
+        args: the arguments that belong to ``native``; needed for index outputs only.
+
+    Raises:
+        ValueError: shapes or dtypes differ from the calibrated ones, or indices came without their arguments.
+    """
+    outputs = []
+    for index, (own, known) in enumerate(zip(native, calibrated.outputs, strict=True)):
+        if own.shape != known.native.shape or own.dtype != known.native.dtype:
+            raise ValueError(f"output {index}: {list(own.shape)} {own.dtype}, calibrated {list(known.native.shape)}")
+        if known.bounds is None:
+            outputs.append(replace(exactly(known.kind, own, own, args), allowed=known.allowed))
+        else:
+            outputs.append(_rescaled(own, known.bounds))
+    return Expectation(outputs=tuple(outputs), args=tuple(args))
+
+
+def _rescaled(native: torch.Tensor, known: Bounds) -> Expected:
+    """Bounds on another output of the same case: each figure of the calibration relative to its oracle's rms."""
+    real = as_real(native)
+    limit = finite_limit(real.dtype)
+    values = real.double() if real.dtype == torch.float64 else real.float()
+    usable = values.isfinite() & (values.abs() < limit)
+    special = not bool(usable.all())
+    sizes = torch.where(usable, values, 0.0).reshape(known.shape).abs_().mul_(known.gain).float()
+    rms = float(torch.linalg.vector_norm(sizes)) / max(1, sizes.numel()) ** 0.5
+    old = known.scales
+    growth = rms / old.rms if old.rms > 0 else 1.0
+    scales = replace(
+        old,
+        rms=rms,
+        native_rms=old.native_rms * growth,
+        native_max=old.native_max * growth,
+        floor_rms=old.floor_rms * growth,
+        floor_max=old.floor_max * growth,
+    )
+    # what follows the element: its own floor twice; conditioning and native error follow the scale of the whole
+    share = (2 * NATIVE * old.native_max + 2 * ELEMENT * old.floor_max + SPREAD * old.native_rms) / max(old.rms, 1e-30)
+    bounds = replace(
+        known,
+        local=sizes * (2 * ELEMENT * known.relative) + 1e-30,
+        slack=torch.full_like(known.slack, rms * share),
+        rms=1.25 * (known.rms + old.native_rms) * growth,
+        bulk=1.0,
+        variation=float("inf"),
+        nearest="",
+        special=special,
+        limit=limit,
+        scales=scales,
+    )
+    return Expected(kind="float", oracle=native.double() if native.dtype == torch.float64 else native, native=native, bounds=bounds)

@@ -1,0 +1,69 @@
+"""Memory layouts of data arguments: where the elements of a shape lie in a storage of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kerneleval.records import LAYOUTS, TensorSpec, UsageError, near
+
+__all__ = ["expanded_dim", "strided"]
+
+_PAD = 3
+"""Elements between the rows of a slice, and before a 1-D one."""
+
+
+def strided(layout: str, spec: TensorSpec) -> tuple[int, tuple[int, ...], int]:
+    """(elements of storage, strides, storage offset) that realise a layout, all in elements.
+
+    * ``contiguous``: row-major from the start of the storage.
+    * ``transposed``: the last two dims are swapped in memory; a vector takes every second element of a longer one.
+    * ``sliced``: the last dim is the left part of a wider one. The row pitch is odd, so that successive rows start at
+      changing alignments; a vector starts three elements into a longer one.
+    * ``offset``: row-major, but starting at element 1, which is misaligned to 16 bytes in every type below 16 bytes.
+    * ``expanded``: stride 0 along :func:`expanded_dim`, as ``Tensor.expand`` gives; contents are equal along it.
+
+    A tensor without elements is contiguous in every layout, and so is a scalar, except under ``offset``.
+
+    Raises:
+        UsageError: an unknown layout.
+    """
+    shape = spec.shape
+    if layout not in LAYOUTS:
+        raise UsageError(f"layout {layout!r} is unknown; {near(layout, LAYOUTS)}")
+    plain = _row_major(shape)
+    if spec.numel == 0:
+        return 0, plain, 0
+    if layout == "offset":
+        return spec.numel + 1, plain, 1
+    if layout == "contiguous" or not shape:
+        return spec.numel, plain, 0
+    if layout == "transposed":
+        if len(shape) == 1:
+            return 2 * shape[0] - 1, (2,), 0
+        swapped = _row_major((*shape[:-2], shape[-1], shape[-2]))
+        return spec.numel, (*swapped[:-2], swapped[-1], swapped[-2]), 0
+    if layout == "sliced":
+        if len(shape) == 1:
+            return shape[0] + 2 * _PAD, (1,), _PAD
+        pitch = shape[-1] + _PAD + shape[-1] % 2
+        strides = _row_major((*shape[:-1], pitch))
+        return spec.numel // shape[-1] * pitch, strides, 0
+    dim = expanded_dim(shape)
+    if dim is None:
+        return spec.numel, plain, 0
+    reduced = _row_major((*shape[:dim], 1, *shape[dim + 1 :]))
+    return spec.numel // shape[dim], (*reduced[:dim], 0, *reduced[dim + 1 :]), 0
+
+
+def expanded_dim(shape: Sequence[int]) -> int | None:
+    """The dim along which the ``expanded`` layout repeats: the first with more than one element, the last dim only
+    where there is no other; None: no dim has.
+    """
+    return next((dim for dim, size in enumerate(shape) if size > 1), None)
+
+
+def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.append(strides[-1] * max(size, 1))
+    return tuple(reversed(strides)) if shape else ()

@@ -1,0 +1,174 @@
+"""The numbers of the correctness rule: unit roundoffs, the error floor, how far each figure may go.
+
+The rule itself stands in ``docs/correctness.md``; every constant here is explained there, and measured in
+``tests/judge/test_comparison.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from kerneleval.records import Case, Task
+
+__all__ = [
+    "BULK_SHARE",
+    "CLEAR",
+    "ELEMENT",
+    "EXPLAINED",
+    "NATIVE",
+    "POOLED",
+    "PROBE",
+    "SPREAD",
+    "Floor",
+    "finite_limit",
+    "floor_of",
+    "reduction_length",
+    "slack_of_count",
+    "unit_roundoff",
+]
+
+NATIVE = 4.0
+"""A candidate's rms error may be this many times the native reference's."""
+
+ELEMENT = 4.0
+"""An element's error may be this many times the floor there; also of the largest native error and of the rms floor."""
+
+SPREAD = 4.0
+"""... plus this many times the native rms error over the whole output."""
+
+BULK_SHARE = 0.25
+"""Share of the elements that may lie beyond their own floor and rest on the slack of their row."""
+
+EXPLAINED = 0.5
+"""A candidate must be nearer to the oracle than this share of a trivial answer's distance ..."""
+
+CLEAR = 0.125
+"""... wherever the native reference is nearer than this share."""
+
+POOLED = 256
+"""Outputs with fewer elements get their scale from further draws, because a handful of numbers has none."""
+
+PROBE = 2.0**-18
+"""Relative change of the inputs by which conditioning is measured."""
+
+_ROUNDINGS = 16.0
+"""Steps of the computing precision that any operator may take: 16 units of fp32 are 2^-20."""
+
+_CONSTANT_DRIFT = 0.5
+"""Equal terms round alike: a running sum of L of them drifts by up to L / 2 units, not by sqrt(L)."""
+
+_TF32_UNIT = 2.0**-11
+_MOST_GUESSED = 16384
+"""Longest reduction that is assumed where a task does not say how long its reductions are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Floor:
+    """The least error that is always allowed at an element: ``relative * |o| + conditioning * kappa + absolute``.
+
+    ``o`` is the oracle there and ``kappa`` how far the oracle moves when every input moves by one unit roundoff of the
+    computing precision, up or down at random.
+    """
+
+    relative: float
+    """Factor of the oracle's magnitude."""
+    conditioning: float
+    """Factor of the response to input rounding."""
+    absolute: float
+    """Smallest step of the output's dtype: what flushing or rounding of subnormals costs."""
+    unit: float
+    """Unit roundoff of the output's dtype."""
+    probe_scale: float
+    """Turns the response to :data:`PROBE` into the response to one unit roundoff of the computing precision."""
+
+
+def unit_roundoff(dtype: torch.dtype) -> float:
+    """Largest relative error of rounding to nearest: 2^-24 for float32, 2^-11 for float16, 2^-8 for bfloat16."""
+    return float(torch.finfo(dtype).eps) / 2
+
+
+def finite_limit(dtype: torch.dtype) -> float:
+    """Magnitude from which rounding may give an infinity: a little below the largest finite number."""
+    return float(torch.finfo(dtype).max) * (1 - 8 * unit_roundoff(dtype))
+
+
+def floor_of(dtype: torch.dtype, length: int, case: Case, *, tf32: bool, factor: float) -> Floor:
+    """The floor of an output.
+
+    Half types are expected to be computed in fp32 and rounded once; fp32 and fp64 in their own precision. TF32, where
+    it is allowed, adds the rounding of inputs and intermediates to 11 bits.
+
+    Args:
+        dtype: the output's dtype (floating or complex).
+        length: terms summed into one element.
+        case: gives the distribution; sums over constant data drift.
+        tf32: whether TF32 is allowed.
+        factor: the task's own factor.
+    """
+    real = torch.zeros((), dtype=dtype).real.dtype
+    unit = unit_roundoff(real)
+    computing = min(unit, 2.0**-24)
+    terms = max(1, length)
+    steps = _ROUNDINGS + (_CONSTANT_DRIFT * terms if case.distribution == "constant" else math.sqrt(terms))
+    relative = steps * computing + (unit if unit > computing else 0.0)
+    conditioning = steps
+    if tf32 and real == torch.float32:
+        relative += _TF32_UNIT
+        conditioning += _TF32_UNIT / computing
+    info = torch.finfo(real)
+    # float16 subnormals are ordinary numbers of small kernels; below the normal range of the others, hardware may flush
+    absolute = float(info.tiny) * float(info.eps) if real == torch.float16 else float(info.tiny)
+    return Floor(
+        relative=factor * relative,
+        conditioning=factor * conditioning,
+        absolute=absolute,
+        unit=unit,
+        probe_scale=computing / PROBE,
+    )
+
+
+def reduction_length(
+    task: Task, case: Case, args: Sequence[object], weights: Sequence[torch.Tensor], shape: Sequence[int], forward_numel: int
+) -> int:
+    """Number of terms summed into one element of an output, estimated where the task does not say.
+
+    Backward, an argument with A elements takes part in (outputs x forward length) products, so each of its elements
+    gathers that many over A; no single sum is longer than the largest of the forward length, the longest dim and
+    (outputs / A), which is what a broadcast argument such as a bias gathers.
+
+    Module problems do not state lengths: the longest dim of an input, the fan-in of a weight or the ratio of input to
+    output elements, at most 16384.
+
+    Args:
+        task: the task.
+        case: the case.
+        args: the arguments of the call.
+        weights: weights of a module problem.
+        shape: shape of the output (of the gradient, in backward cases).
+        forward_numel: elements of the forward outputs together (backward cases).
+    """
+    own = max(1, math.prod(shape))
+    tensors = [a for a in args if isinstance(a, torch.Tensor)]
+    stated = task.tolerance.reduction
+    longest = max((size for t in tensors for size in t.shape), default=1)
+    if task.module or stated is None:
+        if not task.module and case.direction == "forward":
+            return 1
+        fan_in = max((w.numel() // max(w.shape[0], 1) for w in weights if w.ndim > 1), default=1)
+        ratio = max((t.numel() // own for t in tensors), default=1)
+        if case.direction == "backward":
+            ratio, longest = max(1, forward_numel // own), 1
+        return max(1, min(_MOST_GUESSED, max(longest, fan_in, ratio)))
+    length = max(1, stated(case.dims_map))
+    if case.direction == "forward":
+        return length
+    return max(1, min(forward_numel * length // own, max(length, longest, forward_numel // own)))
+
+
+def slack_of_count(count: int) -> float:
+    """Factor for the scatter of an rms over few elements: 4 for one, 1.3 for a hundred, 1.003 for a million."""
+    return 1 + 3 / math.sqrt(max(1, count))
