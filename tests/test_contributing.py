@@ -8,6 +8,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,18 +33,18 @@ int softplus(const float *x, float *out, int64_t M, int64_t N, void *stream) {
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def package() -> Iterator[Path]:
     """A directory for PYTHONPATH, with the package and all examples."""
-    # Readable to the workers' own user, as the real one is.
-    root = tmp_path_factory.mktemp("contributing")
-    shutil.copytree(kerneleval.__path__[0], root / "kerneleval", ignore=shutil.ignore_patterns("__pycache__"))
-    for path, text in EXAMPLE.findall((ROOT / "CONTRIBUTING.md").read_text()):
-        file = root / path
-        assert not file.exists(), f"{path}: an example must be a new file"
-        file.write_text(text)
-    for folder in (root, *root.parents[:2]):
-        folder.chmod(0o755)
-    return root
+    # Not under pytest's own directory, which is closed to the users that workers run as.
+    with tempfile.TemporaryDirectory(prefix="kerneleval-test-") as name:
+        root = Path(name)
+        root.chmod(0o755)
+        shutil.copytree(kerneleval.__path__[0], root / "kerneleval", ignore=shutil.ignore_patterns("__pycache__"))
+        for path, text in EXAMPLE.findall((ROOT / "CONTRIBUTING.md").read_text()):
+            file = root / path
+            assert not file.exists(), f"{path}: an example must be a new file"
+            file.write_text(text)
+        yield root
 
 
 def python(package: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

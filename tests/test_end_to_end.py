@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,18 +34,23 @@ FEW = ("--task", "gelu", "--device", "cpu", "--dtype", "fp32", "--direction", "f
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A working directory with candidates; temporary files go below it, and must be gone afterwards."""
+    """A working directory with candidates."""
     for name, text in (("g.cpp", GELU_CPP), ("library.py", LIBRARY), ("wrong.py", WRONG), ("slow.py", SLOW)):
         (tmp_path / name).write_text(text)
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setenv("KERNELEVAL_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    yield tmp_path
-    assert list(temporary.iterdir()) == [], "temporary files were left behind"
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where temporary files go; they must be gone afterwards. Not under pytest's own, which is closed to workers."""
+    with tempfile.TemporaryDirectory(prefix="kerneleval-test-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        monkeypatch.setenv("TMPDIR", name)
+        yield folder
+        assert list(folder.iterdir()) == [], "temporary files were left behind"
 
 
 def kerneleval(*arguments: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
@@ -124,8 +130,9 @@ def test_a_device_that_is_not_there_is_named() -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_to_the_whole_group_ends_all_in_order(sent: signal.Signals, code: int, place: Path) -> None:
+def test_a_signal_to_the_whole_group_ends_all_in_order(sent: signal.Signals, code: int, temporary: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "kerneleval", "check", "slow.py", *FEW, "--no-timing"],
         stdout=subprocess.PIPE,
@@ -134,9 +141,9 @@ def test_a_signal_to_the_whole_group_ends_all_in_order(sent: signal.Signals, cod
         start_new_session=True,
     )
     deadline = time.monotonic() + 60
-    while not _slots(place) and time.monotonic() < deadline:
+    while not list(temporary.glob("kerneleval-*/*")) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert _slots(place), "no worker started"
+    assert list(temporary.glob("kerneleval-*/*")), "no worker started"
     time.sleep(1.0)
     os.killpg(process.pid, sent)
     out, err = process.communicate(timeout=30)
@@ -144,10 +151,6 @@ def test_a_signal_to_the_whole_group_ends_all_in_order(sent: signal.Signals, cod
     assert out == ""
     assert err == "interrupted\n"
     assert not _session_members(process.pid), "processes were left behind"
-
-
-def _slots(place: Path) -> list[Path]:
-    return list((place / "temporary").glob("kerneleval-*/*"))
 
 
 def _session_members(session: int) -> list[int]:
