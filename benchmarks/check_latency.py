@@ -30,7 +30,7 @@ def gelu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
     x = tl.load(x_ptr + offsets, mask=mask).to(tl.float32)
-    tl.store(y_ptr + offsets, 0.5 * x * (1.0 + tl.math.erf(x * 0.7071067811865476)), mask=mask)
+    tl.store(y_ptr + offsets, (0.5 + {variant} * 1e-30) * x * (1.0 + tl.math.erf(x * 0.7071067811865476)), mask=mask)
 
 
 def gelu(x):
@@ -82,7 +82,7 @@ times = []
 for i in range(3):
     start = time.perf_counter()
     result = eval_kernel_against_ref(
-        {problem!r}, {candidate!r}.replace("variant 0", "variant %d" % i), measure_performance=True,
+        {problem!r}, {candidate!r}.replace("0 * 1e-30", "%d * 1e-30" % i), measure_performance=True,
         num_correct_trials=5, num_perf_trials=100, backend="triton", device=torch.device("cuda:0"),
     )
     times.append(time.perf_counter() - start)

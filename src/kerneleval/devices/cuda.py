@@ -73,11 +73,11 @@ class Cuda:
         )
 
     def memory_budget_bytes(self) -> int:
-        """A quarter of the free device memory, less a reserve for contexts; at most 32 GiB."""
+        """A quarter of the free device memory, less a reserve for contexts; at most 16 GiB."""
         import torch
 
         free, _ = torch.cuda.mem_get_info()
-        return min(max((free - _RESERVE_BYTES) // 4, 256 << 20), 32 << 30)
+        return min(max((free - _RESERVE_BYTES) // 4, 256 << 20), 16 << 30)
 
     def case_budget(self) -> tuple[int, int]:
         """At most 1 GiB and 0.5 TFLOP a call (about 10 ms of fp32 on a data-centre GPU)."""

@@ -38,6 +38,8 @@ class Effort:
     """Stop when the interval's half width (log ratio) is below this."""
     max_seconds: float
     """Stop measuring a cell after this much wall time."""
+    max_calls: int
+    """Calls in one window at most."""
     warm_windows: int
     """Warm-up windows at most."""
     sessions: int
@@ -46,17 +48,22 @@ class Effort:
 
 TIERS: dict[str, Effort] = {
     "quick": Effort(
-        window_ns=2e6, min_quads=1, max_quads=1, half_width=0.0, max_seconds=1.0, warm_windows=1, sessions=1
+        window_ns=1e6, min_quads=1, max_quads=1, half_width=0.0, max_seconds=1.0, max_calls=64, warm_windows=0, sessions=1
     ),
     "standard": Effort(
-        window_ns=8e6, min_quads=3, max_quads=10, half_width=0.01, max_seconds=1.5, warm_windows=6, sessions=1
+        window_ns=8e6, min_quads=3, max_quads=10, half_width=0.01, max_seconds=1.5, max_calls=512, warm_windows=4, sessions=1
     ),
     "precise": Effort(
-        window_ns=20e6, min_quads=5, max_quads=30, half_width=0.01, max_seconds=6.0, warm_windows=20, sessions=3
+        window_ns=20e6, min_quads=5, max_quads=30, half_width=0.01, max_seconds=6.0, max_calls=1024, warm_windows=20, sessions=3
     ),
 }
 
-_MAX_CALLS = 1024
+_DISTINCT = 4
+"""Calls of a window that are drawn from scratch."""
+
+_COMPARE_BYTES = 256 << 20
+"""Outputs are compared in parts of about this size: the comparison needs several times as much for itself."""
+
 _LLC_MULTIPLE = 3
 _DEFER_SLACK_NS = 200_000.0
 """Collecting may take this much longer than the baseline's before the excess is charged to the candidate."""
@@ -99,23 +106,29 @@ def _sized(
     generator: torch.Generator,
     timeout_s: float,
 ) -> Image:
-    """An image with as many calls as fill a window of the tier's length, found by growing it."""
+    """An image with as many calls as fill a window of the tier's length, found by growing it.
+
+    The first few calls are drawn apart from one another; further ones begin as copies of them, and every one is changed
+    at secret places before every window.
+    """
     room = device.memory_budget_bytes() // 2 // max(call.input_bytes + call.output_bytes, 1)
-    most = max(1, min(room, _MAX_CALLS))
-    count = min(2, most)
+    most = max(1, min(room, effort.max_calls))
+    count, drawn = 1, []
     while True:
         image = Image(Plan([call] * count, direction), device)
+        while len(drawn) < min(count, _DISTINCT):
+            drawn.append(draw(new_secret()))
         for index in range(count):
-            image.fill(index, draw(new_secret()))
-        mine = [_once(candidate, image, generator, timeout_s).elapsed_ns for _ in range(2)]
-        theirs = [_once(baseline, image, generator, timeout_s) for _ in range(2)]
-        empty = min(window.elapsed_ns - window.event_ns for window in theirs)
+            image.fill(index, drawn[index % len(drawn)])
+        mine = _once(candidate, image, generator, timeout_s).elapsed_ns
+        theirs = _once(baseline, image, generator, timeout_s)
+        empty = theirs.elapsed_ns - theirs.event_ns
         # the shorter of the two sides must fill the window too, but the longer one must not take ten times as long
-        shorter, longer = sorted((min(mine) - empty, min(w.elapsed_ns for w in theirs) - empty))
+        shorter, longer = sorted((mine - empty, theirs.event_ns))
         filled = max(shorter, longer / 10, 1e3)
         if count == most or filled >= effort.window_ns / 2:
             return image
-        count = min(most, max(count + 1, math.ceil(count * min(effort.window_ns / filled, 16.0))))
+        count = min(most, max(count + 1, math.ceil(count * effort.window_ns / filled)))
 
 
 def measure(
@@ -175,7 +188,7 @@ def measure(
             pair = _pair(candidate, baseline, image, order, look, timeout_s)
             mutated = mutated or pair[0].mutated
             _verify(pair, image.plan, bounds)
-            kept.append(pair)
+            kept.append((_without_outputs(pair[0]), _without_outputs(pair[1])))
             ratios.append(math.log(pair[1].elapsed_ns / pair[0].elapsed_ns))
         quads.append(sum(ratios) / 2)
         if len(quads) >= effort.min_quads:
@@ -262,21 +275,26 @@ def _pair(
     return mine, theirs
 
 
+def _without_outputs(window: Window) -> Window:
+    """The window's figures alone: the snapshots of many windows would fill the device."""
+    return replace(window, outputs=window.outputs.new_empty(0))
+
+
 def _verify(pair: tuple[Window, Window], plan: Plan, bounds: _Bounds) -> None:
     mine, theirs = pair
     if mine.wrong is not None:
         said = mine.wrong
         raise TimedMismatch(f"{said.get('got')}, expected {said.get('want')}", dict(said))
     order_mine, order_theirs = _calls_in_order(mine, plan), _calls_in_order(theirs, plan)
-    base = 0
     for index, (shape, dtype) in enumerate(plan.calls[0].outputs):
         numel = math.prod(shape)
         if numel == 0:
             continue
-        got = _stacked(mine, plan, index, dtype, numel)[order_mine]
-        want = _stacked(theirs, plan, index, dtype, numel)[order_theirs]
-        _compare(got, want, index, bounds)
-        base += 1
+        got, want = _stacked(mine, plan, index, dtype, numel), _stacked(theirs, plan, index, dtype, numel)
+        step = max(1, _COMPARE_BYTES // (numel * DTYPES[dtype]))
+        for start in range(0, len(plan.calls), step):
+            part = slice(start, start + step)
+            _compare(got[order_mine[part]], want[order_theirs[part]], index, bounds)
 
 
 def _calls_in_order(window: Window, plan: Plan) -> torch.Tensor:

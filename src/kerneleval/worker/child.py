@@ -24,7 +24,7 @@ from kerneleval.worker import sandbox
 from kerneleval.worker.plain import decode_plain
 from kerneleval.worker.wire import Channel, Closed
 
-__all__ = ["main"]
+__all__ = ["main", "preload"]
 
 _TRACEBACK_CHARS = 4000
 
@@ -189,19 +189,12 @@ class Worker:
     def on_trace(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Run the prepared calls once more and tell which ATen operators they dispatched."""
         import torch
-        from torch.utils._python_dispatch import TorchDispatchMode
 
         seen: dict[str, int] = {}
-
-        class Recorder(TorchDispatchMode):
-            def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-                seen[str(func)] = seen.get(str(func), 0) + 1
-                return func(*args, **(kwargs or {}))
-
         assert self.loaded is not None
         self.loaded.watch(True)
         before = self.loaded.launches()
-        with torch.no_grad(), Recorder():
+        with torch.no_grad(), _recorder(seen):
             for call in self.calls:
                 self.run(call)
         self.device.synchronize()
@@ -250,6 +243,26 @@ class Worker:
         place, nbytes, dtype, shape, strides, offset = description
         raw = self.device.own_storage(self.arenas["in"], place, nbytes)
         return devices.typed_view(raw, getattr(torch, dtype), shape, strides, offset)
+
+
+def _recorder(seen: dict[str, int]) -> Any:
+    """A context that counts the ATen operators dispatched in it."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Recorder(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen[str(func)] = seen.get(str(func), 0) + 1
+            return func(*args, **(kwargs or {}))
+
+    return Recorder()
+
+
+def preload() -> None:
+    """Called in the zygote: what a worker would otherwise import after the fork, some seconds each time."""
+    import torch
+
+    with _recorder({}):
+        torch.zeros(1).add_(1)
 
 
 def _mismatch(outputs: list[Any], wanted: list[Any], device: str) -> dict[str, str] | None:

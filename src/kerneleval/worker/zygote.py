@@ -35,8 +35,9 @@ def _preload() -> dict[str, Any]:
         found["triton"] = False
     else:
         import triton.runtime  # noqa: F401
-    from kerneleval.worker import child  # noqa: F401 - so that a fork finds it imported
+    from kerneleval.worker import child
 
+    child.preload()
     found["total_s"] = time.perf_counter() - started
     return found
 
