@@ -25,15 +25,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for tier in TIERS:
             if item.get_closest_marker(tier) and (reason := _why_not(tier)):
-                item.add_marker(pytest.mark.skip(reason=f"{tier} tier not run: {reason}"))
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One line a tier that did not run, whatever the report options are."""
-    reports = terminalreporter.stats.get("skipped", [])
     for tier in TIERS:
-        reason = f"{tier} tier not run: "
-        hit = [r for r in reports if isinstance(r.longrepr, tuple) and reason in r.longrepr[2]]
-        if hit:
-            why = hit[0].longrepr[2].partition(reason)[2]
-            terminalreporter.write_line(f"NOT RUN: {len(hit)} tests of the {tier} tier ({why})", yellow=True)
+        skipped = [r for r in terminalreporter.stats.get("skipped", []) if tier in r.keywords]
+        if skipped:
+            why = str(skipped[0].longrepr[2]).removeprefix("Skipped: ")
+            terminalreporter.write_line(f"NOT RUN: {len(skipped)} tests of the {tier} tier ({why})", yellow=True)
