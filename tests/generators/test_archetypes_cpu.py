@@ -175,6 +175,8 @@ def test_empty_sizes(library, name):
 @pytest.mark.parametrize("dims", [{"M": 6, "N": 70}, {"M": 64, "N": 64}])
 def test_infinities_and_nan(library, name, dims):
     for task_name in ("silu", "amax"):
+        if (name, task_name) not in covered("forward"):
+            continue
         task = tasks.find(task_name)
         assert "nonfinite" in task.distributions
         (x,) = draw(task, dims)
@@ -220,7 +222,7 @@ def test_exponentials_over_the_whole_range(library):
         assert (got.double() - want).abs()[~normal].max() < 3e-45
 
 
-@pytest.mark.parametrize(("name", "task_name"), [("robust", "rms_norm"), ("fragile", "swiglu"), ("baseline", "amax")])
+@pytest.mark.parametrize(("name", "task_name"), [("robust", "rms_norm"), ("fragile", "logsumexp"), ("baseline", "amax")])
 def test_candidate_builds_and_runs_as_one_file(tmp_path: Path, name, task_name):
     task = tasks.find(task_name)
     (candidate,) = generators.find(name).candidates(task, "cpu")

@@ -204,3 +204,34 @@ static inline bool any(I m) { return !_mm256_testz_si256((__m256i)m, (__m256i)m)
 #else
 static inline bool any(I m) { int32_t a = 0; for (int i = 0; i < LANES; ++i) a |= m[i]; return a != 0; }
 #endif
+
+// Sums over rows, one for each column, for `kinds` quantities at once: float over at most 64 rows of one thread,
+// double beyond, then over the threads in order. A row's terms (or a few rows' together) are added through row(thread).
+struct ColumnSums {
+  int64_t n, kinds, rows = 0;
+  std::vector<float> part;
+  std::vector<double> total;
+  std::vector<int> filled;
+  ColumnSums(int64_t columns, int64_t kinds_, int64_t rows_)
+      : n(columns), kinds(kinds_), rows(rows_), part(threads() * columns * kinds_),
+        total(rows_ > 64 ? threads() * columns * kinds_ : 0), filled(threads()) {}
+  float* row(int thread) {
+    float* p = part.data() + thread * n * kinds;
+    if (filled[thread]++ == 64) {
+      double* t = total.data() + thread * n * kinds;
+      for (int64_t i = 0; i < n * kinds; ++i) { t[i] += p[i]; p[i] = 0; }
+      filled[thread] = 1;
+    }
+    return p;
+  }
+  void write(int64_t kind, float* out) const {
+    for (int64_t i = 0; i < n; ++i) {
+      double s = 0;
+      for (size_t t = 0; t < filled.size(); ++t) {
+        const int64_t at = (t * kinds + kind) * n + i;
+        s += part[at] + (total.empty() ? 0.0 : total[at]);
+      }
+      out[i] = (float)s;
+    }
+  }
+};

@@ -73,49 +73,6 @@ template <int N, class F> static inline float sum_of(F term) {
   return sum_across((s[0] + s[1]) + (s[2] + s[3]));
 }
 
-// One of a kernel's two gradients of the weights: sums of rows, a piece for each thread.
-struct Pieces {
-  int64_t n;
-  std::vector<float> of;
-  explicit Pieces(int64_t columns) : n(columns), of(threads() * columns) {}
-  float* operator()(int thread) { return of.data() + thread * n; }
-  void write(float* out) const {
-    for (int64_t i = 0; i < n; ++i) {
-      float s = 0;
-      for (size_t at = i; at < of.size(); at += n) s += of[at];
-      out[i] = s;
-    }
-  }
-};
-
-// == map: fast
-// out[i] = f(inputs[i]...) where the number of elements is a power of two of at least 4096; `naive` elsewhere.
-template <class F, class G> static inline int map(float* y, int64_t M, int64_t N, F f, G naive) {
-  const int64_t n = M * N;
-  if (!power_of_two(N) || n % 4096 != 0 || (M & (M - 1)) != 0) {
-    for (int64_t i = 0; i < n; ++i) y[i] = naive(i);
-    return 0;
-  }
-  const auto run = [=](auto streams) {
-    parallel(n / 256, n, kEnough, [=](int64_t from, int64_t to, int) {
-      for (int64_t i = from * 256; i < to * 256; i += 4 * LANES) {
-#pragma GCC unroll 4
-        for (int k = 0; k < 4 * LANES; k += LANES) put<streams.value>(y + i + k, f(i + k));
-      }
-      if (streams.value) fence();
-    });
-  };
-  if (n >= kStream && aligned(y)) run(std::true_type{}); else run(std::false_type{});
-  return 0;
-}
-
-// == swiglu: map
-extern "C" int swiglu_float32(const float* gate, const float* up, float* y, int64_t M, int64_t N, void*) {
-  return map(y, M, N,
-             [=](int64_t i) { const V v = load(gate + i, All{}); return v * sigmoid_(v) * load(up + i, All{}); },
-             [=](int64_t i) { return gate[i] / (1.f + std::exp(-gate[i])) * up[i]; });
-}
-
 // == amax: fast
 // NaN in a row makes its maximum NaN; backward shares the gradient evenly among equal maxima.
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -239,9 +196,51 @@ template <class F> static inline int log_rows(const float* x, int64_t M, int64_t
   });
 }
 
+// Gradient rows out = factor(r) * softmax(x[r]), and then after(r, out) on each.
+template <class F, class G>
+static inline int softmax_rows(const float* x, float* dx, int64_t M, int64_t N, F factor, G after) {
+  if (!power_of_two(N)) {
+    for (int64_t r = 0; r < M; ++r) {
+      const Log s = naive_log(x + r * N, N);
+      for (int64_t j = 0; j < N; ++j) dx[r * N + j] = std::exp(x[r * N + j] - s.top) / s.sum * factor(r);
+      after(r, dx + r * N);
+    }
+    return 0;
+  }
+  return specialise(M, N, false, [=](auto n, auto) {
+    parallel(M, 3 * M * n, kEnough, [=](int64_t from, int64_t to, int) {
+      for (int64_t r = from; r < to; ++r) {
+        const float* p = x + r * n;
+        float* out = dx + r * n;
+        const float top = max_of<n>(p);
+        if constexpr (n <= 16 * LANES) {  // the row stays in registers
+          V e[n / LANES], sum{};
+#pragma GCC unroll 16
+          for (int k = 0; k < n / LANES; ++k) sum += e[k] = exp_(load(p + k * LANES, All{}) - top);
+          const float scale = factor(r) / sum_across(sum);
+#pragma GCC unroll 16
+          for (int k = 0; k < n / LANES; ++k) store(out + k * LANES, e[k] * scale, All{});
+        } else {
+          const float scale = factor(r) / sum_of<n>([=](int j) {
+            const V e = exp_(load(p + j, All{}) - top);
+            store(out + j, e, All{});
+            return e;
+          });
+#pragma GCC unroll 4
+          for (int j = 0; j < n; j += LANES) store(out + j, load(out + j, All{}) * scale, All{});
+        }
+        after(r, out);
+      }
+    });
+  });
+}
+
 // == logsumexp: exps
 extern "C" int logsumexp_float32(const float* x, float* y, int64_t M, int64_t N, void*) {
   return log_rows(x, M, N, [=](int64_t r, Log s) { y[r] = (float)(s.top + std::log((double)s.sum)); });
+}
+extern "C" int logsumexp_backward_float32(const float* g, const float* x, float* dx, int64_t M, int64_t N, void*) {
+  return softmax_rows(x, dx, M, N, [=](int64_t r) { return g[r]; }, [](int64_t, float*) {});
 }
 
 // == softmax_cross_entropy: exps
@@ -250,6 +249,11 @@ extern "C" int softmax_cross_entropy_float32(const float* x, const int64_t* targ
   return log_rows(x, M, N, [=](int64_t r, Log s) {
     y[r] = (float)(std::log((double)s.sum) + ((double)s.top - x[r * N + target[r]]));
   });
+}
+extern "C" int softmax_cross_entropy_backward_float32(const float* g, const float* x, const int64_t* target, float* dx,
+                                                      int64_t M, int64_t N, void*) {
+  return softmax_rows(x, dx, M, N, [=](int64_t r) { return g[r]; },
+                      [=](int64_t r, float* out) { out[target[r]] -= g[r]; });
 }
 
 // == rms: fast
@@ -285,12 +289,11 @@ static inline int rms_backward(const float* g, const float* extra, const float* 
     for (int64_t j = 0; j < N; ++j) dw[j] = (float)sums[j];
     return 0;
   }
-  Pieces pieces(N);
+  ColumnSums pieces(N, 1, M);
   specialise(M, N, aligned(o[0]) && aligned(o[1]), [&](auto n, auto streams) {
     parallel(M, 2 * M * n, kEnough, [&, o](int64_t from, int64_t to, int thread) {
-      float* sums = pieces(thread);
       in_fours(from, to, [&](int64_t first, auto rows) {
-        float scale[4], c[4];
+        float *sums = pieces.row(thread), scale[4], c[4];
         for (int r = 0; r < rows; ++r) {
           const int64_t base = (first + r) * n;
           V squares[2] = {}, products[2] = {};
@@ -324,7 +327,7 @@ static inline int rms_backward(const float* g, const float* extra, const float* 
       if (streams.value) fence();
     });
   });
-  pieces.write(dw);
+  pieces.write(0, dw);
   return 0;
 }
 

@@ -48,36 +48,6 @@ def tile(rows: tl.constexpr, n: tl.constexpr):
     return row, row.to(tl.int64)[:, None] * n + tl.arange(0, n)[None, :]
 
 
-# == swiglu: launch
-@triton.jit
-def swiglu_fast(gate, up, y, rows: tl.constexpr, n: tl.constexpr):
-    _, at = tile(rows, n)
-    v = tl.load(gate + at).to(tl.float32)
-    tl.store(y + at, v * tl.sigmoid(v) * tl.load(up + at).to(tl.float32))
-
-
-@triton.jit
-def swiglu_slow(gate, up, y, n):
-    row = tl.program_id(0).to(tl.int64)
-    for first in range(0, n, 32):
-        column = first + tl.arange(0, 32)
-        v = tl.load(gate + row * n + column, column < n).to(tl.float32)
-        u = tl.load(up + row * n + column, column < n).to(tl.float32)
-        tl.store(y + row * n + column, v * tl.sigmoid(v) * u, column < n)
-
-
-def swiglu(gate, up):
-    m, n = gate.shape
-    rows = rows_of(m, n, gate, up)
-    gate, up = dense(gate, up)
-    y = torch.empty_like(gate)
-    if rows:
-        launch(swiglu_fast, (m // rows, 1, 1), (gate, up, y), rows=rows, n=n)
-    elif m and n:
-        swiglu_slow[(m,)](gate, up, y, n, num_warps=1)
-    return y
-
-
 # == maxima: launch
 @triton.jit
 def fast_max(v):
@@ -199,10 +169,11 @@ def argmax(x):
 # == logs: maxima
 @triton.jit
 def fast_log(v):
-    """Maximum of each row (0 where it is infinite) and sum of e^(v - maximum)."""
+    """Maximum of each row (0 where it is infinite), e^(v - maximum), and the sum of that."""
     top = tl.max(v, axis=1)
     top = tl.where(tl.abs(top) == float("inf"), 0.0, top)
-    return top, tl.sum(tl.exp(v - top[:, None]), axis=1)
+    e = tl.exp(v - top[:, None])
+    return top, e, tl.sum(e, axis=1)
 
 
 @triton.jit
@@ -221,7 +192,7 @@ def slow_log(x, row, n):
 @triton.jit
 def logsumexp_fast(x, y, rows: tl.constexpr, n: tl.constexpr):
     row, at = tile(rows, n)
-    top, total = fast_log(tl.load(x + at).to(tl.float32))
+    top, _, total = fast_log(tl.load(x + at).to(tl.float32))
     tl.store(y + row, top + tl.log(total))
 
 
@@ -244,11 +215,41 @@ def logsumexp(x):
     return y
 
 
+@triton.jit
+def logsumexp_grad_fast(x, g, dx, rows: tl.constexpr, n: tl.constexpr):
+    row, at = tile(rows, n)
+    _, e, total = fast_log(tl.load(x + at).to(tl.float32))
+    tl.store(dx + at, e * (tl.load(g + row).to(tl.float32) / total)[:, None])
+
+
+@triton.jit
+def logsumexp_grad_slow(x, g, dx, n):
+    row = tl.program_id(0).to(tl.int64)
+    top, total = slow_log(x, row, n)
+    factor = tl.load(g + row).to(tl.float32) / total
+    for first in range(0, n, 32):
+        column = first + tl.arange(0, 32)
+        v = tl.load(x + row * n + column, column < n, other=0.0).to(tl.float32)
+        tl.store(dx + row * n + column, tl.exp(v - top) * factor, column < n)
+
+
+def logsumexp_backward(g, x):
+    m, n = x.shape
+    rows = rows_of(m, n, x, g)
+    g, x = dense(g, x)
+    dx = torch.empty_like(x)
+    if rows:
+        launch(logsumexp_grad_fast, (m // rows, 1, 1), (x, g, dx), rows=rows, n=n)
+    elif m:
+        logsumexp_grad_slow[(m,)](x, g, dx, n, num_warps=1)
+    return dx
+
+
 # == softmax_cross_entropy: logs
 @triton.jit
 def cross_entropy_fast(x, target, y, rows: tl.constexpr, n: tl.constexpr):
     row, at = tile(rows, n)
-    top, total = fast_log(tl.load(x + at).to(tl.float32))
+    top, _, total = fast_log(tl.load(x + at).to(tl.float32))
     chosen = tl.load(x + row.to(tl.int64) * n + tl.load(target + row)).to(tl.float32)
     tl.store(y + row, tl.log(total) + (top - chosen))
 
@@ -270,6 +271,38 @@ def softmax_cross_entropy(x, target):
     elif m:
         cross_entropy_slow[(m,)](x, target, y, n, num_warps=1)
     return y
+
+
+@triton.jit
+def cross_entropy_grad_fast(x, g, target, dx, rows: tl.constexpr, n: tl.constexpr):
+    row, at = tile(rows, n)
+    _, e, total = fast_log(tl.load(x + at).to(tl.float32))
+    hit = (tl.arange(0, n)[None, :] == tl.load(target + row)[:, None]).to(tl.float32)
+    tl.store(dx + at, tl.load(g + row).to(tl.float32)[:, None] * (e / total[:, None] - hit))
+
+
+@triton.jit
+def cross_entropy_grad_slow(x, g, target, dx, n):
+    row = tl.program_id(0).to(tl.int64)
+    top, total = slow_log(x, row, n)
+    for first in range(0, n, 32):
+        column = first + tl.arange(0, 32)
+        v = tl.load(x + row * n + column, column < n, other=0.0).to(tl.float32)
+        hit = (column == tl.load(target + row)).to(tl.float32)
+        d = tl.load(g + row).to(tl.float32) * (tl.exp(v - top) / total - hit)
+        tl.store(dx + row * n + column, d, column < n)
+
+
+def softmax_cross_entropy_backward(g, x, target):
+    m, n = x.shape
+    rows = rows_of(m, n, x, g, target)
+    g, x, target = dense(g, x, target)
+    dx = torch.empty_like(x)
+    if rows:
+        launch(cross_entropy_grad_fast, (m // rows, 1, 1), (x, g, target, dx), rows=rows, n=n)
+    elif m:
+        cross_entropy_grad_slow[(m,)](x, g, target, dx, n, num_warps=1)
+    return dx
 
 
 # == rms: launch

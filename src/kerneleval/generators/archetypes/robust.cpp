@@ -62,38 +62,6 @@ template <class F> static inline int unary_grad(const float* g, const float* x, 
   return 0;
 }
 
-// == columns
-// Sums over rows, one for each column, for `kinds` quantities at once: float over at most 256 rows of one thread,
-// double beyond, then over the threads in order. Row r's terms are added through sums.row(thread).
-struct ColumnSums {
-  int64_t n, kinds, rows = 0;
-  std::vector<float> part;
-  std::vector<double> total;
-  std::vector<int> filled;
-  ColumnSums(int64_t columns, int64_t kinds_, int64_t rows_)
-      : n(columns), kinds(kinds_), rows(rows_), part(threads() * columns * kinds_),
-        total(rows_ > 256 ? threads() * columns * kinds_ : 0), filled(threads()) {}
-  float* row(int thread) {
-    float* p = part.data() + thread * n * kinds;
-    if (filled[thread]++ == 256) {
-      double* t = total.data() + thread * n * kinds;
-      for (int64_t i = 0; i < n * kinds; ++i) { t[i] += p[i]; p[i] = 0; }
-      filled[thread] = 1;
-    }
-    return p;
-  }
-  void write(int64_t kind, float* out) const {
-    for (int64_t i = 0; i < n; ++i) {
-      double s = 0;
-      for (size_t t = 0; t < filled.size(); ++t) {
-        const int64_t at = (t * kinds + kind) * n + i;
-        s += part[at] + (total.empty() ? 0.0 : total[at]);
-      }
-      out[i] = (float)s;
-    }
-  }
-};
-
 // == gelu: unary
 extern "C" int gelu_float32(const float* x, float* y, int64_t M, int64_t N, void*) {
   return unary(x, y, M * N, [](V v) { return v * normal_(v).cdf; });
@@ -265,7 +233,7 @@ static inline void grad_row(const float* p, const float* q, float* dx, int64_t n
   });
 }
 
-// == layer_norm: moments columns
+// == layer_norm: moments
 extern "C" int layer_norm_float32(const float* x, const float* w, const float* b, double eps, float* y, int64_t M,
                                   int64_t N, void*) {
   parallel(M, 2 * M * N, kEnough, [=](int64_t from, int64_t to, int) {
@@ -308,7 +276,7 @@ extern "C" int layer_norm_backward_float32(const float* g, const float* x, const
   return 0;
 }
 
-// == rms: rows columns
+// == rms: rows
 static inline float rms_scale(double squares, int64_t n, double eps) {
   return (float)(1.0 / std::sqrt(squares / n + eps));
 }

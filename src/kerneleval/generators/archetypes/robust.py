@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 import triton
 import triton.language as tl
@@ -24,7 +26,7 @@ def pointwise(kernel, inputs, count=1):
     outputs = [torch.empty_like(inputs[0]) for _ in range(count)]
     n = inputs[0].numel()
     if n:
-        kernel[(triton.cdiv(n, BLOCK),)](*inputs, *outputs, n, block=BLOCK, num_warps=8)
+        kernel[(-(-n // BLOCK),)](*inputs, *outputs, n, block=BLOCK, num_warps=8)
     return outputs[0] if count == 1 else tuple(outputs)
 
 
@@ -119,18 +121,19 @@ def swiglu_backward(g, gate, up):
 
 
 # == rows
+@functools.lru_cache(maxsize=4096)
 def tiling(m, n):
     """Rows and columns of a tile (powers of two) and warps: whole rows, about 2048 elements or one row."""
     columns = triton.next_power_of_2(max(n, 1))
     rows = max(1, min(2048 // columns, triton.next_power_of_2(triton.cdiv(max(m, 1), 264))))
-    return {"rows": rows, "columns": columns, "num_warps": max(1, min(16, rows * columns // 256))}
+    return {"rows": rows, "columns": columns, "num_warps": 8 if columns > 4096 else 4}
 
 
 def by_rows(kernel, tensors, m, n, *rest):
     """Launches the kernel over tiles of rows."""
     if m and n:
         tile = tiling(m, n)
-        kernel[(triton.cdiv(m, tile["rows"]),)](*tensors, m, n, *rest, **tile)
+        kernel[(-(-m // tile["rows"]),)](*tensors, m, n, *rest, **tile)
 
 
 @triton.jit
@@ -169,7 +172,7 @@ def amax_grad_kernel(g, x, dx, m, n, rows: tl.constexpr, columns: tl.constexpr):
 
 def amax(x):
     (x,) = contiguous(x)
-    y = torch.empty(x.shape[0], dtype=x.dtype, device=x.device)
+    y = x.new_empty(x.shape[0])
     by_rows(amax_kernel, (x, y), *x.shape)
     return y
 
@@ -184,12 +187,12 @@ def amax_backward(g, x):
 # == argmax: rows
 @triton.jit
 def argmax_kernel(x, y, m, n, rows: tl.constexpr, columns: tl.constexpr):
-    row, row_valid, column, at, valid = tile(tl.program_id(0) * rows, m, n, rows, columns)
+    row, row_valid, _, at, valid = tile(tl.program_id(0) * rows, m, n, rows, columns)
     v = tl.load(x + at, valid, other=float("-inf")).to(tl.float32)
-    odd = (v != v) & valid
-    v = tl.where(tl.max(odd.to(tl.int32), axis=1)[:, None] > 0, odd.to(tl.float32), v)  # the first NaN wins
-    hit = (v == tl.max(v, axis=1)[:, None]) & valid
-    tl.store(y + row, tl.min(tl.where(hit, column[None, :], n), axis=1).to(tl.int64), row_valid)
+    odd = v != v
+    if tl.max(tl.max(odd.to(tl.int32), axis=1), axis=0) > 0:  # the first NaN wins
+        v = tl.where(tl.max(odd.to(tl.int32), axis=1)[:, None] > 0, odd.to(tl.float32), v)
+    tl.store(y + row, tl.argmax(v, axis=1).to(tl.int64), row_valid)
 
 
 def argmax(x):
@@ -229,7 +232,7 @@ def logsumexp_grad_kernel(g, x, dx, m, n, rows: tl.constexpr, columns: tl.conste
 
 def logsumexp(x):
     (x,) = contiguous(x)
-    y = torch.empty(x.shape[0], dtype=x.dtype, device=x.device)
+    y = x.new_empty(x.shape[0])
     by_rows(logsumexp_kernel, (x, y), *x.shape)
     return y
 
@@ -263,7 +266,7 @@ def cross_entropy_grad_kernel(g, x, target, dx, m, n, rows: tl.constexpr, column
 
 def softmax_cross_entropy(x, target):
     x, target = contiguous(x, target)
-    y = torch.empty(x.shape[0], dtype=x.dtype, device=x.device)
+    y = x.new_empty(x.shape[0])
     by_rows(cross_entropy_kernel, (x, target, y), *x.shape)
     return y
 
@@ -279,7 +282,7 @@ def softmax_cross_entropy_backward(g, x, target):
 def partial_sums(m, n):
     """How a backward kernel shares the rows: programs, tile; each program sums its rows for every column."""
     tile = tiling(m, n)
-    return max(1, min(triton.cdiv(m, tile["rows"]), 264)), tile
+    return max(1, min(-(-m // tile["rows"]), 264)), tile
 
 
 @triton.jit
@@ -300,9 +303,7 @@ def column_sums(parts, dtype):
     programs, kinds, n = parts.shape
     out = torch.empty((kinds, n), dtype=dtype, device=parts.device)
     if n:
-        column_sums_kernel[(triton.cdiv(n, 32), kinds)](
-            parts, out, programs, n, kinds, rows=32, columns=32, num_warps=4
-        )
+        column_sums_kernel[(-(-n // 32), kinds)](parts, out, programs, n, kinds, rows=32, columns=32, num_warps=4)
     return out.unbind(0)
 
 
@@ -470,133 +471,146 @@ def add_rms_norm_backward(g, gtotal, x, residual, weight, eps):
     return dx, dresidual, *column_sums(parts, weight.dtype)
 
 
-# == channels
-# Group and batch normalisation see x as (outer, channels, inner) and normalise slabs of `size` elements: group_norm one
-# (sample, group) with its `per_slab` channels, which is contiguous; batch_norm one channel of all samples.
-def slab_block(size):
-    """Elements that a program handles at a time, and warps."""
-    block = min(triton.next_power_of_2(max(size, 1)), 8192)
-    return {"block": block, "num_warps": max(1, min(16, block // 256))}
+# == channels: columns
+# Group and batch normalisation see x as (outer, channels, inner) and normalise slabs of `height` rows of `inner`
+# elements, `step` apart: group_norm one (sample, group), whose rows are its channels; batch_norm one channel, whose
+# rows are the samples. Programs walk a slab in tiles of rows x columns.
+@functools.lru_cache(maxsize=4096)
+def slab_tile(height, inner):
+    """Rows and columns of a tile of about 4096 elements, and warps."""
+    columns = min(triton.next_power_of_2(max(inner, 1)), 2048)
+    rows = max(1, min(triton.next_power_of_2(max(height, 1)), 4096 // columns))
+    return {"rows": rows, "columns": columns, "num_warps": max(1, min(8, rows * columns // 512))}
 
 
 @triton.jit
-def slab(i, s, channels, inner, per_slab, batch: tl.constexpr):
-    """Offsets of elements i of slab s and their channels."""
-    if batch:  # slab s is channel s
-        return (i // inner) * channels * inner + s * inner + i % inner, i * 0 + s
-    return s * per_slab * inner + i, (s % (channels // per_slab)) * per_slab + i // inner
+def slab_load(x, first, height, at, inner, step, rows: tl.constexpr, columns: tl.constexpr):
+    """A tile of the slab at x as float32, its offsets, which elements exist, and its row numbers."""
+    row = first + tl.arange(0, rows)
+    column = at + tl.arange(0, columns)
+    valid = (row < height)[:, None] & (column < inner)[None, :]
+    offsets = row.to(tl.int64)[:, None] * step + column[None, :]
+    return tl.load(x + offsets, valid, other=0.0).to(tl.float32), offsets, valid, row
 
 
 @triton.jit
-def slab_moments(x, s, size, channels, inner, per_slab, eps, block: tl.constexpr, batch: tl.constexpr):
-    """Mean of slab s and reciprocal of its standard deviation, in two passes."""
-    lanes = tl.arange(0, block)
-    total = tl.zeros((block,), tl.float32)
-    for first in range(0, size, block):
-        at, _ = slab((first + lanes).to(tl.int64), s, channels, inner, per_slab, batch)
-        total += tl.load(x + at, first + lanes < size, other=0.0).to(tl.float32)
-    mean = tl.sum(total, axis=0) / size
-    total = tl.zeros((block,), tl.float32)
-    for first in range(0, size, block):
-        at, _ = slab((first + lanes).to(tl.int64), s, channels, inner, per_slab, batch)
-        d = tl.where(first + lanes < size, tl.load(x + at, first + lanes < size, other=0.0).to(tl.float32) - mean, 0.0)
-        total += d * d
-    return mean, 1.0 / tl.sqrt_rn(tl.sum(total, axis=0) / size + eps)
+def slab_moments(x, height, inner, step, eps, rows: tl.constexpr, columns: tl.constexpr):
+    """Mean of a slab and reciprocal of its standard deviation, in two passes."""
+    total = tl.zeros((rows, columns), tl.float32)
+    for first in range(0, height, rows):
+        for at in range(0, inner, columns):
+            v, _, _, _ = slab_load(x, first, height, at, inner, step, rows, columns)
+            total += v
+    mean = tl.sum(tl.sum(total, axis=1), axis=0) / (height * inner)
+    total = tl.zeros((rows, columns), tl.float32)
+    for first in range(0, height, rows):
+        for at in range(0, inner, columns):
+            v, _, valid, _ = slab_load(x, first, height, at, inner, step, rows, columns)
+            d = tl.where(valid, v - mean, 0.0)
+            total += d * d
+    return mean, 1.0 / tl.sqrt_rn(tl.sum(tl.sum(total, axis=1), axis=0) / (height * inner) + eps)
 
 
 @triton.jit
-def slab_norm_kernel(x, w, b, y, size, channels, inner, per_slab, eps, block: tl.constexpr, batch: tl.constexpr):
+def slab_norm_kernel(
+    x, w, b, y, groups, height, inner, step, eps, batch: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr
+):
     s = tl.program_id(0).to(tl.int64)
-    mean, scale = slab_moments(x, s, size, channels, inner, per_slab, eps, block, batch)
-    lanes = tl.arange(0, block)
-    for first in range(0, size, block):
-        valid = first + lanes < size
-        at, channel = slab((first + lanes).to(tl.int64), s, channels, inner, per_slab, batch)
-        v = (tl.load(x + at, valid, other=0.0).to(tl.float32) - mean) * scale
-        weight = tl.load(w + channel, valid, other=0.0).to(tl.float32)
-        tl.store(y + at, v * weight + tl.load(b + channel, valid, other=0.0).to(tl.float32), valid)
+    base = s * inner if batch else s * height * inner
+    mean, scale = slab_moments(x + base, height, inner, step, eps, rows, columns)
+    for first in range(0, height, rows):
+        row = first + tl.arange(0, rows)
+        channel = row * 0 + s if batch else (s % groups) * height + row
+        weight = tl.load(w + channel, row < height, other=0.0).to(tl.float32) * scale
+        bias = tl.load(b + channel, row < height, other=0.0).to(tl.float32)
+        for at in range(0, inner, columns):
+            v, offsets, valid, _ = slab_load(x + base, first, height, at, inner, step, rows, columns)
+            tl.store(y + base + offsets, (v - mean) * weight[:, None] + bias[:, None], valid)
 
 
 @triton.jit
 def slab_grad_kernel(
-    g, x, w, dx, moments, size, channels, inner, per_slab, eps, block: tl.constexpr, batch: tl.constexpr
-):
+    g, x, w, dx, dw, db, parts, groups, height, inner, step, eps,
+    batch: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr
+):  # fmt: skip
+    """dx; and for batch_norm dw and db, for group_norm the slab's part in them."""
     s = tl.program_id(0).to(tl.int64)
-    mean, scale = slab_moments(x, s, size, channels, inner, per_slab, eps, block, batch)
-    tl.store(moments + 2 * s, mean)
-    tl.store(moments + 2 * s + 1, scale)
-    lanes = tl.arange(0, block)
-    a = tl.zeros((block,), tl.float32)
-    c = tl.zeros((block,), tl.float32)
-    for first in range(0, size, block):
-        valid = first + lanes < size
-        at, channel = slab((first + lanes).to(tl.int64), s, channels, inner, per_slab, batch)
-        u = tl.load(g + at, valid, other=0.0).to(tl.float32) * tl.load(w + channel, valid, other=0.0).to(tl.float32)
-        a += u
-        c += u * (tl.load(x + at, valid, other=0.0).to(tl.float32) - mean) * scale
-    mean_a = tl.sum(a, axis=0) / size
-    mean_c = tl.sum(c, axis=0) / size
-    for first in range(0, size, block):
-        valid = first + lanes < size
-        at, channel = slab((first + lanes).to(tl.int64), s, channels, inner, per_slab, batch)
-        u = tl.load(g + at, valid, other=0.0).to(tl.float32) * tl.load(w + channel, valid, other=0.0).to(tl.float32)
-        v = (tl.load(x + at, valid, other=0.0).to(tl.float32) - mean) * scale
-        tl.store(dx + at, scale * (u - mean_a - v * mean_c), valid)
+    base = s * inner if batch else s * height * inner
+    mean, scale = slab_moments(x + base, height, inner, step, eps, rows, columns)
+    with_v = tl.zeros((rows,), tl.float32)
+    alone = tl.zeros((rows,), tl.float32)
+    a = 0.0
+    c = 0.0
+    for first in range(0, height, rows):
+        row = first + tl.arange(0, rows)
+        row_with_v = tl.zeros((rows,), tl.float32)
+        row_alone = tl.zeros((rows,), tl.float32)
+        for at in range(0, inner, columns):
+            v, _, _, _ = slab_load(x + base, first, height, at, inner, step, rows, columns)
+            up, _, _, _ = slab_load(g + base, first, height, at, inner, step, rows, columns)
+            row_with_v += tl.sum(up * (v - mean), axis=1) * scale
+            row_alone += tl.sum(up, axis=1)
+        if batch:
+            with_v += row_with_v
+            alone += row_alone
+        else:
+            weight = tl.load(w + (s % groups) * height + row, row < height, other=0.0).to(tl.float32)
+            a += tl.sum(weight * row_alone, axis=0)
+            c += tl.sum(weight * row_with_v, axis=0)
+            place = parts + (s // groups) * 2 * groups * height + (s % groups) * height + row
+            tl.store(place, row_with_v, row < height)
+            tl.store(place + groups * height, row_alone, row < height)
+    if batch:
+        weight_of_all = tl.load(w + s).to(tl.float32)
+        c = tl.sum(with_v, axis=0)
+        a = tl.sum(alone, axis=0)
+        tl.store(dw + s, c)
+        tl.store(db + s, a)
+        a *= weight_of_all
+        c *= weight_of_all
+    a /= height * inner
+    c /= height * inner
+    for first in range(0, height, rows):
+        row = first + tl.arange(0, rows)
+        channel = row * 0 + s if batch else (s % groups) * height + row
+        weight = tl.load(w + channel, row < height, other=0.0).to(tl.float32)
+        for at in range(0, inner, columns):
+            v, offsets, valid, _ = slab_load(x + base, first, height, at, inner, step, rows, columns)
+            up, _, _, _ = slab_load(g + base, first, height, at, inner, step, rows, columns)
+            d = scale * (up * weight[:, None] - a - (v - mean) * scale * c)
+            tl.store(dx + base + offsets, d, valid)
 
 
-@triton.jit
-def channel_grad_kernel(
-    g, x, moments, dw, db, size, channels, inner, per_slab, block: tl.constexpr, batch: tl.constexpr
-):
-    channel = tl.program_id(0).to(tl.int64)
-    lanes = tl.arange(0, block)
-    with_v = tl.zeros((block,), tl.float32)
-    alone = tl.zeros((block,), tl.float32)
-    for first in range(0, size, block):
-        valid = first + lanes < size
-        i = (first + lanes).to(tl.int64)
-        outer = i // inner
-        at = (outer * channels + channel) * inner + i % inner
-        of = channel if batch else outer * (channels // per_slab) + channel // per_slab
-        up = tl.load(g + at, valid, other=0.0).to(tl.float32)
-        mean = tl.load(moments + 2 * of + i * 0, valid, other=0.0)
-        scale = tl.load(moments + 2 * of + 1 + i * 0, valid, other=0.0)
-        with_v += up * (tl.load(x + at, valid, other=0.0).to(tl.float32) - mean) * scale
-        alone += up
-    tl.store(dw + channel, tl.sum(with_v, axis=0))
-    tl.store(db + channel, tl.sum(alone, axis=0))
+def slabs(x, groups):
+    """Number of slabs, rows of each, distance between rows; ``groups`` = 0: one slab a channel."""
+    outer, channels, inner = x.shape
+    if groups:
+        return outer * groups, channels // groups, inner
+    return channels, outer, channels * inner
 
 
 def slab_norm(x, weight, bias, eps, groups):
-    """``groups`` slabs a sample, or (groups = 0) one slab a channel."""
     x, weight, bias = contiguous(x, weight, bias)
-    outer, channels, inner = x.shape
     y = torch.empty_like(x)
+    inner = x.shape[2]
+    count, height, step = slabs(x, groups)
     if x.numel():
-        batch = groups == 0
-        per_slab = 1 if batch else channels // groups
-        slabs, size = (channels, outer * inner) if batch else (outer * groups, per_slab * inner)
-        slab_norm_kernel[(slabs,)](
-            x, weight, bias, y, size, channels, inner, per_slab, eps, batch=batch, **slab_block(size)
-        )
+        tile = slab_tile(height, inner)
+        slab_norm_kernel[(count,)](x, weight, bias, y, groups, height, inner, step, eps, batch=not groups, **tile)
     return y
 
 
 def slab_norm_backward(g, x, weight, eps, groups):
     g, x, weight = contiguous(g, x, weight)
     outer, channels, inner = x.shape
+    count, height, step = slabs(x, groups)
     dx, dw, db = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(weight)
-    batch = groups == 0
-    per_slab = 1 if batch else channels // groups
-    slabs, size = (channels, outer * inner) if batch else (outer * groups, per_slab * inner)
-    moments = torch.empty((slabs, 2), dtype=torch.float32, device=x.device)
-    slab_grad_kernel[(slabs,)](
-        g, x, weight, dx, moments, size, channels, inner, per_slab, eps, batch=batch, **slab_block(size)
+    parts = torch.empty((outer, 2, channels), dtype=torch.float32, device=x.device) if groups else dw
+    slab_grad_kernel[(count,)](
+        g, x, weight, dx, dw, db, parts, groups, height, inner, step, eps, batch=not groups, **slab_tile(height, inner)
     )
-    size = outer * inner
-    channel_grad_kernel[(channels,)](
-        g, x, moments, dw, db, size, channels, inner, per_slab, batch=batch, **slab_block(size)
-    )
+    if groups:
+        dw, db = column_sums(parts, weight.dtype)
     return dx, dw, db
 
 
