@@ -24,7 +24,7 @@ from kerneleval.worker import sandbox
 from kerneleval.worker.plain import decode_plain
 from kerneleval.worker.wire import Channel, Closed
 
-__all__ = ["main", "preload"]
+__all__ = ["main"]
 
 _TRACEBACK_CHARS = 4000
 
@@ -250,19 +250,15 @@ def _recorder(seen: dict[str, int]) -> Any:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Recorder(TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False  # True, the default, imports the compiler: two seconds a worker
+
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             seen[str(func)] = seen.get(str(func), 0) + 1
             return func(*args, **(kwargs or {}))
 
     return Recorder()
-
-
-def preload() -> None:
-    """Called in the zygote: what a worker would otherwise import after the fork, some seconds each time."""
-    import torch
-
-    with _recorder({}):
-        torch.zeros(1).add_(1)
 
 
 def _mismatch(outputs: list[Any], wanted: list[Any], device: str) -> dict[str, str] | None:

@@ -35,9 +35,8 @@ def _preload() -> dict[str, Any]:
         found["triton"] = False
     else:
         import triton.runtime  # noqa: F401
-    from kerneleval.worker import child
+    from kerneleval.worker import child  # noqa: F401 - so that a fork finds it imported
 
-    child.preload()
     found["total_s"] = time.perf_counter() - started
     return found
 
