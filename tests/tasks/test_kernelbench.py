@@ -636,6 +636,23 @@ def test_a_sweep_chooses_bounded_working_sizes(tmp_path):
     assert (near["batch_size"], near["in_channels"], near["out_channels"], near["height"]) == (15, 31, 56, 63)
 
 
+def test_a_sweep_avoids_sizes_at_which_the_problem_degenerates(tmp_path):
+    text = (
+        model(
+            "return F.group_norm(self.linear(x), 8)",
+            init="self.linear = nn.Linear(4, width)",
+            inputs="[torch.rand(n, 4)]",
+            top="n = 64; width = 64",
+        )
+        .replace("def __init__(self)", "def __init__(self, width)")
+        .replace("return []", "return [width]")
+    )
+    surveys = surveys_of(tmp_path, text.replace("; ", "\n"))
+    chosen = variants(surveys)
+    assert {"tiny", "small"} <= {category for category, _ in chosen}
+    assert all(dims["width"] % 8 == 0 and dims["width"] > 8 for _, dims in chosen)
+
+
 def test_a_sweep_is_the_same_for_the_same_file_and_seed(tmp_path):
     first = variants(surveys_of(tmp_path, CONV))
     assert first == variants(surveys_of(tmp_path, CONV))

@@ -40,6 +40,9 @@ _MINIATURE_FLOPS = 200_000_000
 _AGREE = 1e-3
 """Largest difference of the native reference from fp64, relative to the largest value, where a problem is sound."""
 
+_DEPENDS = 1e-4
+"""Change of the outputs from input to input, relative to the largest value, below which they count as the same."""
+
 
 class Unit(NamedTuple):
     """Integers that are varied together."""
@@ -184,7 +187,8 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
     """Up to six (shape category, dims) pairs other than the file's own, the same for equal file and seed.
 
     For each kind of change every unit is changed in turn, each by the first proposal at which the problem still runs
-    together with the changes so far. The category tells what was aimed at; a unit that allows none stays.
+    together with the changes so far. The category tells what was aimed at; a unit that allows none stays. Small
+    variants at which the problem degenerates are mended by leaving one unit as it is, or else dropped.
     No variant is more than :data:`GROWTH` times as large or as costly as the original.
 
     Raises:
@@ -210,8 +214,11 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
                 if 1 <= value < unit.value and surveys.probe({**dims, **unit.at(value)}) is not None:
                     dims.update(unit.at(value))
                     break
-        if dims:
-            keep(category, dims)
+        # Where a size degenerates (groups of one element are normalised to zero), that one stays as it is.
+        without = [{n: v for n, v in dims.items() if n not in unit.names} for unit in varied]
+        for tried in (dims, *without):
+            if tried and keep(category, tried):
+                break
     pairs = [(a, b) for a in varied for b in varied if a is not b and b.value >= 8]
     rng.shuffle(pairs)
     for long, short in pairs:
@@ -225,13 +232,26 @@ def _fits(made: Survey, base: Survey) -> bool:
 
 
 def _sound(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:
-    """Whether the native reference is near fp64 there; batch statistics over two rows, say, need not be. Only small
-    variants are tried, since it is they that degenerate, and since it costs a run.
+    """Whether the problem means something there: near fp64, finite, and with outputs that depend on the inputs.
+
+    Only small variants are tried, since it is they that degenerate, and since it costs a run.
     """
     if made.bytes > _MINIATURE_BYTES or made.flops > _MINIATURE_FLOPS:
         return True
     problem = ModuleProblem(surveys.file, dims, "cpu")
-    return _agrees(problem, problem.weights(1), "standard")
+    weights = problem.weights(1)
+    if not _agrees(problem, weights, "standard"):
+        return False
+    one, other = (problem.oracle(problem.inputs(seed), weights) for seed in (1, 2))
+    return any(_depends(a, b) for a, b in zip(one, other, strict=True))
+
+
+def _depends(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.shape != other.shape:
+        return True
+    if not one.numel() or not one.is_floating_point():
+        return not torch.equal(one, other)
+    return bool((one - other).abs().max() > _DEPENDS * one.abs().max())
 
 
 def _is_power(value: int) -> bool:
