@@ -587,6 +587,8 @@ class Samples:
     """Session index of each pair (a session is a fresh pair of processes)."""
     empty_ns: float = 0.0
     """What a window costs beyond its calls (median, measured on the baseline), taken off each window."""
+    empty_spread_ns: float = 0.0
+    """How far that cost scattered over the baseline's windows (standard deviation)."""
     cache: str = "cold"
     """``cold``: a window's inputs exceed three times the last-level cache; ``warm`` otherwise."""
 

@@ -209,14 +209,16 @@ def _timed(
     windows took beyond their own device time; the candidate has no part in that figure. What the candidate's worker
     spends on collecting beyond the baseline's is work put off, and charged.
     """
-    empty_ns = statistics.median(theirs.elapsed_ns - theirs.event_ns for _, theirs in kept)
+    constants = [theirs.elapsed_ns - theirs.event_ns for _, theirs in kept]
+    empty_ns = statistics.median(constants)
+    spread_ns = statistics.stdev(constants)
     collect = [statistics.median(pair[side].collect_ns for pair in kept) for side in (0, 1)]
     excess_ns = max(0.0, collect[0] - 1.5 * collect[1] - _DEFER_SLACK_NS)
     cold = count * call.input_bytes >= _LLC_MULTIPLE * device.machine().cache_bytes
 
     def per_call(window_ns: float) -> float:
-        # a short window can measure below the constant by jitter; a nanosecond a call keeps the logarithm finite
-        return max(window_ns - empty_ns, count) / count
+        # what is left of a window cannot be told from 0 below the constant's own scatter
+        return max(window_ns - empty_ns, spread_ns, count) / count
 
     samples = Samples(
         candidate_ns=tuple(per_call(mine.elapsed_ns + excess_ns) for mine, _ in kept),
@@ -226,6 +228,7 @@ def _timed(
         calls=count,
         sessions=(session,) * len(kept),
         empty_ns=empty_ns,
+        empty_spread_ns=spread_ns,
         cache="cold" if cold else "warm",
     )
     return TimedRun(samples=samples, excess_collect_ns=excess_ns / count, mutated=mutated)
@@ -238,8 +241,9 @@ def merge(runs: list[TimedRun]) -> TimedRun:
         name: tuple(v for run in runs for v in getattr(run.samples, name))
         for name in ("candidate_ns", "baseline_ns", "candidate_event_ns", "baseline_event_ns", "sessions")
     }
+    scatter = max(run.samples.empty_spread_ns for run in runs)
     return TimedRun(
-        samples=replace(first.samples, **joined),  # type: ignore[arg-type]
+        samples=replace(first.samples, empty_spread_ns=scatter, **joined),  # type: ignore[arg-type]
         excess_collect_ns=max(run.excess_collect_ns for run in runs),
         mutated=any(run.mutated for run in runs),
     )

@@ -11,10 +11,13 @@ from scipy import stats
 
 from kerneleval.records import Samples, Timing
 
-__all__ = ["claim_of", "interval", "pair_log_ratios", "timing_from"]
+__all__ = ["claim_of", "interval", "pair_log_ratios", "resolution", "timing_from"]
 
 _LARGEST_EQUAL = 0.1
 """A machine noisier than this cannot show that two times are equal."""
+
+_FEW = 3
+"""From so many quads on, their own scatter is a better guide than anything else."""
 
 Claim = Literal["faster", "slower", "equal", "inconclusive"]
 
@@ -36,7 +39,7 @@ def pair_log_ratios(samples: Samples) -> list[np.ndarray]:
 def interval(sessions: Sequence[np.ndarray], spread: float, between: float) -> tuple[float, float, float]:
     """(estimate, low, high) of the log speedup, 95 %.
 
-    Within a session Student's t over quads; one quad alone borrows ``spread``, the standard deviation of single quads
+    Within a session Student's t over quads; fewer than three borrow ``spread``, the standard deviation of single quads
     measured in A/A runs of this machine and duration class. ``between`` is the standard deviation between sessions
     (process pairs) from the same A/A runs: it does not shrink with more quads, only with more sessions. With three or
     more sessions Student's t over session means replaces both.
@@ -49,15 +52,29 @@ def interval(sessions: Sequence[np.ndarray], spread: float, between: float) -> t
     variance = 0.0
     for quads in sessions:
         n = len(quads)
-        if n >= 3:
+        if n >= _FEW:
             # a known spread guards against a lucky small sample of quads that happen to agree
             own = float(stats.t.ppf(0.975, n - 1)) * float(quads.std(ddof=1)) / math.sqrt(n)
             half = max(own, 1.96 * spread / math.sqrt(n) * 0.5)
         else:
-            half = 1.96 * max(spread, float(quads.std()) if n > 1 else 0.0) / math.sqrt(n)
+            half = 1.96 * max(spread, float(quads.std(ddof=1)) if n > 1 else 0.0) / math.sqrt(n)
         variance += half**2
     half = math.sqrt(variance / len(sessions) ** 2 + (1.96 * between) ** 2 / len(sessions))
     return estimate, estimate - half, estimate + half
+
+
+def resolution(samples: Samples) -> float:
+    """Half width (log ratio) that the scatter of the window's constant leaves open, over all windows.
+
+    Every window has the same constant taken off; what that constant may be off by is ``empty_spread_ns`` a window, and
+    it weighs the more the shorter the windows are. Of fewer than three quads the disagreement of the pairs counts alike.
+    """
+    candidate, baseline = np.asarray(samples.candidate_ns), np.asarray(samples.baseline_ns)
+    shortest = samples.calls * min(float(np.median(candidate)), float(np.median(baseline)))
+    of_constant = samples.empty_spread_ns / max(shortest, 1.0)
+    ratios = np.log(baseline) - np.log(candidate)
+    of_pairs = float(ratios.std(ddof=1)) if 1 < len(ratios) < 2 * _FEW else 0.0
+    return 1.96 * max(of_constant, of_pairs) / math.sqrt(len(ratios))
 
 
 def claim_of(low: float, high: float, estimate: float, noise: float) -> Claim:
@@ -73,7 +90,9 @@ def claim_of(low: float, high: float, estimate: float, noise: float) -> Claim:
 
 def timing_from(samples: Samples, *, spread: float, between: float, noise: float, device_time: str) -> Timing:
     """The :class:`Timing` of raw samples under the machine's noise figures (standard deviations of log ratios)."""
-    estimate, low, high = (math.exp(v) for v in interval(pair_log_ratios(samples), spread, between))
+    centre, bottom, top = interval(pair_log_ratios(samples), spread, between)
+    half = math.hypot((top - bottom) / 2, resolution(samples))
+    estimate, low, high = (math.exp(v) for v in (centre, centre - half, centre + half))
     return Timing(
         samples=samples,
         speedup=estimate,

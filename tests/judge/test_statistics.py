@@ -1,0 +1,78 @@
+"""Claims from raw samples: what may be said, and what may not."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from kerneleval.judge.statistics import claim_of, interval, pair_log_ratios, timing_from
+from kerneleval.records import Samples
+
+
+def _samples(candidate: list[float], baseline: list[float], **more: object) -> Samples:
+    return Samples(
+        candidate_ns=tuple(candidate),
+        baseline_ns=tuple(baseline),
+        calls=8,
+        sessions=tuple(0 for _ in candidate),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def test_quads_average_two_pairs() -> None:
+    quads = pair_log_ratios(_samples([1.0, 1.0, 1.0, 1.0], [math.e, 1.0, 1.0, 1.0]))
+    assert np.allclose(quads[0], [0.5, 0.0])
+
+
+def test_a_window_that_sank_below_its_constant_claims_nothing() -> None:
+    """Found on an overloaded machine: one pair had nothing left of its window, and 1906x 'faster' came out."""
+    timing = timing_from(
+        _samples([1.0, 9e5], [1e6, 1.1e6], empty_ns=1e5, empty_spread_ns=2e5),
+        spread=0.02, between=0.01, noise=0.02, device_time="none",
+    )  # fmt: skip
+    assert timing.claim == "inconclusive"
+    assert timing.low < 1 < timing.high
+
+
+def test_scatter_of_the_constant_widens_the_interval() -> None:
+    steady = timing_from(_samples([1e6] * 2, [1.1e6] * 2), spread=0.01, between=0.0, noise=0.02, device_time="none")
+    shaky = timing_from(
+        _samples([1e6] * 2, [1.1e6] * 2, empty_spread_ns=2e6), spread=0.01, between=0.0, noise=0.02, device_time="none"
+    )
+    assert steady.claim == "faster"
+    assert shaky.claim == "inconclusive"
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+def test_intervals_cover_the_truth(n: int) -> None:
+    """95 % intervals over n quads contain the truth about 95 % of the time (400 draws: within four sigma)."""
+    rng = np.random.default_rng(7)
+    truth, spread = 0.1, 0.02
+    hits = 0
+    for _ in range(400):
+        _, low, high = interval([rng.normal(truth, spread, n)], spread, 0.0)
+        hits += low <= truth <= high
+    assert hits / 400 > 0.95 - 4 * math.sqrt(0.95 * 0.05 / 400)
+
+
+def test_spread_between_sessions_does_not_shrink_with_quads() -> None:
+    few = interval([np.zeros(5)], 0.0, 0.01)
+    many = interval([np.zeros(500)], 0.0, 0.01)
+    assert many[2] == pytest.approx(few[2]) == pytest.approx(1.96 * 0.01)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "estimate", "noise", "claim"),
+    [
+        (1.05, 1.15, 1.10, 0.02, "faster"),
+        (1.005, 1.015, 1.01, 0.02, "equal"),
+        (1.001, 1.05, 1.018, 0.02, "inconclusive"),
+        (0.85, 0.95, 0.90, 0.02, "slower"),
+        (0.90, 1.10, 1.00, 0.02, "inconclusive"),
+        (0.90, 1.10, 1.00, 0.50, "inconclusive"),
+    ],
+)
+def test_claims(low: float, high: float, estimate: float, noise: float, claim: str) -> None:
+    assert claim_of(low, high, estimate, noise) == claim
