@@ -16,6 +16,9 @@ from kerneleval.tasks.relations import additivity, permutation, resampling
 _PADDING = plain("padding", lambda d: d.K // 2)
 _STRIDE = plain("stride", lambda d: d.S)
 _BATCH, _KERNEL, _STEP = fixed("B", high=8), fixed("K", high=5), fixed("S", high=2)
+# No 5 x 5 here: cuDNN 9.19 computes its float32 weight gradient at stride 1 (without TF32) up to 1.5 % wrong, measured
+# on an H200 against fp64, so that the native reference is no yardstick. Without cuDNN the error is 4e-7.
+_SMALL_KERNEL = fixed("K", high=4)
 
 
 def _length(name: str) -> Any:
@@ -69,7 +72,7 @@ TASKS = (
         "convolution",
         "out[b, o, p, q] = bias[o] + sum_{c, i, j} x[b, c, p * stride + i - padding, q * stride + j - padding] "
         "* weight[o, c, i, j]",
-        dims=(_BATCH, size("C"), size("O"), size("H"), size("W"), _KERNEL, _STEP),
+        dims=(_BATCH, size("C"), size("O"), size("H"), size("W"), _SMALL_KERNEL, _STEP),
         derive={"P": _length("H"), "Q": _length("W")},
         args=(data("x", "B C H W"), weight("weight", "O C K K", fan_in="C K K"), bias("O"), _STRIDE, _PADDING),
         out=("B O P Q",),
@@ -109,7 +112,7 @@ TASKS = (
         "convolution",
         "out[b, o, p, q] = bias[o] + sum x[b, c, h, w] * weight[c, o, i, j] over c and all "
         "h * stride + i - padding = p, w * stride + j - padding = q",
-        dims=(_BATCH, size("C"), size("O"), size("H"), size("W"), _KERNEL, _STEP),
+        dims=(_BATCH, size("C"), size("O"), size("H"), size("W"), _SMALL_KERNEL, _STEP),
         derive={"P": _transposed_length("H"), "Q": _transposed_length("W")},
         args=(
             data("x", "B C H W"),
