@@ -2,7 +2,7 @@
 
 The directory of this file is not visible inside, so the driver has this module imported before it enters.
 """
-# ruff: noqa: PERF401, PTH
+
 # What an attacker would write.
 
 from __future__ import annotations
@@ -419,3 +419,14 @@ def python_child(facts: dict) -> dict:
     code = "import tempfile,multiprocessing as m; tempfile.NamedTemporaryFile(); m.Lock(); print('fine')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     return {"out": done.stdout.strip(), "err": done.stderr}
+
+
+def torch_compile(facts: dict) -> dict:
+    """Inductor: C++ generated, compiled by g++, loaded."""
+    import torch
+
+    @torch.compile
+    def f(x):  # type: ignore[no-untyped-def]
+        return torch.relu(x * 2 + 1).sum()
+
+    return {"value": float(f(torch.ones(100)))}

@@ -222,9 +222,9 @@ def _play(options: argparse.Namespace, slot: sandbox.Slot, limits: dict, facts: 
 
 def sandbox_family(pid: int) -> list[int]:
     """The worker's processes at this moment, the monitor included."""
-    from kerneleval.worker import reaper
+    from kerneleval.worker import processes
 
-    return [pid, *reaper.descendants(pid)] if _alive(pid) else []
+    return [pid, *processes.descendants(pid)] if _alive(pid) else []
 
 
 def _alive(pid: int) -> bool:

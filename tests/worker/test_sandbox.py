@@ -19,7 +19,9 @@ from pathlib import Path
 import pytest
 
 from kerneleval.records import InfrastructureError, UsageError
-from kerneleval.worker import linux, reaper, sandbox, seccomp
+from kerneleval.worker import linux, processes, reaper, sandbox, seccomp
+from kerneleval.worker.slot import first_closed
+from kerneleval.worker.sweep import sweep
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not run: the layers are Linux's")
 
@@ -69,7 +71,7 @@ def play(user: str, act: str, device: str = "cpu", *, limits: dict | None = None
         env=environment,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=240,
         check=False,
         cwd="/",
     )
@@ -164,6 +166,15 @@ def test_weaker_where_the_system_refuses() -> None:
     missing = {m.split(":")[0] for m in played.head["missing"]}
     assert {"netns", "ipcns", "mntns", "view"} <= missing
     assert {said for name, said in played.result.items() if name != "other slot"} <= {"EACCES", "ENOENT"}
+
+
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("end", ["kill", "wait", "murder"])
+@pytest.mark.parametrize("refuse", ["unshare,mount", "unshare,mount,landlock_create_ruleset"])
+def test_escapees_are_ended_without_namespaces(user: str, end: str, refuse: str) -> None:
+    played = play(user, "escape", refuse=refuse, end=end, linger=0 if end == "wait" else 30)
+    assert played.head["level"] == ("standard" if refuse == "unshare,mount" else "weak")
+    assert played.report.get("survived", []) == []
 
 
 def test_weak_where_almost_all_is_refused() -> None:
@@ -293,7 +304,7 @@ def test_litter_is_removed_and_links_not_followed(where: tuple[str, str]) -> Non
 
 def test_killing_twice_and_too_late(tmp_path: Path) -> None:
     tmp_path.chmod(0o711)
-    if os.geteuid() == 0 and sandbox.first_closed(str(tmp_path)):
+    if os.geteuid() == 0 and first_closed(str(tmp_path)):
         pytest.skip("not run: the temporary directory of this run is closed to other users")
     slot = sandbox.prepare(0, tmp_path)
     child = subprocess.Popen(["/bin/sleep", "100"])
@@ -328,6 +339,14 @@ def test_honest_work(where: tuple[str, str], act: str, wanted: dict) -> None:
         pytest.importorskip(need)
     seen = play(where[0], act, where[1]).result
     assert {key: seen.get(key) for key in wanted} == wanted, seen
+
+
+def test_torch_compile() -> None:
+    """Inductor writes C++, starts compilers and helper processes, and loads what they made."""
+    pytest.importorskip("torch")
+    if not shutil.which("g++"):
+        pytest.skip("not run: no g++")
+    assert play(USERS[0], "torch_compile", patience=170).result == {"value": 300.0}
 
 
 # -- pieces -----------------------------------------------------------------------------------------------------------
@@ -392,6 +411,46 @@ def test_users_are_not_shared(tmp_path: Path) -> None:
             sandbox.prepare(0, root)
 
 
+def test_sweep_after_a_killed_host() -> None:
+    """The slots of a dead host and what runs in them go; those of a living one stay, and links are not followed."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o711)
+        code = (
+            "import os, sys, pathlib; from kerneleval.worker import sandbox;"
+            "root = pathlib.Path(sys.argv[1], 'ke-dead'); root.mkdir(); root.chmod(0o711);"
+            "slot = sandbox.prepare(0, root);"
+            "slot.uid >= 0 and (os.setgid(slot.uid), os.setuid(slot.uid));"
+            "os.chdir(slot.directory); pathlib.Path('file').touch();"
+            "print(os.posix_spawn('/bin/sleep', ['sleep', '100'], {}), flush=True); os.kill(os.getpid(), 9)"
+        )
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+        command = [sys.executable, "-c", code, place]
+        dead = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        assert dead.stdout is not None
+        left = int(dead.stdout.readline())
+        dead.wait()
+        assert processes.is_running(left)
+        living = Path(place, "ke-living")
+        living.mkdir()
+        living.chmod(0o711)
+        slot = sandbox.prepare(7, living)
+        elsewhere = Path(place, "elsewhere")
+        elsewhere.mkdir()
+        (elsewhere / "slot-0-x").mkdir()
+        Path(place, "ke-link").symlink_to(elsewhere)
+        assert sweep(place, "ke-") == []
+        assert sorted(p.name for p in Path(place).iterdir()) == ["elsewhere", "ke-link", "ke-living"]
+        assert Path(slot.directory).is_dir()
+        assert (elsewhere / "slot-0-x").is_dir()
+        assert sandbox.kill_all(slot, -1) == []
+        deadline = time.monotonic() + 5
+        while processes.is_running(left) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not processes.is_running(left)
+
+
 def test_root_directory_must_exist(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         sandbox.prepare(0, tmp_path / "none")
@@ -452,7 +511,7 @@ def test_removal_of_a_deep_tree_is_complete(tmp_path: Path) -> None:
         os.close(here)
         here = below
     os.close(here)
-    assert reaper._remove(str(base)) == []
+    assert reaper.remove(str(base)) == []
     assert not base.exists()
 
 
@@ -460,9 +519,9 @@ def test_descendants_by_scan_and_by_kernel_agree() -> None:
     shell = subprocess.Popen(["/bin/sh", "-c", "sleep 30 & sleep 30 & wait"], start_new_session=True)
     try:
         deadline = time.monotonic() + 5
-        while len(reaper.descendants(shell.pid)) < 2 and time.monotonic() < deadline:
+        while len(processes.descendants(shell.pid)) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert sorted(reaper.descendants(shell.pid)) == sorted(reaper._tree_by_scan(shell.pid))
+        assert sorted(processes.descendants(shell.pid)) == sorted(processes.descendants_by_scan(shell.pid))
     finally:
         os.killpg(shell.pid, signal.SIGKILL)
         shell.wait()

@@ -4,7 +4,6 @@ Every wrapper raises :class:`OSError` with the errno of the call. On systems wit
 ``OSError(ENOSYS)``, so that callers report a missing layer in one way.
 """
 # Paths are strings here: they end in system calls on names that another process chose.
-# ruff: noqa: PTH112, PTH208
 
 from __future__ import annotations
 

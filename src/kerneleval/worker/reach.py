@@ -1,6 +1,5 @@
 """What a worker can reach: paths, device nodes and environment variables. One list, used by every layer."""
 # Paths are strings here: they end in system calls, and links among them must stay links.
-# ruff: noqa: PTH109, PTH110, PTH111, PTH112, PTH117, PTH118, PTH119, PTH120
 
 from __future__ import annotations
 

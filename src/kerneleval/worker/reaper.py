@@ -1,6 +1,5 @@
 """The trusted side's end of a worker: find every process of it, kill them, remove what they left, say what stays."""
 # Paths are strings here: they end in system calls on names that another process chose.
-# ruff: noqa: PTH106, PTH110, PTH115, PTH116, PTH118, PTH208
 
 from __future__ import annotations
 
@@ -13,12 +12,12 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from kerneleval.worker.slot import Slot, processes_of_uid, release
+from kerneleval.worker import processes
+from kerneleval.worker.slot import Slot, release
 
-__all__ = ["STARTED", "descendants", "disk_bytes", "kill_all", "mark_started", "resident_bytes", "signal_each"]
+__all__ = ["STARTED", "disk_bytes", "kill_all", "mark_started", "remove", "resident_bytes"]
 
 STARTED = "started"
 """File in a slot's base that names the worker's first process and its start time, so that no reused id is killed."""
@@ -31,76 +30,10 @@ _ROUNDS_S = 3.0
 _HELPER = "import os,sys;u=int(sys.argv[1]);os.setgroups([]);os.setresgid(u,u,u);os.setresuid(u,u,u);os.kill(-1,9)"
 
 
-def signal_each(pids: Iterable[int], number: int) -> None:
-    """Send a signal to each process that still exists and may be signalled."""
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
-
-
-def _stat(pid: int) -> list[str]:
-    """Fields of ``/proc/PID/stat`` from the state on; empty when the process is gone."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return []
-    return text[text.rindex(")") + 2 :].split()
-
-
-def _start_time(pid: int) -> str:
-    fields = _stat(pid)
-    return fields[19] if len(fields) > 19 else ""
-
-
-def _is_running(pid: int) -> bool:
-    fields = _stat(pid)
-    return bool(fields) and fields[0] not in "ZX"
-
-
 def mark_started(slot: Slot) -> None:
     """Called by the worker's first process, before anything else, while it still may write there."""
     pid = os.getpid()
-    Path(slot.base, STARTED).write_text(f"{pid} {_start_time(pid)}\n")
-
-
-def _children(pid: int) -> Iterator[int]:
-    directory = f"/proc/{pid}/task"
-    try:
-        threads = os.listdir(directory)
-    except OSError:
-        return
-    for thread in threads:
-        try:
-            text = Path(directory, thread, "children").read_text()
-        except OSError:
-            continue
-        yield from (int(word) for word in text.split())
-
-
-def _tree_by_scan(pid: int) -> list[int]:
-    below: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (fields := _stat(int(name))):
-            below.setdefault(int(fields[1]), []).append(int(name))
-    found, queue = [], [pid]
-    while queue:
-        children = below.get(queue.pop(), [])
-        found += children
-        queue += children
-    return found
-
-
-def descendants(pid: int) -> list[int]:
-    """Ids of the children of a process, their children and so on, at this moment."""
-    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
-        return _tree_by_scan(pid)
-    found: list[int] = []
-    queue = [pid]
-    while queue:
-        children = [child for child in _children(queue.pop()) if child not in found]
-        found += children
-        queue += children
-    return found
+    Path(slot.base, STARTED).write_text(f"{pid} {processes.start_time(pid)}\n")
 
 
 def resident_bytes(slot: Slot, pid: int) -> int:
@@ -109,11 +42,11 @@ def resident_bytes(slot: Slot, pid: int) -> int:
     Pages shared between processes of the worker after a fork count once for each: an upper bound. Temporary files in
     memory are not in it; they are bounded by ``Limits.disk_bytes``. Zero when the worker is gone.
     """
-    children = descendants(pid)
+    children = processes.descendants(pid)
     page = resource.getpagesize()
     private, shared = 0, 0
     for process in children or [pid]:
-        if _is_namespace_init(process):
+        if processes.is_namespace_init(process):
             continue
         try:
             words = Path(f"/proc/{process}/statm").read_text().split()
@@ -122,16 +55,6 @@ def resident_bytes(slot: Slot, pid: int) -> int:
         private += (int(words[1]) - int(words[2])) * page
         shared = max(shared, int(words[2]) * page)
     return private + shared
-
-
-def _is_namespace_init(pid: int) -> bool:
-    try:
-        text = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
-    line = next((row for row in text.splitlines() if row.startswith("NSpid:")), "")
-    ids = line.split()[1:]
-    return len(ids) > 1 and ids[-1] == "1"
 
 
 def disk_bytes(slot: Slot, *, stop_bytes: int = 1 << 62, stop_files: int = 100_000) -> int:
@@ -168,8 +91,8 @@ def kill_all(slot: Slot, pid: int) -> list[str]:
     left = _kill_strays(slot)
     with contextlib.suppress(ChildProcessError, OSError):
         os.waitpid(pid, os.WNOHANG)
-    leftovers = [f"process {stray} ({_name(stray)}) does not end" for stray in left]
-    leftovers += _remove(slot.base)
+    leftovers = [f"process {stray} ({processes.name_of(stray)}) does not end" for stray in left]
+    leftovers += remove(slot.base)
     if not left:
         release(slot)
     return leftovers
@@ -177,7 +100,7 @@ def kill_all(slot: Slot, pid: int) -> list[str]:
 
 def _is_ours(slot: Slot, pid: int) -> bool:
     """Whether ``pid`` is still the process that the zygote forked for this slot, and no later one with its number."""
-    started = _start_time(pid)
+    started = processes.start_time(pid)
     if not started:
         return False
     try:
@@ -192,7 +115,7 @@ def _began_after(pid: int, slot: Slot) -> bool:
     try:
         made = os.stat(slot.base).st_mtime
         uptime = float(Path("/proc/uptime").read_text().split()[0])
-        began = time.time() - uptime + int(_start_time(pid)) / os.sysconf("SC_CLK_TCK")
+        began = time.time() - uptime + int(processes.start_time(pid)) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError):
         return False
     return began >= made - 1.0
@@ -200,22 +123,21 @@ def _began_after(pid: int, slot: Slot) -> bool:
 
 def _end_monitor(pid: int) -> None:
     """Let the monitor clean up; kill it only when it does not."""
-    signal_each([pid], signal.SIGTERM)
+    processes.signal_each([pid], signal.SIGTERM)
     deadline = time.monotonic() + _PATIENCE_S
-    while _is_running(pid) and time.monotonic() < deadline:
+    while processes.is_running(pid) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
-    if _is_running(pid):
-        family = descendants(pid)
-        signal_each([*family, pid], signal.SIGKILL)
+    if processes.is_running(pid):
+        family = processes.descendants(pid)
+        processes.signal_each([*family, pid], signal.SIGKILL)
 
 
 def _strays(slot: Slot) -> list[int]:
-    """Processes of the slot that run: by its user, or without one by the marks that they carry."""
-    if slot.uid >= 0:
-        return [pid for pid in processes_of_uid(slot.uid) if _is_running(pid)]
+    """Processes of the slot that run: by its user, and among those of this user by the marks that they carry."""
     if not sys.platform.startswith("linux"):
         return []
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and _is_marked(int(name), slot)]
+    own = [pid for pid in processes.of_uid(slot.uid) if processes.is_running(pid)] if slot.uid >= 0 else []
+    return own + [pid for pid in processes.of_uid(os.geteuid()) if _is_marked(pid, slot)]
 
 
 def _is_marked(pid: int, slot: Slot) -> bool:
@@ -225,7 +147,7 @@ def _is_marked(pid: int, slot: Slot) -> bool:
     for link in ("cwd", "root", "exe"):
         with contextlib.suppress(OSError):
             if os.readlink(os.fsencode(f"/proc/{pid}/{link}")).startswith(base + b"/"):
-                return _is_running(pid)
+                return processes.is_running(pid)
     with contextlib.suppress(OSError):
         return f"KERNELEVAL_SLOT={slot.token}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     return False
@@ -236,24 +158,16 @@ def _kill_strays(slot: Slot) -> list[int]:
     while left := _strays(slot):
         if time.monotonic() > deadline:
             return left
+        processes.signal_each(left, signal.SIGKILL)
         if slot.uid >= 0:
             # One call that reaches every process of the user at once, which no fork bomb outruns.
             command = [sys.executable, "-I", "-S", "-c", _HELPER, str(slot.uid)]
             subprocess.run(command, check=False, stdin=subprocess.DEVNULL)
-        else:
-            signal_each(left, signal.SIGKILL)
         time.sleep(_POLL_S)
     return []
 
 
-def _name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return "?"
-
-
-def _remove(base: str) -> list[str]:
+def remove(base: str) -> list[str]:
     """Remove a tree of any depth and any modes without following links; returns what stays, with the reason."""
     try:
         top = os.open(base, _DIRECTORY)

@@ -11,7 +11,6 @@ Levels:
 * ``weak``: anything less.
 """
 # Paths are strings here: they end in system calls on names that another process chose.
-# ruff: noqa: PTH103, PTH116, PTH118
 
 from __future__ import annotations
 
@@ -27,12 +26,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kerneleval.records import InfrastructureError, Trust
-from kerneleval.worker import landlock, linux, reach, seccomp, supervise, view
+from kerneleval.worker import landlock, linux, processes, reach, seccomp, supervise, view
 from kerneleval.worker import limits as resource_limits
 from kerneleval.worker.limits import Limits
 from kerneleval.worker.reach import clean_environment
 from kerneleval.worker.reaper import disk_bytes, kill_all, mark_started, resident_bytes
-from kerneleval.worker.slot import Slot, first_closed, prepare, processes_of_uid
+from kerneleval.worker.slot import Slot, first_closed, prepare
 
 __all__ = [
     "Limits",
@@ -64,6 +63,7 @@ class _Entry:
         self.costs = {} if costs is None else costs
         self.superuser = os.geteuid() == 0
         self.scratch = os.path.join(slot.directory, "tmp")
+        self.change_user = False
 
     def has(self, layer: str) -> bool:
         return layer in self.layers
@@ -135,11 +135,12 @@ def enter(
         _detach(entry, keep_fds)
         _leave_namespaces(entry)
         readable, nodes = reach.readable_paths(slot, device), reach.nodes(device)
-        if not entry.has("pidns"):
-            _change_view(entry, readable, nodes)  # first: a monitor's Landlock domain ends all mounting
-        _split(entry, parent_pid)
         if entry.has("pidns"):
-            _change_view(entry, readable, nodes)  # after: only inside can the namespace's own /proc be mounted
+            _split(entry, parent_pid)  # first: only inside can the namespace's own /proc be mounted
+            _change_view(entry, readable, nodes)
+        else:
+            _change_view(entry, readable, nodes)  # first: a monitor's Landlock domain ends all mounting
+            _split(entry, parent_pid)
         return _confine(entry, readable, nodes)
     except OSError as error:
         raise InfrastructureError(f"sandbox: {error}") from error
@@ -224,7 +225,7 @@ def _become_second(report: int) -> None:
 def _choose_reach(entry: _Entry) -> str:
     if entry.has("pidns"):
         return supervise.Reach.PIDNS
-    if entry.superuser and entry.slot.uid >= 0:
+    if entry.change_user:
         return supervise.Reach.UID
     try:
         landlock.scope_signals()
@@ -241,12 +242,11 @@ def _choose_reach(entry: _Entry) -> str:
 def _confine(entry: _Entry, readable: Sequence[str], nodes: Sequence[str]) -> Trust:
     slot = entry.slot
     _change_environment(entry)
-    change_user = _may_change_user(entry, readable)
-    _limit(entry, change_user)
+    _limit(entry)
     if entry.superuser or entry.has("userns"):
         with entry.layer("bounding_set"):
             linux.drop_bounding_set()
-    if change_user:
+    if entry.change_user:
         with entry.layer("uid"):
             os.setgroups(slot.groups)
             os.setresgid(slot.uid, slot.uid, slot.uid)
@@ -275,6 +275,11 @@ def _confine(entry: _Entry, readable: Sequence[str], nodes: Sequence[str]) -> Tr
 
 
 def _change_view(entry: _Entry, readable: Sequence[str], nodes: Sequence[str]) -> None:
+    _change_root(entry, readable, nodes)
+    entry.change_user = _may_change_user(entry, readable)
+
+
+def _change_root(entry: _Entry, readable: Sequence[str], nodes: Sequence[str]) -> None:
     if not entry.has("mntns"):
         entry.missing.append("view: needs a mount namespace")
         return
@@ -303,7 +308,7 @@ def _change_view(entry: _Entry, readable: Sequence[str], nodes: Sequence[str]) -
 
 
 def _change_environment(entry: _Entry) -> None:
-    mark = {"KERNELEVAL_SLOT": entry.slot.token} if entry.slot.uid < 0 else {}
+    mark = {} if entry.change_user else {"KERNELEVAL_SLOT": entry.slot.token}
     wanted = reach.worker_environment(entry.scratch) | mark
     with entry.layer("environment"):
         os.environ.clear()
@@ -340,17 +345,19 @@ def _may_change_user(entry: _Entry, readable: Sequence[str]) -> bool:
     return True
 
 
-def _limit(entry: _Entry, change_user: bool) -> None:
-    if change_user:
+def _limit(entry: _Entry) -> None:
+    if entry.change_user:
         counted = 1
     elif entry.has("userns") and resource_limits.counts_processes_per_namespace():
         counted = 2
     else:
-        counted = len(processes_of_uid(os.getuid())) + 2
+        counted = len(processes.of_uid(os.getuid())) + 2
     with entry.layer("rlimits"):
         failed = resource_limits.apply(entry.limits, entry.device, processes_now=counted)
         if failed:
             raise OSError(0, "; ".join(failed))
+    if entry.superuser and not entry.change_user:
+        entry.missing.append("rlimits-processes: the kernel counts no processes of the superuser's id")
 
 
 def _make_scratch(entry: _Entry) -> None:
@@ -409,7 +416,7 @@ def _enter_elsewhere(entry: _Entry, keep_fds: Sequence[int]) -> Trust:
             os.environ.update(reach.worker_environment(entry.scratch))
             tempfile.tempdir = None
         with entry.layer("rlimits"):
-            failed = resource_limits.apply(entry.limits, entry.device, processes_now=len(processes_of_uid(os.getuid())))
+            failed = resource_limits.apply(entry.limits, entry.device, processes_now=len(processes.of_uid(os.getuid())))
             if failed:
                 raise OSError(0, "; ".join(failed))
         _make_scratch(entry)

@@ -1,27 +1,31 @@
 """A slot: the user, the directory and the reach that one worker gets. Made on the trusted side, sent as plain data."""
 # Paths are strings here: they end in system calls on names that another process chose.
-# ruff: noqa: PTH110, PTH112, PTH116, PTH118, PTH208
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import socket
 import stat
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from kerneleval.records import InfrastructureError, UsageError
+from kerneleval.worker import processes
 
-__all__ = ["UID_BASE", "UID_COUNT", "Slot", "prepare", "processes_of_uid", "release"]
+__all__ = ["MARK", "UID_BASE", "UID_COUNT", "Slot", "device_nodes", "first_closed", "prepare", "release"]
 
 UID_BASE = 61000
 """First of the numeric users that workers run as when the judge is root; no account needs to exist."""
 UID_COUNT = 1024
 """How many of them."""
+
+MARK = "host.json"
+"""File in a slot's base that names its host; see :mod:`kerneleval.worker.sweep`."""
 
 _KEEP = -1
 _locks: dict[int, socket.socket] = {}
@@ -105,7 +109,7 @@ def prepare(
     if uid != _KEEP:
         os.chown(private, uid, uid)
     groups = tuple(sorted(_device_groups())) if superuser else ()
-    return Slot(
+    slot = Slot(
         number=number,
         base=str(base),
         directory=str(private),
@@ -115,6 +119,15 @@ def prepare(
         writable=tuple(writable),
         token=token,
     )
+    _mark(slot)
+    return slot
+
+
+def _mark(slot: Slot) -> None:
+    """Leave word of who made the slot, so that a later host can clean up after one that was killed."""
+    host = os.getpid()
+    word = {"host": host, "started": processes.start_time(host), "slot": slot.to_plain()}
+    Path(slot.base, MARK).write_text(json.dumps(word))
 
 
 def release(slot: Slot) -> None:
@@ -124,43 +137,30 @@ def release(slot: Slot) -> None:
         lock.close()
 
 
+def claim(uid: int) -> bool:
+    """Take a user for this process, until :func:`release` or its end; False when another host has it."""
+    if uid in _locks:
+        return False
+    if not sys.platform.startswith("linux"):
+        return True
+    lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        lock.bind(f"\0kerneleval-uid-{uid}")  # the kernel frees the name with the last descriptor
+    except OSError:
+        lock.close()
+        return False
+    _locks[uid] = lock
+    return True
+
+
 def _claim_uid(number: int, uid_base: int, uid_count: int) -> int:
-    busy = {uid for _, uid in _processes()}
+    busy = {uid for _, uid in processes.owners()}
     for offset in range(uid_count):
         uid = uid_base + (number + offset) % uid_count
-        if uid in busy or uid in _locks:
-            continue
-        lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) if hasattr(socket, "AF_UNIX") else None
-        if lock is None or not sys.platform.startswith("linux"):
+        if uid not in busy and claim(uid):
             return uid
-        try:
-            lock.bind(f"\0kerneleval-uid-{uid}")  # the kernel frees the name with the last descriptor
-        except OSError:
-            lock.close()
-            continue
-        _locks[uid] = lock
-        return uid
     last = uid_base + uid_count - 1
     raise InfrastructureError(f"sandbox: every user from {uid_base} to {last} runs processes already")
-
-
-def _processes() -> Iterator[tuple[int, int]]:
-    """Process id and effective user of every process that ``/proc`` shows."""
-    try:
-        names = os.listdir("/proc")
-    except OSError:
-        return
-    for name in names:
-        if name.isdigit():
-            try:
-                yield int(name), os.stat(f"/proc/{name}").st_uid
-            except OSError:
-                continue  # it ended meanwhile
-
-
-def processes_of_uid(uid: int) -> list[int]:
-    """Ids of the processes of one user, zombies included."""
-    return [pid for pid, owner in _processes() if owner == uid]
 
 
 def first_closed(path: str) -> str:

@@ -21,7 +21,7 @@ import struct
 import time
 from typing import NoReturn
 
-from kerneleval.worker import linux, reaper
+from kerneleval.worker import linux, processes
 
 __all__ = ["Reach", "become_init", "become_monitor", "leave_monitor", "prepare_monitor"]
 
@@ -110,7 +110,7 @@ def _kill_rest(reach: str, uid: int) -> None:
     deadline = time.monotonic() + _GIVE_UP_S
     while time.monotonic() < deadline:
         if reach == Reach.TREE:
-            reaper.signal_each(reaper.descendants(os.getpid()), signal.SIGKILL)
+            processes.signal_each(processes.descendants(os.getpid()), signal.SIGKILL)
         else:
             with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is there, or may be reached
                 os.kill(-1, signal.SIGKILL)  # reaches the worker's user, or this domain, and never this process

@@ -5,7 +5,6 @@ The system and the interpreter are bound read-only at their usual places, homes 
 another user run an interpreter that lies in a closed home.
 """
 # Paths are strings here: they end in system calls, and links among them must stay links.
-# ruff: noqa: PTH101, PTH102, PTH103, PTH112, PTH114, PTH115, PTH116, PTH118, PTH120, PTH211
 
 from __future__ import annotations
 
