@@ -42,14 +42,17 @@ def gelu(x):
     return y
 '''
 
-_MODULE = GELU + '''
+_MODULE = (
+    GELU
+    + """
 
 class ModelNew(torch.nn.Module):
     def forward(self, x):
         return gelu(x)
-'''
+"""
+)
 
-_PROBLEM = '''import torch
+_PROBLEM = """import torch
 
 
 class Model(torch.nn.Module):
@@ -63,9 +66,9 @@ def get_inputs():
 
 def get_init_inputs():
     return []
-'''
+"""
 
-_THEIRS = '''
+_THEIRS = """
 import importlib, json, sys, time, types
 sys.path.insert(0, {root!r})
 for name in ("openai", "litellm", "dotenv", "requests", "tqdm", "datasets", "tomli", "tomllib"):
@@ -87,7 +90,7 @@ for i in range(3):
     )
     times.append(time.perf_counter() - start)
 print("RESULT", json.dumps([times, bool(result.correctness)]))
-'''
+"""
 
 
 def main() -> None:

@@ -44,7 +44,10 @@ def main() -> None:
             loaded.close()
         rows += [
             ("worker: fork to sandboxed and ready (median of 5)", f"{statistics.median(forks) * 1e3:.1f} ms"),
-            ("worker: fork to first call answered, device context included", f"{statistics.median(firsts) * 1e3:.1f} ms"),
+            (
+                "worker: fork to first call answered, device context included",
+                f"{statistics.median(firsts) * 1e3:.1f} ms",
+            ),
         ]
         report.table(("what", "time"), rows)
         report.data = {"rows": rows, "trust": judge.bench.trust}

@@ -270,7 +270,7 @@ def _plan(
     for task in suite:
         cases = judge.plan(task, protocol)
         for maker in makers:
-            made = list(maker.candidates(task, judge.device.name)) or [None]
+            made: list[Candidate | None] = [*maker.candidates(task, judge.device.name)] or [None]
             for sample, candidate in enumerate(made):
                 if candidate is not None:
                     found[maker.name, task.name, sample] = candidate

@@ -15,7 +15,7 @@ import math
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 __all__ = [
     "CATEGORIES",
@@ -840,12 +840,14 @@ def _fields(cls: type, plain: Mapping[str, Any]) -> dict[str, Any]:
     return {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()}
 
 
+_R = TypeVar("_R")
+
 _SIMPLE: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (float, int), "bool": (bool,)}
 
 
-def _checked(cls: Any, plain: Mapping[str, Any]) -> Any:
+def _checked(cls: type[_R], plain: Mapping[str, Any]) -> _R:
     values = _fields(cls, plain)
-    for f in dataclasses.fields(cls):
+    for f in dataclasses.fields(cls):  # type: ignore[arg-type]
         allowed = _SIMPLE.get(str(f.type))
         if allowed and f.name in values:
             value = values[f.name]

@@ -112,5 +112,5 @@ def typed_view(
     import torch
 
     out = torch.empty(0, dtype=dtype, device=raw.device)
-    out.set_(raw.untyped_storage(), offset, tuple(shape), tuple(strides))  # type: ignore[call-overload]
+    out.set_(raw.untyped_storage(), offset, tuple(shape), tuple(strides))
     return out

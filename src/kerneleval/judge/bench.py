@@ -11,7 +11,7 @@ import shutil
 import stat
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from kerneleval import languages
 from kerneleval.devices import Device
@@ -135,7 +135,7 @@ class Bench:
         self.trust = Trust(level="weak")
         self._limits = _limits(worker_memory_bytes or _worker_memory_bytes(device, machine))
 
-    def __enter__(self) -> Bench:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exc: object) -> None:

@@ -13,7 +13,7 @@ from kerneleval.judge import inputs, oracle
 from kerneleval.judge.expectation import Expectation
 from kerneleval.judge.layouts import strided
 from kerneleval.judge.windows import Call, TensorSlot, dense
-from kerneleval.records import Case, Scalar, Task, TensorSpec
+from kerneleval.records import Case, Task, TensorSpec
 
 __all__ = ["Bound", "Drawn"]
 
@@ -44,15 +44,13 @@ class Bound:
         self.specs: tuple[Any, ...] = () if problem is not None else task.arguments(self.dims, case.dtype)
         self.wanted: tuple[int, ...] = ()
         if case.direction == "backward":
-            self.wanted = tuple(
-                i for i, s in enumerate(self.specs) if isinstance(s, TensorSpec) and s.differentiable
-            )
+            self.wanted = tuple(i for i, s in enumerate(self.specs) if isinstance(s, TensorSpec) and s.differentiable)
         self.weights: dict[str, torch.Tensor] | None = None
 
     def arguments(self, seed: int) -> list[Any]:
         """Fresh secret arguments."""
         if self.problem is not None:
-            return list(self.problem.inputs(seed))
+            return list(self.problem.inputs(seed, self.case.distribution))
         return inputs.draw(self.specs, self.case, seed, self.device.torch_device)
 
     def upstream(self, args: Sequence[Any], seed: int) -> list[torch.Tensor]:
@@ -75,19 +73,19 @@ class Bound:
 
     def form(self, drawn: Drawn) -> Call:
         """How one call looks on the wire."""
-        specs: Sequence[Any] = self.specs or [None] * len(drawn.args)
-        slots = tuple(self._slot(spec, arg) for spec, arg in zip(specs, drawn.args, strict=True))
+        slots = tuple(self._slot(position, arg) for position, arg in enumerate(drawn.args))
         outputs = tuple((tuple(t.shape), str(t.dtype)[6:]) for t in drawn.expectation.native)
         grads = tuple(dense(tuple(g.shape), str(g.dtype)[6:]) for g in drawn.grads)
         return Call(args=slots, grads=grads, outputs=outputs, wanted=self.wanted, dims=self.dims)
 
-    def _slot(self, spec: Any, arg: Any) -> TensorSlot | Any:
-        if isinstance(spec, Scalar):
-            return spec.value
+    def _slot(self, position: int, arg: Any) -> TensorSlot | Any:
         if not isinstance(arg, torch.Tensor):
             return arg
         shape, dtype = tuple(arg.shape), str(arg.dtype)[6:]
-        if spec is None or self.case.layout == "contiguous" or spec.role != "data":
-            return dense(shape, dtype, fixed=spec is not None and spec.role == "mask")
+        if self.problem is not None:
+            return dense(shape, dtype, refresh="scaled" if position in self.problem.traits.structured else "elements")
+        spec = self.specs[position]
+        if self.case.layout == "contiguous" or spec.role != "data":
+            return dense(shape, dtype, refresh="alone" if spec.role == "mask" else "elements")
         extent, strides, offset = strided(self.case.layout, spec)
         return TensorSlot(shape=shape, dtype=dtype, strides=strides, offset=offset, extent=extent)

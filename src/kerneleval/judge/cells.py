@@ -6,8 +6,6 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from kerneleval import languages
 from kerneleval.devices import Device
 from kerneleval.judge.bench import BuildFailed, Loaded
@@ -157,5 +155,3 @@ def _claimed(wrong: dict[str, Any]) -> Failed:
 def secret_choice(items: Sequence[Any]) -> Any:
     """One item, drawn from the system's randomness."""
     return items[secrets.randbelow(len(items))]
-
-

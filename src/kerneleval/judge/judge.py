@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from kerneleval import devices
 from kerneleval.judge import baselines, checks, noise
@@ -65,7 +65,7 @@ class Judge:
         self._noise: dict[str, tuple[noise.Noise, ...]] = {}
         self._baselines = baselines.Baselines(self.bench)
 
-    def __enter__(self) -> Judge:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -123,7 +123,7 @@ class Judge:
         cases = self.plan(task, protocol) if cases is None else tuple(cases)
         replay = _Replay(source or candidate.files[0][0], task_source or task.name, self.device.name, protocol)
         if not cases:
-            raise UsageError(f"task {task.name!r}: no case is left under these restrictions; loosen --dtype or --direction")
+            raise UsageError(f"task {task.name!r}: no case is left; loosen --dtype, --direction or --category")
         _tell(on_event, "load", 0, len(cases), task.name)
         try:
             loaded = Loaded(self.bench, candidate, (task.name,), trusted=trusted)
@@ -278,15 +278,13 @@ def _barred(track: str, findings: Sequence[Evidence], protocol: Protocol) -> Fai
     """What the honesty checks hold against the candidate as a whole."""
     for finding in findings:
         if finding["level"] == "fail":
-            return Failed(
-                stage="honesty", reason=finding["reason"], message=finding["message"], evidence=dict(finding)
-            )
+            return Failed(stage="honesty", reason=finding["reason"], message=finding["message"], evidence=dict(finding))
     if track and track not in protocol.allow:
         allowed = ", ".join(protocol.allow)
         return Failed(
             stage="honesty",
             reason="track_not_allowed",
-            message=f"the candidate is on the {track} track; this run allows {allowed} (--allow {track} would admit it)",
+            message=f"the candidate is on the {track} track and only {allowed} may pass; --allow {track} admits it",
         )
     return None
 

@@ -67,7 +67,7 @@ def resolution(samples: Samples) -> float:
     """Half width (log ratio) that the scatter of the window's constant leaves open, over all windows.
 
     Every window has the same constant taken off; what that constant may be off by is ``empty_spread_ns`` a window, and
-    it weighs the more the shorter the windows are. Of fewer than three quads the disagreement of the pairs counts alike.
+    it weighs the more the shorter the windows are. Of fewer than three quads the disagreement of pairs counts alike.
     """
     candidate, baseline = np.asarray(samples.candidate_ns), np.asarray(samples.baseline_ns)
     shortest = samples.calls * min(float(np.median(candidate)), float(np.median(baseline)))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -16,7 +17,8 @@ from kerneleval.judge.clock import TimedMismatch, TimedRun
 from kerneleval.judge.modules import reveal_weights
 from kerneleval.judge.noise import Noise, class_of
 from kerneleval.judge.statistics import timing_from
-from kerneleval.records import Case, Failed, InfrastructureError, Outcome, Passed, Samples, new_secret
+from kerneleval.judge.windows import Image, Plan, Runner, Window
+from kerneleval.records import Case, Failed, InfrastructureError, Outcome, Passed, Samples, Timing, new_secret
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
 __all__ = ["Timer"]
@@ -26,7 +28,7 @@ _AGREEMENT = 0.05
 """Device time within 5 % of the verified time agrees with it."""
 
 
-class _BaselineFailed(Exception):
+class _BaselineError(Exception):
     pass
 
 
@@ -53,8 +55,7 @@ class Timer:
         runs: list[TimedRun] = []
         effort = clock.TIERS[self._judge.protocol.tier]
         try:
-            for session in range(effort.sessions):
-                runs.append(self._session(case, session))
+            runs.extend(self._session(case, session) for session in range(effort.sessions))
         except TimedMismatch as error:
             return Failed(stage="timing", reason="wrong_output", message=str(error), evidence=error.evidence)
         except WorkerError as error:
@@ -87,7 +88,7 @@ class Timer:
         try:
             return clock.measure(
                 candidate,
-                _Trusted(baseline),  # type: ignore[arg-type]
+                _Trusted(baseline),
                 call,
                 case.direction,
                 draw,
@@ -98,7 +99,7 @@ class Timer:
                 session=session,
                 timeout_s=_WINDOW_TIMEOUT_S,
             )
-        except _BaselineFailed as error:
+        except _BaselineError as error:
             raise InfrastructureError(f"the baseline of {judge.task.name} failed at {case.key}: {error}") from error
 
     def _baseline(self, case: Case, bound: Bound, *, fresh: bool) -> Loaded:
@@ -111,7 +112,7 @@ class Timer:
             raise InfrastructureError(f"the baseline of {self._judge.task.name} failed: {error}") from error
         return baseline
 
-    def _claim(self, run: TimedRun):  # type: ignore[no-untyped-def]
+    def _claim(self, run: TimedRun) -> Timing:
         samples = run.samples
         noise = self._noise[class_of(statistics.median(samples.baseline_ns))]
         quads, sessions = len(samples.candidate_ns) // 2, len(set(samples.sessions))
@@ -124,24 +125,29 @@ class Timer:
         )
 
 
-class _Trusted:
-    """The baseline's runner; what goes wrong in it is the machine's fault, not the candidate's."""
+class _Trusted(Runner):
+    """The baseline's runner: what goes wrong in it is the machine's fault, not the candidate's."""
 
     def __init__(self, loaded: Loaded) -> None:
-        self._runner = loaded.runner
+        self._inner = loaded.runner
 
-    def prepare(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        return self._guard(self._runner.prepare, *args, **kwargs)
+    def prepare(self, plan: Plan, timeout_s: float = 60.0) -> None:
+        """As :meth:`Runner.prepare`."""
+        with _blamed_on_the_machine():
+            self._inner.prepare(plan, timeout_s)
 
-    def window(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        return self._guard(self._runner.window, *args, **kwargs)
+    def window(self, image: Image, *, timeout_s: float, check_mutation: bool) -> Window:
+        """As :meth:`Runner.window`."""
+        with _blamed_on_the_machine():
+            return self._inner.window(image, timeout_s=timeout_s, check_mutation=check_mutation)
 
-    @staticmethod
-    def _guard(function, *args, **kwargs):  # type: ignore[no-untyped-def]
-        try:
-            return function(*args, **kwargs)
-        except (WorkerError, WorkerFailure) as error:
-            raise _BaselineFailed(str(error)) from error
+
+@contextlib.contextmanager
+def _blamed_on_the_machine() -> Iterator[None]:
+    try:
+        yield
+    except (WorkerError, WorkerFailure) as error:
+        raise _BaselineError(str(error)) from error
 
 
 def device_time(samples: Samples) -> str:

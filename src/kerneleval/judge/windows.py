@@ -14,11 +14,12 @@ the revealed inputs, names secret places for the outputs, lets the worker copy t
 from __future__ import annotations
 
 import math
+import os
 import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -36,6 +37,9 @@ _FLOAT_POISON = 0xFF
 """Byte written over output places before collection: NaN in every float type, -1 in the signed integers."""
 
 
+Refresh = Literal["elements", "scaled", "alone"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class TensorSlot:
     """One tensor argument: shape, dtype and where its elements lie in its own storage."""
@@ -50,8 +54,9 @@ class TensorSlot:
     """Storage offset in elements."""
     extent: int
     """Elements of storage, offset included."""
-    fixed: bool = False
-    """Whether timing windows leave its content alone (masks)."""
+    refresh: Refresh = "elements"
+    """How timing windows get new content: ``elements`` are exchanged, all are ``scaled`` alike (where elements depend
+    on one another), or it is left ``alone`` (masks)."""
 
     @property
     def nbytes(self) -> int:
@@ -59,14 +64,14 @@ class TensorSlot:
         return self.extent * DTYPES[self.dtype]
 
 
-def dense(shape: Sequence[int], dtype: str, *, fixed: bool = False) -> TensorSlot:
+def dense(shape: Sequence[int], dtype: str, *, refresh: Refresh = "elements") -> TensorSlot:
     """The contiguous slot of a shape."""
     strides = [1]
     for size in reversed(shape[1:]):
         strides.append(strides[-1] * max(size, 1))
     row_major = tuple(reversed(strides)) if shape else ()
     extent = math.prod(shape)
-    return TensorSlot(shape=tuple(shape), dtype=dtype, strides=row_major, offset=0, extent=extent, fixed=fixed)
+    return TensorSlot(shape=tuple(shape), dtype=dtype, strides=row_major, offset=0, extent=extent, refresh=refresh)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +173,7 @@ class Image:
     def __init__(self, plan: Plan, device: Device) -> None:
         self.plan = plan
         self.bytes = torch.zeros(max(plan.input_bytes, 1), dtype=torch.uint8, device=device.torch_device)
+        self._factors: dict[int, torch.Tensor] = {}
 
     def tensor(self, call: int, index: int) -> torch.Tensor:
         """View of the index-th revealed tensor of a call."""
@@ -177,40 +183,52 @@ class Image:
 
     def fill(self, call: int, tensors: Sequence[torch.Tensor]) -> None:
         """Write the tensors of one call; along a stride of 0 the first element is taken."""
-        for index, tensor in enumerate(tensors):
-            target = self.tensor(call, index)
+        for index, given in enumerate(tensors):
+            target, source = self.tensor(call, index), given
             for dim, stride in enumerate(target.stride()):
                 if stride == 0 and target.shape[dim] > 1:
-                    target, tensor = target.narrow(dim, 0, 1), tensor.narrow(dim, 0, 1)
-            target.copy_(tensor)
+                    target, source = target.narrow(dim, 0, 1), source.narrow(dim, 0, 1)
+            target.copy_(source)
 
     def refresh(self, generator: torch.Generator) -> None:
-        """Change secret elements of every call's tensors: positions and values are drawn anew.
+        """Change every call's tensors at secret places, or by secret factors, as their slots say.
 
-        Values come from other positions of the same argument, so that every distribution, index range and dtype stays
-        what it was. About 1 in 256 elements changes, at least four a tensor.
+        Exchanged values come from other positions of the same argument, so that every distribution, index range and
+        dtype stays what it was. About 1 in 256 elements changes, at least four a tensor.
         """
         if not self.plan.calls or not self.plan.uniform:
             raise ValueError("only windows of uniform calls are refreshed")
         first = self.plan.calls[0]
         count = len(self.plan.calls)
-        stride_bytes = first.input_bytes
         for index, slot in enumerate(first.slots):
-            if slot.fixed or slot.extent == 0:
+            if slot.refresh == "alone" or slot.extent == 0:
                 continue
             size = DTYPES[slot.dtype]
             place = self.plan.places[0][index] // size
-            every = typed_view(
-                self.bytes, getattr(torch, slot.dtype), (count, slot.extent), (stride_bytes // size, 1), place
-            )
-            changed = max(4, slot.extent // 256)
-            shape = (count, changed)
-            device = self.bytes.device
-            target = torch.randint(slot.extent, shape, generator=generator, device=device)
-            source = torch.randint(slot.extent, shape, generator=generator, device=device)
-            origin = torch.randint(count, shape, generator=generator, device=device)
-            rows = torch.arange(count, device=device)[:, None].expand(shape)
-            every[rows, target] = every[origin, source]
+            strides = (first.input_bytes // size, 1)
+            every = typed_view(self.bytes, getattr(torch, slot.dtype), (count, slot.extent), strides, place)
+            if slot.refresh == "scaled":
+                self._scale(every, index, generator)
+            else:
+                _exchange(every, generator)
+
+    def _scale(self, every: torch.Tensor, index: int, generator: torch.Generator) -> None:
+        """Multiply each call's tensor by a factor; the product of all factors stays within [0.8, 1.25]."""
+        wanted = torch.empty(len(every), 1, device=every.device).uniform_(0.8, 1.25, generator=generator)
+        now = self._factors.get(index, torch.ones_like(wanted))
+        every.mul_((wanted / now).to(every.dtype))
+        self._factors[index] = wanted
+
+
+def _exchange(every: torch.Tensor, generator: torch.Generator) -> None:
+    count, extent = every.shape
+    shape = (count, max(4, extent // 256))
+    device = every.device
+    target = torch.randint(extent, shape, generator=generator, device=device)
+    source = torch.randint(extent, shape, generator=generator, device=device)
+    origin = torch.randint(count, shape, generator=generator, device=device)
+    rows = torch.arange(count, device=device)[:, None].expand(shape)
+    every[rows, target] = every[origin, source]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,6 +259,7 @@ class Runner:
         self.device = device
         self._arenas: dict[str, Arena] = {}
         self._plan: Plan | None = None
+        self._core = _worker_core() if device.spin_s else -1
 
     def close(self) -> None:
         """Kill the worker and give the memory back."""
@@ -306,6 +325,7 @@ class Runner:
         plan = image.plan
         self.prepare(plan)
         inputs, outputs = self._arenas["in"].bytes, self._arenas["out"].bytes
+        self.worker.tell("arm", {"core": self._core})
         self.reveal(image)
         self.device.settle()
         started = time.perf_counter_ns()
@@ -349,10 +369,17 @@ def output_views(window: Window, plan: Plan, call: int) -> tuple[torch.Tensor, .
     views = []
     for (shape, dtype), place in zip(plan.calls[call].outputs, window.places[call], strict=True):
         slot = dense(shape, dtype)
-        views.append(
-            typed_view(window.outputs, getattr(torch, dtype), shape, slot.strides, place // DTYPES[dtype])
-        )
+        views.append(typed_view(window.outputs, getattr(torch, dtype), shape, slot.strides, place // DTYPES[dtype]))
     return tuple(views)
+
+
+def _worker_core() -> int:
+    """The processor on which every worker computes, one after another: the last one that this process may use.
+
+    On one processor, candidate and baseline see the same clock and the same neighbours; on two of a busy machine the
+    same code differs by several per cent for minutes.
+    """
+    return max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else -1
 
 
 def _claimed_ns(value: Any) -> float:

@@ -48,22 +48,35 @@ class Worker:
         self.run: Callable[[_Call], Any] = self._forward
         self.results: list[Any] = []
         self.event_ns = 0.0
+        self.spin_s = 0.0
 
     def serve(self) -> None:
         """Answer messages until ``quit`` or the judge is gone."""
         while True:
             try:
-                message = self.channel.recv(None, self.device.spin_s)
+                message = self.channel.recv(None, self.spin_s)
             except Closed:
                 return
             operation = str(message.pop("op"))
+            self.spin_s = 0.0
             if operation == "quit":
                 return
+            if operation == "arm":
+                self._arm(message)
+                continue
             try:
                 answer = getattr(self, f"on_{operation}")(message)
-            except BaseException as error:  # the candidate may raise anything, SystemExit included
-                answer = _error(operation, error)
+            except BaseException as error:  # noqa: BLE001 - the candidate may raise anything, SystemExit included
+                answer = _error(operation, error) | {"broken": self._broken()}
             self.channel.send(answer)
+
+    def _broken(self) -> bool:
+        """Whether the device context of this process is beyond use, as after an illegal memory access."""
+        try:
+            self.device.warm_up()
+        except Exception:  # noqa: BLE001 - whatever it raises, this process cannot compute any more
+            return True
+        return False
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -121,6 +134,12 @@ class Worker:
         self.device.synchronize()
         return {"op": "weighted"}
 
+    def _arm(self, message: Mapping[str, Any]) -> None:
+        """A window is about to open: stay awake for it, on the processor that every worker computes on."""
+        self.spin_s = self.device.spin_s
+        if message["core"] >= 0:
+            os.sched_setaffinity(0, {message["core"]})
+
     # -- windows ------------------------------------------------------------------------------------------------------
 
     def on_prepare(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,7 +161,6 @@ class Worker:
     def on_go(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Run every prepared call; the judge's clock is running."""
         import torch
-
 
         timer = self.device.timer()
         results = []
@@ -168,7 +186,7 @@ class Worker:
         wrong: dict[str, Any] | None = None
         arena = self.arenas["out"]
         for index, (call, result, places) in enumerate(zip(self.calls, self.results, message["places"], strict=True)):
-            outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+            outputs = _flatten(result)
             problem = _mismatch(outputs, call.outputs, self.device.torch_device)
             if problem:
                 wrong = wrong or {"call": index, **problem}
@@ -218,10 +236,9 @@ class Worker:
 
         assert self.loaded is not None
         arguments = list(call.args)
-        leaves = []
         for position in call.wanted:
             arguments[position] = arguments[position].detach().requires_grad_()
-            leaves.append(arguments[position])
+        leaves = [arguments[position] for position in call.wanted]
         with torch.enable_grad():
             result = self.loaded.forward(arguments, (), call.dims)
             outputs = [result] if isinstance(result, torch.Tensor) else list(result)
@@ -245,6 +262,15 @@ class Worker:
         return devices.typed_view(raw, getattr(torch, dtype), shape, strides, offset)
 
 
+def _flatten(result: Any) -> list[Any]:
+    """Outputs in nested tuples, lists and dicts, in order; a module may return other things beside its tensors."""
+    if isinstance(result, Mapping):
+        result = list(result.values())
+    if isinstance(result, (tuple, list)):
+        return [output for part in result for output in _flatten(part)]
+    return [] if result is None or isinstance(result, (bool, int, float, str)) else [result]
+
+
 def _recorder(seen: dict[str, int]) -> Any:
     """A context that counts the ATen operators dispatched in it."""
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -258,7 +284,7 @@ def _recorder(seen: dict[str, int]) -> Any:
             seen[str(func)] = seen.get(str(func), 0) + 1
             return func(*args, **(kwargs or {}))
 
-    return Recorder()
+    return Recorder()  # type: ignore[no-untyped-call]
 
 
 def _mismatch(outputs: list[Any], wanted: list[Any], device: str) -> dict[str, str] | None:
@@ -270,7 +296,8 @@ def _mismatch(outputs: list[Any], wanted: list[Any], device: str) -> dict[str, s
         if not isinstance(output, torch.Tensor):
             return {"what": "type", "got": f"output {position} is a {type(output).__name__}", "want": "a tensor"}
         if tuple(output.shape) != tuple(spec.shape):
-            return {"what": "shape", "got": f"output {position} has shape {list(output.shape)}", "want": f"{list(spec.shape)}"}
+            got = f"output {position} has shape {list(output.shape)}"
+            return {"what": "shape", "got": got, "want": f"{list(spec.shape)}"}
         if str(output.dtype)[6:] != spec.dtype:
             return {"what": "dtype", "got": f"output {position} is {str(output.dtype)[6:]}", "want": spec.dtype}
         if output.device.type != device:
@@ -326,7 +353,7 @@ def main(
                 parent_pid=zygote_pid,
             )
             channel.send({"op": "ready", "pid": os.getpid(), "trust": to_plain(trust)})
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - told to the judge, whatever it is
             channel.send(_error("enter", error))
             return
         Worker(channel, device).serve()

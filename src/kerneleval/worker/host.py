@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from kerneleval.records import InfrastructureError, KernelEvalError, Trust, to_plain
 from kerneleval.worker import sandbox
@@ -33,7 +33,10 @@ _WORKER_MESSAGE_BYTES = 4 << 20
 
 
 class WorkerFailure(KernelEvalError):  # noqa: N818 - an outcome of the candidate, not an error of ours
-    """The worker is gone or was killed. ``reason`` is one of crash, exit, timeout, memory_limit, output_flood, protocol."""
+    """The worker is gone or was killed.
+
+    ``reason`` is one of crash, exit, timeout, memory_limit, output_flood, device_error, protocol.
+    """
 
     def __init__(self, reason: str, message: str, evidence: dict[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -136,7 +139,7 @@ class Zygote:
         with contextlib.suppress(OSError):
             self.root.rmdir()
 
-    def __enter__(self) -> Zygote:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -199,11 +202,20 @@ class Worker:
         except WireError as error:
             raise self._kill("protocol", f"the worker broke the protocol during '{operation}': {error}") from error
         if answer.get("op") == "error":
-            raise self._raised(answer)
+            raise self._device_lost(answer) if answer.get("broken") else self._raised(answer)
         if answer.get("op") != expect:
             said = repr(answer.get("op"))[:60]
             raise self._kill("protocol", f"the worker answered {said} to '{operation}' instead of '{expect}'")
         return answer
+
+    def tell(self, operation: str, message: Mapping[str, Any]) -> None:
+        """Send without waiting for an answer. Raises WorkerFailure when the worker is gone."""
+        try:
+            self._channel.send({"op": operation, **message}, timeout_s=30.0)
+        except Closed:
+            raise self._ended(operation) from None
+        except WireTimeout:
+            raise self._kill("timeout", f"the worker did not read '{operation}'") from None
 
     def _wait(self, operation: str, timeout_s: float, spin_s: float) -> dict[str, Any]:
         now = time.monotonic()
@@ -211,7 +223,8 @@ class Worker:
         while spin_s and time.monotonic() < spin_until:
             if (message := self._channel.poll()) is not None:
                 return message
-        watched = [self._channel.sock, self._output]
+        channel = self._channel.fileno()
+        watched = [channel, self._output]
         while True:
             message = self._channel.poll()
             if message is not None:
@@ -221,7 +234,7 @@ class Worker:
                 raise WireTimeout(f"no answer within {timeout_s:g} s")
             ready, _, _ = select.select(watched, [], [], min(left, _POLL_S))
             if self._output in ready and not self._drain():
-                watched = [self._channel.sock]
+                watched = [channel]
             if not ready:
                 self._check_memory(operation)
 
@@ -231,15 +244,16 @@ class Worker:
                 self._printed += len(data)
                 self._kept = (self._kept + data)[-_OUTPUT_KEPT_BYTES:]
                 if self._printed > _OUTPUT_LIMIT_BYTES:
-                    raise self._kill("output_flood", f"the candidate printed more than {_OUTPUT_LIMIT_BYTES >> 20} MiB")
+                    limit = _OUTPUT_LIMIT_BYTES >> 20
+                    raise self._kill("output_flood", f"the candidate printed more than {limit} MiB")
             return False
         return True
 
     def _check_memory(self, operation: str) -> None:
         used = sandbox.resident_bytes(self._slot, self.pid)
         if used > self._memory_bytes:
-            limit = self._memory_bytes >> 20
-            raise self._kill("memory_limit", f"{used >> 20} MiB of memory during '{operation}'; the limit is {limit} MiB")
+            sizes = f"{used >> 20} MiB of memory; the limit is {self._memory_bytes >> 20} MiB"
+            raise self._kill("memory_limit", f"during '{operation}' it took {sizes}")
 
     def _raised(self, answer: Mapping[str, Any]) -> WorkerError:
         kind = str(answer.get("kind", ""))[:200]
@@ -250,6 +264,12 @@ class Worker:
         if self._kept:
             evidence["printed"] = self.printed[-2000:]
         return WorkerError(kind, text, unsupported=bool(answer.get("unsupported")), evidence=evidence)
+
+    def _device_lost(self, answer: Mapping[str, Any]) -> WorkerFailure:
+        raised = self._raised(answer)
+        failure = self._kill("device_error", f"{raised.kind}: {raised}"[:1000])
+        failure.evidence |= raised.evidence
+        return failure
 
     def _ended(self, operation: str) -> WorkerFailure:
         if self._output >= 0:
@@ -263,7 +283,8 @@ class Worker:
         if code < 0:
             name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
             if -code == signal.SIGXCPU:
-                return WorkerFailure("timeout", f"the CPU-time limit was used up during '{operation}'", failure.evidence)
+                text = f"the CPU-time limit was used up during '{operation}'"
+                return WorkerFailure("timeout", text, failure.evidence)
             return WorkerFailure("crash", f"the process died with {name} during '{operation}'", failure.evidence)
         return WorkerFailure("exit", f"the process exited with code {code} during '{operation}'", failure.evidence)
 

@@ -36,7 +36,7 @@ class Closed(WireError):  # noqa: N818 - an event of the wire, read as a word
     """The other side is gone."""
 
 
-class WireTimeout(WireError):
+class WireTimeout(WireError):  # noqa: N818 - an event of the wire, read as a word
     """Nothing complete arrived in time."""
 
 
@@ -46,9 +46,7 @@ class Channel:
     Only the untrusted end accepts descriptors: on the judge's end the kernel discards what a worker attaches.
     """
 
-    def __init__(
-        self, sock: socket.socket, *, accept_fds: bool = False, limit_bytes: int = MAX_FRAME_BYTES
-    ) -> None:
+    def __init__(self, sock: socket.socket, *, accept_fds: bool = False, limit_bytes: int = MAX_FRAME_BYTES) -> None:
         self.sock = sock
         self._limit = limit_bytes
         self._accept_fds = accept_fds

@@ -30,7 +30,7 @@ def _preload() -> dict[str, Any]:
     found = {"torch_s": time.perf_counter() - started, "triton": True}
     try:
         import triton
-        import triton.language  # noqa: F401
+        import triton.language
     except ImportError:
         found["triton"] = False
     else:
