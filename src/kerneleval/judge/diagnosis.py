@@ -108,7 +108,7 @@ def _by_value(
 def _by_fit(
     got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor
 ) -> tuple[str, str] | None:
-    """c = a o, or c = o + b, with a remainder far below the error."""
+    """C = a o, or c = o + b, with a remainder far below the error."""
     if expected.bounds is None or got.numel() < 2:
         return None
     own, oracle = as_real(got).double().reshape(-1), as_real(expected.oracle).double().reshape(-1)

@@ -15,7 +15,17 @@ from typing import Any
 import torch
 
 from kerneleval.judge import inputs
-from kerneleval.judge.expectation import Bounds, Expectation, Expected, Kind, Scales, as_real, bounded, exactly, scales_of
+from kerneleval.judge.expectation import (
+    Bounds,
+    Expectation,
+    Expected,
+    Kind,
+    Scales,
+    as_real,
+    bounded,
+    exactly,
+    scales_of,
+)
 from kerneleval.judge.tolerances import ELEMENT, NATIVE, POOLED, PROBE, SPREAD, finite_limit, floor_of, reduction_length
 from kerneleval.records import Case, InfrastructureError, KernelEvalError, Task, TensorSpec, UsageError
 

@@ -34,7 +34,7 @@ __all__ = [
 NATIVE = 4.0
 """A candidate's rms error may be this many times the native reference's."""
 
-ELEMENT = 4.0
+ELEMENT = 8.0
 """An element's error may be this many times the floor there; also of the largest native error and of the rms floor."""
 
 SPREAD = 4.0
@@ -55,8 +55,15 @@ POOLED = 256
 PROBE = 2.0**-18
 """Relative change of the inputs by which conditioning is measured."""
 
-_ROUNDINGS = 16.0
-"""Steps of the computing precision that any operator may take: 16 units of fp32 are 2^-20."""
+_ROUNDINGS = 8.0
+"""Steps of the computing precision that any operator may take, as rms; an element may take eight times as many, 2^-18."""
+
+_ORDER = 0.5
+"""A running sum of L terms is off by about 0.2 sqrt(L) units, whatever their mean is; this leaves some room."""
+
+_HALF_INTERMEDIATES = 1.0
+"""Multiple of the response to half-precision rounding of the inputs that half types get beside rounding the output: scores
+or sums that a kernel keeps in the half type on its way, as unfused PyTorch does."""
 
 _CONSTANT_DRIFT = 0.5
 """Equal terms round alike: a running sum of L of them drifts by up to L / 2 units, not by sqrt(L)."""
@@ -113,9 +120,11 @@ def floor_of(dtype: torch.dtype, length: int, case: Case, *, tf32: bool, factor:
     unit = unit_roundoff(real)
     computing = min(unit, 2.0**-24)
     terms = max(1, length)
-    steps = _ROUNDINGS + (_CONSTANT_DRIFT * terms if case.distribution == "constant" else math.sqrt(terms))
-    relative = steps * computing + (unit if unit > computing else 0.0)
-    conditioning = steps
+    steps = _ROUNDINGS + (_CONSTANT_DRIFT * terms if case.distribution == "constant" else _ORDER * math.sqrt(terms))
+    relative, conditioning = steps * computing, steps
+    if unit > computing:
+        relative += unit
+        conditioning += _HALF_INTERMEDIATES * unit / computing
     if tf32 and real == torch.float32:
         relative += _TF32_UNIT
         conditioning += _TF32_UNIT / computing
