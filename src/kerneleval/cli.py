@@ -125,6 +125,9 @@ def check(
     timing: Annotated[bool, typer.Option(help="Whether a correct candidate is timed.")] = True,
     tf32: Annotated[bool, typer.Option("--tf32", help="Allow TF32 in float32 tasks.")] = False,
     entry: Annotated[str, typer.Option(help="Name of the entry point; found by convention otherwise.")] = "",
+    backward_entry: Annotated[
+        str, typer.Option(help="Name of the explicit backward entry point; found by convention otherwise.")
+    ] = "",
     language: Annotated[str, typer.Option(help="Language of the file; found from its content otherwise.")] = "",
     case: Annotated[str, typer.Option(help="Judge only this case, as a replay line names it.")] = "",
     as_json: Json = False,
@@ -143,6 +146,7 @@ def check(
         "tf32": tf32,
         "baseline": baseline.value,
         "entry": entry,
+        "backward_entry": backward_entry,
         "language": language,
         "case": case,
     }

@@ -56,6 +56,7 @@ def check(
     timed: bool = True,
     baseline: str = "eager",
     entry: str = "",
+    backward_entry: str = "",
     language: str = "",
     case: str = "",
     tf32: bool = False,
@@ -78,6 +79,7 @@ def check(
         timed: whether a right candidate is timed.
         baseline: what speedup is measured against: ``eager`` or ``compile``.
         entry: name of the entry point; empty: by convention.
+        backward_entry: name of the explicit backward entry point; empty: by convention.
         language: language of the file; empty: from its content.
         case: judge only this case, given by its key.
         tf32: whether TF32 is allowed in fp32 tasks.
@@ -95,7 +97,9 @@ def check(
 
     task_source = task.name if isinstance(task, Task) else task
     subject = task if isinstance(task, Task) else _open_task(task, shapes)
-    candidate = read_candidate(path, task_name=subject.name, entry=entry, language=language)
+    candidate = read_candidate(
+        path, task_name=subject.name, entry=entry, backward_entry=backward_entry, language=language
+    )
     protocol = Protocol(
         tier=tier,  # type: ignore[arg-type]
         baseline=baseline,
@@ -228,9 +232,10 @@ def run(
     """
     from kerneleval import generators as makers
     from kerneleval import tasks as library
+    from kerneleval.languages import read_candidate
     from kerneleval.store import open_store
 
-    makers_found = [makers.find(g) for g in generators or ARCHETYPES]
+    makers_found = [makers.find(g, read=read_candidate) for g in generators or ARCHETYPES]
     suite = [library.open_task(t) for t in tasks or makers.SUITE]
     protocol = Protocol(
         tier=tier,  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from kerneleval import devices
+from kerneleval import devices, languages
 from kerneleval.judge import baselines, checks, noise
 from kerneleval.judge.bench import Bench, BuildFailed, Loaded
 from kerneleval.judge.cells import CellJudge
@@ -121,7 +121,9 @@ class Judge:
         """
         started = time.perf_counter()
         cases = self.plan(task, protocol) if cases is None else tuple(cases)
-        replay = _Replay(source or candidate.files[0][0], task_source or task.name, self.device.name, protocol)
+        replay = _Replay(
+            candidate, source or candidate.files[0][0], task_source or task.name, self.device.name, protocol
+        )
         if not cases:
             raise UsageError(f"task {task.name!r}: no case is left; loosen --dtype, --direction or --category")
         _tell(on_event, "load", 0, len(cases), task.name)
@@ -252,10 +254,19 @@ class Judge:
 class _Replay:
     """Makes the command lines that judge again."""
 
-    def __init__(self, source: str, task: str, device: str, protocol: Protocol) -> None:
+    def __init__(self, candidate: Candidate, source: str, task: str, device: str, protocol: Protocol) -> None:
         self._words = ["kerneleval", "check", source, "--task", task, "--device", device]
         if protocol.shapes != "default":
             self._words += ["--shapes", protocol.shapes]
+        if protocol.tf32:
+            self._words.append("--tf32")
+        for option, value in (
+            ("--entry", candidate.entry),
+            ("--backward-entry", candidate.backward_entry),
+            ("--language", "" if candidate.language == languages.detect(*candidate.files[0]) else candidate.language),
+        ):
+            if value:
+                self._words += [option, value]
         if protocol.allow != Protocol().allow:
             self._words += ["--allow", ",".join(protocol.allow)]
 

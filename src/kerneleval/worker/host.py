@@ -70,6 +70,7 @@ class Zygote:
             env=_environment(device, root),
             stdin=subprocess.DEVNULL,
             cwd="/",
+            start_new_session=True,  # a Ctrl-C at the terminal is the judge's to answer
         )
         theirs.close()
         self.channel = Channel(ours)
