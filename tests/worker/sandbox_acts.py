@@ -225,11 +225,13 @@ def memory_bomb(facts: dict) -> dict:
 def hold_memory(facts: dict) -> dict:
     """Hold 512 MiB in two processes."""
     facts["held"] = bytearray(os.urandom(1 << 20) * 256)
+    ready, done = os.pipe()
     if os.fork() == 0:
         facts["more"] = bytearray(os.urandom(1 << 20) * 256)
+        os.write(done, b"x")
         time.sleep(60)
         os._exit(0)
-    time.sleep(1.0)
+    os.read(ready, 1)
     return {}
 
 

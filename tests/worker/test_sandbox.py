@@ -1,6 +1,6 @@
 """The sandbox, attacked from inside by real processes: as root and as an ordinary user, with and without PID namespace.
 
-``cuda`` stands here for any device whose driver allows no PID namespace; no such device is needed.
+``rocm`` stands here for any device whose worker gets no PID namespace; no such device is needed.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def play(user: str, act: str, device: str = "cpu", *, limits: dict | None = None
     return played
 
 
-@pytest.fixture(params=[(user, device) for user in USERS for device in ("cpu", "cuda")], ids="-".join)
+@pytest.fixture(params=[(user, device) for user in USERS for device in ("cpu", "rocm")], ids="-".join)
 def where(request: pytest.FixtureRequest) -> tuple[str, str]:
     return request.param
 

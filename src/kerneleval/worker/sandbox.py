@@ -10,33 +10,27 @@ Levels:
 * ``standard``: at least two of own user or user namespace, Landlock and seccomp, and resource limits;
 * ``weak``: anything less.
 """
-# Paths are strings here: they end in system calls on names that another process chose.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import os
-import signal
-import stat
 import sys
-import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from kerneleval.records import InfrastructureError, Trust
-from kerneleval.worker import landlock, linux, processes, reach, seccomp, supervise, view
-from kerneleval.worker import limits as resource_limits
+from kerneleval.worker import linux, reach, steps
 from kerneleval.worker.limits import Limits
+from kerneleval.worker.processes import descendants
 from kerneleval.worker.reach import clean_environment
 from kerneleval.worker.reaper import disk_bytes, kill_all, mark_started, resident_bytes
-from kerneleval.worker.slot import Slot, first_closed, prepare
+from kerneleval.worker.slot import Slot, prepare
+from kerneleval.worker.steps import level_of
+from kerneleval.worker.sweep import sweep
 
 __all__ = [
     "Limits",
     "Slot",
     "clean_environment",
+    "descendants",
     "disk_bytes",
     "enter",
     "kill_all",
@@ -45,53 +39,11 @@ __all__ = [
     "protect_host",
     "resident_bytes",
     "seal",
+    "sweep",
 ]
 
-_entered: _Entry | None = None
+_entered: steps.Entry | None = None
 """The worker's own sandbox, for :func:`seal`."""
-
-_NAMESPACES = {"netns": linux.CLONE_NEWNET, "ipcns": linux.CLONE_NEWIPC, "mntns": linux.CLONE_NEWNS}
-
-
-class _Entry:
-    """What has been reached so far, and what each step cost."""
-
-    def __init__(self, slot: Slot, limits: Limits, device: str, costs: dict[str, float] | None) -> None:
-        self.slot, self.limits, self.device = slot, limits, device
-        self.layers: list[str] = ["process"]
-        self.missing: list[str] = []
-        self.costs = {} if costs is None else costs
-        self.superuser = os.geteuid() == 0
-        self.scratch = os.path.join(slot.directory, "tmp")
-        self.change_user = False
-
-    def has(self, layer: str) -> bool:
-        return layer in self.layers
-
-    @contextlib.contextmanager
-    def layer(self, name: str) -> Iterator[None]:
-        """Try one layer: in force if the body ends, missing with its reason if it raises OSError."""
-        started = time.perf_counter()
-        try:
-            yield
-        except OSError as error:
-            self.missing.append(f"{name}: {error.strerror or error}")
-        else:
-            self.layers.append(name)
-        self.costs[name] = (time.perf_counter() - started) * 1e3
-
-    def trust(self) -> Trust:
-        return Trust(level=level_of(self.layers), layers=tuple(self.layers), missing=tuple(self.missing))
-
-
-def level_of(layers: Sequence[str]) -> str:
-    """``strong``, ``standard`` or ``weak`` for the layers in force."""
-    have = set(layers)
-    walls = sum((bool(have & {"uid", "userns"}), "landlock" in have, "seccomp" in have))
-    deaf = have & {"uid", "pidns", "landlock-signals"}
-    if walls == 3 and deaf and {"netns", "ipcns", "view", "rlimits", "no_new_privs"} <= have:
-        return "strong"
-    return "standard" if walls >= 2 and "rlimits" in have else "weak"
 
 
 def protect_host() -> None:
@@ -127,267 +79,35 @@ def enter(
     Raises:
         InfrastructureError: a step failed half-way; the process must end without running anything.
     """
-    entry = _Entry(slot, limits, device, costs)
-    if not sys.platform.startswith("linux"):
-        return _enter_elsewhere(entry, keep_fds)
+    entry = steps.Entry(slot, limits, device, costs)
     try:
+        if not sys.platform.startswith("linux"):
+            steps.confine_elsewhere(entry, keep_fds)
+            return entry.trust()
         mark_started(slot)
-        _detach(entry, keep_fds)
-        _leave_namespaces(entry)
+        steps.detach(entry, keep_fds)
+        steps.leave_namespaces(entry)
         readable, nodes = reach.readable_paths(slot, device), reach.nodes(device)
         if entry.has("pidns"):
-            _split(entry, parent_pid)  # first: only inside can the namespace's own /proc be mounted
-            _change_view(entry, readable, nodes)
+            steps.split(entry, parent_pid)  # first: only inside can the namespace's own /proc be mounted
+            steps.change_view(entry, readable, nodes)
         else:
-            _change_view(entry, readable, nodes)  # first: a monitor's Landlock domain ends all mounting
-            _split(entry, parent_pid)
-        return _confine(entry, readable, nodes)
+            steps.change_view(entry, readable, nodes)  # first: a monitor's Landlock domain ends all mounting
+            steps.split(entry, parent_pid)
+        steps.confine(entry, readable, nodes)
     except OSError as error:
         raise InfrastructureError(f"sandbox: {error}") from error
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Before the fork of the monitor
-# --------------------------------------------------------------------------------------------------------------------
-
-
-def _detach(entry: _Entry, keep_fds: Sequence[int]) -> None:
-    os.setsid()
-    with entry.layer("descriptors"):
-        null = os.open("/dev/null", os.O_RDONLY)
-        os.dup2(null, 0)
-        linux.close_from({0, 1, 2, *keep_fds})
-        for fd in keep_fds:
-            os.set_inheritable(fd, False)
-
-
-def _leave_namespaces(entry: _Entry) -> None:
-    if not entry.superuser:
-        with entry.layer("userns"):
-            _own_user_namespace()
-    for name, flag in _NAMESPACES.items():
-        with entry.layer(name):
-            linux.unshare(flag)
-    if entry.device == "cpu":
-        with entry.layer("pidns"):
-            linux.unshare(linux.CLONE_NEWPID)
-    else:
-        entry.missing.append(f"pidns: the {entry.device} driver does not work in one")
-
-
-def _own_user_namespace() -> None:
-    uid, gid = os.geteuid(), os.getegid()
-    linux.prctl(linux.PR_SET_DUMPABLE, 1)  # else /proc/self belongs to root and the maps cannot be written
-    linux.unshare(linux.CLONE_NEWUSER)
-    Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
-    Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Monitor and worker part
-# --------------------------------------------------------------------------------------------------------------------
-
-
-def _split(entry: _Entry, parent_pid: int | None) -> None:
-    """Fork the worker off; the caller becomes its monitor (:mod:`kerneleval.worker.supervise`)."""
-    started = time.perf_counter()
-    reach_by = _choose_reach(entry)
-    supervise.prepare_monitor()
-    if parent_pid is not None and os.getppid() != parent_pid:
-        os._exit(1)  # the zygote died before it was watched
-    own_pids = entry.has("pidns")
-    read_end, write_end = os.pipe() if own_pids else (None, None)
-    monitor = os.getpid()
-    child = os.fork()
-    if child:
-        supervise.become_monitor(child, read_end, reach_by, entry.slot.uid)
-    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
-    if not own_pids and os.getppid() != monitor:
-        os._exit(1)
-    if write_end is not None and read_end is not None:
-        os.close(read_end)
-        _become_second(write_end)
-    os.setsid()
-    supervise.leave_monitor()
-    entry.layers.append(f"monitor-{reach_by}")
-    entry.costs["monitor"] = (time.perf_counter() - started) * 1e3
-
-
-def _become_second(report: int) -> None:
-    """In a PID namespace: leave its first process, which cannot be signalled from inside, to reap."""
-    child = os.fork()
-    if child:
-        supervise.become_init(child, report)
-    os.close(report)
-
-
-def _choose_reach(entry: _Entry) -> str:
-    if entry.has("pidns"):
-        return supervise.Reach.PIDNS
-    if entry.change_user:
-        return supervise.Reach.UID
-    try:
-        landlock.scope_signals()
-    except OSError:
-        return supervise.Reach.TREE
-    return supervise.Reach.DOMAIN
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# In the worker
-# --------------------------------------------------------------------------------------------------------------------
-
-
-def _confine(entry: _Entry, readable: Sequence[str], nodes: Sequence[str]) -> Trust:
-    slot = entry.slot
-    _change_environment(entry)
-    _limit(entry)
-    if entry.superuser or entry.has("userns"):
-        with entry.layer("bounding_set"):
-            linux.drop_bounding_set()
-    if entry.change_user:
-        with entry.layer("uid"):
-            os.setgroups(slot.groups)
-            os.setresgid(slot.uid, slot.uid, slot.uid)
-            os.setresuid(slot.uid, slot.uid, slot.uid)
-    elif slot.uid >= 0:
-        os.chown(slot.directory, os.getuid(), os.getgid())
-    with entry.layer("capabilities"):
-        linux.drop_capabilities()
-    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user cleared it
-    with entry.layer("no_new_privs"):
-        linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
-    linux.prctl(linux.PR_SET_DUMPABLE, 0)
-    _make_scratch(entry)
-    os.chdir(entry.scratch)
-    with entry.layer("landlock"):
-        reached = landlock.restrict(_grants(entry, readable, nodes))
-    if entry.has("landlock"):
-        entry.layers += [f"landlock-{part}" for part in reached]
-        unknown = sorted({"tcp", "devices", "signals"} - set(reached))
-        entry.missing += [f"landlock-{part}: this kernel's Landlock cannot confine them" for part in unknown]
-    with entry.layer("seccomp"):
-        seccomp.install(memfd=entry.device != "cpu")
     global _entered
     _entered = entry
     return entry.trust()
 
 
-def _change_view(entry: _Entry, readable: Sequence[str], nodes: Sequence[str]) -> None:
-    _change_root(entry, readable, nodes)
-    entry.change_user = _may_change_user(entry, readable)
-
-
-def _change_root(entry: _Entry, readable: Sequence[str], nodes: Sequence[str]) -> None:
-    if not entry.has("mntns"):
-        entry.missing.append("view: needs a mount namespace")
-        return
-    target = os.path.join(entry.slot.base, "view")
-    with entry.layer("view"):
-        shown = view.build(
-            target,
-            readable=readable,
-            writable=(entry.slot.directory, *entry.slot.writable),
-            nodes=nodes,
-            disk_bytes=entry.limits.disk_bytes,
-            own_pids=entry.has("pidns"),
-            superuser=entry.superuser,
-        )
-    if not entry.has("view"):
-        return
-    try:
-        view.enter(target)
-    except OSError as error:
-        raise InfrastructureError(f"sandbox: the worker's own root could not be entered: {error}") from error
-    entry.scratch = view.SCRATCH
-    if shown:
-        entry.missing.append(f"proc: {shown}")
-    else:
-        entry.layers.append("proc")
-
-
-def _change_environment(entry: _Entry) -> None:
-    mark = {} if entry.change_user else {"KERNELEVAL_SLOT": entry.slot.token}
-    wanted = reach.worker_environment(entry.scratch) | mark
-    with entry.layer("environment"):
-        os.environ.clear()
-        os.environ.update(wanted)
-        tempfile.tempdir = None
-        _wipe_environment_block()
-
-
-def _wipe_environment_block() -> None:
-    """Overwrite the block that this program was started with: a fork keeps it, and could read it."""
-    fields = Path("/proc/self/stat").read_text()
-    words = fields[fields.rindex(")") + 2 :].split()
-    start, end = int(words[47]), int(words[48])
-    if start and end > start:
-        ctypes.memset(start, 0, end - start)
-
-
-def _may_change_user(entry: _Entry, readable: Sequence[str]) -> bool:
-    """Whether another user could still import what this interpreter has not imported yet."""
-    if entry.slot.uid < 0:
-        return False
-    if not entry.superuser:
-        entry.missing.append("uid: only the superuser can change it")
-        return False
-    for path in readable:
-        mode = os.stat(path).st_mode
-        closed = first_closed(path)
-        needed = 0o005 if stat.S_ISDIR(mode) else 0o004
-        if closed or mode & needed != needed:
-            if not any(path == p or p.startswith(path + "/") for p in (sys.prefix, sys.base_prefix)):
-                continue
-            entry.missing.append(f"uid: other users cannot read the interpreter in {closed or path}")
-            return False
-    return True
-
-
-def _limit(entry: _Entry) -> None:
-    if entry.change_user:
-        counted = 1
-    elif entry.has("userns") and resource_limits.counts_processes_per_namespace():
-        counted = 2
-    else:
-        counted = len(processes.of_uid(os.getuid())) + 2
-    with entry.layer("rlimits"):
-        failed = resource_limits.apply(entry.limits, entry.device, processes_now=counted)
-        if failed:
-            raise OSError(0, "; ".join(failed))
-    if entry.superuser and not entry.change_user:
-        entry.missing.append("rlimits-processes: the kernel counts no processes of the superuser's id")
-
-
-def _make_scratch(entry: _Entry) -> None:
-    for path in (entry.scratch, os.environ["HOME"]):
-        os.makedirs(path, mode=0o700, exist_ok=True)
-
-
-def _grants(entry: _Entry, readable: Sequence[str], nodes: Sequence[str]) -> list[landlock.Grant]:
-    grants = [landlock.Grant(path=path) for path in readable]
-    grants += [landlock.Grant(path=path, device=True) for path in ("/proc", *nodes)]
-    grants += [landlock.Grant(path=path, write=True) for path in (entry.slot.directory, *entry.slot.writable)]
-    return grants + _temporary(entry)
-
-
-def _temporary(entry: _Entry) -> list[landlock.Grant]:
-    """Where temporary files go; ``/dev/shm`` and ``/tmp`` only where they are the worker's own."""
-    paths = [entry.scratch]
-    if entry.has("view"):
-        paths.append("/dev/shm")
-        if not entry.slot.directory.startswith(view.TEMPORARY + "/"):  # else it would be granted along with it
-            paths.append(view.TEMPORARY)
-    return [landlock.Grant(path=path, write=True) for path in paths]
-
-
 def seal() -> bool:
-    """Called in the worker between building and loading: from here on nothing outlives it.
+    """Called in the worker between building and loading: from here on nothing of it outlives it.
 
     The private directory becomes read-only, so that built files stay what the compiler made and nothing is left to
     clean up; temporary files can still be written, to memory of bounded size where the worker has a root of its own.
-    A worker that has not entered a sandbox with Landlock is left as it is.
+    A process that is in no sandbox with Landlock is left as it is.
 
     Returns:
         whether it is sealed.
@@ -397,32 +117,5 @@ def seal() -> bool:
     """
     if _entered is None or not _entered.has("landlock"):
         return False
-    grants = [landlock.Grant(path=path, device=True) for path in ("/proc", *reach.nodes(_entered.device))]
-    landlock.restrict([*grants, *_temporary(_entered)], writes_only=True)
+    steps.seal(_entered)
     return True
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Other systems
-# --------------------------------------------------------------------------------------------------------------------
-
-
-def _enter_elsewhere(entry: _Entry, keep_fds: Sequence[int]) -> Trust:
-    """What POSIX alone gives: session, descriptors, environment and resource limits."""
-    try:
-        _detach(entry, keep_fds)
-        with entry.layer("environment"):
-            os.environ.clear()
-            os.environ.update(reach.worker_environment(entry.scratch))
-            tempfile.tempdir = None
-        with entry.layer("rlimits"):
-            failed = resource_limits.apply(entry.limits, entry.device, processes_now=len(processes.of_uid(os.getuid())))
-            if failed:
-                raise OSError(0, "; ".join(failed))
-        _make_scratch(entry)
-        os.chdir(entry.slot.directory)
-    except OSError as error:
-        raise InfrastructureError(f"sandbox: {error}") from error
-    for layer in ("uid", "netns", "ipcns", "view", "pidns", "proc", "no_new_privs", "landlock", "seccomp"):
-        entry.missing.append(f"{layer}: {sys.platform} has no such thing that an ordinary program could use")
-    return entry.trust()
