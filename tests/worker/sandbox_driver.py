@@ -18,9 +18,16 @@ import threading
 import time
 from pathlib import Path
 
-from kerneleval.worker import linux, sandbox, seccomp
+if "SANDBOX_TEST_PLATFORM" in os.environ:  # before the modules look
+    sys.platform = os.environ["SANDBOX_TEST_PLATFORM"]
+
+from kerneleval.worker import linux, processes, sandbox, seccomp
 
 SECRET = "the-judge-keeps-this-9f3b1c"
+
+
+if "SANDBOX_TEST_PLATFORM" in os.environ:
+    processes._HAS_PROC = False
 
 
 def _refuse(names: list[str]) -> None:
@@ -182,6 +189,7 @@ def main() -> None:
 def _play(options: argparse.Namespace, slot: sandbox.Slot, limits: dict, facts: dict, leak: int) -> dict:
     ours, theirs = socket.socketpair()
     environment = sandbox.clean_environment() | {"PYTHONPATH": os.environ["PYTHONPATH"]}
+    environment |= {n: v for n, v in os.environ.items() if n == "SANDBOX_TEST_PLATFORM"}
     environment |= {"OMP_NUM_THREADS": "2", "TRITON_INTERPRET": "1"}
     code = (
         "import json,sys; sys.path.insert(0, sys.argv[1]); import sandbox_driver as d; "
@@ -222,8 +230,6 @@ def _play(options: argparse.Namespace, slot: sandbox.Slot, limits: dict, facts: 
 
 def sandbox_family(pid: int) -> list[int]:
     """The worker's processes at this moment, the monitor included."""
-    from kerneleval.worker import processes
-
     return [pid, *processes.descendants(pid)] if _alive(pid) else []
 
 

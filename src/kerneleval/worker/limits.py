@@ -65,7 +65,7 @@ def apply(limits: Limits, device: str, *, processes_now: int) -> tuple[str, ...]
         processes_now: processes that the kernel already counts against this user, to be allowed on top.
 
     Returns:
-        names of the limits that could not be set, each with the reason.
+        ``name: reason`` for each limit that could not be set.
     """
     wanted = {
         "CORE": (0, 0),
@@ -76,10 +76,13 @@ def apply(limits: Limits, device: str, *, processes_now: int) -> tuple[str, ...]
         "RTPRIO": (0, 0),
         "MSGQUEUE": (0, 0),
     }
+    failed = []
+    if sys.platform != "linux":
+        del wanted["NPROC"]  # it counts every process of the user, and the system does not say how many those are
+        failed.append("processes: only Linux can limit those of a worker")
     if device == "cpu" and sys.platform == "linux":
         threads = 2 * (os.cpu_count() or 1)
         wanted["AS"] = (_mapped_bytes() + limits.memory_bytes + threads * _THREAD_BYTES,) * 2
-    failed = []
     for name, values in wanted.items():
         kind = getattr(resource, f"RLIMIT_{name}", None)
         if kind is None:
@@ -89,7 +92,7 @@ def apply(limits: Limits, device: str, *, processes_now: int) -> tuple[str, ...]
         try:
             resource.setrlimit(kind, (soft, hard))
         except (OSError, ValueError) as error:
-            failed.append(f"{name}: {error}")
+            failed.append(f"{name.lower()}: {error}")
     return tuple(failed)
 
 

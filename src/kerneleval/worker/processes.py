@@ -1,33 +1,67 @@
-"""Processes as ``/proc`` shows them: whose they are, who started them, whether they run."""
+"""Processes: whose they are, who started them, whether they run. From ``/proc``, or from ``ps`` where there is none."""
 # Paths are strings here: they end in system calls on names that another process chose.
 
 from __future__ import annotations
 
 import contextlib
 import os
+import resource
+import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 __all__ = [
     "descendants",
     "descendants_by_scan",
+    "group_members",
     "is_namespace_init",
     "is_running",
     "name_of",
     "of_uid",
     "owners",
+    "resident_bytes",
     "signal_each",
     "start_time",
 ]
 
 
+_HAS_PROC = os.path.exists("/proc/self/stat")
+_COLUMNS = ("pid", "ppid", "pgid", "uid", "rss", "state", "lstart")
+_PS = ["ps", "-A", *(word for column in _COLUMNS for word in ("-o", f"{column}="))]
+
+
+class _Row(NamedTuple):
+    pid: int
+    parent: int
+    group: int
+    uid: int
+    resident_bytes: int
+    state: str
+    started: str
+
+
+def _rows() -> dict[int, _Row]:
+    """Every process as ``ps`` tells."""
+    text = subprocess.run(_PS, capture_output=True, text=True, check=True, env={"PATH": os.defpath}).stdout
+    rows = {}
+    for line in text.splitlines():
+        pid, parent, group, uid, kilobytes, state, started = line.split(None, 6)
+        rows[int(pid)] = _Row(int(pid), int(parent), int(group), int(uid), int(kilobytes) << 10, state, started.strip())
+    return rows
+
+
+def group_members(group: int) -> list[int]:
+    """Ids of the processes of a process group that run; for systems without ``/proc``."""
+    return [row.pid for row in _rows().values() if row.group == group and row.state[0] not in "ZX"]
+
+
 def owners() -> Iterator[tuple[int, int]]:
-    """Process id and effective user of every process; nothing where there is no ``/proc``."""
-    try:
-        names = os.listdir("/proc")
-    except OSError:
+    """Process id and effective user of every process."""
+    if not _HAS_PROC:
+        yield from ((row.pid, row.uid) for row in _rows().values())
         return
-    for name in names:
+    for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 yield int(name), os.stat(f"/proc/{name}").st_uid
@@ -57,13 +91,19 @@ def _stat(pid: int) -> list[str]:
 
 
 def start_time(pid: int) -> str:
-    """When it started, in clock ticks since boot, as the kernel writes it; empty when the process is gone."""
+    """When it started, as the system writes it (on Linux in clock ticks since boot); empty when the process is gone."""
+    if not _HAS_PROC:
+        row = _rows().get(pid)
+        return row.started.replace(" ", "_") if row else ""
     fields = _stat(pid)
     return fields[19] if len(fields) > 19 else ""
 
 
 def is_running(pid: int) -> bool:
     """Whether it exists and is no zombie."""
+    if not _HAS_PROC:
+        row = _rows().get(pid)
+        return row is not None and row.state[0] not in "ZX"
     fields = _stat(pid)
     return bool(fields) and fields[0] not in "ZX"
 
@@ -85,9 +125,13 @@ def _children(pid: int) -> Iterator[int]:
 def descendants_by_scan(pid: int) -> list[int]:
     """As :func:`descendants`, from a look at every process."""
     below: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (fields := _stat(int(name))):
-            below.setdefault(int(fields[1]), []).append(int(name))
+    if _HAS_PROC:
+        for name in os.listdir("/proc"):
+            if name.isdigit() and (fields := _stat(int(name))):
+                below.setdefault(int(fields[1]), []).append(int(name))
+    else:
+        for row in _rows().values():
+            below.setdefault(row.parent, []).append(row.pid)
     found, queue = [], [pid]
     while queue:
         children = below.get(queue.pop(), [])
@@ -118,6 +162,23 @@ def is_namespace_init(pid: int) -> bool:
     line = next((row for row in text.splitlines() if row.startswith("NSpid:")), "")
     ids = line.split()[1:]
     return len(ids) > 1 and ids[-1] == "1"
+
+
+def resident_bytes(pids: Iterable[int]) -> int:
+    """Memory of some processes together, an upper bound: what they share beyond the largest share counts again."""
+    if not _HAS_PROC:
+        rows = _rows()
+        return sum(rows[pid].resident_bytes for pid in pids if pid in rows)
+    page = resource.getpagesize()
+    private, shared = 0, 0
+    for pid in pids:
+        try:
+            words = Path(f"/proc/{pid}/statm").read_text().split()
+        except OSError:
+            continue  # it ended meanwhile
+        private += (int(words[1]) - int(words[2])) * page
+        shared = max(shared, int(words[2]) * page)
+    return private + shared
 
 
 def name_of(pid: int) -> str:

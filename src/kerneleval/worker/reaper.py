@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import secrets
 import signal
 import stat
@@ -24,6 +23,7 @@ STARTED = "started"
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DEPTH = 100  # directories open at a time while removing
+_IS_LINUX = sys.platform.startswith("linux")
 _PATIENCE_S = 6.0
 _POLL_S = 0.001
 _ROUNDS_S = 3.0
@@ -43,18 +43,9 @@ def resident_bytes(slot: Slot, pid: int) -> int:
     memory are not in it; they are bounded by ``Limits.disk_bytes``. Zero when the worker is gone.
     """
     children = processes.descendants(pid)
-    page = resource.getpagesize()
-    private, shared = 0, 0
-    for process in children or [pid]:
-        if processes.is_namespace_init(process):
-            continue
-        try:
-            words = Path(f"/proc/{process}/statm").read_text().split()
-        except OSError:
-            continue
-        private += (int(words[1]) - int(words[2])) * page
-        shared = max(shared, int(words[2]) * page)
-    return private + shared
+    if not _IS_LINUX:
+        return processes.resident_bytes([pid, *children])  # no monitor there
+    return processes.resident_bytes(p for p in children or [pid] if not processes.is_namespace_init(p))
 
 
 def disk_bytes(slot: Slot, *, stop_bytes: int = 1 << 62, stop_files: int = 100_000) -> int:
@@ -86,11 +77,14 @@ def kill_all(slot: Slot, pid: int) -> list[str]:
         what is left after a few seconds of trying (processes that a driver keeps, files that cannot be removed), in
         words; empty when nothing is.
     """
+    left: list[int] = []
     if pid > 0 and _is_ours(slot, pid):
-        _end_monitor(pid)
-    left = _kill_strays(slot)
-    with contextlib.suppress(ChildProcessError, OSError):
-        os.waitpid(pid, os.WNOHANG)
+        left = _end_monitor(pid) if _IS_LINUX else _end_group(pid)
+    if _IS_LINUX:
+        left = _kill_strays(slot)
+    if pid > 0:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
     leftovers = [f"process {stray} ({processes.name_of(stray)}) does not end" for stray in left]
     leftovers += remove(slot.base)
     if not left:
@@ -121,8 +115,8 @@ def _began_after(pid: int, slot: Slot) -> bool:
     return began >= made - 1.0
 
 
-def _end_monitor(pid: int) -> None:
-    """Let the monitor clean up; kill it only when it does not."""
+def _end_monitor(pid: int) -> list[int]:
+    """Let the monitor clean up; kill it only when it does not. What is left is for :func:`_strays` to say."""
     processes.signal_each([pid], signal.SIGTERM)
     deadline = time.monotonic() + _PATIENCE_S
     while processes.is_running(pid) and time.monotonic() < deadline:
@@ -130,12 +124,24 @@ def _end_monitor(pid: int) -> None:
     if processes.is_running(pid):
         family = processes.descendants(pid)
         processes.signal_each([*family, pid], signal.SIGKILL)
+    return []
+
+
+def _end_group(pid: int) -> list[int]:
+    """Where there is no monitor: kill the worker's process group and descendants; a daemon of it gets away."""
+    deadline, left = time.monotonic() + _ROUNDS_S, [pid]
+    while time.monotonic() < deadline:
+        family = {pid, *processes.group_members(pid), *processes.descendants(pid)}
+        left = [member for member in family if processes.is_running(member)]
+        if not left:
+            return []
+        processes.signal_each(left, signal.SIGKILL)
+        time.sleep(_POLL_S)
+    return left
 
 
 def _strays(slot: Slot) -> list[int]:
     """Processes of the slot that run: by its user, and among those of this user by the marks that they carry."""
-    if not sys.platform.startswith("linux"):
-        return []
     own = [pid for pid in processes.of_uid(slot.uid) if processes.is_running(pid)] if slot.uid >= 0 else []
     return own + [pid for pid in processes.of_uid(os.geteuid()) if _is_marked(pid, slot)]
 
@@ -144,7 +150,7 @@ def _is_marked(pid: int, slot: Slot) -> bool:
     if pid == os.getpid():
         return False
     base = os.fsencode(slot.base)
-    for link in ("cwd", "root", "exe"):
+    for link in ("cwd", "root"):
         with contextlib.suppress(OSError):
             if os.readlink(os.fsencode(f"/proc/{pid}/{link}")).startswith(base + b"/"):
                 return processes.is_running(pid)

@@ -81,10 +81,10 @@ def enter(
     """
     entry = steps.Entry(slot, limits, device, costs)
     try:
+        mark_started(slot)
         if not sys.platform.startswith("linux"):
             steps.confine_elsewhere(entry, keep_fds)
             return entry.trust()
-        mark_started(slot)
         steps.detach(entry, keep_fds)
         steps.leave_namespaces(entry)
         readable, nodes = reach.readable_paths(slot, device), reach.nodes(device)
