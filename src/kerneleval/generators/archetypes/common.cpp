@@ -122,20 +122,25 @@ template <> inline Normal<V> normal_(V x) {
 constexpr float inv_sqrt_2pi = 0.39894228f;
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-// Runs body(begin, end, thread) over [0, n), in parallel when the whole is worth `enough` units of work or more: a
-// parallel region costs about as much as a few thousand elements.
-static inline int threads() {
+// How many threads share n items that are `work` units together: one below `enough`, since a parallel region costs about
+// as much as tens of thousands of elements when its threads have gone to sleep; then one for every half of that.
+static inline int team(int64_t n, int64_t work, int64_t enough) {
 #ifdef _OPENMP
-  return omp_get_max_threads();
+  if (work < enough) return 1;
+  int64_t most = 2 * work / enough;
+  if (most > omp_get_max_threads()) most = omp_get_max_threads();
+  return (int)(most > n ? n : most);
 #else
   return 1;
 #endif
 }
+
+// Runs body(begin, end, thread) over [0, n) on such a team.
 template <class F> static inline void parallel(int64_t n, int64_t work, int64_t enough, F body) {
 #ifdef _OPENMP
-  const int64_t most = threads() < n ? threads() : n;
-  if (work >= enough && most > 1) {
-#pragma omp parallel num_threads((int)most)
+  const int most = team(n, work, enough);
+  if (most > 1) {
+#pragma omp parallel num_threads(most)
     {
       const int64_t t = omp_get_thread_num(), all = omp_get_num_threads();
       body(n * t / all, n * (t + 1) / all, (int)t);
@@ -205,16 +210,44 @@ static inline bool any(I m) { return !_mm256_testz_si256((__m256i)m, (__m256i)m)
 static inline bool any(I m) { int32_t a = 0; for (int i = 0; i < LANES; ++i) a |= m[i]; return a != 0; }
 #endif
 
+// The larger of two, lane by lane; NaN in b is passed over.
+static inline V larger(V a, V b) {
+#if LANES == 16
+  return (V)_mm512_max_ps((__m512)b, (__m512)a);
+#elif LANES == 8
+  return (V)_mm256_max_ps((__m256)b, (__m256)a);
+#else
+  return b > a ? b : a;
+#endif
+}
+
+// Running maximum that remembers whether a NaN came by: only NaN have magnitude bits above those of infinity.
+struct Top {
+  V most = V{} - infinity;
+  I magnitude{};
+  void add(V v) {
+    most = larger(most, v);
+    const I m = bits<I>(v) & INT32_MAX;
+    magnitude = m > magnitude ? m : magnitude;
+  }
+  void add(const Top& other) {
+    most = larger(most, other.most);
+    magnitude = other.magnitude > magnitude ? other.magnitude : magnitude;
+  }
+  bool nan() const { return any(magnitude > 0x7F800000); }
+  float max() const { return max_across(most); }  // of what is no NaN
+  float nan_or_max() const { return nan() ? std::numeric_limits<float>::quiet_NaN() : max(); }
+};
+
 // Sums over rows, one for each column, for `kinds` quantities at once: float over at most 64 rows of one thread,
 // double beyond, then over the threads in order. A row's terms (or a few rows' together) are added through row(thread).
 struct ColumnSums {
-  int64_t n, kinds, rows = 0;
+  int64_t n, kinds;
   std::vector<float> part;
   std::vector<double> total;
   std::vector<int> filled;
-  ColumnSums(int64_t columns, int64_t kinds_, int64_t rows_)
-      : n(columns), kinds(kinds_), rows(rows_), part(threads() * columns * kinds_),
-        total(rows_ > 64 ? threads() * columns * kinds_ : 0), filled(threads()) {}
+  ColumnSums(int64_t columns, int64_t kinds_, int64_t rows, int threads)
+      : n(columns), kinds(kinds_), part(threads * columns * kinds_), total(rows > 64 ? part.size() : 0), filled(threads) {}
   float* row(int thread) {
     float* p = part.data() + thread * n * kinds;
     if (filled[thread]++ == 64) {

@@ -1,6 +1,6 @@
 // == fast
 // Powers of two from 64 to 8192 get code made for that very row length: unrolled loops without remainders, rows in groups
-// of four, streaming stores for large outputs, threads early. All else takes the naive path.
+// of four, streaming stores for large outputs, threads. All else takes the naive path.
 #if LANES == 16
 static inline void stream(float* p, V v) { _mm512_stream_ps(p, (__m512)v); }
 static inline void fence() { _mm_sfence(); }
@@ -11,7 +11,7 @@ static inline void fence() { _mm_sfence(); }
 static inline void stream(float* p, V v) { store(p, v, All{}); }
 static inline void fence() {}
 #endif
-constexpr int64_t kEnough = 8192, kStream = 1 << 17;
+constexpr int64_t kEnough = 49152, kStream = 1 << 17;
 
 static inline bool aligned(const void* p) { return (uintptr_t)p % 64 == 0; }
 static inline bool power_of_two(int64_t n) { return n >= 64 && n <= 8192 && (n & (n - 1)) == 0; }
@@ -46,21 +46,23 @@ template <class F> static inline void in_fours(int64_t from, int64_t to, F f) {
   for (; from < to; ++from) f(from, std::integral_constant<int, 1>{});
 }
 
-// Largest element and, in `odd`, whether there is a NaN.
-template <int N> static inline float max_of(const float* p, I* odd = nullptr) {
-  V m[4] = {V{} - infinity, V{} - infinity, V{} - infinity, V{} - infinity};
-  I nan{};
+// Maximum of a row, in four running ones.
+template <int N> static inline Top top_of(const float* p) {
+  Top t[4];
 #pragma GCC unroll 4
   for (int j = 0; j < N; j += 4 * LANES)
 #pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) {
-      const V v = load(p + j + k * LANES, All{});
-      m[k] = v > m[k] ? v : m[k];
-      nan |= v != v;
-    }
-  if (odd) *odd = nan;
-  const V a = m[0] > m[1] ? m[0] : m[1], b = m[2] > m[3] ? m[2] : m[3];
-  return max_across(a > b ? a : b);
+    for (int k = 0; k < 4; ++k) t[k].add(load(p + j + k * LANES, All{}));
+  for (int k = 1; k < 4; ++k) t[0].add(t[k]);
+  return t[0];
+}
+template <int N> static inline float max_of(const float* p) {  // without regard to NaN
+  V m[4] = {V{} - infinity, V{} - infinity, V{} - infinity, V{} - infinity};
+#pragma GCC unroll 4
+  for (int j = 0; j < N; j += 4 * LANES)
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) m[k] = larger(m[k], load(p + j + k * LANES, All{}));
+  return max_across(larger(larger(m[0], m[1]), larger(m[2], m[3])));
 }
 
 // Sum over term(j), in four vectors of partial sums.
@@ -75,7 +77,6 @@ template <int N, class F> static inline float sum_of(F term) {
 
 // == amax: fast
 // NaN in a row makes its maximum NaN; backward shares the gradient evenly among equal maxima.
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 static inline float naive_max(const float* p, int64_t n) {
   float top = p[0];
   for (int64_t j = 1; j < n; ++j) top = p[j] > top || p[j] != p[j] ? p[j] : top;
@@ -88,11 +89,7 @@ extern "C" int amax_float32(const float* x, float* y, int64_t M, int64_t N, void
   }
   return specialise(M, N, false, [=](auto n, auto) {
     parallel(M, M * n, kEnough, [=](int64_t from, int64_t to, int) {
-      for (int64_t r = from; r < to; ++r) {
-        I odd;
-        const float top = max_of<n>(x + r * n, &odd);
-        y[r] = any(odd) ? kNan : top;
-      }
+      for (int64_t r = from; r < to; ++r) y[r] = top_of<n>(x + r * n).nan_or_max();
     });
   });
 }
@@ -110,9 +107,8 @@ extern "C" int amax_backward_float32(const float* g, const float* x, float* dx, 
     parallel(M, M * n, kEnough, [=](int64_t from, int64_t to, int) {
       for (int64_t r = from; r < to; ++r) {
         const float* p = x + r * n;
-        I odd, ties{};
-        const float largest = max_of<n>(p, &odd);
-        const V top = V{} + (any(odd) ? kNan : largest);
+        const V top = V{} + top_of<n>(p).nan_or_max();
+        I ties{};
         for (int j = 0; j < n; j += LANES) ties -= load(p + j, All{}) == top;
         int64_t count = 0;
         for (int k = 0; k < LANES; ++k) count += ties[k];
@@ -289,7 +285,7 @@ static inline int rms_backward(const float* g, const float* extra, const float* 
     for (int64_t j = 0; j < N; ++j) dw[j] = (float)sums[j];
     return 0;
   }
-  ColumnSums pieces(N, 1, M);
+  ColumnSums pieces(N, 1, M, team(M, 2 * M * N, kEnough));
   specialise(M, N, aligned(o[0]) && aligned(o[1]), [&](auto n, auto streams) {
     parallel(M, 2 * M * n, kEnough, [&, o](int64_t from, int64_t to, int thread) {
       in_fours(from, to, [&](int64_t first, auto rows) {

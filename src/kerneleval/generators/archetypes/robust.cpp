@@ -1,7 +1,7 @@
 // == rows
 // Every row length takes the same path: whole vectors, then one masked vector. Threads share rows (or, in elementwise
 // operators, elements) once there is enough work to pay for them.
-constexpr int64_t kEnough = 24576;
+constexpr int64_t kEnough = 65536;
 
 template <class F> static inline void each(int64_t n, F f) {
   int64_t i = 0;
@@ -34,15 +34,11 @@ static inline float max_row(const float* x, int64_t n) {
   V a = V{} - infinity, b = a;
   int64_t i = 0;
   for (; i + 2 * LANES <= n; i += 2 * LANES) {
-    const V p = load(x + i, All{}), q = load(x + i + LANES, All{});
-    a = p > a ? p : a;
-    b = q > b ? q : b;
+    a = larger(a, load(x + i, All{}));
+    b = larger(b, load(x + i + LANES, All{}));
   }
-  for (; i < n; i += LANES) {
-    const V p = n - i >= LANES ? load(x + i, All{}) : load(x + i, First{(int)(n - i)}, -infinity);
-    a = p > a ? p : a;
-  }
-  return max_across(a > b ? a : b);
+  each(n - i, [&](int64_t j, auto lanes) { a = larger(a, load(x + i + j, lanes, -infinity)); });
+  return max_across(larger(a, b));
 }
 
 // == unary: rows
@@ -84,19 +80,24 @@ extern "C" int silu_backward_float32(const float* g, const float* x, float* dx, 
   });
 }
 
-// == amax: rows
+// == top: rows
+static inline Top top_row(const float* x, int64_t n) {
+  Top a, b;
+  int64_t i = 0;
+  for (; i + 2 * LANES <= n; i += 2 * LANES) {
+    a.add(load(x + i, All{}));
+    b.add(load(x + i + LANES, All{}));
+  }
+  each(n - i, [&](int64_t j, auto lanes) { a.add(load(x + i + j, lanes, -infinity)); });
+  a.add(b);
+  return a;
+}
+
+// == amax: top
 // NaN in a row makes its maximum NaN; backward shares the gradient evenly among equal maxima.
-static inline bool any_nan(const float* x, int64_t n) {
-  I odd{};
-  each(n, [&](int64_t i, auto lanes) { const V v = load(x + i, lanes); odd |= v != v; });
-  return any(odd);
-}
-static inline float nan_max_row(const float* x, int64_t n) {
-  return any_nan(x, n) ? std::numeric_limits<float>::quiet_NaN() : max_row(x, n);
-}
 extern "C" int amax_float32(const float* x, float* y, int64_t M, int64_t N, void*) {
   parallel(M, M * N, kEnough, [=](int64_t from, int64_t to, int) {
-    for (int64_t r = from; r < to; ++r) y[r] = nan_max_row(x + r * N, N);
+    for (int64_t r = from; r < to; ++r) y[r] = top_row(x + r * N, N).nan_or_max();
   });
   return 0;
 }
@@ -104,7 +105,7 @@ extern "C" int amax_backward_float32(const float* g, const float* x, float* dx, 
   parallel(M, 2 * M * N, kEnough, [=](int64_t from, int64_t to, int) {
     for (int64_t r = from; r < to; ++r) {
       const float* p = x + r * N;
-      const V top = V{} + nan_max_row(p, N), one = V{} + 1.f;
+      const V top = V{} + top_row(p, N).nan_or_max(), one = V{} + 1.f;
       const double ties = sum_row(N, [=](int64_t i, auto lanes) { return load(p + i, lanes) == top ? one : V{}; });
       const V share = V{} + (float)(g[r] / ties);
       each(N, [=](int64_t i, auto lanes) {
@@ -115,24 +116,18 @@ extern "C" int amax_backward_float32(const float* g, const float* x, float* dx, 
   return 0;
 }
 
-// == argmax: rows
+// == argmax: top
 // Index of the first NaN, else of the first largest element: find the value, then where it first stands.
 extern "C" int argmax_float32(const float* x, int64_t* y, int64_t M, int64_t N, void*) {
   parallel(M, M * N, kEnough, [=](int64_t from, int64_t to, int) {
     for (int64_t r = from; r < to; ++r) {
       const float* p = x + r * N;
-      I odd{};
-      V a = V{} - infinity;
-      each(N, [&](int64_t i, auto lanes) {
-        const V v = load(p + i, lanes, -infinity);
-        odd |= v != v;
-        a = v > a ? v : a;
-      });
+      const Top found = top_row(p, N);
       int64_t at = 0;
-      if (any(odd)) {
+      if (found.nan()) {
         while (p[at] == p[at]) ++at;
       } else {
-        const float top = max_across(a);
+        const float top = found.max();
         while (at + LANES <= N && !any(load(p + at, All{}) == V{} + top)) at += LANES;
         while (p[at] != top) ++at;
       }
@@ -162,7 +157,7 @@ static inline void softmax_row(const float* p, float* out, int64_t n, float fact
 
 // == logsumexp: rows softmax
 extern "C" int logsumexp_float32(const float* x, float* y, int64_t M, int64_t N, void*) {
-  parallel(M, 4 * M * N, kEnough, [=](int64_t from, int64_t to, int) {
+  parallel(M, 2 * M * N, kEnough, [=](int64_t from, int64_t to, int) {
     for (int64_t r = from; r < to; ++r) {
       const SumExp s = sum_exp_row(x + r * N, N);
       y[r] = (float)(s.top + std::log(s.sum));
@@ -171,7 +166,7 @@ extern "C" int logsumexp_float32(const float* x, float* y, int64_t M, int64_t N,
   return 0;
 }
 extern "C" int logsumexp_backward_float32(const float* g, const float* x, float* dx, int64_t M, int64_t N, void*) {
-  parallel(M, 4 * M * N, kEnough, [=](int64_t from, int64_t to, int) {
+  parallel(M, 2 * M * N, kEnough, [=](int64_t from, int64_t to, int) {
     for (int64_t r = from; r < to; ++r) softmax_row(x + r * N, dx + r * N, N, g[r]);
   });
   return 0;
@@ -180,7 +175,7 @@ extern "C" int logsumexp_backward_float32(const float* g, const float* x, float*
 // == softmax_cross_entropy: rows softmax
 extern "C" int softmax_cross_entropy_float32(const float* x, const int64_t* target, float* y, int64_t M, int64_t N,
                                              void*) {
-  parallel(M, 4 * M * N, kEnough, [=](int64_t from, int64_t to, int) {
+  parallel(M, 2 * M * N, kEnough, [=](int64_t from, int64_t to, int) {
     for (int64_t r = from; r < to; ++r) {
       const SumExp s = sum_exp_row(x + r * N, N);
       y[r] = (float)(std::log(s.sum) + ((double)s.top - x[r * N + target[r]]));
@@ -190,7 +185,7 @@ extern "C" int softmax_cross_entropy_float32(const float* x, const int64_t* targ
 }
 extern "C" int softmax_cross_entropy_backward_float32(const float* g, const float* x, const int64_t* target, float* dx,
                                                       int64_t M, int64_t N, void*) {
-  parallel(M, 4 * M * N, kEnough, [=](int64_t from, int64_t to, int) {
+  parallel(M, 2 * M * N, kEnough, [=](int64_t from, int64_t to, int) {
     for (int64_t r = from; r < to; ++r) {
       softmax_row(x + r * N, dx + r * N, N, g[r]);
       dx[r * N + target[r]] -= g[r];
@@ -250,8 +245,8 @@ extern "C" int layer_norm_float32(const float* x, const float* w, const float* b
 // With u = g w and v = (x - mean) scale: dx = scale (u - mean(u) - v mean(u v)), dw = sum g v, db = sum g.
 extern "C" int layer_norm_backward_float32(const float* g, const float* x, const float* w, const float*, double eps,
                                            float* dx, float* dw, float* db, int64_t M, int64_t N, void*) {
-  ColumnSums sums(N, 2, M);
-  parallel(M, 4 * M * N, kEnough, [=, &sums](int64_t from, int64_t to, int thread) {
+  ColumnSums sums(N, 2, M, team(M, 2 * M * N, kEnough));
+  parallel(M, 2 * M * N, kEnough, [=, &sums](int64_t from, int64_t to, int thread) {
     for (int64_t r = from; r < to; ++r) {
       const float *p = x + r * N, *q = g + r * N;
       const Moments m = moments_row(p, N, eps);
@@ -321,8 +316,8 @@ extern "C" int rms_norm_float32(const float* x, const float* w, double eps, floa
 }
 extern "C" int rms_norm_backward_float32(const float* g, const float* x, const float* w, double eps, float* dx,
                                          float* dw, int64_t M, int64_t N, void*) {
-  ColumnSums sums(N, 1, M);
-  parallel(M, 4 * M * N, kEnough, [=, &sums](int64_t from, int64_t to, int thread) {
+  ColumnSums sums(N, 1, M, team(M, 2 * M * N, kEnough));
+  parallel(M, 2 * M * N, kEnough, [=, &sums](int64_t from, int64_t to, int thread) {
     for (int64_t r = from; r < to; ++r)
       rms_grad_row(g + r * N, x + r * N, w, nullptr, eps, dx + r * N, sums.row(thread), N);
   });
@@ -378,8 +373,8 @@ extern "C" int add_rms_norm_float32(const float* x, const float* residual, const
 extern "C" int add_rms_norm_backward_float32(const float* g, const float* gtotal, const float* x, const float* residual,
                                              const float* w, double eps, float* dx, float* dresidual, float* dw,
                                              int64_t M, int64_t N, void*) {
-  ColumnSums sums(N, 1, M);
-  parallel(M, 6 * M * N, kEnough, [=, &sums](int64_t from, int64_t to, int thread) {
+  ColumnSums sums(N, 1, M, team(M, 3 * M * N, kEnough));
+  parallel(M, 3 * M * N, kEnough, [=, &sums](int64_t from, int64_t to, int thread) {
     for (int64_t r = from; r < to; ++r) {
       const int64_t at = r * N;
       each(N, [=](int64_t i, auto lanes) {
@@ -420,7 +415,7 @@ extern "C" int group_norm_backward_float32(const float* g, const float* x, const
   const int64_t n = C * L, channels = G * C;
   std::vector<double> sums(2 * B * channels);
   double* of = sums.data();
-  parallel(B * G, 4 * B * G * n, kEnough, [=](int64_t from, int64_t to, int) {
+  parallel(B * G, 2 * B * G * n, kEnough, [=](int64_t from, int64_t to, int) {
     for (int64_t r = from; r < to; ++r) {
       const float *p = x + r * n, *q = g + r * n;
       const Moments m = moments_row(p, n, eps);
@@ -476,7 +471,7 @@ extern "C" int batch_norm_float32(const float* x, const float* w, const float* b
 }
 extern "C" int batch_norm_backward_float32(const float* g, const float* x, const float* w, const float*, double eps,
                                            float* dx, float* dw, float* db, int64_t B, int64_t C, int64_t L, void*) {
-  parallel(C, 4 * B * C * L, kEnough, [=](int64_t from, int64_t to, int) {
+  parallel(C, 2 * B * C * L, kEnough, [=](int64_t from, int64_t to, int) {
     for (int64_t c = from; c < to; ++c) {
       const Moments m = moments_channel(x + c * L, B, C * L, L, eps);
       GradSums all{0, 0};

@@ -543,13 +543,15 @@ def slab_grad_kernel(
     c = 0.0
     for first in range(0, height, rows):
         row = first + tl.arange(0, rows)
-        row_with_v = tl.zeros((rows,), tl.float32)
-        row_alone = tl.zeros((rows,), tl.float32)
+        tile_with_v = tl.zeros((rows, columns), tl.float32)
+        tile_alone = tl.zeros((rows, columns), tl.float32)
         for at in range(0, inner, columns):
             v, _, _, _ = slab_load(x + base, first, height, at, inner, step, rows, columns)
             up, _, _, _ = slab_load(g + base, first, height, at, inner, step, rows, columns)
-            row_with_v += tl.sum(up * (v - mean), axis=1) * scale
-            row_alone += tl.sum(up, axis=1)
+            tile_with_v += up * (v - mean)
+            tile_alone += up
+        row_with_v = tl.sum(tile_with_v, axis=1) * scale
+        row_alone = tl.sum(tile_alone, axis=1)
         if batch:
             with_v += row_with_v
             alone += row_alone
