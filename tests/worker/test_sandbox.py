@@ -21,7 +21,6 @@ import pytest
 
 from kerneleval.records import InfrastructureError, UsageError
 from kerneleval.worker import linux, processes, reaper, sandbox, seccomp
-from kerneleval.worker.sweep import sweep
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not run: the layers are Linux's")
 
@@ -428,8 +427,7 @@ def test_sweep_after_a_killed_host() -> None:
         Path(place).chmod(0o711)
         code = (
             "import os, sys, pathlib; from kerneleval.worker import sandbox;"
-            "root = pathlib.Path(sys.argv[1], 'ke-dead'); root.mkdir(); root.chmod(0o711);"
-            "slot = sandbox.prepare(0, root);"
+            "root = sandbox.make_root(sys.argv[1]); slot = sandbox.prepare(0, root);"
             "slot.uid >= 0 and (os.setgid(slot.uid), os.setuid(slot.uid));"
             "os.chdir(slot.directory); pathlib.Path('file').touch();"
             "print(os.posix_spawn('/bin/sleep', ['sleep', '100'], {}), flush=True); os.kill(os.getpid(), 9)"
@@ -441,19 +439,19 @@ def test_sweep_after_a_killed_host() -> None:
         left = int(dead.stdout.readline())
         dead.wait()
         assert processes.is_running(left)
-        living = Path(place, "ke-living")
-        living.mkdir()
-        living.chmod(0o711)
+        living = sandbox.make_root(place)
         slot = sandbox.prepare(7, living)
         elsewhere = Path(place, "elsewhere")
         elsewhere.mkdir()
         (elsewhere / "slot-0-x").mkdir()
-        Path(place, "ke-link").symlink_to(elsewhere)
-        assert sweep(place, "ke-") == []
-        assert sorted(p.name for p in Path(place).iterdir()) == ["elsewhere", "ke-link", "ke-living"]
+        Path(place, "kerneleval-link").symlink_to(elsewhere)
+        assert sandbox.sweep(place) == []
+        assert sorted(p.name for p in Path(place).iterdir()) == sorted(["elsewhere", "kerneleval-link", living.name])
         assert Path(slot.directory).is_dir()
         assert (elsewhere / "slot-0-x").is_dir()
         assert sandbox.kill_all(slot, -1) == []
+        assert sandbox.remove_root(living) == []
+        assert not living.exists()
         deadline = time.monotonic() + 5
         while processes.is_running(left) and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -24,7 +24,7 @@ from kerneleval.worker.reach import clean_environment
 from kerneleval.worker.reaper import disk_bytes, kill_all, mark_started, resident_bytes
 from kerneleval.worker.slot import Slot, prepare
 from kerneleval.worker.steps import level_of
-from kerneleval.worker.sweep import sweep
+from kerneleval.worker.sweep import make_root, remove_root, sweep
 
 __all__ = [
     "Limits",
@@ -35,8 +35,10 @@ __all__ = [
     "enter",
     "kill_all",
     "level_of",
+    "make_root",
     "prepare",
     "protect_host",
+    "remove_root",
     "resident_bytes",
     "seal",
     "sweep",

@@ -17,7 +17,7 @@ from typing import Any
 from kerneleval.records import InfrastructureError, UsageError
 from kerneleval.worker import processes
 
-__all__ = ["MARK", "UID_BASE", "UID_COUNT", "Slot", "device_nodes", "first_closed", "prepare", "release"]
+__all__ = ["MARK", "UID_BASE", "UID_COUNT", "Slot", "device_nodes", "first_closed", "host_word", "prepare", "release"]
 
 UID_BASE = 61000
 """First of the numeric users that workers run as when the judge is root; no account needs to exist."""
@@ -123,11 +123,14 @@ def prepare(
     return slot
 
 
+def host_word() -> dict[str, Any]:
+    """This process, so that no later one with its number is taken for it."""
+    return {"host": os.getpid(), "started": processes.start_time(os.getpid())}
+
+
 def _mark(slot: Slot) -> None:
     """Leave word of who made the slot, so that a later host can clean up after one that was killed."""
-    host = os.getpid()
-    word = {"host": host, "started": processes.start_time(host), "slot": slot.to_plain()}
-    Path(slot.base, MARK).write_text(json.dumps(word))
+    Path(slot.base, MARK).write_text(json.dumps(host_word() | {"slot": slot.to_plain()}))
 
 
 def release(slot: Slot) -> None:
