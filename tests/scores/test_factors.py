@@ -125,13 +125,14 @@ def test_samples_are_groups_of_their_own():
 def test_c_op_counts_pairs_right_everywhere_and_not_regressing():
     results = rows("right", [1.5, None, None])
     results += rows("right", [1.5, "wrong_output"], direction="backward")
-    results += rows("slow", [1.5, 0.9])
+    results += rows("slow", [0.9, 0.8])
+    results += rows("one_slow_shape", [1.5, 0.9])
     results += rows("equal", [1.0, timing(0.9, "inconclusive")])
     results += rows("absent", ["generate/missing"] * 2)
     results += rows("refused", ["call/unsupported"] * 2)
     found = value("c_op", results)
-    assert found.value == pytest.approx(2 / 6)
-    assert found.n == 6
+    assert found.value == pytest.approx(3 / 7)
+    assert found.n == 7
     assert found.note == "1 wrong, 1 regressing, 2 not tried"
     assert 0 < found.low < found.value < found.high < 1
 

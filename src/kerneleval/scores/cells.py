@@ -113,8 +113,20 @@ class Pair:
 
     @property
     def regressing(self) -> bool:
-        """Whether a timed cell is claimed slower than the baseline."""
-        return any(t.claim == "slower" for t in self.timings)
+        """Whether the pair as a whole is slower than the baseline beyond noise.
+
+        As a whole: the geometric mean of its timed cells, whose interval must lie below 1 and which must be below the
+        noise floor. One slow shape is a regression of that cell (the score ``regressions`` lists it) and shows in
+        CV_shape; were it to cost the whole pair, coverage would say over again what robustness says.
+        """
+        timings = [t for t in self.timings if t.speedup > 0 and t.low > 0]
+        if not timings:
+            return False
+        n = len(timings)
+        centre = sum(math.log(t.speedup) for t in timings) / n
+        half = math.sqrt(sum((math.log(t.high / t.low) / 2) ** 2 for t in timings)) / n
+        noise = sum(t.noise for t in timings) / n
+        return centre + half < 0 and centre < -math.log1p(noise)
 
     @property
     def tried(self) -> bool:
