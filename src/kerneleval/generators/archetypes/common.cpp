@@ -239,7 +239,7 @@ struct Top {
   float nan_or_max() const { return nan() ? std::numeric_limits<float>::quiet_NaN() : max(); }
 };
 
-// Sums over rows, one for each column, for `kinds` quantities at once: float over at most 64 rows of one thread,
+// Sums over rows, one for each column, for `kinds` quantities at once: float over at most 16 rows of one thread,
 // double beyond, then over the threads in order. A row's terms (or a few rows' together) are added through row(thread).
 struct ColumnSums {
   int64_t n, kinds;
@@ -247,10 +247,10 @@ struct ColumnSums {
   std::vector<double> total;
   std::vector<int> filled;
   ColumnSums(int64_t columns, int64_t kinds_, int64_t rows, int threads)
-      : n(columns), kinds(kinds_), part(threads * columns * kinds_), total(rows > 64 ? part.size() : 0), filled(threads) {}
+      : n(columns), kinds(kinds_), part(threads * columns * kinds_), total(rows > 16 ? part.size() : 0), filled(threads) {}
   float* row(int thread) {
     float* p = part.data() + thread * n * kinds;
-    if (filled[thread]++ == 64) {
+    if (filled[thread]++ == 16) {
       double* t = total.data() + thread * n * kinds;
       for (int64_t i = 0; i < n * kinds; ++i) { t[i] += p[i]; p[i] = 0; }
       filled[thread] = 1;

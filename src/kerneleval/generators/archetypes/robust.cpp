@@ -2,6 +2,7 @@
 // Every row length takes the same path: whole vectors, then one masked vector. Threads share rows (or, in elementwise
 // operators, elements) once there is enough work to pay for them.
 constexpr int64_t kEnough = 65536;
+constexpr int64_t kBlock = 128 * LANES;  // longest stretch that is summed in float before going on in double
 
 template <class F> static inline void each(int64_t n, F f) {
   int64_t i = 0;
@@ -9,11 +10,11 @@ template <class F> static inline void each(int64_t n, F f) {
   if (i < n) f(i, First{(int)(n - i)});
 }
 
-// Sum over term(i, lanes): four vectors of partial sums over at most 4096 elements at a time, the blocks in double.
+// Sum over term(i, lanes): four vectors of partial sums over a block at a time, the blocks in double.
 template <class F> static inline double sum_row(int64_t n, F term) {
   double total = 0;
-  for (int64_t from = 0; from < n; from += 4096) {
-    const int64_t to = n - from < 4096 ? n : from + 4096;
+  for (int64_t from = 0; from < n; from += kBlock) {
+    const int64_t to = n - from < kBlock ? n : from + kBlock;
     V a{}, b{}, c{}, d{};
     int64_t i = from;
     for (; i + 4 * LANES <= to; i += 4 * LANES) {
@@ -209,8 +210,8 @@ struct GradSums { double with, alone; };
 static inline GradSums grad_sums_row(const float* p, const float* q, int64_t n, Moments m) {
   V with{}, alone{};
   GradSums sums{0, 0};
-  for (int64_t from = 0; from < n; from += 4096) {
-    each(n - from < 4096 ? n - from : 4096, [&](int64_t i, auto lanes) {
+  for (int64_t from = 0; from < n; from += kBlock) {
+    each(n - from < kBlock ? n - from : kBlock, [&](int64_t i, auto lanes) {
       const V up = load(q + from + i, lanes);
       with += up * ((load(p + from + i, lanes) - m.mean) * m.scale);  // up is 0 beyond the end
       alone += up;
@@ -280,8 +281,8 @@ static inline void rms_grad_row(const float* q, const float* p, const float* w, 
                                 float* dx, float* pw, int64_t n) {
   V squares{}, products{};
   double sum_squares = 0, sum_products = 0;
-  for (int64_t from = 0; from < n; from += 4096) {
-    each(n - from < 4096 ? n - from : 4096, [&](int64_t i, auto lanes) {
+  for (int64_t from = 0; from < n; from += kBlock) {
+    each(n - from < kBlock ? n - from : kBlock, [&](int64_t i, auto lanes) {
       i += from;
       const V v = load(p + i, lanes);
       squares += v * v;
