@@ -495,20 +495,23 @@ def slab_load(x, first, height, at, inner, step, rows: tl.constexpr, columns: tl
 
 @triton.jit
 def slab_moments(x, height, inner, step, eps, rows: tl.constexpr, columns: tl.constexpr):
-    """Mean of a slab and reciprocal of its standard deviation, in two passes."""
+    """Mean of a slab and reciprocal of its standard deviation, in one pass.
+
+    Deviations are taken from the first tile's mean, so that little cancels when their square is taken off.
+    """
+    v, _, valid, _ = slab_load(x, 0, height, 0, inner, step, rows, columns)
+    shift = tl.sum(tl.sum(v, axis=1), axis=0) / tl.sum(tl.sum(valid.to(tl.float32), axis=1), axis=0)
     total = tl.zeros((rows, columns), tl.float32)
-    for first in range(0, height, rows):
-        for at in range(0, inner, columns):
-            v, _, _, _ = slab_load(x, first, height, at, inner, step, rows, columns)
-            total += v
-    mean = tl.sum(tl.sum(total, axis=1), axis=0) / (height * inner)
-    total = tl.zeros((rows, columns), tl.float32)
+    squares = tl.zeros((rows, columns), tl.float32)
     for first in range(0, height, rows):
         for at in range(0, inner, columns):
             v, _, valid, _ = slab_load(x, first, height, at, inner, step, rows, columns)
-            d = tl.where(valid, v - mean, 0.0)
-            total += d * d
-    return mean, 1.0 / tl.sqrt_rn(tl.sum(tl.sum(total, axis=1), axis=0) / (height * inner) + eps)
+            d = tl.where(valid, v - shift, 0.0)
+            total += d
+            squares += d * d
+    mean = tl.sum(tl.sum(total, axis=1), axis=0) / (height * inner)
+    variance = tl.sum(tl.sum(squares, axis=1), axis=0) / (height * inner) - mean * mean
+    return shift + mean, 1.0 / tl.sqrt_rn(tl.maximum(variance, 0.0) + eps)
 
 
 @triton.jit
