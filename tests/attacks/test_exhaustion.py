@@ -6,14 +6,15 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.attacks.specimens import Specimen, collect
 
 from kerneleval.judge import Judge, cells
 from kerneleval.pipeline import check
 from kerneleval.worker import sandbox
-from kerneleval.worker.slot import Slot, processes_of_uid
-from tests.attacks.specimens import Specimen, collect
+from kerneleval.worker.processes import of_uid
+from kerneleval.worker.slot import Slot
 
-pytestmark = pytest.mark.xdist_group("judge")
+pytestmark = pytest.mark.serial
 
 SPECIMENS = collect("cpu", "exhaustion")
 
@@ -54,8 +55,8 @@ def test_is_that_candidates_outcome(
     # nothing is left: no process, no file, but those of the spare that waits for the next candidate
     for slot in users[:-1]:
         assert not Path(slot.base).exists()
-        assert slot.uid in (-1, users[-1].uid) or not processes_of_uid(slot.uid)
-    assert users[-1].uid < 0 or len(processes_of_uid(users[-1].uid)) == 1
+        assert slot.uid in (-1, users[-1].uid) or not of_uid(slot.uid)
+    assert users[-1].uid < 0 or len(of_uid(users[-1].uid)) == 1
     honest = check(
         specimen.path.parent.parent / "honest" / "torch_gelu.py", "gelu", judge=judge, allow=("library",), **options
     )

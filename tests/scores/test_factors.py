@@ -127,7 +127,7 @@ def test_c_op_counts_pairs_right_everywhere_and_not_regressing():
     results += rows("right", [1.5, "wrong_output"], direction="backward")
     results += rows("slow", [0.9, 0.8])
     results += rows("one_slow_shape", [1.5, 0.9])
-    results += rows("equal", [1.0, timing(0.9, "inconclusive")])
+    results += rows("equal", [1.0, timing(0.9, "inconclusive", half=0.2)])
     results += rows("absent", ["generate/missing"] * 2)
     results += rows("refused", ["call/unsupported"] * 2)
     found = value("c_op", results)

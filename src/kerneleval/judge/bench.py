@@ -180,8 +180,6 @@ class Bench:
         """
         language = languages.find(candidate.language)
         if not language.needs_build:
-            directory.mkdir(exist_ok=True)
-            self._hand_over(directory)
             return
         tools = language.toolchain(self.device.name, self.machine.arch)
         key = digest(candidate.hash, self.machine.arch, self.machine.host, candidate.language, tools)

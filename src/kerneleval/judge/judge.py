@@ -162,7 +162,10 @@ class Judge:
                 self.noise(protocol, on_event),
             )
             timed = [c for c in cases if isinstance(outcomes[c], Passed) and shapes.is_timed(c, task, protocol)]
-            if timed and checks.timeable(loaded.candidate, self.device):
+            untimed = checks.why_untimed(loaded.candidate, self.device)
+            if untimed:
+                findings.append({"check": "timing", "level": "info", "message": untimed})
+            else:
                 for done, case in enumerate(timed):
                     outcomes[case] = timer.time(case, outcomes[case])
                     _tell(on_event, "time", done + 1, len(timed), case.key)

@@ -13,6 +13,7 @@ import contextlib
 import gc
 import os
 import socket
+import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -108,7 +109,10 @@ class Worker:
         """Turn the candidate into a callable; its import-time code runs here."""
         candidate = Candidate.from_plain(message["candidate"])
         language = languages.find(candidate.language)
-        self.loaded = language.load(candidate, Path(message["dir"]), self.device.name, names=tuple(message["names"]))
+        # sources that need no compiler go to temporary memory; from here on nothing else can be written
+        directory = Path(message["dir"]) if language.needs_build else Path(tempfile.mkdtemp())
+        sandbox.seal()
+        self.loaded = language.load(candidate, directory, self.device.name, names=tuple(message["names"]))
         self.loaded.watch(False)
         return {"op": "loaded", "backward": self.loaded.backward is not None}
 

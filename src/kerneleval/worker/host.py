@@ -13,14 +13,13 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from kerneleval.records import InfrastructureError, KernelEvalError, Trust, to_plain
-from kerneleval.worker import sandbox
+from kerneleval.worker import sandbox, sweep
 from kerneleval.worker.wire import Channel, Closed, WireError, WireTimeout
 
 __all__ = ["Worker", "WorkerError", "WorkerFailure", "Zygote"]
@@ -61,8 +60,10 @@ class Zygote:
         self.device = device
         ours, theirs = socket.socketpair()
         root = Path(__file__).resolve().parents[2]
-        self.root = Path(tempfile.mkdtemp(prefix="kerneleval-"))
-        self.root.chmod(0o711)
+        sweep.sweep()
+        self.root = sweep.make_root()
+        if os.geteuid() != 0:  # root's memory is out of reach of a worker, which has another user
+            sandbox.protect_host()
         started = time.perf_counter()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "kerneleval.worker.zygote", str(theirs.fileno()), device],
@@ -137,8 +138,7 @@ class Zygote:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        with contextlib.suppress(OSError):
-            self.root.rmdir()
+        sweep.remove_root(self.root)
 
     def __enter__(self) -> Self:
         return self
@@ -313,15 +313,13 @@ class Worker:
 
 def _environment(device: str, root: Path) -> dict[str, str]:
     """Environment of the zygote: nothing of the judge's but what finding the interpreter and the device needs."""
-    kept = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "VIRTUAL_ENV")
-    environment = {name: os.environ[name] for name in kept if name in os.environ}
-    tools = ("/usr/local/cuda/bin", "/usr/local/bin", "/usr/bin", "/bin")
-    environment["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), *tools))
+    environment = sandbox.clean_environment()
     environment["PYTHONPATH"] = str(root)
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment["GOMP_SPINCOUNT"] = "2000"
     environment["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
     environment["CUDA_MODULE_LOADING"] = "LAZY"
+    environment.pop("TRITON_INTERPRET", None)
     if device == "cpu":
         environment["TRITON_INTERPRET"] = "1"
     return environment

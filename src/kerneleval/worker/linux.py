@@ -13,6 +13,7 @@ import functools
 import os
 import platform
 import sys
+from typing import Any
 
 __all__ = [
     "CLONE_NEWCGROUP",
@@ -94,11 +95,11 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _function(name: str) -> ctypes._CFuncPtr:
+def _function(name: str) -> Any:
     if sys.platform != "linux":
         raise OSError(errno.ENOSYS, f"{name} exists only on Linux")
     try:
-        return getattr(_libc(), name)  # type: ignore[no-any-return]
+        return getattr(_libc(), name)
     except AttributeError:
         raise OSError(errno.ENOSYS, f"the C library has no {name}") from None
 

@@ -122,7 +122,7 @@ def readable_paths(slot: Slot, device: str) -> list[str]:
 
 def _library_paths(known: list[str], package: Path) -> list[str]:
     """Where imported modules came from, as far as that lies outside of ``known``."""
-    found = []
+    found: list[str] = []
     entries = [os.path.realpath(p) for p in sys.path if os.path.isabs(p) and os.path.isdir(p)]
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)

@@ -145,11 +145,11 @@ def program(arch: str, *, memfd: bool) -> bytes:
         code += _when(_MEMFD_CREATE[column], [deny])
     for numbers in _ABSENT.values():
         code += _when(numbers[column], [absent])
-    number = {name: numbers[column] for name, numbers in _CHECKED.items()}
-    code += _when(number["clone"], [_low(0), _op(_JSET, _NEW_NAMESPACES, 0, 1), deny, allow])
-    code += _when(number["socket"], [_low(0), _op(_JEQ, _AF_UNIX, 0, 1), allow, deny])
-    code += _when(number["personality"], [_low(0), _op(_JEQ, 0, 1, 0), _op(_JEQ, _PER_QUERY, 0, 1), allow, deny])
-    code += _when(number["ioctl"], [_low(1), _op(_JEQ, _TIOCSTI, 1, 0), _op(_JEQ, _TIOCLINUX, 0, 1), deny, allow])
+    checked = {name: numbers[column] for name, numbers in _CHECKED.items()}
+    code += _when(checked["clone"], [_low(0), _op(_JSET, _NEW_NAMESPACES, 0, 1), deny, allow])
+    code += _when(checked["socket"], [_low(0), _op(_JEQ, _AF_UNIX, 0, 1), allow, deny])
+    code += _when(checked["personality"], [_low(0), _op(_JEQ, 0, 1, 0), _op(_JEQ, _PER_QUERY, 0, 1), allow, deny])
+    code += _when(checked["ioctl"], [_low(1), _op(_JEQ, _TIOCSTI, 1, 0), _op(_JEQ, _TIOCLINUX, 0, 1), deny, allow])
     return b"".join([*code, allow])
 
 

@@ -64,7 +64,8 @@ class Slot:
         unknown = sorted(str(name) for name in plain if name not in known)
         if unknown:
             raise UsageError(f"Slot: unknown field {unknown[0]!r:.80}; known are {', '.join(sorted(known))}")
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()})
+        values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in plain.items()}
+        return cls(**values)
 
 
 def prepare(

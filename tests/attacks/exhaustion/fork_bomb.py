@@ -1,4 +1,4 @@
-# specimen: class=fork_bomb task=gelu device=any stage=call reason=timeout,exception,crash,exit
+# specimen: class=fork_bomb task=gelu device=any stage=call reason=timeout,memory_limit,exception,crash,exit
 """Forks without end, each child in a session of its own and deaf to SIGTERM."""
 import os
 import signal

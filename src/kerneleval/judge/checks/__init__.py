@@ -17,7 +17,7 @@ from kerneleval.judge.cells import CellJudge
 from kerneleval.records import Candidate, Case, Evidence, Outcome
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
-__all__ = ["run_all", "timeable", "track_of"]
+__all__ = ["run_all", "track_of", "why_untimed"]
 
 Check = Callable[[CellJudge, Sequence[Case], Mapping[Case, Outcome]], Iterable[Evidence]]
 
@@ -50,6 +50,8 @@ def track_of(findings: Sequence[Evidence]) -> str:
     return next((str(f["track"]) for f in findings if "track" in f), "")
 
 
-def timeable(candidate: Candidate, device: Device) -> bool:
-    """Triton's CPU interpreter is no implementation of anything: its time is never set beside native code's."""
-    return not (candidate.language == "triton" and device.name == "cpu")
+def why_untimed(candidate: Candidate, device: Device) -> str:
+    """Why a candidate's time would mean nothing here; empty: it is timed."""
+    if candidate.language == "triton" and device.name == "cpu":
+        return "not timed: on the CPU Triton runs in its interpreter, whose time says nothing of the kernel"
+    return ""
