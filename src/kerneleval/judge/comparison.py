@@ -37,8 +37,9 @@ class Mismatch:
     message: str
     """One sentence for people: what, where, how much."""
     evidence: Evidence = field(default_factory=dict)
-    """Plain data: ``output`` (position), ``rule`` that was broken, ``diagnosis``, figures as in :class:`Match`, the worst
-    element (``worst_index``, ``expected``, ``got``), ``beyond`` and ``of``, ``nan`` and ``inf`` counts."""
+    """Plain data: ``output`` (position), ``rule`` that was broken, ``diagnosis`` (``diagnosis.SLUGS``), figures as in
+    :class:`Match`, the worst element (``worst_index``, ``expected``, ``got``, ``tolerance``), ``beyond`` and ``of``
+    (elements), ``nan`` and ``inf`` (counts)."""
 
 
 def compare(outputs: Sequence[torch.Tensor], expectation: Expectation) -> Match | Mismatch:

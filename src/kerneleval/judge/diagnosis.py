@@ -100,7 +100,9 @@ def _by_value(
     if got.numel() > 1 and bool(torch.all(got == got.reshape(-1)[0])):
         return "constant", SLUGS["constant"]
     for position, arg in enumerate(args):
-        if isinstance(arg, torch.Tensor) and arg.shape == got.shape and arg.dtype == got.dtype and torch.equal(arg, got):
+        if not isinstance(arg, torch.Tensor) or arg.shape != got.shape or arg.dtype != got.dtype:
+            continue
+        if torch.equal(arg, got):
             return "input_copy", f"it is a copy of tensor {position} of the call"
     return None
 
@@ -118,7 +120,7 @@ def _by_fit(
     square = float(torch.dot(oracle, oracle))
     if not error or not square:
         return None
-    tolerance = max(0.02 * error, 2 * expected.bounds.rms / expected.bounds.gain * math.sqrt(got.numel()))
+    tolerance = max(0.02 * error, expected.bounds.rms / expected.bounds.gain * math.sqrt(got.numel()))
     if error < 4 * tolerance:
         return None
     factor = float(torch.dot(own, oracle)) / square

@@ -15,7 +15,7 @@ import torch
 from kerneleval.judge.layouts import expanded_dim, strided
 from kerneleval.records import DISTRIBUTIONS, Argument, Case, Scalar, TensorSpec, UsageError, digest, near
 
-__all__ = ["LARGE_SCALE", "OUTLIER_FACTOR", "OUTLIER_SHARE", "SMALL_SCALE", "draw", "perturb", "strided", "upstream"]
+__all__ = ["draw", "perturb", "stream", "strided", "upstream"]
 
 OUTLIER_SHARE = 1e-3
 """Share of the elements that ``outlier`` multiplies (KernelBench-X)."""
@@ -63,7 +63,7 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
         if isinstance(spec, Scalar):
             values.append(spec.value)
             continue
-        generator = _generator(seed, f"argument {position}", device)
+        generator = stream(seed, f"argument {position}", device)
         if spec.role != "data":
             values.append(_other(spec, generator))
             continue
@@ -89,7 +89,7 @@ def upstream(outputs: Sequence[tuple[tuple[int, ...], str]], seed: int, device: 
     for position, (shape, dtype) in enumerate(outputs):
         if _dtype(dtype).is_floating_point or _dtype(dtype).is_complex:
             spec = TensorSpec(name=f"grad{position}", shape=tuple(shape), dtype=dtype)
-            grads.append(_data(spec, spec.shape, "standard", _generator(seed, f"upstream {position}", device)))
+            grads.append(_data(spec, spec.shape, "standard", stream(seed, f"upstream {position}", device)))
     return grads
 
 
@@ -109,7 +109,7 @@ def perturb(tensors: Sequence[torch.Tensor], seed: int, specs: Sequence[TensorSp
         spec = specs[position] if position < len(specs) else None
         if tensor.numel() == 0 or tensor.dtype == torch.bool:
             continue
-        generator = _generator(seed, f"perturb {position}", str(tensor.device))
+        generator = stream(seed, f"perturb {position}", str(tensor.device))
         flat = tensor.view(-1)
         count = min(flat.numel(), max(_FEWEST_CHANGED, int(flat.numel() * _CHANGED_SHARE)))
         places = torch.randint(flat.numel(), (count,), generator=generator, device=flat.device)
@@ -130,9 +130,9 @@ def perturb(tensors: Sequence[torch.Tensor], seed: int, specs: Sequence[TensorSp
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def _generator(seed: int, stream: str, device: str) -> torch.Generator:
-    """A generator on the device; hashing keeps the streams of one secret apart."""
-    derived = int(digest(str(seed), stream)[:16], 16) >> 1
+def stream(seed: int, name: str, device: str) -> torch.Generator:
+    """A generator on the device for one purpose; hashing keeps the streams of one secret apart."""
+    derived = int(digest(str(seed), name)[:16], 16) >> 1
     return torch.Generator(device=device).manual_seed(derived)
 
 

@@ -15,21 +15,12 @@ from typing import Any
 import torch
 
 from kerneleval.judge import inputs
-from kerneleval.judge.expectation import (
-    Bounds,
-    Expectation,
-    Expected,
-    Kind,
-    Scales,
-    as_real,
-    bounded,
-    exactly,
-    scales_of,
-)
+from kerneleval.judge.calibration import bounded, exactly, scales_of
+from kerneleval.judge.expectation import Bounds, Expectation, Expected, Kind, Scales, as_real
 from kerneleval.judge.tolerances import ELEMENT, NATIVE, POOLED, PROBE, SPREAD, finite_limit, floor_of, reduction_length
 from kerneleval.records import Case, InfrastructureError, KernelEvalError, Task, TensorSpec, UsageError
 
-__all__ = ["Bounds", "Expectation", "Expected", "expect", "native_only", "output_specs", "precision"]
+__all__ = ["Bounds", "Call", "Expectation", "Expected", "expect", "native_only", "output_specs", "precision"]
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -37,6 +28,8 @@ _PRIME = 65521
 """Length of the pattern of signs: prime, so that it meets the rows of no tensor in step."""
 
 _POOL_DRAWS = 8
+"""Most further draws for a small output; no more than it takes to see about 64 elements."""
+
 _POOL_ELEMENTS = 1 << 18
 """Further draws are made only where all arguments together have at most this many elements."""
 
@@ -59,15 +52,21 @@ def precision(*, tf32: bool) -> Iterator[None]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Call:
+class Call:
     """One call of a trusted reference."""
 
     task: Task
+    """The task."""
     case: Case
+    """Gives direction and dims."""
     args: Sequence[Any]
+    """Arguments in order, tensors and plain values."""
     grads: Sequence[torch.Tensor] | None
+    """Upstream gradients; None: forward."""
     problem: Any
+    """Module problem; None: an operator."""
     weights: Mapping[str, torch.Tensor]
+    """Weights of the module problem; empty for operators."""
 
     def run(self, what: str) -> Tensors:
         """Outputs, or gradients of the differentiable arguments; detached, sharing no memory with the arguments.
@@ -82,7 +81,8 @@ class _Call:
                 return tuple(runner(list(self.args), dict(self.weights)))
             found = self._forward() if self.case.direction == "forward" else self._backward()
         except torch.OutOfMemoryError as error:
-            raise InfrastructureError(f"too little device memory for the {what} reference at {self.case.key}") from error
+            text = f"too little device memory for the {what} reference at {self.case.key}"
+            raise InfrastructureError(text) from error
         except KernelEvalError:
             raise
         except Exception as error:
@@ -112,7 +112,7 @@ class _Call:
             outputs = [o for o in _outputs(self.task.reference(*args)) if o.is_floating_point() or o.is_complex()]
             return torch.autograd.grad(outputs, leaves, list(self.grads or ()))
 
-    def converted(self, convert: Callable[[torch.Tensor, int], torch.Tensor]) -> _Call:
+    def converted(self, convert: Callable[[torch.Tensor, int], torch.Tensor]) -> Call:
         """The same call on converted tensors; ``convert`` also gets a running number."""
         count = iter(range(1 << 30))
 
@@ -183,7 +183,7 @@ def output_specs(task: Task, case: Case, args: Sequence[Any]) -> list[tuple[tupl
         if len(_SPECS) >= _MOST_SPECS:
             _SPECS.clear()
         forward = replace(case, direction="forward")
-        call = _Call(task=task, case=forward, args=args, grads=None, problem=None, weights={})
+        call = Call(task=task, case=forward, args=args, grads=None, problem=None, weights={})
         _SPECS[key] = [(tuple(t.shape), str(t.dtype)[6:]) for t in call.run(case.dtype)]
     return list(_SPECS[key])
 
@@ -219,16 +219,17 @@ def expect(
         UsageError: the reference raises, or its outputs do not fit the task's tolerance.
         InfrastructureError: the device has too little memory.
     """
-    call = _Call(task=task, case=case, args=args, grads=grads, problem=problem, weights=weights or {})
+    call = Call(task=task, case=case, args=args, grads=grads, problem=problem, weights=weights or {})
     found = _expected(call, tf32, pool=())
     small = any(e.bounds is not None and e.native.numel() < POOLED for e in found)
     if small and problem is None:
-        pool = _pool(call, tf32)
+        fewest = min(e.native.numel() for e in found if e.bounds is not None)
+        pool = _pool(call, tf32, min(_POOL_DRAWS, 1 + 64 // fewest))
         found = _expected(call, tf32, pool=pool) if pool else found
     return Expectation(outputs=found, args=(*args, *(grads or ())))
 
 
-def _expected(call: _Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]) -> tuple[Expected, ...]:
+def _expected(call: Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]) -> tuple[Expected, ...]:
     with precision(tf32=False):
         oracle = (call if call.problem is not None else call.converted(_wide)).run("fp64")
         # a module of a half type cannot be run on fp32 inputs: its oracle is probed instead
@@ -236,7 +237,8 @@ def _expected(call: _Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]
     with precision(tf32=tf32):
         native = call.run(call.case.dtype)
     if not len(oracle) == len(native) == len(probed):
-        raise UsageError(f"task {call.task.name} has {len(oracle)} outputs in fp64 and {len(native)} in {call.case.dtype}")
+        counts = f"{len(oracle)} outputs in fp64 and {len(native)} in {call.case.dtype}"
+        raise UsageError(f"task {call.task.name} has {counts}")
     forward_numel = sum(g.numel() for g in call.grads or ())
     found = []
     for index, (wide, own, moved) in enumerate(zip(oracle, native, probed, strict=True)):
@@ -264,14 +266,14 @@ def _kind(task: Task, native: torch.Tensor) -> Kind:
     return "float" if _inexact(native) else "count"
 
 
-def _pool(call: _Call, tf32: bool) -> list[list[Scales | None]]:
+def _pool(call: Call, tf32: bool, draws: int) -> list[list[Scales | None]]:
     """Scales of the outputs on further draws of the same case. Public seeds: they decide nothing but bounds."""
     if sum(a.numel() for a in call.args if isinstance(a, torch.Tensor)) > _POOL_ELEMENTS:
         return []
     specs = call.task.arguments(call.case.dims_map, call.case.dtype)
     device = next((str(a.device) for a in call.args if isinstance(a, torch.Tensor)), "cpu")
     found = []
-    for seed in range(_POOL_DRAWS):
+    for seed in range(draws):
         args = inputs.draw(specs, call.case, seed, device)
         grads = None
         if call.grads is not None:
@@ -341,4 +343,4 @@ def _rescaled(native: torch.Tensor, known: Bounds) -> Expected:
         limit=limit,
         scales=scales,
     )
-    return Expected(kind="float", oracle=native.double() if native.dtype == torch.float64 else native, native=native, bounds=bounds)
+    return Expected(kind="float", oracle=native, native=native, bounds=bounds)

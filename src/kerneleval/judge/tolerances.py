@@ -19,6 +19,7 @@ __all__ = [
     "CLEAR",
     "ELEMENT",
     "EXPLAINED",
+    "MOST_INTERMEDIATE",
     "NATIVE",
     "POOLED",
     "PROBE",
@@ -31,7 +32,7 @@ __all__ = [
     "unit_roundoff",
 ]
 
-NATIVE = 4.0
+NATIVE = 2.0
 """A candidate's rms error may be this many times the native reference's."""
 
 ELEMENT = 8.0
@@ -52,18 +53,23 @@ CLEAR = 0.125
 POOLED = 256
 """Outputs with fewer elements get their scale from further draws, because a handful of numbers has none."""
 
-PROBE = 2.0**-18
-"""Relative change of the inputs by which conditioning is measured."""
+PROBE = 2.0**-14
+"""Relative change of the inputs by which conditioning is measured: small enough for operators to answer linearly, large
+enough for a jump (another maximum is picked) to count for little when the answer is scaled down."""
 
 _ROUNDINGS = 8.0
-"""Steps of the computing precision that any operator may take, as rms; an element may take eight times as many, 2^-18."""
+"""Steps of the computing precision that any operator may take, as rms; an element may take eight times as many."""
 
 _ORDER = 0.5
 """A running sum of L terms is off by about 0.2 sqrt(L) units, whatever their mean is; this leaves some room."""
 
+MOST_INTERMEDIATE = 2.0**-4
+"""Largest share of (|o| + rms(o)) that the rounding of intermediates may reach: where an operator jumps (a tie between
+two maxima), the response says nothing about rounding."""
+
 _HALF_INTERMEDIATES = 1.0
-"""Multiple of the response to half-precision rounding of the inputs that half types get beside rounding the output: scores
-or sums that a kernel keeps in the half type on its way, as unfused PyTorch does."""
+"""Multiple of the response to half-precision rounding of the inputs that half types get beside rounding the output:
+scores or sums that a kernel keeps in the half type on its way, as unfused PyTorch does."""
 
 _CONSTANT_DRIFT = 0.5
 """Equal terms round alike: a running sum of L of them drifts by up to L / 2 units, not by sqrt(L)."""
@@ -75,7 +81,8 @@ _MOST_GUESSED = 16384
 
 @dataclass(frozen=True, kw_only=True)
 class Floor:
-    """The least error that is always allowed at an element: ``relative * |o| + conditioning * kappa + absolute``.
+    """The least error that is always allowed at an element: ``relative * |o| + conditioning * kappa + absolute``, and
+    for half types ``intermediate * kappa`` more.
 
     ``o`` is the oracle there and ``kappa`` how far the oracle moves when every input moves by one unit roundoff of the
     computing precision, up or down at random.
@@ -85,6 +92,9 @@ class Floor:
     """Factor of the oracle's magnitude."""
     conditioning: float
     """Factor of the response to input rounding."""
+    intermediate: float
+    """Factor of the response to rounding the inputs to the output's half type, as a multiple of kappa; 0 for others.
+    Held below :data:`MOST_INTERMEDIATE` of the output's size."""
     absolute: float
     """Smallest step of the output's dtype: what flushing or rounding of subnormals costs."""
     unit: float
@@ -121,10 +131,11 @@ def floor_of(dtype: torch.dtype, length: int, case: Case, *, tf32: bool, factor:
     computing = min(unit, 2.0**-24)
     terms = max(1, length)
     steps = _ROUNDINGS + (_CONSTANT_DRIFT * terms if case.distribution == "constant" else _ORDER * math.sqrt(terms))
-    relative, conditioning = steps * computing, steps
+    relative, conditioning, intermediate = steps * computing, steps, 0.0
     if unit > computing:
-        relative += unit
-        conditioning += _HALF_INTERMEDIATES * unit / computing
+        # equal elements share one rounding error, which an rms does not average
+        relative += 2 * unit if case.distribution == "constant" else unit
+        intermediate = _HALF_INTERMEDIATES * unit / computing
     if tf32 and real == torch.float32:
         relative += _TF32_UNIT
         conditioning += _TF32_UNIT / computing
@@ -134,6 +145,7 @@ def floor_of(dtype: torch.dtype, length: int, case: Case, *, tf32: bool, factor:
     return Floor(
         relative=factor * relative,
         conditioning=factor * conditioning,
+        intermediate=factor * intermediate,
         absolute=absolute,
         unit=unit,
         probe_scale=computing / PROBE,
@@ -141,7 +153,12 @@ def floor_of(dtype: torch.dtype, length: int, case: Case, *, tf32: bool, factor:
 
 
 def reduction_length(
-    task: Task, case: Case, args: Sequence[object], weights: Sequence[torch.Tensor], shape: Sequence[int], forward_numel: int
+    task: Task,
+    case: Case,
+    args: Sequence[object],
+    weights: Sequence[torch.Tensor],
+    shape: Sequence[int],
+    forward_numel: int,
 ) -> int:
     """Number of terms summed into one element of an output, estimated where the task does not say.
 

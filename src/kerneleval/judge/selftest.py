@@ -1,0 +1,232 @@
+"""Tests of a task itself: would it pass what is right, and notice what is wrong? No worker, no candidate.
+
+A task whose output hardly depends on its inputs, or that a constant or a copy of an input satisfies, rewards nothing
+but luck; a tolerance that lets a planted bug through is too wide.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from kerneleval.judge import inputs, oracle
+from kerneleval.judge.comparison import Mismatch, compare
+from kerneleval.judge.expectation import Expectation
+from kerneleval.records import Case, Evidence, Task
+
+__all__ = ["selftest"]
+
+_FEWEST = 16
+"""Outputs with fewer elements are passed or rejected by luck; only their reference is tested."""
+
+_MOST_NATIVE = 0.125
+"""Largest relative rms error of a native reference by which candidates can still be judged."""
+
+_SEED = 20240531
+"""A task is public, so its self-test is repeatable."""
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+def selftest(task: Task, device: str, cases: Sequence[Case], *, tf32: bool = False) -> list[Evidence]:
+    """What is wrong with a task, case by case.
+
+    At every case the native reference must pass and, on standard data, be near the oracle; for half types the reference
+    computed in fp32 and rounded once must pass too. At standard contiguous cases other than edge cases, whose outputs
+    have at least 16 elements:
+
+    * the output depends on every tensor argument, and a gradient on every upstream gradient;
+    * zeros, the mean of the output and copies of inputs are rejected;
+    * planted bugs are rejected: the last row or column missing, the wrong sign, a narrower type.
+
+    Args:
+        task: an operator or module task.
+        device: torch device.
+        cases: where to test it.
+        tf32: whether TF32 is allowed; then no test asks that it be noticed.
+
+    Returns:
+        Plain data with ``test`` (slug), ``level`` ``fail``, ``case`` and ``message``; empty: nothing is wrong.
+
+    Raises:
+        UsageError: the reference raises.
+    """
+    findings: list[Evidence] = []
+    for case in cases:
+        probe = _Probe.of(task, case, device, _SEED, tf32)
+        for test in (_reference_passes, _half_in_fp32, _well_conditioned):
+            findings += [_finding(case, test.__name__, text) for text in test(probe)]
+        telling = case.distribution == "standard" and case.layout == "contiguous" and case.shape_category != "edge"
+        if telling and all(t.numel() >= _FEWEST for t in probe.expectation.native):
+            for test in (_depends, _no_trivial_answer, _mutants, _downgrades):
+                findings += [_finding(case, test.__name__, text) for text in test(probe)]
+    return findings
+
+
+def _finding(case: Case, test: str, text: str) -> Evidence:
+    return {"test": test.strip("_"), "level": "fail", "case": case.key, "message": text}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Probe:
+    """One drawn call of the task and its expectation."""
+
+    call: oracle.Call
+    expectation: Expectation
+    other: oracle.Call
+    """The same case under another seed."""
+    tf32: bool
+
+    @classmethod
+    def of(cls, task: Task, case: Case, device: str, seed: int, tf32: bool) -> _Probe:
+        problem = task.build(case.dims_map, device) if task.module and task.build is not None else None
+        calls = []
+        for number in (seed, seed + 1):
+            if problem is not None:
+                args, weights = list(problem.inputs(number)), problem.weights(number)
+            else:
+                args, weights = inputs.draw(task.arguments(case.dims_map, case.dtype), case, number, device), {}
+            grads = None
+            if case.direction == "backward":
+                grads = inputs.upstream(oracle.output_specs(task, case, args), number, device)
+            calls.append(oracle.Call(task=task, case=case, args=args, grads=grads, problem=problem, weights=weights))
+        own = calls[0]
+        expectation = oracle.expect(
+            task, case, own.args, own.grads, problem=problem, weights=own.weights, tf32=tf32
+        )
+        return cls(call=own, expectation=expectation, other=calls[1], tf32=tf32)
+
+    def accepts(self, outputs: Sequence[torch.Tensor]) -> bool:
+        """Whether these outputs would pass."""
+        return not isinstance(compare(outputs, self.expectation), Mismatch)
+
+    def native(self, call: oracle.Call) -> Tensors:
+        """Outputs of the native reference on another call."""
+        with oracle.precision(tf32=self.tf32):
+            return call.run(call.case.dtype)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Tests: each yields one sentence for each thing that is wrong
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _reference_passes(probe: _Probe) -> Iterator[str]:
+    result = compare(probe.expectation.native, probe.expectation)
+    if isinstance(result, Mismatch):
+        yield f"the native reference fails its own task: {result.message}"
+
+
+def _well_conditioned(probe: _Probe) -> Iterator[str]:
+    """Bounds follow the native error, so a reference that misses its own oracle would pass anything."""
+    if probe.call.case.distribution != "standard":
+        return
+    for position, expected in enumerate(probe.expectation.outputs):
+        if expected.bounds is not None and expected.bounds.scales.rms > 0:
+            relative = expected.bounds.scales.native_rms / expected.bounds.scales.rms
+            if relative > _MOST_NATIVE:
+                yield f"output {position} of the native reference is off by {relative:.2g} of its size from the oracle"
+
+
+def _half_in_fp32(probe: _Probe) -> Iterator[str]:
+    """Computing in fp32 and rounding once is the best that a half kernel can do."""
+    native = probe.expectation.native
+    if probe.call.problem is not None or not any(t.dtype in (torch.float16, torch.bfloat16) for t in native):
+        return
+    with oracle.precision(tf32=False):
+        outputs = probe.call.converted(lambda t, _: t.float() if t.dtype.itemsize == 2 else t).run("fp32")
+    result = compare([o.to(n.dtype) for o, n in zip(outputs, native, strict=True)], probe.expectation)
+    if isinstance(result, Mismatch):
+        yield f"the reference computed in fp32 and rounded once fails: {result.message}"
+
+
+def _depends(probe: _Probe) -> Iterator[str]:
+    """Each tensor in turn is drawn anew; forward all arguments count, backward the upstream gradients."""
+    forward = probe.call.case.direction == "forward"
+    own: Sequence[Any] = probe.call.args if forward else probe.call.grads or ()
+    others: Sequence[Any] = probe.other.args if forward else probe.other.grads or ()
+    for position, (mine, other) in enumerate(zip(own, others, strict=True)):
+        if not isinstance(mine, torch.Tensor) or mine.numel() == 0 or torch.equal(mine, other):
+            continue
+        changed = [*own[:position], other, *own[position + 1 :]]
+        call = replace(probe.call, args=changed) if forward else replace(probe.call, grads=changed)
+        if probe.accepts(probe.native(call)):
+            what = f"argument {position}" if forward else f"upstream gradient {position}"
+            yield f"the output passes although {what} has other values: it hardly depends on it"
+
+
+def _no_trivial_answer(probe: _Probe) -> Iterator[str]:
+    native = probe.expectation.native
+    tensors = [t for t in (*probe.call.args, *(probe.call.grads or ())) if isinstance(t, torch.Tensor)]
+    for position, output in enumerate(native):
+        answers: list[tuple[str, torch.Tensor]] = [("zeros", torch.zeros_like(output))]
+        if output.is_floating_point():
+            finite = output.double().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+            answers.append(("its mean", torch.full_like(output, float(finite.mean()))))
+        answers += [
+            (f"a copy of tensor {i}", t)
+            for i, t in enumerate(tensors)
+            # where the operator itself copies (the gradients of a sum), a copy is right
+            if t.shape == output.shape and t.dtype == output.dtype and not torch.equal(t, output)
+        ]
+        for name, answer in answers:
+            if probe.accepts([*native[:position], answer, *native[position + 1 :]]):
+                yield f"output {position} may be replaced by {name}"
+
+
+def _mutants(probe: _Probe) -> Iterator[str]:
+    native = probe.expectation.native
+    for position, output in enumerate(native):
+        mutants: list[tuple[str, torch.Tensor]] = []
+        sizes = output.double().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).abs()
+        for dim, name in ((0, "first"), (-1, "last")):
+            partial = output.clone()
+            partial.select(dim, -1).zero_()
+            # an end that happens to be near zero is no bug; another draw shows it
+            if bool(sizes.select(dim, -1).max() > 0.5 * sizes.square().mean().sqrt()):
+                mutants.append((f"with the end of its {name} dim left at zero", partial))
+        if output.is_floating_point() and bool(torch.any(output != 0)):
+            mutants.append(("with the wrong sign", -output))
+        for name, mutant in mutants:
+            if probe.accepts([*native[:position], mutant, *native[position + 1 :]]):
+                yield f"output {position} passes {name}"
+
+
+def _downgrades(probe: _Probe) -> Iterator[str]:
+    """The reference on inputs rounded to a narrower type, whose outputs are rounded to it too."""
+    native = probe.expectation.native
+    if not any(t.is_floating_point() for t in native):
+        return
+    for name, narrow in _narrower(probe.call.case.dtype, probe.tf32).items():
+        outputs = probe.native(probe.call.converted(functools.partial(_apply, narrow)))
+        if name != "tf32":  # products of tf32 numbers are accumulated and stored in fp32
+            outputs = tuple(narrow(o) if o.is_floating_point() else o for o in outputs)
+        if probe.accepts(outputs):
+            yield f"computing with {name} inputs passes"
+
+
+def _apply(narrow: Callable[[torch.Tensor], torch.Tensor], tensor: torch.Tensor, number: int) -> torch.Tensor:
+    return narrow(tensor)
+
+
+def _narrower(dtype: str, tf32: bool) -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
+    def through(narrow: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
+        return lambda t: t.to(narrow).to(t.dtype)
+
+    found = {
+        "float64": {"float32": through(torch.float32)},
+        "float32": {"float16": through(torch.float16), "bfloat16": through(torch.bfloat16), "tf32": _tf32},
+    }.get(dtype, {})
+    # products of TF32 numbers are as exact as those of float16 numbers
+    return {name: f for name, f in found.items() if not tf32 or name == "bfloat16"}
+
+
+def _tf32(tensor: torch.Tensor) -> torch.Tensor:
+    """fp32 values rounded to the 10 stored bits of TF32."""
+    if tensor.dtype != torch.float32:
+        return tensor
+    return ((tensor.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)

@@ -1,0 +1,412 @@
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from kerneleval.judge import oracle
+from kerneleval.judge.comparison import Match, Mismatch, compare
+from kerneleval.judge.diagnosis import SLUGS
+from kerneleval.judge.expectation import Expectation, tiles
+from kerneleval.records import to_plain
+from kerneleval.tasks import find
+
+from .conftest import NAMES, called, case_of, drawn, expected, floats, gradients, planned
+from .variants import DIFFERENTIABLE, DOWNGRADES, HONEST, erf_series, half_accumulator, online_logsumexp
+
+MATMUL = {"M": 48, "N": 80, "K": 512}
+
+
+def verdict(output: torch.Tensor, expectation: Expectation) -> str:
+    """``match``, or the diagnosis."""
+    result = compare([output], expectation)
+    if isinstance(result, Match):
+        return "match"
+    assert result.reason == "wrong_output"
+    json.dumps(to_plain(result.evidence))
+    assert result.evidence["diagnosis"] in SLUGS
+    assert "\n" not in result.message
+    return str(result.evidence["diagnosis"])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is right passes
+# --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_other_orders_and_formulas_pass(name: str) -> None:
+    """fp32 forward at every planned case: other reduction orders, split K, online softmax, fast exponentials."""
+    task = find(name)
+    for index, case in enumerate(planned(task, dtypes=("float32",), directions=("forward",))):
+        args, _ = drawn(task, case, seed=index)
+        expectation = oracle.expect(task, case, args)
+        for number, candidate in enumerate(HONEST[name]):
+            if any(t.numel() for t in expectation.native):
+                result = compare(called(candidate, args), expectation)
+                assert isinstance(result, Match), f"variant {number} at {case.key}: {result.message}"
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_other_gradients_pass(name: str) -> None:
+    """Autograd through another formula, in fp32, also rounded to the half types."""
+    task = find(name)
+    for index, case in enumerate(planned(task, directions=("backward",))[::2]):
+        args, grads = drawn(task, case, seed=index)
+        assert grads is not None
+        expectation = oracle.expect(task, case, args, grads)
+        wide, upstream = floats(args, torch.Tensor.float), floats(grads, torch.Tensor.float)
+        for candidate in DIFFERENTIABLE[name]:
+            if all(t.numel() for t in expectation.native):
+                found = gradients(candidate, task, case, wide, upstream)
+                outputs = [o.to(n.dtype) for o, n in zip(found, expectation.native, strict=True)]
+                result = compare(outputs, expectation)
+                assert isinstance(result, Match), f"{case.key}: {result.message}"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", NAMES)
+def test_half_types_computed_in_fp32_and_rounded_once_pass(name: str, dtype: str) -> None:
+    task = find(name)
+    for index, case in enumerate(planned(task, dtypes=(dtype,), directions=("forward",))[::2]):
+        args, _ = drawn(task, case, seed=index)
+        expectation = oracle.expect(task, case, args)
+        for candidate in HONEST[name][:1]:
+            if any(t.numel() for t in expectation.native):
+                outputs = called(candidate, floats(args, torch.Tensor.float))
+                outputs = [o.to(n.dtype) for o, n in zip(outputs, expectation.native, strict=True)]
+                result = compare(outputs, expectation)
+                assert isinstance(result, Match), f"{case.key}: {result.message}"
+
+
+HALVES = ("float16", "bfloat16")
+
+UNFUSED: dict[str, Callable[..., torch.Tensor]] = {
+    "gelu": lambda x: x * 0.5 * (1 + torch.erf(x * 0.7071067811865476)),
+    "silu": lambda x: x / (1 + torch.exp(-x)),
+    "swiglu": lambda g, u: g * torch.sigmoid(g) * u,
+    "rms_norm": lambda x, w, e: x * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + e).to(x.dtype) * w,
+    "softmax_cross_entropy": lambda x, t: -torch.log_softmax(x, -1).gather(-1, t[:, None])[:, 0],
+}
+"""Step by step in the half type, as code that knows nothing of fused kernels does it."""
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("name", UNFUSED)
+def test_unfused_half_arithmetic_passes(name: str, dtype: str) -> None:
+    for seed in range(3):
+        args, expectation = expected(name, {"M": 60, "N": 96}, dtype=dtype, seed=seed)
+        assert verdict(UNFUSED[name](*args), expectation) == "match"
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_attention_with_half_scores_and_weights_passes(dtype: str) -> None:
+    dims = {"B": 2, "H": 3, "L": 40, "S": 64, "D": 64}
+    for distribution in ("standard", "outlier"):
+        (q, k, v, scale), expectation = expected("attention", dims, dtype=dtype, distribution=distribution)
+        scores = (q @ k.transpose(-1, -2)) * scale
+        assert verdict(torch.softmax(scores, -1) @ v, expectation) == "match"
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_split_k_in_the_half_type_passes(dtype: str) -> None:
+    (a, b), expectation = expected("matmul", MATMUL, dtype=dtype)
+    for pieces in (2, 8):
+        chunks = zip(a.chunk(pieces, 1), b.chunk(pieces, 0), strict=True)
+        parts = [(x.float() @ y.float()).to(a.dtype) for x, y in chunks]
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        assert verdict(total, expectation) == "match"
+
+
+def test_approximations_to_two_to_the_minus_twenty_pass() -> None:
+    for name, function in (("exp", torch.exp), ("silu", torch.nn.functional.silu), ("gelu", torch.nn.functional.gelu)):
+        (x,), expectation = expected(name, {"M": 60, "N": 96})
+        wiggle = 1 + 2.0**-20 * torch.sin(1e4 * x)
+        assert verdict(function(x) * wiggle, expectation) == "match"
+        assert verdict(function(x) * (1 + 2.0**-12 * torch.sin(1e4 * x)), expectation) == "precision_downgrade"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Narrower arithmetic fails
+# --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "argmax"])
+def test_narrow_arithmetic_in_an_fp32_task_fails(name: str) -> None:
+    """TF32 (rounded or truncated), fp16 and bf16 inputs, at every standard shape, both directions."""
+    task = find(name)
+    recognised = []
+    for case in planned(task, dtypes=("float32",), distributions=("standard",)):
+        args, grads = drawn(task, case)
+        expectation = oracle.expect(task, case, args, grads)
+        if not all(t.numel() for t in expectation.native):
+            continue
+        for kind, narrow in DOWNGRADES.items():
+            given = floats(args, narrow)
+            if grads is None:
+                outputs = called(task.reference, given)
+            else:
+                outputs = gradients(task.reference, task, case, given, floats(grads, narrow))
+            result = compare(outputs, expectation)
+            assert isinstance(result, Mismatch), f"{kind} at {case.key}"
+            recognised.append(result.evidence["diagnosis"] == "precision_downgrade")
+    assert sum(recognised) > 0.6 * len(recognised)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_a_half_accumulator_fails_over_long_sums(dtype: str) -> None:
+    wanted = ((4096, 16, False), (2048, 16, False), (512, 1, False), (4096, 4096, True), (128, 16, True))
+    for length, step, want in wanted:
+        (a, b), expectation = expected("matmul", {"M": 40, "N": 48, "K": length}, dtype=dtype)
+        passed = verdict(half_accumulator(a, b, step), expectation) == "match"
+        assert passed == want, f"K = {length}, rounded every {step}"
+
+
+def test_the_tanh_gelu_is_another_operator() -> None:
+    (x,), expectation = expected("gelu", {"M": 60, "N": 96})
+    assert verdict(torch.nn.functional.gelu(x, approximate="tanh"), expectation) != "match"
+    assert verdict(0.5 * x * (1 + erf_series(x * 0.7071067811865476)), expectation) == "match"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Cheats and bugs fail, for the right reason
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def partial_rows(t: torch.Tensor) -> torch.Tensor:
+    t[40:] = 0
+    return t
+
+
+def partial_columns(t: torch.Tensor) -> torch.Tensor:
+    t[:, 64:] = 7
+    return t
+
+
+def poked(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    def poke(t: torch.Tensor) -> torch.Tensor:
+        t[3, 5] = value
+        return t
+
+    return poke
+
+
+def noisy(t: torch.Tensor) -> torch.Tensor:
+    return t + 0.5 * torch.randn(t.shape, generator=torch.Generator().manual_seed(1)).to(t.dtype)
+
+
+MUTANTS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
+    "zeros": (torch.zeros_like, "all_zero"),
+    "ones": (torch.ones_like, "constant"),
+    "mean": (lambda t: torch.full_like(t, float(t.double().mean())), "constant"),
+    "row mean": (lambda t: t.mean(1, keepdim=True).expand_as(t).contiguous(), ""),
+    "column mean": (lambda t: t.mean(0, keepdim=True).expand_as(t).contiguous(), ""),
+    "sign": (lambda t: -t, "wrong_sign"),
+    "factor": (lambda t: t * 1.07, "scaled"),
+    "sum of half the terms": (lambda t: t * 0.5, "scaled"),
+    "shift": (lambda t: t + 0.25, "shifted"),
+    "last rows": (partial_rows, "tail_wrong"),
+    "last columns": (partial_columns, "tail_wrong"),
+    "one row": (lambda t: t.index_fill(0, torch.tensor([17]), 3.0), "rows_wrong"),
+    "rows permuted": (lambda t: t.roll(1, 0), "permuted"),
+    "transposed": (lambda t: t.T.reshape(t.shape).clone(), "permuted"),
+    "one element": (poked(40.0), ""),
+    "one nan": (poked(math.nan), "nan"),
+    "one infinity": (poked(math.inf), "inf"),
+    "all nan": (lambda t: torch.full_like(t, math.nan), "nan"),
+    "huge": (lambda t: t * 1e30 if t.dtype == torch.float32 else t * 300, "scaled"),
+    "noise": (noisy, "wrong"),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_mutants_are_told_apart(mutant: str, dtype: str) -> None:
+    mutate, diagnosis = MUTANTS[mutant]
+    _, expectation = expected("matmul", MATMUL, dtype=dtype)
+    found = verdict(mutate(expectation.native[0].clone()), expectation)
+    assert found != "match"
+    if diagnosis:
+        assert found == diagnosis
+
+
+def test_copies_of_inputs_are_named() -> None:
+    for name in ("gelu", "add", "swiglu", "rms_norm"):
+        args, expectation = expected(name, {"M": 40, "N": 64})
+        assert verdict(args[0], expectation) == "input_copy"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_small_parts_of_an_output_must_be_computed_too(dtype: str) -> None:
+    """Near-identity: x plus a part of it that an ordinary tolerance would swallow."""
+    base = find("gelu")
+    size = {"float32": 1e-5, "float16": 0.01, "bfloat16": 0.08}[dtype]
+    task = replace(base, name="residual", reference=lambda x: x + size * torch.sin(3 * x), relations=())
+    case = case_of("residual", {"M": 60, "N": 96}, dtype=dtype)
+    args, _ = drawn(task, case)
+    expectation = oracle.expect(task, case, args)
+    assert verdict(expectation.native[0], expectation) == "match"
+    assert verdict(args[0], expectation) == "input_copy"
+    assert verdict(args[0] * 1.0, expectation) != "match"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_the_mean_is_no_answer_even_where_the_output_hardly_varies(dtype: str) -> None:
+    base = find("gelu")
+    size = {"float32": 1e-5, "float16": 0.02, "bfloat16": 0.15}[dtype]
+    task = replace(base, name="flat", reference=lambda x: 1 + size * torch.tanh(x), relations=())
+    case = case_of("flat", {"M": 60, "N": 96}, dtype=dtype)
+    args, _ = drawn(task, case)
+    expectation = oracle.expect(task, case, args)
+    native = expectation.native[0]
+    assert verdict(native, expectation) == "match"
+    for constant in (1.0, float(native.double().mean())):
+        assert verdict(torch.full_like(native, constant), expectation) == "constant"
+
+
+def test_small_elements_are_judged_beside_huge_ones() -> None:
+    """exp of outliers: the rms is that of one element, and all others must be right as well."""
+    (x,), expectation = expected("exp", {"M": 60, "N": 96}, distribution="outlier", seed=3)
+    native = expectation.native[0]
+    finite = torch.where(native.isinf(), 0.0, native)
+    assert float(finite.max()) > 1e10 * float(finite.median())
+    assert verdict(native, expectation) == "match"
+    assert verdict(torch.where(native > 1e6, native, torch.zeros_like(native)), expectation) != "match"
+    assert verdict(torch.exp(x.bfloat16().float()), expectation) != "match"
+
+
+def test_nonfinite_classes() -> None:
+    args, expectation = expected("add", {"M": 50, "N": 64}, distribution="nonfinite")
+    native = expectation.native[0]
+    assert native.isnan().any()
+    assert verdict(native, expectation) == "match"
+    assert verdict(native.nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf), expectation) == "lost_nonfinite"
+    assert verdict(native.clamp(-3e38, 3e38), expectation) == "lost_nonfinite"
+    assert verdict(torch.where(native.isinf(), -native, native), expectation) == "inf"
+    spread = native.clone()
+    spread[0] = math.nan
+    assert verdict(spread, expectation) == "nan"
+    assert verdict(-native, expectation) != "match"
+    assert args[0].isnan().any()
+
+
+def test_overflow_to_infinity_is_right_where_the_type_ends() -> None:
+    base = find("gelu")
+    task = replace(base, name="large", reference=lambda x: x * 65504.0, relations=())
+    case = case_of("large", {"M": 60, "N": 96}, dtype="float16")
+    args, _ = drawn(task, case)
+    args[0][0, :4] = torch.tensor([1.0, 1.001, 2.0, 0.5]).half()
+    expectation = oracle.expect(task, case, args)
+    native = expectation.native[0]
+    assert native.isinf().any()
+    assert verdict(native, expectation) == "match"
+    at_end = native.clone()
+    at_end[0, 0] = math.inf
+    assert verdict(at_end, expectation) == "match"
+    assert verdict(native.clamp(-65504, 65504), expectation) != "match"
+    early = native.clone()
+    early[0, 3] = math.inf
+    assert verdict(early, expectation) == "inf"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_zero_inputs_leave_no_room(dtype: str) -> None:
+    args, expectation = expected("matmul", MATMUL, dtype=dtype, distribution="zeros")
+    assert verdict(expectation.native[0], expectation) == "match"
+    assert verdict(torch.full_like(expectation.native[0], 1e-6), expectation) != "match"
+    args, expectation = expected("logsumexp", {"M": 30, "N": 50}, dtype=dtype, distribution="zeros")
+    assert verdict(online_logsumexp(args[0].float()).to(args[0].dtype), expectation) == "match"
+
+
+def test_cancelling_sums_may_be_off_by_the_rounding_of_their_terms() -> None:
+    task, case = find("sum"), case_of("sum", {"M": 300, "N": 256})
+    args, _ = drawn(task, case)
+    args[0][:, 128:] = -args[0][:, :128].flip(1)
+    expectation = oracle.expect(task, case, args)
+    assert float(expectation.oracle[0].abs().max()) < 1e-9
+    assert verdict(HONEST["sum"][0](args[0]), expectation) == "match"
+    assert verdict(torch.full((300,), 1e-3), expectation) != "match"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Forms and figures
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def test_wrong_forms() -> None:
+    _, expectation = expected("add_rms_norm", {"M": 6, "N": 8})
+    out, total = expectation.native
+    for outputs, reason, words in (
+        ([out], "wrong_count", "1 outputs, expected 2"),
+        ([out, total[:5]], "wrong_shape", "output 1 has shape [5, 8], expected [6, 8]"),
+        ([out.half(), total], "wrong_dtype", "output 0 is float16, expected float32"),
+    ):
+        result = compare(outputs, expectation)
+        assert isinstance(result, Mismatch)
+        assert result.reason == reason
+        assert words in result.message
+
+
+def test_the_second_output_counts() -> None:
+    _, expectation = expected("add_rms_norm", {"M": 40, "N": 80})
+    out, total = expectation.native
+    result = compare([out, torch.zeros_like(total)], expectation)
+    assert isinstance(result, Mismatch)
+    assert result.evidence["output"] == 1
+
+
+def test_evidence() -> None:
+    _, expectation = expected("matmul", MATMUL)
+    off = expectation.native[0].clone()
+    off[7, 11] += 3
+    result = compare([off], expectation)
+    assert isinstance(result, Mismatch)
+    evidence = result.evidence
+    assert evidence["worst_index"] == [7, 11]
+    assert evidence["got"] - evidence["expected"] == pytest.approx(3, rel=1e-4)
+    assert evidence["max_abs_error"] == pytest.approx(3, rel=1e-4)
+    assert (evidence["beyond"], evidence["of"]) == (1, 48 * 80)
+    assert evidence["tolerance"] < 1e-3
+    assert "[7, 11]" in result.message
+    good = compare(expectation.native, expectation)
+    assert isinstance(good, Match)
+    assert good.evidence["relative_rms_error"] == pytest.approx(good.evidence["native_relative_rms_error"], rel=1e-6)
+    assert 0 < good.evidence["relative_rms_error"] < good.evidence["relative_rms_bound"] < 1e-5
+    json.dumps(to_plain(good.evidence))
+
+
+def test_empty_outputs_match() -> None:
+    for name, dims in (("gelu", {"M": 0, "N": 8}), ("matmul", {"M": 3, "N": 0, "K": 5}), ("sum", {"M": 0, "N": 4})):
+        _, expectation = expected(name, dims)
+        assert isinstance(compare(expectation.native, expectation), Match)
+
+
+def test_outputs_are_only_read() -> None:
+    _, expectation = expected("gelu", {"M": 40, "N": 64})
+    output = expectation.native[0].clone()
+    compare([output], expectation)
+    assert torch.equal(output, expectation.native[0])
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 200_000), (3, 90_000), (200_000, 2), (500, 300)])
+def test_tiles_cover_everything_once(shape: tuple[int, int]) -> None:
+    seen = torch.zeros(shape, dtype=torch.int32)
+    for rows, columns in tiles(shape, seen.device):
+        seen[rows, columns] += 1
+    assert bool((seen == 1).all())
+
+
+@pytest.mark.parametrize("dims", [{"M": 1, "N": 300_000}, {"M": 3000, "N": 150}, {"M": 40_000, "N": 3}])
+def test_large_outputs_are_compared_tile_by_tile(dims: dict[str, int]) -> None:
+    _, expectation = expected("gelu", dims)
+    native = expectation.native[0]
+    assert verdict(native, expectation) == "match"
+    off = native.clone()
+    off[-1, -1] += 1
+    assert verdict(off, expectation) != "match"

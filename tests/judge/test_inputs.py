@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from kerneleval.judge import inputs
+from kerneleval.judge.layouts import expanded_dim
+from kerneleval.records import DISTRIBUTIONS, LAYOUTS, Scalar, TensorSpec, UsageError
+from kerneleval.tasks import find
+
+from .conftest import NAMES, case_of, planned
+
+X = TensorSpec(name="x", shape=(64, 96), dtype="float32", differentiable=True)
+W = TensorSpec(name="w", shape=(96,), dtype="float32", role="weight", values="ones_normal")
+
+
+def one(spec: TensorSpec, distribution: str = "standard", seed: int = 3, layout: str = "contiguous") -> torch.Tensor:
+    (value,) = inputs.draw([spec], case_of("any", {}, distribution=distribution, layout=layout), seed, "cpu")
+    return value
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_task_is_drawn_in_the_form_that_it_declares(name: str) -> None:
+    task = find(name)
+    for case in planned(task, directions=("forward",))[::3]:
+        specs = task.arguments(case.dims_map, case.dtype)
+        for spec, value in zip(specs, inputs.draw(specs, case, 5, "cpu"), strict=True):
+            if isinstance(spec, Scalar):
+                assert value == spec.value
+                continue
+            assert (tuple(value.shape), str(value.dtype)) == (spec.shape, f"torch.{spec.dtype}")
+            assert value.is_contiguous()
+            if case.distribution != "nonfinite":
+                assert bool(torch.isfinite(value).all())
+            if spec.values == "integers" and value.numel():
+                assert spec.low <= int(value.min()) <= int(value.max()) < max(spec.high, spec.low + 1)
+
+
+def test_a_seed_repeats_and_another_differs_in_every_argument() -> None:
+    specs = [X, W, TensorSpec(name="i", shape=(50,), dtype="int64", role="index", values="integers", high=1000), X]
+    case = case_of("any", {})
+    first, again, other = (inputs.draw(specs, case, seed, "cpu") for seed in (7, 7, 8))
+    for a, b, c in zip(first, again, other, strict=True):
+        assert torch.equal(a, b)
+        assert not torch.equal(a, c)
+    assert not torch.equal(first[0], first[3]), "two arguments of one form have streams of their own"
+
+
+def test_standard_rows_have_scales_and_means_of_their_own() -> None:
+    x = one(TensorSpec(name="x", shape=(400, 2000), dtype="float32"))
+    std, mean = x.std(1), x.mean(1)
+    assert float(std.min()) < 0.7 < 1.8 < float(std.max()) < 2.2
+    assert float(mean.min()) < -0.8 < 0.8 < float(mean.max()) < 1.2
+    assert abs(float(x.mean())) < 0.1
+
+
+def test_weights_follow_no_distribution() -> None:
+    for distribution in DISTRIBUTIONS:
+        assert torch.equal(one(W, distribution), one(W, "standard"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_distributions(dtype: str) -> None:
+    spec = TensorSpec(name="x", shape=(100, 200), dtype=dtype)
+    plain = one(spec, "small_scale").float() * 1e3
+    assert 0.9 < float(plain.std()) < 1.1
+    outliers = one(spec, "outlier").float().abs()
+    assert 10 <= int((outliers > 8).sum()) <= 20, "0.1 % of 20000, less those that are small even times 50"
+    large = one(spec, "large_scale").float()
+    assert float(large.std()) > (14 if dtype == "float16" else 900)
+    constant = one(spec, "constant")
+    assert len(constant.unique()) == 1
+    assert 0.5 <= abs(float(constant[0, 0])) <= 2
+    assert one(spec, "constant", seed=4)[0, 0] != constant[0, 0]
+    assert not one(spec, "zeros").any()
+    wild = one(spec, "nonfinite").float()
+    assert wild.isnan().any()
+    assert (wild == math.inf).any()
+    assert (wild == -math.inf).any()
+    assert float(wild.isfinite().float().mean()) > 0.999
+
+
+def test_an_outlier_comes_even_in_two_elements() -> None:
+    spec = TensorSpec(name="x", shape=(2,), dtype="float32")
+    assert sum(float(one(spec, "outlier", seed).abs().max()) > 5 for seed in range(40)) > 30
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"), [("positive", 0.0, math.inf), ("uniform", 0.0, 1.0), ("variance", 0.49, 1.51)]
+)
+@pytest.mark.parametrize("distribution", ["standard", "constant", "zeros"])
+def test_values_stay_in_their_domain(values: str, low: float, high: float, distribution: str) -> None:
+    spec = TensorSpec(name="x", shape=(50, 60), dtype="float32", values=values)  # type: ignore[arg-type]
+    x = one(spec, distribution)
+    assert low <= float(x.min()) <= float(x.max()) <= high
+    if values != "uniform":
+        assert float(x.min()) > 0
+
+
+def test_integers_and_flags_as_data() -> None:
+    spec = TensorSpec(name="x", shape=(30, 30), dtype="int8", values="integers", low=-8, high=8)
+    assert one(spec).unique().tolist() == list(range(-8, 8))
+    assert not one(spec, "zeros").any()
+    assert len(one(spec, "constant").unique()) == 1
+    flags = one(TensorSpec(name="b", shape=(30, 30), dtype="bool", values="bool"))
+    assert 300 < int(flags.sum()) < 600
+
+
+def test_no_row_of_a_mask_is_closed() -> None:
+    spec = TensorSpec(name="m", shape=(500, 3), dtype="bool", role="mask", values="bool")
+    mask = one(spec)
+    assert mask.any(dim=1).all()
+    assert 0.3 < float(mask.float().mean()) < 0.8
+
+
+def test_scale_reaches_every_distribution() -> None:
+    spec = TensorSpec(name="x", shape=(60, 60), dtype="float32", scale=0.01)
+    for distribution in ("standard", "outlier", "constant"):
+        assert 0.002 < float(one(spec, distribution).abs().median()) < 0.04
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (4, 6), (4, 7), (1, 5), (5, 1), (2, 3, 4, 5), (1, 1, 3), (3, 0)])
+def test_layouts_hold_every_element(layout: str, shape: tuple[int, ...]) -> None:
+    spec = TensorSpec(name="x", shape=shape, dtype="float32")
+    extent, strides, offset = inputs.strided(layout, spec)
+    assert len(strides) == len(shape)
+    if not spec.numel:
+        assert extent == 0
+        return
+    view = torch.arange(extent).as_strided(shape, strides, offset)
+    dim = expanded_dim(shape) if layout == "expanded" else None
+    apart = spec.numel // (shape[dim] if dim is not None else 1)
+    assert len(view.unique()) == apart, "elements share a place only along the expanded dim"
+    assert int(view.max()) < extent
+
+
+def test_layouts_are_what_they_are_called() -> None:
+    assert inputs.strided("transposed", X) == (64 * 96, (1, 64), 0)
+    extent, strides, _ = inputs.strided("sliced", X)
+    assert strides[0] % 2 == 1
+    assert strides[1] == 1
+    assert extent == 64 * strides[0] > X.numel
+    assert inputs.strided("offset", X) == (64 * 96 + 1, (96, 1), 1)
+    assert inputs.strided("expanded", X) == (96, (0, 1), 0)
+    assert inputs.strided("transposed", W)[1] == (2,)
+    with pytest.raises(UsageError, match="did you mean"):
+        inputs.strided("slice", X)
+
+
+def test_expanded_contents_are_equal_along_the_dim() -> None:
+    x = one(X, layout="expanded")
+    assert torch.equal(x, x[:1].expand_as(x))
+    assert not torch.equal(one(X)[0], one(X)[1])
+    column = one(TensorSpec(name="x", shape=(1, 8), dtype="float32"), layout="expanded")
+    assert len(column.unique()) == 1
+    assert torch.equal(one(W, layout="expanded"), one(W)), "weights keep their own contents"
+
+
+def test_upstream_gradients_are_for_floating_outputs() -> None:
+    outputs = [((3, 4), "float32"), ((3,), "int64"), ((5,), "bfloat16")]
+    grads = inputs.upstream(outputs, 9, "cpu")
+    assert [(tuple(g.shape), g.dtype) for g in grads] == [((3, 4), torch.float32), ((5,), torch.bfloat16)]
+    (x,) = inputs.draw([TensorSpec(name="x", shape=(3, 4), dtype="float32")], case_of("any", {}), 9, "cpu")
+    assert not torch.equal(x, grads[0])
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_perturbation_changes_every_tensor(distribution: str, dtype: str) -> None:
+    x = one(TensorSpec(name="x", shape=(50, 40), dtype=dtype), distribution)
+    before = x.clone()
+    inputs.perturb([x], 11)
+    changed = (x != before) & ~(x.isnan() & before.isnan())
+    assert 4 <= int(changed.sum()) <= 8
+    tiny = torch.full((3,), 2.0**-24, dtype=torch.float16)
+    inputs.perturb([tiny], 12)
+    assert (tiny != 2.0**-24).any()
+
+
+def test_perturbed_indices_stay_in_range_and_masks_stay() -> None:
+    spec = TensorSpec(name="i", shape=(300,), dtype="int64", role="index", values="integers", low=5, high=9)
+    index, mask, loose = one(spec), torch.ones(9, dtype=torch.bool), torch.arange(9)
+    before = index.clone()
+    inputs.perturb([index, mask, loose], 3, [spec, None, None])
+    assert not torch.equal(index, before)
+    assert 5 <= int(index.min()) <= int(index.max()) < 9
+    assert mask.all()
+    assert torch.equal(loose, torch.arange(9))
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(UsageError, match="outlier"):
+        one(X, "outliers")
+    with pytest.raises(UsageError, match="float33"):
+        one(TensorSpec(name="x", shape=(2,), dtype="float33"))

@@ -1,0 +1,359 @@
+from __future__ import annotations
+
+import gc
+import math
+import weakref
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from kerneleval.judge import oracle
+from kerneleval.judge.comparison import Match, Mismatch, compare
+from kerneleval.judge.tolerances import floor_of, reduction_length, unit_roundoff
+from kerneleval.records import Case, Scalar, Task, TensorSpec, Tolerance, UsageError
+from kerneleval.tasks import find
+
+from .conftest import NAMES, called, case_of, drawn, expected, floats, planned
+from .variants import tf32
+
+
+def task_of(reference: Any, dtype_of_output: str = "", **changes: Any) -> Task:
+    """A task over one (M, N) argument."""
+    base = find("gelu")
+    return replace(base, name="mine", reference=reference, relations=(), **changes)
+
+
+CASE = case_of("mine", {"M": 40, "N": 70})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_native_reference_passes_everywhere(name: str) -> None:
+    """Three seeds over every distribution, dtype, layout and direction; contiguous cases are in the self-tests."""
+    task = find(name)
+    for index, case in enumerate(c for c in planned(task) if c.layout != "contiguous"):
+        args, grads = drawn(task, case, seed=index % 3)
+        expectation = oracle.expect(task, case, args, grads)
+        result = compare(expectation.native, expectation)
+        assert isinstance(result, Match), f"{case.key}: {result.message}"
+
+
+def test_oracle_and_native_are_what_they_say() -> None:
+    task, case = find("matmul"), case_of("matmul", {"M": 20, "N": 30, "K": 40})
+    args, _ = drawn(task, case)
+    expectation = oracle.expect(task, case, args)
+    torch.testing.assert_close(expectation.oracle[0], args[0].double() @ args[1].double(), rtol=0, atol=0)
+    assert torch.equal(expectation.native[0], args[0] @ args[1])
+    assert expectation.native[0].dtype == torch.float32
+    scales = expectation.outputs[0].bounds.scales  # type: ignore[union-attr]
+    gain = expectation.outputs[0].bounds.gain  # type: ignore[union-attr]
+    error = (expectation.native[0].double() - expectation.oracle[0]).abs()
+    assert scales.native_max / gain == pytest.approx(float(error.max()), rel=1e-5)
+    assert scales.native_rms / gain == pytest.approx(float(error.square().mean().sqrt()), rel=1e-5)
+    assert scales.rms / gain == pytest.approx(float(expectation.oracle[0].square().mean().sqrt()), rel=1e-5)
+
+
+def test_gradients_are_those_of_autograd() -> None:
+    task, case = find("linear"), case_of("linear", {"M": 6, "N": 5, "K": 7}, direction="backward")
+    args, grads = drawn(task, case)
+    assert grads is not None
+    expectation = oracle.expect(task, case, args, grads)
+    x, w, _ = (a.double() for a in args)
+    g = grads[0].double()
+    for got, want in zip(expectation.oracle, (g @ w, g.T @ x, g.sum(0)), strict=True):
+        torch.testing.assert_close(got, want)
+    assert [t.dtype for t in expectation.native] == [torch.float32] * 3
+
+
+def test_expectations_hold_no_graph_and_leave_the_arguments_alone() -> None:
+    task, case = find("layer_norm"), case_of("layer_norm", {"M": 6, "N": 64}, direction="backward")
+    args, grads = drawn(task, case)
+    before = [a.clone() if isinstance(a, torch.Tensor) else a for a in args]
+    expectation = oracle.expect(task, case, args, grads)
+    for tensor in (*expectation.oracle, *expectation.native):
+        assert not tensor.requires_grad
+        assert tensor.grad_fn is None
+    for a, b in zip(args, before, strict=True):
+        if isinstance(a, torch.Tensor):
+            assert torch.equal(a, b)
+            assert not a.requires_grad
+    seen = weakref.ref(expectation.oracle[0])
+    del expectation, tensor
+    gc.collect()
+    assert seen() is None
+
+
+def test_outputs_share_no_memory_with_the_arguments() -> None:
+    task = task_of(lambda x: x)
+    args, _ = drawn(task, CASE)
+    expectation = oracle.expect(task, CASE, args)
+    assert expectation.native[0].data_ptr() != args[0].data_ptr()
+
+
+def test_half_types_have_their_oracle_in_fp32() -> None:
+    _, expectation = expected("gelu", {"M": 8, "N": 8}, dtype="bfloat16")
+    assert expectation.oracle[0].dtype == torch.float32
+    assert expectation.native[0].dtype == torch.bfloat16
+
+
+def test_flags_are_set_and_restored() -> None:
+    seen = []
+
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        seen.append((torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32))
+        return x * 2
+
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    task = task_of(reference)
+    args, _ = drawn(task, CASE)
+    oracle.expect(task, CASE, args, tf32=True)
+    assert seen == [(False, False), (False, False), (True, True)]
+    with pytest.raises(RuntimeError, match="inside"), oracle.precision(tf32=True):
+        raise RuntimeError("inside")
+    assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
+
+
+def test_tf32_passes_only_where_it_is_allowed() -> None:
+    task, case = find("matmul"), case_of("matmul", {"M": 40, "N": 50, "K": 300})
+    args, _ = drawn(task, case)
+    output = tf32(args[0]) @ tf32(args[1])
+    assert isinstance(compare([output], oracle.expect(task, case, args)), Mismatch)
+    assert isinstance(compare([output], oracle.expect(task, case, args, tf32=True)), Match)
+    half = args[0].bfloat16().float() @ args[1].bfloat16().float()
+    assert isinstance(compare([half], oracle.expect(task, case, args, tf32=True)), Mismatch)
+
+
+def test_output_specs() -> None:
+    task, case = find("argmax"), case_of("argmax", {"M": 5, "N": 9})
+    assert oracle.output_specs(task, case, drawn(task, case)[0]) == [((5,), "int64")]
+    task, case = find("add_rms_norm"), case_of("add_rms_norm", {"M": 5, "N": 8}, dtype="float16", direction="backward")
+    assert oracle.output_specs(task, case, drawn(task, case)[0]) == [((5, 8), "float16")] * 2
+
+
+def test_a_reference_that_raises_is_the_tasks_fault() -> None:
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        raise ValueError("no such thing")
+
+    task = task_of(reference)
+    with pytest.raises(UsageError, match=r"mine raised in fp64 at mine/forward.*ValueError: no such thing"):
+        oracle.expect(task, CASE, drawn(task, CASE)[0])
+    with pytest.raises(UsageError, match="got int"):
+        oracle.expect(task_of(lambda x: (x, 1)), CASE, drawn(task, CASE)[0])
+
+
+def test_conditioning_is_measured() -> None:
+    """x - y of nearly equal inputs is as ill-conditioned as they are near, whatever the native error is."""
+    near = task_of(lambda x: x[:, 0::2] - x[:, 1::2])
+    args, _ = drawn(near, CASE)
+    args[0][:, 1::2] = args[0][:, 0::2] * (1 + 1e-4)
+    bounds = oracle.expect(near, CASE, args).outputs[0].bounds
+    assert bounds is not None
+    assert 1e-4 < bounds.rms / bounds.scales.rms < 1e-1
+    far = oracle.expect(task_of(lambda x: x * 3), CASE, args).outputs[0].bounds
+    assert far is not None
+    assert far.rms / far.scales.rms < 3e-6
+
+
+def test_small_outputs_take_their_scale_from_further_draws() -> None:
+    """One element near zero must not shrink its own tolerance to nothing."""
+    task, case = find("gelu"), case_of("gelu", {"M": 1, "N": 1})
+    args = [torch.full((1, 1), -4.9)]
+    expectation = oracle.expect(task, case, args)
+    series = 0.5 * args[0] * (1 + torch.erf(args[0] * 0.70710678))
+    off_by_rounding = series + 2.0**-23
+    assert isinstance(compare([off_by_rounding], expectation), Match)
+    assert isinstance(compare([torch.full((1, 1), 1e-4)], expectation), Mismatch)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Lengths and floors
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def test_reduction_lengths() -> None:
+    task = find("linear")
+    forward = case_of("linear", {"M": 100, "N": 20, "K": 50})
+    backward = replace(forward, direction="backward")
+    args, _ = drawn(task, forward)
+    assert reduction_length(task, forward, args, (), (100, 20), 0) == 50
+    assert reduction_length(task, backward, args, (), (100, 50), 2000) == 20
+    assert reduction_length(task, backward, args, (), (20, 50), 2000) == 100
+    assert reduction_length(task, backward, args, (), (20,), 2000) == 100
+    module = replace(task, module=True)
+    weights = (torch.empty(20, 30, 3, 3), torch.empty(20))
+    assert reduction_length(module, forward, args, weights, (100, 20), 0) == 270
+    assert reduction_length(module, forward, [torch.empty(4, 10**6)], (), (4,), 0) == 16384
+
+
+def test_floors_follow_dtype_length_and_distribution() -> None:
+    def relative(dtype: torch.dtype, length: int, distribution: str = "standard", *, allowed: bool = False) -> float:
+        case = case_of("any", {}, distribution=distribution)
+        return floor_of(dtype, length, case, tf32=allowed, factor=1.0).relative
+
+    assert relative(torch.float32, 1) == 8.5 * 2.0**-24
+    assert relative(torch.float32, 10_000) == 58 * 2.0**-24
+    assert relative(torch.float32, 10_000, "constant") > 100 * relative(torch.float32, 1)
+    assert relative(torch.float16, 1) == pytest.approx(2.0**-11, rel=2e-3)
+    assert relative(torch.float16, 10_000) < 1.02 * 2.0**-11
+    assert relative(torch.float32, 1, allowed=True) > 2.0**-11
+    assert relative(torch.float64, 1) == 8.5 * 2.0**-53
+    assert unit_roundoff(torch.bfloat16) == 2.0**-8
+    assert floor_of(torch.float32, 1, CASE, tf32=False, factor=3.0).relative == 3 * relative(torch.float32, 1)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Other kinds of output
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def test_exact_outputs() -> None:
+    task = task_of(torch.round, tolerance=Tolerance(kind="exact"))
+    args, _ = drawn(task, CASE)
+    args[0][0, 0] = math.nan
+    expectation = oracle.expect(task, CASE, args)
+    assert isinstance(compare([torch.round(args[0])], expectation), Match)
+    off = torch.round(args[0])
+    off[3, 4] += 1
+    result = compare([off], expectation)
+    assert isinstance(result, Mismatch)
+    assert result.evidence["worst_index"] == [3, 4]
+    assert result.evidence["beyond"] == 1
+
+
+def test_integers_of_a_floating_computation() -> None:
+    task = task_of(lambda x: (x * 100).floor().int())
+    args, _ = drawn(task, CASE)
+    expectation = oracle.expect(task, CASE, args)
+    assert expectation.outputs[0].kind == "count"
+    assert isinstance(compare(expectation.native, expectation), Match)
+    wrong = expectation.native[0].clone()
+    wrong += 1
+    assert isinstance(compare([wrong], expectation), Mismatch)
+
+
+def test_indices_may_tie() -> None:
+    task, case = find("argmax"), case_of("argmax", {"M": 3, "N": 4})
+    args = [torch.tensor([[1.0, 5, 5, 0], [2, 2, 2, 2], [0, 1, 2, 3]])]
+    expectation = oracle.expect(task, case, args)
+    for right in ([1, 0, 3], [2, 3, 3]):
+        assert isinstance(compare([torch.tensor(right)], expectation), Match)
+    wrong = compare([torch.tensor([1, 0, 2])], expectation)
+    assert isinstance(wrong, Mismatch)
+    assert wrong.evidence["worst_index"] == [2]
+    for outside in (-1, 4, 2**40):
+        result = compare([torch.tensor([1, 0, outside])], expectation)
+        assert isinstance(result, Mismatch)
+        assert result.evidence["diagnosis"] == "index_out_of_range"
+
+
+def test_complex_outputs() -> None:
+    task = task_of(lambda x: torch.fft.rfft(x, dim=-1))
+    args, _ = drawn(task, CASE)
+    expectation = oracle.expect(task, CASE, args)
+    assert isinstance(compare(expectation.native, expectation), Match)
+    assert isinstance(compare([expectation.native[0].conj().resolve_conj()], expectation), Mismatch)
+
+
+def test_a_task_in_place_gets_its_inputs_back() -> None:
+    task = task_of(lambda x: x.mul_(2), in_place=("x",))
+    args, _ = drawn(task, CASE)
+    before = args[0].clone()
+    expectation = oracle.expect(task, CASE, args)
+    assert torch.equal(args[0], before)
+    assert torch.equal(expectation.native[0], before * 2)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Trusted outputs in place of the oracle
+# --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["gelu", "exp", "sum", "softmax_cross_entropy", "layer_norm"])
+def test_native_only(name: str, dtype: str) -> None:
+    dims = {"M": 64, "N": 96}
+    task = find(name)
+    _, calibrated = expected(name, dims, dtype=dtype)
+    for seed in range(2, 7):
+        args, full = expected(name, dims, dtype=dtype, seed=seed)
+        timed = oracle.native_only(full.native, calibrated, args)
+        assert isinstance(compare(full.native, timed), Match)
+        wide = [a.float() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args]
+        better = [o.to(n.dtype) for o, n in zip(called(task.reference, wide), full.native, strict=True)]
+        result = compare(better, timed)
+        assert isinstance(result, Match), f"{name} {dtype}: {result.message}"
+        for wrong in (torch.zeros_like(full.native[0]), calibrated.native[0], full.native[0] * 1.1):
+            assert isinstance(compare([wrong], timed), Mismatch)
+        if dtype == "float32":
+            narrow = called(task.reference, floats(args, torch.Tensor.bfloat16))
+            assert isinstance(compare([narrow[0].float()], timed), Mismatch)
+
+
+def test_native_only_for_indices() -> None:
+    args, calibrated = expected("argmax", {"M": 30, "N": 40})
+    timed = oracle.native_only(calibrated.native, calibrated, args)
+    assert isinstance(compare([args[0].argmax(-1)], timed), Match)
+    assert isinstance(compare([args[0].argmin(-1)], timed), Mismatch)
+    with pytest.raises(ValueError, match="select"):
+        oracle.native_only(calibrated.native, calibrated)
+    with pytest.raises(ValueError, match="calibrated"):
+        oracle.native_only([torch.zeros(3)], calibrated, args)
+
+
+def test_figures_for_timed_windows() -> None:
+    """Candidate and native, both within bounds on other inputs, are within the figures that windows are checked by."""
+    for dtype in ("float32", "bfloat16"):
+        _, calibrated = expected("layer_norm", {"M": 64, "N": 96}, dtype=dtype)
+        args, full = expected("layer_norm", {"M": 64, "N": 96}, dtype=dtype, seed=5)
+        got = called(find("layer_norm").reference, [a.double() if torch.is_tensor(a) else a for a in args])[0]
+        error = got.to(full.native[0].dtype).double() - full.native[0].double()
+        scale = full.native[0].double().square().mean().sqrt()
+        assert float(error.square().mean().sqrt() / scale) <= calibrated.timed_relative_rms < 0.1
+        assert float(error.abs().max() / scale) <= calibrated.timed_worst < 1
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Module problems
+# --------------------------------------------------------------------------------------------------------------------
+
+
+class _Problem:
+    """A problem of one linear layer, as tasks from files make them."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+
+    def inputs(self, seed: int) -> list[Any]:
+        return [torch.randn(30, 200, generator=torch.Generator().manual_seed(seed)).to(self.dtype)]
+
+    def weights(self, seed: int) -> dict[str, torch.Tensor]:
+        return {"w": torch.randn(70, 200, generator=torch.Generator().manual_seed(seed + 1)).to(self.dtype)}
+
+    def reference(self, args: list[Any], weights: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        return (args[0] @ weights["w"].T,)
+
+    def oracle(self, args: list[Any], weights: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        return (args[0].double() @ weights["w"].double().T,)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_module_problems(dtype: torch.dtype) -> None:
+    problem = _Problem(dtype)
+    task = task_of(None, module=True, build=lambda dims, device: problem)
+    args, weights = problem.inputs(1), problem.weights(1)
+    case = Case(task="mine", direction="forward", dims=(), dtype=str(dtype)[6:])
+    expectation = oracle.expect(task, case, args, problem=problem, weights=weights)
+    assert isinstance(compare(expectation.native, expectation), Match)
+    right = (args[0].float() @ weights["w"].float().T).to(dtype)
+    assert isinstance(compare([right], expectation), Match)
+    stale = problem.reference(args, problem.weights(2))
+    assert isinstance(compare(stale, expectation), Mismatch)
+    if dtype == torch.float32:
+        assert isinstance(compare([tf32(args[0]) @ tf32(weights["w"]).T], expectation), Mismatch)
+
+
+def test_specs_of_scalars_are_no_tensors() -> None:
+    task = find("rms_norm")
+    specs = task.arguments({"M": 4, "N": 8}, "float32")
+    assert [type(s) for s in specs] == [TensorSpec, TensorSpec, Scalar]

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from kerneleval.judge.selftest import selftest
+from kerneleval.records import Task, Tolerance
+from kerneleval.tasks import find
+
+from .conftest import NAMES, case_of, planned
+
+CASE = case_of("mine", {"M": 40, "N": 70})
+
+
+def mine(reference: Any, base: str = "gelu", **changes: Any) -> Task:
+    return replace(find(base), name="mine", reference=reference, relations=(), **changes)
+
+
+def failed_tests(task: Task, *cases: Any) -> set[str]:
+    return {str(finding["test"]) for finding in selftest(task, "cpu", cases or (CASE,))}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_built_in_task_passes(name: str) -> None:
+    task = find(name)
+    cases = [case for case in planned(task) if case.layout == "contiguous"]
+    cases = [case for index, case in enumerate(cases) if case.dtype == "float32" or index % 2]
+    assert selftest(task, "cpu", cases) == []
+
+
+def test_a_good_task_passes_at_degenerate_cases() -> None:
+    for distribution in ("constant", "zeros", "small_scale"):
+        assert failed_tests(mine(torch.tanh), replace(CASE, distribution=distribution)) == set()
+    assert failed_tests(mine(torch.tanh), replace(CASE, dims=(("M", 1), ("N", 1)))) == set()
+
+
+def test_an_argument_without_effect() -> None:
+    (finding, *_) = selftest(mine(lambda x, y: x * x, base="add"), "cpu", (CASE,))
+    assert finding["test"] == "depends"
+    assert "argument 1" in finding["message"]
+    assert (finding["level"], finding["case"]) == ("fail", CASE.key)
+
+
+def test_an_argument_whose_effect_is_below_the_tolerance() -> None:
+    assert "depends" in failed_tests(mine(lambda x, y: x.exp() + 1e-8 * y, base="add"))
+
+
+def test_outputs_that_a_constant_satisfies() -> None:
+    assert "no_trivial_answer" in failed_tests(mine(torch.zeros_like))
+    assert "no_trivial_answer" in failed_tests(mine(lambda x: 1 + 1e-9 * x))
+    assert "no_trivial_answer" in failed_tests(mine(lambda x: (x > 90).int()), CASE)
+
+
+def test_near_identity() -> None:
+    assert "no_trivial_answer" in failed_tests(mine(lambda x: x * (1 + 1e-7)))
+
+
+def test_a_wide_tolerance_lets_narrow_types_through() -> None:
+    assert failed_tests(mine(torch.tanh, tolerance=Tolerance(factor=3000.0))) == {"downgrades"}
+
+
+def test_a_random_reference_fails_its_own_task() -> None:
+    assert "well_conditioned" in failed_tests(mine(lambda x: x + torch.rand_like(x)))
+
+
+def test_gradients_that_do_not_need_their_upstream() -> None:
+    class Ignores(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            return 2 * ctx.saved_tensors[0]
+
+    failed = selftest(mine(Ignores.apply), "cpu", (replace(CASE, direction="backward"),))
+    assert [f["message"] for f in failed if f["test"] == "depends"] == [
+        "the output passes although upstream gradient 0 has other values: it hardly depends on it"
+    ]
+
+
+def test_tf32_is_not_asked_for_where_it_is_allowed() -> None:
+    task = find("matmul")
+    case = case_of("matmul", {"M": 30, "N": 40, "K": 50})
+    assert selftest(task, "cpu", (case,)) == []
+    assert selftest(task, "cpu", (case,), tf32=True) == []
