@@ -123,6 +123,7 @@ def bounded(
         special=special,
         limit=limit,
         scales=scales,
+        typical=_mean_square([scales.rms, *(s.rms * gain for s in pool)]),
     )
     return replace(expected, bounds=bounds)
 
@@ -267,17 +268,18 @@ def _pooled(own: Scales, others: Sequence[Scales]) -> Scales:
     if not others:
         return own
     every = [own, *others]
-
-    def mean_square(values: list[float]) -> float:
-        return math.sqrt(sum(v * v for v in values) / len(values))
-
     return replace(
         own,
-        native_rms=mean_square([s.native_rms for s in every]),
+        native_rms=_mean_square([s.native_rms for s in every]),
         native_max=max(s.native_max for s in every),
-        floor_rms=mean_square([s.floor_rms for s in every]),
+        floor_rms=_mean_square([s.floor_rms for s in every]),
         floor_max=max(s.floor_max for s in every),
     )
+
+
+def _mean_square(values: Sequence[float]) -> float:
+    """Root of the mean square."""
+    return math.sqrt(sum(v * v for v in values) / len(values))
 
 
 def _trivial(

@@ -27,7 +27,7 @@ SLUGS: dict[str, str] = {
     "tail_wrong": "only the last rows or columns are wrong: a partial block is not handled",
     "rows_wrong": "whole rows are wrong and the others right",
     "permuted": "the right values in wrong places",
-    "precision_downgrade": "rounding errors of a narrower type, spread over the output",
+    "precision_downgrade": "errors as a narrower type or a coarse approximation makes them, all over the output",
     "index_out_of_range": "indices outside of the selected dim",
     "wrong": "nothing recognised",
 }

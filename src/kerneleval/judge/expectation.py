@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from kerneleval.judge.tolerances import ELEMENT
+from kerneleval.judge.tolerances import ELEMENT, POOLED
 
 __all__ = ["Bounds", "Expectation", "Expected", "Kind", "Scales", "as_real", "distance", "tiles"]
 
@@ -64,6 +64,8 @@ class Bounds:
     """Magnitude at which rounding to the output's dtype may overflow."""
     scales: Scales
     """What the bounds follow from."""
+    typical: float
+    """rms of the oracle over this and the further draws of a small output: its own rms may be near zero by chance."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -111,9 +113,9 @@ class Expectation:
         """Bound on rms(candidate - native) / rms(native) on other inputs of the same case, over all outputs.
 
         Both may be off by their bound in opposite directions; a quarter is added because other inputs have other
-        scales.
+        scales. rms(native) is to be taken no smaller than :attr:`timed_scales`.
         """
-        found = [1.25 * (b.rms + b.scales.native_rms) / b.scales.rms for b in self._scaled()]
+        found = [1.25 * (b.rms + b.scales.native_rms) / b.typical for b in self._scaled()]
         return max(found, default=0.0)
 
     @property
@@ -122,11 +124,19 @@ class Expectation:
         found = []
         for b in self._scaled():
             slack = float(b.slack.max())
-            found.append(2 * (ELEMENT * b.scales.floor_max + slack + b.scales.native_max) / b.scales.rms)
+            found.append(2 * (ELEMENT * b.scales.floor_max + slack + b.scales.native_max) / b.typical)
         return max(found, default=0.0)
 
+    @property
+    def timed_scales(self) -> tuple[float, ...]:
+        """Least rms of each output by which an error in a timed window is divided; 0 for outputs with many elements,
+        which have a scale of their own, and for those that are no numbers.
+        """
+        bounds = [e.bounds if e.native.numel() < POOLED else None for e in self.outputs]
+        return tuple(0.0 if b is None else b.typical / b.gain for b in bounds)
+
     def _scaled(self) -> list[Bounds]:
-        return [e.bounds for e in self.outputs if e.bounds is not None and e.bounds.scales.rms > 0]
+        return [e.bounds for e in self.outputs if e.bounds is not None and e.bounds.typical > 0]
 
 
 def as_real(tensor: torch.Tensor) -> torch.Tensor:

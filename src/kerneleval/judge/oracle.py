@@ -320,7 +320,7 @@ def _rescaled(native: torch.Tensor, known: Bounds) -> Expected:
     sizes = torch.where(usable, values, 0.0).reshape(known.shape).abs_().mul_(known.gain).float()
     rms = float(torch.linalg.vector_norm(sizes)) / max(1, sizes.numel()) ** 0.5
     old = known.scales
-    growth = rms / old.rms if old.rms > 0 else 1.0
+    growth = max(rms, known.typical) / known.typical if known.typical > 0 else 1.0
     scales = replace(
         old,
         rms=rms,
@@ -330,11 +330,11 @@ def _rescaled(native: torch.Tensor, known: Bounds) -> Expected:
         floor_max=old.floor_max * growth,
     )
     # what follows the element: its own floor twice; conditioning and native error follow the scale of the whole
-    share = (2 * NATIVE * old.native_max + 2 * ELEMENT * old.floor_max + SPREAD * old.native_rms) / max(old.rms, 1e-30)
+    share = (2 * NATIVE * old.native_max + 2 * ELEMENT * old.floor_max + SPREAD * old.native_rms) * growth
     bounds = replace(
         known,
         local=sizes * (2 * ELEMENT * known.relative) + 1e-30,
-        slack=torch.full_like(known.slack, rms * share),
+        slack=torch.full_like(known.slack, share),
         rms=1.25 * (known.rms + old.native_rms) * growth,
         bulk=1.0,
         variation=float("inf"),
