@@ -1,0 +1,1 @@
+"""Measurements, each a script: nothing here is a test, and no test times anything."""

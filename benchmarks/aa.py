@@ -10,7 +10,6 @@ import statistics
 import time
 
 from benchmarks.report import Report, parser
-
 from kerneleval import tasks
 from kerneleval.judge import Judge
 from kerneleval.judge.baselines import baseline_candidate
@@ -62,8 +61,9 @@ def _tell(report: Report, rows: list, failures: list, skipped: list) -> None:
         us = statistics.median(t.samples.baseline_ns) / 1e3
         calls, quads = t.samples.calls, len(t.samples.baseline_ns) // 2
         interval = f"[{t.low:.4f}, {t.high:.4f}]"
-        table.append((name, case.direction, case.shape_category, f"{us:.1f}", calls, quads, f"{t.speedup:.4f}", interval,
-                      t.claim, t.device_time.split(":")[0]))  # fmt: skip
+        where = (name, case.direction, case.shape_category)
+        figures = (f"{us:.1f}", calls, quads, f"{t.speedup:.4f}", interval, t.claim, t.device_time.split(":")[0])
+        table.append((*where, *figures))
     report.table(
         ("operator", "direction", "shape", "us", "calls", "quads", "speedup", "interval", "claim", "device time"), table
     )

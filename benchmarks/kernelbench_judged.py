@@ -6,6 +6,7 @@ Every problem of the levels named must pass on the library track; what does not 
 from __future__ import annotations
 
 import collections
+import re
 import time
 from pathlib import Path
 
@@ -22,6 +23,7 @@ def main() -> None:
     made.add_argument("--levels", default="1,2")
     made.add_argument("--every", type=int, default=1, help="only every n-th problem")
     made.add_argument("--skip", type=int, default=0, help="begin with this problem of the list")
+    made.add_argument("--only", default="", help="regular expression on the files' names")
     made.add_argument("--timed", action="store_true")
     made.add_argument("--seconds", type=float, default=540.0, help="stop beginning new problems after this long")
     options = made.parse_args()
@@ -29,7 +31,7 @@ def main() -> None:
     for level in options.levels.split(","):
         found = (options.repo / "KernelBench" / f"level{level}").glob("*.py")
         files += sorted(found, key=lambda p: int(p.name.split("_")[0]))
-    files = files[options.skip :: options.every]
+    files = [f for f in files[options.skip :: options.every] if re.search(options.only, f.name)]
     protocol = Protocol(tier="quick", timed=options.timed, allow=("custom", "mixed", "library"))
     rows, left = [], []
     with Judge(options.device) as judge:
@@ -46,7 +48,7 @@ def main() -> None:
         counts = collections.Counter(r[2] for r in rows)
         report.say(
             f"{counts['passed']} of {len(rows)} passed in {time.monotonic() - began:.0f} s; "
-            f"median {sorted(r[4] for r in rows)[len(rows) // 2]:.2f} s a problem; not run for lack of time: {len(left)}"
+            f"median {sorted(r[4] for r in rows)[len(rows) // 2]:.2f} s a problem; not run, no time: {len(left)}"
         )
         report.data = {"rows": rows, "not_run": left}
         report.write()

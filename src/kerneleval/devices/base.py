@@ -69,6 +69,9 @@ class Device(Protocol):
     def case_budget(self) -> tuple[int, int]:
         """(bytes, floating-point operations) that one sampled case may take here."""
 
+    def largest_case_bytes(self) -> int:
+        """Arguments and outputs of the largest case that can be judged: fp64 copies and windows need room too."""
+
     def allocate(self, nbytes: int) -> Arena:
         """A new shared range (judge side). Raises InfrastructureError when the device is out of memory."""
 

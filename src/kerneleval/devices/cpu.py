@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEVICE"]
 
-_SETTLE_S = 0.002
+_SETTLE_S = 0.003
 """OpenMP's helper threads spin for a while after a parallel region; this outlasts the spin count that we set."""
 
 
@@ -59,6 +59,10 @@ class Cpu:
         """16 MiB and 0.3 GFLOP a core: a call stays near 10 ms on one AVX2 core."""
         cores = self.machine().units
         return min(16 << 20, self.memory_budget_bytes() // 8), 300_000_000 * cores
+
+    def largest_case_bytes(self) -> int:
+        """A twelfth of what is free now."""
+        return _meminfo("MemAvailable") // 12
 
     def allocate(self, nbytes: int) -> Arena:
         """An anonymous memory file of that size, mapped here."""

@@ -83,6 +83,13 @@ class Cuda:
         """At most 1 GiB and 0.5 TFLOP a call (about 10 ms of fp32 on a data-centre GPU)."""
         return min(1 << 30, self.memory_budget_bytes() // 8), 500_000_000_000
 
+    def largest_case_bytes(self) -> int:
+        """An eighth of the device memory."""
+        import torch
+
+        torch.cuda.empty_cache()
+        return int(torch.cuda.mem_get_info()[1]) // 8
+
     def allocate(self, nbytes: int) -> Arena:
         """A dedicated allocation with its IPC handle."""
         import torch

@@ -95,7 +95,7 @@ class Baselines:
             while len(self._loaded) >= self._KEPT:
                 self._loaded.pop(next(iter(self._loaded))).close()
             try:
-                self._loaded[key] = Loaded(self._bench, candidate, ("run",), trusted=True)
+                self._loaded[key] = Loaded(self._bench, candidate, ("run",), trusted=True, tf32=protocol.tf32)
             except BuildFailed as error:
                 raise InfrastructureError(f"the {protocol.baseline} baseline of {task.name} failed: {error}") from error
         return self._loaded[key]

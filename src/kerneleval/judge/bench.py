@@ -52,11 +52,14 @@ class Loaded:
     ``trusted`` code (baselines) gets a worker that can read the built-in tasks; a candidate's cannot.
     """
 
-    def __init__(self, bench: Bench, candidate: Candidate, names: Sequence[str], *, trusted: bool = False) -> None:
+    def __init__(
+        self, bench: Bench, candidate: Candidate, names: Sequence[str], *, trusted: bool = False, tf32: bool = False
+    ) -> None:
         self.bench = bench
         self.candidate = candidate
         self.names = tuple(names)
         self._trusted = trusted
+        self._tf32 = tf32
         self.runner: Runner = self._fresh_runner()
         self.crashes = 0
         self.module_key: Any = None
@@ -81,7 +84,12 @@ class Loaded:
             raise BuildFailed("build_error", str(error), error.evidence) from None
         except WorkerFailure as failure:
             raise BuildFailed(failure.reason, str(failure), failure.evidence) from None
-        message = {"candidate": to_plain(self.candidate), "dir": str(directory), "names": list(self.names)}
+        message = {
+            "candidate": to_plain(self.candidate),
+            "dir": str(directory),
+            "names": list(self.names),
+            "tf32": self._tf32,
+        }
         try:
             answer = worker.request("load", message, "loaded", timeout_s=_LOAD_TIMEOUT_S)
         except WorkerError as error:

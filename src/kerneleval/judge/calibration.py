@@ -187,9 +187,7 @@ class _Measured:
     probe_finite: bool
 
 
-def _measure(
-    views: tuple[torch.Tensor, ...], floor: Floor, gain: float, rms: float, limit: float | None
-) -> _Measured:
+def _measure(views: tuple[torch.Tensor, ...], floor: Floor, gain: float, rms: float, limit: float | None) -> _Measured:
     """One pass over the output: the local tolerance, the rows' slack and the scales.
 
     Args:

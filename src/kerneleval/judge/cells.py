@@ -6,13 +6,15 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from kerneleval import languages
 from kerneleval.devices import Device
 from kerneleval.judge.bench import BuildFailed, Loaded
 from kerneleval.judge.bound import Bound, Drawn
 from kerneleval.judge.comparison import Mismatch, compare
 from kerneleval.judge.modules import reveal_weights
-from kerneleval.judge.windows import Image, Plan, Window, output_views
+from kerneleval.judge.windows import Call, Image, Plan, Window, output_views
 from kerneleval.records import Case, Evidence, Failed, Outcome, Passed, Protocol, Task, new_secret
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
@@ -130,6 +132,18 @@ class CellJudge:
             image.fill(index, drawn[index].tensors)
         window = self.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=look)
         return window, plan
+
+    def outputs(self, form: Call, args: Sequence[Any], case: Case) -> tuple[torch.Tensor, ...]:
+        """What the candidate gives on arguments of a form already known (forward, nothing expected of them).
+
+        Raises:
+            WorkerError, WorkerFailure: the candidate raised, or its process is gone.
+        """
+        plan = Plan([form], case.direction)
+        image = Image(plan, self.device)
+        image.fill(0, [a for a in args if isinstance(a, torch.Tensor)])
+        window = self.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=False)
+        return output_views(window, plan, 0)
 
     def _revive(self, failure: WorkerFailure) -> None:
         """A new worker, unless this one hung (waiting again would cost as much) or died too often."""

@@ -10,7 +10,7 @@ import math
 import secrets
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,8 +59,8 @@ TIERS: dict[str, Effort] = {
     ),
     "standard": Effort(
         window_ns=8e6,
-        min_quads=3,
-        max_quads=10,
+        min_quads=6,
+        max_quads=12,
         half_width=0.01,
         max_seconds=1.5,
         max_calls=512,
@@ -114,6 +114,10 @@ class TimedRun:
 class _Bounds:
     relative_rms: float
     worst: float
+    scales: tuple[float, ...]
+
+    def scale(self, output: int) -> float:
+        return self.scales[output] if output < len(self.scales) else 0.0
 
 
 def _sized(
@@ -166,6 +170,7 @@ def measure(
     *,
     relative_rms: float,
     worst: float,
+    scales: Sequence[float] = (),
     session: int,
     timeout_s: float,
 ) -> TimedRun:
@@ -181,6 +186,7 @@ def measure(
         device: the device.
         relative_rms: bound on ||candidate - baseline|| / ||baseline|| of each output of a call.
         worst: bound on max |candidate - baseline| / rms(baseline) of each output of a call.
+        scales: least rms by which each output's error is divided (a few numbers may be near zero by chance); empty: 0.
         session: index of this process pair.
         timeout_s: limit of one window.
 
@@ -189,7 +195,7 @@ def measure(
         WorkerError, WorkerFailure: as in :meth:`Runner.window`.
     """
     effort = TIERS[protocol.tier]
-    bounds = _Bounds(relative_rms=relative_rms, worst=worst)
+    bounds = _Bounds(relative_rms=relative_rms, worst=worst, scales=tuple(scales))
     generator = torch.Generator(device=device.torch_device)
     generator.manual_seed(new_secret())
 
@@ -348,10 +354,11 @@ def _compare(got: torch.Tensor, want: torch.Tensor, index: int, bounds: _Bounds)
         bad = different > allowed
         figures = torch.stack([different.float(), bad.float()])
     else:
-        rms, worst = _errors(got, want)
+        least = bounds.scale(index)
+        rms, worst = _errors(got, want, least)
         bad = ~((rms <= bounds.relative_rms) & (worst <= bounds.worst))
         if bool(bad.any()):  # NaN and infinities that both have are no error, and cost a closer look
-            rms, worst = _errors(torch.where(_alike(got, want), want, got).nan_to_num(), want.nan_to_num())
+            rms, worst = _errors(torch.where(_alike(got, want), want, got).nan_to_num(), want.nan_to_num(), least)
             bad = ~((rms <= bounds.relative_rms) & (worst <= bounds.worst)) | ~_same_specials(got, want)
         figures = torch.stack([torch.where(bad, rms, torch.zeros_like(rms)), bad.float()])
     if bool(bad.any()):
@@ -365,10 +372,11 @@ def _compare(got: torch.Tensor, want: torch.Tensor, index: int, bounds: _Bounds)
         )
 
 
-def _errors(got: torch.Tensor, want: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Per row: rms of the difference and its largest magnitude, both over the rms of ``want``."""
+def _errors(got: torch.Tensor, want: torch.Tensor, least: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Per row: rms of the difference and its largest magnitude, both over the rms of ``want``, taken as ``least``."""
     difference = got.float() - want.float()
-    norm = torch.linalg.vector_norm(want.float(), dim=1).clamp_min(1e-30)
+    smallest = max(least * math.sqrt(got.shape[1]), 1e-30)
+    norm = torch.linalg.vector_norm(want.float(), dim=1).clamp_min(smallest)
     rms = torch.linalg.vector_norm(difference, dim=1) / norm
     worst = torch.linalg.vector_norm(difference, ord=math.inf, dim=1) / norm * math.sqrt(got.shape[1])
     return rms, worst

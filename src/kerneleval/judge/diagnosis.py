@@ -76,8 +76,6 @@ def worst_element(got: torch.Tensor, expected: Expected, wrong: torch.Tensor) ->
 # --------------------------------------------------------------------------------------------------------------------
 
 
-
-
 def _by_value(
     got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor
 ) -> tuple[str, str] | None:
@@ -107,9 +105,7 @@ def _by_value(
     return None
 
 
-def _by_fit(
-    got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor
-) -> tuple[str, str] | None:
+def _by_fit(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor) -> tuple[str, str] | None:
     """C = a o, or c = o + b, with a remainder far below the error."""
     if expected.bounds is None or got.numel() < 2:
         return None

@@ -156,9 +156,7 @@ def _other(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
     return tensor
 
 
-def _data(
-    spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator: torch.Generator
-) -> torch.Tensor:
+def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator: torch.Generator) -> torch.Tensor:
     """A data tensor of the distribution, times ``spec.scale``."""
     dtype = _dtype(spec.dtype)
     if not (dtype.is_floating_point or dtype.is_complex) or spec.values in ("integers", "bool"):
@@ -236,9 +234,7 @@ def _constant(spec: TensorSpec, dtype: torch.dtype, generator: torch.Generator) 
     return (value * spec.scale).to(dtype)
 
 
-def _discrete(
-    spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator: torch.Generator
-) -> torch.Tensor:
+def _discrete(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator: torch.Generator) -> torch.Tensor:
     """Integers and flags as data: constant and zeros keep their meaning, the other distributions have none."""
     if distribution == "zeros":
         least = 0 if spec.values == "bool" else min(max(0, spec.low), max(spec.high - 1, spec.low))

@@ -79,6 +79,8 @@ class Judge:
     def plan(self, task: Task, protocol: Protocol) -> tuple[Case, ...]:
         """The cases at which a candidate for this task is judged here."""
         memory_bytes, flops = self.device.case_budget()
+        if task.case_dims:  # sizes that the user gave need only fit
+            memory_bytes, flops = self.device.largest_case_bytes(), 1 << 62
         return shapes.plan(task, protocol, shapes.Budget(memory_bytes=memory_bytes, flops=flops))
 
     def noise(self, protocol: Protocol, on_event: OnEvent | None = None) -> tuple[noise.Noise, ...]:
@@ -128,7 +130,7 @@ class Judge:
             raise UsageError(f"task {task.name!r}: no case is left; loosen --dtype, --direction or --category")
         _tell(on_event, "load", 0, len(cases), task.name)
         try:
-            loaded = Loaded(self.bench, candidate, (task.name,), trusted=trusted)
+            loaded = Loaded(self.bench, candidate, (task.name,), trusted=trusted, tf32=protocol.tf32)
         except BuildFailed as error:
             return self._stillborn(error, candidate, task, protocol, cases, replay, started)
         try:

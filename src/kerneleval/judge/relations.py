@@ -44,9 +44,7 @@ def applicable(task: Task, case: Case) -> tuple[Relation, ...]:
 _DEFAULT = ("float32", "standard")
 
 
-def check(
-    task: Task, case: Case, run: Run, args: Sequence[Any], seed: int, *, tf32: bool = False
-) -> list[Evidence]:
+def check(task: Task, case: Case, run: Run, args: Sequence[Any], seed: int, *, tf32: bool = False) -> list[Evidence]:
     """Findings of every relation of the task that applies to the case; none: all hold.
 
     Args:

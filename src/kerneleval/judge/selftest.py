@@ -95,9 +95,7 @@ class _Probe:
                 grads = inputs.upstream(oracle.output_specs(task, case, args), number, device)
             calls.append(oracle.Call(task=task, case=case, args=args, grads=grads, problem=problem, weights=weights))
         own = calls[0]
-        expectation = oracle.expect(
-            task, case, own.args, own.grads, problem=problem, weights=own.weights, tf32=tf32
-        )
+        expectation = oracle.expect(task, case, own.args, own.grads, problem=problem, weights=own.weights, tf32=tf32)
         return cls(call=own, expectation=expectation, other=calls[1], tf32=tf32)
 
     def accepts(self, outputs: Sequence[torch.Tensor]) -> bool:

@@ -96,6 +96,7 @@ class Timer:
                 self._device,
                 relative_rms=expectation.timed_relative_rms,
                 worst=expectation.timed_worst,
+                scales=expectation.timed_scales,
                 session=session,
                 timeout_s=_WINDOW_TIMEOUT_S,
             )

@@ -172,7 +172,9 @@ class Image:
 
     def __init__(self, plan: Plan, device: Device) -> None:
         self.plan = plan
-        self.bytes = torch.zeros(max(plan.input_bytes, 1), dtype=torch.uint8, device=device.torch_device)
+        # between and beside the elements of strided tensors stands NaN: a kernel that ignores strides reads it
+        nbytes = max(plan.input_bytes, 1)
+        self.bytes = torch.full((nbytes,), _FLOAT_POISON, dtype=torch.uint8, device=device.torch_device)
         self._factors: dict[int, torch.Tensor] = {}
 
     def tensor(self, call: int, index: int) -> torch.Tensor:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from kerneleval.records import SHAPE_CATEGORIES, Result, Score
-from kerneleval.scores.cells import checked, primary, timing_of
+from kerneleval.scores.cells import checked, primary
 from kerneleval.scores.intervals import NOTHING, Floats, interval, median
 from kerneleval.scores.registry import DEFAULT, Setting, Table, score
 from kerneleval.scores.speeds import few_tasks, speeds, where
@@ -56,13 +56,13 @@ def speedup_by_shape(results: Sequence[Result], setting: Setting = DEFAULT) -> T
 
 @score
 def peak(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
-    """Speedup of the best cell: the correct, timed cell of the primary device with the highest lower end of its
-    interval, so that a single lucky measurement is no peak.
+    """Highest median speedup over one shape category: what a benchmark of a single kind of shape would have found.
 
-    The interval is that of the cell's timing; the note names the cell; n is the number of cells it is the best of.
+    A single cell would be a lucky measurement, or the overhead of launching next to nothing. Interval and n are those
+    of that category's median; the note names the category.
     """
-    timed = [(t, r) for r in primary(checked(results), setting) if (t := timing_of(r)) is not None]
-    if not timed:
+    table = speedup_by_shape(results, setting)
+    if not table:
         return NOTHING("no correct cell was timed")
-    timing, best = max(timed, key=lambda pair: pair[0].low)
-    return Score(value=timing.speedup, low=timing.low, high=timing.high, n=len(timed), note=best.case.key)
+    category, best = max(table.items(), key=lambda item: item[1].value)
+    return dataclasses.replace(best, note=f"over {category} shapes")

@@ -112,6 +112,7 @@ class Worker:
         # sources that need no compiler go to temporary memory; from here on nothing else can be written
         directory = Path(message["dir"]) if language.needs_build else Path(tempfile.mkdtemp())
         sandbox.seal()
+        _allow_tf32(bool(message["tf32"]))
         self.loaded = language.load(candidate, directory, self.device.name, names=tuple(message["names"]))
         self.loaded.watch(False)
         return {"op": "loaded", "backward": self.loaded.backward is not None}
@@ -264,6 +265,14 @@ class Worker:
         place, nbytes, dtype, shape, strides, offset = description
         raw = self.device.own_storage(self.arenas["in"], place, nbytes)
         return devices.typed_view(raw, getattr(torch, dtype), shape, strides, offset)
+
+
+def _allow_tf32(allowed: bool) -> None:
+    """PyTorch lets cuDNN use TF32 unless told otherwise; here it is the task's or the user's choice, never silent."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed
 
 
 def _flatten(result: Any) -> list[Any]:

@@ -30,6 +30,17 @@ _POLL_S = 0.05
 _START_TIMEOUT_S = 120.0
 _WORKER_MESSAGE_BYTES = 4 << 20
 
+_SPIN_COUNT = "30000"
+"""OpenMP helper threads stay awake for about 2 ms: from one call's parallel region to the next, as in an ordinary
+process, but not into the other worker's window (GNU's default is ten times that)."""
+
+_KEEP_PAGES = {
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+}
+"""Freed memory stays with the process, as a device allocator's does: else every output pays for its page faults."""
+
 
 class WorkerFailure(KernelEvalError):  # noqa: N818 - an outcome of the candidate, not an error of ours
     """The worker is gone or was killed.
@@ -316,10 +327,11 @@ def _environment(device: str, root: Path) -> dict[str, str]:
     environment = sandbox.clean_environment()
     environment["PYTHONPATH"] = str(root)
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    environment["GOMP_SPINCOUNT"] = "2000"
+    environment["GOMP_SPINCOUNT"] = _SPIN_COUNT
     environment["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
     environment["CUDA_MODULE_LOADING"] = "LAZY"
     environment.pop("TRITON_INTERPRET", None)
     if device == "cpu":
         environment["TRITON_INTERPRET"] = "1"
+        environment |= _KEEP_PAGES
     return environment

@@ -1,0 +1,53 @@
+"""Metamorphic relations of the task: outputs on transformed inputs must follow from outputs on the original ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from kerneleval.judge import relations
+from kerneleval.judge.cells import CellJudge
+from kerneleval.records import Case, Evidence, Outcome, Passed, new_secret
+
+__all__ = ["CHECK"]
+
+_SHAPES = ("small", "non_power_of_two")
+"""Shape categories whose case is used: one that is quick, one that is awkward."""
+
+
+def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+    if judge.task.module:
+        return
+    for case in _chosen(cases, outcomes):
+        bound = judge.bind(case)
+        form = bound.form(judge.calibration[case])
+
+        def run(args: Sequence[Any]) -> Sequence[torch.Tensor]:
+            return judge.outputs(form, args, case)  # noqa: B023 - called within this turn of the loop
+
+        seed = new_secret()
+        findings = relations.check(judge.task, case, run, bound.arguments(seed), seed, tf32=judge.protocol.tf32)
+        yield from findings
+        if not findings and relations.applicable(judge.task, case):
+            names = ", ".join(r.name for r in relations.applicable(judge.task, case))
+            yield {"level": "info", "message": f"{case.key}: {names} hold"}
+
+
+def _chosen(cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> list[Case]:
+    found = []
+    for shape in _SHAPES:
+        fitting = (
+            c
+            for c in cases
+            if (c.direction, c.distribution, c.layout, c.shape_category) == ("forward", "standard", "contiguous", shape)
+            and isinstance(outcomes.get(c), Passed)
+        )
+        case = next(fitting, None)
+        if case is not None:
+            found.append(case)
+    return found
+
+
+CHECK = _check
