@@ -64,7 +64,7 @@ $(VENV)/.installed-dev: pyproject.toml $(VENV)/.torch
 # ----------------------------------------------------------------------------------------------------------------------
 
 run: $(VENV)/.installed | tools
-	$(BIN)/kerneleval run $(ARGS)
+	$(BIN)/kerneleval run --quick $(ARGS)
 
 # The serial tests measure time or load the machine: they run alone, first. Both parts always run; pytest has the last
 # word, and lists what it skipped (the GPU tier, where there is no GPU) with the reason.

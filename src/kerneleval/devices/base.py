@@ -57,6 +57,9 @@ class Device(Protocol):
     """How long judge and worker keep a processor busy waiting for each other before they sleep; 0 where the
     processors are the device."""
 
+    least_window_ns: float
+    """Windows shorter than this drown in the cost of waking a worker; 0: the tier's own length will do."""
+
     def available(self) -> str:
         """Empty when usable here, else why not and what would make it usable."""
 

@@ -43,6 +43,7 @@ class Cuda:
     name = "cuda"
     torch_device = "cuda"
     spin_s = 0.05
+    least_window_ns = 0.0
 
     def available(self) -> str:
         """Empty where PyTorch sees a CUDA device and the driver loads."""

@@ -85,6 +85,8 @@ _DISTINCT = 4
 _COMPARE_BYTES = 256 << 20
 """Outputs are compared in parts of about this size: the comparison needs several times as much for itself."""
 
+_HOST_CALLS = 512
+_HOST_QUADS = 2
 _LLC_MULTIPLE = 3
 _DEFER_SLACK_NS = 200_000.0
 """Collecting may take this much longer than the baseline's before the excess is charged to the candidate."""
@@ -118,6 +120,20 @@ class _Bounds:
 
     def scale(self, output: int) -> float:
         return self.scales[output] if output < len(self.scales) else 0.0
+
+
+def effort_for(protocol: Protocol, device: Device) -> Effort:
+    """The tier's effort; where waking a worker costs a large part of a millisecond, windows are longer and more."""
+    effort = TIERS[protocol.tier]
+    if not device.least_window_ns:
+        return effort
+    return replace(
+        effort,
+        window_ns=max(effort.window_ns, device.least_window_ns),
+        max_calls=max(effort.max_calls, _HOST_CALLS),
+        min_quads=max(effort.min_quads, _HOST_QUADS),
+        max_quads=max(effort.max_quads, _HOST_QUADS),
+    )
 
 
 def _sized(
@@ -194,7 +210,7 @@ def measure(
         TimedMismatch: a timed output was wrong.
         WorkerError, WorkerFailure: as in :meth:`Runner.window`.
     """
-    effort = TIERS[protocol.tier]
+    effort = effort_for(protocol, device)
     bounds = _Bounds(relative_rms=relative_rms, worst=worst, scales=tuple(scales))
     generator = torch.Generator(device=device.torch_device)
     generator.manual_seed(new_secret())

@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from scipy import stats
 
+from kerneleval.judge import clock
 from kerneleval.judge.bench import Bench, Loaded
-from kerneleval.judge.clock import TIERS, measure
+from kerneleval.judge.clock import measure
 from kerneleval.judge.statistics import pair_log_ratios
 from kerneleval.judge.windows import Call, dense
 from kerneleval.records import Candidate, Protocol
@@ -28,7 +29,7 @@ __all__ = ["CLASSES_NS", "Noise", "floor", "measure_noise"]
 CLASSES_NS: tuple[float, ...] = (2e4, 2e5, 2e6, math.inf)
 """Upper ends of the duration classes: 20 us, 200 us, 2 ms and beyond."""
 
-_VERSION = 2
+_VERSION = 3
 _SESSIONS = 3
 _LEAST_FLOOR = 0.015
 """A/A runs over 224 cells of 28 operators on one H200 left up to 1.2 % in cells of 100 us or more."""
@@ -110,6 +111,7 @@ def measure_noise(bench: Bench, tier: str) -> tuple[Noise, ...]:
 
 def _session(bench: Bench, first: Loaded, second: Loaded, shape: tuple[int, int], tier: str) -> np.ndarray:
     device = bench.device
+    protocol = Protocol(tier=tier)  # type: ignore[arg-type]
     call = Call(args=(dense(shape, "float32"),), grads=(), outputs=((shape, "float32"),), wanted=(), dims={})
 
     def draw(seed: int) -> list[torch.Tensor]:
@@ -117,14 +119,14 @@ def _session(bench: Bench, first: Loaded, second: Loaded, shape: tuple[int, int]
         return [torch.randn(shape, generator=generator, device=device.torch_device)]
 
     runs = []
-    for _ in range(max(1, 4 // TIERS[tier].min_quads)):
+    for _ in range(max(1, 4 // clock.effort_for(protocol, device).min_quads)):
         run = measure(
             first.runner,
             second.runner,
             call,
             "forward",
             draw,
-            Protocol(tier=tier),  # type: ignore[arg-type]
+            protocol,
             device,
             relative_rms=1e-6,
             worst=1e-5,

@@ -53,7 +53,7 @@ class Timer:
         """
         assert isinstance(outcome, Passed)
         runs: list[TimedRun] = []
-        effort = clock.TIERS[self._judge.protocol.tier]
+        effort = clock.effort_for(self._judge.protocol, self._device)
         try:
             runs.extend(self._session(case, session) for session in range(effort.sessions))
         except TimedMismatch as error:
