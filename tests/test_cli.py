@@ -132,6 +132,7 @@ def test_check_passes_defaults_on(check: Recorder, capsys: pytest.CaptureFixture
         "tf32": False,
         "baseline": "eager",
         "entry": "",
+        "backward_entry": "",
         "language": "",
         "case": "",
         "on_event": None,
@@ -160,6 +161,7 @@ def test_check_passes_every_option_on(check: Recorder) -> None:
         "tf32": True,
         "baseline": "compile",
         "entry": "f",
+        "backward_entry": "",
         "language": "torch",
         "case": CASE.key,
     }

@@ -177,7 +177,7 @@ def test_a_run_is_stored_and_scored_and_not_judged_again(place: Path) -> None:
     first = kerneleval(*command, "--store", "s.db", "--json", timeout_s=600)
     assert first.returncode == 0, first.stderr
     document = json.loads(first.stdout)
-    assert document["scores"]["mine"]["c_op"]["value"] == 1
+    assert document["scores"]["mine"]["fast_p"]["0"]["value"] == 1  # right; a plain loop may well be slower
     again = kerneleval("score", "--store", "s.db", "--json")
     assert json.loads(again.stdout) == document
     started = time.monotonic()

@@ -89,9 +89,11 @@ class Zygote:
         self._slots: set[int] = set()
         try:
             hello = self.channel.recv(_START_TIMEOUT_S)
-        except WireError as error:
+        except BaseException as error:
             self.close()
-            raise InfrastructureError(f"the worker zygote for {device} did not start: {error}") from error
+            if isinstance(error, WireError):
+                raise InfrastructureError(f"the worker zygote for {device} did not start: {error}") from error
+            raise
         self.start_s = time.perf_counter() - started
         self.loaded: dict[str, Any] = hello["loaded"]
 

@@ -7,6 +7,7 @@ the write end of its output pipe), ``reap`` tells how a worker ended, ``quit`` e
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -59,15 +60,18 @@ def main(fd: int, device: str) -> int:
     """Serve until the host is gone; returns the exit code."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     channel = Channel(socket.socket(fileno=fd), accept_fds=True)
-    channel.send({"op": "zygote", "pid": os.getpid(), "loaded": _preload()})
+    with contextlib.suppress(Closed):  # the judge is gone: there is nobody to serve, and nobody to tell
+        channel.send({"op": "zygote", "pid": os.getpid(), "loaded": _preload()})
+        _serve(channel, fd, device)
+    return 0
+
+
+def _serve(channel: Channel, fd: int, device: str) -> None:
     while True:
-        try:
-            message = channel.recv(None)
-        except Closed:
-            return 0
+        message = channel.recv(None)
         operation = message["op"]
         if operation == "quit":
-            return 0
+            return
         if operation == "reap":
             channel.send(_reap(message["pid"], message["wait_s"]))
             continue
