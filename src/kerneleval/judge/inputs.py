@@ -15,7 +15,7 @@ import torch
 from kerneleval.judge.layouts import expanded_dim, strided
 from kerneleval.records import DISTRIBUTIONS, Argument, Case, Scalar, TensorSpec, UsageError, digest, near
 
-__all__ = ["draw", "perturb", "stream", "strided", "upstream"]
+__all__ = ["draw", "stream", "strided", "upstream"]
 
 OUTLIER_SHARE = 1e-3
 """Share of the elements that ``outlier`` multiplies (KernelBench-X)."""
@@ -33,8 +33,6 @@ _LARGE_SCALE_HALF = 16.0
 _NONFINITE = (float("nan"), float("inf"), float("-inf"))
 _NONFINITE_EACH = 4
 _STRUCTURED = ("normal", "positive", "uniform")
-_FEWEST_CHANGED = 4
-_CHANGED_SHARE = 1 / 256
 
 
 def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[Any]:
@@ -91,38 +89,6 @@ def upstream(outputs: Sequence[tuple[tuple[int, ...], str]], seed: int, device: 
             spec = TensorSpec(name=f"grad{position}", shape=tuple(shape), dtype=dtype)
             grads.append(_data(spec, spec.shape, "standard", stream(seed, f"upstream {position}", device)))
     return grads
-
-
-def perturb(tensors: Sequence[torch.Tensor], seed: int, specs: Sequence[TensorSpec | None] = ()) -> None:
-    """Change secret elements of every tensor in place: about 1 in 256, at least four where there are as many.
-
-    A floating element keeps its sign and is multiplied by a factor in [0.5, 0.9); zeros and non-finite elements become
-    0.5. Indices and other integers with a spec are redrawn within [low, high), never to the value that they had; an
-    integer tensor without a spec, or with one value only, a mask and an empty tensor stay as they are.
-
-    Args:
-        tensors: contiguous; changed in place.
-        seed: secret, up to 63 bits.
-        specs: the tensors' specs, in order; missing or None: floating tensors are changed, integers are not.
-    """
-    for position, tensor in enumerate(tensors):
-        spec = specs[position] if position < len(specs) else None
-        if tensor.numel() == 0 or tensor.dtype == torch.bool:
-            continue
-        generator = stream(seed, f"perturb {position}", str(tensor.device))
-        flat = tensor.view(-1)
-        count = min(flat.numel(), max(_FEWEST_CHANGED, int(flat.numel() * _CHANGED_SHARE)))
-        places = torch.randint(flat.numel(), (count,), generator=generator, device=flat.device)
-        old = flat[places]
-        if tensor.is_floating_point():
-            factors = torch.rand(count, generator=generator, device=flat.device, dtype=torch.float32) * 0.4 + 0.5
-            new = old * factors.to(old.dtype)
-            # the smallest subnormal times 0.9 is itself again
-            flat[places] = torch.where(torch.isfinite(old) & (new != old), new, torch.full_like(old, 0.5))
-        elif spec is not None and spec.values == "integers" and spec.high - spec.low > 1:
-            span = spec.high - spec.low
-            step = torch.randint(1, span, (count,), generator=generator, device=flat.device)
-            flat[places] = ((old.to(torch.int64) - spec.low + step) % span + spec.low).to(old.dtype)
 
 
 # --------------------------------------------------------------------------------------------------------------------
