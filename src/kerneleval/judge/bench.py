@@ -110,7 +110,10 @@ class Loaded:
             raise LoadFailed("load_error", f"{_kind(error)}{error}", error.evidence) from None
         except WorkerFailure as failure:
             raise LoadFailed(failure.reason, str(failure), failure.evidence) from None
-        self.state = [(str(n), tuple(int(v) for v in shape), str(d)) for n, shape, d in answer["state"]]
+        try:
+            self.state = [(str(n), tuple(int(v) for v in shape), str(d)) for n, shape, d in answer["state"]]
+        except (KeyError, TypeError, ValueError, OverflowError) as error:  # the worker's word is only a claim
+            raise LoadFailed("protocol", f"the worker named no state: {error}"[:300], {}) from None
         self.runner.forget_plan()
 
     def revive(self) -> None:
