@@ -480,7 +480,12 @@ def check(*args, **options):
 pipeline.check = check
 sys.exit(cli.main(["check", "k.py", "--task", "gelu"]))
 """
-    process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(sent, signal.SIG_DFL),  # a background job's shell has it ignored
+    )
     assert process.stderr is not None
     assert process.stderr.readline() == "ready\n"
     time.sleep(0.1)

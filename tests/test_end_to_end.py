@@ -27,6 +27,21 @@ extern "C" int gelu(const float* x, float* out, int64_t M, int64_t N, void*) {
 """
 LIBRARY = "import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n"
 WRONG = "import torch\n\n\ndef gelu(x):\n    return torch.relu(x)\n"
+DEAF = """import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x - x
+
+
+def get_inputs():
+    return [torch.rand(32, 32)]
+
+
+def get_init_inputs():
+    return []
+"""
 SLOW = "import time, torch\n\n\ndef gelu(x):\n    time.sleep(60)\n    return torch.nn.functional.gelu(x)\n"
 
 FEW = ("--task", "gelu", "--device", "cpu", "--dtype", "fp32", "--direction", "forward", "--category", "tiny,small")
@@ -118,6 +133,22 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments: str, said: str, place:
 
 
 @pytest.mark.usefixtures("place")
+def test_the_selftest_passes_tasks_and_finds_a_bad_one(place: Path) -> None:
+    good = kerneleval(
+        "selftest", "argmax", "sum", "--device", "cpu", "--dtype", "fp32", "--direction", "forward", "--json"
+    )
+    assert good.returncode == 0, good.stdout + good.stderr
+    told = json.loads(good.stdout)
+    assert [(one["task"], one["passed"], one["findings"]) for one in told] == [("argmax", True, []), ("sum", True, [])]
+    assert all(one["cases"] > 10 for one in told)
+    (place / "deaf.py").write_text(DEAF)
+    bad = kerneleval("selftest", "deaf.py", "--device", "cpu")
+    assert bad.returncode == 1, bad.stdout + bad.stderr
+    assert "may be replaced by zeros" in bad.stdout
+    assert "1 of 1 tasks failed" in bad.stdout
+
+
+@pytest.mark.usefixtures("place")
 def test_a_device_that_is_not_there_is_named() -> None:
     from kerneleval import devices
 
@@ -139,6 +170,7 @@ def test_a_signal_to_the_whole_group_ends_all_in_order(sent: signal.Signals, cod
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(sent, signal.SIG_DFL),  # a background job's shell has it ignored
     )
     deadline = time.monotonic() + 60
     while not list(temporary.glob("kerneleval-*/*")) and time.monotonic() < deadline:

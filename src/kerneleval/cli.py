@@ -256,6 +256,40 @@ def tasks(
 
 
 @app.command()
+def selftest(
+    task: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TASK]...",
+            help="Names or problem files; every built-in task otherwise.",
+            autocompletion=_complete_tasks,
+        ),
+    ] = None,
+    device: DeviceOption = None,
+    dtype: DtypeOption = None,
+    direction: DirectionOption = None,
+    as_json: Json = False,
+) -> int:
+    """Test the tasks on a device: their references must pass, trivial and damaged outputs must not."""
+    options: dict[str, Any] = {
+        "device": _device(device),
+        "dtypes": _chosen("--dtype", dtype, DTYPES, _SHORT_DTYPES),
+        "directions": _chosen("--direction", direction, DIRECTIONS),
+    }
+    from kerneleval import pipeline
+
+    with _progress(lines=not as_json) as on_event:
+        found = pipeline.selftest(tuple(task or ()), **options, on_event=on_event)
+    if as_json:
+        _print_json(found)
+    else:
+        from kerneleval.reports import tasks as report
+
+        report.render_selftest(found, _console())
+    return PASSED if all(one["passed"] for one in found) else FAILED
+
+
+@app.command()
 def doctor(store: StoreOption = None, as_json: Json = False) -> int:
     """Tell what this machine can do: devices, languages, sandbox, clock, store, and what to install."""
     from kerneleval.reports import doctor as report

@@ -741,6 +741,9 @@ class Verdict:
     """Command line that judges the failing cell (or the candidate) again."""
     seconds: float = 0.0
     """Wall time of judging."""
+    conditions: dict[str, Any] = field(default_factory=dict)
+    """``first`` and ``last``: what the device told of clocks, temperature, throttling and other work after the first
+    and after the last timed cell; empty: nothing was timed."""
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Verdict:

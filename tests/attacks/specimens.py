@@ -1,7 +1,8 @@
 """Specimens: candidate files that say in their first line what the judge must make of them.
 
 ``# specimen: class=NAME task=TASK device=cpu|cuda|any stage=STAGE reason=SLUG[,SLUG...]`` for an attack; an honest one
-says ``verdict=passed``. Further keys: ``directions``, ``allow`` (comma separated).
+says ``verdict=passed``. Further keys: ``directions``, ``allow`` (comma separated). A task may also be a problem file
+below ``problems/``.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def _read(path: Path) -> Specimen:
     return Specimen(
         path=path,
         kind=keys["class"],
-        task=keys["task"],
+        task=str(ROOT / keys["task"]) if keys["task"].endswith(".py") else keys["task"],
         device=keys.get("device", "any"),
         verdict=keys.get("verdict", "failed"),
         stage=keys.get("stage", ""),
@@ -62,5 +63,6 @@ def collect(device: str, folder: str = "") -> list[Specimen]:
     """Every specimen for a device, sorted by path."""
     root = ROOT / folder
     files = sorted(p for p in root.rglob("*") if p.suffix in (".py", ".cpp", ".cu") and p.parent != ROOT)
+    files = [p for p in files if p.parent.name != "problems"]
     specimens = [_read(p) for p in files if p.name != "__init__.py" and not p.name.startswith("test_")]
     return [s for s in specimens if s.device in (device, "any")]

@@ -52,6 +52,7 @@ def test_is_that_candidates_outcome(
     assert verdict.reason in specimen.reasons, verdict.message
     assert verdict.message
     assert time.monotonic() - started < 90
+    judge.bench.quiet()
     # nothing is left: no process, no file, but those of the spare that waits for the next candidate
     for slot in users[:-1]:
         assert not Path(slot.base).exists()

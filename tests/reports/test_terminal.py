@@ -349,7 +349,8 @@ def test_steps_are_shown_where_there_is_no_outer_count():
     assert out.getvalue() == "noise: measuring the noise floor\n"
 
 
-def test_bars_in_a_terminal_draw_without_a_thread():
+def test_bars_in_a_terminal_draw_without_a_thread(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")  # in a dumb terminal there are no bars, but lines
     clock, out = Clock(), io.StringIO()
     console = Console(file=out, width=120, force_terminal=True, color_system=None)
     threads = threading.active_count()
@@ -364,6 +365,14 @@ def test_bars_in_a_terminal_draw_without_a_thread():
     assert "4/9" in text
     assert "2 min 30 s left" in text
     assert "robust: [gelu]" in text
+
+
+def test_a_dumb_terminal_gets_lines(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    clock, out = Clock(), io.StringIO()
+    with ProgressDisplay(Console(file=out, width=120, force_terminal=True), clock) as show:
+        show(Event(kind="run", done=1, total=9, text="robust: gelu"))
+    assert "robust: gelu" in out.getvalue()
 
 
 @pytest.mark.parametrize(

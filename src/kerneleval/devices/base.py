@@ -100,7 +100,10 @@ class Device(Protocol):
         """A device timer, or the worker's own clock where the device has none worth trusting."""
 
     def conditions(self) -> dict[str, Any]:
-        """Clocks, temperature, throttling as far as the device tells; plain data, units in the names."""
+        """Clocks, temperature, throttling, other work as far as the device tells; plain data, units in the names."""
+
+    def unsteady(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
+        """What speaks against a measurement made between two readings of :meth:`conditions`; empty: nothing."""
 
 
 def typed_view(

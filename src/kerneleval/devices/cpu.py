@@ -126,6 +126,11 @@ class Cpu:
             found["clock_khz"] = int(path.read_text())
         return found
 
+    def unsteady(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
+        """More runnable threads than processors, over the last minute."""
+        load, cores = float(last.get("load_1min", 0.0)), len(os.sched_getaffinity(0))
+        return f"the load average is {load:.1f} on {cores} processors: other work runs here" if load > cores + 1 else ""
+
 
 class _HostClock:
     def __init__(self) -> None:

@@ -19,6 +19,19 @@ __all__ = ["DEVICE"]
 
 _IPC_LAZY_PEER_ACCESS = 1
 _RESERVE_BYTES = 4 << 30
+_CLOCK_DRIFT = 0.03
+_INSUFFICIENT_SIZE = 7
+_THROTTLE_REASONS = {
+    0x002: "application_clocks",
+    0x004: "power_cap",
+    0x008: "hardware_slowdown",
+    0x010: "sync_boost",
+    0x020: "software_thermal",
+    0x040: "hardware_thermal",
+    0x080: "power_brake",
+}
+"""NVML's ``nvmlClocksThrottleReason`` bits; idleness and display settings are left out."""
+_SLOWDOWNS = ("hardware_slowdown", "software_thermal", "hardware_thermal", "power_brake")
 
 
 class _IpcHandle(ctypes.Structure):
@@ -158,8 +171,18 @@ class Cuda:
         return _Events()
 
     def conditions(self) -> dict[str, Any]:
-        """Clocks (MHz), temperature (C), power (mW) and throttle reasons as NVML tells them."""
+        """Clocks (MHz), temperature (C), power (mW), reasons of throttling and processes as NVML tells them."""
         return _nvml_conditions()
+
+    def unsteady(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
+        """The hardware slowed itself down, or its clock moved by more than 3 %."""
+        slowed = [name for name in _SLOWDOWNS if name in (*first.get("throttled", ()), *last.get("throttled", ()))]
+        if slowed:
+            return f"the GPU slowed itself down ({', '.join(slowed)})"
+        before, after = float(first.get("clock_sm_mhz", 0.0)), float(last.get("clock_sm_mhz", 0.0))
+        if before and after and abs(after / before - 1) > _CLOCK_DRIFT:
+            return f"the GPU's clock went from {before:g} to {after:g} MHz"
+        return ""
 
 
 class _Events:
@@ -235,6 +258,11 @@ def _nvml_conditions() -> dict[str, Any]:
     read("temperature_c", "nvmlDeviceGetTemperature", ctypes.c_uint(0))
     read("power_mw", "nvmlDeviceGetPowerUsage")
     read("throttle_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons", kind=ctypes.c_ulonglong)
+    mask = found.pop("throttle_reasons", 0)
+    found["throttled"] = [name for bit, name in _THROTTLE_REASONS.items() if mask & bit]
+    count = ctypes.c_uint(0)  # asked with no room, NVML says how many there are
+    if library.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), None) in (0, _INSUFFICIENT_SIZE):
+        found["compute_processes"] = int(count.value)
     return found
 
 

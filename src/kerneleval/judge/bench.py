@@ -1,7 +1,8 @@
 """The bench: the workers of one device, kept warm, and a candidate's way onto them.
 
-A bench owns a zygote, one trusted worker for baselines and a spare worker that is made ready before the next candidate
-is known. It replaces workers that die. It knows nothing of tasks beyond what it must send.
+A bench owns a zygote and a spare worker that is made ready before the next candidate is known. Workers are made and
+ended in a thread of its own, beside the judging of another candidate, but never beside a measurement:
+:meth:`Bench.quiet` waits for it. It knows nothing of tasks beyond what it must send.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import shutil
 import stat
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
@@ -69,7 +71,7 @@ class Loaded:
         try:
             self._load()
         except BaseException:
-            self.runner.close()
+            self.close()
             raise
 
     def _fresh_runner(self) -> Runner:
@@ -124,8 +126,8 @@ class Loaded:
         self._load()
 
     def close(self) -> None:
-        """Kill the worker."""
-        self.runner.close()
+        """End the worker, in the bench's own time."""
+        self.bench.end(self.runner)
 
 
 def _kind(error: WorkerError) -> str:
@@ -141,10 +143,12 @@ class Bench:
         self.device = device
         self.machine = machine
         self.cache_dir = cache_dir or default_cache_dir()
-        self.zygote = Zygote(device.name)
-        self._spare: Runner | None = None
+        self.zygote = Zygote(device.name, machine.arch)
         self.trust = Trust(level="weak")
         self._limits = _limits(worker_memory_bytes or _worker_memory_bytes(device, machine))
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="bench")
+        self._spare: Future[Runner] | None = None
+        self._ending: list[Future[None]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -154,9 +158,10 @@ class Bench:
 
     def close(self) -> None:
         """End every worker and the zygote."""
-        if self._spare is not None:
-            self._spare.close()
-            self._spare = None
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        if self._spare is not None and not self._spare.cancelled() and self._spare.exception() is None:
+            self._spare.result().close()
+        self._spare = None
         self.zygote.close()
 
     def warm_runner(self, readable: Sequence[str] = ()) -> Runner:
@@ -172,17 +177,33 @@ class Bench:
         return runner
 
     def make_spare(self) -> None:
-        """Have a warm worker ready for the next candidate."""
+        """Begin to make a warm worker ready for the next candidate."""
         if self._spare is None:
-            self._spare = self.warm_runner()
-            self.trust = self._spare.worker.trust
+            self._spare = self._thread.submit(self.warm_runner)
 
     def take_spare(self) -> Runner:
         """The warm worker; there is none afterwards."""
         self.make_spare()
-        runner, self._spare = self._spare, None
-        assert runner is not None
+        assert self._spare is not None
+        spare, self._spare = self._spare, None
+        runner = spare.result()
+        self.trust = runner.worker.trust
         return runner
+
+    def end(self, runner: Runner) -> None:
+        """Begin to end a worker and to free its memory."""
+        self._ending.append(self._thread.submit(runner.close))
+
+    def quiet(self) -> None:
+        """Wait until no worker is being made or ended, so that nothing of it disturbs a measurement.
+
+        Raises:
+            InfrastructureError: the machine could not make or end one.
+        """
+        while self._ending:
+            self._ending.pop(0).result()
+        if self._spare is not None and self._spare.exception() is not None:
+            self.take_spare()  # raises what went wrong
 
     def build(self, worker: Worker, candidate: Candidate, directory: Path) -> None:
         """Have the candidate's build outputs in ``directory``: from the cache by content, else compiled in the worker.

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 
 from kerneleval.devices import Device
-from kerneleval.judge.windows import Call, Image, Plan, Runner, Window
+from kerneleval.judge.windows import Call, Image, Plan, Runner, Window, output_views
 from kerneleval.records import DTYPES, Protocol, Samples, new_secret
 
-__all__ = ["TIERS", "Effort", "TimedMismatch", "TimedRun", "measure"]
+__all__ = ["TIERS", "Effort", "TimedCall", "TimedMismatch", "TimedRun", "measure"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +110,18 @@ class TimedRun:
     """Collecting time beyond the baseline's, a call; it is part of the candidate's time."""
     mutated: bool
     """Whether the candidate changed its inputs in the window that was checked."""
+    sample: TimedCall
+    """One call, drawn in secret, for the oracle."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TimedCall:
+    """What one call of a timed window was given and what the candidate made of it."""
+
+    tensors: list[torch.Tensor]
+    """Copies of the revealed tensors, in the order of ``Call.slots``."""
+    outputs: tuple[torch.Tensor, ...]
+    """Copies of the collected outputs."""
 
 
 @dataclass(kw_only=True)
@@ -219,8 +231,8 @@ def measure(
     count = len(image.plan.calls)
     _warm(candidate, baseline, image, generator, effort, timeout_s)
 
-    checked = secrets.randbelow(2 * effort.min_quads)
-    mutated = False
+    looked, sampled = (secrets.randbelow(2 * effort.min_quads) for _ in range(2))
+    mutated, sample = False, None
     deadline = time.monotonic() + effort.max_seconds
     quads: list[float] = []
     kept: list[tuple[Window, Window]] = []
@@ -230,10 +242,12 @@ def measure(
         for half in range(2):
             image.refresh(generator)
             order = candidate_first if half == 0 else not candidate_first
-            look = len(kept) == checked
+            look = len(kept) == looked
             pair = _pair(candidate, baseline, image, order, look, timeout_s)
             mutated = mutated or pair[0].mutated
             _verify(pair, image.plan, bounds)
+            if len(kept) == sampled:
+                sample = _sample(pair[0], image)
             kept.append((_without_outputs(pair[0]), _without_outputs(pair[1])))
             ratios.append(math.log(pair[1].elapsed_ns / pair[0].elapsed_ns))
         quads.append(sum(ratios) / 2)
@@ -243,13 +257,22 @@ def measure(
             spread = float(np.std(quads, ddof=1)) if len(quads) > 1 else math.inf
             if 2.0 * spread / math.sqrt(len(quads)) < effort.half_width:
                 break
-    return _timed(kept, call, count, session, device, mutated)
+    assert sample is not None
+    samples, excess_ns = _timed(kept, call, count, session, device)
+    return TimedRun(samples=samples, excess_collect_ns=excess_ns, mutated=mutated, sample=sample)
+
+
+def _sample(window: Window, image: Image) -> TimedCall:
+    """One call of the window; the oracle sees it when the measurement is over."""
+    index = secrets.randbelow(len(image.plan.calls))
+    tensors = [image.tensor(index, slot).clone() for slot in range(len(image.plan.calls[index].slots))]
+    return TimedCall(tensors=tensors, outputs=tuple(o.clone() for o in output_views(window, image.plan, index)))
 
 
 def _timed(
-    kept: list[tuple[Window, Window]], call: Call, count: int, session: int, device: Device, mutated: bool
-) -> TimedRun:
-    """Whole windows as times of one call.
+    kept: list[tuple[Window, Window]], call: Call, count: int, session: int, device: Device
+) -> tuple[Samples, float]:
+    """Whole windows as times of one call, and what is charged of each call for collecting late (ns).
 
     What a window costs beyond its calls (round trip, wake-up, first touch of the device) is what the trusted baseline's
     windows took beyond their own device time; the candidate has no part in that figure. What the candidate's worker
@@ -277,11 +300,11 @@ def _timed(
         empty_spread_ns=spread_ns,
         cache="cold" if cold else "warm",
     )
-    return TimedRun(samples=samples, excess_collect_ns=excess_ns / count, mutated=mutated)
+    return samples, excess_ns / count
 
 
 def merge(runs: list[TimedRun]) -> TimedRun:
-    """Samples of several sessions as one."""
+    """Samples of several sessions as one; the call for the oracle is the first session's."""
     first = runs[0]
     joined = {
         name: tuple(v for run in runs for v in getattr(run.samples, name))
@@ -292,6 +315,7 @@ def merge(runs: list[TimedRun]) -> TimedRun:
         samples=replace(first.samples, empty_spread_ns=scatter, **joined),  # type: ignore[arg-type]
         excess_collect_ns=max(run.excess_collect_ns for run in runs),
         mutated=any(run.mutated for run in runs),
+        sample=first.sample,
     )
 
 

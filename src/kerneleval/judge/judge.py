@@ -137,7 +137,7 @@ class Judge:
             verdict = self._judge(loaded, task, protocol, cases, replay, started, on_event)
         finally:
             loaded.close()
-        self.bench.make_spare()
+            self.bench.make_spare()
         return verdict
 
     def _judge(
@@ -150,6 +150,7 @@ class Judge:
         started: float,
         on_event: OnEvent | None,
     ) -> Verdict:
+        self.bench.make_spare()  # for the next candidate; ready long before anything is timed
         judge = CellJudge(loaded, task, protocol, self.device)
         outcomes: dict[Case, Outcome] = {}
         for done, case in enumerate(cases):
@@ -157,6 +158,7 @@ class Judge:
             _tell(on_event, "case", done + 1, len(cases), case.key)
         findings = checks.run_all(judge, cases, outcomes)
         track = checks.track_of(findings)
+        readings: list[dict[str, Any]] = []
         if _first_failure(outcomes) is None and not _barred(track, findings, protocol) and protocol.timed:
             timer = Timer(
                 judge,
@@ -171,7 +173,12 @@ class Judge:
                 for done, case in enumerate(timed):
                     outcomes[case] = timer.time(case, outcomes[case])
                     _tell(on_event, "time", done + 1, len(timed), case.key)
-        return self._verdict(loaded, task, protocol, outcomes, findings, track, replay, started)
+                    if done in (0, len(timed) - 1):
+                        readings.append(self.device.conditions())
+                if readings and (why := self.device.unsteady(readings[0], readings[-1])):
+                    findings.append({"check": "conditions", "level": "warn", "message": f"unsteady machine: {why}"})
+        conditions = {"first": readings[0], "last": readings[-1]} if readings else {}
+        return self._verdict(loaded, task, protocol, outcomes, findings, track, conditions, replay, started)
 
     def _verdict(
         self,
@@ -181,6 +188,7 @@ class Judge:
         outcomes: dict[Case, Outcome],
         findings: list[Evidence],
         track: str,
+        conditions: dict[str, Any],
         replay: _Replay,
         started: float,
     ) -> Verdict:
@@ -218,6 +226,7 @@ class Judge:
             findings=tuple(findings),
             replay=failure.replay if failure is not None and failure.replay else replay.line(None),
             seconds=time.perf_counter() - started,
+            conditions=conditions,
         )
 
     def _stillborn(

@@ -119,6 +119,7 @@ def _session(bench: Bench, first: Loaded, second: Loaded, shape: tuple[int, int]
         return [torch.randn(shape, generator=generator, device=device.torch_device)]
 
     runs = []
+    bench.quiet()
     for _ in range(max(1, 4 // clock.effort_for(protocol, device).min_quads)):
         run = measure(
             first.runner,

@@ -13,11 +13,12 @@ from kerneleval.judge import clock
 from kerneleval.judge.bench import BuildFailed, Loaded
 from kerneleval.judge.bound import Bound
 from kerneleval.judge.cells import CellJudge, raised
-from kerneleval.judge.clock import TimedMismatch, TimedRun
+from kerneleval.judge.clock import TimedCall, TimedMismatch, TimedRun
+from kerneleval.judge.comparison import Mismatch, compare
 from kerneleval.judge.modules import reveal_weights
 from kerneleval.judge.noise import Noise, class_of
 from kerneleval.judge.statistics import timing_from
-from kerneleval.judge.windows import Image, Plan, Runner, Window
+from kerneleval.judge.windows import Call, Image, Plan, Runner, TensorSlot, Window
 from kerneleval.records import Case, Failed, InfrastructureError, Outcome, Passed, Samples, Timing, new_secret
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
@@ -85,8 +86,9 @@ class Timer:
             return [a for a in args if isinstance(a, torch.Tensor)] + bound.upstream(args, new_secret())
 
         baseline = self._baseline(case, bound, fresh=session > 0)
+        judge.loaded.bench.quiet()
         try:
-            return clock.measure(
+            run = clock.measure(
                 candidate,
                 _Trusted(baseline),
                 call,
@@ -102,6 +104,8 @@ class Timer:
             )
         except _BaselineError as error:
             raise InfrastructureError(f"the baseline of {judge.task.name} failed at {case.key}: {error}") from error
+        _face_oracle(bound, call, run.sample)
+        return run
 
     def _baseline(self, case: Case, bound: Bound, *, fresh: bool) -> Loaded:
         baseline = self._get_baseline(fresh)
@@ -124,6 +128,19 @@ class Timer:
             noise=noise.floor(quads, sessions),
             device_time=device_time(samples),
         )
+
+
+def _face_oracle(bound: Bound, call: Call, sample: TimedCall) -> None:
+    """Compare one timed call with the oracle; every other was compared with the baseline's outputs.
+
+    Raises:
+        TimedMismatch: it is wrong.
+    """
+    tensors = iter(sample.tensors)
+    args = [next(tensors) if isinstance(arg, TensorSlot) else arg for arg in call.args]
+    result = compare(sample.outputs, bound.expect(args, list(tensors)).expectation)
+    if isinstance(result, Mismatch):
+        raise TimedMismatch(f"a timed call is wrong by the oracle: {result.message}", result.evidence)
 
 
 class _Trusted(Runner):

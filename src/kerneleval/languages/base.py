@@ -185,6 +185,15 @@ class Language(ABC):
             InfrastructureError: something that the language needs is not installed.
         """
 
+    def preload(self, device: str, arch: str) -> None:  # noqa: B027 - most have nothing to do ahead
+        """Does once, in the process from which workers are forked, what every worker would do for itself.
+
+        Makes no device context, starts no thread, runs nothing of a candidate.
+
+        Raises:
+            Exception: it cannot be done here; a candidate will meet the reason and report it.
+        """
+
     def unsupported_dtypes(self, device: str) -> tuple[str, ...]:
         """Dtypes whose results would not be the candidate's fault on that device; they are not to be judged there."""
         return ()

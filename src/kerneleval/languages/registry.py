@@ -24,6 +24,7 @@ _HELPERS = frozenset(
         "python_module",
         "registry",
         "source",
+        "triton_preload",
         "watch",
     }
 )

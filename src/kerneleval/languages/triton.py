@@ -34,6 +34,13 @@ class Triton(PythonLanguage):
         """
         return ("bfloat16",) if device.partition(":")[0] == "cpu" else ()
 
+    def preload(self, device: str, arch: str) -> None:
+        """Has the compiler and the launcher ready on NVIDIA GPUs."""
+        if device == "cuda" and arch.startswith("sm_"):
+            from kerneleval.languages import triton_preload
+
+            triton_preload.preload(arch)
+
     def prepare(self, device: str) -> None:
         """On the CPU, sees to it that the interpreter is on and can run autotuned kernels.
 

@@ -62,7 +62,7 @@ class ProgressDisplay:
         self._console = console
         self._clock = clock
         self._left = TimeLeft(clock)
-        self._bars = _bars(console) if console.is_terminal else None
+        self._bars = _bars(console) if console.is_terminal and not console.is_dumb_terminal else None
         self._outer: TaskID | None = None
         self._inner: TaskID | None = None
         self._drawn = -1e9

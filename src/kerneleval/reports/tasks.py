@@ -9,7 +9,7 @@ from kerneleval.records import Protocol, Scalar, Task, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["describe", "render_task", "render_tasks", "summarise"]
+__all__ = ["describe", "render_selftest", "render_task", "render_tasks", "summarise"]
 
 _SAMPLE_BYTES = 64 << 20
 _SAMPLE_FLOPS = 1 << 36
@@ -199,3 +199,15 @@ def _scaled(value: float, base: int) -> str:
     while abs(value) >= base and step < len(prefixes) - 1:
         value, step = value / base, step + 1
     return f"{value:.3g} {prefixes[step]}"
+
+
+def render_selftest(found: list[dict[str, Any]], console: Console) -> None:
+    """A line for each task of :func:`kerneleval.pipeline.selftest`, and what is wrong beneath it."""
+    width = max(len(one["task"]) for one in found)
+    for one in found:
+        state = "not tested" if not one["cases"] else "passed" if one["passed"] else "FAILED"
+        console.print(f"{one['task'].ljust(width)}  {state:10}  {one['cases']:4} cases  {one['seconds']:6.1f} s")
+        for finding in one["findings"]:
+            console.print(f"  {finding['test']}: {finding['case']}: {finding['message']}", markup=False, soft_wrap=True)
+    wrong = sum(not one["passed"] for one in found)
+    console.print(f"{wrong} of {len(found)} tasks failed" if wrong else f"all {len(found)} tasks passed")

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -65,10 +66,18 @@ class WorkerError(KernelEvalError):
 
 
 class Zygote:
-    """The forking server of one device kind. A context manager; ending it ends every worker."""
+    """The forking server of one device kind. A context manager; ending it ends every worker.
 
-    def __init__(self, device: str) -> None:
+    Threads may share it: one request is answered before the next is sent.
+
+    Args:
+        device: device kind.
+        arch: the device's architecture, as ``Machine.arch``, for which compilers are made ready; empty: for none.
+    """
+
+    def __init__(self, device: str, arch: str = "") -> None:
         self.device = device
+        self._lock = threading.Lock()
         ours, theirs = socket.socketpair()
         root = Path(__file__).resolve().parents[2]
         sweep.sweep()
@@ -77,7 +86,7 @@ class Zygote:
             sandbox.protect_host()
         started = time.perf_counter()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "kerneleval.worker.zygote", str(theirs.fileno()), device],
+            [sys.executable, "-m", "kerneleval.worker.zygote", str(theirs.fileno()), device, arch],
             pass_fds=(theirs.fileno(),),
             env=_environment(device, root),
             stdin=subprocess.DEVNULL,
@@ -103,16 +112,18 @@ class Zygote:
         Raises:
             InfrastructureError: the machine cannot make one.
         """
-        number = next(n for n in range(1 << 16) if n not in self._slots)
-        self._slots.add(number)
-        slot = sandbox.prepare(number, self.root, readable=readable)
+        with self._lock:
+            number = next(n for n in range(1 << 16) if n not in self._slots)
+            self._slots.add(number)
+            slot = sandbox.prepare(number, self.root, readable=readable)
         ours, theirs = socket.socketpair()
         read_end, write_end = os.pipe()
         started = time.perf_counter()
         try:
             request = {"op": "fork", "slot": to_plain(slot), "limits": to_plain(limits)}
-            self.channel.send(request, fds=(theirs.fileno(), write_end))
-            forked = self.channel.recv(_START_TIMEOUT_S)
+            with self._lock:
+                self.channel.send(request, fds=(theirs.fileno(), write_end))
+                forked = self.channel.recv(_START_TIMEOUT_S)
         except WireError as error:
             raise InfrastructureError(f"the worker zygote died: {error}") from error
         finally:
@@ -133,8 +144,9 @@ class Zygote:
 
     def reap(self, pid: int, wait_s: float) -> int | None:
         """Exit code of a worker (negative: the signal), None while it lives or when it is not known."""
-        self.channel.send({"op": "reap", "pid": pid, "wait_s": wait_s})
-        answer = self.channel.recv(wait_s + 30.0)
+        with self._lock:
+            self.channel.send({"op": "reap", "pid": pid, "wait_s": wait_s})
+            answer = self.channel.recv(wait_s + 30.0)
         return int(answer["code"]) if answer["known"] else None
 
     def forget(self, number: int) -> None:

@@ -1,8 +1,9 @@
 """The zygote: a process with PyTorch and Triton imported, no device context and no secret, that forks workers.
 
-Started by the host as ``python -m kerneleval.worker.zygote FD DEVICE`` with an environment made from scratch. It speaks
-the wire on descriptor FD: ``fork`` makes a worker (two descriptors travel along: the worker's end of its own socket and
-the write end of its output pipe), ``reap`` tells how a worker ended, ``quit`` ends it. It runs nothing of a candidate.
+Started by the host as ``python -m kerneleval.worker.zygote FD DEVICE ARCH`` with an environment made from scratch. It
+speaks the wire on descriptor FD: ``fork`` makes a worker (two descriptors travel along: the worker's end of its own
+socket and the write end of its output pipe), ``reap`` tells how a worker ended, ``quit`` ends it. It runs nothing of a
+candidate.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ __all__ = ["main"]
 _PR_SET_PDEATHSIG = 1
 
 
-def _preload() -> dict[str, Any]:
+def _preload(device: str, arch: str) -> dict[str, Any]:
     started = time.perf_counter()
     import numpy  # noqa: F401 - candidates import it
     import torch  # noqa: F401
 
-    found = {"torch_s": time.perf_counter() - started, "triton": True}
+    found: dict[str, Any] = {"torch_s": time.perf_counter() - started, "triton": True, "not_preloaded": {}}
     try:
         import triton
         import triton.language
@@ -36,7 +37,15 @@ def _preload() -> dict[str, Any]:
         found["triton"] = False
     else:
         import triton.runtime  # noqa: F401
+    from kerneleval import languages
     from kerneleval.worker import child  # noqa: F401 - so that a fork finds it imported
+
+    for name, language in languages.all_languages().items():
+        if device in language.devices and not language.missing(device):
+            try:
+                language.preload(device, arch)
+            except Exception as error:  # noqa: BLE001 - a worker meets it again, and reports it as its own
+                found["not_preloaded"][name] = f"{type(error).__name__}: {error}"[:500]
 
     found["total_s"] = time.perf_counter() - started
     return found
@@ -56,12 +65,12 @@ def _reap(pid: int, wait_s: float) -> dict[str, Any]:
         time.sleep(0.002)
 
 
-def main(fd: int, device: str) -> int:
+def main(fd: int, device: str, arch: str) -> int:
     """Serve until the host is gone; returns the exit code."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     channel = Channel(socket.socket(fileno=fd), accept_fds=True)
     with contextlib.suppress(Closed):  # the judge is gone: there is nobody to serve, and nobody to tell
-        channel.send({"op": "zygote", "pid": os.getpid(), "loaded": _preload()})
+        channel.send({"op": "zygote", "pid": os.getpid(), "loaded": _preload(device, arch)})
         _serve(channel, fd, device)
     return 0
 
@@ -92,4 +101,4 @@ def _serve(channel: Channel, fd: int, device: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2]))
+    sys.exit(main(int(sys.argv[1]), sys.argv[2], sys.argv[3]))

@@ -13,10 +13,13 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+import importlib
 import operator
+import os
 import random
 import symtable
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -208,8 +211,26 @@ def seeded(seed: int, device: str, *, place: bool = True) -> Iterator[None]:
         random.seed(seed)
         numpy.random.seed(seed % 2**32)
         if place:
+            _import_compiler()
             stack.enter_context(torch.device(device))
         yield
+
+
+@functools.cache
+def _import_compiler() -> None:
+    """Import what subtraction and division of tensors import under a default device (PyTorch 2.13: its compiler).
+
+    The import makes a cache directory; made here, it does not stay behind among the temporary files.
+    """
+    name = "TORCHINDUCTOR_CACHE_DIR"
+    if name in os.environ:
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        os.environ[name] = directory
+        try:
+            importlib.import_module("torch._dynamo")
+        finally:
+            del os.environ[name]
 
 
 # --------------------------------------------------------------------------------------------------------------------

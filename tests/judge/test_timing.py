@@ -1,0 +1,115 @@
+"""What the judge makes of a measurement: the oracle's look at a timed call, the machine's conditions."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.judge.conftest import case_of
+
+from kerneleval import devices
+from kerneleval.judge import Judge
+from kerneleval.judge.bound import Bound
+from kerneleval.judge.clock import TimedCall, TimedMismatch
+from kerneleval.judge.timing import _face_oracle
+from kerneleval.pipeline import check
+from kerneleval.records import new_secret
+from kerneleval.tasks import find
+
+GELU_CPP = """
+#include <cmath>
+#include <cstdint>
+extern "C" int gelu(const float* x, float* out, int64_t M, int64_t N, void*) {
+    for (int64_t i = 0; i < M * N; i++) out[i] = 0.5f * x[i] * (1.0f + std::erf(x[i] * 0.70710678118654752f));
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("name", ["softmax_cross_entropy", "gelu", "layer_norm"])
+def test_the_oracle_sees_a_timed_call(name, direction):
+    task = find(name)
+    dims = {dim.name: 24 for dim in task.dims}
+    bound = Bound(task, case_of(name, dims, direction=direction), devices.find("cpu"), tf32=False)
+    drawn = bound.draw(new_secret())
+    call = bound.form(drawn)
+    native = tuple(t.clone() for t in drawn.expectation.native)
+    _face_oracle(bound, call, TimedCall(tensors=drawn.tensors, outputs=native))
+    off = tuple(t * 1.001 for t in native)
+    with pytest.raises(TimedMismatch, match="wrong by the oracle"):
+        _face_oracle(bound, call, TimedCall(tensors=drawn.tensors, outputs=off))
+
+
+@pytest.mark.serial
+def test_a_timed_verdict_tells_the_conditions(tmp_path):
+    path = tmp_path / "gelu.cpp"
+    path.write_text(GELU_CPP)
+    with Judge("cpu", tmp_path / "cache") as judge:
+        verdict = check(
+            path,
+            "gelu",
+            judge=judge,
+            tier="quick",
+            dtypes=["float32"],
+            directions=["forward"],
+            distributions=["standard"],
+            categories=["medium", "large"],
+        )
+        assert verdict.verdict == "passed", verdict.message
+        assert verdict.speedup is not None
+        for moment in ("first", "last"):
+            assert verdict.conditions[moment]["load_1min"] >= 0.0
+        assert verdict.from_plain(_plain(verdict)) == verdict
+
+
+def _plain(verdict):
+    from kerneleval.records import to_plain
+
+    return to_plain(verdict)
+
+
+def test_a_crowded_machine_is_unsteady():
+    cpu = devices.find("cpu")
+    assert cpu.unsteady({"load_1min": 0.5}, {"load_1min": 0.5}) == ""
+    assert "other work" in cpu.unsteady({"load_1min": 0.5}, {"load_1min": 1000.0})
+
+
+def test_a_gpu_that_slows_down_is_unsteady():
+    gpu = devices.find("cuda")
+    steady = {"clock_sm_mhz": 1980, "throttled": ["power_cap"]}
+    assert gpu.unsteady(steady, steady) == ""
+    assert "hardware_thermal" in gpu.unsteady(steady, steady | {"throttled": ["hardware_thermal"]})
+    assert "1980 to 1755 MHz" in gpu.unsteady(steady, steady | {"clock_sm_mhz": 1755})
+
+
+def test_a_bench_makes_and_ends_workers_beside_the_judging(tmp_path):
+    with Judge("cpu", tmp_path) as judge:
+        bench = judge.bench
+        runner = bench.take_spare()
+        bench.make_spare()
+        bench.end(runner)
+        bench.quiet()
+        assert not runner.worker.alive
+        assert bench._spare is not None
+        assert bench._spare.done()
+        spare = bench.take_spare()
+        assert spare.worker.alive
+        assert torch.is_tensor(spare._arenas["in"].bytes)
+        spare.close()
+
+
+def test_a_machine_that_cannot_make_workers_is_told_when_it_matters(tmp_path, monkeypatch):
+    from kerneleval.records import InfrastructureError
+
+    with Judge("cpu", tmp_path) as judge:
+        bench = judge.bench
+
+        def broken(*_args):
+            raise InfrastructureError("no more processes")
+
+        monkeypatch.setattr(bench.zygote, "fork", broken)
+        bench.make_spare()
+        with pytest.raises(InfrastructureError, match="no more processes"):
+            bench.quiet()
+        monkeypatch.undo()
+        bench.take_spare().close()  # the next one is tried anew
