@@ -88,8 +88,8 @@ def imported(path: Path) -> set[tuple[str, bool]]:
 
 
 def core_files() -> list[Path]:
-    files = [SOURCE / "records.py"]
-    for stage in CORE[1:]:
+    files = []
+    for stage in CORE:
         files += sorted((SOURCE / stage).rglob("*.py"))
     return files
 

@@ -37,7 +37,7 @@ LOG_LIMIT_BYTES = 8192
 """Longest compiler log or load message that is kept; the first errors are the useful ones."""
 
 # --------------------------------------------------------------------------------------------------------------------
-# Errors of this stage, below KernelEvalError (records.py):
+# Errors of this stage, below KernelEvalError (records/errors.py):
 #
 # KernelEvalError
 # ├── BuildError    the candidate's source does not compile

@@ -27,7 +27,7 @@ _SYSTEM = (
     "/sys",
 )
 _DEVICE_RUNTIME = ("/run/nvidia-persistenced", "/run/opengl-driver", "/run/nvidia")
-_OPEN_PARTS = ("__init__.py", "records.py", "languages", "devices", "worker")
+_OPEN_PARTS = ("__init__.py", "records", "languages", "devices", "worker")
 _TOOLS = ("/usr/local/cuda/bin", "/opt/rocm/bin", "/usr/local/bin", "/usr/bin", "/bin")
 _KEPT = (
     "CC",

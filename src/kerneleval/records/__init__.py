@@ -1,0 +1,75 @@
+"""Every frozen record that travels between the stages. Standard library only.
+
+Records are values: frozen, keyword-only, comparable. Whatever is stored or sent is built from plain data
+(``str``, ``int``, ``float``, ``bool``, ``None``, lists and dicts of them); :func:`to_plain` and each record's
+``from_plain`` convert both ways and validate on the way in.
+
+Units stand in the field names: ``_ns`` nanoseconds, ``_s`` seconds, ``_bytes`` bytes.
+"""
+
+from __future__ import annotations
+
+from kerneleval.records.candidates import Candidate, Origin
+from kerneleval.records.cells import Cell, Machine, Protocol
+from kerneleval.records.errors import InfrastructureError, KernelEvalError, UsageError, near
+from kerneleval.records.hashing import digest, new_secret
+from kerneleval.records.outcomes import Evidence, Failed, Outcome, Passed, Samples, Timing, outcome_from_plain
+from kerneleval.records.plain import to_plain
+from kerneleval.records.results import Event, Result, Score
+from kerneleval.records.tasks import Argument, Case, Dim, Relation, Scalar, Task, TensorSpec, Tolerance
+from kerneleval.records.verdicts import CellResult, Trust, Verdict
+from kerneleval.records.vocabulary import (
+    CATEGORIES,
+    DIRECTIONS,
+    DISTRIBUTIONS,
+    DTYPES,
+    LAYOUTS,
+    SHAPE_CATEGORIES,
+    STAGES,
+    TRACKS,
+)
+from kerneleval.records.vocabulary import Direction as Direction
+
+__all__ = [
+    "CATEGORIES",
+    "DIRECTIONS",
+    "DISTRIBUTIONS",
+    "DTYPES",
+    "LAYOUTS",
+    "SHAPE_CATEGORIES",
+    "STAGES",
+    "TRACKS",
+    "Argument",
+    "Candidate",
+    "Case",
+    "Cell",
+    "CellResult",
+    "Dim",
+    "Event",
+    "Evidence",
+    "Failed",
+    "InfrastructureError",
+    "KernelEvalError",
+    "Machine",
+    "Origin",
+    "Outcome",
+    "Passed",
+    "Protocol",
+    "Relation",
+    "Result",
+    "Samples",
+    "Scalar",
+    "Score",
+    "Task",
+    "TensorSpec",
+    "Timing",
+    "Tolerance",
+    "Trust",
+    "UsageError",
+    "Verdict",
+    "digest",
+    "near",
+    "new_secret",
+    "outcome_from_plain",
+    "to_plain",
+]

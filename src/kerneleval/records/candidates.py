@@ -1,0 +1,80 @@
+"""Candidates: source files that claim to solve a task, and where they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kerneleval.records.hashing import digest
+from kerneleval.records.reading import _checked, _fields
+
+__all__ = ["Candidate", "Origin"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a candidate came from and what it cost to make."""
+
+    generator: str = "file"
+    """Name of the generator."""
+    model: str = ""
+    """Model behind the generator, if any."""
+    prompt_hash: str = ""
+    """Hash of the rendered prompt, if any."""
+    sample: int = 0
+    """Index among the samples for the same task."""
+    parent: str = ""
+    """Content hash of the candidate that this one refines, if any."""
+    tokens_in: int = 0
+    """Prompt tokens."""
+    tokens_out: int = 0
+    """Completion tokens."""
+    money_usd: float = 0.0
+    """Price of making it, in US dollars."""
+    seconds: float = 0.0
+    """Wall time of making it."""
+    human_edits: int = -1
+    """Lines that a human changed; -1: not known."""
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Origin:
+        """Inverse of :func:`to_plain`; raises UsageError for unknown fields or wrong types."""
+        return _checked(cls, plain)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """Source files that claim to solve a task. Identity is the content, the language and the entry point."""
+
+    files: tuple[tuple[str, str], ...]
+    """(relative path, text) pairs, the main file first."""
+    language: str
+    """A name under ``languages/``."""
+    entry: str = ""
+    """Name of the forward entry point; empty: found by convention (``docs/candidates.md``)."""
+    backward_entry: str = ""
+    """Name of the explicit backward entry point; empty: found by convention, else autograd through forward."""
+    origin: Origin = field(default_factory=Origin)
+    """Where it came from; not part of the identity."""
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over language, entry points and files."""
+        parts = [self.language, self.entry, self.backward_entry]
+        for path, text in self.files:
+            parts += [path, text]
+        return digest(*parts)
+
+    @property
+    def main(self) -> str:
+        """Text of the main file."""
+        return self.files[0][1]
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Candidate:
+        """Inverse of :func:`to_plain`."""
+        values = _fields(cls, plain)
+        values["files"] = tuple((str(p), str(t)) for p, t in values["files"])
+        values["origin"] = Origin.from_plain(values.get("origin") or {})
+        return cls(**values)

@@ -1,0 +1,68 @@
+"""What a run gives: progress while it lasts, results to store, scores over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kerneleval.records.outcomes import Outcome
+from kerneleval.records.tasks import Case
+
+__all__ = ["Event", "Result", "Score"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One step of a long job, for progress displays."""
+
+    kind: str
+    """The bar that it belongs to: ``generate``, ``build``, ``judge`` ..."""
+    done: int
+    """Steps done so far."""
+    total: int
+    """Steps in all; 0: not known."""
+    text: str = ""
+    """What is being done now, one line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One stored outcome with all that scores group by."""
+
+    run: str
+    """Run identifier."""
+    generator: str
+    """Generator name."""
+    sample: int
+    """Sample index of the candidate for its task."""
+    candidate: str
+    """Content hash; empty: the generator gave no candidate."""
+    task: str
+    """Task name."""
+    category: str
+    """Operator category of the task."""
+    level: int
+    """Level of the task."""
+    device: str
+    """Device kind."""
+    machine: str
+    """Fingerprint of the machine."""
+    case: Case
+    """The point."""
+    outcome: Outcome
+    """What came out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """A number with its uncertainty."""
+
+    value: float
+    """The estimate; NaN where there is too little data."""
+    low: float
+    """Lower end of the 95 % interval."""
+    high: float
+    """Upper end of the 95 % interval."""
+    n: int
+    """Number of units (cells, groups, tasks) it rests on."""
+    note: str = ""
+    """What the reader must know: which devices were not evaluated, what was left out."""

@@ -1,0 +1,208 @@
+"""Tasks: what to solve, and the cases at which it is judged.
+
+Tasks hold callables and stay with the judge; they are never sent to a worker.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from kerneleval.records.errors import UsageError
+from kerneleval.records.reading import _fields
+from kerneleval.records.vocabulary import DIRECTIONS, DISTRIBUTIONS, DTYPES, LAYOUTS, Direction
+
+__all__ = ["Argument", "Case", "Dim", "Relation", "Scalar", "Task", "TensorSpec", "Tolerance"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dim:
+    """One named dimension of a task and the values that it may take."""
+
+    name: str
+    """Upper-case letter or short word: ``M``, ``heads``."""
+    low: int = 1
+    """Smallest value (inclusive)."""
+    high: int = 8192
+    """Largest value (inclusive)."""
+    multiple_of: int = 1
+    """Every sampled value is a multiple of this."""
+    scaled: bool = True
+    """Whether the shape category sets this dim's range; False: sampled from ``low`` to ``high`` in every category."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorSpec:
+    """One tensor argument (or output) of a task at given dims and dtype."""
+
+    name: str
+    """Argument name, as in the operator's signature."""
+    shape: tuple[int, ...]
+    """Sizes, outermost first."""
+    dtype: str
+    """A key of :data:`DTYPES`."""
+    role: Literal["data", "weight", "index", "mask", "output"] = "data"
+    """``weight`` inputs follow the standard distribution scaled by ``scale`` whatever the case's distribution is."""
+    values: Literal["normal", "positive", "uniform", "integers", "bool", "ones_normal", "variance"] = "normal"
+    """How standard values are drawn: N(0, 1), |N(0, 1)| + 0.1, U[0, 1), integers in [low, high), fair coin,
+    1 + N(0, 0.1), U[0.5, 1.5) (a positive running variance)."""
+    low: int = 0
+    """Lower bound of ``integers`` (inclusive)."""
+    high: int = 2
+    """Upper bound of ``integers`` (exclusive)."""
+    scale: float = 1.0
+    """Factor on the drawn values (e.g. fan-in ** -0.5 for weights, so that outputs stay near unit scale)."""
+    differentiable: bool = False
+    """Whether backward cases ask for this argument's gradient."""
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes when contiguous."""
+        return self.numel * DTYPES[self.dtype]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scalar:
+    """One plain argument of a task: a number, flag, string or list of ints; the same at every call of a case."""
+
+    name: str
+    """Argument name, as in the operator's signature."""
+    value: Any
+    """Plain data."""
+
+
+Argument = TensorSpec | Scalar
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerance:
+    """How outputs are judged; see ``docs/correctness.md`` for the bounds that follow from it."""
+
+    kind: Literal["float", "exact", "index"] = "float"
+    """``float``: error against the fp64 oracle; ``exact``: equal; ``index``: an index is right when the element that it
+    selects equals the one that the oracle selects (ties are free)."""
+    reduction: Callable[[Mapping[str, int]], int] | None = None
+    """dims -> number of terms summed into one output element; None: 1."""
+    factor: float = 1.0
+    """Multiplies the error floor, for operators with ill-conditioned steps; say why where it is set."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relation:
+    """A metamorphic relation: outputs on transformed inputs follow from outputs on the original ones."""
+
+    name: str
+    """Slug, unique within the task: ``row_permutation``."""
+    transform: Callable[[Sequence[Any], Any], Sequence[Any]]
+    """(arguments, generator) -> transformed arguments; the generator is a ``torch.Generator`` on the tensors' device,
+    seeded alike for ``transform`` and ``expect``. Must keep shapes and dtypes."""
+    expect: Callable[[Sequence[Any], Sequence[Any], Any], Sequence[Any]]
+    """(outputs on the original, original arguments, generator) -> the outputs expected on the transformed."""
+    holds: Callable[[str, str], bool] | None = None
+    """(dtype, distribution) -> whether the relation is to be checked there; None: float32 and standard only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One operator to solve, with parameterised shapes. The reference is plain PyTorch and must run in fp64 too."""
+
+    name: str
+    """Unique slug: ``layer_norm``."""
+    category: str
+    """One of :data:`CATEGORIES`."""
+    source: str
+    """Where the operator comes from: ``aten``, ``model``, ``kernelbench`` ..."""
+    level: int
+    """1 one operator, 2 a fusion, 3 a model."""
+    summary: str
+    """One line with the formula."""
+    dims: tuple[Dim, ...]
+    """The free dimensions."""
+    dtypes: tuple[str, ...]
+    """Data types in which the task is judged, the default one first."""
+    arguments: Callable[[Mapping[str, int], str], tuple[Argument, ...]]
+    """(dims, dtype) -> the arguments, in the order of the call."""
+    reference: Callable[..., Any]
+    """The operator in plain PyTorch: tensor or tuple of tensors from the arguments, in order."""
+    flops: Callable[[Mapping[str, int]], int]
+    """dims -> floating-point operations of one forward call (multiply and add count as two)."""
+    bytes: Callable[[Mapping[str, int], str], int]
+    """(dims, dtype) -> the fewest bytes that one forward call must move: inputs once, outputs once."""
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    """How outputs are judged."""
+    relations: tuple[Relation, ...] = ()
+    """Metamorphic relations."""
+    constraint: Callable[[Mapping[str, int]], bool] | None = None
+    """dims -> whether they are allowed together; None: all are."""
+    distributions: tuple[str, ...] = ("standard", "outlier", "large_scale", "small_scale", "constant", "zeros")
+    """The distributions that the operator defines (``nonfinite`` only where IEEE semantics say what comes out)."""
+    layouts: tuple[str, ...] = LAYOUTS
+    """The layouts in which its data arguments are given."""
+    empty: bool = False
+    """Whether the operator is defined when a dimension is 0."""
+    in_place: tuple[str, ...] = ()
+    """Names of arguments that the operator may change; empty: none."""
+    no_backward: str = ""
+    """Why there is no backward; empty: backward is judged for every differentiable argument."""
+    case_dims: tuple[tuple[str, dict[str, int]], ...] = ()
+    """Fixed (shape category, dims) pairs instead of sampling, for tasks read from a peer's file."""
+    baseline_source: str = ""
+    """Python source of the eager baseline, with a callable ``run`` (or a class ``ModelNew``); empty: the built-in
+    reference of this name."""
+    module: bool = False
+    """Whether candidates are modules: class ``ModelNew`` built from ``init_args``, weights revealed by state_dict."""
+    build: Callable[[Mapping[str, int], str], Any] | None = None
+    """For module tasks: (dims, device) -> a fresh ``ModuleProblem`` (see ``tasks/formats/kernelbench.py``)."""
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        """The directions in which the task is judged."""
+        return ("forward",) if self.no_backward else ("forward", "backward")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One point at which a candidate is judged."""
+
+    task: str
+    """Task name."""
+    direction: Direction
+    """``forward``, or ``backward``: gradients of all differentiable arguments from arguments and upstream gradients."""
+    dims: tuple[tuple[str, int], ...]
+    """(name, value) pairs in the task's order; :attr:`dims_map` is the same as a dict."""
+    dtype: str
+    """Data type of the data arguments."""
+    layout: str = "contiguous"
+    """One of :data:`LAYOUTS`."""
+    distribution: str = "standard"
+    """One of :data:`DISTRIBUTIONS`."""
+    shape_category: str = "medium"
+    """The category from which the dims were sampled, or ``edge`` / ``given``."""
+
+    @property
+    def dims_map(self) -> dict[str, int]:
+        """The dims as a dict."""
+        return dict(self.dims)
+
+    @property
+    def key(self) -> str:
+        """Readable identity: ``gelu/forward/M=4,N=7/float32/contiguous/standard``."""
+        dims = ",".join(f"{n}={v}" for n, v in self.dims)
+        return "/".join((self.task, self.direction, dims, self.dtype, self.layout, self.distribution))
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Case:
+        """Inverse of :func:`to_plain`; raises UsageError when a field is missing, unknown or out of its vocabulary."""
+        values = _fields(cls, plain)
+        values["dims"] = tuple((str(n), int(v)) for n, v in values["dims"])
+        for name, known in (("direction", DIRECTIONS), ("layout", LAYOUTS), ("distribution", DISTRIBUTIONS)):
+            if name in values and values[name] not in known:
+                raise UsageError(f"case: {name} {values[name]!r} is unknown; known are {', '.join(known)}")
+        return cls(**values)

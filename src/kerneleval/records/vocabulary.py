@@ -1,0 +1,79 @@
+"""The words that records may use: directions, categories, distributions, layouts, dtypes, tracks, stages."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+__all__ = [
+    "CATEGORIES",
+    "DIRECTIONS",
+    "DISTRIBUTIONS",
+    "DTYPES",
+    "LAYOUTS",
+    "SHAPE_CATEGORIES",
+    "STAGES",
+    "TRACKS",
+    "Direction",
+]
+
+Direction = Literal["forward", "backward"]
+DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
+
+CATEGORIES: tuple[str, ...] = (
+    "elementwise",
+    "reduction",
+    "gemm",
+    "convolution",
+    "normalization",
+    "attention",
+    "fused",
+)
+"""The seven operator categories of KernelEval's coverage axis."""
+
+SHAPE_CATEGORIES: tuple[str, ...] = (
+    "tiny",
+    "small",
+    "medium",
+    "large",
+    "power_of_two",
+    "non_power_of_two",
+    "rectangular",
+    "square",
+)
+"""The eight shape categories of KernelEval's robustness axis."""
+
+DISTRIBUTIONS: tuple[str, ...] = (
+    "standard",
+    "outlier",
+    "large_scale",
+    "small_scale",
+    "constant",
+    "zeros",
+    "nonfinite",
+)
+"""Input distributions; ``outlier`` multiplies 0.1 % of the elements by 50 (KernelBench-X)."""
+
+LAYOUTS: tuple[str, ...] = ("contiguous", "transposed", "sliced", "offset", "expanded")
+"""Memory layouts of the inputs."""
+
+DTYPES: dict[str, int] = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+    "complex64": 8,
+    "complex128": 16,
+}
+"""Element types by torch's name, with their size in bytes."""
+
+TRACKS: tuple[str, ...] = ("custom", "mixed", "library")
+"""What a candidate is, by what it does: all arithmetic in its own kernels, some of it, none of it."""
+
+STAGES: tuple[str, ...] = ("generate", "build", "load", "call", "correctness", "honesty", "timing")
+"""The stages of a verdict, in the order in which they can fail; ``generate``: there was no candidate at all."""
