@@ -11,8 +11,9 @@ import torch
 
 from kerneleval.judge import oracle
 from kerneleval.judge.comparison import Match, Mismatch, compare
+from kerneleval.judge.layouts import expanded_dim, laid_out, strided
 from kerneleval.judge.tolerances import floor_of, reduction_length, unit_roundoff
-from kerneleval.records import Case, Scalar, Task, TensorSpec, Tolerance, UsageError
+from kerneleval.records import LAYOUTS, Case, Scalar, Task, TensorSpec, Tolerance, UsageError
 from kerneleval.tasks import find
 
 from .conftest import NAMES, called, case_of, drawn, expected, floats, planned
@@ -269,38 +270,6 @@ def test_a_task_in_place_gets_its_inputs_back() -> None:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("name", ["gelu", "exp", "sum", "softmax_cross_entropy", "layer_norm"])
-def test_native_only(name: str, dtype: str) -> None:
-    dims = {"M": 64, "N": 96}
-    task = find(name)
-    _, calibrated = expected(name, dims, dtype=dtype)
-    for seed in range(2, 7):
-        args, full = expected(name, dims, dtype=dtype, seed=seed)
-        timed = oracle.native_only(full.native, calibrated, args)
-        assert isinstance(compare(full.native, timed), Match)
-        wide = [a.float() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args]
-        better = [o.to(n.dtype) for o, n in zip(called(task.reference, wide), full.native, strict=True)]
-        result = compare(better, timed)
-        assert isinstance(result, Match), f"{name} {dtype}: {result.message}"
-        for wrong in (torch.zeros_like(full.native[0]), calibrated.native[0], full.native[0] * 1.1):
-            assert isinstance(compare([wrong], timed), Mismatch)
-        if dtype == "float32":
-            narrow = called(task.reference, floats(args, torch.Tensor.bfloat16))
-            assert isinstance(compare([narrow[0].float()], timed), Mismatch)
-
-
-def test_native_only_for_indices() -> None:
-    args, calibrated = expected("argmax", {"M": 30, "N": 40})
-    timed = oracle.native_only(calibrated.native, calibrated, args)
-    assert isinstance(compare([args[0].argmax(-1)], timed), Match)
-    assert isinstance(compare([args[0].argmin(-1)], timed), Mismatch)
-    with pytest.raises(ValueError, match="select"):
-        oracle.native_only(calibrated.native, calibrated)
-    with pytest.raises(ValueError, match="calibrated"):
-        oracle.native_only([torch.zeros(3)], calibrated, args)
-
-
 @pytest.mark.parametrize("name", [n for n in NAMES if n != "argmax"])
 def test_figures_for_timed_windows(name: str) -> None:
     """Honest candidates and native outputs on other inputs are within the figures that windows are checked by."""
@@ -365,3 +334,46 @@ def test_specs_of_scalars_are_no_tensors() -> None:
     task = find("rms_norm")
     specs = task.arguments({"M": 4, "N": 8}, "float32")
     assert [type(s) for s in specs] == [TensorSpec, TensorSpec, Scalar]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Layouts
+# --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("layout", ["transposed", "expanded"])
+@pytest.mark.parametrize("name", ["attention", "batch_norm", "conv2d", "matmul", "sum"])
+def test_the_native_reference_runs_on_the_candidates_layout(name: str, layout: str, direction: str) -> None:
+    """Libraries choose kernels by layout, and the native error is the larger one of both."""
+    task = find(name)
+    (case, *_) = (
+        c
+        for c in planned(task, dtypes=("float32",), directions=(direction,))
+        if c.layout == layout and c.distribution != "nonfinite"
+    )
+    args, grads = drawn(task, case, seed=3)
+    seen: list[torch.Tensor] = []
+
+    def spy(*given: Any) -> Any:
+        seen.extend(g.detach() for g in given if isinstance(g, torch.Tensor) and g.dtype == torch.float32)
+        return task.reference(*given)
+
+    expectation = oracle.expect(replace(task, reference=spy), case, args, grads)
+    assert any(not t.is_contiguous() for t in seen)
+    wide = [e.oracle for e in expectation.outputs]
+    plain = oracle.expect(task, replace(case, layout="contiguous"), args, grads)
+    for mine, contiguous, right in zip(expectation.outputs, plain.outputs, wide, strict=True):
+        assert bool(((mine.native - right).abs() >= (contiguous.native - right).abs()).all())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [(), (5,), (4, 6), (3, 1, 7), (0, 4), (1, 1)])
+def test_a_laid_out_copy_holds_the_same(shape: tuple[int, ...], layout: str) -> None:
+    tensor = torch.randn(shape)
+    if layout == "expanded" and (dim := expanded_dim(shape)) is not None:
+        tensor = tensor.narrow(dim, 0, 1).expand(shape)
+    spec = TensorSpec(name="x", shape=shape, dtype="float32", role="data")
+    copy = laid_out(tensor, layout, spec)
+    assert torch.equal(copy, tensor)
+    assert copy.stride() == strided(layout, spec)[1]

@@ -162,6 +162,9 @@ def raised(error: WorkerError) -> Failed:
 
 def _claimed(wrong: dict[str, Any]) -> Failed:
     what = str(wrong.get("what", "form"))
+    if what == "alias":
+        message = f"{wrong.get('got', 'an output lies in the memory of an input')}: outputs must be new tensors"
+        return Failed(stage="correctness", reason="output_alias", message=message, evidence=dict(wrong))
     message = f"{wrong.get('got', 'something else')}; expected {wrong.get('want', 'another form')}"
     return Failed(stage="correctness", reason=f"wrong_{what}", message=message, evidence=dict(wrong))
 

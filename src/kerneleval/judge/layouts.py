@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from kerneleval.records import LAYOUTS, TensorSpec, UsageError, near
 
-__all__ = ["expanded_dim", "strided"]
+__all__ = ["expanded_dim", "laid_out", "strided"]
 
 _PAD = 3
 """Elements between the rows of a slice, and before a 1-D one."""
@@ -53,6 +55,22 @@ def strided(layout: str, spec: TensorSpec) -> tuple[int, tuple[int, ...], int]:
         return spec.numel, plain, 0
     reduced = _row_major((*shape[:dim], 1, *shape[dim + 1 :]))
     return spec.numel // shape[dim], (*reduced[:dim], 0, *reduced[dim + 1 :]), 0
+
+
+def laid_out(tensor: torch.Tensor, layout: str, spec: TensorSpec) -> torch.Tensor:
+    """A copy that lies as the layout says of a tensor of the spec's shape; along a stride of 0 the first element counts.
+
+    Raises:
+        UsageError: an unknown layout.
+    """
+    extent, strides, offset = strided(layout, spec)
+    out = tensor.new_zeros(extent).as_strided(spec.shape, strides, offset)
+    target = out
+    for dim, stride in enumerate(strides):
+        if stride == 0 and spec.shape[dim] > 1:
+            target, tensor = target.narrow(dim, 0, 1), tensor.narrow(dim, 0, 1)
+    target.copy_(tensor)
+    return out
 
 
 def expanded_dim(shape: Sequence[int]) -> int | None:

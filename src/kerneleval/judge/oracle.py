@@ -17,10 +17,11 @@ import torch
 from kerneleval.judge import inputs
 from kerneleval.judge.calibration import bounded, exactly, scales_of
 from kerneleval.judge.expectation import Bounds, Expectation, Expected, Kind, Scales, as_real
-from kerneleval.judge.tolerances import ELEMENT, NATIVE, POOLED, PROBE, SPREAD, finite_limit, floor_of, reduction_length
+from kerneleval.judge.layouts import laid_out
+from kerneleval.judge.tolerances import POOLED, PROBE, floor_of, reduction_length
 from kerneleval.records import Case, InfrastructureError, KernelEvalError, Task, TensorSpec, UsageError
 
-__all__ = ["Bounds", "Call", "Expectation", "Expected", "expect", "native_only", "output_specs", "precision"]
+__all__ = ["Bounds", "Call", "Expectation", "Expected", "expect", "output_specs", "precision"]
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -32,6 +33,10 @@ _POOL_DRAWS = 8
 
 _POOL_ELEMENTS = 1 << 18
 """Further draws are made only where all arguments together have at most this many elements."""
+
+
+_OTHER_KERNELS = ("transposed", "expanded")
+"""Layouts for which libraries pick other kernels, with another rounding: the native error is the larger of both."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -88,7 +93,8 @@ class Call:
         except Exception as error:
             text = f"the reference of task {self.task.name} raised in {what} at {self.case.key}: "
             raise UsageError(text + f"{type(error).__name__}: {error}") from error
-        taken = {a.untyped_storage().data_ptr() for a in self.args if isinstance(a, torch.Tensor)}
+        given = (*self.args, *(self.grads or ()))
+        taken = {a.untyped_storage().data_ptr() for a in given if isinstance(a, torch.Tensor)}
         return tuple(t.clone() if t.untyped_storage().data_ptr() in taken else t.contiguous() for t in found)
 
     @property
@@ -106,7 +112,7 @@ class Call:
         args, leaves = list(self.args), []
         for position, spec in enumerate(self.task.arguments(self.case.dims_map, self.case.dtype)):
             if isinstance(spec, TensorSpec) and spec.differentiable:
-                args[position] = args[position].detach().clone().requires_grad_()
+                args[position] = args[position].detach().requires_grad_()
                 leaves.append(args[position])
         with torch.enable_grad():
             outputs = [o for o in _outputs(self.task.reference(*args)) if o.is_floating_point() or o.is_complex()]
@@ -236,6 +242,9 @@ def _expected(call: Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]
         probed = call.converted(_probed).run("fp64" if call.problem is not None and call.narrow else "fp32")
     with precision(tf32=tf32):
         native = call.run(call.case.dtype)
+        if call.problem is None and call.case.layout in _OTHER_KERNELS:
+            other = _laid_out(call).run(call.case.dtype)
+            native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
     if not len(oracle) == len(native) == len(probed):
         counts = f"{len(oracle)} outputs in fp64 and {len(native)} in {call.case.dtype}"
         raise UsageError(f"task {call.task.name} has {counts}")
@@ -260,6 +269,23 @@ def _expected(call: Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]
     return tuple(found)
 
 
+def _laid_out(call: Call) -> Call:
+    """The same call on arguments that lie in memory as the candidate's do."""
+    specs = call.task.arguments(call.case.dims_map, call.case.dtype)
+    placed = [
+        laid_out(arg, call.case.layout, spec) if isinstance(spec, TensorSpec) and spec.role == "data" else arg
+        for arg, spec in zip(call.args, specs, strict=True)
+    ]
+    return replace(call, args=placed)
+
+
+def _worse(first: torch.Tensor, second: torch.Tensor, oracle: torch.Tensor) -> torch.Tensor:
+    """Element by element the native output that is further from the oracle."""
+    if not _inexact(first):
+        return first
+    return torch.where((second - oracle).abs() > (first - oracle).abs(), second, first)
+
+
 def _kind(task: Task, native: torch.Tensor) -> Kind:
     if task.tolerance.kind != "float":
         return task.tolerance.kind
@@ -282,65 +308,3 @@ def _pool(call: Call, tf32: bool, draws: int) -> list[list[Scales | None]]:
         drawn = _expected(replace(call, args=args, grads=grads), tf32, pool=())
         found.append([scales_of(e) for e in drawn])
     return found
-
-
-def native_only(native: Sequence[torch.Tensor], calibrated: Expectation, args: Sequence[Any] = ()) -> Expectation:
-    """An expectation from trusted outputs in the case's dtype alone, with bounds from an earlier full expectation.
-
-    For outputs that are too many for an oracle: a candidate's timed outputs beside the trusted baseline's on the same
-    inputs. Candidate and baseline may be off by their bound in opposite directions, so bounds are those of the
-    calibration, relative to its scale, plus the native error there.
-
-    Args:
-        native: trusted outputs of the same shapes and dtypes as the calibrated ones.
-        calibrated: from :func:`expect` at the same case, on other inputs.
-        args: the arguments that belong to ``native``; needed for index outputs only.
-
-    Raises:
-        ValueError: shapes or dtypes differ from the calibrated ones, or indices came without their arguments.
-    """
-    outputs = []
-    for index, (own, known) in enumerate(zip(native, calibrated.outputs, strict=True)):
-        if own.shape != known.native.shape or own.dtype != known.native.dtype:
-            raise ValueError(f"output {index}: {list(own.shape)} {own.dtype}, calibrated {list(known.native.shape)}")
-        if known.bounds is None:
-            outputs.append(replace(exactly(known.kind, own, own, args), allowed=known.allowed))
-        else:
-            outputs.append(_rescaled(own, known.bounds))
-    return Expectation(outputs=tuple(outputs), args=tuple(args))
-
-
-def _rescaled(native: torch.Tensor, known: Bounds) -> Expected:
-    """Bounds on another output of the same case: each figure of the calibration relative to its oracle's rms."""
-    real = as_real(native)
-    limit = finite_limit(real.dtype)
-    values = real.double() if real.dtype == torch.float64 else real.float()
-    usable = values.isfinite() & (values.abs() < limit)
-    special = not bool(usable.all())
-    sizes = torch.where(usable, values, 0.0).reshape(known.shape).abs_().mul_(known.gain).float()
-    rms = float(torch.linalg.vector_norm(sizes)) / max(1, sizes.numel()) ** 0.5
-    old = known.scales
-    growth = max(rms, known.typical) / known.typical if known.typical > 0 else 1.0
-    scales = replace(
-        old,
-        rms=rms,
-        native_rms=old.native_rms * growth,
-        native_max=old.native_max * growth,
-        floor_rms=old.floor_rms * growth,
-        floor_max=old.floor_max * growth,
-    )
-    # what follows the element: its own floor twice; conditioning and native error follow the scale of the whole
-    share = (2 * NATIVE * old.native_max + 2 * ELEMENT * old.floor_max + SPREAD * old.native_rms) * growth
-    bounds = replace(
-        known,
-        local=sizes * (2 * ELEMENT * known.relative) + 1e-30,
-        slack=torch.full_like(known.slack, share),
-        rms=1.25 * (known.rms + old.native_rms) * growth,
-        bulk=1.0,
-        variation=float("inf"),
-        nearest="",
-        special=special,
-        limit=limit,
-        scales=scales,
-    )
-    return Expected(kind="float", oracle=native, native=native, bounds=bounds)

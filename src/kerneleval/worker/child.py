@@ -192,7 +192,7 @@ class Worker:
         arena = self.arenas["out"]
         for index, (call, result, places) in enumerate(zip(self.calls, self.results, message["places"], strict=True)):
             outputs = _flatten(result)
-            problem = _mismatch(outputs, call.outputs, self.device.torch_device)
+            problem = _mismatch(outputs, call.outputs, self.device.torch_device) or self._alias(outputs)
             if problem:
                 wrong = wrong or {"call": index, **problem}
                 continue
@@ -234,7 +234,7 @@ class Worker:
 
     def _explicit_backward(self, call: _Call) -> Any:
         assert self.loaded is not None and self.loaded.backward is not None
-        return self.loaded.backward(call.grads, call.args, call.outputs, call.dims)
+        return self._owned(self.loaded.backward(call.grads, call.args, call.outputs, call.dims))
 
     def _backward(self, call: _Call) -> Any:
         import torch
@@ -252,7 +252,26 @@ class Worker:
                 raise NotImplementedError(
                     "no backward: the forward result carries no gradient and there is no backward entry point"
                 )
-            return torch.autograd.grad(floating, leaves, list(call.grads))
+            return self._owned(torch.autograd.grad(floating, leaves, list(call.grads)))
+
+    def _owned(self, gradients: Any) -> list[Any]:
+        """Gradients with memory of their own: autograd may give an upstream gradient, or a view of it, as it is."""
+        return [g.clone() if self._is_revealed(g) else g for g in _flatten(gradients)]
+
+    def _alias(self, outputs: Sequence[Any]) -> dict[str, str] | None:
+        for position, output in enumerate(outputs):
+            if self._is_revealed(output):
+                return {"what": "alias", "got": f"output {position} lies in an input's memory", "want": "its own"}
+        return None
+
+    def _is_revealed(self, value: Any) -> bool:
+        """Whether a tensor lies in the memory in which the judge reveals inputs, and destroys them."""
+        import torch
+
+        if not isinstance(value, torch.Tensor) or value.numel() == 0 or "in" not in self.arenas:
+            return False
+        inputs = self.arenas["in"].bytes
+        return 0 <= value.untyped_storage().data_ptr() - inputs.data_ptr() < inputs.numel()
 
     # -- tensors ------------------------------------------------------------------------------------------------------
 
