@@ -58,7 +58,7 @@ def strided(layout: str, spec: TensorSpec) -> tuple[int, tuple[int, ...], int]:
 
 
 def laid_out(tensor: torch.Tensor, layout: str, spec: TensorSpec) -> torch.Tensor:
-    """A copy that lies as the layout says of a tensor of the spec's shape; along a stride of 0 the first element counts.
+    """A copy, lying as the layout says, of a tensor of the spec's shape; along a stride of 0 the first element counts.
 
     Raises:
         UsageError: an unknown layout.
