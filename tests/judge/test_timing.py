@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tests.judge.conftest import case_of
 
 from kerneleval import devices
-from kerneleval.judge import Judge
+from kerneleval.judge import Judge, clock
 from kerneleval.judge.bound import Bound
 from kerneleval.judge.clock import TimedCall, TimedMismatch
 from kerneleval.judge.timing import _face_oracle
 from kerneleval.pipeline import check
-from kerneleval.records import new_secret
+from kerneleval.records import Protocol, new_secret
 from kerneleval.tasks import find
 
 GELU_CPP = """
@@ -113,3 +115,64 @@ def test_a_machine_that_cannot_make_workers_is_told_when_it_matters(tmp_path, mo
             bench.quiet()
         monkeypatch.undo()
         bench.take_spare().close()  # the next one is tried anew
+
+
+@pytest.mark.serial
+def test_every_session_measures_every_cell_in_fresh_processes(tmp_path, monkeypatch):
+    path = tmp_path / "gelu.cpp"
+    path.write_text(GELU_CPP)
+    workers: list[tuple[int, int]] = []
+    measure = clock.measure
+
+    def spy(candidate, baseline, *args, session, **kwargs):
+        workers.append((session, candidate.worker.pid))
+        return measure(candidate, baseline, *args, session=session, **kwargs)
+
+    with Judge("cpu", tmp_path / "cache") as judge:
+        judge.noise(Protocol(tier="quick"))
+        monkeypatch.setitem(clock.TIERS, "quick", replace(clock.TIERS["quick"], sessions=3))
+        monkeypatch.setattr(clock, "measure", spy)
+        events = []
+        verdict = check(
+            path,
+            "gelu",
+            judge=judge,
+            tier="quick",
+            dtypes=["float32"],
+            directions=["forward"],
+            distributions=["standard"],
+            categories=["tiny", "medium"],
+            on_event=lambda event: events.append((event.done, event.total)) if event.kind == "time" else None,
+        )
+    assert verdict.verdict == "passed", verdict.message
+    assert [session for session, _ in workers] == [0, 0, 1, 1, 2, 2]
+    assert len({pid for _, pid in workers}) == 3
+    assert events == [(n, 6) for n in range(1, 7)]
+    for cell in verdict.cells:
+        samples = cell.outcome.timing.samples
+        assert sorted(set(samples.sessions)) == [0, 1, 2]
+        assert len(samples.candidate_ns) == len(samples.sessions)
+
+
+@pytest.mark.serial
+def test_a_worker_that_dies_in_a_window_ends_the_measurement(tmp_path):
+    """It cannot tell a timed window, but it can count."""
+    path = tmp_path / "gelu.py"
+    path.write_text(
+        "import os\nimport torch\n\ncalls = 0\n\n\n"
+        "def gelu(x):\n    global calls\n    calls += 1\n    if calls > 30:\n        os._exit(3)\n"
+        "    return torch.nn.functional.gelu(x)\n"
+    )
+    with Judge("cpu", tmp_path / "cache") as judge:
+        verdict = check(
+            path,
+            "gelu",
+            judge=judge,
+            tier="quick",
+            allow=["library"],
+            dtypes=["float32"],
+            directions=["forward"],
+            distributions=["standard"],
+            categories=["tiny", "medium"],
+        )
+    assert (verdict.verdict, verdict.stage, verdict.reason) == ("failed", "timing", "exit")

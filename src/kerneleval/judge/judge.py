@@ -170,11 +170,13 @@ class Judge:
             if untimed:
                 findings.append({"check": "timing", "level": "info", "message": untimed})
             else:
-                for done, case in enumerate(timed):
-                    outcomes[case] = timer.time(case, outcomes[case])
-                    _tell(on_event, "time", done + 1, len(timed), case.key)
-                    if done in (0, len(timed) - 1):
+
+                def on_cell(done: int, total: int, case: Case) -> None:
+                    if done in (1, total):
                         readings.append(self.device.conditions())
+                    _tell(on_event, "time", done, total, case.key)
+
+                outcomes |= timer.time({case: outcomes[case] for case in timed}, on_cell)
                 if readings and (why := self.device.unsteady(readings[0], readings[-1])):
                     findings.append({"check": "conditions", "level": "warn", "message": f"unsteady machine: {why}"})
         conditions = {"first": readings[0], "last": readings[-1]} if readings else {}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -46,36 +47,60 @@ class Timer:
         self._judge, self._get_baseline, self._noise = judge, baseline, noise
         self._device = judge.device
 
-    def time(self, case: Case, outcome: Outcome) -> Outcome:
-        """The outcome with its timing, or a failure found while timing.
+    def time(self, cells: Mapping[Case, Outcome], on_cell: Callable[[int, int, Case], None]) -> dict[Case, Outcome]:
+        """The outcomes of right cells with their timings, or the failures found while timing.
+
+        All cells are measured in one pair of processes, then all of them in the next: what a pair has by chance, such
+        as where its memory lies, is the same for a whole session and differs between sessions.
+
+        Args:
+            cells: cells that passed.
+            on_cell: called with (done, in all, case) after each measurement.
 
         Raises:
             InfrastructureError: the trusted baseline itself failed.
         """
-        assert isinstance(outcome, Passed)
-        runs: list[TimedRun] = []
-        effort = clock.effort_for(self._judge.protocol, self._device)
-        try:
-            runs.extend(self._session(case, session) for session in range(effort.sessions))
-        except TimedMismatch as error:
-            return Failed(stage="timing", reason="wrong_output", message=str(error), evidence=error.evidence)
-        except WorkerError as error:
-            return replace(raised(error), stage="timing")
-        except WorkerFailure as failure:
-            return Failed(stage="timing", reason=failure.reason, message=str(failure), evidence=failure.evidence)
-        except BuildFailed as error:
-            return Failed(stage=error.stage, reason=error.reason, message=str(error), evidence=error.evidence)
-        run = clock.merge(runs)
+        sessions = clock.effort_for(self._judge.protocol, self._device).sessions
+        found, runs = dict(cells), {case: [] for case in cells}  # type: dict[Case, Outcome], dict[Case, list[TimedRun]]
+        total = sessions * len(cells)
+        for session in range(sessions):
+            for number, case in enumerate(cells):
+                if not isinstance(found[case], Passed):
+                    continue
+                try:
+                    if session and number == 0:
+                        self._renew(case)
+                    runs[case].append(self._session(case, session))
+                except WorkerFailure as failure:
+                    found[case] = _failed("timing", failure.reason, failure)
+                    return found  # the process is gone, and the verdict is decided
+                except TimedMismatch as error:
+                    found[case] = _failed("timing", "wrong_output", error)
+                except WorkerError as error:
+                    found[case] = replace(raised(error), stage="timing")
+                except BuildFailed as error:
+                    found[case] = _failed(error.stage, error.reason, error)
+                on_cell(session * len(cells) + number + 1, total, case)
+        for case, outcome in found.items():
+            if isinstance(outcome, Passed):
+                found[case] = self._outcome(outcome, clock.merge(runs[case]))
+        return found
+
+    def _outcome(self, outcome: Passed, run: TimedRun) -> Outcome:
         if run.mutated and not self._judge.task.in_place:
             return Failed(stage="honesty", reason="input_mutation", message="a timed call changed its inputs")
         return replace(outcome, timing=self._claim(run), evidence=outcome.evidence | _deferral(run))
 
+    def _renew(self, case: Case) -> None:
+        """Fresh processes for another session."""
+        judge = self._judge
+        self._baseline(case, judge.bind(case), fresh=True)
+        judge.loaded.revive()
+        judge.loaded.crashes -= 1  # a fresh process on purpose is no crash
+        judge.loaded.module_key = None
+
     def _session(self, case: Case, session: int) -> TimedRun:
         judge = self._judge
-        if session:
-            judge.loaded.revive()
-            judge.loaded.crashes -= 1  # a fresh process on purpose is no crash
-            judge.loaded.module_key = None
         bound = judge.bind(case)
         call = bound.form(judge.calibration[case])
         expectation = judge.calibration[case].expectation
@@ -85,7 +110,7 @@ class Timer:
             args = bound.arguments(seed)
             return [a for a in args if isinstance(a, torch.Tensor)] + bound.upstream(args, new_secret())
 
-        baseline = self._baseline(case, bound, fresh=session > 0)
+        baseline = self._baseline(case, bound, fresh=False)
         judge.loaded.bench.quiet()
         try:
             run = clock.measure(
@@ -141,6 +166,10 @@ def _face_oracle(bound: Bound, call: Call, sample: TimedCall) -> None:
     result = compare(sample.outputs, bound.expect(args, list(tensors)).expectation)
     if isinstance(result, Mismatch):
         raise TimedMismatch(f"a timed call is wrong by the oracle: {result.message}", result.evidence)
+
+
+def _failed(stage: str, reason: str, error: Any) -> Failed:
+    return Failed(stage=stage, reason=reason, message=str(error), evidence=error.evidence)
 
 
 class _Trusted(Runner):
