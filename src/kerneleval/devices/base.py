@@ -57,6 +57,9 @@ class Device(Protocol):
     """How long judge and worker keep a processor busy waiting for each other before they sleep; 0 where the
     processors are the device."""
 
+    pauses: bool
+    """Whether stopping a worker's processes stops its work: then they are stopped while inputs are revealed and
+    destroyed. A kernel on an accelerator runs on; there both take microseconds, which are measured and reported."""
     least_window_ns: float
     """Windows shorter than this drown in the cost of waking a worker; 0: the tier's own length will do."""
 

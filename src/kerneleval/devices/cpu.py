@@ -29,6 +29,7 @@ class Cpu:
     name = "cpu"
     torch_device = "cpu"
     spin_s = 0.0
+    pauses = True
     least_window_ns = 4e6
 
     def available(self) -> str:

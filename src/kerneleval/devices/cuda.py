@@ -56,6 +56,7 @@ class Cuda:
     name = "cuda"
     torch_device = "cuda"
     spin_s = 0.05
+    pauses = False
     least_window_ns = 0.0
 
     def available(self) -> str:

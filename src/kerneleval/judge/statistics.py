@@ -42,12 +42,13 @@ def pair_log_ratios(samples: Samples) -> list[np.ndarray]:
 def interval(sessions: Sequence[np.ndarray], spread: float, between: float) -> tuple[float, float, float]:
     """(estimate, low, high) of the log speedup, 95 %.
 
-    Within a session Student's t over quads; fewer than three borrow ``spread``, the standard deviation of single quads
-    measured in A/A runs of this machine and duration class. ``between`` is the standard deviation between sessions
-    (process pairs) from the same A/A runs: it does not shrink with more quads, only with more sessions. With three or
-    more sessions Student's t over session means replaces both.
+    A session says the median of its quads: one quad that another program disturbed may be off by a third. Its standard
+    error is Maritz and Jarrett's (JASA 73, 1978), taken times Student's t; fewer than three quads borrow ``spread``,
+    the standard deviation of single quads measured in A/A runs of this machine and duration class. ``between`` is the
+    standard deviation between sessions (process pairs) from the same A/A runs: it does not shrink with more quads, only
+    with more sessions. With three or more sessions Student's t over the sessions' medians replaces both.
     """
-    means = np.array([quads.mean() for quads in sessions])
+    means = np.array([np.median(quads) for quads in sessions])
     estimate = float(means.mean())
     if len(means) >= 3:
         half = float(stats.t.ppf(0.975, len(means) - 1) * means.std(ddof=1) / math.sqrt(len(means)))
@@ -57,7 +58,7 @@ def interval(sessions: Sequence[np.ndarray], spread: float, between: float) -> t
         n = len(quads)
         if n >= _FEW:
             # a known spread guards against a lucky small sample of quads that happen to agree
-            own = float(stats.t.ppf(0.975, n - 1)) * float(quads.std(ddof=1)) / math.sqrt(n)
+            own = float(stats.t.ppf(0.975, n - 1)) * float(stats.mstats.mjci(quads, prob=[0.5])[0])
             half = max(own, 1.96 * spread / math.sqrt(n) * 0.5)
         else:
             half = 1.96 * max(spread, float(quads.std(ddof=1)) if n > 1 else 0.0) / math.sqrt(n)

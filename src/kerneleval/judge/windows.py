@@ -18,6 +18,7 @@ import os
 import secrets
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -241,6 +242,9 @@ class Window:
     """Judge's clock from just before ``go`` to the worker's ``computed``."""
     collect_ns: float
     """Judge's clock over the collection."""
+    unclocked_ns: float
+    """How long the revealed inputs lay open outside of both clocks, before the first and between the two; 0 where
+    workers are paused meanwhile."""
     event_ns: float
     """Device time of all calls as the worker claims it; 0 where there is no device timer."""
     outputs: torch.Tensor
@@ -328,30 +332,38 @@ class Runner:
         self.prepare(plan)
         inputs, outputs = self._arenas["in"].bytes, self._arenas["out"].bytes
         self.worker.tell("arm", {"core": self._core})
-        self.reveal(image)
-        self.device.settle()
-        started = time.perf_counter_ns()
+        with self._still():
+            revealed = time.perf_counter_ns()
+            self.reveal(image)
+            self.device.settle()
+            started = time.perf_counter_ns()
         self.worker.request("go", {}, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
         elapsed = time.perf_counter_ns() - started
         mutated = False
-        if check_mutation and plan.input_bytes:
-            mutated = not torch.equal(inputs[: plan.input_bytes], image.bytes[: plan.input_bytes])
-        inputs[: plan.input_bytes].zero_()
-        outputs[: plan.output_bytes].fill_(_FLOAT_POISON)
-        places = plan.secret_places()
-        self.device.settle()
-        started = time.perf_counter_ns()
+        with self._still():
+            if check_mutation and plan.input_bytes:
+                mutated = not torch.equal(inputs[: plan.input_bytes], image.bytes[: plan.input_bytes])
+            inputs[: plan.input_bytes].zero_()
+            outputs[: plan.output_bytes].fill_(_FLOAT_POISON)
+            places = plan.secret_places()
+            self.device.settle()
+            collecting = time.perf_counter_ns()
         answer = self.worker.request("collect", {"places": places}, "collected", timeout_s=timeout_s)
-        collect = time.perf_counter_ns() - started
+        collect = time.perf_counter_ns() - collecting
         return Window(
             elapsed_ns=float(elapsed),
             collect_ns=float(collect),
+            unclocked_ns=0.0 if self.device.pauses else float(started - revealed + collecting - started - elapsed),
             event_ns=_claimed_ns(answer.get("event_ns")),
             outputs=outputs[: plan.output_bytes].clone(),
             places=places,
             wrong=_claimed_wrong(answer.get("wrong")),
             mutated=mutated,
         )
+
+    def _still(self) -> AbstractContextManager[None]:
+        """The worker is paused in this block, on devices where that stops its work."""
+        return self.worker.paused() if self.device.pauses else nullcontext()
 
     def trace(self, image: Image, *, timeout_s: float) -> tuple[dict[str, int], dict[str, int]]:
         """(ATen operators dispatched, own kernels launched) with counts, over one run of every call of the image.

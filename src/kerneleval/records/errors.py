@@ -27,10 +27,45 @@ class InfrastructureError(KernelEvalError):
     """The machine (device, disk, compiler, store) failed, not the candidate; the message says what to do."""
 
 
-def near(name: str, known: Iterable[str]) -> str:
-    """A hint for an unknown name: the three nearest known ones."""
+_MOST_NAMES = 8
+"""Names that a hint holds at most, where there are many more."""
+
+
+def near(name: str, known: Iterable[str], *, see: str = "") -> str:
+    """A hint for an unknown name, whatever its case.
+
+    Names that it begins, is a part of or holds are suggested before those that are spelled alike; where there is
+    neither, the known names are listed, of more than twelve only eight.
+
+    Args:
+        name: the name that is not known.
+        known: those that are.
+        see: where all known names are listed, for a list that is cut short.
+    """
     import difflib
 
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
-    return f"did you mean {', '.join(close)}?" if close else f"known are {', '.join(names)}"
+    wanted = name.strip().casefold()
+    folded: dict[str, list[str]] = {}
+    for one in names:
+        folded.setdefault(one.casefold(), []).append(one)
+    close = folded.get(wanted) or _overlapping(wanted, names)
+    if not close:
+        alike = difflib.get_close_matches(wanted, folded, n=3, cutoff=0.7)  # below: cpu for tpu
+        close = [one for match in alike for one in folded[match]]
+    if close:
+        return f"did you mean {', '.join(close[:_MOST_NAMES])}?"
+    if len(names) <= _MOST_NAMES * 3 // 2:
+        return f"known are {', '.join(names)}"
+    more = f"{len(names) - _MOST_NAMES} more" + (f"; see {see}" if see else "")
+    return f"known are {', '.join(names[:_MOST_NAMES])} and {more}"
+
+
+def _overlapping(wanted: str, names: list[str]) -> list[str]:
+    """Names that begin with what is wanted, then those that hold it, then those that it holds, the longest first."""
+    if len(wanted) < 2:
+        return []
+    begin = [one for one in names if one.casefold().startswith(wanted)]
+    hold = [one for one in names if wanted in one.casefold()]
+    held = sorted((one for one in names if len(one) > 2 and one.casefold() in wanted), key=len, reverse=True)
+    return list(dict.fromkeys([*begin, *hold, *held]))

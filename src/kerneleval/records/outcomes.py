@@ -39,6 +39,10 @@ class Samples:
     cache: str = "cold"
     """``cold``: a window's inputs exceed three times the last-level cache; ``warm`` otherwise."""
 
+    unclocked_ns: float = 0.0
+    """How long a window's inputs lay open outside of the clock (median): the most that early or late work could hide.
+    0: the worker was paused meanwhile."""
+
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Samples:
         """Inverse of :func:`to_plain`."""

@@ -15,12 +15,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from kerneleval.records import InfrastructureError, KernelEvalError, Trust, to_plain
-from kerneleval.worker import sandbox, sweep
+from kerneleval.worker import processes, sandbox, sweep
 from kerneleval.worker.wire import Channel, Closed, WireError, WireTimeout
 
 __all__ = ["Worker", "WorkerError", "WorkerFailure", "Zygote"]
@@ -187,6 +187,7 @@ class Worker:
         self._memory_bytes = memory
         self._printed = 0
         self._kept = b""
+        self._last_stopped: frozenset[int] = frozenset()
         self.alive = True
         self.trust = Trust(level="weak")
         self.fork_s = 0.0
@@ -242,6 +243,29 @@ class Worker:
             raise self._ended(operation) from None
         except WireTimeout:
             raise self._kill("timeout", f"the worker did not read '{operation}'") from None
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """No process of the worker runs inside the block: whoever could work there would work unseen by the clock."""
+        self._stop(self._last_stopped)  # first those of the last time, without looking: it takes microseconds
+        stopped = set(self._last_stopped)
+        try:
+            while fresh := set(self._family()) - stopped:  # what is stopped makes no more processes
+                self._stop(fresh)
+                stopped |= fresh
+            yield
+        finally:
+            processes.signal_each(stopped, signal.SIGCONT)
+            self._last_stopped = frozenset(stopped)
+
+    def _family(self) -> list[int]:
+        """Every process of the worker but its monitor."""
+        own = [] if any(layer.startswith("monitor") for layer in self.trust.layers) else [self.pid]
+        return [*own, *processes.descendants(self.pid)]
+
+    @staticmethod
+    def _stop(pids: Iterable[int]) -> None:
+        processes.signal_each(pids, signal.SIGSTOP)
 
     def _wait(self, operation: str, timeout_s: float, spin_s: float) -> dict[str, Any]:
         now = time.monotonic()

@@ -1,0 +1,58 @@
+"""While the judge reveals or destroys inputs on a CPU, nothing of a worker runs: no thread, no process of its own."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from kerneleval.judge import Judge
+from kerneleval.judge.bench import Loaded
+from kerneleval.records import Candidate
+from kerneleval.worker import processes
+
+BUSY = """
+import os
+import threading
+import torch
+
+
+def _spin():
+    while True:
+        pass
+
+
+threading.Thread(target=_spin, daemon=True).start()
+if os.fork() == 0:
+    _spin()
+
+
+def gelu(x):
+    return torch.nn.functional.gelu(x)
+"""
+
+
+def _ticks(pids: list[int]) -> int:
+    """CPU time of processes with all their threads, in clock ticks."""
+    fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
+    return sum(int(f[11]) + int(f[12]) for f in fields)
+
+
+@pytest.mark.serial
+def test_a_paused_worker_does_nothing(tmp_path: Path) -> None:
+    candidate = Candidate(files=(("gelu.py", BUSY),), language="torch")
+    with Judge("cpu", tmp_path) as judge:
+        loaded = Loaded(judge.bench, candidate, ("gelu",))
+        worker = loaded.runner.worker
+        for _ in range(2):
+            with worker.paused():
+                family = processes.descendants(worker.pid)
+                assert len(family) >= 2, "the candidate and its child"
+                time.sleep(0.05)
+                before = _ticks(family)
+                time.sleep(0.4)
+                assert _ticks(family) == before
+            time.sleep(0.4)
+            assert _ticks(family) > before, "they run again"
+        loaded.close()
