@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from kerneleval.records import TensorSpec, UsageError
-from kerneleval.tasks import open_task
+from kerneleval.records import Protocol, TensorSpec, UsageError
+from kerneleval.tasks import open_task, shapes
 from kerneleval.tasks.formats.kernelbench import ModuleProblem, category_of, read
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.survey import survey
@@ -127,6 +127,16 @@ def test_two_files_of_one_name_are_two_tasks(tmp_path):
 def test_the_tasks_own_reference_runs_at_the_given_sizes(tmp_path):
     task = read(write(tmp_path, LINEAR))
     assert task.reference(torch.rand(16, 24))[0].shape == (16, 40)
+
+
+def test_a_problem_too_large_says_so_with_its_sizes_where_it_has_names_for_them(tmp_path):
+    budget = shapes.Budget(memory_bytes=8, flops=1 << 60)
+    nameless = open_task(str(write(tmp_path, model("return x * 2", inputs="[torch.rand(64, 4)]", top=""))))
+    with pytest.raises(UsageError, match=r"^task kernelbench:problem@[0-9a-f]{8} in float32, forward, takes 0\.0 MiB"):
+        shapes.plan(nameless, Protocol(), budget)
+    named = open_task(str(write(tmp_path, LINEAR)))
+    with pytest.raises(UsageError, match=r"@[0-9a-f]{8} at batch=16,.*features_out=40 in float32, forward, takes"):
+        shapes.plan(named, Protocol(), budget)
 
 
 def test_open_task_reads_problem_files(tmp_path):

@@ -53,7 +53,7 @@ def find(name: str, read: Reader | None = None) -> Generator:
         return _own(path)
     if "/" in name or path.suffix == ".py":
         raise UsageError(f"no generator at {name}: there is no such directory or file")
-    raise UsageError(f"no generator is called {name!r}; {near(name, _registry())} Or give the path of a directory.")
+    raise UsageError(f"no generator is called {name!r}, nor is there such a directory; {near(name, _registry())}")
 
 
 @functools.cache

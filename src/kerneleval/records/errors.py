@@ -51,8 +51,10 @@ def near(name: str, known: Iterable[str], *, see: str = "") -> str:
         folded.setdefault(one.casefold(), []).append(one)
     close = folded.get(wanted) or _overlapping(wanted, names)
     if not close:
-        alike = difflib.get_close_matches(wanted, folded, n=3, cutoff=0.7)  # below: cpu for tpu
-        close = [one for match in alike for one in folded[match]]
+        alike = difflib.get_close_matches(wanted, folded, n=3, cutoff=0.6)
+        # costum is as much like custom as tpu is like cpu: where the first letter differs, more of the rest must agree
+        far = {one for one in alike if one[:1] != wanted[:1]} - set(difflib.get_close_matches(wanted, folded, 3, 0.7))
+        close = [one for match in alike if match not in far for one in folded[match]]
     if close:
         return f"did you mean {', '.join(close[:_MOST_NAMES])}?"
     if len(names) <= _MOST_NAMES * 3 // 2:

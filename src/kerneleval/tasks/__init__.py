@@ -36,7 +36,7 @@ def find(name: str) -> Task:
     """The built-in task of that name; raises UsageError with the nearest names for an unknown one."""
     known = _builtin()
     if name not in known:
-        raise UsageError(f"no task is called {name!r}; {near(name, known)}")
+        raise UsageError(f"no task is called {name!r}; {near(name, known, see='kerneleval tasks')}")
     return known[name]
 
 

@@ -166,7 +166,7 @@ class _Planner:
             need = case_bytes(self.task, self.direction, dims, self.dtype)
             if need > self.budget.memory_bytes:
                 raise UsageError(
-                    f"task {self.task.name} at {_text(dims)} in {self.dtype}, {self.direction}, takes {_mib(need)} of "
+                    f"task {self.task.name}{_at(dims)} in {self.dtype}, {self.direction}, takes {_mib(need)} of "
                     f"tensors; the budget of one case is {_mib(self.budget.memory_bytes)}"
                 )
         if self.protocol.distributions:
@@ -274,6 +274,11 @@ class _Planner:
 
 def _text(dims: Mapping[str, int]) -> str:
     return ",".join(f"{name}={value}" for name, value in dims.items())
+
+
+def _at(dims: Mapping[str, int]) -> str:
+    """Where there are dims, the words that name them."""
+    return f" at {_text(dims)}" if dims else ""
 
 
 def _mib(size_bytes: int) -> str:
