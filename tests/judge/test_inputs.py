@@ -172,3 +172,19 @@ def test_unknown_names_are_refused() -> None:
         one(X, "outliers")
     with pytest.raises(UsageError, match="float33"):
         one(TensorSpec(name="x", shape=(2,), dtype="float33"))
+
+
+@pytest.mark.parametrize("numel", [0, 1, 3, 4, 5, 100, 4099])
+@pytest.mark.parametrize("part", [1 / 256, 0.5, 1.0])
+def test_exchanged_elements_leave_the_ends_and_the_contents(numel: int, part: float) -> None:
+    before = torch.arange(numel, dtype=torch.float32)
+    after = inputs.exchanged(before, part, inputs.stream(7, "exchange", "cpu"))
+    assert torch.equal(before, torch.arange(numel, dtype=torch.float32))
+    assert torch.equal(after.sort().values, before)
+    moved = torch.nonzero(after != before).flatten().tolist()
+    if numel < 4:
+        assert not moved
+        return
+    assert 0 not in moved
+    assert numel - 1 not in moved
+    assert 2 <= len(moved) <= max(2, round((numel - 2) * part))

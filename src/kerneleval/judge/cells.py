@@ -10,11 +10,12 @@ import torch
 
 from kerneleval import languages
 from kerneleval.devices import Device
+from kerneleval.judge import inputs
 from kerneleval.judge.bench import BuildFailed, Loaded
 from kerneleval.judge.bound import Bound, Drawn
 from kerneleval.judge.comparison import Mismatch, compare
 from kerneleval.judge.modules import reveal_weights
-from kerneleval.judge.windows import Call, Image, Plan, Window, output_views
+from kerneleval.judge.windows import Call, Image, Plan, TensorSlot, Window, output_views
 from kerneleval.records import Case, Evidence, Failed, Outcome, Passed, Protocol, Task, new_secret
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
@@ -24,6 +25,12 @@ CALL_TIMEOUT_S = 120.0
 """Limit of one window while judging correctness: a first call may compile or autotune."""
 
 _MAX_CRASHES = 3
+
+_SMALL_MODULE_BYTES = 64 << 20
+"""Module problems whose inputs and outputs take no more are called twice in a window."""
+
+_MOVING_PARTS = (1 / 256, 0.5)
+"""Parts of the elements that change places: as few as in timed windows, or half where those change no output."""
 
 
 class CellJudge:
@@ -57,18 +64,24 @@ class CellJudge:
             return Failed(stage=error.stage, reason=error.reason, message=str(error), evidence=error.evidence)
 
     def _judge(self, case: Case) -> Outcome:
-        # a module is judged under two sets of weights: what it folded or packed once is stale in the second window
-        for _ in range(2 if self.task.module else 1):
-            outcome = self._window(case)
-            if isinstance(outcome, Failed):
-                break
-        return outcome
-
-    def _window(self, case: Case) -> Outcome:
         bound = self.bind(case)
         drawn = [bound.draw(new_secret())]
-        if self._twice(case):
+        twice = self._twice(case, bound.form(drawn[0]))
+        if twice:
             drawn.append(bound.draw(new_secret()))
+        outcome = self._window(bound, drawn)
+        del drawn[1:]
+        if twice and isinstance(outcome, Passed) and (changed := self._changed(bound, drawn[0])) is not None:
+            outcome = self._window(bound, [changed])
+        if self.task.module and isinstance(outcome, Passed):
+            # under other weights, what the module folded or packed once is stale
+            bound = self.bind(case)
+            outcome = self._window(bound, [bound.draw(new_secret())])
+        if isinstance(outcome, Passed):
+            self.calibration[case] = drawn[0]
+        return outcome
+
+    def _window(self, bound: Bound, drawn: Sequence[Drawn]) -> Outcome:
         window, plan = self.call(bound, drawn, look=True)
         if window.wrong is not None:
             return _claimed(window.wrong)
@@ -83,17 +96,41 @@ class CellJudge:
         if window.mutated and not self.task.in_place:
             message = "the call changed its inputs, or memory beside them"
             return Failed(stage="honesty", reason="input_mutation", message=message)
-        self.calibration[case] = drawn[0]
         return Passed(evidence=evidence)
 
-    def _twice(self, case: Case) -> bool:
-        """Whether a window holds two calls on different inputs.
+    def _twice(self, case: Case, form: Call) -> bool:
+        """Whether a window holds two calls on different inputs, and another the first of them once more, changed.
 
-        Then neither results kept by pointer nor one output buffer for all calls survive. Module problems may fill the
-        device with one call's inputs; they get two windows instead.
+        Then neither results kept by pointer or by a few elements nor one output buffer for all calls survive. A module
+        problem may fill the device with one call's inputs, and is then called once in each window.
         """
         ordinary = case.distribution == "standard" and case.layout == "contiguous" and case.shape_category != "edge"
-        return ordinary and not self.task.module
+        return ordinary and (not self.task.module or form.input_bytes + form.output_bytes <= _SMALL_MODULE_BYTES)
+
+    def _changed(self, bound: Bound, drawn: Drawn) -> Drawn | None:
+        """The same call with secret elements of its inputs exchanged; None where there is nothing to exchange.
+
+        What a cache may take for the content stays: addresses, shapes, first and last elements, sums. Few elements move
+        where that is enough for the old outputs to be wrong, else most of them.
+        """
+        moving = {id(t) for t, s in zip(drawn.tensors, bound.form(drawn).slots, strict=True) if self._moves(t, s)}
+        if not moving:
+            return None
+
+        def moved(values: Sequence[Any], part: float) -> list[Any]:
+            return [inputs.exchanged(v, part, generator) if id(v) in moving else v for v in values]
+
+        generator = inputs.stream(new_secret(), "exchange", self.device.torch_device)
+        for part in _MOVING_PARTS:
+            changed = bound.expect(moved(drawn.args, part), moved(drawn.grads, part))
+            if isinstance(compare(drawn.expectation.native, changed.expectation), Mismatch):
+                break
+        return changed
+
+    def _moves(self, tensor: torch.Tensor, slot: TensorSlot) -> bool:
+        """Whether elements of an input may change places. What a module problem's integers mean, nobody says."""
+        free = not self.task.module or tensor.is_floating_point()
+        return free and slot.refresh == "elements" and tensor.numel() >= 4
 
     # -- tools for checks ---------------------------------------------------------------------------------------------
 

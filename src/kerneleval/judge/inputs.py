@@ -15,7 +15,7 @@ import torch
 from kerneleval.judge.layouts import expanded_dim, strided
 from kerneleval.records import DISTRIBUTIONS, Argument, Case, Scalar, TensorSpec, UsageError, digest, near
 
-__all__ = ["draw", "stream", "strided", "upstream"]
+__all__ = ["draw", "exchanged", "stream", "strided", "upstream"]
 
 OUTLIER_SHARE = 1e-3
 """Share of the elements that ``outlier`` multiplies (KernelBench-X)."""
@@ -32,6 +32,7 @@ LARGE_SCALE = 1e3
 _LARGE_SCALE_HALF = 16.0
 _NONFINITE = (float("nan"), float("inf"), float("-inf"))
 _NONFINITE_EACH = 4
+_MOST_EXCHANGED = 1 << 23
 _STRUCTURED = ("normal", "positive", "uniform")
 
 
@@ -89,6 +90,30 @@ def upstream(outputs: Sequence[tuple[tuple[int, ...], str]], seed: int, device: 
             spec = TensorSpec(name=f"grad{position}", shape=tuple(shape), dtype=dtype)
             grads.append(_data(spec, spec.shape, "standard", stream(seed, f"upstream {position}", device)))
     return grads
+
+
+def exchanged(tensor: torch.Tensor, part: float, generator: torch.Generator) -> torch.Tensor:
+    """A contiguous copy with pairs of elements at secret places exchanged.
+
+    The first and the last element stay where they are, and so do, up to rounding, the sum, the norm, the extremes and
+    every other figure that does not depend on order: what a cache might take for the content.
+
+    Args:
+        tensor: left as it is. With fewer than four elements, nothing is exchanged.
+        part: part of the elements that move, at least one pair and at most 2^23 elements.
+        generator: on the tensor's device.
+    """
+    flat = tensor.reshape(-1).clone()
+    middle = flat.numel() - 2
+    if middle >= 2:
+        count = 2 * max(1, min(round(middle * part), middle, _MOST_EXCHANGED) // 2)
+        # one place in each of as many blocks, so that no place is taken twice
+        block = middle // count
+        start = torch.arange(count, device=flat.device) * block + 1
+        places = start + torch.randint(block, (count,), generator=generator, device=flat.device)
+        first, second = places[torch.randperm(count, generator=generator, device=flat.device)].view(2, -1)
+        flat[first], flat[second] = flat[second], flat[first]
+    return flat.view(tensor.shape)
 
 
 # --------------------------------------------------------------------------------------------------------------------
