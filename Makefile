@@ -1,6 +1,7 @@
-# make run    everything, then the job: the three archetypes, judged on the CPU over the default suite
-# make test   everything, then style, types, the import law and the tests
-# make gpu    the measurements that need an NVIDIA GPU
+# make run      everything, then the job: the three archetypes, judged on the CPU over the default suite
+# make test     everything, then style, types, the import law and the tests
+# make attacks  every specimen of an attack and of an honest pattern, and what the judge makes of it
+# make gpu      the measurements that need an NVIDIA GPU
 #
 # A fresh machine needs Python 3.11 or newer and a C++ compiler. PYTHON and CXX choose others than those found;
 # pip's own settings (PIP_INDEX_URL, PIP_FIND_LINKS ...) choose where packages come from, and with them the build of
@@ -21,7 +22,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 SOURCES := src tests
 
-.PHONY: help run test gpu fmt lint clean tools
+.PHONY: help run test attacks gpu fmt lint clean tools
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -73,6 +74,9 @@ test: lint
 	$(BIN)/python -m pytest -m serial $(ARGS) || status=$$?; \
 	$(BIN)/python -m pytest -m 'not serial' -n $(WORKERS) --dist loadgroup $(ARGS) || status=$$?; \
 	exit $$status
+
+attacks: $(VENV)/.installed-dev | tools
+	$(BIN)/python -m tests.attacks $(ARGS)
 
 lint: $(VENV)/.installed-dev | tools
 	$(BIN)/ruff check $(SOURCES)

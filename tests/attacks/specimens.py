@@ -1,8 +1,8 @@
 """Specimens: candidate files that say in their first line what the judge must make of them.
 
 ``# specimen: class=NAME task=TASK device=cpu|cuda|any stage=STAGE reason=SLUG[,SLUG...]`` for an attack; an honest one
-says ``verdict=passed``. Further keys: ``directions``, ``allow`` (comma separated). A task may also be a problem file
-below ``problems/``.
+says ``verdict=passed``. Further keys: ``directions``, ``categories`` (of shapes), ``allow`` (comma separated), and
+``timed=yes`` where only the clock's windows give it away. A task may also be a problem file below ``problems/``.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ class Specimen:
     task: str
     device: str
     verdict: str
-    stage: str
+    stages: tuple[str, ...]
     reasons: tuple[str, ...]
     directions: tuple[str, ...]
+    categories: tuple[str, ...]
     allow: tuple[str, ...]
+    timed: bool
 
     @property
     def name(self) -> str:
@@ -52,9 +54,11 @@ def _read(path: Path) -> Specimen:
         task=str(ROOT / keys["task"]) if keys["task"].endswith(".py") else keys["task"],
         device=keys.get("device", "any"),
         verdict=keys.get("verdict", "failed"),
-        stage=keys.get("stage", ""),
+        stages=words("stage"),
         reasons=words("reason"),
-        directions=words("directions"),
+        directions=words("directions", "forward"),
+        categories=() if keys["task"].endswith(".py") else words("categories", "tiny,small,medium"),
+        timed=keys.get("timed") == "yes",
         allow=words("allow", "custom,mixed,library"),
     )
 

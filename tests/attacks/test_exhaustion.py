@@ -48,7 +48,8 @@ def test_is_that_candidates_outcome(
     options = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"], "timed": False}
     started = time.monotonic()
     verdict = check(specimen.path, specimen.task, judge=judge, allow=specimen.allow, **options)
-    assert (verdict.verdict, verdict.stage) == ("failed", specimen.stage), verdict.message
+    assert verdict.verdict == "failed"
+    assert verdict.stage in specimen.stages, verdict.message
     assert verdict.reason in specimen.reasons, verdict.message
     assert verdict.message
     assert time.monotonic() - started < 90

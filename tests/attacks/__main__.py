@@ -1,0 +1,109 @@
+"""Runs every specimen and tells, for each, what the judge made of it and which layer caught it.
+
+``python -m tests.attacks [--device cuda] [--repeats 5] [--only caching]``; exits 1 if any specimen did not get its due.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from benchmarks.report import Report, parser
+from tests.attacks.specimens import Specimen, collect
+
+from kerneleval.judge import Judge
+from kerneleval.pipeline import check
+from kerneleval.records import Failed, Verdict
+
+LAYERS = {
+    "build_error": "build",
+    "load_error": "build",
+    "weights_mismatch": "behavioural",
+    "exception": "behavioural",
+    "input_mutation": "behavioural",
+    "output_alias": "behavioural",
+    "broken_relation": "numerical",
+    "track_not_allowed": "launch evidence",
+    "decoy_kernel": "ghost replay",
+    "protocol": "wire",
+}
+"""The layer by reason; what is not here came from the sandbox's limits."""
+
+
+def layer_of(verdict: Verdict) -> str:
+    """Which layer caught a failed candidate."""
+    if verdict.reason == "wrong_output" or verdict.reason.startswith("wrong_"):
+        return "temporal (timed outputs)" if verdict.stage == "timing" else "numerical"
+    return LAYERS.get(verdict.reason, "sandbox limits")
+
+
+def main() -> int:
+    """Run it."""
+    made = parser(__doc__ or "")
+    made.add_argument("--repeats", type=int, default=1, help="how often every honest specimen is judged")
+    made.add_argument("--only", default="", help="only this folder")
+    made.add_argument("--seconds", type=float, default=1e9, help="stop beginning new specimens after this long")
+    options = made.parse_args()
+    wrong: list[str] = []
+    rows = []
+    with Judge(options.device) as judge:
+        report = Report("attacks", judge.machine, options.out)
+        specimens = collect(judge.device.name, options.only)
+        started = time.monotonic()
+        left = 0
+        for specimen in specimens:
+            if time.monotonic() - started > options.seconds:
+                left += 1
+                continue
+            for _ in range(options.repeats if specimen.verdict == "passed" else 1):
+                begun = time.monotonic()
+                verdict = _judge(judge, specimen)
+                due = _is_due(specimen, verdict)
+                seconds = f"{time.monotonic() - begun:.1f}"
+                layer = "" if verdict.verdict == "passed" else layer_of(verdict)
+                rows.append(
+                    (specimen.kind, specimen.name, verdict.verdict, verdict.stage, verdict.reason, layer, seconds)
+                )
+                if not due:
+                    wrong.append(f"{specimen.name}: {verdict.verdict} {verdict.stage} {verdict.reason}: {_why(verdict)}")
+                print(*rows[-1], "" if due else "NOT ITS DUE", flush=True)
+        report.table(("class", "specimen", "verdict", "stage", "reason", "layer", "seconds"), rows)
+        attacks = [s for s in specimens if s.verdict == "failed"]
+        report.say(
+            f"{len(attacks)} attacks of {len({s.kind for s in attacks})} classes, "
+            f"{len(specimens) - len(attacks)} honest specimens judged {options.repeats} times; "
+            f"{len(wrong)} did not get their due; {left} not run for lack of time",
+            *wrong,
+        )
+        report.data = {"rows": rows, "wrong": wrong, "not_run": left}
+        report.write()
+    return 1 if wrong else 0
+
+
+def _judge(judge: Judge, specimen: Specimen) -> Verdict:
+    return check(
+        specimen.path,
+        specimen.task,
+        judge=judge,
+        allow=specimen.allow,
+        dtypes=["float32"],
+        directions=specimen.directions,
+        categories=specimen.categories,
+        tier="quick",
+        timed=specimen.timed,
+    )
+
+
+def _is_due(specimen: Specimen, verdict: Verdict) -> bool:
+    if verdict.verdict != specimen.verdict:
+        return False
+    return verdict.verdict == "passed" or (verdict.stage in specimen.stages and verdict.reason in specimen.reasons)
+
+
+def _why(verdict: Verdict) -> str:
+    failed = next((c for c in verdict.cells if isinstance(c.outcome, Failed)), None)
+    return f"{verdict.message} ({failed.case.key})"[:400] if failed else verdict.message[:400]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,15 @@
+# specimen: class=patched_clock task=gelu device=any stage=correctness reason=output_alias timed=yes
+"""Stops every clock of its process and of torch, then does nothing: the judge has a clock of its own."""
+
+import time
+
+import torch
+
+for name in ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns"):
+    setattr(time, name, lambda: 0)
+torch.cuda.synchronize = lambda *a, **k: None
+torch.cuda.Event = type("Event", (), {"record": lambda s: None, "elapsed_time": lambda s, o: 1e-9, "synchronize": lambda s: None})
+
+
+def gelu(x):
+    return x
