@@ -312,6 +312,7 @@ def test_the_cache_directory_is_where_the_judge_puts_it(base: str, monkeypatch: 
         ([*CHECK, "--direction", "back"], "--direction 'back' is unknown; did you mean backward?"),
         ([*CHECK, "--category", "huge"], "--category 'huge' is unknown"),
         ([*CHECK, "--device", "cudo"], "no device is called 'cudo'; did you mean cuda"),
+        ([*CHECK, "--case", ""], "--case is empty; give a key such as gelu/forward/M=4,N=7/float32/"),
         ([*CHECK, "--quick", "--precise"], "--quick and --precise exclude each other"),
         (["tasks", "geluu"], "no task is called 'geluu'; did you mean gelu"),
         (["tasks", "gelu", "--category", "gemm"], "give either a task or --category"),

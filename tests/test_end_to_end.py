@@ -114,6 +114,10 @@ def test_the_library_itself_is_no_kernel_unless_allowed() -> None:
         ("check library.py --task library.py", "defines no task"),
         ("check library.py --task gelu --dtype int8", "int8"),
         ("check library.py --task gelu --device cpu --case gelu/forward/M=1", "gelu/forward/M=1"),
+        (
+            "check library.py --task gelu --device cpu --case gelu/forward/M=8,N=-1/float32/contiguous/standard",
+            "N must be an integer from 1 to 8192 or 0, not '-1'",
+        ),
         ("check library.py --task gelu --language fortran", "fortran"),
         ("run --generator nobody", "nobody"),
         ("run --task gelu --store none/s.db", "none"),

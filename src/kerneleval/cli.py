@@ -129,7 +129,9 @@ def check(
         str, typer.Option(help="Name of the explicit backward entry point; found by convention otherwise.")
     ] = "",
     language: Annotated[str, typer.Option(help="Language of the file; found from its content otherwise.")] = "",
-    case: Annotated[str, typer.Option(help="Judge only this case, as a replay line names it.")] = "",
+    case: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Judge only this case, as a replay line names it.")
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Judge one candidate on one task."""
@@ -148,7 +150,7 @@ def check(
         "entry": entry,
         "backward_entry": backward_entry,
         "language": language,
-        "case": case,
+        "case": _case(case),
     }
     from kerneleval import pipeline  # after the options: a bad one is named without waiting for torch
 
@@ -337,6 +339,15 @@ def _chosen(
     if values and not chosen:
         raise UsageError(f"{option} is empty; known are {', '.join(known)}")
     return tuple(chosen)
+
+
+def _case(key: str | None) -> str:
+    """The key of the one case asked for; empty: none was."""
+    if key is not None and not key.strip():
+        raise UsageError(
+            "--case is empty; give a key such as gelu/forward/M=4,N=7/float32/contiguous/standard, or leave it out"
+        )
+    return key or ""
 
 
 def _tier(quick: bool, precise: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,6 @@ from kerneleval.records import (
     Trust,
     UsageError,
     Verdict,
-    near,
     to_plain,
 )
 
@@ -83,7 +82,7 @@ def check(
         entry: name of the entry point; empty: by convention.
         backward_entry: name of the explicit backward entry point; empty: by convention.
         language: language of the file; empty: from its content.
-        case: judge only this case, given by its key.
+        case: judge only this case, given by its key; empty: the plan.
         tf32: whether TF32 is allowed in fp32 tasks.
         judge: a warm judge to use (its device counts); None: one is started for this call.
         on_event: called as the work proceeds.
@@ -115,9 +114,7 @@ def check(
         tf32=tf32,
     )
     with _borrowed(judge, device) as owner:
-        cases = owner.plan(subject, protocol)
-        if case:
-            cases = (_find_case(case, cases, subject),)
+        cases = (_read_case(case, subject, protocol, owner),) if case else None
         return owner.check(
             candidate,
             subject,
@@ -144,27 +141,10 @@ def _known_dtypes(task: Task, dtypes: Sequence[str]) -> tuple[str, ...]:
     return tuple(dtypes)
 
 
-def _find_case(key: str, cases: Iterable[Case], task: Task) -> Case:
-    known = {case.key: case for case in cases}
-    if key in known:
-        return known[key]
-    try:
-        name, direction, dims, dtype, layout, distribution = key.split("/")
-        pairs = tuple((n, int(v)) for n, v in (part.split("=") for part in dims.split(",") if part))
-    except ValueError:
-        raise UsageError(f"case {key!r} is none of this task's; {near(key, known)}") from None
-    if name != task.name or [n for n, _ in pairs] != [n for n, _ in next(iter(known.values())).dims]:
-        raise UsageError(f"case {key!r} is none of task {task.name!r}; {near(key, known)}")
-    plain = {
-        "task": name,
-        "direction": direction,
-        "dims": pairs,
-        "dtype": dtype,
-        "layout": layout,
-        "distribution": distribution,
-        "shape_category": "given",
-    }
-    return Case.from_plain(plain)
+def _read_case(key: str, task: Task, protocol: Protocol, judge: Judge) -> Case:
+    from kerneleval.tasks.case_keys import read_case
+
+    return read_case(key, task, protocol, judge.plan(task, protocol), judge.device.largest_case_bytes())
 
 
 class _borrowed:  # noqa: N801 - used as a function

@@ -1,0 +1,119 @@
+"""A case from its key (``gelu/forward/M=4,N=7/float32/contiguous/standard``), if it is one that the task defines."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from kerneleval.records import Case, Dim, Direction, Protocol, Task, UsageError
+from kerneleval.tasks.sampling import lowest
+from kerneleval.tasks.shapes import case_bytes
+
+__all__ = ["FORM", "read_case"]
+
+FORM = "TASK/DIRECTION/DIMS/DTYPE/LAYOUT/DISTRIBUTION"
+"""What a key is made of."""
+
+_LONGEST = 160
+"""Characters of a key that a message repeats."""
+_LONGEST_VALUE = 20
+"""The same of one dim's value."""
+
+
+def read_case(key: str, task: Task, protocol: Protocol, planned: Sequence[Case], memory_bytes: int) -> Case:
+    """The case of that key: a planned one, or any other that the task defines and the machine can hold.
+
+    Dims other than planned ones must lie within the task's own limits and meet its constraint; 0 is allowed forward
+    where the task is defined for empty tensors. A task with sizes of its own (``case_dims``) has no others.
+
+    Args:
+        key: as :attr:`Case.key` writes it.
+        task: the task.
+        protocol: what else was asked for; a case must not contradict it.
+        planned: the cases that the protocol gives, at least one.
+        memory_bytes: the largest case that can be judged, as :func:`shapes.case_bytes` counts.
+
+    Raises:
+        UsageError: it is no such case; the message names the first part that is wrong and what would be right.
+    """
+    known = {case.key: case for case in reversed(planned)}  # of two with one key the first: the other is an edge case
+    if key in known:
+        return known[key]
+    where = f"case {key if len(key) <= _LONGEST else key[:_LONGEST] + '...'!r}"
+    parts = key.split("/")
+    if len(parts) != FORM.count("/") + 1:
+        nearest = difflib.get_close_matches(key[:_LONGEST], known, n=3, cutoff=0)
+        raise UsageError(f"{where} is none: the form is {FORM}, such as {' or '.join(nearest)}")
+    name, direction, dims_text, dtype, layout, distribution = parts
+    if name != task.name:
+        raise UsageError(f"{where} is one of task {name!r}, but the task is {task.name!r}")
+    for what, value, own, asked in (
+        ("direction", direction, task.directions, protocol.directions),
+        ("dtype", dtype, task.dtypes, protocol.dtypes),
+        ("layout", layout, task.layouts, ()),
+        ("distribution", distribution, task.distributions, protocol.distributions),
+    ):
+        if value not in own:
+            why = f" ({task.no_backward})" if value == "backward" and task.no_backward else ""
+            raise UsageError(f"{where}: task {task.name} has no {what} {value!r}{why}; it has {', '.join(own)}")
+        if asked and value not in asked:
+            raise UsageError(f"{where}: its {what} {value} is not among those asked for: {', '.join(asked)}")
+    if direction == "backward" and distribution == "nonfinite":
+        raise UsageError(f"{where}: infinities and NaN are given forward only")
+    dims = _dims(where, dims_text, task, direction, planned)
+    need = case_bytes(task, direction, dims, dtype)
+    if need > memory_bytes:
+        raise UsageError(
+            f"{where} takes {need / 2**20:.1f} MiB of tensors; "
+            f"at most {memory_bytes / 2**20:.1f} MiB can be judged here"
+        )
+    return Case(
+        task=name,
+        direction=cast(Direction, direction),
+        dims=tuple(dims.items()),
+        dtype=dtype,
+        layout=layout,
+        distribution=distribution,
+        shape_category="given",
+    )
+
+
+def _dims(where: str, text: str, task: Task, direction: str, planned: Sequence[Case]) -> dict[str, int]:
+    pairs = [part.partition("=") for part in text.split(",")] if text else []
+    if [name for name, _, _ in pairs] != [dim.name for dim in task.dims]:
+        wanted = ",".join(f"{dim.name}=..." for dim in task.dims) or "nothing"
+        raise UsageError(f"{where}: the dims of task {task.name} are given as {wanted}, not as {text[:_LONGEST]!r}")
+    # no int(value) of just any text: it takes digits of other scripts, underscores and blanks
+    values = [int(value) if re.fullmatch(r"-?[0-9]{1,18}", value) else None for _, _, value in pairs]
+    dims = {dim.name: value for dim, value in zip(task.dims, values, strict=True) if value is not None}
+    if task.case_dims:
+        sizes = [own for _, own in task.case_dims]
+        if dims not in sizes:
+            own_sizes = " or ".join(dict.fromkeys(map(_text, sizes)))
+            raise UsageError(f"{where}: task {task.name} is judged at sizes of its own only: {own_sizes}")
+        return dims
+    may_be_0 = task.empty and direction == "forward"
+    for dim, value, (_, _, given) in zip(task.dims, values, pairs, strict=True):
+        if value is None or not (_allows(dim, value) or (may_be_0 and value == 0)):
+            said = given if len(given) <= _LONGEST_VALUE else given[:_LONGEST_VALUE] + "..."
+            raise UsageError(f"{where}: {dim.name} must be {_limits(dim, may_be_0)}, not {said!r}")
+    if task.constraint is not None and not task.constraint(dims):
+        raise UsageError(
+            f"{where}: task {task.name} does not allow {_text(dims)} together; it allows {_text(planned[0].dims_map)}"
+        )
+    return dims
+
+
+def _allows(dim: Dim, value: int) -> bool:
+    return dim.low <= value <= dim.high and value % dim.multiple_of == 0
+
+
+def _limits(dim: Dim, may_be_0: bool) -> str:
+    kind = "an integer" if dim.multiple_of == 1 else f"a multiple of {dim.multiple_of}"
+    return f"{kind} from {lowest(dim)} to {dim.high}" + (" or 0" if may_be_0 else "")
+
+
+def _text(dims: Mapping[str, int]) -> str:
+    return ",".join(f"{name}={value}" for name, value in dims.items())
