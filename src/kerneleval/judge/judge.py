@@ -7,17 +7,16 @@ the right ones against the baseline, runs the honesty checks and puts the verdic
 from __future__ import annotations
 
 import math
-import shlex
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from kerneleval import devices, languages
+from kerneleval import devices
 from kerneleval.judge import baselines, checks, noise
 from kerneleval.judge.bench import Bench, BuildFailed, Loaded
 from kerneleval.judge.cells import CellJudge
+from kerneleval.judge.replay import Replay
 from kerneleval.judge.statistics import claim_of
 from kerneleval.judge.timing import Timer
 from kerneleval.records import (
@@ -122,10 +121,10 @@ class Judge:
             InfrastructureError: the machine failed, not the candidate.
         """
         started = time.perf_counter()
+        only = cases[0] if cases is not None and len(cases) == 1 else None
         cases = self.plan(task, protocol) if cases is None else tuple(cases)
-        replay = _Replay(
-            candidate, source or candidate.files[0][0], task_source or task.name, self.device.name, protocol
-        )
+        source, task_source = source or candidate.files[0][0], task_source or task.name
+        replay = Replay(candidate, source, task_source, self.device.name, protocol, only)
         if not cases:
             raise UsageError(f"task {task.name!r}: no case is left; loosen --dtype, --direction or --category")
         _tell(on_event, "load", 0, len(cases), task.name)
@@ -146,7 +145,7 @@ class Judge:
         task: Task,
         protocol: Protocol,
         cases: tuple[Case, ...],
-        replay: _Replay,
+        replay: Replay,
         started: float,
         on_event: OnEvent | None,
     ) -> Verdict:
@@ -191,7 +190,7 @@ class Judge:
         findings: list[Evidence],
         track: str,
         conditions: dict[str, Any],
-        replay: _Replay,
+        replay: Replay,
         started: float,
     ) -> Verdict:
         results = tuple(CellResult(case=c, outcome=replay.attach(c, o)) for c, o in outcomes.items())
@@ -226,7 +225,7 @@ class Judge:
             speedup=_summary(results),
             cells=results,
             findings=tuple(findings),
-            replay=failure.replay if failure is not None and failure.replay else replay.line(None),
+            replay=failure.replay if failure is not None and failure.replay else replay.line(),
             seconds=time.perf_counter() - started,
             conditions=conditions,
         )
@@ -238,7 +237,7 @@ class Judge:
         task: Task,
         protocol: Protocol,
         cases: tuple[Case, ...],
-        replay: _Replay,
+        replay: Replay,
         started: float,
     ) -> Verdict:
         failed = Failed(
@@ -246,7 +245,7 @@ class Judge:
             reason=error.reason,
             message=str(error),
             evidence=error.evidence,
-            replay=replay.line(None),
+            replay=replay.line(),
         )
         self.bench.make_spare()
         return Verdict(
@@ -265,36 +264,6 @@ class Judge:
             replay=failed.replay,
             seconds=time.perf_counter() - started,
         )
-
-
-class _Replay:
-    """Makes the command lines that judge again."""
-
-    def __init__(self, candidate: Candidate, source: str, task: str, device: str, protocol: Protocol) -> None:
-        self._words = ["kerneleval", "check", source, "--task", task, "--device", device]
-        if protocol.shapes != "default":
-            self._words += ["--shapes", protocol.shapes]
-        if protocol.tf32:
-            self._words.append("--tf32")
-        for option, value in (
-            ("--entry", candidate.entry),
-            ("--backward-entry", candidate.backward_entry),
-            ("--language", "" if candidate.language == languages.detect(*candidate.files[0]) else candidate.language),
-        ):
-            if value:
-                self._words += [option, value]
-        if protocol.allow != Protocol().allow:
-            self._words += ["--allow", ",".join(protocol.allow)]
-
-    def line(self, case: Case | None) -> str:
-        """The line for one case, or for all."""
-        return shlex.join([*self._words, *(["--case", case.key] if case is not None else [])])
-
-    def attach(self, case: Case, outcome: Outcome) -> Outcome:
-        """A failed outcome with its replay line."""
-        if isinstance(outcome, Failed) and not outcome.replay and outcome.stage not in ("build", "load"):
-            return replace(outcome, replay=self.line(case))
-        return outcome
 
 
 def _first_failure(outcomes: dict[Case, Outcome]) -> Failed | None:
