@@ -213,9 +213,7 @@ class Bench:
         language = languages.find(candidate.language)
         if not language.needs_build:
             return
-        tools = language.toolchain(self.device.name, self.machine.arch)
-        key = digest(candidate.hash, self.machine.arch, self.machine.host, candidate.language, tools)
-        cached = self.cache_dir / "builds" / key
+        cached = self.built(candidate)
         if cached.is_dir():
             shutil.copytree(cached, directory)
             self._hand_over(directory)
@@ -223,6 +221,12 @@ class Bench:
         message = {"candidate": to_plain(candidate), "dir": str(directory), "arch": self.machine.arch}
         worker.request("build", message, "built", timeout_s=_BUILD_TIMEOUT_S)
         _keep(directory, cached)
+
+    def built(self, candidate: Candidate) -> Path:
+        """Where the build outputs of a candidate are kept, out of its reach; there is nothing before it was built."""
+        tools = languages.find(candidate.language).toolchain(self.device.name, self.machine.arch)
+        key = digest(candidate.hash, self.machine.arch, self.machine.host, candidate.language, tools)
+        return self.cache_dir / "builds" / key
 
     @staticmethod
     def _hand_over(directory: Path) -> None:

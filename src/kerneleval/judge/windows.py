@@ -365,18 +365,6 @@ class Runner:
         """The worker is paused in this block, on devices where that stops its work."""
         return self.worker.paused() if self.device.pauses else nullcontext()
 
-    def trace(self, image: Image, *, timeout_s: float) -> tuple[dict[str, int], dict[str, int]]:
-        """(ATen operators dispatched, own kernels launched) with counts, over one run of every call of the image.
-
-        Both are the worker's claims. Raises as :meth:`window`.
-        """
-        self.prepare(image.plan)
-        self.reveal(image)
-        self.device.settle()
-        answer = self.worker.request("trace", {}, "traced", timeout_s=timeout_s)
-        self._arenas["in"].bytes[: image.plan.input_bytes].zero_()
-        return _claimed_counts(answer.get("aten")), _claimed_counts(answer.get("launches"))
-
 
 def output_views(window: Window, plan: Plan, call: int) -> tuple[torch.Tensor, ...]:
     """The private outputs of one call."""
@@ -401,13 +389,6 @@ def _claimed_ns(value: Any) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0:
         return float(value)
     return 0.0
-
-
-def _claimed_counts(value: Any) -> dict[str, int]:
-    if not isinstance(value, dict):
-        return {}
-    kept = [(str(k)[:200], int(v)) for k, v in list(value.items())[:1000] if isinstance(v, int) and v >= 0]
-    return dict(kept)
 
 
 def _claimed_wrong(value: Any) -> dict[str, Any] | None:

@@ -169,6 +169,12 @@ class Language(ABC):
             InfrastructureError: there is no compiler.
         """
 
+    def foreign(self, candidate: Candidate, build_dir: Path) -> tuple[str, ...]:
+        """Names in what :meth:`build` left by which it could have others compute: functions of libraries that happen to
+        be loaded, and of the loader. Empty: none, or not known. Runs nothing of the candidate.
+        """
+        return ()
+
     @abstractmethod
     def load(self, candidate: Candidate, build_dir: Path, device: str, names: Sequence[str] = ()) -> Loaded:
         """Loads the candidate, **running its code**, and finds its entry points.

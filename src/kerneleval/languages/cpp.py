@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kerneleval.languages.base import Language, Loaded, source_folder
 from kerneleval.languages.compiler import candidate_flags, cpu_identity, find_tool, run_compiler, tool_version
+from kerneleval.languages.elf import foreign_names, loader_names
 from kerneleval.languages.native import Library, NativeLoaded, library_name
 from kerneleval.records import Candidate, InfrastructureError
 
@@ -54,6 +55,11 @@ class Cpp(Language):
         """Loads the library; see :meth:`Language.load`."""
         self.check_device(device)
         return NativeLoaded(Library(build_dir / library_name(candidate)), candidate, names, device)
+
+    def foreign(self, candidate: Candidate, build_dir: Path) -> tuple[str, ...]:
+        """See :meth:`Language.foreign`."""
+        library = build_dir / library_name(candidate)
+        return (*foreign_names(library), *loader_names(library))
 
     def missing(self, device: str) -> str:
         """See :meth:`Language.missing`."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kerneleval.languages.base import BuildError, Language, Loaded, LoadError, source_folder, torch_device
 from kerneleval.languages.compiler import candidate_flags, find_tool, run_compiler, tool_version
-from kerneleval.languages.elf import kernel_names
+from kerneleval.languages.elf import foreign_names, kernel_names
 from kerneleval.languages.geometry import Geometry, read_launches
 from kerneleval.languages.native import Launch, Library, Native, NativeLoaded, library_name
 from kerneleval.languages.nvidia import (
@@ -37,6 +38,7 @@ TIMEOUT_S = 300.0
 # device's primary context, so that PyTorch's pointers and streams, which are the driver's, hold in the candidate too.
 _NVCC_FLAGS = ("-O3", "-std=c++17", "-cudart", "static", "-Xcompiler", "-fPIC")
 _CUBIN = "candidate.cubin"
+_LOADER_CALL = re.compile(r"\b(dlopen|dlsym|dlvsym|dlmopen|dl_iterate_phdr|cudaGetDriverEntryPoint\w*)\b")
 
 
 class Cuda(Language):
@@ -76,6 +78,17 @@ class Cuda(Language):
         else:
             native = Library(build_dir / library_name(candidate))
         return NativeLoaded(native, candidate, names, device)
+
+    def foreign(self, candidate: Candidate, build_dir: Path) -> tuple[str, ...]:
+        """See :meth:`Language.foreign`.
+
+        The CUDA run-time, being linked statically, needs the loader itself: its functions are looked for in the text.
+        """
+        library = build_dir / library_name(candidate)
+        if not library.is_file():
+            return ()  # device code alone
+        said = {name for _, text in candidate.files for name in _LOADER_CALL.findall(text)}
+        return (*foreign_names(library), *sorted(said))
 
     def missing(self, device: str) -> str:
         """See :meth:`Language.missing`."""

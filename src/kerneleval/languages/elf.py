@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from pathlib import Path
 
-__all__ = ["function_names", "kernel_names"]
+__all__ = ["foreign_names", "function_names", "kernel_names", "loader_names"]
 
 _STT_FUNC = 2
 _SHT_DYNSYM = 11
+_SHT_GNU_VERSYM = 0x6FFFFFFF
+_STB_LOCAL = 0
+
+_START_UP = frozenset(("__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "__cxa_finalize"))
+"""What compilers refer to in every library, defined or not."""
+
+_OPENMP = ("omp_", "GOMP_", "__kmpc_", "kmp_")
+_LOADER = frozenset(
+    (
+        "_dl_find_object",
+        "dl_iterate_phdr",
+        "dladdr",
+        "dladdr1",
+        "dlinfo",
+        "dlmopen",
+        "dlopen",
+        "dlsym",
+        "dlvsym",
+    )
+)
+_ARITHMETIC = re.compile(
+    r"(cblas_|LAPACKE_|mkl_|MKL_|dnnl_|cublas|cudnn|cusolver|cusparse|cufft|cutensor|_ZN2at|_ZN5torch|_ZN3c10|_ZN4dnnl)"
+    r"|[sdcz](ge|sy|he|tr|po|or|un|ga)[a-z0-9]{1,4}_?$|[sdcz](dot[uc]?|axpy|scal|nrm2|copy|swap|gemv|ger)_?$"
+)
+"""Names of BLAS, LAPACK, NVIDIA's libraries and PyTorch's own C++, where no symbol has a version."""
 
 
 def function_names(path: Path) -> list[str]:
@@ -24,6 +50,43 @@ def function_names(path: Path) -> list[str]:
             if info & 0xF == _STT_FUNC and section != 0:
                 names.add(_string(strings, name))
     return sorted(names - {"_init", "_fini"})
+
+
+def foreign_names(path: Path) -> list[str]:
+    """Undefined symbols of a shared library that no library it was linked with defines, sorted.
+
+    They can only come from what else the process has loaded: a BLAS, PyTorch. The linker gives the version of its
+    library to every symbol that it found, and none to the others. Where there are no versions at all, names decide.
+    """
+    found = [(name, version) for name, version in _undefined(path.read_bytes()) if name not in _START_UP]
+    if any(version > 1 for _, version in found):
+        return sorted({n for n, version in found if version <= 1 and not n.startswith(_OPENMP)})
+    return sorted({n for n, _ in found if _ARITHMETIC.match(n)})
+
+
+def loader_names(path: Path) -> list[str]:
+    """Undefined symbols of a shared library by which it can find functions of others at run time, sorted."""
+    return sorted({name for name, _ in _undefined(path.read_bytes()) if name in _LOADER})
+
+
+def _undefined(data: bytes) -> list[tuple[str, int]]:
+    """Undefined dynamic symbols with the index of their version; 0 and 1: none."""
+    sections = _sections(data)
+    versions = next(((offset, size) for kind, offset, size, _, _ in sections if kind == _SHT_GNU_VERSYM), (0, 0))
+    found = []
+    for kind, offset, size, link_offset, link_size in sections:
+        if kind != _SHT_DYNSYM:
+            continue
+        strings = data[link_offset : link_offset + link_size]
+        for number, at in enumerate(range(offset, min(offset + size, len(data)) - 23, 24)):
+            name, info, _, section, _, _ = struct.unpack_from("<IBBHQQ", data, at)
+            if section != 0 or info >> 4 == _STB_LOCAL:
+                continue
+            place = versions[0] + 2 * number
+            known = 2 * number + 2 <= versions[1] and place + 2 <= len(data)
+            version = struct.unpack_from("<H", data, place)[0] & 0x7FFF if known else 0
+            found.append((_string(strings, name), version))
+    return found
 
 
 def kernel_names(cubin: bytes) -> list[str]:

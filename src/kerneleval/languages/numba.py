@@ -30,13 +30,18 @@ class Numba(PythonLanguage):
         return _through_numpy(function) if isinstance(function, kinds) else None
 
     def patches(self) -> tuple[Patch, ...]:
-        """Calls from Python into jitted functions and ``vectorize``; calls between jitted functions are not seen."""
+        """Calls from Python into jitted functions, ``vectorize`` and ``guvectorize``.
+
+        Not seen: calls between jitted functions, and ``vectorize(target="parallel")``, which gives a ufunc of NumPy's.
+        """
         from numba.core.registry import CPUDispatcher
         from numba.np.ufunc.dufunc import DUFunc
+        from numba.np.ufunc.gufunc import GUFunc
 
         return (
             Patch(CPUDispatcher, "__call__", lambda f: _describe(f.py_func)),
             Patch(DUFunc, "__call__", lambda f: _describe(f._dispatcher.py_func)),
+            Patch(GUFunc, "__call__", lambda f: _describe(f.gufunc_builder.py_func)),
         )
 
 

@@ -1,8 +1,9 @@
 """Counting and muting of a candidate's own kernels where Python launches them: Triton and Numba.
 
 The launching method of a kernel class is replaced while a watch is on and put back when the last one is off: then a
-launch costs exactly what it costs without KernelEval, which the timed windows need. What is counted is evidence and
-no more, since it is gathered in the candidate's own process.
+launch costs exactly what it costs without KernelEval, which the timed windows need. A method that gives launchers stays
+replaced, because a candidate may keep what it gives for calls that are watched later. What is counted is evidence
+and no more, since it is gathered in the candidate's own process.
 """
 
 from __future__ import annotations
@@ -68,29 +69,32 @@ class LaunchWatch:
         return self.muted
 
 
-_active: dict[tuple[type, str], tuple[Any, list[LaunchWatch]]] = {}
+_active: dict[tuple[type, str], Any] = {}
+"""What stood in the class before, by what is replaced now."""
+
+_watches: dict[tuple[type, str], list[LaunchWatch]] = {}
+"""Who watches. The lists last: bound methods and launchers that a candidate kept from an earlier watch hold them."""
 
 
 def _watch(patch: Patch, watch: LaunchWatch) -> None:
     key = (patch.owner, patch.method)
+    watches = _watches.setdefault(key, [])
     if key not in _active:
-        own = patch.owner.__dict__.get(patch.method, _ABSENT)
-        watches: list[LaunchWatch] = []
-        _active[key] = (own, watches)
+        _active[key] = patch.owner.__dict__.get(patch.method, _ABSENT)
         setattr(patch.owner, patch.method, _replacement(patch, getattr(patch.owner, patch.method), watches))
-    watches = _active[key][1]
     if watch not in watches:
         watches.append(watch)
 
 
 def _unwatch(patch: Patch, watch: LaunchWatch) -> None:
-    own, watches = _active.get((patch.owner, patch.method), (None, []))
+    key = (patch.owner, patch.method)
+    watches = _watches.get(key, [])
     if watch not in watches:
         return
     watches.remove(watch)
-    if watches:
+    if watches or patch.returns_launcher:
         return
-    del _active[patch.owner, patch.method]
+    own = _active.pop(key)
     if own is _ABSENT:
         delattr(patch.owner, patch.method)
     else:

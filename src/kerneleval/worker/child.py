@@ -4,7 +4,8 @@ It holds no secret: inputs appear in memory that the judge allocated, outputs ar
 names only after the computation, and the messages carry shapes, not values.
 
 A window is ``go`` (run every prepared call, wait for the device, say so) and ``collect`` (copy the outputs to the
-places named). Correctness and timing use the same two messages, so a candidate cannot tell which it is in.
+places named). Correctness and timing use the same two messages, so a candidate cannot tell which it is in. Between
+``observe`` and ``observed``, windows are watched: what they dispatch and launch is counted, or own kernels do nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 from kerneleval import devices, languages
 from kerneleval.records import Candidate, Trust, to_plain
 from kerneleval.worker import sandbox
+from kerneleval.worker.observing import Observing
 from kerneleval.worker.plain import decode_plain
 from kerneleval.worker.wire import Channel, Closed
 
@@ -48,6 +50,8 @@ class Worker:
         self.calls: list[_Call] = []
         self.run: Callable[[_Call], Any] = self._forward
         self.results: list[Any] = []
+        self.observing: Observing | None = None
+        self.recording: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
         self.event_ns = 0.0
         self.spin_s = 0.0
 
@@ -113,6 +117,7 @@ class Worker:
         directory = Path(message["dir"]) if language.needs_build else Path(tempfile.mkdtemp())
         sandbox.seal()
         _allow_tf32(bool(message["tf32"]))
+        self.observing = Observing(type(self))
         self.loaded = language.load(candidate, directory, self.device.name, names=tuple(message["names"]))
         self.loaded.watch(False)
         return {"op": "loaded", "backward": self.loaded.backward is not None}
@@ -172,7 +177,7 @@ class Worker:
         gc.disable()
         try:
             timer.start()
-            with torch.no_grad():
+            with torch.no_grad(), self.recording:
                 for call in self.calls:
                     results.append(self.run(call))
             timer.stop()
@@ -187,6 +192,8 @@ class Worker:
         """Copy the outputs to the places that the judge named just now."""
         import torch
 
+        assert self.observing is not None
+        detach, copy = self.observing.detach, self.observing.foreach_copy
         targets, sources = [], []
         wrong: dict[str, Any] | None = None
         arena = self.arenas["out"]
@@ -201,30 +208,25 @@ class Worker:
                     raw = self.device.own_storage(arena, place, output.numel() * output.element_size())
                     strides = _contiguous_strides(spec.shape)
                     targets.append(devices.typed_view(raw, output.dtype, spec.shape, strides, 0))
-                    sources.append(output.detach())
+                    sources.append(detach(output))
         if targets:
             with torch.no_grad():
-                torch._foreach_copy_(targets, sources)
+                copy(targets, sources)
         self.device.synchronize()
         self.results = []
         return {"op": "collected", "event_ns": self.event_ns, "wrong": wrong}
 
-    def on_trace(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Run the prepared calls once more and tell which ATen operators they dispatched."""
-        import torch
+    def on_observe(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Watch the coming windows: count launches and, if told to, ATen operators; or make own kernels no-ops."""
+        assert self.loaded is not None and self.observing is not None
+        self.recording = self.observing.begin(self.loaded, record=bool(message["record"]), mute=bool(message["mute"]))
+        return {"op": "observing"}
 
-        seen: dict[str, int] = {}
-        assert self.loaded is not None
-        self.loaded.watch(True)
-        before = self.loaded.launches()
-        with torch.no_grad(), _recorder(seen):
-            for call in self.calls:
-                self.run(call)
-        self.device.synchronize()
-        self.loaded.watch(False)
-        after = self.loaded.launches()
-        grown = {name: n - before.get(name, 0) for name, n in after.items() if n > before.get(name, 0)}
-        return {"op": "traced", "aten": seen, "launches": grown}
+    def on_observed(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Watch no longer, and tell what was seen."""
+        assert self.loaded is not None and self.observing is not None
+        self.recording = contextlib.nullcontext()
+        return {"op": "observed", **self.observing.end(self.loaded)}
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
@@ -295,28 +297,16 @@ def _allow_tf32(allowed: bool) -> None:
 
 
 def _flatten(result: Any) -> list[Any]:
-    """Outputs in nested tuples, lists and dicts, in order; a module may return other things beside its tensors."""
-    if isinstance(result, Mapping):
-        result = list(result.values())
+    """Outputs in nested tuples, lists and dicts, in order; a module may return other things beside its tensors.
+
+    Read by the built-in types' own methods: what a subclass would compute when it is read, it computes for nobody.
+    """
+    if isinstance(result, dict):
+        result = list(dict.values(result))
     if isinstance(result, (tuple, list)):
-        return [output for part in result for output in _flatten(part)]
+        parts = tuple.__iter__(result) if isinstance(result, tuple) else list.__iter__(result)
+        return [output for part in parts for output in _flatten(part)]
     return [] if result is None or isinstance(result, (bool, int, float, str)) else [result]
-
-
-def _recorder(seen: dict[str, int]) -> Any:
-    """A context that counts the ATen operators dispatched in it."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Recorder(TorchDispatchMode):
-        @classmethod
-        def _should_skip_dynamo(cls) -> bool:
-            return False  # True, the default, imports the compiler: two seconds a worker
-
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            seen[str(func)] = seen.get(str(func), 0) + 1
-            return func(*args, **(kwargs or {}))
-
-    return Recorder()  # type: ignore[no-untyped-call]
 
 
 def _mismatch(outputs: list[Any], wanted: list[Any], device: str) -> dict[str, str] | None:
@@ -325,7 +315,7 @@ def _mismatch(outputs: list[Any], wanted: list[Any], device: str) -> dict[str, s
     if len(outputs) != len(wanted):
         return {"what": "count", "got": f"{len(outputs)} outputs", "want": f"{len(wanted)}"}
     for position, (output, spec) in enumerate(zip(outputs, wanted, strict=True)):
-        if not isinstance(output, torch.Tensor):
+        if type(output) not in (torch.Tensor, torch.nn.Parameter):  # a subclass may compute when it is collected
             return {"what": "type", "got": f"output {position} is a {type(output).__name__}", "want": "a tensor"}
         if tuple(output.shape) != tuple(spec.shape):
             got = f"output {position} has shape {list(output.shape)}"

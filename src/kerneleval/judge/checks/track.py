@@ -1,18 +1,28 @@
-"""Which track a candidate is on: what it dispatched and launched in one traced call per direction.
+"""Which track a candidate is on: what it dispatched and launched at every timed case, and what comes out without that.
 
 ATen operators that only allocate, view, copy or convert are no arithmetic. A candidate that dispatches arithmetic and
-launches kernels of its own is mixed; one that launches none is library.
+launches kernels of its own is mixed; one that launches none is library, whatever else computes for it. The worst case
+decides. Then the same case is called in an ordinary window with own kernels made no-ops: outputs that are right all the
+same were computed elsewhere, and the launches are decoys. Native code is asked by its symbols instead: it is one
+launch, and without it there is nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
+import torch
+
+from kerneleval import languages
 from kerneleval.judge.cells import CALL_TIMEOUT_S, CellJudge
-from kerneleval.judge.windows import Image, Plan
-from kerneleval.records import Case, Evidence, Outcome, Passed, new_secret
+from kerneleval.judge.observation import Seen, Subject, alike, right
+from kerneleval.records import Case, Evidence, Outcome, Passed
+from kerneleval.tasks.shapes import EDGE
+from kerneleval.worker.host import WorkerError, WorkerFailure
 
-__all__ = ["CHECK", "arithmetic"]
+__all__ = ["CHECK", "arithmetic", "chosen"]
 
 _PLUMBING = frozenset(
     (
@@ -120,39 +130,166 @@ def arithmetic(dispatched: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
-    worst: tuple[int, str, str] | None = None
-    seen_ops: dict[str, int] = {}
-    seen_kernels: dict[str, int] = {}
+def chosen(cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> list[Case]:
+    """The cases that are watched, in a secret order.
+
+    For each direction: of the first dtype judged, the ordinary (timed) case of every shape category; of each further
+    dtype one, chosen in secret. Where nothing ordinary was judged, one case of any kind for each direction.
+    """
+    passed = [c for c in cases if isinstance(outcomes.get(c), Passed)]
+    plain = [c for c in passed if (c.distribution, c.layout) == ("standard", "contiguous") and c.shape_category != EDGE]
+    found: list[Case] = []
     for direction in ("forward", "backward"):
-        case = next((c for c in cases if c.direction == direction and isinstance(outcomes.get(c), Passed)), None)
-        if case is None:
-            continue
-        bound = judge.bind(case)
-        drawn = bound.draw(new_secret())
-        image = Image(Plan([bound.form(drawn)], case.direction), judge.device)
-        image.fill(0, drawn.tensors)
-        dispatched, launches = judge.loaded.runner.trace(image, timeout_s=CALL_TIMEOUT_S)
-        computing = arithmetic(dispatched)
-        seen_ops |= computing
-        seen_kernels |= launches
-        own = bool(launches) or not computing
-        rank = 0 if not computing else (1 if own else 2)
-        names = ", ".join(sorted(computing)[:6])
-        kernels = ", ".join(sorted(launches)[:6])
-        text = f"{direction}: " + (f"launches {kernels}" if kernels else "no launches seen")
+        there = [c for c in plain if c.direction == direction]
+        by_dtype = {dtype: [c for c in there if c.dtype == dtype] for dtype in dict.fromkeys(c.dtype for c in there)}
+        for number, same in enumerate(by_dtype.values()):
+            by_shape = list({c.shape_category: c for c in reversed(same)}.values())
+            found += by_shape if number == 0 else [secrets.choice(by_shape)]
+        if not there:
+            found += [c for c in passed if c.direction == direction][:1]
+    secrets.SystemRandom().shuffle(found)
+    return found
+
+
+@dataclass
+class _Case:
+    """What was found at one case."""
+
+    case: Case
+    seen: Seen
+    mute: str = ""
+    """What came of making own kernels no-ops: ``needed`` (wrong without them), ``little`` (nearly right), ``decoy``
+    (right), or empty: not tried, or not to be told."""
+
+    @property
+    def computing(self) -> dict[str, int]:
+        """The ATen operators dispatched that compute something."""
+        return arithmetic(self.seen.aten)
+
+    @property
+    def rank(self) -> int:
+        """Place of the track in ``_TRACKS``."""
+        if not self.seen.launches or self.mute in ("little", "decoy"):
+            return 2
+        return 1 if self.computing else 0
+
+    def __str__(self) -> str:
+        names = ", ".join(sorted(self.computing)[:6])
+        kernels = ", ".join(sorted(self.seen.launches)[:6])
+        text = f"{self.case.key}: " + (f"launches {kernels}" if kernels else "launches no kernel of its own")
         text += f"; computes with {names}" if names else "; no ATen arithmetic"
-        if worst is None or rank > worst[0]:
-            worst = (rank, direction, text)
-    if worst is not None:
-        track = ("custom", "mixed", "library")[worst[0]]
-        yield {
-            "level": "info",
-            "message": worst[2],
-            "track": track,
-            "aten": seen_ops,
-            "launches": seen_kernels,
-        }
+        if self.mute in ("little", "decoy"):
+            text += "; its outputs are there without its kernels"
+        return text
+
+
+_TRACKS = ("custom", "mixed", "library")
+
+
+def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+    language = languages.find(judge.loaded.candidate.language)
+    examination = _Examination(judge, can_mute=not language.needs_build)
+    for case in chosen(cases, outcomes):
+        yield from examination.watch(case)
+    found = examination.found
+    if not found:
+        return
+    yield from _decoys(found)
+    worst = max(found, key=lambda one: one.rank)
+    track, message = _TRACKS[worst.rank], str(worst)
+    foreign = _foreign(judge, language)
+    if foreign:
+        track = "library"
+        message = f"the built code refers to {', '.join(foreign[:6])}: what computes need not be its own; {message}"
+    yield {
+        "level": "info",
+        "message": message,
+        "track": track,
+        "aten": {name: n for one in found for name, n in one.computing.items()},
+        "launches": {name: n for one in found for name, n in one.seen.launches.items()},
+        "cases": len(found),
+    }
+
+
+def _foreign(judge: CellJudge, language: languages.Language) -> tuple[str, ...]:
+    """Names in the built code by which others could compute; read where the candidate cannot reach."""
+    candidate, bench = judge.loaded.candidate, judge.loaded.bench
+    return language.foreign(candidate, bench.built(candidate)) if language.needs_build else ()
+
+
+def _decoys(found: Sequence[_Case]) -> Iterator[Evidence]:
+    """A finding on launches that change nothing.
+
+    A forward call may launch what only its backward needs (saved statistics): kernels without which the gradients of
+    another case are wrong are no decoys, though the outputs of the forward are the library's.
+    """
+    for one in found:
+        if one.mute != "decoy":
+            continue
+        others = [o for o in found if o.mute == "needed" and o.case.direction != one.case.direction]
+        needed = {kernel for other in others for kernel in other.seen.launches}
+        kernels = ", ".join(sorted(one.seen.launches)[:6])
+        if set(one.seen.launches) <= needed:
+            yield {"level": "warn", "message": f"{one.case.key}: the outputs do not need its launches of {kernels}"}
+            continue
+        message = f"{one.case.key}: it launches {kernels}, and its outputs are right with these kernels made no-ops"
+        yield {"level": "fail", "reason": "decoy_kernel", "message": message, "launches": one.seen.launches}
+        return
+
+
+@dataclass
+class _Examination:
+    """Watches cases one after another."""
+
+    judge: CellJudge
+    can_mute: bool
+    found: list[_Case] = field(default_factory=list)
+
+    def watch(self, case: Case) -> Iterator[Evidence]:
+        """Call the candidate at the case, watched, and again without its own kernels."""
+        subject = Subject(self.judge, self.judge.bind(case))
+        if not any(t.numel() for t in subject.native):
+            return  # nothing comes out, so nothing need be computed
+        seen = subject.window(record=True, mute=False, timeout_s=CALL_TIMEOUT_S)
+        if seen.changed:
+            message = f"it rebound what the worker watches with: {', '.join(seen.changed)}"
+            yield {"level": "fail", "reason": "tampering", "message": message}
+        if not alike(seen.outputs, subject.native) and not self._right_when_watched(subject):
+            message = f"{case.key}: right in ordinary windows, wrong while its operators are recorded"
+            yield {"level": "fail", "reason": "wrong_when_watched", "message": message}
+        one = _Case(case, seen)
+        self.found.append(one)
+        if seen.launches and self.can_mute:
+            one.mute = self._muted(case)
+
+    def _right_when_watched(self, subject: Subject) -> bool:
+        again = subject.window(record=True, mute=False, timeout_s=CALL_TIMEOUT_S)
+        return right(again.outputs, subject.expectation())
+
+    def _muted(self, case: Case) -> str:
+        """What comes out without own kernels, on inputs that were never seen before: twice, if it is right at first."""
+        outputs: tuple[torch.Tensor, ...] = ()
+        for _ in range(2):
+            subject = Subject(self.judge, self.judge.bind(case))
+            if self._is_trivial(case, subject):
+                return ""
+            try:
+                outputs = subject.window(record=False, mute=True).outputs
+            except WorkerError:  # what it reads instead of its kernels' outputs may be anything
+                return "needed"
+            except WorkerFailure:
+                self.can_mute = False  # once is enough: the next would cost a worker again
+                self.judge.loaded.revive()
+                return "needed"
+            if not alike(outputs, subject.native):
+                return "needed"
+        return "decoy" if right(outputs, subject.expectation()) else "little"
+
+    def _is_trivial(self, case: Case, subject: Subject) -> bool:
+        """Whether memory that nobody wrote could pass: zeros, or the outputs of an earlier call."""
+        zeros = [torch.zeros_like(t) for t in subject.native]
+        before = self.judge.calibration[case].expectation.native
+        return alike(zeros, subject.native) or alike(before, subject.native)
 
 
 CHECK = _check

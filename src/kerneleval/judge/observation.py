@@ -1,0 +1,127 @@
+"""Watched windows: the candidate is called in an ordinary window, and its worker tells what it saw meanwhile.
+
+What it tells (operators, launches) is a claim; the outputs of such a window are judged like any others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kerneleval.judge import oracle
+from kerneleval.judge.bound import Bound
+from kerneleval.judge.cells import CellJudge
+from kerneleval.judge.comparison import Match, compare
+from kerneleval.judge.expectation import Expectation
+from kerneleval.judge.windows import Image, Plan, output_views
+from kerneleval.records import new_secret
+from kerneleval.worker.host import WorkerError
+
+__all__ = ["Seen", "Subject", "alike", "right"]
+
+_ALIKE = 0.02
+"""Relative rms distance, or share of unequal integers, up to which outputs are taken for the same at first sight."""
+
+_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What one watched window gave."""
+
+    outputs: tuple[torch.Tensor, ...]
+    """Outputs of the call, private; empty where the worker said that they have another form."""
+    aten: dict[str, int]
+    """ATen operators dispatched, by ``aten.name.overload``; empty where they were not recorded."""
+    launches: dict[str, int]
+    """Own kernels launched, by name."""
+    changed: tuple[str, ...]
+    """Names of the worker's own that were rebound since the candidate was loaded."""
+
+
+class Subject:
+    """One case, bound to fresh weights, with fresh secret arguments and the native outputs."""
+
+    def __init__(self, judge: CellJudge, bound: Bound) -> None:
+        self._judge, self._bound = judge, bound
+        self._plan = Plan([bound.form(judge.calibration[bound.case])], bound.case.direction)
+        seed = new_secret()
+        self._args = bound.arguments(seed)
+        self._grads = bound.upstream(self._args, seed)
+        call = oracle.Call(
+            task=judge.task,
+            case=bound.case,
+            args=self._args,
+            grads=self._grads or None,
+            problem=bound.problem,
+            weights=bound.weights or {},
+        )
+        with oracle.precision(tf32=judge.protocol.tf32):
+            self.native = call.run(bound.case.dtype)
+
+    def expectation(self) -> Expectation:
+        """What must come out, by the oracle."""
+        return self._bound.expect(self._args, self._grads).expectation
+
+    def window(self, *, record: bool, mute: bool, timeout_s: float = _TIMEOUT_S) -> Seen:
+        """Call the candidate, watched.
+
+        Args:
+            record: count ATen operators; the candidate can tell such a window by its dispatch mode.
+            mute: make own kernels no-ops.
+            timeout_s: limit of the window.
+
+        Raises:
+            WorkerError: the candidate raised.
+            WorkerFailure: its process is gone.
+        """
+        runner = self._judge.loaded.runner
+        image = Image(self._plan, self._judge.device)
+        image.fill(0, [*(a for a in self._args if isinstance(a, torch.Tensor)), *self._grads])
+        runner.worker.request("observe", {"record": record, "mute": mute}, "observing", timeout_s=timeout_s)
+        try:
+            window = runner.window(image, timeout_s=timeout_s, check_mutation=False)
+        except WorkerError:
+            runner.worker.request("observed", {}, "observed", timeout_s=timeout_s)
+            raise
+        told = runner.worker.request("observed", {}, "observed", timeout_s=timeout_s)
+        return Seen(
+            outputs=() if window.wrong is not None else output_views(window, self._plan, 0),
+            aten=_claimed_counts(told.get("aten")),
+            launches=_claimed_counts(told.get("launches")),
+            changed=_claimed_names(told.get("changed")),
+        )
+
+
+def alike(outputs: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> bool:
+    """Whether outputs are roughly those wanted: a first look that needs no oracle."""
+    return len(outputs) == len(wanted) and all(_alike(got, want) for got, want in zip(outputs, wanted, strict=True))
+
+
+def right(outputs: Sequence[torch.Tensor], expectation: Expectation) -> bool:
+    """Whether outputs are what must come out."""
+    return isinstance(compare(outputs, expectation), Match)
+
+
+def _alike(got: torch.Tensor, want: torch.Tensor) -> bool:
+    if got.shape != want.shape or got.dtype != want.dtype or not want.numel():
+        return got.shape == want.shape
+    if not (want.is_floating_point() or want.is_complex()):
+        return float((got != want).double().mean()) <= _ALIKE
+    wide = torch.complex128 if want.is_complex() else torch.float32 if want.itemsize <= 4 else torch.float64
+    far, size = torch.linalg.vector_norm(got.to(wide) - want), torch.linalg.vector_norm(want.to(wide))
+    return bool(far <= _ALIKE * size)  # not where anything is NaN
+
+
+def _claimed_counts(value: Any) -> dict[str, int]:
+    if not isinstance(value, dict):
+        return {}
+    kept = [(str(k)[:200], int(v)) for k, v in list(value.items())[:1000] if isinstance(v, int) and v >= 0]
+    return dict(kept)
+
+
+def _claimed_names(value: Any) -> tuple[str, ...]:
+    return tuple(str(name)[:100] for name in value[:8]) if isinstance(value, list) else ()

@@ -1,0 +1,103 @@
+"""Watching windows from inside the worker: what they dispatch and launch, and what comes out without own kernels.
+
+All of it runs beside the candidate and is therefore evidence, never proof. What it needs is bound before the
+candidate's code is loaded, so that rebinding a name later changes nothing; that something was rebound is told too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import FunctionType
+from typing import Any
+
+from kerneleval.languages import Loaded
+
+__all__ = ["Observing"]
+
+_MODULES = (
+    "kerneleval.worker.child",
+    "kerneleval.worker.observing",
+    "kerneleval.languages.watch",
+    "kerneleval.languages.python_module",
+    "kerneleval.languages.native",
+)
+
+
+class Observing:
+    """What the watching of one candidate needs; made before the candidate is loaded.
+
+    Args:
+        worker: the class that serves the judge's messages; its methods are among what must stay as it is.
+    """
+
+    def __init__(self, worker: type) -> None:
+        import torch
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        self.detach: Callable[[Any], Any] = torch.Tensor.detach
+        self.foreach_copy: Callable[[Any, Any], Any] = torch._foreach_copy_
+        self._recorder = _recorder_class(TorchDispatchMode)
+        self._seen: dict[str, int] = {}
+        self._before: dict[str, int] = {}
+        modules = [sys.modules[name] for name in _MODULES if name in sys.modules]
+        classes = [v for m in modules for v in vars(m).values() if isinstance(v, type) and v.__module__ == m.__name__]
+        self._owners: list[Any] = [*dict.fromkeys((worker, *modules, *classes, TorchDispatchMode, self._recorder))]
+        self._known = self._pieces()
+
+    def begin(self, loaded: Loaded, *, record: bool, mute: bool) -> AbstractContextManager[Any]:
+        """Count launches from now on, or make them no-ops; what is to be around the calls."""
+        self._seen = {}
+        self._before = loaded.launches()
+        loaded.mute(mute)
+        loaded.watch(True)
+        return self._recorder(self._seen) if record else contextlib.nullcontext()
+
+    def end(self, loaded: Loaded) -> dict[str, Any]:
+        """Watch no longer; operators and launches by name, and what is no more what it was."""
+        loaded.watch(False)
+        loaded.mute(False)
+        grown = {name: n - self._before.get(name, 0) for name, n in loaded.launches().items()}
+        launches = {name: n for name, n in grown.items() if n > 0}
+        return {"aten": self._seen, "launches": launches, "changed": self._changed()}
+
+    def _pieces(self) -> dict[tuple[str, str], tuple[Any, Any]]:
+        """Everything bound in the modules and classes that watch, with the code of functions."""
+        return {
+            (str(getattr(owner, "__qualname__", owner.__name__)), name): (
+                value,
+                value.__code__ if isinstance(value, FunctionType) else None,
+            )
+            for owner in self._owners
+            for name, value in list(vars(owner).items())
+        }
+
+    def _changed(self) -> list[str]:
+        now = self._pieces()
+        return [
+            ".".join(key)
+            for key, (value, code) in self._known.items()
+            if now.get(key, (None, None))[0] is not value or now[key][1] is not code
+        ][:8]
+
+
+def _recorder_class(base: Any) -> Any:
+    """A dispatch mode that counts the ATen operators dispatched while it is entered."""
+
+    class Recorder(base):  # type: ignore[misc]
+        def __init__(self, seen: dict[str, int]) -> None:
+            super().__init__()
+            self.seen = seen
+
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False  # True, the default, imports the compiler: two seconds a worker
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            name = str(func)
+            self.seen[name] = self.seen.get(name, 0) + 1
+            return func(*args, **(kwargs or {}))
+
+    return Recorder
