@@ -166,6 +166,49 @@ def test_calls_are_counted_and_muted(load):
     assert loaded.launches() == {"gelu_float32": 2}
 
 
+FOREIGN = (
+    HEAD
+    + """#include <cmath>
+#include <dlfcn.h>
+#include <stdexcept>
+#include <vector>
+extern "C" void sgemm_();
+extern "C" __attribute__((weak)) void absent();
+extern "C" int gelu(const float *x, float *out, int64_t M, int64_t N, void *) {
+    std::vector<float> v(M);
+    #pragma omp parallel for
+    for (int64_t i = 0; i < M; i++) v.at(i) = std::exp(x[i]);
+    if (absent) absent();
+    CALL
+    return v[0] > 0;
+}
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "wanted"),
+    [
+        ("", ("absent",)),
+        ("sgemm_();", ("absent", "sgemm_")),
+        ('dlsym(RTLD_DEFAULT, "x");', ("absent", "dlsym")),
+    ],
+)
+def test_functions_of_others_are_named(make, tmp_path, call, wanted):
+    candidate = make(FOREIGN.replace("CALL", call), "cpp")
+    languages.find("cpp").build(candidate, tmp_path, "cpu", "")
+    assert languages.find("cpp").foreign(candidate, tmp_path) == wanted
+
+
+def test_ordinary_code_refers_to_nobody(make, tmp_path):
+    for number, source in enumerate(
+        (HEAD + scale("2"), FOREIGN.replace("if (absent) absent();", "").replace("CALL", ""))
+    ):
+        candidate = make(source, "cpp")
+        languages.find("cpp").build(candidate, tmp_path / str(number), "cpu", "")
+        assert languages.find("cpp").foreign(candidate, tmp_path / str(number)) == ()
+
+
 def test_no_entry_point_names_what_there_is(load):
     with pytest.raises(LoadError) as caught:
         load(HEAD + scale("2", "other"), "cpp")

@@ -11,6 +11,7 @@ import torch
 
 from kerneleval import languages
 from kerneleval.languages import LoadError
+from kerneleval.languages.watch import LaunchWatch, Patch
 from kerneleval.records import InfrastructureError, UsageError
 
 X = torch.arange(6.0).reshape(2, 3)
@@ -277,6 +278,46 @@ def test_numba_muting_shows_what_a_kernel_does(load):
     assert torch.equal(call(loaded, X), torch.zeros_like(X))
     loaded.mute(False)
     assert torch.equal(call(loaded, X), X + 1)
+
+
+def test_numba_generalised_ufuncs_are_counted(load):
+    source = (
+        "import numba, torch\n@numba.guvectorize(['void(float32[:], float32[:])'], '(n)->(n)')\ndef k(x, o):\n"
+        "    for i in range(x.size): o[i] = x[i] + 1\ndef gelu(x): return torch.from_numpy(k(x.numpy()))"
+    )
+    loaded = load(source, "numba")
+    assert torch.equal(call(loaded, X), X + 1)
+    assert loaded.launches() == {"k": 1}
+
+
+def test_what_was_kept_from_a_watch_is_seen_by_the_next(tmp_path):
+    class Kernel:
+        def __call__(self):
+            return "ran"
+
+        def __getitem__(self, grid):
+            return lambda: "ran"
+
+    def describe(kernel):
+        return "k", str(tmp_path / "candidate.py")
+
+    patches = (Patch(Kernel, "__call__", describe), Patch(Kernel, "__getitem__", describe, returns_launcher=True))
+    first, second = LaunchWatch(patches, tmp_path), LaunchWatch(patches, tmp_path)
+    kernel = Kernel()
+    first.switch(True)
+    bound, launcher = kernel.__call__, kernel[1]
+    first.switch(False)
+    later = kernel[1]  # not watched, but launchers are kept
+    assert [bound(), launcher(), later(), kernel()] == ["ran"] * 4
+    assert not first.counts
+    second.switch(True)
+    second.muted = True
+    assert [bound(), launcher(), later(), kernel(), kernel[1]()] == [None] * 5
+    assert second.counts == {"k": 5}
+    assert not first.counts
+    second.switch(False)
+    assert [bound(), launcher(), later(), kernel()] == ["ran"] * 4
+    assert Kernel.__call__.__name__ == "__call__"
 
 
 def test_jitted_entry_points_get_arrays(load):

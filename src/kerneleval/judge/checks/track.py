@@ -130,11 +130,12 @@ def arithmetic(dispatched: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-def chosen(cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> list[Case]:
+def chosen(cases: Sequence[Case], outcomes: Mapping[Case, Outcome], timed_dtypes: Sequence[str] = ()) -> list[Case]:
     """The cases that are watched, in a secret order.
 
-    For each direction: of the first dtype judged, the ordinary (timed) case of every shape category; of each further
-    dtype one, chosen in secret. Where nothing ordinary was judged, one case of any kind for each direction.
+    For each direction: of the first dtype judged and of those that are timed, the ordinary case of every shape
+    category; of each further dtype one, chosen in secret. Where nothing ordinary was judged, one case of any kind for
+    each direction.
     """
     passed = [c for c in cases if isinstance(outcomes.get(c), Passed)]
     plain = [c for c in passed if (c.distribution, c.layout) == ("standard", "contiguous") and c.shape_category != EDGE]
@@ -144,7 +145,7 @@ def chosen(cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> list[Case
         by_dtype = {dtype: [c for c in there if c.dtype == dtype] for dtype in dict.fromkeys(c.dtype for c in there)}
         for number, same in enumerate(by_dtype.values()):
             by_shape = list({c.shape_category: c for c in reversed(same)}.values())
-            found += by_shape if number == 0 else [secrets.choice(by_shape)]
+            found += by_shape if number == 0 or same[0].dtype in timed_dtypes else [secrets.choice(by_shape)]
         if not there:
             found += [c for c in passed if c.direction == direction][:1]
     secrets.SystemRandom().shuffle(found)
@@ -189,9 +190,9 @@ _TRACKS = ("custom", "mixed", "library")
 def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
     language = languages.find(judge.loaded.candidate.language)
     examination = _Examination(judge, can_mute=not language.needs_build)
-    for case in chosen(cases, outcomes):
+    for case in chosen(cases, outcomes, judge.protocol.timed_dtypes):
         yield from examination.watch(case)
-    found = examination.found
+    found = sorted(examination.found, key=lambda one: cases.index(one.case))
     if not found:
         return
     yield from _decoys(found)

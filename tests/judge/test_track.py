@@ -1,0 +1,112 @@
+"""Which cases are watched, and what follows from what was seen there. Whole candidates: ``tests/attacks/track``."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from kerneleval.judge.checks import track
+from kerneleval.judge.observation import Seen, alike
+from kerneleval.records import Case, Failed, Passed
+
+SHAPES = ("tiny", "small", "large")
+
+
+def case(direction: str, dtype: str, shape: str, layout: str = "contiguous", distribution: str = "standard") -> Case:
+    plain = {
+        "task": "gelu",
+        "direction": direction,
+        "dims": [("M", 4), ("N", 4 + len(shape))],
+        "dtype": dtype,
+        "layout": layout,
+        "distribution": distribution,
+        "shape_category": shape,
+    }
+    return Case.from_plain(plain)
+
+
+PLAN = [
+    *(case(d, t, s) for d in ("forward", "backward") for t in ("float32", "float16") for s in SHAPES),
+    case("forward", "float32", "small", "sliced"),
+    case("forward", "float32", "small", "contiguous", "zeros"),
+    case("forward", "float32", "edge"),
+]
+
+
+def places(cases: list[Case]) -> set[tuple[str, str, str]]:
+    return {(c.direction, c.dtype, c.shape_category) for c in cases}
+
+
+def test_every_timed_case_is_watched_and_one_of_each_further_dtype() -> None:
+    found = track.chosen(PLAN, dict.fromkeys(PLAN, Passed()))
+    assert {p for p in places(found) if p[1] == "float32"} == {
+        (d, "float32", s) for d in ("forward", "backward") for s in SHAPES
+    }
+    assert sorted(c.direction for c in found if c.dtype == "float16") == ["backward", "forward"]
+    assert all((c.layout, c.distribution) == ("contiguous", "standard") for c in found)
+    both = track.chosen(PLAN, dict.fromkeys(PLAN, Passed()), ("float32", "float16"))
+    assert len(both) == 12
+
+
+def test_order_and_further_cases_are_not_the_same_each_time() -> None:
+    runs = [tuple(track.chosen(PLAN, dict.fromkeys(PLAN, Passed()))) for _ in range(40)]
+    assert len(set(runs)) > 20
+    assert len({c.shape_category for run in runs for c in run if c.dtype == "float16"}) == len(SHAPES)
+
+
+def test_only_cases_that_passed_are_watched() -> None:
+    outcomes = {c: Passed() if c.dtype == "float16" else Failed(stage="call", reason="unsupported") for c in PLAN}
+    assert {p[1] for p in places(track.chosen(PLAN, outcomes))} == {"float16"}
+    assert track.chosen(PLAN, {}) == []
+
+
+def test_where_nothing_is_ordinary_any_case_will_do() -> None:
+    odd = [c for c in PLAN if c.layout == "sliced" or c.shape_category == "edge"]
+    assert track.chosen(odd, dict.fromkeys(odd, Passed())) == odd[:1]
+
+
+@pytest.mark.parametrize(
+    ("aten", "launches", "mute", "rank"),
+    [
+        ({"aten.empty.memory_format": 1}, {"k": 1}, "needed", 0),
+        ({"aten.empty.memory_format": 1}, {"k": 1}, "", 0),
+        ({"aten.mm.default": 1}, {"k": 1}, "needed", 1),
+        ({"aten.mm.default": 1}, {}, "", 2),
+        ({}, {}, "", 2),
+        ({}, {"k": 1}, "little", 2),
+        ({}, {"k": 1}, "decoy", 2),
+    ],
+)
+def test_what_is_seen_gives_the_track(aten: dict[str, int], launches: dict[str, int], mute: str, rank: int) -> None:
+    seen = Seen(outputs=(), aten=aten, launches=launches, changed=())
+    assert track._Case(PLAN[0], seen, mute).rank == rank
+
+
+def found(direction: str, mute: str, *kernels: str) -> track._Case:
+    seen = Seen(outputs=(), aten={}, launches=dict.fromkeys(kernels, 1), changed=())
+    return track._Case(case(direction, "float32", "small"), seen, mute)
+
+
+def test_launches_that_change_nothing_fail_unless_the_other_direction_needs_them() -> None:
+    (finding,) = track._decoys([found("forward", "decoy", "k"), found("forward", "needed", "k")])
+    assert (finding["level"], finding["reason"]) == ("fail", "decoy_kernel")
+    (finding,) = track._decoys([found("forward", "decoy", "k"), found("backward", "needed", "k", "g")])
+    assert finding["level"] == "warn"
+    (finding,) = track._decoys([found("forward", "decoy", "k", "other"), found("backward", "needed", "k")])
+    assert finding["level"] == "fail"
+    assert list(track._decoys([found("forward", "needed", "k")])) == []
+
+
+def test_alike_is_a_first_look() -> None:
+    want = torch.randn(64, 64)
+    assert alike([want * 1.001], [want])
+    assert not alike([torch.zeros_like(want)], [want])
+    assert not alike([want.roll(1)], [want])
+    assert not alike([torch.full_like(want, float("nan"))], [want])
+    assert not alike([want.double()], [want])
+    assert not alike([], [want])
+    assert not alike([want[:1]], [want])
+    assert alike([want.half()], [want.half()])
+    indices = torch.arange(100)
+    assert alike([indices], [indices])
+    assert not alike([indices.roll(1)], [indices])
