@@ -12,12 +12,11 @@ from typing import Any
 import torch
 
 from kerneleval.judge import oracle
-from kerneleval.judge.bound import Bound
 from kerneleval.judge.cells import CellJudge
 from kerneleval.judge.comparison import Match, compare
 from kerneleval.judge.expectation import Expectation
 from kerneleval.judge.windows import Image, Plan, output_views
-from kerneleval.records import new_secret
+from kerneleval.records import Case, new_secret
 from kerneleval.worker.host import WorkerError
 
 __all__ = ["Seen", "Subject", "alike", "right"]
@@ -45,22 +44,28 @@ class Seen:
 class Subject:
     """One case, bound to fresh weights, with fresh secret arguments and the native outputs."""
 
-    def __init__(self, judge: CellJudge, bound: Bound) -> None:
-        self._judge, self._bound = judge, bound
-        self._plan = Plan([bound.form(judge.calibration[bound.case])], bound.case.direction)
+    def __init__(self, judge: CellJudge, case: Case, plan: Plan | None = None) -> None:
+        self.case = case
+        self._judge, self._bound = judge, judge.bind(case)
+        bound = self._bound
+        self._plan = plan or Plan([bound.form(judge.calibration[case])], case.direction)
         seed = new_secret()
         self._args = bound.arguments(seed)
         self._grads = bound.upstream(self._args, seed)
         call = oracle.Call(
             task=judge.task,
-            case=bound.case,
+            case=case,
             args=self._args,
             grads=self._grads or None,
             problem=bound.problem,
             weights=bound.weights or {},
         )
         with oracle.precision(tf32=judge.protocol.tf32):
-            self.native = call.run(bound.case.dtype)
+            self.native = call.run(case.dtype)
+
+    def again(self) -> Subject:
+        """The same case with other weights and arguments."""
+        return Subject(self._judge, self.case, self._plan)
 
     def expectation(self) -> Expectation:
         """What must come out, by the oracle."""

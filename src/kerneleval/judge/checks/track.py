@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import torch
 
 from kerneleval import languages
+from kerneleval.judge.bench import BuildFailed
 from kerneleval.judge.cells import CALL_TIMEOUT_S, CellJudge
 from kerneleval.judge.observation import Seen, Subject, alike, right
 from kerneleval.records import Case, Evidence, Outcome, Passed
@@ -191,7 +192,10 @@ def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outc
     language = languages.find(judge.loaded.candidate.language)
     examination = _Examination(judge, can_mute=not language.needs_build)
     for case in chosen(cases, outcomes, judge.protocol.timed_dtypes):
-        yield from examination.watch(case)
+        try:
+            yield from examination.watch(case)
+        except BuildFailed as error:  # a module, or a new worker, that it cannot be loaded into once more
+            raise WorkerFailure(error.reason, str(error), error.evidence) from error
     found = sorted(examination.found, key=lambda one: cases.index(one.case))
     if not found:
         return
@@ -248,7 +252,7 @@ class _Examination:
 
     def watch(self, case: Case) -> Iterator[Evidence]:
         """Call the candidate at the case, watched, and again without its own kernels."""
-        subject = Subject(self.judge, self.judge.bind(case))
+        subject = Subject(self.judge, case)
         if not any(t.numel() for t in subject.native):
             return  # nothing comes out, so nothing need be computed
         seen = subject.window(record=True, mute=False, timeout_s=CALL_TIMEOUT_S)
@@ -261,19 +265,17 @@ class _Examination:
         one = _Case(case, seen)
         self.found.append(one)
         if seen.launches and self.can_mute:
-            one.mute = self._muted(case)
+            one.mute = self._muted(subject)
 
     def _right_when_watched(self, subject: Subject) -> bool:
         again = subject.window(record=True, mute=False, timeout_s=CALL_TIMEOUT_S)
         return right(again.outputs, subject.expectation())
 
-    def _muted(self, case: Case) -> str:
+    def _muted(self, subject: Subject) -> str:
         """What comes out without own kernels, on inputs that were never seen before: twice, if it is right at first."""
         outputs: tuple[torch.Tensor, ...] = ()
         for _ in range(2):
-            subject = Subject(self.judge, self.judge.bind(case))
-            if self._is_trivial(case, subject):
-                return ""
+            subject = subject.again()
             try:
                 outputs = subject.window(record=False, mute=True).outputs
             except WorkerError:  # what it reads instead of its kernels' outputs may be anything
@@ -284,12 +286,14 @@ class _Examination:
                 return "needed"
             if not alike(outputs, subject.native):
                 return "needed"
+            if self._is_trivial(subject):
+                return ""
         return "decoy" if right(outputs, subject.expectation()) else "little"
 
-    def _is_trivial(self, case: Case, subject: Subject) -> bool:
+    def _is_trivial(self, subject: Subject) -> bool:
         """Whether memory that nobody wrote could pass: zeros, or the outputs of an earlier call."""
         zeros = [torch.zeros_like(t) for t in subject.native]
-        before = self.judge.calibration[case].expectation.native
+        before = self.judge.calibration[subject.case].expectation.native
         return alike(zeros, subject.native) or alike(before, subject.native)
 
 
