@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -332,7 +333,7 @@ def test_named_distributions_meet_every_category() -> None:
         ("gelu", Protocol(dtypes=("float23",)), "dtype 'float23' is unknown; did you mean"),
         ("gelu", Protocol(dtypes=("int8",)), "task gelu has no dtype int8; it has float32, float16, bfloat16"),
         ("gelu", Protocol(categories=("huge",)), "shape category 'huge' is unknown"),
-        ("gelu", Protocol(distributions=("nonfinite",)), "task gelu has no distribution nonfinite"),
+        ("attention", Protocol(distributions=("nonfinite",)), "task attention has no distribution nonfinite"),
         ("argmax", Protocol(directions=("backward",)), r"has no direction backward \(the output is an index\)"),
         ("add", Protocol(directions=("backward",), distributions=("nonfinite",)), "no case is left"),
     ],
@@ -408,3 +409,28 @@ GELU_CELLS = {
     "rectangular": (1831, 171),
     "square": (266, 266),
 }
+
+
+@pytest.mark.parametrize("name", ["gelu", "attention", "group_norm", "conv2d", "argmax"])
+def test_secret_shapes_are_members_that_are_not_planned(name: str) -> None:
+    task = find(name)
+    planned = shapes.plan(task, Protocol(), SMALL)
+    drawn = [shapes.secret(task, planned, SMALL) for _ in range(2)]
+    assert drawn[0] != drawn[1]
+    for cases in drawn:
+        counts = Counter((c.direction, c.dtype) for c in cases)
+        assert counts == {(d, t): 2 if t == task.dtypes[0] else 1 for d in task.directions for t in task.dtypes}
+        assert not {c.dims for c in cases} & {c.dims for c in planned}
+        for case in cases:
+            check_dims(task, case, SMALL)
+            assert (case.layout, case.distribution) == ("contiguous", "standard")
+            assert case.shape_category in ("small", "medium", "non_power_of_two", "rectangular")
+
+
+def test_no_secret_shapes_where_sizes_are_not_free_or_one_case_is_judged() -> None:
+    task = find("gelu")
+    planned = shapes.plan(task, Protocol(), SMALL)
+    assert shapes.secret(task, planned[:1], SMALL) == ()
+    assert shapes.secret(replace(task, case_dims=(("given", {"M": 2, "N": 3}),)), planned, SMALL) == ()
+    large = [c for c in planned if c.shape_category == "large"]
+    assert {c.shape_category for c in shapes.secret(task, large, SMALL)} == {"large"}

@@ -17,6 +17,7 @@ from kerneleval.judge import baselines, checks, noise
 from kerneleval.judge.bench import Bench, BuildFailed, Loaded
 from kerneleval.judge.cells import CellJudge
 from kerneleval.judge.replay import Replay
+from kerneleval.judge.secret_shapes import secret_shapes
 from kerneleval.judge.statistics import claim_of
 from kerneleval.judge.timing import Timer
 from kerneleval.records import (
@@ -77,10 +78,13 @@ class Judge:
 
     def plan(self, task: Task, protocol: Protocol) -> tuple[Case, ...]:
         """The cases at which a candidate for this task is judged here."""
+        return shapes.plan(task, protocol, self._budget(task))
+
+    def _budget(self, task: Task) -> shapes.Budget:
         memory_bytes, flops = self.device.case_budget()
         if task.case_dims:  # sizes that the user gave need only fit
             memory_bytes, flops = self.device.largest_case_bytes(), 1 << 62
-        return shapes.plan(task, protocol, shapes.Budget(memory_bytes=memory_bytes, flops=flops))
+        return shapes.Budget(memory_bytes=memory_bytes, flops=flops)
 
     def noise(self, protocol: Protocol, on_event: OnEvent | None = None) -> tuple[noise.Noise, ...]:
         """Noise figures of this machine in that tier; measured once, then cached."""
@@ -155,7 +159,8 @@ class Judge:
         for done, case in enumerate(cases):
             outcomes[case] = judge.judge(case)
             _tell(on_event, "case", done + 1, len(cases), case.key)
-        findings = checks.run_all(judge, cases, outcomes)
+        findings = secret_shapes(judge, outcomes, self._budget(task), replay)
+        findings += checks.run_all(judge, cases, outcomes)
         track = checks.track_of(findings)
         readings: list[dict[str, Any]] = []
         if _first_failure(outcomes) is None and not _barred(track, findings, protocol) and protocol.timed:
@@ -271,10 +276,16 @@ def _first_failure(outcomes: dict[Case, Outcome]) -> Failed | None:
 
 
 def _barred(track: str, findings: Sequence[Evidence], protocol: Protocol) -> Failed | None:
-    """What the honesty checks hold against the candidate as a whole."""
+    """What the checks hold against the candidate as a whole."""
     for finding in findings:
         if finding["level"] == "fail":
-            return Failed(stage="honesty", reason=finding["reason"], message=finding["message"], evidence=dict(finding))
+            return Failed(
+                stage=finding.get("stage", "honesty"),
+                reason=finding["reason"],
+                message=finding["message"],
+                evidence=dict(finding),
+                replay=finding.get("replay", ""),
+            )
     if track and track not in protocol.allow:
         allowed = ", ".join(protocol.allow)
         return Failed(

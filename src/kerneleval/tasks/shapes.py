@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+import secrets
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, cast
 
@@ -21,7 +23,7 @@ from kerneleval.records import (
 )
 from kerneleval.tasks.sampling import RANGES, RATIO, belongs, draw, exists, lowest
 
-__all__ = ["EDGE", "RANGES", "RATIO", "Budget", "belongs", "case_bytes", "exists", "is_timed", "plan"]
+__all__ = ["EDGE", "RANGES", "RATIO", "Budget", "belongs", "case_bytes", "exists", "is_timed", "plan", "secret"]
 
 EDGE = "edge"
 """Shape category of the smallest and of the empty cases."""
@@ -32,6 +34,13 @@ medium categories, carry the cases of other distributions and layouts, so that t
 
 _DEGENERATE = ("constant", "zeros")
 """Distributions that hide a wrong layout, because any order of equal elements is the same; paired with none."""
+
+
+_SECRET = ("small", "medium", "non_power_of_two", "rectangular")
+"""Categories from which secret shapes are drawn, where the plan has them: those with many members."""
+_SECRET_PART = 4
+"""Secret cases take no more than this part of a case's budget, if anything fits into it."""
+_SECRET_DRAWS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +103,58 @@ def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:
             f"directions={directions}; non-finite inputs are judged forward only"
         )
     return tuple(dict.fromkeys(cases))
+
+
+def secret(task: Task, planned: Sequence[Case], budget: Budget) -> tuple[Case, ...]:
+    """Standard, contiguous cases at sizes drawn from the system's randomness, of which none is planned.
+
+    Two for each direction in the first dtype and one in every other; none for tasks with sizes of their own, and none
+    where a single case is judged.
+    """
+    if task.case_dims or len(planned) < 2:
+        return ()
+    chance = secrets.SystemRandom()
+    ordinary = [c for c in planned if (c.layout, c.distribution) == ("contiguous", "standard")]
+    groups: dict[tuple[Direction, str], list[str]] = {}
+    for case in ordinary:
+        if case.shape_category != EDGE and exists(task, case.shape_category):
+            groups.setdefault((case.direction, case.dtype), []).append(case.shape_category)
+    taken = {case.dims for case in planned}
+    cases: list[Case] = []
+    for (direction, dtype), categories in groups.items():
+        usual = [c for c in categories if c in _SECRET] or categories
+        for category in chance.sample(usual, min(len(usual), 2 if dtype == task.dtypes[0] else 1)):
+            dims = _unplanned(task, category, direction, dtype, budget, taken)
+            if dims is not None:
+                taken.add(dims)
+                cases.append(Case(task=task.name, direction=direction, dims=dims, dtype=dtype, shape_category=category))
+    return tuple(cases)
+
+
+def _unplanned(
+    task: Task,
+    category: str,
+    direction: str,
+    dtype: str,
+    budget: Budget,
+    taken: Collection[tuple[tuple[str, int], ...]],
+) -> tuple[tuple[str, int], ...] | None:
+    """Secret sizes of a category other than those taken; None: found none."""
+    for part in (_SECRET_PART, 1):
+        less = Budget(memory_bytes=budget.memory_bytes // part, flops=budget.flops // part)
+        fits = functools.partial(_within, task, direction, dtype, less)
+        for _ in range(_SECRET_DRAWS):
+            drawn = draw(task, category, 0, 1, secrets.randbits(63), fits)
+            if drawn is None:
+                break
+            if tuple(drawn.items()) not in taken:
+                return tuple(drawn.items())
+    return None
+
+
+def _within(task: Task, direction: str, dtype: str, budget: Budget, dims: Mapping[str, int]) -> bool:
+    """Whether a case keeps to a budget."""
+    return task.flops(dims) <= budget.flops and case_bytes(task, direction, dims, dtype) <= budget.memory_bytes
 
 
 def is_timed(case: Case, task: Task, protocol: Protocol) -> bool:
@@ -213,10 +274,7 @@ class _Planner:
     # ----------------------------------------------------------------------------------------------------------------
 
     def _fits(self, dims: Mapping[str, int]) -> bool:
-        return (
-            self.task.flops(dims) <= self.budget.flops
-            and case_bytes(self.task, self.direction, dims, self.dtype) <= self.budget.memory_bytes
-        )
+        return _within(self.task, self.direction, self.dtype, self.budget, dims)
 
     def _dims(self, category: str, use: int) -> dict[str, int]:
         """The row of this direction, dtype and use, whatever else the protocol leaves out."""

@@ -1,0 +1,58 @@
+"""Cases at sizes that nobody could know: those of the plan are public, so a table of them passes it.
+
+They are drawn anew for every check and are no cells of its verdict, because all candidates of a run share their cells.
+A wrong one fails the verdict, with a replay line that names its sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kerneleval.judge.cells import CellJudge
+from kerneleval.judge.replay import Replay
+from kerneleval.records import Case, Evidence, Failed, Outcome
+from kerneleval.tasks import shapes
+
+__all__ = ["secret_shapes"]
+
+_CHECK = "secret_shapes"
+
+
+def secret_shapes(
+    judge: CellJudge, planned: Mapping[Case, Outcome], budget: shapes.Budget, replay: Replay
+) -> list[Evidence]:
+    """Findings at secret sizes; none where a planned case is already wrong or where sizes are not free.
+
+    A candidate may leave sizes out, but then it does so among the planned ones too.
+    """
+    if any(_wrong(outcome) for outcome in planned.values()):
+        return []
+    right: list[str] = []
+    for case in shapes.secret(judge.task, tuple(planned), budget):
+        outcome = judge.judge(case)
+        judge.calibration.pop(case, None)
+        if not isinstance(outcome, Failed):
+            right.append(case.key)
+            continue
+        told = [o for c, o in planned.items() if (c.direction, c.dtype) == (case.direction, case.dtype)]
+        if _wrong(outcome):
+            return [_failure(case, outcome.stage, outcome.reason, outcome.message, replay)]
+        if not any(isinstance(o, Failed) for o in told):
+            message = f"supports every planned size but not this one: {outcome.message}"
+            return [_failure(case, outcome.stage, "hard_coded_shapes", message, replay)]
+    return [{"check": _CHECK, "level": "info", "message": f"right at {', '.join(right)}"}] if right else []
+
+
+def _wrong(outcome: Outcome) -> bool:
+    return isinstance(outcome, Failed) and outcome.reason != "unsupported"
+
+
+def _failure(case: Case, stage: str, reason: str, message: str, replay: Replay) -> Evidence:
+    return {
+        "check": _CHECK,
+        "level": "fail",
+        "stage": stage,
+        "reason": reason,
+        "message": f"at sizes that are not in the plan, {case.key}: {message}",
+        "replay": replay.line_of(case, stage),
+    }

@@ -1,0 +1,87 @@
+"""Sizes that nobody could know find those who know the plan."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kerneleval.judge import Judge
+from kerneleval.pipeline import check
+from kerneleval.records import Protocol, Verdict
+from kerneleval.tasks import find
+
+pytestmark = [pytest.mark.xdist_group("judge")]
+
+PROTOCOL = Protocol(dtypes=("float32",), categories=("tiny", "small", "medium"), timed=False)
+KNOWING = """
+import torch
+
+def gelu(x):
+    if tuple(x.shape) in {known}:
+        return torch.nn.functional.gelu(x)
+    {otherwise}
+"""
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    with Judge("cpu", tmp_path_factory.mktemp("cache")) as judge:
+        yield judge
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "stage", "reason"),
+    [
+        ("return torch.zeros_like(x)", "correctness", "wrong_output"),
+        ("raise NotImplementedError", "call", "hard_coded_shapes"),
+        ("raise ValueError", "call", "exception"),
+    ],
+)
+def test_one_who_knows_the_plan_fails(judge: Judge, tmp_path: Path, otherwise: str, stage: str, reason: str) -> None:
+    planned = judge.plan(find("gelu"), PROTOCOL)
+    known = {tuple(c.dims_map.values()) for c in planned}
+    path = tmp_path / "gelu.py"
+    path.write_text(KNOWING.format(known=known, otherwise=otherwise))
+
+    def judged(case: str = "") -> Verdict:
+        return check(
+            path,
+            "gelu",
+            judge=judge,
+            dtypes=PROTOCOL.dtypes,
+            categories=() if case else PROTOCOL.categories,
+            timed=False,
+            allow=("library",),
+            case=case,
+        )
+
+    verdict = judged()
+    assert (verdict.verdict, verdict.stage, verdict.reason) == ("failed", stage, reason)
+    assert {c.case for c in verdict.cells} == set(planned)
+    words = shlex.split(verdict.replay)
+    key = words[words.index("--case") + 1]
+    assert key not in {c.key for c in planned}
+    again = judged(key)
+    assert again.verdict == "failed"
+    assert [c.case.key for c in again.cells] == [key]
+
+
+def test_one_that_leaves_sizes_out_among_the_planned_ones_may_do_so_elsewhere(judge: Judge, tmp_path: Path) -> None:
+    path = tmp_path / "gelu.py"
+    path.write_text(
+        "import torch\n\n\ndef gelu(x):\n    if x.numel() % 4:\n        raise NotImplementedError\n"
+        "    return torch.nn.functional.gelu(x)\n"
+    )
+    verdict = check(
+        path,
+        "gelu",
+        judge=judge,
+        dtypes=PROTOCOL.dtypes,
+        categories=PROTOCOL.categories,
+        timed=False,
+        allow=("library",),
+    )
+    assert verdict.verdict == "passed", verdict.message
