@@ -188,3 +188,11 @@ def test_exchanged_elements_leave_the_ends_and_the_contents(numel: int, part: fl
     assert 0 not in moved
     assert numel - 1 not in moved
     assert 2 <= len(moved) <= max(2, round((numel - 2) * part))
+
+
+def test_nonfinite_inputs_may_be_restricted_to_nan() -> None:
+    spec = TensorSpec(name="x", shape=(64, 64), dtype="float32", nan_only=True)
+    case = case_of("gelu", {"M": 64, "N": 64}, distribution="nonfinite")
+    tensor = inputs.draw((spec,), case, 5, "cpu")[0]
+    assert 1 <= int(tensor.isnan().sum()) <= 4
+    assert not tensor.isinf().any()

@@ -168,8 +168,9 @@ def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator
     elif distribution == "nonfinite" and tensor.numel():
         each = max(1, min(_NONFINITE_EACH, tensor.numel() // 64))
         flat = tensor.view(-1)
-        places = torch.randint(flat.numel(), (len(_NONFINITE), each), generator=generator, device=flat.device)
-        for row, value in enumerate(_NONFINITE):
+        values = _NONFINITE[:1] if spec.nan_only else _NONFINITE
+        places = torch.randint(flat.numel(), (len(values), each), generator=generator, device=flat.device)
+        for row, value in enumerate(values):
             flat.index_fill_(0, places[row], value)
     large = _LARGE_SCALE_HALF if dtype == torch.float16 else LARGE_SCALE
     factor = spec.scale * {"large_scale": large, "small_scale": SMALL_SCALE}.get(distribution, 1.0)

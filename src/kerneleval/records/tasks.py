@@ -56,6 +56,8 @@ class TensorSpec:
     """Factor on the drawn values (e.g. fan-in ** -0.5 for weights, so that outputs stay near unit scale)."""
     differentiable: bool = False
     """Whether backward cases ask for this argument's gradient."""
+    nan_only: bool = False
+    """Whether ``nonfinite`` values are NaN alone, because kernels that are right may differ about infinities."""
 
     @property
     def numel(self) -> int:

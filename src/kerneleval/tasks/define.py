@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from kerneleval.records import (
@@ -88,6 +88,7 @@ class Arg:
     dtype: str = ""
     """Empty: the case's dtype."""
     differentiable: bool = False
+    nan_only: bool = False
 
     def at(self, d: Dims, dtype: str) -> TensorSpec:
         """The argument at given dims and dtype."""
@@ -101,6 +102,7 @@ class Arg:
             high=self.high(d) if callable(self.high) else self.high,
             scale=max(1, math.prod(getattr(d, name) for name in self.fan_in.split())) ** -0.5,
             differentiable=self.differentiable,
+            nan_only=self.nan_only,
         )
 
 
@@ -189,7 +191,7 @@ def operator(
     derive: Mapping[str, Formula] | None = None,
     where: Formula | None = None,
     without: tuple[str, ...] = (),
-    nonfinite: bool = False,
+    nonfinite: bool | Literal["nan"] = "nan",
     empty: bool = False,
     layouts: tuple[str, ...] = LAYOUTS,
     index_output: bool = False,
@@ -213,7 +215,8 @@ def operator(
         derive: further names for shapes and formulas, each a formula of those before it.
         where: which dims are allowed together. It alone says which dims may be 0 in empty cases.
         without: distributions left out, because the operator is ill-conditioned or overflows there.
-        nonfinite: whether IEEE arithmetic defines the output for infinities and NaN.
+        nonfinite: whether IEEE arithmetic defines the output for infinities and NaN; ``"nan"``: for NaN alone, because
+            kernels that are right, PyTorch's own among them, differ about infinities.
         empty: whether a dim (any that ``where`` allows) may be 0.
         layouts: the layouts in which data arguments are given.
         index_output: whether the outputs are indices, judged by the elements that they select.
@@ -222,6 +225,8 @@ def operator(
         source: where the operator comes from.
         level: 1 one operator, 2 a fusion.
     """
+    if nonfinite == "nan":
+        args = tuple(replace(a, nan_only=True) if isinstance(a, Arg) else a for a in args)
     table = _Table(args, tuple(_output(i, text) for i, text in enumerate(out)), dict(derive or {}))
     return Task(
         name=name,

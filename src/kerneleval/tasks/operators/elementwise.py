@@ -36,7 +36,7 @@ TASKS = (
         ),
     ),
     operator(
-        # Not judged at infinities: PyTorch itself gives gelu(inf) = inf in float64 and NaN in float32 (oneDNN).
+        # Of what is not finite NaN alone: PyTorch itself gives gelu(inf) = inf in float64, NaN in float32 (oneDNN).
         "gelu",
         "elementwise",
         "out = x * Phi(x) with the normal distribution function Phi, exact (erf), not the tanh approximation",
