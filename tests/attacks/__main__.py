@@ -11,7 +11,7 @@ import time
 from benchmarks.report import Report, parser
 from tests.attacks.specimens import Specimen, collect
 
-from kerneleval.judge import Judge
+from kerneleval.judge import Judge, bench, cells
 from kerneleval.pipeline import check
 from kerneleval.records import Failed, Verdict
 
@@ -44,6 +44,7 @@ def main() -> int:
     made.add_argument("--only", default="", help="only this folder")
     made.add_argument("--seconds", type=float, default=1e9, help="stop beginning new specimens after this long")
     options = made.parse_args()
+    cells.CALL_TIMEOUT_S, bench._LOAD_TIMEOUT_S = 25.0, 15.0  # or those that hang take two minutes each
     wrong: list[str] = []
     rows = []
     with Judge(options.device) as judge:
@@ -65,7 +66,8 @@ def main() -> int:
                     (specimen.kind, specimen.name, verdict.verdict, verdict.stage, verdict.reason, layer, seconds)
                 )
                 if not due:
-                    wrong.append(f"{specimen.name}: {verdict.verdict} {verdict.stage} {verdict.reason}: {_why(verdict)}")
+                    got = f"{verdict.verdict} {verdict.stage} {verdict.reason}"
+                    wrong.append(f"{specimen.name}: {got}: {_why(verdict)}")
                 print(*rows[-1], "" if due else "NOT ITS DUE", flush=True)
         report.table(("class", "specimen", "verdict", "stage", "reason", "layer", "seconds"), rows)
         attacks = [s for s in specimens if s.verdict == "failed"]

@@ -1,4 +1,4 @@
-# specimen: class=autograd task=add device=any verdict=passed directions=forward,backward allow=library
+# specimen: class=autograd task=add device=any verdict=passed directions=forward,backward
 """The gradient of a sum is the upstream gradient itself, twice: PyTorch's own way, which copies nothing."""
 
 import torch

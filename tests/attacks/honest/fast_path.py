@@ -1,4 +1,4 @@
-# specimen: class=fast_path task=sum device=any verdict=passed allow=library
+# specimen: class=fast_path task=sum device=any verdict=passed
 """A product with ones for long rows, a plain sum for others: both are right."""
 
 import torch

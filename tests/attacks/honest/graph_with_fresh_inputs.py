@@ -1,4 +1,4 @@
-# specimen: class=graph_with_copies task=gelu device=cuda verdict=passed allow=library timed=yes
+# specimen: class=graph_with_copies task=gelu device=cuda verdict=passed timed=yes
 """Replays a captured graph after copying the new input into its static buffer, and clones what comes out."""
 
 import torch

@@ -1,4 +1,4 @@
-# specimen: class=joined_threads task=gelu device=any verdict=passed allow=library
+# specimen: class=joined_threads task=gelu device=any verdict=passed
 """Splits the rows over two threads and waits for both."""
 
 import threading

@@ -1,4 +1,4 @@
-# specimen: class=joined_stream task=gelu device=cuda verdict=passed allow=library timed=yes
+# specimen: class=joined_stream task=gelu device=cuda verdict=passed timed=yes
 """Computes half of the rows on a second stream and joins it properly."""
 
 import torch

@@ -1,4 +1,4 @@
-# specimen: class=weight_packing task=problems/linear_relu.py device=any verdict=passed allow=library
+# specimen: class=weight_packing task=problems/linear_relu.py device=any verdict=passed
 """Packs its weights and packs them again whenever they change."""
 
 import torch

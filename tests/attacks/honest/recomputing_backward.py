@@ -1,4 +1,4 @@
-# specimen: class=recomputing_backward task=silu device=any verdict=passed directions=forward,backward allow=library
+# specimen: class=recomputing_backward task=silu device=any verdict=passed directions=forward,backward
 """Saves its input alone and computes the sigmoid again in the backward pass."""
 
 import torch

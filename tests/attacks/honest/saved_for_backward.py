@@ -1,4 +1,4 @@
-# specimen: class=saved_for_backward task=exp device=cpu verdict=passed directions=forward,backward allow=library
+# specimen: class=saved_for_backward task=exp device=cpu verdict=passed directions=forward,backward
 """The library computes the outputs; a kernel of its own saves beside them what only the gradients need: no decoy."""
 
 import math

@@ -1,4 +1,4 @@
-# specimen: class=backward_entry task=sum device=any verdict=passed directions=forward,backward allow=library
+# specimen: class=backward_entry task=sum device=any verdict=passed directions=forward,backward
 """The gradient of a row sum is the upstream gradient, expanded: a view without memory of its own."""
 
 

@@ -1,4 +1,4 @@
-# specimen: class=strided_output task=matmul device=any verdict=passed allow=library
+# specimen: class=strided_output task=matmul device=any verdict=passed
 """Gives a transposed view of what it computed: its output is not contiguous."""
 
 
