@@ -39,6 +39,8 @@ class Seen:
     """Own kernels launched, by name."""
     changed: tuple[str, ...]
     """Names of the worker's own that were rebound since the candidate was loaded."""
+    extensions: tuple[str, ...] = ()
+    """Native modules that the candidate built itself; what they launch is not seen."""
 
 
 class Subject:
@@ -98,6 +100,7 @@ class Subject:
             aten=_claimed_counts(told.get("aten")),
             launches=_claimed_counts(told.get("launches")),
             changed=_claimed_names(told.get("changed")),
+            extensions=_claimed_names(told.get("extensions")),
         )
 
 

@@ -7,9 +7,11 @@ candidate's code is loaded, so that rebinding a name later changes nothing; that
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -61,7 +63,12 @@ class Observing:
         loaded.mute(False)
         grown = {name: n - self._before.get(name, 0) for name, n in loaded.launches().items()}
         launches = {name: n for name, n in grown.items() if n > 0}
-        return {"aten": self._seen, "launches": launches, "changed": self._changed()}
+        return {
+            "aten": self._seen,
+            "launches": launches,
+            "changed": self._changed(),
+            "extensions": _extensions(),
+        }
 
     def _pieces(self) -> dict[tuple[str, str], tuple[Any, Any]]:
         """Everything bound in the modules and classes that watch, with the code of functions."""
@@ -81,6 +88,17 @@ class Observing:
             for key, (value, code) in self._known.items()
             if now.get(key, (None, None))[0] is not value or now[key][1] is not code
         ][:8]
+
+
+def _extensions() -> list[str]:
+    """Libraries mapped into this process that were built below its own folder, as ``load_inline`` does."""
+    folder = os.environ.get("TORCH_EXTENSIONS_DIR", "")
+    try:
+        mapped = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:  # no Linux: nothing is told, and the candidate is on the library track
+        return []
+    paths = {line.split(None, 5)[-1] for line in mapped if folder and folder in line}
+    return sorted(Path(path).stem for path in paths if path.endswith(".so"))[:8]
 
 
 def _recorder_class(base: Any) -> Any:

@@ -1,8 +1,9 @@
 """Which track a candidate is on: what it dispatched and launched at every timed case, and what comes out without that.
 
 ATen operators that only allocate, view, copy or convert are no arithmetic. A candidate that dispatches arithmetic and
-launches kernels of its own is mixed; one that launches none is library, whatever else computes for it. The worst case
-decides. Then the same case is called in an ordinary window with own kernels made no-ops: outputs that are right all the
+launches kernels of its own is mixed; one that launches none is library, whatever else computes for it. Kernels in an
+extension that it built itself are not seen: where no ATen arithmetic is beside it, it is mixed. The worst case decides.
+Then the same case is called in an ordinary window with own kernels made no-ops: outputs that are right all the
 same were computed elsewhere, and the launches are decoys. Native code is asked by its symbols instead: it is one
 launch, and without it there is nothing.
 """
@@ -171,8 +172,10 @@ class _Case:
     @property
     def rank(self) -> int:
         """Place of the track in ``_TRACKS``."""
-        if not self.seen.launches or self.mute in ("little", "decoy"):
+        if self.mute in ("little", "decoy"):
             return 2
+        if not self.seen.launches:
+            return 1 if self.seen.extensions and not self.computing else 2
         return 1 if self.computing else 0
 
     def __str__(self) -> str:
@@ -180,6 +183,8 @@ class _Case:
         kernels = ", ".join(sorted(self.seen.launches)[:6])
         text = f"{self.case.key}: " + (f"launches {kernels}" if kernels else "launches no kernel of its own")
         text += f"; computes with {names}" if names else "; no ATen arithmetic"
+        if self.seen.extensions:
+            text += f"; what its extensions ({', '.join(self.seen.extensions)}) launch is not seen"
         if self.mute in ("little", "decoy"):
             text += "; its outputs are there without its kernels"
         return text
