@@ -203,6 +203,21 @@ def _session_members(session: int) -> list[int]:
     return found
 
 
+def test_a_runs_failures_are_replayed_from_their_files(place: Path) -> None:
+    from kerneleval.store import open_store
+
+    (place / "bad").mkdir()
+    (place / "bad" / "gelu.py").write_text(WRONG)
+    few = ("--device", "cpu", "--direction", "forward", "--quick", "--json")
+    done = kerneleval("run", "--generator", "bad", "--task", "gelu", *few, "--store", "s.db", timeout_s=600)
+    assert done.returncode == 0, done.stderr
+    outcomes = [result.outcome for result in open_store("s.db", create=False).results("latest")]
+    (line, *_) = [outcome.replay for outcome in outcomes if not hasattr(outcome, "timing")]
+    words = shlex.split(line)
+    assert words[:5] == ["kerneleval", "check", "bad/gelu.py", "--task", "gelu"]
+    assert kerneleval(*words[1:]).returncode == 1
+
+
 @pytest.mark.slow
 @pytest.mark.serial
 def test_a_run_is_stored_and_scored_and_not_judged_again(place: Path) -> None:

@@ -218,7 +218,8 @@ def run(
     from kerneleval.store import open_store
 
     makers_found = [makers.find(g, read=read_candidate) for g in generators or ARCHETYPES]
-    suite = [library.open_task(t) for t in tasks or makers.SUITE]
+    given = list(tasks or makers.SUITE)
+    suite = [library.open_task(t) for t in given]
     protocol = Protocol(
         tier=tier,  # type: ignore[arg-type]
         baseline=baseline,
@@ -233,14 +234,14 @@ def run(
         names = [maker.name for maker in makers_found]
         run_id = store.begin_run(name or "+".join(names), names, owner.machine, protocol, plan, resume=resume)
         open_attempts = store.unfinished(run_id)
-        subjects = {task.name: task for task in suite}
+        subjects = {task.name: (task, name) for task, name in zip(suite, given, strict=True)}
         total = len(plan)
         for attempt in open_attempts:
             done = total - len(open_attempts) + open_attempts.index(attempt)
             text = f"{attempt.generator}: {attempt.task}"
             _tell(on_event, "run", done, total, text)
             candidate = candidates.get((attempt.generator, attempt.task, attempt.sample))
-            verdict = _attempt(store, owner, attempt, candidate, subjects[attempt.task], protocol, on_event)
+            verdict = _attempt(store, owner, attempt, candidate, *subjects[attempt.task], protocol, on_event)
             store.put_verdict(run_id, attempt.generator, attempt.sample, candidate, verdict)
         _tell(on_event, "run", total, total, "done")
     return run_id
@@ -281,6 +282,7 @@ def _attempt(
     attempt: Attempt,
     candidate: Candidate | None,
     task: Task,
+    task_source: str,
     protocol: Protocol,
     on_event: OnEvent | None,
 ) -> Verdict:
@@ -290,7 +292,15 @@ def _attempt(
     known = store.cached_verdict(candidate.hash, task.name, judge.machine.fingerprint, protocol.key, attempt.cases)
     if known is not None:
         return known
-    return judge.check(candidate, task, protocol, cases=attempt.cases, on_event=on_event)
+    return judge.check(
+        candidate,
+        task,
+        protocol,
+        cases=attempt.cases,
+        source=candidate.origin.path,
+        task_source=task_source,
+        on_event=on_event,
+    )
 
 
 def _missing(attempt: Attempt, task: Task, protocol: Protocol, machine: Machine, trust: Trust) -> Verdict:

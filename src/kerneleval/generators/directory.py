@@ -63,7 +63,7 @@ class Directory:
         """
         for sample, file in sorted(self._samples(task.name, device).items()):
             candidate = self._read(file)
-            origin = dataclasses.replace(candidate.origin, sample=sample)
+            origin = dataclasses.replace(candidate.origin, sample=sample, path=str(file))
             if candidate.origin.generator == Origin().generator:
                 origin = dataclasses.replace(origin, generator=self.name)
             yield dataclasses.replace(candidate, origin=origin)

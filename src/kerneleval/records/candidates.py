@@ -36,6 +36,8 @@ class Origin:
     """Wall time of making it."""
     human_edits: int = -1
     """Lines that a human changed; -1: not known."""
+    path: str = ""
+    """Where its file lay when it was read, for replay lines; empty: it was in no file of its own."""
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Origin:
