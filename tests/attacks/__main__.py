@@ -9,10 +9,9 @@ import sys
 import time
 
 from benchmarks.report import Report, parser
-from tests.attacks.specimens import Specimen, collect
+from tests.attacks.specimens import collect, got_its_due, judged
 
 from kerneleval.judge import Judge, bench, cells
-from kerneleval.pipeline import check
 from kerneleval.records import Failed, Verdict
 
 LAYERS = {
@@ -58,8 +57,8 @@ def main() -> int:
                 continue
             for _ in range(options.repeats if specimen.verdict == "passed" else 1):
                 begun = time.monotonic()
-                verdict = _judge(judge, specimen)
-                due = _is_due(specimen, verdict)
+                verdict = judged(judge, specimen)
+                due = got_its_due(specimen, verdict)
                 seconds = f"{time.monotonic() - begun:.1f}"
                 layer = "" if verdict.verdict == "passed" else layer_of(verdict)
                 rows.append(
@@ -80,26 +79,6 @@ def main() -> int:
         report.data = {"rows": rows, "wrong": wrong, "not_run": left}
         report.write()
     return 1 if wrong else 0
-
-
-def _judge(judge: Judge, specimen: Specimen) -> Verdict:
-    return check(
-        specimen.path,
-        specimen.task,
-        judge=judge,
-        allow=specimen.allow,
-        dtypes=["float32"],
-        directions=specimen.directions,
-        categories=specimen.categories,
-        tier="quick",
-        timed=specimen.timed,
-    )
-
-
-def _is_due(specimen: Specimen, verdict: Verdict) -> bool:
-    if verdict.verdict != specimen.verdict:
-        return False
-    return verdict.verdict == "passed" or (verdict.stage in specimen.stages and verdict.reason in specimen.reasons)
 
 
 def _why(verdict: Verdict) -> str:

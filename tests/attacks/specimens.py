@@ -11,7 +11,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ROOT", "Specimen", "collect"]
+from kerneleval.judge import Judge
+from kerneleval.pipeline import check
+from kerneleval.records import Verdict
+
+__all__ = ["ROOT", "Specimen", "collect", "got_its_due", "judged"]
 
 ROOT = Path(__file__).resolve().parent
 _HEADER = re.compile(r"^(?:#|//) specimen: (.+)$")
@@ -61,6 +65,28 @@ def _read(path: Path) -> Specimen:
         timed=keys.get("timed") == "yes",
         allow=words("allow", "custom,mixed,library"),
     )
+
+
+def judged(judge: Judge, specimen: Specimen) -> Verdict:
+    """What the judge makes of it."""
+    return check(
+        specimen.path,
+        specimen.task,
+        judge=judge,
+        allow=specimen.allow,
+        dtypes=["float32"],
+        directions=specimen.directions,
+        categories=specimen.categories,
+        tier="quick",
+        timed=specimen.timed,
+    )
+
+
+def got_its_due(specimen: Specimen, verdict: Verdict) -> bool:
+    """Whether the verdict is the one that the specimen names, at its stage and for its reason."""
+    if verdict.verdict != specimen.verdict:
+        return False
+    return verdict.verdict == "passed" or (verdict.stage in specimen.stages and verdict.reason in specimen.reasons)
 
 
 def collect(device: str, folder: str = "") -> list[Specimen]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.attacks.specimens import Specimen, collect
+from tests.attacks.specimens import Specimen, collect, got_its_due, judged
 
 from kerneleval.judge import Judge
-from kerneleval.pipeline import check
 
 pytestmark = [pytest.mark.xdist_group("judge")]
 
@@ -21,18 +20,5 @@ def judge(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=[s.name for s in SPECIMENS])
 def test_gets_its_due(judge: Judge, specimen: Specimen) -> None:
-    verdict = check(
-        specimen.path,
-        specimen.task,
-        judge=judge,
-        allow=specimen.allow,
-        dtypes=["float32"],
-        directions=specimen.directions,
-        categories=specimen.categories,
-        tier="quick",
-        timed=specimen.timed,
-    )
-    assert verdict.verdict == specimen.verdict, verdict.message
-    if specimen.verdict == "failed":
-        assert verdict.stage in specimen.stages, verdict.message
-        assert verdict.reason in specimen.reasons, verdict.message
+    verdict = judged(judge, specimen)
+    assert got_its_due(specimen, verdict), f"{verdict.verdict} {verdict.stage} {verdict.reason}: {verdict.message}"

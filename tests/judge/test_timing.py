@@ -27,6 +27,12 @@ extern "C" int gelu(const float* x, float* out, int64_t M, int64_t N, void*) {
 """
 
 
+def _timed(path, judge, *categories, **options):
+    """A quick timed verdict on a GELU, in fp32, forward, over these shape categories."""
+    options |= {"dtypes": ["float32"], "directions": ["forward"], "distributions": ["standard"]}
+    return check(path, "gelu", judge=judge, tier="quick", categories=list(categories), **options)
+
+
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("name", ["softmax_cross_entropy", "gelu", "layer_norm"])
 def test_the_oracle_sees_a_timed_call(name, direction):
@@ -47,16 +53,7 @@ def test_a_timed_verdict_tells_the_conditions(tmp_path):
     path = tmp_path / "gelu.cpp"
     path.write_text(GELU_CPP)
     with Judge("cpu", tmp_path / "cache") as judge:
-        verdict = check(
-            path,
-            "gelu",
-            judge=judge,
-            tier="quick",
-            dtypes=["float32"],
-            directions=["forward"],
-            distributions=["standard"],
-            categories=["medium", "large"],
-        )
+        verdict = _timed(path, judge, "medium", "large")
         assert verdict.verdict == "passed", verdict.message
         assert verdict.speedup is not None
         for moment in ("first", "last"):
@@ -133,15 +130,11 @@ def test_every_session_measures_every_cell_in_fresh_processes(tmp_path, monkeypa
         monkeypatch.setitem(clock.TIERS, "quick", replace(clock.TIERS["quick"], sessions=3))
         monkeypatch.setattr(clock, "measure", spy)
         events = []
-        verdict = check(
+        verdict = _timed(
             path,
-            "gelu",
-            judge=judge,
-            tier="quick",
-            dtypes=["float32"],
-            directions=["forward"],
-            distributions=["standard"],
-            categories=["tiny", "medium"],
+            judge,
+            "tiny",
+            "medium",
             on_event=lambda event: events.append((event.done, event.total)) if event.kind == "time" else None,
         )
     assert verdict.verdict == "passed", verdict.message
@@ -164,15 +157,5 @@ def test_a_worker_that_dies_in_a_window_ends_the_measurement(tmp_path):
         "    return torch.nn.functional.gelu(x)\n"
     )
     with Judge("cpu", tmp_path / "cache") as judge:
-        verdict = check(
-            path,
-            "gelu",
-            judge=judge,
-            tier="quick",
-            allow=["library"],
-            dtypes=["float32"],
-            directions=["forward"],
-            distributions=["standard"],
-            categories=["tiny", "medium"],
-        )
+        verdict = _timed(path, judge, "tiny", "medium", allow=["library"])
     assert (verdict.verdict, verdict.stage, verdict.reason) == ("failed", "timing", "exit")
