@@ -414,6 +414,7 @@ def test_documents_are_strict_json_and_come_back():
         "empty_ns": 0.0,
         "empty_spread_ns": 0.0,
         "cache": "cold",
+        "unclocked_ns": 0.0,
     }
     found = json.loads(documents.dumps(documents.scores_document(run_info(), document()["scores"])))
     assert found["scores"]["robust"]["composite"]["value"] == pytest.approx(1.2)
