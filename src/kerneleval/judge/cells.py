@@ -13,7 +13,7 @@ from kerneleval.devices import Device
 from kerneleval.judge import inputs
 from kerneleval.judge.bench import BuildFailed, Loaded
 from kerneleval.judge.bound import Bound, Drawn
-from kerneleval.judge.comparison import Mismatch, compare
+from kerneleval.judge.comparison import Mismatch, compare, matches
 from kerneleval.judge.modules import reveal_weights
 from kerneleval.judge.windows import Call, Image, Plan, TensorSlot, Window, output_views
 from kerneleval.records import Case, Evidence, Failed, Outcome, Passed, Protocol, Task, new_secret
@@ -65,20 +65,20 @@ class CellJudge:
 
     def _judge(self, case: Case) -> Outcome:
         bound = self.bind(case)
-        drawn = [bound.draw(new_secret())]
-        twice = self._twice(case, bound.form(drawn[0]))
-        if twice:
-            drawn.append(bound.draw(new_secret()))
-        outcome = self._window(bound, drawn)
-        del drawn[1:]
-        if twice and isinstance(outcome, Passed) and (changed := self._changed(bound, drawn[0])) is not None:
-            outcome = self._window(bound, [changed])
+        first = bound.draw(new_secret())
+        if self._twice(case, bound.form(first)):
+            changed = self._changed(bound, first)
+            outcome = self._window(bound, [first, changed or bound.draw(new_secret())])
+            if changed is not None and isinstance(outcome, Passed):
+                outcome = self._window(bound, [changed, first])  # each at the address at which the other was
+        else:
+            outcome = self._window(bound, [first])
         if self.task.module and isinstance(outcome, Passed):
             # under other weights, what the module folded or packed once is stale
             bound = self.bind(case)
             outcome = self._window(bound, [bound.draw(new_secret())])
         if isinstance(outcome, Passed):
-            self.calibration[case] = drawn[0]
+            self.calibration[case] = first
         return outcome
 
     def _window(self, bound: Bound, drawn: Sequence[Drawn]) -> Outcome:
@@ -99,7 +99,8 @@ class CellJudge:
         return Passed(evidence=evidence)
 
     def _twice(self, case: Case, form: Call) -> bool:
-        """Whether a window holds two calls on different inputs, and another the first of them once more, changed.
+        """Whether a window holds two calls, the second on inputs that differ from the first's by few elements, and a
+        second window the same two in exchanged places.
 
         Then neither results kept by pointer or by a few elements nor one output buffer for all calls survive. A module
         problem may fill the device with one call's inputs, and is then called once in each window.
@@ -123,7 +124,7 @@ class CellJudge:
         generator = inputs.stream(new_secret(), "exchange", self.device.torch_device)
         for part in _MOVING_PARTS:
             changed = bound.expect(moved(drawn.args, part), moved(drawn.grads, part))
-            if isinstance(compare(drawn.expectation.native, changed.expectation), Mismatch):
+            if not matches(drawn.expectation.native, changed.expectation):
                 break
         return changed
 

@@ -16,7 +16,7 @@ from kerneleval.judge import diagnosis
 from kerneleval.judge.expectation import Bounds, Expectation, Expected, as_real, distance, tiles
 from kerneleval.records import Evidence
 
-__all__ = ["Match", "Mismatch", "compare"]
+__all__ = ["Match", "Mismatch", "compare", "matches"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,17 +59,10 @@ def compare(outputs: Sequence[torch.Tensor], expectation: Expectation) -> Match 
         wrong = _form(index, got, expected)
         if wrong is not None:
             return wrong
-    rows = [_figures(got, e) for got, e in zip(outputs, expectation.outputs, strict=True)]
-    sizes = [len(r) for r in rows]
-    device_figures = [figure for figures in rows for figure in figures]
-    table = torch.cat(device_figures).double().tolist() if device_figures else []
     evidence: Evidence = {}
     nearest = -1.0
-    for index, (got, expected) in enumerate(zip(outputs, expectation.outputs, strict=True)):
-        taken, table = table[: sizes[index] * _WIDTH], table[sizes[index] * _WIDTH :]
-        if not sizes[index]:
-            continue
-        found = _Found.from_table(taken, expected)
+    for index, found in _found(outputs, expectation):
+        got, expected = outputs[index], expectation.outputs[index]
         rule = found.broken(expected)
         if rule:
             return _mismatch(index, got, expected, expectation, found, rule)
@@ -78,6 +71,24 @@ def compare(outputs: Sequence[torch.Tensor], expectation: Expectation) -> Match 
             if share > nearest:
                 nearest, evidence = share, found.evidence(expected.bounds)
     return Match(evidence=evidence)
+
+
+def matches(outputs: Sequence[torch.Tensor], expectation: Expectation) -> bool:
+    """Whether outputs of the right form are right, as :func:`compare` has it, without a word about what is wrong."""
+    return all(not found.broken(expectation.outputs[index]) for index, found in _found(outputs, expectation))
+
+
+def _found(outputs: Sequence[torch.Tensor], expectation: Expectation) -> list[tuple[int, _Found]]:
+    """Position and figures of every output that has elements; the device is waited for once."""
+    rows = [_figures(got, e) for got, e in zip(outputs, expectation.outputs, strict=True)]
+    device_figures = [figure for figures in rows for figure in figures]
+    table = torch.cat(device_figures).double().tolist() if device_figures else []
+    found = []
+    for index, figures in enumerate(rows):
+        taken, table = table[: len(figures) * _WIDTH], table[len(figures) * _WIDTH :]
+        if figures:
+            found.append((index, _Found.from_table(taken, expectation.outputs[index])))
+    return found
 
 
 def _form(index: int, got: torch.Tensor, expected: Expected) -> Mismatch | None:
