@@ -14,7 +14,7 @@ from kerneleval.judge.bound import Bound
 from kerneleval.judge.clock import TimedCall, TimedMismatch
 from kerneleval.judge.timing import _face_oracle
 from kerneleval.pipeline import check
-from kerneleval.records import Protocol, new_secret
+from kerneleval.records import InfrastructureError, Protocol, new_secret
 from kerneleval.tasks import find
 
 GELU_CPP = """
@@ -98,8 +98,6 @@ def test_a_bench_makes_and_ends_workers_beside_the_judging(tmp_path):
 
 
 def test_a_machine_that_cannot_make_workers_is_told_when_it_matters(tmp_path, monkeypatch):
-    from kerneleval.records import InfrastructureError
-
     with Judge("cpu", tmp_path) as judge:
         bench = judge.bench
 
@@ -159,3 +157,22 @@ def test_a_worker_that_dies_in_a_window_ends_the_measurement(tmp_path):
     with Judge("cpu", tmp_path / "cache") as judge:
         verdict = _timed(path, judge, "tiny", "medium", allow=["library"])
     assert (verdict.verdict, verdict.stage, verdict.reason) == ("failed", "timing", "exit")
+
+
+def test_closing_ends_workers_that_wait_for_their_end(tmp_path):
+    with Judge("cpu", tmp_path) as judge:
+        runners = [judge.bench.take_spare() for _ in range(3)]
+        for runner in runners:
+            judge.bench.end(runner)
+    assert not any(runner.worker.alive for runner in runners)
+
+
+def test_a_worker_that_cannot_be_ended_is_told(tmp_path, monkeypatch):
+    with pytest.raises(InfrastructureError, match="no such allocation"), Judge("cpu", tmp_path) as judge:
+        runner = judge.bench.take_spare()
+
+        def broken():
+            raise InfrastructureError("no such allocation")
+
+        monkeypatch.setattr(runner, "close", broken)
+        judge.bench.end(runner)

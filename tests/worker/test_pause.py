@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from pathlib import Path
 
@@ -56,3 +57,19 @@ def test_a_paused_worker_does_nothing(tmp_path: Path) -> None:
             time.sleep(0.4)
             assert _ticks(family) > before, "they run again"
         loaded.close()
+
+
+@pytest.mark.serial
+def test_a_process_that_got_the_number_of_an_earlier_one_is_left_alone(tmp_path: Path) -> None:
+    """Only the number is the same: it began at another time."""
+    candidate = Candidate(files=(("gelu.py", "import torch\n\n\ndef gelu(x):\n    return x\n"),), language="torch")
+    with Judge("cpu", tmp_path) as judge, subprocess.Popen(["sleep", "60"]) as stranger:
+        try:
+            loaded = Loaded(judge.bench, candidate, ("gelu",))
+            loaded.runner.worker._last_stopped = {stranger.pid: "1"}
+            with loaded.runner.worker.paused():
+                state = Path(f"/proc/{stranger.pid}/stat").read_text().rpartition(")")[2].split()[0]
+            assert state != "T"
+            assert stranger.pid not in loaded.runner.worker._last_stopped
+        finally:
+            stranger.kill()

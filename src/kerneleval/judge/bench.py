@@ -158,11 +158,17 @@ class Bench:
 
     def close(self) -> None:
         """End every worker and the zygote."""
-        self._thread.shutdown(wait=True, cancel_futures=True)
-        if self._spare is not None and not self._spare.cancelled() and self._spare.exception() is None:
-            self._spare.result().close()
-        self._spare = None
-        self.zygote.close()
+        if self._spare is not None:
+            self._spare.cancel()  # what was begun is waited for, as is the end of every other worker
+        self._thread.shutdown(wait=True)
+        try:
+            if self._spare is not None and not self._spare.cancelled() and self._spare.exception() is None:
+                self._spare.result().close()
+            for ending in self._ending:
+                ending.result()
+        finally:
+            self._spare, self._ending = None, []
+            self.zygote.close()
 
     def warm_runner(self, readable: Sequence[str] = ()) -> Runner:
         """A new worker with its device context, and some shared memory."""
@@ -192,6 +198,7 @@ class Bench:
 
     def end(self, runner: Runner) -> None:
         """Begin to end a worker and to free its memory."""
+        self._ending = [ending for ending in self._ending if not ending.done() or ending.exception() is not None]
         self._ending.append(self._thread.submit(runner.close))
 
     def quiet(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from typing import Any
 
@@ -205,8 +204,3 @@ def _claimed(wrong: dict[str, Any]) -> Failed:
         return Failed(stage="correctness", reason="output_alias", message=message, evidence=dict(wrong))
     message = f"{wrong.get('got', 'something else')}; expected {wrong.get('want', 'another form')}"
     return Failed(stage="correctness", reason=f"wrong_{what}", message=message, evidence=dict(wrong))
-
-
-def secret_choice(items: Sequence[Any]) -> Any:
-    """One item, drawn from the system's randomness."""
-    return items[secrets.randbelow(len(items))]

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -187,7 +187,8 @@ class Worker:
         self._memory_bytes = memory
         self._printed = 0
         self._kept = b""
-        self._last_stopped: frozenset[int] = frozenset()
+        self._last_stopped: dict[int, str] = {}
+        """Processes by id with the time at which they began: an id may be another process's the next time."""
         self.alive = True
         self.trust = Trust(level="weak")
         self.fork_s = 0.0
@@ -247,25 +248,22 @@ class Worker:
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """No process of the worker runs inside the block: whoever could work there would work unseen by the clock."""
-        self._stop(self._last_stopped)  # first those of the last time, without looking: it takes microseconds
-        stopped = set(self._last_stopped)
+        # first those of the last time, without a look at the whole family: it takes microseconds
+        stopped = {pid: began for pid, began in self._last_stopped.items() if processes.start_time(pid) == began}
+        processes.signal_each(stopped, signal.SIGSTOP)
         try:
-            while fresh := set(self._family()) - stopped:  # what is stopped makes no more processes
-                self._stop(fresh)
-                stopped |= fresh
+            while fresh := set(self._family()) - stopped.keys():  # what is stopped makes no more processes
+                processes.signal_each(fresh, signal.SIGSTOP)
+                stopped |= {pid: processes.start_time(pid) for pid in fresh}
             yield
         finally:
             processes.signal_each(stopped, signal.SIGCONT)
-            self._last_stopped = frozenset(stopped)
+            self._last_stopped = stopped
 
     def _family(self) -> list[int]:
         """Every process of the worker but its monitor."""
         own = [] if any(layer.startswith("monitor") for layer in self.trust.layers) else [self.pid]
         return [*own, *processes.descendants(self.pid)]
-
-    @staticmethod
-    def _stop(pids: Iterable[int]) -> None:
-        processes.signal_each(pids, signal.SIGSTOP)
 
     def _wait(self, operation: str, timeout_s: float, spin_s: float) -> dict[str, Any]:
         now = time.monotonic()
