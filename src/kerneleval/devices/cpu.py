@@ -30,6 +30,7 @@ class Cpu:
     torch_device = "cpu"
     spin_s = 0.0
     pauses = True
+    streams = False
     least_window_ns = 4e6
 
     def available(self) -> str:
@@ -110,6 +111,9 @@ class Cpu:
 
     def synchronize(self) -> None:
         """Nothing is asynchronous."""
+
+    def delay(self) -> None:
+        """Nothing: calls end before they return."""
 
     def settle(self) -> None:
         """Sleep until this process's helper threads stopped spinning."""

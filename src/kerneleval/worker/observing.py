@@ -22,6 +22,7 @@ __all__ = ["Observing"]
 _MODULES = (
     "kerneleval.worker.child",
     "kerneleval.worker.observing",
+    "kerneleval.worker.in_order",
     "kerneleval.languages.watch",
     "kerneleval.languages.python_module",
     "kerneleval.languages.native",

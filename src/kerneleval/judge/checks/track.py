@@ -19,7 +19,7 @@ import torch
 from kerneleval import languages
 from kerneleval.judge.bench import BuildFailed
 from kerneleval.judge.cells import CALL_TIMEOUT_S, CellJudge
-from kerneleval.judge.observation import Seen, Subject, alike, right
+from kerneleval.judge.observation import Seen, Subject, alike, alike_everywhere, right
 from kerneleval.records import Case, Evidence, Outcome, Passed
 from kerneleval.tasks.shapes import EDGE
 from kerneleval.worker.host import WorkerError, WorkerFailure
@@ -271,6 +271,26 @@ class _Examination:
         self.found.append(one)
         if seen.launches and self.can_mute:
             one.mute = self._muted(subject)
+        if self.judge.device.streams:
+            yield from self._in_order(subject)
+
+    def _in_order(self, subject: Subject) -> Iterator[Evidence]:
+        """Whether work on other streams is joined with the current one."""
+        if subject.nbytes > self.judge.device.memory_budget_bytes() // 2:
+            message = f"{subject.case.key}: too large to see whether work on other streams is joined"
+            yield {"level": "info", "message": message}
+            return
+        for _ in range(2):
+            subject = subject.again()
+            outputs = subject.window(in_order=True, timeout_s=CALL_TIMEOUT_S).outputs
+            if alike_everywhere(outputs, subject.native) or right(outputs, subject.expectation()):
+                return
+        yield {
+            "level": "fail",
+            "reason": "unjoined_work",
+            "message": f"{subject.case.key}: right once the whole device was waited for, wrong when its inputs become "
+            "ready and its outputs are read in the order of the current stream: work on another stream is not joined",
+        }
 
     def _right_when_watched(self, subject: Subject) -> bool:
         again = subject.window(record=True, mute=False, timeout_s=CALL_TIMEOUT_S)
