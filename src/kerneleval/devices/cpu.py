@@ -61,7 +61,7 @@ class Cpu:
     def case_budget(self) -> tuple[int, int]:
         """16 MiB and 0.3 GFLOP a core: a call stays near 10 ms on one AVX2 core."""
         cores = self.machine().units
-        return min(16 << 20, self.memory_budget_bytes() // 8), 300_000_000 * cores
+        return min(8 << 20, self.memory_budget_bytes() // 8), 150_000_000 * cores
 
     def largest_case_bytes(self) -> int:
         """A twelfth of what is free now."""
