@@ -59,7 +59,7 @@ class Cpu:
         return min(_meminfo("MemAvailable") // 16, 128 << 20)
 
     def case_budget(self) -> tuple[int, int]:
-        """16 MiB and 0.3 GFLOP a core: a call stays near 10 ms on one AVX2 core."""
+        """8 MiB and 0.15 GFLOP a core: a call stays near 5 ms on one AVX2 core."""
         cores = self.machine().units
         return min(8 << 20, self.memory_budget_bytes() // 8), 150_000_000 * cores
 
