@@ -113,7 +113,7 @@ def _aligned(nbytes: int) -> int:
 class Plan:
     """K calls laid out in memory. The same plan serves any number of windows."""
 
-    def __init__(self, calls: Sequence[Call], direction: Direction) -> None:
+    def __init__(self, calls: Sequence[Call], direction: Direction | Literal["training"]) -> None:
         self.calls = tuple(calls)
         self.direction = direction
         self.places: list[list[int]] = []
