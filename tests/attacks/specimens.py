@@ -15,7 +15,7 @@ from kerneleval.judge import Judge
 from kerneleval.pipeline import check
 from kerneleval.records import Verdict
 
-__all__ = ["ROOT", "Specimen", "collect", "got_its_due", "judged"]
+__all__ = ["ROOT", "Specimen", "collect", "every", "got_its_due", "judged"]
 
 ROOT = Path(__file__).resolve().parent
 _HEADER = re.compile(r"^(?:#|//) specimen: (.+)$")
@@ -89,10 +89,14 @@ def got_its_due(specimen: Specimen, verdict: Verdict) -> bool:
     return verdict.verdict == "passed" or (verdict.stage in specimen.stages and verdict.reason in specimen.reasons)
 
 
-def collect(device: str, folder: str = "") -> list[Specimen]:
-    """Every specimen for a device, sorted by path."""
+def every(folder: str = "") -> list[Specimen]:
+    """Every specimen, sorted by path."""
     root = ROOT / folder
     files = sorted(p for p in root.rglob("*") if p.suffix in (".py", ".cpp", ".cu") and p.parent != ROOT)
     files = [p for p in files if p.parent.name != "problems"]
-    specimens = [_read(p) for p in files if p.name != "__init__.py" and not p.name.startswith("test_")]
-    return [s for s in specimens if s.device in (device, "any")]
+    return [_read(p) for p in files if p.name != "__init__.py" and not p.name.startswith("test_")]
+
+
+def collect(device: str, folder: str = "") -> list[Specimen]:
+    """Every specimen for a device, sorted by path."""
+    return [s for s in every(folder) if s.device in (device, "any")]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import statistics
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -65,6 +68,75 @@ def _plain(verdict):
     from kerneleval.records import to_plain
 
     return to_plain(verdict)
+
+
+class _Side:
+    """A runner that only says whether it is stopped."""
+
+    def __init__(self):
+        self.other, self.stopped, self.windows = None, False, 0
+
+    @contextlib.contextmanager
+    def still(self):
+        self.stopped = True
+        yield
+        self.stopped = False
+
+    def window(self, image, *, timeout_s, check_mutation):
+        assert self.other.stopped
+        assert not self.stopped
+        self.windows += 1
+        return self
+
+
+@pytest.mark.parametrize("candidate_first", [True, False])
+def test_the_other_side_stands_still(candidate_first):
+    candidate, baseline = _Side(), _Side()
+    candidate.other, baseline.other = baseline, candidate
+    assert clock._pair(candidate, baseline, None, candidate_first, False, 1.0) == (candidate, baseline)
+    assert (candidate.windows, baseline.windows, candidate.stopped, baseline.stopped) == (1, 1, False, False)
+
+
+BURNS = """
+import threading, time
+import torch
+def burn():
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        sum(range(10000))
+for _ in range(3):
+    threading.Thread(target=burn, daemon=True).start()
+def gelu(x):
+    return torch.nn.functional.gelu(x)
+"""
+
+
+@pytest.mark.serial
+def test_threads_of_a_candidate_do_not_run_in_the_baselines_windows(tmp_path, monkeypatch):
+    path = tmp_path / "gelu.py"
+    path.write_text(BURNS)
+    used, alone = [], clock._alone
+
+    def ticks(runner):
+        fields = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in runner.worker._family()]
+        return sum(int(f[11]) + int(f[12]) for f in fields)
+
+    def measured(runner, other, *rest):
+        if type(runner).__name__ != "_Trusted":
+            return alone(runner, other, *rest)
+        before = ticks(other)
+        window = alone(runner, other, *rest)
+        used.append(ticks(other) - before)
+        return window
+
+    monkeypatch.setattr(clock, "_alone", measured)
+    with Judge("cpu", tmp_path / "cache") as judge:
+        if not judge.device.pauses:
+            pytest.skip("workers are not stopped on this device")
+        verdict = _timed(path, judge, "large", allow=("library",))
+        assert verdict.verdict == "passed", verdict.message
+    assert used
+    assert statistics.median(used) <= 1  # hundredths of a second, of windows and of what is around them
 
 
 def test_a_crowded_machine_is_unsteady():

@@ -280,6 +280,16 @@ def test_numba_muting_shows_what_a_kernel_does(load):
     assert torch.equal(call(loaded, X), X + 1)
 
 
+def test_a_launch_that_raises_is_none(load):
+    source = (
+        "import numba, torch\n@numba.njit\ndef k(x):\n    raise ValueError\n"
+        "def gelu(x):\n    try:\n        k(x.numpy())\n    except ValueError:\n        return x * 2"
+    )
+    loaded = load(source, "numba")
+    assert torch.equal(call(loaded, X), X * 2)
+    assert loaded.launches() == {}
+
+
 def test_numba_generalised_ufuncs_are_counted(load):
     source = (
         "import numba, torch\n@numba.guvectorize(['void(float32[:], float32[:])'], '(n)->(n)')\ndef k(x, o):\n"

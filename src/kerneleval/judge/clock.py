@@ -177,12 +177,13 @@ def _sized(
             drawn.append(draw(new_secret()))
         for index in range(count):
             image.fill(index, drawn[index % len(drawn)])
-        for runner in (candidate, baseline) if candidate_first else (baseline, candidate):
+        sides = ((candidate, baseline), (baseline, candidate))
+        for runner, other in sides if candidate_first else reversed(sides):
             runner.prepare(image.plan)
             if count == 1:
-                _once(runner, image, generator, timeout_s)  # a first call may compile, load or tune: it says nothing
-        mine = _once(candidate, image, generator, timeout_s).elapsed_ns
-        theirs = _once(baseline, image, generator, timeout_s)
+                _once(runner, other, image, generator, timeout_s)  # it may compile, load or tune, and says nothing
+        mine = _once(candidate, baseline, image, generator, timeout_s).elapsed_ns
+        theirs = _once(baseline, candidate, image, generator, timeout_s)
         empty = theirs.elapsed_ns - theirs.event_ns
         # the shorter of the two sides must fill the window too, but the longer one must not take ten times as long
         shorter, longer = sorted((mine - empty, theirs.event_ns))
@@ -325,19 +326,25 @@ def merge(runs: list[TimedRun]) -> TimedRun:
     )
 
 
-def _once(runner: Runner, image: Image, generator: torch.Generator, timeout_s: float) -> Window:
+def _once(runner: Runner, other: Runner, image: Image, generator: torch.Generator, timeout_s: float) -> Window:
     image.refresh(generator)
-    return runner.window(image, timeout_s=timeout_s, check_mutation=False)
+    return _alone(runner, other, image, False, timeout_s)
+
+
+def _alone(runner: Runner, other: Runner, image: Image, look: bool, timeout_s: float) -> Window:
+    """A window in which the other side stands still: its threads would slow this one down, by chance or on purpose."""
+    with other.still():
+        return runner.window(image, timeout_s=timeout_s, check_mutation=look)
 
 
 def _warm(
     candidate: Runner, baseline: Runner, image: Image, generator: torch.Generator, effort: Effort, timeout_s: float
 ) -> None:
     """Windows of both until two consecutive ones of each agree within 1 %, or the tier's limit."""
-    for runner in (candidate, baseline):
+    for runner, other in ((candidate, baseline), (baseline, candidate)):
         last = 0.0
         for _ in range(effort.warm_windows):
-            now = _once(runner, image, generator, timeout_s).elapsed_ns
+            now = _once(runner, other, image, generator, timeout_s).elapsed_ns
             if last and abs(now / last - 1) < 0.01:
                 break
             last = now
@@ -347,11 +354,11 @@ def _pair(
     candidate: Runner, baseline: Runner, image: Image, candidate_first: bool, look: bool, timeout_s: float
 ) -> tuple[Window, Window]:
     if candidate_first:
-        mine = candidate.window(image, timeout_s=timeout_s, check_mutation=look)
-        theirs = baseline.window(image, timeout_s=timeout_s, check_mutation=False)
+        mine = _alone(candidate, baseline, image, look, timeout_s)
+        theirs = _alone(baseline, candidate, image, False, timeout_s)
     else:
-        theirs = baseline.window(image, timeout_s=timeout_s, check_mutation=False)
-        mine = candidate.window(image, timeout_s=timeout_s, check_mutation=look)
+        theirs = _alone(baseline, candidate, image, False, timeout_s)
+        mine = _alone(candidate, baseline, image, look, timeout_s)
     return mine, theirs
 
 

@@ -188,6 +188,10 @@ class _Trusted(Runner):
         with _blamed_on_the_machine():
             return self._inner.window(image, timeout_s=timeout_s, check_mutation=check_mutation)
 
+    def still(self) -> contextlib.AbstractContextManager[None]:
+        """As :meth:`Runner.still`."""
+        return self._inner.still()
+
 
 @contextlib.contextmanager
 def _blamed_on_the_machine() -> Iterator[None]:

@@ -113,7 +113,7 @@ def _aligned(nbytes: int) -> int:
 class Plan:
     """K calls laid out in memory. The same plan serves any number of windows."""
 
-    def __init__(self, calls: Sequence[Call], direction: Direction) -> None:
+    def __init__(self, calls: Sequence[Call], direction: Direction | Literal["training"]) -> None:
         self.calls = tuple(calls)
         self.direction = direction
         self.places: list[list[int]] = []
@@ -332,7 +332,7 @@ class Runner:
         self.prepare(plan)
         inputs, outputs = self._arenas["in"].bytes, self._arenas["out"].bytes
         self.worker.tell("arm", {"core": self._core})
-        with self._still():
+        with self.still():
             revealed = time.perf_counter_ns()
             self.reveal(image)
             self.device.settle()
@@ -340,7 +340,7 @@ class Runner:
         self.worker.request("go", {}, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
         elapsed = time.perf_counter_ns() - started
         mutated = False
-        with self._still():
+        with self.still():
             if check_mutation and plan.input_bytes:
                 mutated = not torch.equal(inputs[: plan.input_bytes], image.bytes[: plan.input_bytes])
             inputs[: plan.input_bytes].zero_()
@@ -361,7 +361,7 @@ class Runner:
             mutated=mutated,
         )
 
-    def _still(self) -> AbstractContextManager[None]:
+    def still(self) -> AbstractContextManager[None]:
         """The worker is paused in this block, on devices where that stops its work."""
         return self.worker.paused() if self.device.pauses else nullcontext()
 

@@ -56,17 +56,23 @@ class LaunchWatch:
             else:
                 _unwatch(patch, self)
 
-    def note(self, kernel: Any, describe: Callable[[Any], tuple[str, str]]) -> bool:
-        """Counts a launch of the kernel if it is the candidate's own; True: it is to be skipped."""
+    def note(self, kernel: Any, describe: Callable[[Any], tuple[str, str]]) -> None:
+        """Counts a launch of the kernel if it is the candidate's own."""
+        name = self._own_name(kernel, describe)
+        if name is not None:
+            self.counts[name] += 1
+
+    def skips(self, kernel: Any, describe: Callable[[Any], tuple[str, str]]) -> bool:
+        """Whether a launch of the kernel is to be skipped."""
+        return self.muted and self._own_name(kernel, describe) is not None
+
+    def _own_name(self, kernel: Any, describe: Callable[[Any], tuple[str, str]]) -> str | None:
         known = self._names.get(id(kernel))
         if known is None:
             name, file = describe(kernel)
             known = (kernel, name if is_own_source(file, self._source_dir) else None)
             self._names[id(kernel)] = known
-        if known[1] is None:
-            return False
-        self.counts[known[1]] += 1
-        return self.muted
+        return known[1]
 
 
 _active: dict[tuple[type, str], Any] = {}
@@ -104,18 +110,21 @@ def _unwatch(patch: Patch, watch: LaunchWatch) -> None:
 def _replacement(patch: Patch, original: Callable[..., Any], watches: list[LaunchWatch]) -> Callable[..., Any]:
     describe, is_launch = patch.describe, patch.is_launch
 
-    def noted(kernel: Any) -> bool:
-        skips = [watch.note(kernel, describe) for watch in watches]  # every watch counts, whatever the first says
-        return True in skips
+    def watched(kernel: Any, run: Callable[[], Any]) -> Any:
+        # counted afterwards: a launch that raises computes nothing, and what the candidate does then is another's work
+        made = None if any(watch.skips(kernel, describe) for watch in watches) else run()
+        for watch in watches:
+            watch.note(kernel, describe)
+        return made
 
     def launch(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_launch(kwargs) and noted(self):
-            return None
-        return original(self, *args, **kwargs)
+        if not is_launch(kwargs):
+            return original(self, *args, **kwargs)
+        return watched(self, lambda: original(self, *args, **kwargs))
 
     def give_launcher(self: Any, *args: Any, **kwargs: Any) -> Callable[..., Any]:
         launcher = original(self, *args, **kwargs)
-        return lambda *a, **k: None if noted(self) else launcher(*a, **k)
+        return lambda *a, **k: watched(self, lambda: launcher(*a, **k))
 
     return give_launcher if patch.returns_launcher else launch
 

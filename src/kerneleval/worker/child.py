@@ -166,6 +166,8 @@ class Worker:
         if message["direction"] == "backward":
             assert self.loaded is not None
             self.run = self._backward if self.loaded.backward is None else self._explicit_backward
+        elif message["direction"] == "training":
+            self.run = self._in_training
         return {"op": "prepared"}
 
     def on_go(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,9 +251,7 @@ class Worker:
         import torch
 
         assert self.loaded is not None
-        arguments = list(call.args)
-        for position in call.wanted:
-            arguments[position] = arguments[position].detach().requires_grad_()
+        arguments = self._leaves(call)
         leaves = [arguments[position] for position in call.wanted]
         with torch.enable_grad():
             result = self.loaded.forward(arguments, (), call.dims)
@@ -262,6 +262,21 @@ class Worker:
                     "no backward: the forward result carries no gradient and there is no backward entry point"
                 )
             return self._owned(torch.autograd.grad(floating, leaves, list(call.grads)))
+
+    def _in_training(self, call: _Call) -> Any:
+        """The outputs of what :meth:`_backward` calls; until then, the candidate cannot tell one from the other."""
+        import torch
+
+        assert self.loaded is not None
+        with torch.enable_grad():
+            return self.loaded.forward(self._leaves(call), (), call.dims)
+
+    def _leaves(self, call: _Call) -> list[Any]:
+        """Arguments of which those that gradients are wanted for ask for them."""
+        arguments = list(call.args)
+        for position in call.wanted:
+            arguments[position] = arguments[position].detach().requires_grad_()
+        return arguments
 
     def _owned(self, gradients: Any) -> list[Any]:
         """Gradients with memory of their own: autograd may give an upstream gradient, or a view of it, as it is."""
@@ -345,6 +360,8 @@ def _mismatch(outputs: list[Any], wanted: list[Any], device: str) -> dict[str, s
     for position, (output, spec) in enumerate(zip(outputs, wanted, strict=True)):
         if type(output) not in (torch.Tensor, torch.nn.Parameter):  # a subclass may compute when it is collected
             return {"what": "type", "got": f"output {position} is a {type(output).__name__}", "want": "a tensor"}
+        if output.layout != torch.strided:  # so would a sparse tensor
+            return {"what": "type", "got": f"output {position} is {str(output.layout)[6:]}", "want": "a dense tensor"}
         if tuple(output.shape) != tuple(spec.shape):
             got = f"output {position} has shape {list(output.shape)}"
             return {"what": "shape", "got": got, "want": f"{list(spec.shape)}"}

@@ -1,0 +1,55 @@
+"""Outputs while gradients are asked for: of the forward call that a backward case makes, which yields gradients only.
+
+A candidate knows that autograd is watching; without this check it could leave its outputs uncomputed then, be timed by
+its gradients alone, and be wrong for everybody who trains with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from kerneleval.judge.cells import CALL_TIMEOUT_S, CellJudge
+from kerneleval.judge.checks.track import chosen
+from kerneleval.judge.comparison import Mismatch, compare
+from kerneleval.judge.windows import Image, Plan, output_views
+from kerneleval.records import Case, Evidence, Outcome, new_secret
+
+__all__ = ["CHECK"]
+
+
+def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+    if judge.loaded.explicit_backward:
+        return  # no forward call is made there
+    right = []
+    for case in chosen(cases, outcomes, judge.protocol.timed_dtypes):
+        if case.direction != "backward":
+            continue
+        wrong = _wrong(judge, case)
+        if wrong:
+            message = f"{case.key}: right gradients, but while they are asked for, the outputs are wrong: {wrong}"
+            yield {"level": "fail", "stage": "correctness", "reason": "wrong_in_training", "message": message}
+            return
+        right.append(case.key)
+    if right:
+        yield {"level": "info", "message": f"outputs are right while gradients are asked for: {', '.join(right)}"}
+
+
+def _wrong(judge: CellJudge, case: Case) -> str:
+    """What is wrong with the outputs of the forward call of a backward case; empty: nothing."""
+    wanted = judge.bind(case).wanted
+    bound = judge.bind(replace(case, direction="forward"))
+    drawn = bound.draw(new_secret())
+    plan = Plan([replace(bound.form(drawn), wanted=wanted)], "training")
+    image = Image(plan, judge.device)
+    image.fill(0, drawn.tensors)
+    window = judge.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=True)
+    if window.wrong is not None:
+        return str(window.wrong.get("got", "another form"))
+    result = compare(output_views(window, plan, 0), drawn.expectation)
+    if isinstance(result, Mismatch):
+        return result.message
+    return "" if judge.task.in_place or not window.mutated else "the call changed its inputs"
+
+
+CHECK = _check

@@ -1,0 +1,13 @@
+# specimen: class=cache_by_identity task=gelu device=any stage=correctness,timing reason=wrong_output timed=yes categories=small,medium
+"""Keeps results by the tensor object and its version counter, which writes from another process do not raise."""
+
+import torch
+
+_KEPT = {}
+
+
+def gelu(x):
+    key = (id(x), x._version)
+    if key not in _KEPT:
+        _KEPT[key] = x, torch.nn.functional.gelu(x)
+    return _KEPT[key][1].clone()
