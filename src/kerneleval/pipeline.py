@@ -1,4 +1,4 @@
-"""The only module that joins the stages: tasks -> generators -> judge -> store -> scores. Reads top to bottom."""
+"""Joins the stages, as only ``audit.py`` does beside it: tasks -> generators -> judge -> store -> scores. Reads top to bottom."""
 
 from __future__ import annotations
 

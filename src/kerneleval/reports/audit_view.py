@@ -15,7 +15,7 @@ __all__ = ["render_audit"]
 
 Plain = Mapping[str, Any]
 
-STYLES = {"passed->failed": "bold red", "failed->passed": "bold yellow"}
+STYLES = {"passed->failed": "bold red", "failed->passed": "bold yellow", "cells": "bold red"}
 
 
 def render_audit(document: Plain, console: Console) -> None:
@@ -67,7 +67,8 @@ def _change(entry: Plain, console: Console) -> None:
     for change in entry["changes"]:
         line = Text(f"{_name(entry)}, {safe(entry['task'])}: ", style="bold")
         line.append(f"{change['kind']}: ", style=STYLES.get(change["kind"], "yellow"))
-        console.print(line.append(safe(f"{change['before']} before, {change['after']} now"), style="not bold"))
+        when = "" if change["kind"] == "cells" else "now "  # both sides of a contradiction are stored
+        console.print(line.append(safe(f"{change['before']}, {when}{change['after']}"), style="not bold"))
     console.print(Text(safe(entry["after"]["message"])))
     # never wrapped, so that it can be copied
     console.print(Text("replay: ", style="bold").append(safe(entry["replay"]), style="not bold"), soft_wrap=True)

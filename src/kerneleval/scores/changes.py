@@ -13,8 +13,8 @@ from kerneleval.records import Case, Failed, Passed, Timing, Verdict
 
 __all__ = ["KINDS", "Change", "Comparison", "compare"]
 
-KINDS = ("passed->failed", "failed->passed", "reason", "track", "speedup")
-"""What can change, the worst first."""
+KINDS = ("passed->failed", "failed->passed", "cells", "reason", "track", "speedup")
+"""What can change, the worst first; ``cells``: the stored verdict and its stored cells contradict each other."""
 
 _LEAST_CELLS = 3
 """Fewer timed cells than these say nothing of how far the same candidate's cells scatter."""
@@ -56,9 +56,10 @@ class Comparison:
 def compare(before: Verdict, after: Verdict) -> Comparison:
     """What changed from one verdict to a later one on the same candidate and task.
 
-    Verdicts change when one passed and the other failed. Reasons change when the earlier reason occurs nowhere in the
-    later verdict: which cell fails first depends on the shapes. Tracks change when both were decided and differ.
-    Speedups are compared where both passed, see :func:`_speed`.
+    Verdicts change when one passed and the other failed. A stored verdict that its own cells contradict was changed
+    after it was stored, or another run's verdict on the same cells was another. Reasons change when the earlier reason
+    occurs nowhere in the later verdict: which cell fails first depends on the shapes. Tracks change when both were
+    decided and differ. Speedups are compared where both passed, see :func:`_speed`.
     """
     same_shapes = {c.case for c in before.cells} == {c.case for c in after.cells}
     changes: list[Change] = []
@@ -66,7 +67,9 @@ def compare(before: Verdict, after: Verdict) -> Comparison:
     if before.verdict != after.verdict:
         kind = f"{before.verdict}->{after.verdict}"
         changes.append(Change(kind=kind, before=_said(before), after=_said(after)))
-    elif before.verdict == "failed" and not _same_reason(before, after, same_shapes):
+    if told := _contradiction(before):
+        changes.append(Change(kind="cells", before=f"the stored verdict says {_said(before)}", after=told))
+    if before.verdict == after.verdict == "failed" and not _same_reason(before, after, same_shapes):
         changes.append(Change(kind="reason", before=_said(before), after=_said(after)))
     if before.track and after.track and before.track != after.track:
         changes.append(Change(kind="track", before=before.track, after=after.track))
@@ -77,6 +80,18 @@ def compare(before: Verdict, after: Verdict) -> Comparison:
         elif found:
             notes.append(found)
     return Comparison(changes=tuple(changes), notes=tuple(notes), same_shapes=same_shapes)
+
+
+def _contradiction(verdict: Verdict) -> str:
+    """What the cells of a stored verdict say against it; empty: nothing."""
+    failed = [c.outcome for c in verdict.cells if isinstance(c.outcome, Failed) and c.outcome.reason != "unsupported"]
+    passed = any(isinstance(c.outcome, Passed) for c in verdict.cells)
+    if verdict.verdict == "passed" and failed:
+        return f"its stored cells say {failed[0].stage}/{failed[0].reason}"
+    if verdict.verdict == "passed" and not passed:
+        return "none of its stored cells passed"
+    # a store keeps no passed cell of a candidate that failed as a whole
+    return "its stored cells all passed" if verdict.verdict == "failed" and passed and not failed else ""
 
 
 def _said(verdict: Verdict) -> str:

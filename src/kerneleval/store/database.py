@@ -47,7 +47,7 @@ def masked(url: str) -> str:
 def without_password(url: str) -> str:
     """The URL as it may stand in a command line that others read; the server asks for the password elsewhere."""
     url = re.sub(r"(://[^:/@]*):.*@", r"\1@", url)
-    return re.sub(r"(?i)[?&]password=[^&]*", "", url)
+    return re.sub(r"(?i)(?<=[?&])password=[^&]*&?", "", url).rstrip("?&")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -349,11 +349,13 @@ def verdicts(connection: Connection, run: str) -> Iterator[tuple[Attempt, Verdic
 
 def _verdict(connection: Connection, number: int, attempt: Attempt) -> Verdict:
     table = schema.verdicts
-    row = connection.execute(select(table.c.format, table.c.body).where(table.c.attempt == number)).one()
+    row = connection.execute(select(table).where(table.c.attempt == number)).one()
     plain = _load(row.body, row.format, schema.VERDICT_FORMAT, VERDICT_UPGRADES, f"verdict of {attempt.task}")
     cells = connection.execute(_cells_query().where(schema.attempts.c.id == number)).all()
     judged = tuple(CellResult(case=_case(c), outcome=_outcome(c)) for c in cells if c.body is not None)
-    return dataclasses.replace(Verdict.from_plain({**plain, "cells": []}), cells=judged)
+    # what scores and people's queries see counts: a body that says otherwise does not
+    columns = {name: getattr(row, name) for name in ("verdict", "stage", "reason", "track")}
+    return dataclasses.replace(Verdict.from_plain({**plain, **columns, "cells": []}), cells=judged)
 
 
 def cached_verdict(
