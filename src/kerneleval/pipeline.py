@@ -1,4 +1,7 @@
-"""Joins the stages, as only ``audit.py`` does beside it: tasks -> generators -> judge -> store -> scores. Reads top to bottom."""
+"""Joins the stages: tasks -> generators -> judge -> store -> scores. Reads top to bottom.
+
+Only ``audit.py`` joins them too: store -> judge -> store.
+"""
 
 from __future__ import annotations
 
