@@ -236,7 +236,7 @@ def test_an_interrupted_audit_goes_on(url: str, judge: Judge) -> None:
         ("mine --sample 0", "'--sample'"),
         ("mine --tier quik", "'quik' is not one of 'quick', 'standard', 'precise'"),
         ("mine --store none.db", "no store at none.db"),
-        ("mine", "no candidate"),
+        ("mine", "has nothing to audit: no candidate was judged there on cpu"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(

@@ -108,7 +108,8 @@ def _stored(store: Store, info: RunInfo, kind: str, only: Sequence[str]) -> tupl
     finished = [a for a in attempts if a.finished and a.device == kind and (not only or a.task in only)]
     stored = [attempt for attempt in finished if attempt.candidate]
     if not stored:
-        raise UsageError(f"run {info.id} holds no verdict on a candidate to audit: {len(finished)} had no candidate")
+        where = f" of {', '.join(only)}" if only else ""
+        raise UsageError(f"run {info.id} has nothing to audit: no candidate{where} was judged there on {kind}")
     for attempt in stored:
         store.candidate(attempt.candidate)  # all that is missing is said before anything is judged
     return stored, len(finished) - len(stored)
