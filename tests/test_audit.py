@@ -275,6 +275,7 @@ def test_a_source_that_is_gone_or_changed_is_refused(url: str, judge: Judge) -> 
 # --------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_replay_lines_of_a_generated_candidate_run(url: str, judge: Judge, tmp_path: Path) -> None:
     (tmp_path / "made.py").write_text(
         "from kerneleval.records import Candidate, Origin\n\n\n"
@@ -289,6 +290,7 @@ def test_replay_lines_of_a_generated_candidate_run(url: str, judge: Judge, tmp_p
         ("gelu",),
         store_url=url,
         directions=("forward",),
+        distributions=("standard",),
         tier="quick",
         judge=judge,
     )
