@@ -105,6 +105,7 @@ class Judge:
         cases: Sequence[Case] | None = None,
         source: str = "",
         task_source: str = "",
+        store: str = "",
         trusted: bool = False,
         on_event: OnEvent | None = None,
     ) -> Verdict:
@@ -115,8 +116,9 @@ class Judge:
             task: what it claims to solve.
             protocol: how to judge.
             cases: judge only these; None: the plan.
-            source: path of the candidate's file, for replay lines.
+            source: path of the candidate's file, or its name in the store, for replay lines.
             task_source: what to give as ``--task`` in replay lines; empty: the task's name.
+            store: what to give as ``--store`` in replay lines of a candidate from the store; empty: nothing.
             trusted: the candidate is a task's own reference (A/A runs, self-tests) and may read the built-in tasks.
             on_event: called as the work proceeds.
 
@@ -128,7 +130,7 @@ class Judge:
         only = cases[0] if cases is not None and len(cases) == 1 else None
         cases = self.plan(task, protocol) if cases is None else tuple(cases)
         source, task_source = source or candidate.files[0][0], task_source or task.name
-        replay = Replay(candidate, source, task_source, self.device.name, protocol, only)
+        replay = Replay(candidate, source, task_source, self.device.name, protocol, only, store)
         if not cases:
             raise UsageError(f"task {task.name!r}: no case is left; loosen --dtype, --direction or --category")
         _tell(on_event, "load", 0, len(cases), task.name)

@@ -9,7 +9,7 @@ Units stand in the field names: ``_ns`` nanoseconds, ``_s`` seconds, ``_bytes`` 
 
 from __future__ import annotations
 
-from kerneleval.records.candidates import Candidate, Origin
+from kerneleval.records.candidates import STORED, Candidate, Origin
 from kerneleval.records.cells import Cell, Machine, Protocol
 from kerneleval.records.errors import InfrastructureError, KernelEvalError, UsageError, near
 from kerneleval.records.hashing import digest, new_secret
@@ -38,6 +38,7 @@ __all__ = [
     "LAYOUTS",
     "SHAPE_CATEGORIES",
     "STAGES",
+    "STORED",
     "TRACKS",
     "Argument",
     "Candidate",

@@ -24,7 +24,7 @@ from sqlalchemy.pool import NullPool
 
 from kerneleval.records import InfrastructureError, KernelEvalError, UsageError, near
 
-__all__ = ["BUSY_TIMEOUT_S", "Database", "connect", "masked"]
+__all__ = ["BUSY_TIMEOUT_S", "Database", "connect", "masked", "without_password"]
 
 BUSY_TIMEOUT_S = 60.0
 """How long a transaction waits for another process's write transaction on the same SQLite file."""
@@ -42,6 +42,12 @@ def masked(url: str) -> str:
     """The URL with every password in it replaced by ``***``."""
     url = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", url)
     return re.sub(r"(?i)(password=)[^&]*", r"\1***", url)
+
+
+def without_password(url: str) -> str:
+    """The URL as it may stand in a command line that others read; the server asks for the password elsewhere."""
+    url = re.sub(r"(://[^:/@]*):.*@", r"\1@", url)
+    return re.sub(r"(?i)(?<=[?&])password=[^&]*&?", "", url).rstrip("?&")
 
 
 @dataclass(frozen=True, kw_only=True)

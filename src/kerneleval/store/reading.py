@@ -122,6 +122,8 @@ def runs(connection: Connection, only: Sequence[str] | None = None) -> tuple[Run
                 planned=planned.get(row.id, 0),
                 finished=finished.get(row.id, 0),
                 not_evaluated=body["not_evaluated"],
+                tasks=body.get("tasks", {}),
+                audit=body.get("audit", {}),
             )
         )
     return tuple(found)
@@ -134,14 +136,14 @@ def _count(connection: Connection, query: Select[Any]) -> dict[str, int]:
 def find_run(connection: Connection, text: str, place: str) -> str:
     """Identifier of the run meant: an identifier, the beginning of just one, or a name (the latest run of it)."""
     rows = connection.execute(
-        select(schema.runs.c.id, schema.runs.c.name).order_by(
+        select(schema.runs.c.id, schema.runs.c.name, schema.runs.c.body).order_by(
             schema.runs.c.created_unix_s.desc(), schema.runs.c.id.desc()
         )
     ).all()
     if not rows:
         raise UsageError(f"{place} holds no run yet; make one with 'kerneleval run'")
     if text == "latest":
-        return str(rows[0].id)
+        return str(next((row for row in rows if "audit" not in json.loads(row.body)), rows[0]).id)
     for row in rows:
         if text in (row.id, row.name):
             return str(row.id)
@@ -211,17 +213,25 @@ def _attempt(row: Any, cases: tuple[Case, ...]) -> Attempt:
     )
 
 
-def candidate(connection: Connection, hash_: str) -> Candidate | None:
-    """The source with this hash, without origin."""
-    row = connection.execute(select(schema.candidates).where(schema.candidates.c.hash == hash_)).one_or_none()
-    if row is None:
-        return None
-    return Candidate(
-        files=tuple((path, text) for path, text in json.loads(row.files)),
+def candidate(connection: Connection, text: str, place: str) -> Candidate:
+    """The source whose hash is, or alone begins with, the text; without origin. Raises UsageError where it is not."""
+    known = schema.candidates.c.hash
+    starting = known.startswith(text.lower(), autoescape=True)
+    rows = connection.execute(select(schema.candidates).where(starting).order_by(known).limit(5)).all() if text else []
+    if not rows:
+        raise UsageError(f"no candidate {text} in {place}; give the beginning of its hash, and its store by --store")
+    if len(rows) > 1:
+        raise UsageError(f"candidate {text!r} is ambiguous in {place}: {', '.join(row.hash[:16] for row in rows)}")
+    (row,) = rows
+    found = Candidate(
+        files=tuple((path, source) for path, source in json.loads(row.files)),
         language=row.language,
         entry=row.entry,
         backward_entry=row.backward_entry,
     )
+    if found.hash != row.hash:
+        raise UsageError(f"candidate {row.hash[:16]} in {place} was changed after it was stored: restore a copy")
+    return found
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -339,11 +349,13 @@ def verdicts(connection: Connection, run: str) -> Iterator[tuple[Attempt, Verdic
 
 def _verdict(connection: Connection, number: int, attempt: Attempt) -> Verdict:
     table = schema.verdicts
-    row = connection.execute(select(table.c.format, table.c.body).where(table.c.attempt == number)).one()
+    row = connection.execute(select(table).where(table.c.attempt == number)).one()
     plain = _load(row.body, row.format, schema.VERDICT_FORMAT, VERDICT_UPGRADES, f"verdict of {attempt.task}")
     cells = connection.execute(_cells_query().where(schema.attempts.c.id == number)).all()
     judged = tuple(CellResult(case=_case(c), outcome=_outcome(c)) for c in cells if c.body is not None)
-    return dataclasses.replace(Verdict.from_plain({**plain, "cells": []}), cells=judged)
+    # what scores and people's queries see counts: a body that says otherwise does not
+    columns = {name: getattr(row, name) for name in ("verdict", "stage", "reason", "track")}
+    return dataclasses.replace(Verdict.from_plain({**plain, **columns, "cells": []}), cells=judged)
 
 
 def cached_verdict(
