@@ -370,6 +370,13 @@ def _console() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 140)
 
 
+def _one_line(message: str) -> str:
+    """The message without line breaks, and without what a file's name or a candidate's text would do to a terminal."""
+    from kerneleval.reports.text import safe
+
+    return safe(" ".join(line.strip() for line in message.splitlines()), 4000).replace("\t", " ")
+
+
 def _print_json(value: Any) -> None:
     from kerneleval.reports import json
 
@@ -443,7 +450,7 @@ def _run(arguments: list[str]) -> int:
         kind, message = explain(error, arguments)
         if kind == "internal" and not show_traceback:
             message += "; set KERNELEVAL_TRACEBACK=1 to see where"
-        sys.stderr.write(f"error: {message}\n")
+        sys.stderr.write(f"error: {_one_line(message)}\n")
         if "--json" in arguments:
             _print_json({"error": {"kind": kind, "message": message}})
         return ERROR

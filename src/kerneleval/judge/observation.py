@@ -26,6 +26,9 @@ _ALIKE = 0.02
 
 _TIMEOUT_S = 30.0
 
+_MOST = 1 << 53
+"""What is more is no count."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
@@ -152,7 +155,7 @@ def _alike(got: torch.Tensor, want: torch.Tensor) -> bool:
 def _claimed_counts(value: Any) -> dict[str, int]:
     if not isinstance(value, dict):
         return {}
-    kept = [(str(k)[:200], int(v)) for k, v in list(value.items())[:1000] if isinstance(v, int) and v >= 0]
+    kept = [(str(k)[:200], v) for k, v in list(value.items())[:1000] if type(v) is int and 0 <= v < _MOST]
     return dict(kept)
 
 

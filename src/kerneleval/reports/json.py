@@ -6,6 +6,7 @@ NaN and infinities are the strings ``nan``, ``inf`` and ``-inf``, which strict J
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,9 @@ VERDICT_FORMAT = 1
 
 SCORES_FORMAT = 1
 """The same of the scores' document."""
+
+_HARMFUL = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb]")
+"""What strict JSON may hold as it is and a terminal obeys or UTF-8 cannot hold: a candidate's output may have it."""
 
 
 def verdict_document(verdict: Verdict, *, samples: bool = True) -> dict[str, Any]:
@@ -58,14 +62,10 @@ def scores_document(run: RunInfo | Mapping[str, Any] | None, scores: Mapping[str
 
 
 def dumps(document: Mapping[str, Any], *, indent: int | None = 2) -> str:
-    """The document as strict JSON.
+    """The document as strict JSON, which does a terminal no harm.
 
     Raises:
         ValueError: it holds a NaN or an infinity.
     """
     text = json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # a candidate's output may hold bytes that are no text: lone surrogates here
-        return json.dumps(document, indent=indent, ensure_ascii=True, allow_nan=False)
-    return text
+    return _HARMFUL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -37,6 +37,9 @@ DEFAULT_PATH = "kerneleval.db"
 _SERVERS = ("postgresql", "postgres", "postgresql+psycopg")
 _HEADER = b"SQLite format 3\x00"
 
+_MALFORMED = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
+"""What reading a row raises that nobody wrote so."""
+
 
 def masked(url: str) -> str:
     """The URL with every password in it replaced by ``***``."""
@@ -63,9 +66,15 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """One read transaction: a consistent snapshot."""
-        with self._transaction(write=False) as connection:
-            yield connection
+        """One read transaction: a consistent snapshot. What is in no form that a store writes is the store's fault."""
+        try:
+            with self._transaction(write=False) as connection:
+                yield connection
+        except (*_MALFORMED, sqlalchemy.exc.SQLAlchemyError) as error:
+            raise InfrastructureError(
+                f"store {self.place} is damaged or was changed by hand ({type(error).__name__}: {str(error)[:200]}); "
+                "restore a copy"
+            ) from error
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
