@@ -266,6 +266,7 @@ class Judge:
             protocol=protocol,
             speedup=None,
             cells=tuple(CellResult(case=case, outcome=failed) for case in cases),
+            findings=tuple(checks.of_sources(candidate)),
             replay=failed.replay,
             seconds=time.perf_counter() - started,
         )
