@@ -62,6 +62,8 @@ TAMPERING = {
     "import os\nos.kill(os.getppid(), 0)": ("fail", "load", "signal"),
     "import ctypes\nctypes.CDLL(None).ptrace": ("fail", "load", "ptrace"),
     "import signal\nsignal.signal(15, lambda *a: None)": ("warn", "load", "handles signal 15"),
+    "import torch\nfor i in range(100):\n    try:\n        open(f'/proc/self/fd/x{i}')\n    except OSError: pass\n"
+    "torch.equal = print": ("fail", "load", "replaced torch.equal"),
     "import sys\nsys.settrace(None)": ("warn", "load", "trace"),
 }
 

@@ -21,8 +21,8 @@ from kerneleval.languages.watch import library_folders
 
 __all__ = ["Guard"]
 
-_LIMIT = 32
-"""Most things told; the first are what matters."""
+_LIMIT = 16
+"""Most things told of each level; the first are what matters."""
 
 _WRAPPERS = 3
 """Most wrappers around a function that are looked through."""
@@ -98,7 +98,7 @@ class Guard:
 
     def note(self, level: str, what: str) -> None:
         """Keep what was seen, once."""
-        if len(self._told) < _LIMIT:
+        if sum(claim["level"] == level for claim in self._told.values()) < _LIMIT:  # warnings must not hide the rest
             self._told.setdefault(what, {"level": level, "what": what[:200], "when": self.when})
 
     def _wraps(self, value: Any, before: Any) -> bool:

@@ -94,7 +94,8 @@ class Observing:
             if now.get(key, (None, None))[0] is not value or now[key][1] is not code
         ]
         kind = type(self._device)
-        changed += [f"{kind.__name__}.{name}" for name in vars(self._device) if callable(getattr(kind, name, None))]
+        own = getattr(self._device, "__dict__", {})
+        changed += [f"{kind.__name__}.{name}" for name in own if callable(getattr(kind, name, None))]
         return changed[:8]
 
 
