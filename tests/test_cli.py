@@ -198,6 +198,7 @@ def test_check_prints_the_verdict_as_json(check: Recorder, capsys: pytest.Captur
     assert plain["speedup"] == {"value": 1.5, "low": 1.4, "high": "inf", "claim": "faster", "cells": 1}
     assert plain["cells"][0]["outcome"]["passed"] is True
     assert plain.pop("format") == 1
+    assert (plain.pop("layer"), plain.pop("layers")["numerical"]) == ("", "1/1 right")
     assert Verdict.from_plain(plain) == verdict(Passed())
 
 

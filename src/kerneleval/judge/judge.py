@@ -204,6 +204,9 @@ class Judge:
         failure = next(
             (r.outcome for r in results if isinstance(r.outcome, Failed) and r.outcome.reason != "unsupported"), None
         )
+        tampered = [f for f in findings if f.get("reason") == "tampering" and f.get("when") == "load"]
+        if tampered:  # before anything was computed
+            failure = _held_against(tampered[0])
         barred = _barred(track, findings, protocol)
         passed = sum(isinstance(r.outcome, Passed) for r in results)
         if failure is None and barred is not None:
@@ -268,6 +271,7 @@ class Judge:
             protocol=protocol,
             speedup=None,
             cells=tuple(CellResult(case=case, outcome=failed) for case in cases),
+            findings=tuple(checks.of_sources(candidate)),
             replay=failed.replay,
             seconds=time.perf_counter() - started,
         )
@@ -281,13 +285,7 @@ def _barred(track: str, findings: Sequence[Evidence], protocol: Protocol) -> Fai
     """What the checks hold against the candidate as a whole."""
     for finding in findings:
         if finding["level"] == "fail":
-            return Failed(
-                stage=finding.get("stage", "honesty"),
-                reason=finding["reason"],
-                message=finding["message"],
-                evidence=dict(finding),
-                replay=finding.get("replay", ""),
-            )
+            return _held_against(finding)
     if track and track not in protocol.allow:
         allowed = ", ".join(protocol.allow)
         return Failed(
@@ -296,6 +294,16 @@ def _barred(track: str, findings: Sequence[Evidence], protocol: Protocol) -> Fai
             message=f"the candidate is on the {track} track and only {allowed} may pass; --allow {track} admits it",
         )
     return None
+
+
+def _held_against(finding: Evidence) -> Failed:
+    return Failed(
+        stage=finding.get("stage", "honesty"),
+        reason=finding["reason"],
+        message=finding["message"],
+        evidence=dict(finding),
+        replay=finding.get("replay", ""),
+    )
 
 
 def _summary(results: Sequence[CellResult]) -> dict[str, Any] | None:

@@ -40,8 +40,6 @@ class Seen:
     """ATen operators dispatched, by ``aten.name.overload``; empty where they were not recorded."""
     launches: dict[str, int]
     """Own kernels launched, by name."""
-    changed: tuple[str, ...]
-    """Names of the worker's own that were rebound since the candidate was loaded."""
     extensions: tuple[str, ...] = ()
     """Native modules that the candidate built itself; what they launch is not seen."""
 
@@ -105,14 +103,14 @@ class Subject:
         try:
             window = runner.window(image, timeout_s=timeout_s, check_mutation=False)
         except WorkerError:
-            runner.worker.request("observed", {}, "observed", timeout_s=timeout_s)
+            self._judge.loaded.note(runner.worker.request("observed", {}, "observed", timeout_s=timeout_s))
             raise
         told = runner.worker.request("observed", {}, "observed", timeout_s=timeout_s)
+        self._judge.loaded.note(told)
         return Seen(
             outputs=() if window.wrong is not None else output_views(window, self._plan, 0),
             aten=_claimed_counts(told.get("aten")),
             launches=_claimed_counts(told.get("launches")),
-            changed=_claimed_names(told.get("changed")),
             extensions=_claimed_names(told.get("extensions")),
         )
 

@@ -13,6 +13,7 @@ from kerneleval.records.candidates import STORED, Candidate, Origin
 from kerneleval.records.cells import Cell, Machine, Protocol
 from kerneleval.records.errors import InfrastructureError, KernelEvalError, UsageError, near
 from kerneleval.records.hashing import digest, new_secret
+from kerneleval.records.layers import LAYERS, caught_by, layer_of, layer_of_finding, layers_of
 from kerneleval.records.outcomes import Evidence, Failed, Outcome, Passed, Samples, Timing, outcome_from_plain
 from kerneleval.records.plain import to_plain
 from kerneleval.records.results import Event, Result, Score
@@ -35,6 +36,7 @@ __all__ = [
     "DIRECTIONS",
     "DISTRIBUTIONS",
     "DTYPES",
+    "LAYERS",
     "LAYOUTS",
     "SHAPE_CATEGORIES",
     "STAGES",
@@ -68,7 +70,11 @@ __all__ = [
     "Trust",
     "UsageError",
     "Verdict",
+    "caught_by",
     "digest",
+    "layer_of",
+    "layer_of_finding",
+    "layers_of",
     "near",
     "new_secret",
     "outcome_from_plain",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.records import Verdict, to_plain
+from kerneleval.records import Verdict, caught_by, layer_of, layer_of_finding, layers_of, to_plain
 
 if TYPE_CHECKING:
     from kerneleval.store import RunInfo
@@ -28,13 +28,19 @@ _HARMFUL = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u20
 
 
 def verdict_document(verdict: Verdict, *, samples: bool = True) -> dict[str, Any]:
-    """Every field of a verdict, with ``format``.
+    """Every field of a verdict, with ``format``, the layer of each failed cell and finding, and what each layer found.
 
     Args:
         verdict: the verdict.
         samples: whether the raw timing samples stay in; without them a document is some ten times smaller.
     """
     plain: dict[str, Any] = {"format": VERDICT_FORMAT, **to_plain(verdict)}
+    plain |= {"layer": caught_by(verdict), "layers": layers_of(verdict)}
+    for cell in plain["cells"]:
+        if not cell["outcome"]["passed"]:
+            cell["layer"] = layer_of(cell["outcome"]["stage"], cell["outcome"]["reason"])
+    for finding in plain["findings"]:
+        finding["layer"] = layer_of_finding(finding)
     if not samples:
         for cell in plain["cells"]:
             timing = cell["outcome"].get("timing")

@@ -11,7 +11,18 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from kerneleval.records import SHAPE_CATEGORIES, CellResult, Failed, Passed, Timing, Verdict
+from kerneleval.records import (
+    SHAPE_CATEGORIES,
+    CellResult,
+    Failed,
+    Passed,
+    Timing,
+    Verdict,
+    caught_by,
+    layer_of,
+    layer_of_finding,
+    layers_of,
+)
 from kerneleval.reports.text import duration, figure, fits, number, plural, safe, times
 
 __all__ = ["render_verdict"]
@@ -54,12 +65,15 @@ def _facts(verdict: Verdict) -> Table:
         table.add_row("message", Text(safe(verdict.message) or "right in every case"))
     else:
         table.add_row("stage", Text(safe(verdict.stage)))
-        table.add_row("reason", Text(safe(verdict.reason), style="red"))
+        reason = Text(safe(verdict.reason), style="red")
+        table.add_row("reason", reason.append(_in_layer(caught_by(verdict)), style="dim"))
         table.add_row("message", Text(safe(verdict.message)))
     table.add_row("speedup", _speedup(verdict))
     table.add_row("track", Text(safe(verdict.track)) if verdict.track else Text("not decided", style="dim"))
     table.add_row("trust", _trust(verdict))
     table.add_row("judged", _counts(verdict))
+    if layers := layers_of(verdict):
+        table.add_row("layers", Text(safe("; ".join(f"{layer} {said}" for layer, said in layers.items()))))
     return table
 
 
@@ -196,11 +210,16 @@ def _failures(verdict: Verdict) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for cell, outcome in failed[:SHOWN_FAILURES]:
         line = Text(f"{safe(cell.case.key)} ", style="bold")
-        line.append(f"{safe(outcome.stage)}/{safe(outcome.reason)}: ", style="red not bold")
+        layer = layer_of(outcome.stage, outcome.reason)
+        line.append(f"{safe(outcome.stage)}/{safe(outcome.reason)}{_in_layer(layer)}: ", style="red not bold")
         lines.append(line.append(safe(outcome.message), style="not bold"))
     if len(failed) > SHOWN_FAILURES:
         lines.append(Text(f"and {plural(len(failed) - SHOWN_FAILURES, 'more failed case')}", style="dim"))
     return ["", Text("failed", style="bold"), *lines] if lines else []
+
+
+def _in_layer(layer: str) -> str:
+    return f" ({layer})" if layer else ""
 
 
 def _findings(verdict: Verdict) -> list[RenderableType]:
@@ -208,5 +227,7 @@ def _findings(verdict: Verdict) -> list[RenderableType]:
     for finding in verdict.findings:
         level = safe(str(finding.get("level", "info")), 20)
         line = Text(f"{level:<4} ", style=LEVELS.get(level, ""))
-        lines.append(line.append(safe(f"{finding.get('check', '')}: {finding.get('message', '')}"), style="not bold"))
+        check, layer = str(finding.get("check", "")), layer_of_finding(finding)
+        where = check + _in_layer(layer if layer != check else "")
+        lines.append(line.append(safe(f"{where}: {finding.get('message', '')}"), style="not bold"))
     return ["", Text("findings", style="bold"), *lines] if lines else []
