@@ -52,8 +52,12 @@ def main() -> int:
         rows = [_row(s, theirs[s.name], ours.get(s.name, (_NOT_JUDGED, "", None))) for s in specimens]
         report.table(_HEAD, [[row[name] for name in _HEAD] for row in rows])
         elsewhere = [s for s in collect("cpu", options.only) if s.device == "cpu"]
+        names = ", ".join(s.name for s in elsewhere)
         report.say(
-            "", f"for the CPU alone, which KernelBench does not judge: {', '.join(s.name for s in elsewhere)}", ""
+            "The specimens were written against this judge: those that look for its files, frames or processes find "
+            "nothing of the kind at KernelBench's, and give something wrong instead.",
+            f"For the CPU alone, which KernelBench does not judge: {names or 'none'}",
+            "",
         )
         report.say(*_totals(rows))
         report.data = {"rows": rows, "details": theirs, "for_the_cpu": [s.name for s in elsewhere]}
