@@ -31,7 +31,7 @@ from benchmarks.report import Report, parser
 from kerneleval.judge import Judge, bench, cells
 
 _BUILDS_TIMEOUT_S = 300.0
-"""For those that ``load_inline`` compiles: PyTorch's headers alone take more than a minute."""
+"""For those that ``load_inline`` compiles: PyTorch's headers alone take a minute or more."""
 _MISSING_KERNEL = ("Missing ", "No ")
 _NOT_JUDGED = "not judged"
 

@@ -211,7 +211,7 @@ def _native(text: str, task: Task, arguments: tuple[Any, ...], dims: dict[str, i
     tensors = ", ".join(f"torch::Tensor {n}" for n in (*names, "kb_out"))
     sizes = ", ".join(f"int64_t {n}" for n in dims)
     pointers = ", ".join(f"{n}.data_ptr<float>()" for n in (*names, "kb_out"))
-    declared = f"int64_t kb_call({tensors}, {sizes})"
+    launcher = ", ".join([*("const float *" for _ in names), "float *", *("int64_t" for _ in dims), "void *"])
     with torch.device("meta"):
         outputs = task.reference(*(torch.empty(a.shape) for a in arguments))
     if not isinstance(outputs, torch.Tensor):
@@ -221,21 +221,27 @@ def _native(text: str, task: Task, arguments: tuple[Any, ...], dims: dict[str, i
     return f"""import torch
 from torch.utils.cpp_extension import load_inline
 
-source = r'''
-#include <torch/types.h>
-#include <c10/cuda/CUDAStream.h>
+kernels = r'''
 {body}
-{declared} {{
-    return {found[1]}({pointers}, {", ".join(dims)}, (void *)c10::cuda::getCurrentCUDAStream().stream());
+'''
+binding = '''
+#include <torch/extension.h>
+extern "C" int {found[1]}({launcher});
+int64_t kb_call({tensors}, {sizes}, int64_t kb_stream) {{
+    return {found[1]}({pointers}, {", ".join(dims)}, (void *)kb_stream);
 }}
 '''
-module = load_inline("kb_candidate", cpp_sources="{declared};", cuda_sources=source, functions=["kb_call"])
+# PyTorch's headers in the binding alone: in the kernels' file they cost nvcc minutes.
+module = load_inline(
+    "kb_candidate", cpp_sources=binding, cuda_sources=kernels, functions=["kb_call"], no_implicit_headers=True
+)
 
 
 class ModelNew(torch.nn.Module):
     def forward(self, {", ".join(names)}):
 {contiguous}        kb_out = torch.empty({tuple(outputs.shape)}, device={names[0]}.device)
-        code = module.kb_call({", ".join(names)}, kb_out, {", ".join(str(v) for v in dims.values())})
+        stream = torch.cuda.current_stream().cuda_stream
+        code = module.kb_call({", ".join(names)}, kb_out, {", ".join(str(v) for v in dims.values())}, stream)
         if code:
             raise RuntimeError(f"the launcher returned {{code}}")
         return kb_out
