@@ -33,7 +33,9 @@ def _ask(judge: CellJudge, outcomes: Mapping[Case, Outcome]) -> Iterator[Evidenc
     if not worker.alive:  # it was ended for something that is told already
         return
     try:
-        worker.request("observe", {"record": False, "mute": False}, "observing", timeout_s=_TIMEOUT_S)
+        worker.request(
+            "observe", {"record": False, "mute": False, "in_order": False}, "observing", timeout_s=_TIMEOUT_S
+        )
         judge.loaded.note(worker.request("observed", {}, "observed", timeout_s=_TIMEOUT_S))
     except (WorkerError, WorkerFailure) as error:
         if not any(isinstance(o, Failed) and o.reason != "unsupported" for o in outcomes.values()):
