@@ -2,16 +2,19 @@
 # Everything that needs an NVIDIA GPU, in one call: tests, then measurements. Results go to $OUT (default: results/),
 # named by benchmark, device and date.
 #
-# Usage: scripts/gpu.sh [PART ...]      parts: start tests selftest attacks clock aa latency archetypes kernelbench; none: all
+# Usage: scripts/gpu.sh [PART ...]      none: all parts, which are
+#        start tests selftest attacks clock aa latency archetypes kernelbench kbattacks libraries
 # Needs python3 with a CUDA build of torch, Triton, NumPy and SciPy. `tests` needs pytest; `archetypes` needs SQLAlchemy,
-# Typer, Rich and pydantic-settings. KERNELBENCH names a checkout of KernelBench: `latency` then times it beside us, and
-# `kernelbench` judges its levels 1 and 2.
+# Typer, Rich and pydantic-settings. KERNELBENCH names a checkout of KernelBench: `latency` then times it beside us,
+# `kernelbench` judges its levels 1 and 2, and `kbattacks` has both judge the corpus of attacks. `libraries` judges the
+# kernels of liger-kernel and flag-gems as far as they can be imported (flag-gems needs PyYAML and SQLAlchemy too); what
+# is not installed may lie unpacked in a folder that PYTHONPATH names.
 set -u
 cd "$(dirname "$0")/.."
 export PYTHONPATH="src:.${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 OUT=${OUT:-results}
 PYTHON=${PYTHON:-python3}
-parts=${*:-start tests selftest attacks clock aa latency archetypes kernelbench}
+parts=${*:-start tests selftest attacks clock aa latency archetypes kernelbench kbattacks libraries}
 status=0
 mkdir -p "$OUT"
 
@@ -44,7 +47,19 @@ for p in $parts; do
       else
         echo "== kernelbench NOT RUN: set KERNELBENCH to a checkout of the repository"
       fi ;;
-    *) echo "error: unknown part '$p'; parts are start tests selftest attacks clock aa latency archetypes kernelbench" >&2; exit 2 ;;
+    kbattacks)
+      if [ -n "${KERNELBENCH:-}" ]; then
+        part kbattacks "$PYTHON" -m benchmarks.kernelbench_attacks --repo "$KERNELBENCH" --out "$OUT" ${KBATTACK_ARGS:-}
+      else
+        echo "== kbattacks NOT RUN: set KERNELBENCH to a checkout of the repository"
+      fi ;;
+    libraries)
+      if "$PYTHON" -c 'import sys; from importlib.util import find_spec as f; sys.exit(not (f("liger_kernel") or f("flag_gems")))'; then
+        part libraries "$PYTHON" -m benchmarks.libraries --out "$OUT" ${LIBRARY_ARGS:-}
+      else
+        echo "== libraries NOT RUN: neither liger_kernel nor flag_gems can be imported; install or unpack their wheels"
+      fi ;;
+    *) echo "error: unknown part '$p'; parts are start tests selftest attacks clock aa latency archetypes kernelbench kbattacks libraries" >&2; exit 2 ;;
   esac
 done
 exit $status

@@ -8,6 +8,7 @@ import torch
 from kerneleval.judge.checks import track
 from kerneleval.judge.observation import Seen, alike
 from kerneleval.records import Case, Failed, Passed
+from kerneleval.tasks import find
 
 SHAPES = ("tiny", "small", "large")
 
@@ -110,3 +111,18 @@ def test_alike_is_a_first_look() -> None:
     indices = torch.arange(100)
     assert alike([indices], [indices])
     assert not alike([indices.roll(1)], [indices])
+
+
+def test_stream_order_is_seen_at_the_largest_case_and_at_a_secret_one_of_each_direction() -> None:
+    task = find("gelu")
+    cases = [
+        Case.from_plain({"task": "gelu", "direction": d, "dims": [("M", m), ("N", 4)], "dtype": "float32"})
+        for d in ("forward", "backward")
+        for m in (8, 64, 512, 3)
+    ]
+    found = [track.ordered(task, cases) for _ in range(60)]
+    for chosen in found:
+        assert {c.direction for c in chosen if c.dims_map["M"] == 512} == {"forward", "backward"}
+        assert 2 <= len(chosen) <= 4
+    assert {c.dims_map["M"] for chosen in found for c in chosen} == {8, 64, 512, 3}
+    assert track.ordered(task, cases[:4]) and not track.ordered(task, [])

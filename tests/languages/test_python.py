@@ -417,6 +417,31 @@ print(loaded.launches())
     assert out.strip() == "{'double': 1}"
 
 
+def test_float_arguments_are_scalars_in_the_interpreter_as_they_are_when_compiled(script):
+    source = (
+        KERNEL.replace("n, BLOCK", "n, factor, BLOCK")
+        .replace("mask=at < n) * 2", "mask=at < n) * factor.to(tl.float32)")
+        .replace("def double", "def times")
+    )
+    source += (
+        "def gelu(x):\n    out = torch.zeros_like(x)\n"
+        "    times[(triton.cdiv(x.numel(), 32),)](x, out, x.numel(), 0.1, BLOCK=32)\n    return out\n"
+    )
+    out = script(
+        PRELUDE
+        + f"""
+load({source!r})
+loaded = load({source!r})  # twice: what is wrapped once is not wrapped again
+assert torch.equal(loaded.forward([x], (), {{}}), 0.1 * x)
+half = loaded.forward([x.half()], (), {{}})
+assert half.dtype == torch.float16 and torch.allclose(half, 0.1 * x.half(), rtol=2e-3)
+print("ok")
+""",
+        TRITON_INTERPRET="1",
+    )
+    assert out.strip() == "ok"
+
+
 def test_bfloat16_is_still_wrong_in_the_interpreter(script):
     """When this fails, Triton has mended it: then bfloat16 may be judged there (docs/candidates.md)."""
     source = KERNEL.replace(

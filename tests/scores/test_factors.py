@@ -86,6 +86,13 @@ def test_speedup_by_shape_and_peak():
     assert (best.n, best.note) == (6, "over power_of_two shapes")
 
 
+def test_tiny_shapes_are_no_peak_unless_there_is_nothing_else():
+    results = [r for i in range(6) for r in rows(f"t{i}", [9.0, 1.0, 1.5])]
+    assert value("peak", results).note == "over medium shapes"
+    alone = [r for i in range(6) for r in rows(f"t{i}", [9.0])]
+    assert value("peak", alone).value == 9.0
+
+
 # -------------------------------------------------------------------------------------------- CV_shape
 
 

@@ -60,6 +60,8 @@ class Device(Protocol):
     pauses: bool
     """Whether stopping a worker's processes stops its work: then they are stopped while inputs are revealed and
     destroyed. A kernel on an accelerator runs on; there both take microseconds, which are measured and reported."""
+    streams: bool
+    """Whether work may be queued beside the current stream, so that it must be seen to be joined with it."""
     least_window_ns: float
     """Windows shorter than this drown in the cost of waking a worker; 0: the tier's own length will do."""
 
@@ -95,6 +97,9 @@ class Device(Protocol):
 
     def synchronize(self) -> None:
         """Wait for everything that this process queued, on every stream."""
+
+    def delay(self) -> None:
+        """Keep the current stream busy for a few milliseconds, so that what is queued meanwhile has to wait."""
 
     def settle(self) -> None:
         """Called by the judge before it starts its clock: let its own helper threads go to sleep."""

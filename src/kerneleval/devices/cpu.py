@@ -30,6 +30,7 @@ class Cpu:
     torch_device = "cpu"
     spin_s = 0.0
     pauses = True
+    streams = False
     least_window_ns = 4e6
 
     def available(self) -> str:
@@ -58,9 +59,9 @@ class Cpu:
         return min(_meminfo("MemAvailable") // 16, 128 << 20)
 
     def case_budget(self) -> tuple[int, int]:
-        """16 MiB and 0.3 GFLOP a core: a call stays near 10 ms on one AVX2 core."""
+        """8 MiB and 0.15 GFLOP a core: a call stays near 5 ms on one AVX2 core."""
         cores = self.machine().units
-        return min(16 << 20, self.memory_budget_bytes() // 8), 300_000_000 * cores
+        return min(8 << 20, self.memory_budget_bytes() // 8), 150_000_000 * cores
 
     def largest_case_bytes(self) -> int:
         """A twelfth of what is free now."""
@@ -110,6 +111,9 @@ class Cpu:
 
     def synchronize(self) -> None:
         """Nothing is asynchronous."""
+
+    def delay(self) -> None:
+        """Nothing: calls end before they return."""
 
     def settle(self) -> None:
         """Sleep until this process's helper threads stopped spinning."""

@@ -20,6 +20,8 @@ __all__ = ["DEVICE"]
 _IPC_LAZY_PEER_ACCESS = 1
 _RESERVE_BYTES = 4 << 30
 _CLOCK_DRIFT = 0.03
+_DELAY_CYCLES = 6_000_000
+"""3 ms at 2 GHz: longer than the host takes to queue a call."""
 _INSUFFICIENT_SIZE = 7
 _THROTTLE_REASONS = {
     0x002: "application_clocks",
@@ -57,6 +59,7 @@ class Cuda:
     torch_device = "cuda"
     spin_s = 0.05
     pauses = False
+    streams = True
     least_window_ns = 0.0
 
     def available(self) -> str:
@@ -162,6 +165,12 @@ class Cuda:
         import torch
 
         torch.cuda.synchronize()
+
+    def delay(self) -> None:
+        """A kernel that waits for about 3 ms."""
+        import torch
+
+        torch.cuda._sleep(_DELAY_CYCLES)
 
     def settle(self) -> None:
         """The reveal is a device copy: it must have ended before the clock starts."""

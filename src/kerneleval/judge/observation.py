@@ -19,7 +19,7 @@ from kerneleval.judge.windows import Image, Plan, output_views
 from kerneleval.records import Case, new_secret
 from kerneleval.worker.host import WorkerError
 
-__all__ = ["Seen", "Subject", "alike", "right"]
+__all__ = ["Seen", "Subject", "alike", "alike_everywhere", "right"]
 
 _ALIKE = 0.02
 """Relative rms distance, or share of unequal integers, up to which outputs are taken for the same at first sight."""
@@ -65,6 +65,11 @@ class Subject:
         with oracle.precision(tf32=judge.protocol.tf32):
             self.native = call.run(case.dtype)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory that the inputs and outputs of the call take."""
+        return self._plan.input_bytes + self._plan.output_bytes
+
     def again(self) -> Subject:
         """The same case with other weights and arguments."""
         return Subject(self._judge, self.case, self._plan)
@@ -73,12 +78,15 @@ class Subject:
         """What must come out, by the oracle."""
         return self._bound.expect(self._args, self._grads).expectation
 
-    def window(self, *, record: bool, mute: bool, timeout_s: float = _TIMEOUT_S) -> Seen:
+    def window(
+        self, *, record: bool = False, mute: bool = False, in_order: bool = False, timeout_s: float = _TIMEOUT_S
+    ) -> Seen:
         """Call the candidate, watched.
 
         Args:
             record: count ATen operators; the candidate can tell such a window by its dispatch mode.
             mute: make own kernels no-ops.
+            in_order: inputs become ready, and outputs are read, in the order of the current stream alone.
             timeout_s: limit of the window.
 
         Raises:
@@ -88,7 +96,9 @@ class Subject:
         runner = self._judge.loaded.runner
         image = Image(self._plan, self._judge.device)
         image.fill(0, [*(a for a in self._args if isinstance(a, torch.Tensor)), *self._grads])
-        runner.worker.request("observe", {"record": record, "mute": mute}, "observing", timeout_s=timeout_s)
+        runner.prepare(self._plan)
+        how = {"record": record, "mute": mute, "in_order": in_order}
+        runner.worker.request("observe", how, "observing", timeout_s=timeout_s)
         try:
             window = runner.window(image, timeout_s=timeout_s, check_mutation=False)
         except WorkerError:
@@ -112,6 +122,19 @@ def alike(outputs: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> bo
 def right(outputs: Sequence[torch.Tensor], expectation: Expectation) -> bool:
     """Whether outputs are what must come out."""
     return isinstance(compare(outputs, expectation), Match)
+
+
+def alike_everywhere(outputs: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> bool:
+    """Whether no single element is far off: a part that was never written shows, however small it is."""
+    return alike(outputs, wanted) and all(_no_outlier(got, want) for got, want in zip(outputs, wanted, strict=True))
+
+
+def _no_outlier(got: torch.Tensor, want: torch.Tensor) -> bool:
+    if not want.is_floating_point():
+        return torch.equal(got, want)
+    size = want.abs().float()
+    far = 0.25 * torch.linalg.vector_norm(size) / max(want.numel(), 1) ** 0.5
+    return bool(((got.float() - want.float()).abs() <= far + 0.05 * size).all())
 
 
 def _alike(got: torch.Tensor, want: torch.Tensor) -> bool:

@@ -346,7 +346,7 @@ class Runner:
             inputs[: plan.input_bytes].zero_()
             outputs[: plan.output_bytes].fill_(_FLOAT_POISON)
             places = plan.secret_places()
-            self.device.settle()
+            self.device.synchronize()  # no settling: what still spins here does so for candidate and baseline alike
             collecting = time.perf_counter_ns()
         answer = self.worker.request("collect", {"places": places}, "collected", timeout_s=timeout_s)
         collect = time.perf_counter_ns() - collecting

@@ -64,6 +64,7 @@ class Triton(PythonLanguage):
             raise LoadError(f"TRITON_INTERPRET is set: Triton kernels would be interpreted instead of run on {device}")
         if on_cpu:
             _autotune_without_clock()
+            _floats_as_compiled()
 
     def is_entry(self, value: Any) -> bool:
         """Kernels themselves need a grid, so they are no entry points."""
@@ -115,6 +116,29 @@ def _autotune_without_clock() -> None:
         return [0.0, 0.0, 0.0]
 
     Autotuner._bench = bench
+
+
+def _floats_as_compiled() -> None:
+    """Gives interpreted kernels their float arguments as fp32 scalars, as compiled kernels get them.
+
+    The interpreter wraps integers and pointers and passes floats as they are, so that ``eps.to(tl.float32)``, which is
+    right on every GPU, raises.
+    """
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    convert = interpreter._implicit_cvt
+    if getattr(convert, "wraps_floats", False):
+        return
+
+    def wrapped(arg: Any) -> Any:
+        if type(arg) is not float:
+            return convert(arg)
+        return tl.tensor(interpreter.TensorHandle(np.array([arg], dtype=np.float32), tl.float32), tl.float32)
+
+    wrapped.wraps_floats = True  # type: ignore[attr-defined]
+    interpreter._implicit_cvt = wrapped
 
 
 LANGUAGE = Triton()

@@ -9,6 +9,7 @@ and no more, since it is gathered in the candidate's own process.
 from __future__ import annotations
 
 import collections
+import functools
 import os
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
@@ -45,6 +46,7 @@ class LaunchWatch:
         self.muted = False
         self._patches = tuple(patches)
         self._source_dir = source_dir
+        _library_folders()  # asked before the candidate could change the answer
         # By id, with the object kept alive so that no id is used again; launches must stay cheap.
         self._names: dict[int, tuple[Any, str | None]] = {}
 
@@ -129,19 +131,23 @@ def _replacement(patch: Patch, original: Callable[..., Any], watches: list[Launc
     return give_launcher if patch.returns_launcher else launch
 
 
+@functools.cache
 def _library_folders() -> tuple[str, ...]:
     import torch
 
     paths = sysconfig.get_paths()
     folders = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     folders.add(str(Path(torch.__file__).parent.parent))
+    # Absolute in a worker, whose host made them so.
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    folders |= {p for p in named if p.startswith(os.sep)}
     return tuple(os.path.realpath(f) + os.sep for f in folders)
 
 
 def is_own_source(file: str, source_dir: Path) -> bool:
     """Whether a kernel from that source file is the candidate's own: its files, or code that it made at run time.
 
-    Kernels that come with installed packages are not.
+    Kernels that come with packages, installed ones or ones that ``PYTHONPATH`` names, are not.
     """
     real = os.path.realpath(file)
     if real.startswith(os.path.realpath(source_dir) + os.sep):

@@ -58,10 +58,12 @@ def speedup_by_shape(results: Sequence[Result], setting: Setting = DEFAULT) -> T
 def peak(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     """Highest median speedup over one shape category: what a benchmark of a single kind of shape would have found.
 
-    A single cell would be a lucky measurement, or the overhead of launching next to nothing. Interval and n are those
-    of that category's median; the note names the category.
+    A single cell would be a lucky measurement. Shapes of up to 16 a dim (``tiny``) are left out where there are others:
+    every kernel is measured there by what a call costs. Interval and n are those of that category's median; the note
+    names the category.
     """
     table = speedup_by_shape(results, setting)
+    table = {category: found for category, found in table.items() if category != "tiny"} or table
     if not table:
         return NOTHING("no correct cell was timed")
     category, best = max(table.items(), key=lambda item: item[1].value)

@@ -5,7 +5,8 @@ names only after the computation, and the messages carry shapes, not values.
 
 A window is ``go`` (run every prepared call, wait for the device, say so) and ``collect`` (copy the outputs to the
 places named). Correctness and timing use the same two messages, so a candidate cannot tell which it is in. Between
-``observe`` and ``observed``, windows are watched: what they dispatch and launch is counted, or own kernels do nothing.
+``observe`` and ``observed``, windows are watched: what they dispatch and launch is counted, or own kernels do nothing,
+or inputs and outputs are there and read in the order of the current stream alone.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 from kerneleval import devices, languages
 from kerneleval.records import Candidate, Trust, to_plain
 from kerneleval.worker import sandbox
+from kerneleval.worker.in_order import InOrder, Moved
 from kerneleval.worker.observing import Observing
 from kerneleval.worker.plain import decode_plain
 from kerneleval.worker.wire import Channel, Closed
@@ -50,7 +52,10 @@ class Worker:
         self.calls: list[_Call] = []
         self.run: Callable[[_Call], Any] = self._forward
         self.results: list[Any] = []
+        self.plain_calls: list[Mapping[str, Any]] = []
         self.observing: Observing | None = None
+        self.in_order: InOrder | None = None
+        self.moved: list[Moved] = []
         self.recording: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
         self.event_ns = 0.0
         self.spin_s = 0.0
@@ -117,7 +122,7 @@ class Worker:
         directory = Path(message["dir"]) if language.needs_build else Path(tempfile.mkdtemp())
         sandbox.seal()
         _allow_tf32(bool(message["tf32"]))
-        self.observing = Observing(type(self))
+        self.observing, self.in_order = Observing(type(self)), InOrder(self.device)
         self.loaded = language.load(candidate, directory, self.device.name, names=tuple(message["names"]))
         self.loaded.watch(False)
         return {"op": "loaded", "backward": self.loaded.backward is not None}
@@ -140,7 +145,7 @@ class Worker:
         state = self.loaded.module.state_dict()
         with torch.no_grad():
             for name, description in message["tensors"]:
-                state[name].copy_(self._tensor(description))
+                state[name].copy_(self._tensor(description, self._revealed))
         self.device.synchronize()
         return {"op": "weighted"}
 
@@ -155,13 +160,8 @@ class Worker:
     def on_prepare(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Describe the calls of the coming windows."""
         self.results = []
-        calls = []
-        for plain in message["calls"]:
-            outputs = [languages.OutputSpec(shape=tuple(shape), dtype=dtype) for shape, dtype in plain["outputs"]]
-            arguments = [self._argument(a) for a in plain["args"]]
-            upstream = [self._argument(a) for a in plain["grads"]]
-            calls.append(_Call(arguments, upstream, outputs, plain["wanted"], plain["dims"]))
-        self.calls = calls
+        self.plain_calls = message["calls"]
+        self.calls = [self._prepared(plain, self._revealed) for plain in self.plain_calls]
         self.run = self._forward
         if message["direction"] == "backward":
             assert self.loaded is not None
@@ -180,8 +180,11 @@ class Worker:
         try:
             timer.start()
             with torch.no_grad(), self.recording:
-                for call in self.calls:
-                    results.append(self.run(call))
+                if self.moved and self.in_order is not None:
+                    results = self.in_order.run(self.moved, self.run, _flatten)
+                else:
+                    for call in self.calls:
+                        results.append(self.run(call))
             timer.stop()
             self.device.synchronize()
         finally:
@@ -219,15 +222,19 @@ class Worker:
         return {"op": "collected", "event_ns": self.event_ns, "wrong": wrong}
 
     def on_observe(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Watch the coming windows: count launches and, if told to, ATen operators; or make own kernels no-ops."""
-        assert self.loaded is not None and self.observing is not None
+        """Watch the coming windows: count launches and, if told to, ATen operators; or make own kernels no-ops.
+
+        ``in_order`` lets the calls that are prepared run in the order of the current stream alone.
+        """
+        assert self.loaded is not None and self.observing is not None and self.in_order is not None
+        self.moved = [self._move(plain) for plain in self.plain_calls] if message["in_order"] else []
         self.recording = self.observing.begin(self.loaded, record=bool(message["record"]), mute=bool(message["mute"]))
         return {"op": "observing"}
 
     def on_observed(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Watch no longer, and tell what was seen."""
         assert self.loaded is not None and self.observing is not None
-        self.recording = contextlib.nullcontext()
+        self.recording, self.moved = contextlib.nullcontext(), []
         return {"op": "observed", **self.observing.end(self.loaded)}
 
     # -- calls --------------------------------------------------------------------------------------------------------
@@ -292,15 +299,36 @@ class Worker:
 
     # -- tensors ------------------------------------------------------------------------------------------------------
 
-    def _argument(self, plain: Mapping[str, Any]) -> Any:
-        return self._tensor(plain["tensor"]) if "tensor" in plain else decode_plain(plain["value"])
+    def _prepared(self, plain: Mapping[str, Any], memory: Callable[[int, int], Any]) -> _Call:
+        """A call over ``memory(place, nbytes)``."""
 
-    def _tensor(self, description: Sequence[Any]) -> Any:
+        def argument(one: Mapping[str, Any]) -> Any:
+            return self._tensor(one["tensor"], memory) if "tensor" in one else decode_plain(one["value"])
+
+        outputs = [languages.OutputSpec(shape=tuple(shape), dtype=dtype) for shape, dtype in plain["outputs"]]
+        arguments, upstream = [argument(a) for a in plain["args"]], [argument(a) for a in plain["grads"]]
+        return _Call(arguments, upstream, outputs, plain["wanted"], plain["dims"])
+
+    def _move(self, plain: Mapping[str, Any]) -> Moved:
+        """The call over memory of its own, which the inputs reach in the order of the stream."""
+        assert self.in_order is not None
+        in_order, private, revealed = self.in_order, [], []
+
+        def memory(place: int, nbytes: int) -> Any:
+            private.append(in_order.private(nbytes))
+            revealed.append(self._revealed(place, nbytes))
+            return private[-1]
+
+        return Moved(call=self._prepared(plain, memory), private=private, revealed=revealed)
+
+    def _revealed(self, place: int, nbytes: int) -> Any:
+        return self.device.own_storage(self.arenas["in"], place, nbytes)
+
+    def _tensor(self, description: Sequence[Any], memory: Callable[[int, int], Any]) -> Any:
         import torch
 
         place, nbytes, dtype, shape, strides, offset = description
-        raw = self.device.own_storage(self.arenas["in"], place, nbytes)
-        return devices.typed_view(raw, getattr(torch, dtype), shape, strides, offset)
+        return devices.typed_view(memory(place, nbytes), getattr(torch, dtype), shape, strides, offset)
 
 
 def _allow_tf32(allowed: bool) -> None:

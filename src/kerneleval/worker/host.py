@@ -361,7 +361,7 @@ class Worker:
 def _environment(device: str, root: Path) -> dict[str, str]:
     """Environment of the zygote: nothing of the judge's but what finding the interpreter and the device needs."""
     environment = sandbox.clean_environment()
-    environment["PYTHONPATH"] = str(root)
+    environment["PYTHONPATH"] = os.pathsep.join([str(root), *sandbox.package_folders()])
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment["GOMP_SPINCOUNT"] = _SPIN_COUNT
     environment["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))

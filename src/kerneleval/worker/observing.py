@@ -22,6 +22,7 @@ __all__ = ["Observing"]
 _MODULES = (
     "kerneleval.worker.child",
     "kerneleval.worker.observing",
+    "kerneleval.worker.in_order",
     "kerneleval.languages.watch",
     "kerneleval.languages.python_module",
     "kerneleval.languages.native",
@@ -43,6 +44,7 @@ class Observing:
         self.foreach_copy: Callable[[Any, Any], Any] = torch._foreach_copy_
         self._recorder = _recorder_class(TorchDispatchMode)
         self._seen: dict[str, int] = {}
+        self._recorded = False
         self._before: dict[str, int] = {}
         modules = [sys.modules[name] for name in _MODULES if name in sys.modules]
         classes = [v for m in modules for v in vars(m).values() if isinstance(v, type) and v.__module__ == m.__name__]
@@ -51,7 +53,7 @@ class Observing:
 
     def begin(self, loaded: Loaded, *, record: bool, mute: bool) -> AbstractContextManager[Any]:
         """Count launches from now on, or make them no-ops; what is to be around the calls."""
-        self._seen = {}
+        self._seen, self._recorded = {}, record
         self._before = loaded.launches()
         loaded.mute(mute)
         loaded.watch(True)
@@ -67,7 +69,7 @@ class Observing:
             "aten": self._seen,
             "launches": launches,
             "changed": self._changed(),
-            "extensions": _extensions(),
+            "extensions": _extensions() if self._recorded else [],
         }
 
     def _pieces(self) -> dict[tuple[str, str], tuple[Any, Any]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kerneleval.worker.slot import Slot, device_nodes
 
-__all__ = ["clean_environment", "nodes", "readable_paths", "worker_environment"]
+__all__ = ["clean_environment", "nodes", "package_folders", "readable_paths", "worker_environment"]
 
 _SYSTEM = (
     "/usr",
@@ -95,6 +95,18 @@ def worker_environment(scratch: str) -> dict[str, str]:
     return environment
 
 
+def package_folders() -> list[str]:
+    """The folders that ``PYTHONPATH`` names: libraries that are not installed, for candidates to import.
+
+    What holds this package, a home, the working directory or a whole file system is left out: a worker that may read a
+    folder may read everything in it.
+    """
+    package = str(Path(__file__).resolve().parent.parent)
+    named = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and os.path.isdir(p)]
+    folders = dict.fromkeys(os.path.realpath(p) for p in named)
+    return [f for f in folders if not _is_wide(f) and not _below(package, f)]
+
+
 def nodes(device: str) -> list[str]:
     """Device nodes to allow; see :func:`kerneleval.worker.slot.device_nodes`."""
     return device_nodes(device)
@@ -114,6 +126,7 @@ def readable_paths(slot: Slot, device: str) -> list[str]:
     paths += sorted(p for p in prefixes if not _holds_home(p))
     package = Path(__file__).resolve().parent.parent
     paths += [str(package / part) for part in _OPEN_PARTS]
+    paths += package_folders()
     paths += _library_paths(paths, package)
     paths += [os.path.realpath(p) for p in paths]
     unique = dict.fromkeys(p for p in paths if os.path.exists(p))

@@ -20,7 +20,7 @@ from kerneleval.records import InfrastructureError, Trust
 from kerneleval.worker import linux, reach, steps
 from kerneleval.worker.limits import Limits
 from kerneleval.worker.processes import descendants
-from kerneleval.worker.reach import clean_environment
+from kerneleval.worker.reach import clean_environment, package_folders
 from kerneleval.worker.reaper import disk_bytes, kill_all, mark_started, resident_bytes
 from kerneleval.worker.slot import Slot, prepare
 from kerneleval.worker.steps import level_of
@@ -36,6 +36,7 @@ __all__ = [
     "kill_all",
     "level_of",
     "make_root",
+    "package_folders",
     "prepare",
     "protect_host",
     "remove_root",

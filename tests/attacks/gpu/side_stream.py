@@ -1,4 +1,4 @@
-# specimen: class=side_stream task=gelu device=cuda stage=correctness,timing reason=wrong_output timed=yes
+# specimen: class=side_stream task=gelu device=cuda stage=honesty reason=unjoined_work
 """Computes on a stream that nobody waits for, behind a long chain of other work."""
 
 import torch

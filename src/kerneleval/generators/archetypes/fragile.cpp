@@ -1,41 +1,21 @@
 // == fast
 // Powers of two from 64 to 8192 get code made for that very row length: unrolled loops without remainders, rows in groups
-// of four, streaming stores for large outputs, threads. All else takes the naive path.
-#if LANES == 16
-static inline void stream(float* p, V v) { _mm512_stream_ps(p, (__m512)v); }
-static inline void fence() { _mm_sfence(); }
-#elif LANES == 8
-static inline void stream(float* p, V v) { _mm256_stream_ps(p, (__m256)v); }
-static inline void fence() { _mm_sfence(); }
-#else
-static inline void stream(float* p, V v) { store(p, v, All{}); }
-static inline void fence() {}
-#endif
-constexpr int64_t kEnough = 49152, kStream = 1 << 17;
+// of four, threads. All else takes the naive path.
+constexpr int64_t kEnough = 49152;
 
-static inline bool aligned(const void* p) { return (uintptr_t)p % 64 == 0; }
 static inline bool power_of_two(int64_t n) { return n >= 64 && n <= 8192 && (n & (n - 1)) == 0; }
-template <bool S> static inline void put(float* p, V v) {
-  if constexpr (S) stream(p, v); else store(p, v, All{});
-}
 
-// Calls f(N, S) with the row length as a constant and whether to stream outputs of M rows past the caches.
-template <int N, class F> static inline void specialise_(int64_t M, bool all_aligned, F f) {
-  if (all_aligned && M * N >= kStream)
-    f(std::integral_constant<int, N>{}, std::true_type{});
-  else
-    f(std::integral_constant<int, N>{}, std::false_type{});
-}
-template <class F> static inline int specialise(int64_t M, int64_t N, bool all_aligned, F f) {
+// Calls f(N) with the row length as a constant.
+template <class F> static inline int specialise(int64_t N, F f) {
   switch (N) {
-    case 64: specialise_<64>(M, all_aligned, f); break;
-    case 128: specialise_<128>(M, all_aligned, f); break;
-    case 256: specialise_<256>(M, all_aligned, f); break;
-    case 512: specialise_<512>(M, all_aligned, f); break;
-    case 1024: specialise_<1024>(M, all_aligned, f); break;
-    case 2048: specialise_<2048>(M, all_aligned, f); break;
-    case 4096: specialise_<4096>(M, all_aligned, f); break;
-    default: specialise_<8192>(M, all_aligned, f);
+    case 64: f(std::integral_constant<int, 64>{}); break;
+    case 128: f(std::integral_constant<int, 128>{}); break;
+    case 256: f(std::integral_constant<int, 256>{}); break;
+    case 512: f(std::integral_constant<int, 512>{}); break;
+    case 1024: f(std::integral_constant<int, 1024>{}); break;
+    case 2048: f(std::integral_constant<int, 2048>{}); break;
+    case 4096: f(std::integral_constant<int, 4096>{}); break;
+    default: f(std::integral_constant<int, 8192>{});
   }
   return 0;
 }
@@ -87,7 +67,7 @@ extern "C" int amax_float32(const float* x, float* y, int64_t M, int64_t N, void
     for (int64_t r = 0; r < M; ++r) y[r] = naive_max(x + r * N, N);
     return 0;
   }
-  return specialise(M, N, false, [=](auto n, auto) {
+  return specialise(N, [=](auto n) {
     parallel(M, M * n, kEnough, [=](int64_t from, int64_t to, int) {
       for (int64_t r = from; r < to; ++r) y[r] = top_of<n>(x + r * n).nan_or_max();
     });
@@ -103,7 +83,7 @@ extern "C" int amax_backward_float32(const float* g, const float* x, float* dx, 
     }
     return 0;
   }
-  return specialise(M, N, aligned(dx), [=](auto n, auto streams) {
+  return specialise(N, [=](auto n) {
     parallel(M, M * n, kEnough, [=](int64_t from, int64_t to, int) {
       for (int64_t r = from; r < to; ++r) {
         const float* p = x + r * n;
@@ -114,9 +94,8 @@ extern "C" int amax_backward_float32(const float* g, const float* x, float* dx, 
         for (int k = 0; k < LANES; ++k) count += ties[k];
         const V share = V{} + g[r] / count, none = share * 0.f;
 #pragma GCC unroll 4
-        for (int j = 0; j < n; j += LANES) put<streams.value>(dx + r * n + j, load(p + j, All{}) == top ? share : none);
+        for (int j = 0; j < n; j += LANES) store(dx + r * n + j, load(p + j, All{}) == top ? share : none, All{});
       }
-      if (streams.value) fence();
     });
   });
 }
@@ -135,7 +114,7 @@ extern "C" int argmax_float32(const float* x, int64_t* y, int64_t M, int64_t N, 
     for (int64_t r = 0; r < M; ++r) naive(r);
     return 0;
   }
-  return specialise(M, N, false, [=](auto n, auto) {
+  return specialise(N, [=](auto n) {
     parallel(M, M * n, kEnough, [=](int64_t from, int64_t to, int) {
       for (int64_t r = from; r < to; ++r) {
         V best[2] = {V{} - infinity, V{} - infinity};
@@ -185,7 +164,7 @@ template <class F> static inline int log_rows(const float* x, int64_t M, int64_t
     for (int64_t r = 0; r < M; ++r) f(r, naive_log(x + r * N, N));
     return 0;
   }
-  return specialise(M, N, false, [=](auto n, auto) {
+  return specialise(N, [=](auto n) {
     parallel(M, 2 * M * n, kEnough, [=](int64_t from, int64_t to, int) {
       for (int64_t r = from; r < to; ++r) f(r, fast_log<n>(x + r * n));
     });
@@ -203,7 +182,7 @@ static inline int softmax_rows(const float* x, float* dx, int64_t M, int64_t N, 
     }
     return 0;
   }
-  return specialise(M, N, false, [=](auto n, auto) {
+  return specialise(N, [=](auto n) {
     parallel(M, 3 * M * n, kEnough, [=](int64_t from, int64_t to, int) {
       for (int64_t r = from; r < to; ++r) {
         const float* p = x + r * n;
@@ -252,7 +231,7 @@ extern "C" int softmax_cross_entropy_backward_float32(const float* g, const floa
                       [=](int64_t r, float* out) { out[target[r]] -= g[r]; });
 }
 
-// == rms: fast
+// == rms_norm: fast
 template <class F> static inline float naive_scale(int64_t n, double eps, F at) {
   double squares = 0;
   for (int64_t j = 0; j < n; ++j) squares += (double)at(j) * at(j);
@@ -261,33 +240,50 @@ template <class F> static inline float naive_scale(int64_t n, double eps, F at) 
 template <int N, class F> static inline float fast_scale(double eps, F at) {
   return (float)(1.0 / std::sqrt(sum_of<N>([=](int j) { const V v = at(j); return v * v; }) / (double)N + eps));
 }
-// Gradients of s / rms(s) * w for rows s = at(place): dx to each of `outs` (one or two), with `extra` added where given.
+
+extern "C" int rms_norm_float32(const float* x, const float* w, double eps, float* y, int64_t M, int64_t N, void*) {
+  if (!power_of_two(N)) {
+    for (int64_t r = 0; r < M; ++r) {
+      const float scale = naive_scale(N, eps, [=](int64_t j) { return x[r * N + j]; });
+      for (int64_t j = 0; j < N; ++j) y[r * N + j] = x[r * N + j] * scale * w[j];
+    }
+    return 0;
+  }
+  return specialise(N, [=](auto n) {
+    parallel(M, 2 * M * n, kEnough, [=](int64_t from, int64_t to, int) {
+      for (int64_t r = from; r < to; ++r) {
+        const float* p = x + r * n;
+        const float scale = fast_scale<n>(eps, [=](int j) { return load(p + j, All{}); });
+#pragma GCC unroll 4
+        for (int j = 0; j < n; j += LANES)
+          store(y + r * n + j, load(p + j, All{}) * scale * load(w + j, All{}), All{});
+      }
+    });
+  });
+}
+
 // The sum over a row that dx needs is gathered together with the squares, so that a row is read just twice.
-template <int K, class F, class G>
-static inline int rms_backward(const float* g, const float* extra, const float* w, double eps, float* const (&outs)[K],
-                               float* dw, int64_t M, int64_t N, F at, G scalar) {
-  float* o[2] = {outs[0], outs[K - 1]};
+extern "C" int rms_norm_backward_float32(const float* g, const float* x, const float* w, double eps, float* dx,
+                                         float* dw, int64_t M, int64_t N, void*) {
   if (!power_of_two(N)) {
     std::vector<double> sums(N);
     for (int64_t r = 0; r < M; ++r) {
-      const int64_t first = r * N;
-      const float scale = naive_scale(N, eps, [=](int64_t j) { return scalar(first + j); });
+      const float *p = x + r * N, *up = g + r * N;
+      const float scale = naive_scale(N, eps, [=](int64_t j) { return p[j]; });
       double c = 0;
-      for (int64_t j = 0; j < N; ++j) c += (double)g[first + j] * w[j] * scalar(first + j) * scale;
+      for (int64_t j = 0; j < N; ++j) c += (double)up[j] * w[j] * p[j] * scale;
       for (int64_t j = 0; j < N; ++j) {
-        const float v = scalar(first + j) * scale, up = g[first + j];
-        sums[j] += (double)up * v;
-        float d = scale * (up * w[j] - v * (float)(c / N));
-        if (extra) d += extra[first + j];
-        for (int k = 0; k < K; ++k) o[k][first + j] = d;
+        const float v = p[j] * scale;
+        sums[j] += (double)up[j] * v;
+        dx[r * N + j] = scale * (up[j] * w[j] - v * (float)(c / N));
       }
     }
     for (int64_t j = 0; j < N; ++j) dw[j] = (float)sums[j];
     return 0;
   }
   ColumnSums pieces(N, 1, M, team(M, 2 * M * N, kEnough));
-  specialise(M, N, aligned(o[0]) && aligned(o[1]), [&](auto n, auto streams) {
-    parallel(M, 2 * M * n, kEnough, [&, o](int64_t from, int64_t to, int thread) {
+  specialise(N, [&](auto n) {
+    parallel(M, 2 * M * n, kEnough, [&](int64_t from, int64_t to, int thread) {
       in_fours(from, to, [&](int64_t first, auto rows) {
         float *sums = pieces.row(thread), scale[4], c[4];
         for (int r = 0; r < rows; ++r) {
@@ -297,7 +293,7 @@ static inline int rms_backward(const float* g, const float* extra, const float* 
           for (int j = 0; j < n; j += 2 * LANES)
 #pragma GCC unroll 2
             for (int k = 0; k < 2; ++k) {
-              const V v = at(base + j + k * LANES);
+              const V v = load(x + base + j + k * LANES, All{});
               squares[k] += v * v;
               products[k] += load(g + base + j + k * LANES, All{}) * load(w + j + k * LANES, All{}) * v;
             }
@@ -310,85 +306,15 @@ static inline int rms_backward(const float* g, const float* extra, const float* 
 #pragma GCC unroll 4
           for (int r = 0; r < rows; ++r) {
             const int64_t i = (first + r) * n + j;
-            const V v = at(i) * scale[r], up = load(g + i, All{});
+            const V v = load(x + i, All{}) * scale[r], up = load(g + i, All{});
             sum += up * v;
-            V d = scale[r] * (up * weight - v * c[r]);
-            if (extra) d += load(extra + i, All{});
-            put<streams.value>(o[0] + i, d);
-            if (K == 2) put<streams.value>(o[1] + i, d);
+            store(dx + i, scale[r] * (up * weight - v * c[r]), All{});
           }
           store(sums + j, load(sums + j, All{}) + sum, All{});
         }
       });
-      if (streams.value) fence();
     });
   });
   pieces.write(0, dw);
   return 0;
-}
-
-// == rms_norm: rms
-extern "C" int rms_norm_float32(const float* x, const float* w, double eps, float* y, int64_t M, int64_t N, void*) {
-  if (!power_of_two(N)) {
-    for (int64_t r = 0; r < M; ++r) {
-      const float scale = naive_scale(N, eps, [=](int64_t j) { return x[r * N + j]; });
-      for (int64_t j = 0; j < N; ++j) y[r * N + j] = x[r * N + j] * scale * w[j];
-    }
-    return 0;
-  }
-  return specialise(M, N, aligned(y), [=](auto n, auto streams) {
-    parallel(M, 2 * M * n, kEnough, [=](int64_t from, int64_t to, int) {
-      for (int64_t r = from; r < to; ++r) {
-        const float* p = x + r * n;
-        const float scale = fast_scale<n>(eps, [=](int j) { return load(p + j, All{}); });
-#pragma GCC unroll 4
-        for (int j = 0; j < n; j += LANES)
-          put<streams.value>(y + r * n + j, load(p + j, All{}) * scale * load(w + j, All{}));
-      }
-      if (streams.value) fence();
-    });
-  });
-}
-extern "C" int rms_norm_backward_float32(const float* g, const float* x, const float* w, double eps, float* dx,
-                                         float* dw, int64_t M, int64_t N, void*) {
-  float* const outs[1] = {dx};
-  return rms_backward(g, nullptr, w, eps, outs, dw, M, N, [=](int64_t i) { return load(x + i, All{}); },
-                      [=](int64_t i) { return x[i]; });
-}
-
-// == add_rms_norm: rms
-extern "C" int add_rms_norm_float32(const float* x, const float* residual, const float* w, double eps, float* y,
-                                    float* total, int64_t M, int64_t N, void*) {
-  if (!power_of_two(N)) {
-    for (int64_t i = 0; i < M * N; ++i) total[i] = x[i] + residual[i];
-    for (int64_t r = 0; r < M; ++r) {
-      const float scale = naive_scale(N, eps, [=](int64_t j) { return total[r * N + j]; });
-      for (int64_t j = 0; j < N; ++j) y[r * N + j] = total[r * N + j] * scale * w[j];
-    }
-    return 0;
-  }
-  return specialise(M, N, aligned(y) && aligned(total), [=](auto n, auto streams) {
-    parallel(M, 3 * M * n, kEnough, [=](int64_t from, int64_t to, int) {
-      for (int64_t r = from; r < to; ++r) {
-        const float *p = x + r * n, *q = residual + r * n;
-        const auto at = [=](int j) { return load(p + j, All{}) + load(q + j, All{}); };
-        const float scale = fast_scale<n>(eps, at);
-#pragma GCC unroll 4
-        for (int j = 0; j < n; j += LANES) {
-          const V v = at(j);
-          put<streams.value>(total + r * n + j, v);
-          put<streams.value>(y + r * n + j, v * scale * load(w + j, All{}));
-        }
-      }
-      if (streams.value) fence();
-    });
-  });
-}
-extern "C" int add_rms_norm_backward_float32(const float* g, const float* gtotal, const float* x, const float* residual,
-                                             const float* w, double eps, float* dx, float* dresidual, float* dw,
-                                             int64_t M, int64_t N, void*) {
-  float* const outs[2] = {dx, dresidual};
-  return rms_backward(g, gtotal, w, eps, outs, dw, M, N,
-                      [=](int64_t i) { return load(x + i, All{}) + load(residual + i, All{}); },
-                      [=](int64_t i) { return x[i] + residual[i]; });
 }

@@ -19,8 +19,8 @@ import torch
 from kerneleval import languages
 from kerneleval.judge.bench import BuildFailed
 from kerneleval.judge.cells import CALL_TIMEOUT_S, CellJudge
-from kerneleval.judge.observation import Seen, Subject, alike, right
-from kerneleval.records import Case, Evidence, Outcome, Passed
+from kerneleval.judge.observation import Seen, Subject, alike, alike_everywhere, right
+from kerneleval.records import Case, Evidence, Outcome, Passed, Task
 from kerneleval.tasks.shapes import EDGE
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
@@ -154,6 +154,18 @@ def chosen(cases: Sequence[Case], outcomes: Mapping[Case, Outcome], timed_dtypes
     return found
 
 
+def ordered(task: Task, watched: Sequence[Case]) -> frozenset[Case]:
+    """The watched cases that are also called in stream order: of each direction the largest, where work that comes too
+    late shows best, and one chosen in secret.
+    """
+    found: set[Case] = set()
+    for direction in ("forward", "backward"):
+        there = [c for c in watched if c.direction == direction]
+        if there:
+            found |= {max(there, key=lambda c: task.bytes(c.dims_map, c.dtype)), secrets.choice(there)}
+    return frozenset(found)
+
+
 @dataclass
 class _Case:
     """What was found at one case."""
@@ -195,8 +207,10 @@ _TRACKS = ("custom", "mixed", "library")
 
 def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
     language = languages.find(judge.loaded.candidate.language)
-    examination = _Examination(judge, can_mute=not language.needs_build)
-    for case in chosen(cases, outcomes, judge.protocol.timed_dtypes):
+    watched = chosen(cases, outcomes, judge.protocol.timed_dtypes)
+    in_order = ordered(judge.task, watched) if judge.device.streams else frozenset()
+    examination = _Examination(judge, can_mute=not language.needs_build, in_order=in_order)
+    for case in watched:
         try:
             yield from examination.watch(case)
         except BuildFailed as error:  # a module, or a new worker, that it cannot be loaded into once more
@@ -253,6 +267,7 @@ class _Examination:
 
     judge: CellJudge
     can_mute: bool
+    in_order: frozenset[Case] = frozenset()
     found: list[_Case] = field(default_factory=list)
 
     def watch(self, case: Case) -> Iterator[Evidence]:
@@ -269,8 +284,28 @@ class _Examination:
             yield {"level": "fail", "reason": "wrong_when_watched", "message": message}
         one = _Case(case, seen)
         self.found.append(one)
+        if case in self.in_order:
+            yield from self._in_order(subject)
         if seen.launches and self.can_mute:
             one.mute = self._muted(subject)
+
+    def _in_order(self, subject: Subject) -> Iterator[Evidence]:
+        """Whether work on other streams is joined with the current one."""
+        if subject.nbytes > self.judge.device.memory_budget_bytes() // 2:
+            message = f"{subject.case.key}: too large to see whether work on other streams is joined"
+            yield {"level": "info", "message": message}
+            return
+        for attempt in range(2):
+            subject = subject.again() if attempt else subject
+            outputs = subject.window(in_order=True, timeout_s=CALL_TIMEOUT_S).outputs
+            if alike_everywhere(outputs, subject.native) or right(outputs, subject.expectation()):
+                return
+        yield {
+            "level": "fail",
+            "reason": "unjoined_work",
+            "message": f"{subject.case.key}: right once the whole device was waited for, wrong when its inputs become "
+            "ready and its outputs are read in the order of the current stream: work on another stream is not joined",
+        }
 
     def _right_when_watched(self, subject: Subject) -> bool:
         again = subject.window(record=True, mute=False, timeout_s=CALL_TIMEOUT_S)
