@@ -13,11 +13,14 @@ from tests.judge.conftest import case_of
 
 from kerneleval import devices
 from kerneleval.judge import Judge, clock
+from kerneleval.judge.baselines import baseline_candidate
+from kerneleval.judge.bench import Loaded
 from kerneleval.judge.bound import Bound
 from kerneleval.judge.clock import TimedCall, TimedMismatch
 from kerneleval.judge.timing import _face_oracle
+from kerneleval.judge.windows import Image, Plan
 from kerneleval.pipeline import check
-from kerneleval.records import InfrastructureError, Protocol, new_secret
+from kerneleval.records import Candidate, InfrastructureError, Protocol, new_secret
 from kerneleval.tasks import find
 
 GELU_CPP = """
@@ -137,6 +140,34 @@ def test_threads_of_a_candidate_do_not_run_in_the_baselines_windows(tmp_path, mo
         assert verdict.verdict == "passed", verdict.message
     assert used
     assert statistics.median(used) <= 1  # hundredths of a second, of windows and of what is around them
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize(("name", "ahead"), [("laziness/merged_ahead", True), ("honest/torch_gelu", False)])
+def test_calls_computed_ahead_are_wrong_in_a_cut_window(tmp_path, name, ahead):
+    path = Path(__file__).parent.parent / "attacks" / f"{name}.py"
+    candidate = Candidate(files=(("gelu.py", path.read_text()),), language="torch")
+    task = find("gelu")
+    bound = Bound(task, case_of("gelu", {"M": 24, "N": 24}), devices.find("cpu"), tf32=False)
+    generator = torch.Generator().manual_seed(0)
+    with Judge("cpu", tmp_path / "cache") as judge:
+        theirs = baseline_candidate(task, Protocol())
+        mine = Loaded(judge.bench, candidate, ("gelu",))
+        trusted = Loaded(judge.bench, theirs, ("gelu",), trusted=True)
+        try:
+            drawn = [bound.draw(new_secret()) for _ in range(6)]
+            image = Image(Plan([bound.form(one) for one in drawn], "forward"), judge.device)
+            for index, one in enumerate(drawn):
+                image.fill(index, one.tensors)
+            sides, bounds = (mine.runner, trusted.runner), clock._Bounds(relative_rms=1e-5, worst=1e-4, scales=())
+            for _ in range(3):
+                windows = clock._pair(*sides, image, True, False, 60.0)
+                clock._verify(windows, image.plan, bounds)  # right, as all inputs are there
+            with pytest.raises(TimedMismatch) if ahead else contextlib.nullcontext():
+                clock._cut(*sides, image, generator, bounds, 60.0)
+        finally:
+            mine.close()
+            trusted.close()
 
 
 def test_a_crowded_machine_is_unsteady():

@@ -315,14 +315,28 @@ class Runner:
         """The next window prepares anew."""
         self._plan = None
 
-    def reveal(self, image: Image) -> None:
-        """Copy the image into the shared memory and wait until it is there."""
-        nbytes = image.plan.input_bytes
-        if nbytes:
-            self._arenas["in"].bytes[:nbytes].copy_(image.bytes[:nbytes])
+    def reveal(self, image: Image, first: int = 0) -> None:
+        """Copy the inputs of all calls, or of those from one on, into the shared memory."""
+        start, stop = sum(call.input_bytes for call in image.plan.calls[:first]), image.plan.input_bytes
+        if stop > start:
+            self._arenas["in"].bytes[start:stop].copy_(image.bytes[start:stop])
 
-    def window(self, image: Image, *, timeout_s: float, check_mutation: bool) -> Window:
+    def _repeat_first(self, image: Image, cut: int) -> None:
+        """Lay the first call's inputs where those of the calls from ``cut`` on will be."""
+        nbytes = image.plan.calls[0].input_bytes
+        if image.plan.uniform and nbytes:
+            later = self._arenas["in"].bytes[cut * nbytes : image.plan.input_bytes].view(-1, nbytes)
+            later.copy_(image.bytes[:nbytes].expand_as(later))
+
+    def window(self, image: Image, *, timeout_s: float, check_mutation: bool, cut: int = 0) -> Window:
         """Reveal, compute, destroy, collect, snapshot.
+
+        Args:
+            image: what is revealed.
+            timeout_s: limit of the computation, and of the collection.
+            check_mutation: look whether revealed memory changed.
+            cut: 0, or how many calls are made before the inputs of the others are revealed; until then the first call's
+                lie in their place, so whoever reads ahead computes something else. Such a window's time says nothing.
 
         Raises:
             WorkerError: the candidate raised.
@@ -335,9 +349,16 @@ class Runner:
         with self.still():
             revealed = time.perf_counter_ns()
             self.reveal(image)
+            if cut:
+                self._repeat_first(image, cut)
             self.device.settle()
             started = time.perf_counter_ns()
-        self.worker.request("go", {}, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
+        for calls in ([0, cut], [cut, len(plan.calls)]) if cut else ([0, len(plan.calls)],):
+            if calls[0]:
+                with self.still():
+                    self.reveal(image, calls[0])
+                    self.device.synchronize()
+            self.worker.request("go", {"calls": calls}, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
         elapsed = time.perf_counter_ns() - started
         mutated = False
         with self.still():
