@@ -18,7 +18,7 @@ from kerneleval.judge.bench import Loaded
 from kerneleval.judge.bound import Bound
 from kerneleval.judge.clock import TimedCall, TimedMismatch
 from kerneleval.judge.timing import _face_oracle
-from kerneleval.judge.windows import Image, Plan
+from kerneleval.judge.windows import Call, Image, Plan, dense
 from kerneleval.pipeline import check
 from kerneleval.records import Candidate, InfrastructureError, Protocol, new_secret
 from kerneleval.tasks import find
@@ -168,6 +168,25 @@ def test_calls_computed_ahead_are_wrong_in_a_cut_window(tmp_path, name, ahead):
         finally:
             mine.close()
             trusted.close()
+
+
+@pytest.mark.parametrize("numel", [1, 2, 3, 4, 5, 1000])
+def test_hardly_an_element_is_where_it_was_in_the_next_window(numel, monkeypatch):
+    monkeypatch.setattr("kerneleval.judge.windows._ROLL_BYTES", 8 * numel)  # three calls, two at a time
+    slots = (dense((numel,), "float32"), dense((numel,), "int64"))
+    call = Call(args=slots, grads=(), outputs=(((numel,), "float32"),), wanted=(), dims={})
+    image = Image(Plan([call] * 3, "forward"), devices.find("cpu"))
+    for index in range(3):
+        image.fill(index, [index * numel + torch.arange(numel, dtype=torch.float32), torch.arange(numel)])
+    image.refresh(torch.Generator().manual_seed(1))
+    if numel < 1000:
+        return  # small ones need only not fail
+    for index in range(3):
+        floats, integers = image.tensor(index, 0), image.tensor(index, 1)
+        there = index * numel + torch.arange(numel)
+        assert (floats != there).float().mean() > 0.95
+        assert torch.isin(there.float(), floats).float().mean() > 0.98, "moved, not lost"
+        assert (integers != torch.arange(numel)).float().mean() < 0.01
 
 
 def test_a_crowded_machine_is_unsteady():
