@@ -32,8 +32,3 @@ def test_headers_can_be_kept() -> None:
         if not specimen.task.endswith(".py"):
             known = find(specimen.task).directions
             assert set(specimen.directions) <= set(known), specimen.name
-
-
-def test_names_are_different() -> None:
-    names = collections.Counter(s.name for s in every())
-    assert [name for name, times in names.items() if times > 1] == []

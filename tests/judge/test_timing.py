@@ -13,11 +13,14 @@ from tests.judge.conftest import case_of
 
 from kerneleval import devices
 from kerneleval.judge import Judge, clock
+from kerneleval.judge.baselines import baseline_candidate
+from kerneleval.judge.bench import Loaded
 from kerneleval.judge.bound import Bound
 from kerneleval.judge.clock import TimedCall, TimedMismatch
 from kerneleval.judge.timing import _face_oracle
+from kerneleval.judge.windows import Call, Image, Plan, dense
 from kerneleval.pipeline import check
-from kerneleval.records import InfrastructureError, Protocol, new_secret
+from kerneleval.records import Candidate, InfrastructureError, Protocol, new_secret
 from kerneleval.tasks import find
 
 GELU_CPP = """
@@ -137,6 +140,53 @@ def test_threads_of_a_candidate_do_not_run_in_the_baselines_windows(tmp_path, mo
         assert verdict.verdict == "passed", verdict.message
     assert used
     assert statistics.median(used) <= 1  # hundredths of a second, of windows and of what is around them
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize(("name", "ahead"), [("laziness/merged_ahead", True), ("honest/torch_gelu", False)])
+def test_calls_computed_ahead_are_wrong_in_a_cut_window(tmp_path, name, ahead):
+    path = Path(__file__).parent.parent / "attacks" / f"{name}.py"
+    candidate = Candidate(files=(("gelu.py", path.read_text()),), language="torch")
+    task = find("gelu")
+    bound = Bound(task, case_of("gelu", {"M": 24, "N": 24}), devices.find("cpu"), tf32=False)
+    generator = torch.Generator().manual_seed(0)
+    with Judge("cpu", tmp_path / "cache") as judge:
+        theirs = baseline_candidate(task, Protocol())
+        mine = Loaded(judge.bench, candidate, ("gelu",))
+        trusted = Loaded(judge.bench, theirs, ("gelu",), trusted=True)
+        try:
+            drawn = [bound.draw(new_secret()) for _ in range(6)]
+            image = Image(Plan([bound.form(one) for one in drawn], "forward"), judge.device)
+            for index, one in enumerate(drawn):
+                image.fill(index, one.tensors)
+            sides, bounds = (mine.runner, trusted.runner), clock._Bounds(relative_rms=1e-5, worst=1e-4, scales=())
+            for _ in range(3):
+                windows = clock._pair(*sides, image, True, False, 60.0)
+                clock._verify(windows, image.plan, bounds)  # right, as all inputs are there
+            with pytest.raises(TimedMismatch) if ahead else contextlib.nullcontext():
+                clock._cut(*sides, image, generator, bounds, 60.0)
+        finally:
+            mine.close()
+            trusted.close()
+
+
+@pytest.mark.parametrize("numel", [1, 2, 3, 4, 5, 1000])
+def test_hardly_an_element_is_where_it_was_in_the_next_window(numel, monkeypatch):
+    monkeypatch.setattr("kerneleval.judge.windows._ROLL_BYTES", 8 * numel)  # three calls, two at a time
+    slots = (dense((numel,), "float32"), dense((numel,), "int64"))
+    call = Call(args=slots, grads=(), outputs=(((numel,), "float32"),), wanted=(), dims={})
+    image = Image(Plan([call] * 3, "forward"), devices.find("cpu"))
+    for index in range(3):
+        image.fill(index, [index * numel + torch.arange(numel, dtype=torch.float32), torch.arange(numel)])
+    image.refresh(torch.Generator().manual_seed(1))
+    if numel < 1000:
+        return  # small ones need only not fail
+    for index in range(3):
+        floats, integers = image.tensor(index, 0), image.tensor(index, 1)
+        there = index * numel + torch.arange(numel)
+        assert (floats != there).float().mean() > 0.95
+        assert torch.isin(there.float(), floats).float().mean() > 0.98, "moved, not lost"
+        assert (integers != torch.arange(numel)).float().mean() < 0.01
 
 
 def test_a_crowded_machine_is_unsteady():

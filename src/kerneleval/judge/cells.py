@@ -72,9 +72,10 @@ class CellJudge:
         first = bound.draw(new_secret())
         if self._twice(case, bound.form(first)):
             changed = self._changed(bound, first)
-            outcome = self._window(bound, [first, changed or bound.draw(new_secret())])
+            outcome = self._window(bound, [first, changed or bound.draw(new_secret())], cut=int(changed is None))
             if changed is not None and isinstance(outcome, Passed):
-                outcome = self._window(bound, [changed, first])  # each at the address at which the other was
+                # each at the address at which the other was; the second call's inputs come when the first is done
+                outcome = self._window(bound, [changed, first], cut=1)
         else:
             outcome = self._window(bound, [first])
         if self.task.module and isinstance(outcome, Passed):
@@ -85,8 +86,8 @@ class CellJudge:
             self.calibration[case] = first
         return outcome
 
-    def _window(self, bound: Bound, drawn: Sequence[Drawn]) -> Outcome:
-        window, plan = self.call(bound, drawn, look=True)
+    def _window(self, bound: Bound, drawn: Sequence[Drawn], cut: int = 0) -> Outcome:
+        window, plan = self.call(bound, drawn, look=True, cut=cut)
         if window.wrong is not None:
             return _claimed(window.wrong)
         evidence: Evidence = {}
@@ -165,14 +166,14 @@ class CellJudge:
             loaded.make_module(self.problem(case).init_args, 0)
             loaded.module_key = case.dims
 
-    def call(self, bound: Bound, drawn: Sequence[Drawn], *, look: bool) -> tuple[Window, Plan]:
-        """One window over the drawn calls, in a secret order of places."""
+    def call(self, bound: Bound, drawn: Sequence[Drawn], *, look: bool, cut: int = 0) -> tuple[Window, Plan]:
+        """One window over the drawn calls, in a secret order of places; see :meth:`Runner.window`."""
         plan = Plan([bound.form(one) for one in drawn], bound.case.direction)
         image = Image(plan, self.device)
         order = list(range(len(drawn)))
         for index in order:
             image.fill(index, drawn[index].tensors)
-        window = self.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=look)
+        window = self.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=look, cut=cut)
         return window, plan
 
     def outputs(self, form: Call, args: Sequence[Any], case: Case) -> tuple[torch.Tensor, ...]:

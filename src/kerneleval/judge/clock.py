@@ -237,7 +237,8 @@ def measure(
     count = len(image.plan.calls)
     _warm(candidate, baseline, image, generator, effort, timeout_s)
 
-    looked, sampled = (secrets.randbelow(2 * effort.min_quads) for _ in range(2))
+    pairs = 2 * effort.min_quads
+    looked, sampled, cut_at = secrets.randbelow(pairs), secrets.randbelow(pairs), secrets.randbelow(pairs + 1)
     mutated, sample = False, None
     deadline = time.monotonic() + effort.max_seconds
     quads: list[float] = []
@@ -246,6 +247,8 @@ def measure(
         candidate_first = bool(secrets.randbits(1))
         ratios = []
         for half in range(2):
+            if len(kept) == cut_at:
+                _cut(candidate, baseline, image, generator, bounds, timeout_s)
             image.refresh(generator)
             order = candidate_first if half == 0 else not candidate_first
             look = len(kept) == looked
@@ -263,6 +266,8 @@ def measure(
             spread = float(np.std(quads, ddof=1)) if len(quads) > 1 else math.inf
             if 2.0 * spread / math.sqrt(len(quads)) < effort.half_width:
                 break
+    if cut_at == pairs or effort.sessions > 1:  # for who began to compute ahead since
+        _cut(candidate, baseline, image, generator, bounds, timeout_s)
     assert sample is not None
     samples, excess_ns = _timed(kept, call, count, session, device)
     return TimedRun(samples=samples, excess_collect_ns=excess_ns, mutated=mutated, sample=sample)
@@ -360,6 +365,25 @@ def _pair(
         theirs = _alone(baseline, candidate, image, False, timeout_s)
         mine = _alone(candidate, baseline, image, look, timeout_s)
     return mine, theirs
+
+
+def _cut(
+    candidate: Runner,
+    baseline: Runner,
+    image: Image,
+    generator: torch.Generator,
+    bounds: _Bounds,
+    timeout_s: float,
+) -> None:
+    """A window cut at a secret call, not timed: a candidate that computes calls ahead of their turn is wrong there."""
+    count = len(image.plan.calls)
+    if count < 2:
+        return
+    cut = 1 + secrets.randbelow(count - 1)
+    theirs = _once(baseline, candidate, image, generator, timeout_s)
+    with baseline.still():
+        mine = candidate.window(image, timeout_s=timeout_s, check_mutation=False, cut=cut)
+    _verify((mine, theirs), image.plan, bounds)
 
 
 def _without_outputs(window: Window) -> Window:

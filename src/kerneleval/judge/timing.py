@@ -183,10 +183,10 @@ class _Trusted(Runner):
         with _blamed_on_the_machine():
             self._inner.prepare(plan, timeout_s)
 
-    def window(self, image: Image, *, timeout_s: float, check_mutation: bool) -> Window:
+    def window(self, image: Image, *, timeout_s: float, check_mutation: bool, cut: int = 0) -> Window:
         """As :meth:`Runner.window`."""
         with _blamed_on_the_machine():
-            return self._inner.window(image, timeout_s=timeout_s, check_mutation=check_mutation)
+            return self._inner.window(image, timeout_s=timeout_s, check_mutation=check_mutation, cut=cut)
 
     def still(self) -> contextlib.AbstractContextManager[None]:
         """As :meth:`Runner.still`."""

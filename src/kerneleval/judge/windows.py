@@ -37,6 +37,8 @@ _ALIGN = 512
 _FLOAT_POISON = 0xFF
 """Byte written over output places before collection: NaN in every float type, -1 in the signed integers."""
 
+_ROLL_BYTES = 64 << 20
+"""Part of an image that is moved along at once: it takes as much memory again."""
 
 Refresh = Literal["elements", "scaled", "alone"]
 
@@ -197,7 +199,8 @@ class Image:
         """Change every call's tensors at secret places, or by secret factors, as their slots say.
 
         Exchanged values come from other positions of the same argument, so that every distribution, index range and
-        dtype stays what it was. About 1 in 256 elements changes, at least four a tensor.
+        dtype stays what it was. About 1 in 256 elements changes, at least four a tensor; and those of floating tensors
+        move along, all of them but the ends.
         """
         if not self.plan.calls or not self.plan.uniform:
             raise ValueError("only windows of uniform calls are refreshed")
@@ -213,6 +216,7 @@ class Image:
             if slot.refresh == "scaled":
                 self._scale(every, index, generator)
             else:
+                _roll(every, generator)
                 _exchange(every, generator)
 
     def _scale(self, every: torch.Tensor, index: int, generator: torch.Generator) -> None:
@@ -221,6 +225,22 @@ class Image:
         now = self._factors.get(index, torch.ones_like(wanted))
         every.mul_((wanted / now).to(every.dtype))
         self._factors[index] = wanted
+
+
+def _roll(every: torch.Tensor, generator: torch.Generator) -> None:
+    """Move all elements but the first and the last of each call along, by a secret number of places.
+
+    Else nearly everything would stay where it was, and who remembers the last product need only add what the few other
+    elements change: a hundredth of the work. Rows do not stay together, so results of whole rows are worth nothing.
+    """
+    count, extent = every.shape
+    if extent < 4 or not every.is_floating_point():
+        return
+    shift = int(torch.randint(1, extent - 2, (1,), generator=generator, device=every.device))
+    at_once = max(1, _ROLL_BYTES // (extent * every.element_size()))
+    for start in range(0, count, at_once):
+        inner = every[start : start + at_once, 1:-1]
+        inner.copy_(inner.roll(shift, dims=1))
 
 
 def _exchange(every: torch.Tensor, generator: torch.Generator) -> None:
@@ -315,14 +335,28 @@ class Runner:
         """The next window prepares anew."""
         self._plan = None
 
-    def reveal(self, image: Image) -> None:
-        """Copy the image into the shared memory and wait until it is there."""
-        nbytes = image.plan.input_bytes
-        if nbytes:
-            self._arenas["in"].bytes[:nbytes].copy_(image.bytes[:nbytes])
+    def reveal(self, image: Image, first: int = 0) -> None:
+        """Copy the inputs of all calls, or of those from one on, into the shared memory."""
+        start, stop = sum(call.input_bytes for call in image.plan.calls[:first]), image.plan.input_bytes
+        if stop > start:
+            self._arenas["in"].bytes[start:stop].copy_(image.bytes[start:stop])
 
-    def window(self, image: Image, *, timeout_s: float, check_mutation: bool) -> Window:
+    def _repeat_first(self, image: Image, cut: int) -> None:
+        """Lay the first call's inputs where those of the calls from ``cut`` on will be."""
+        nbytes = image.plan.calls[0].input_bytes
+        if image.plan.uniform and nbytes:
+            later = self._arenas["in"].bytes[cut * nbytes : image.plan.input_bytes].view(-1, nbytes)
+            later.copy_(image.bytes[:nbytes].expand_as(later))
+
+    def window(self, image: Image, *, timeout_s: float, check_mutation: bool, cut: int = 0) -> Window:
         """Reveal, compute, destroy, collect, snapshot.
+
+        Args:
+            image: what is revealed.
+            timeout_s: limit of the computation, and of the collection.
+            check_mutation: look whether revealed memory changed.
+            cut: 0, or how many calls are made before the inputs of the others are revealed; until then the first call's
+                lie in their place, so whoever reads ahead computes something else. Such a window's time says nothing.
 
         Raises:
             WorkerError: the candidate raised.
@@ -335,9 +369,16 @@ class Runner:
         with self.still():
             revealed = time.perf_counter_ns()
             self.reveal(image)
+            if cut:
+                self._repeat_first(image, cut)
             self.device.settle()
             started = time.perf_counter_ns()
-        self.worker.request("go", {}, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
+        for calls in ([0, cut], [cut, len(plan.calls)]) if cut else ([0, len(plan.calls)],):
+            if calls[0]:
+                with self.still():
+                    self.reveal(image, calls[0])
+                    self.device.synchronize()
+            self.worker.request("go", {"calls": calls}, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
         elapsed = time.perf_counter_ns() - started
         mutated = False
         with self.still():

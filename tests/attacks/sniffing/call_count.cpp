@@ -1,4 +1,4 @@
-// specimen: class=phase_detection task=exp device=cpu stage=correctness,timing reason=wrong_output timed=yes categories=small
+// specimen: class=phase_detection task=exp device=cpu stage=correctness,timing reason=wrong_output timed=yes categories=tiny,small
 // More calls than any check of correctness makes: from then on every second one is left out.
 #include <cmath>
 #include <cstdint>
