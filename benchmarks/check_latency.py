@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.kernelbench_process import PRELUDE
 from benchmarks.report import Report, parser
 from kerneleval import tasks
 from kerneleval.judge import Judge
@@ -68,16 +69,9 @@ def get_init_inputs():
     return []
 """
 
-_THEIRS = """
-import importlib, json, sys, time, types
-sys.path.insert(0, {root!r})
-for name in ("openai", "litellm", "dotenv", "requests", "tqdm", "datasets", "tomli", "tomllib"):
-    try:
-        importlib.import_module(name)
-    except ImportError:
-        stub = types.ModuleType(name)
-        stub.OpenAI = stub.completion = stub.load_dotenv = stub.tqdm = lambda *a, **k: None
-        sys.modules[name] = stub
+_THEIRS = (
+    PRELUDE
+    + """
 from kernelbench.eval import eval_kernel_against_ref
 import torch
 torch.zeros(1, device="cuda")
@@ -91,6 +85,7 @@ for i in range(3):
     times.append(time.perf_counter() - start)
 print("RESULT", json.dumps([times, bool(result.correctness)]))
 """
+)
 
 
 def main() -> None:

@@ -252,6 +252,7 @@ def compare(kernel: Kernel, case: Case, device: str) -> list[str]:
     """
     task = tasks.find(kernel.task)
     languages.find("triton").prepare(device)  # the interpreter as candidates have it
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     module = _imported(kernel)
     backward = case.direction == "backward"
     args = _inputs(task, case, device)

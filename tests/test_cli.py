@@ -134,6 +134,8 @@ def test_check_passes_defaults_on(check: Recorder, capsys: pytest.CaptureFixture
         "entry": "",
         "backward_entry": "",
         "language": "",
+        "suite_seed": 0,
+        "store_url": None,
         "case": "",
         "on_event": None,
     }
@@ -143,6 +145,7 @@ def test_check_passes_every_option_on(check: Recorder) -> None:
     words = (
         "--device cpu --shapes sweep --allow library --precise --dtype fp16,bf16 --dtype float32 --direction forward "
         "--distribution zeros --category tiny,large --no-timing --tf32 --baseline compile --entry f --language torch "
+        "--suite-seed 7 --store s.db "
         f"--case {CASE.key} --json"
     )
     assert cli.main([*CHECK, *words.split()]) == 0
@@ -163,6 +166,8 @@ def test_check_passes_every_option_on(check: Recorder) -> None:
         "entry": "f",
         "backward_entry": "",
         "language": "torch",
+        "suite_seed": 7,
+        "store_url": "s.db",
         "case": CASE.key,
     }
 
@@ -170,9 +175,10 @@ def test_check_passes_every_option_on(check: Recorder) -> None:
 def test_check_options_are_options_of_the_pipeline() -> None:
     import inspect
 
+    from kerneleval.audit import audit
     from kerneleval.pipeline import check, run
 
-    for command, function in ((cli.check, check), (cli.run, run)):
+    for command, function in ((cli.check, check), (cli.run, run), (cli.audit, audit)):
         known = set(inspect.signature(function).parameters)
         source = inspect.getsource(command)
         names = {line.strip().split('"')[1] for line in source.splitlines() if line.startswith('        "')}
@@ -192,6 +198,7 @@ def test_check_prints_the_verdict_as_json(check: Recorder, capsys: pytest.Captur
     assert plain["speedup"] == {"value": 1.5, "low": 1.4, "high": "inf", "claim": "faster", "cells": 1}
     assert plain["cells"][0]["outcome"]["passed"] is True
     assert plain.pop("format") == 1
+    assert (plain.pop("layer"), plain.pop("layers")["numerical"]) == ("", "1/1 right")
     assert Verdict.from_plain(plain) == verdict(Passed())
 
 
@@ -259,6 +266,53 @@ def test_score_is_of_the_latest_run_unless_told(run: Recorder) -> None:
     assert cli.main(["score", "run-0", "--store", "other.db", "--json"]) == 0
     calls = pipeline.score.calls  # type: ignore[attr-defined]
     assert [args for args, _ in calls] == [(None, "latest"), ("other.db", "run-0")]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# audit
+# --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def audit(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    from kerneleval import audit as auditing
+
+    document = {"of": "run-1", "audit": "run-2", "changed": 0, "audited": 1, "verdicts": []}
+    recorder = Recorder(document)
+    monkeypatch.setattr(auditing, "audit", recorder)
+    return recorder
+
+
+def test_audit_passes_its_options_on(audit: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELEVAL_DEVICE", "cuda")  # a run's own device is the better guess
+    assert cli.main(["audit", "--json"]) == 0
+    words = "audit run-1 --store s.db --device cpu --only gelu,add --sample 3 --tier precise --same-shapes --no-resume"
+    assert cli.main([*words.split(), "--json"]) == 0
+    (first, second) = audit.calls
+    nothing = {"store_url": None, "device": None, "only": (), "sample": 0, "tier": "", "same_shapes": False}
+    assert first == (("latest",), {**nothing, "resume": True, "on_event": None})
+    assert second == (
+        ("run-1",),
+        {
+            "store_url": "s.db",
+            "device": "cpu",
+            "only": ("gelu", "add"),
+            "sample": 3,
+            "tier": "precise",
+            "same_shapes": True,
+            "resume": False,
+            "on_event": None,
+        },
+    )
+
+
+def test_audit_exits_1_when_something_changed(audit: Recorder, capsys: pytest.CaptureFixture[str]) -> None:
+    audit.answer["changed"] = 1
+    assert cli.main(["audit", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == audit.answer
+    audit.answer = KeyboardInterrupt()
+    assert cli.main(["audit"]) == 130
+    assert "the same command goes on from there" in capsys.readouterr().err
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -425,11 +479,11 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_command_prints_the_help_and_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([]) == 2
     out = capsys.readouterr().out
-    for command in ("check", "run", "score", "tasks", "doctor"):
+    for command in ("check", "run", "score", "audit", "tasks", "selftest", "doctor"):
         assert command in out
 
 
-@pytest.mark.parametrize("command", ["check", "run", "score", "tasks", "doctor"])
+@pytest.mark.parametrize("command", ["check", "run", "score", "audit", "tasks", "selftest", "doctor"])
 def test_every_command_has_help_and_json(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([command, "--help"]) == 0
     assert "--json" in capsys.readouterr().out

@@ -1,8 +1,9 @@
 """The command line: arguments in, calls of :mod:`kerneleval.pipeline`, an exit code out.
 
-Exit codes: 0 passed or done; 1 the candidate failed; 2 usage or infrastructure; 130 interrupted. Errors are one line
-on stderr; with ``--json`` stdout holds ``{"error": {"kind", "message"}}`` as well. ``KERNELEVAL_TRACEBACK=1`` shows
-where an error came from. SIGTERM and SIGHUP end a command as Ctrl-C does: workers and temporary files go first.
+Exit codes: 0 passed or done; 1 the candidate failed, or an audit found a change; 2 usage or infrastructure; 130
+interrupted. Errors are one line on stderr; with ``--json`` stdout holds ``{"error": {"kind", "message"}}`` as well.
+``KERNELEVAL_TRACEBACK=1`` shows where an error came from. SIGTERM and SIGHUP end a command as Ctrl-C does: workers and
+temporary files go first.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,6 +29,30 @@ from kerneleval.exits import (
     explain,
     signals_as_exceptions,
 )
+from kerneleval.options import (
+    SHORT_DTYPES,
+    AllowOption,
+    Baseline,
+    BaselineOption,
+    DeviceOption,
+    DirectionOption,
+    DistributionOption,
+    DtypeOption,
+    Json,
+    Precise,
+    Quick,
+    Shapes,
+    StoreOption,
+    Tier,
+    case_of,
+    chosen_of,
+    complete_devices,
+    complete_tasks,
+    device_of,
+    split,
+    store_of,
+    tier_of,
+)
 from kerneleval.records import (
     CATEGORIES,
     DIRECTIONS,
@@ -38,7 +62,6 @@ from kerneleval.records import (
     TRACKS,
     Event,
     UsageError,
-    near,
 )
 
 if TYPE_CHECKING:
@@ -49,67 +72,24 @@ __all__ = ["app", "main"]
 app = typer.Typer(
     name="kerneleval",
     help="Judge kernels that machines write: right at every shape, honest, and how fast.",
-    epilog="Exit codes: 0 passed or done, 1 the candidate failed, 2 usage or infrastructure, 130 interrupted.",
+    epilog="Exit codes: 0 passed or done, 1 failed or changed, 2 usage or infrastructure, 130 interrupted.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 
 
-class Shapes(StrEnum):
-    """Which sizes a peer's problem is judged at."""
-
-    default = "default"
-    sweep = "sweep"
-
-
-class Baseline(StrEnum):
-    """What speedup is measured against."""
-
-    eager = "eager"
-    compile = "compile"
-
-
-def _complete_tasks(incomplete: str) -> list[str]:
-    from kerneleval import tasks
-
-    return [name for name in tasks.all_tasks() if name.startswith(incomplete)]
-
-
-def _complete_devices(incomplete: str) -> list[str]:
-    from kerneleval import devices
-
-    return [name for name in devices.names() if name.startswith(incomplete)]
-
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else there.")]
-DeviceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--device",
-        help="Device kind; CUDA where there is one, else the CPU. [env: KERNELEVAL_DEVICE]",
-        autocompletion=_complete_devices,
-    ),
-]
-StoreOption = Annotated[
-    str | None,
-    typer.Option("--store", help="Path or URL of the store; ./kerneleval.db by default. [env: KERNELEVAL_STORE]"),
-]
-AllowOption = Annotated[str, typer.Option(help="Tracks that may pass: custom, mixed, library.")]
-DtypeOption = Annotated[list[str] | None, typer.Option(metavar="DTYPE", help="Only these dtypes: float32 or fp32 ...")]
-DirectionOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only forward, or only backward.")]
-DistributionOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only these input distributions.")]
-BaselineOption = Annotated[Baseline, typer.Option(help="What speedup is measured against.")]
-Quick = Annotated[bool, typer.Option("--quick", help="A verdict in about a second, with wide intervals.")]
-Precise = Annotated[bool, typer.Option("--precise", help="Intervals of 1 %, from several fresh processes.")]
-
-
 @app.command()
 def check(
-    file: Annotated[str, typer.Argument(help="The candidate: .py (Triton, Numba, torch), .cpp or .cu.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="The candidate: .py (Triton, Numba, torch), .cpp or .cu; or store:HASH, one that a run stored."
+        ),
+    ],
     task: Annotated[
         str,
         typer.Option(
-            "--task", "-t", help="A task's name, or a KernelBench problem file.", autocompletion=_complete_tasks
+            "--task", "-t", help="A task's name, or a KernelBench problem file.", autocompletion=complete_tasks
         ),
     ],
     device: DeviceOption = None,
@@ -129,6 +109,8 @@ def check(
         str, typer.Option(help="Name of the explicit backward entry point; found by convention otherwise.")
     ] = "",
     language: Annotated[str, typer.Option(help="Language of the file; found from its content otherwise.")] = "",
+    suite_seed: Annotated[int, typer.Option(min=0, help="Public seed of the shapes.")] = 0,
+    store: StoreOption = None,
     case: Annotated[
         str | None, typer.Option(metavar="KEY", help="Judge only this case, as a replay line names it.")
     ] = None,
@@ -136,21 +118,23 @@ def check(
 ) -> int:
     """Judge one candidate on one task."""
     options: dict[str, Any] = {
-        "device": _device(device),
+        "device": device_of(device),
         "shapes": shapes.value,
-        "allow": _chosen("--allow", [allow], TRACKS),
-        "tier": _tier(quick, precise),
-        "dtypes": _chosen("--dtype", dtype, DTYPES, _SHORT_DTYPES),
-        "directions": _chosen("--direction", direction, DIRECTIONS),
-        "distributions": _chosen("--distribution", distribution, DISTRIBUTIONS),
-        "categories": _chosen("--category", category, SHAPE_CATEGORIES),
+        "allow": chosen_of("--allow", [allow], TRACKS),
+        "tier": tier_of(quick, precise),
+        "dtypes": chosen_of("--dtype", dtype, DTYPES, SHORT_DTYPES),
+        "directions": chosen_of("--direction", direction, DIRECTIONS),
+        "distributions": chosen_of("--distribution", distribution, DISTRIBUTIONS),
+        "categories": chosen_of("--category", category, SHAPE_CATEGORIES),
         "timed": timing,
         "tf32": tf32,
         "baseline": baseline.value,
         "entry": entry,
         "backward_entry": backward_entry,
         "language": language,
-        "case": _case(case),
+        "suite_seed": suite_seed,
+        "store_url": store_of(store),
+        "case": case_of(case),
     }
     from kerneleval import pipeline  # after the options: a bad one is named without waiting for torch
 
@@ -176,7 +160,7 @@ def run(
     task: Annotated[
         list[str] | None,
         typer.Option(
-            "--task", "-t", help="May be repeated; the default suite otherwise.", autocompletion=_complete_tasks
+            "--task", "-t", help="May be repeated; the default suite otherwise.", autocompletion=complete_tasks
         ),
     ] = None,
     device: DeviceOption = None,
@@ -193,17 +177,17 @@ def run(
     as_json: Json = False,
 ) -> int:
     """Judge generators over a suite of tasks, store every outcome and print the scores."""
-    store_url = _store(store)
+    store_url = store_of(store)
     options: dict[str, Any] = {
-        "generators": tuple(_split(generator)),
-        "tasks": tuple(_split(task)),
-        "device": _device(device),
+        "generators": tuple(split(generator)),
+        "tasks": tuple(split(task)),
+        "device": device_of(device),
         "store_url": store_url,
-        "tier": _tier(quick, precise),
-        "allow": _chosen("--allow", [allow], TRACKS),
-        "dtypes": _chosen("--dtype", dtype, DTYPES, _SHORT_DTYPES),
-        "directions": _chosen("--direction", direction, DIRECTIONS),
-        "distributions": _chosen("--distribution", distribution, DISTRIBUTIONS),
+        "tier": tier_of(quick, precise),
+        "allow": chosen_of("--allow", [allow], TRACKS),
+        "dtypes": chosen_of("--dtype", dtype, DTYPES, SHORT_DTYPES),
+        "directions": chosen_of("--direction", direction, DIRECTIONS),
+        "distributions": chosen_of("--distribution", distribution, DISTRIBUTIONS),
         "baseline": baseline.value,
         "resume": resume,
         "name": name,
@@ -226,7 +210,52 @@ def score(
     """Compute the scores of a stored run again."""
     from kerneleval import pipeline
 
-    return _show_scores(pipeline.score(_store(store), run_id), as_json)
+    return _show_scores(pipeline.score(store_of(store), run_id), as_json)
+
+
+@app.command()
+def audit(
+    run_id: Annotated[
+        str, typer.Argument(metavar="RUN", help="Identifier or name; the latest run that is no audit otherwise.")
+    ] = "latest",
+    store: StoreOption = None,
+    device: Annotated[
+        str | None, typer.Option(help="Device kind; that of the run otherwise.", autocompletion=complete_devices)
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="TASK", help="Only these tasks.", autocompletion=complete_tasks)
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Only N verdicts, chosen in secret; all otherwise.")
+    ] = None,
+    tier: Annotated[Tier | None, typer.Option(help="Timing effort; the run's own otherwise.")] = None,
+    same_shapes: Annotated[
+        bool, typer.Option("--same-shapes", help="Judge at the run's own shapes, not at others.")
+    ] = False,
+    resume: Annotated[bool, typer.Option(help="Go on where an unfinished audit of the same kind stopped.")] = True,
+    as_json: Json = False,
+) -> int:
+    """Judge a run's verdicts again, by new processes at other shapes, and tell what changed."""
+    options: dict[str, Any] = {
+        "store_url": store_of(store),
+        "device": device_of(device) if device else None,
+        "only": tuple(split(only)),
+        "sample": sample or 0,
+        "tier": "" if tier is None else tier.value,
+        "same_shapes": same_shapes,
+        "resume": resume,
+    }
+    from kerneleval import audit as auditing
+
+    with _progress(lines=not as_json) as on_event:
+        found = auditing.audit(run_id, **options, on_event=on_event)
+    if as_json:
+        _print_json(found)
+    else:
+        from kerneleval.reports import terminal
+
+        terminal.render_audit(found, _console())
+    return FAILED if found["changed"] else PASSED
 
 
 @app.command()
@@ -234,7 +263,7 @@ def tasks(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="TASK", help="Show just this one: a name, or a problem file.", autocompletion=_complete_tasks
+            metavar="TASK", help="Show just this one: a name, or a problem file.", autocompletion=complete_tasks
         ),
     ] = "",
     category: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only these operator categories.")] = None,
@@ -250,7 +279,7 @@ def tasks(
         task = report.describe(stage.open_task(name))
         _print_json(task) if as_json else report.render_task(task, _console())
         return PASSED
-    chosen = _chosen("--category", category, CATEGORIES) or CATEGORIES
+    chosen = chosen_of("--category", category, CATEGORIES) or CATEGORIES
     listed = [report.summarise(task) for task in stage.all_tasks().values() if task.category in chosen]
     listed.sort(key=lambda task: (CATEGORIES.index(task["category"]), task["name"]))
     _print_json(listed) if as_json else report.render_tasks(listed, _console())
@@ -264,7 +293,7 @@ def selftest(
         typer.Argument(
             metavar="[TASK]...",
             help="Names or problem files; every built-in task otherwise.",
-            autocompletion=_complete_tasks,
+            autocompletion=complete_tasks,
         ),
     ] = None,
     device: DeviceOption = None,
@@ -274,9 +303,9 @@ def selftest(
 ) -> int:
     """Test the tasks on a device: their references must pass, trivial and damaged outputs must not."""
     options: dict[str, Any] = {
-        "device": _device(device),
-        "dtypes": _chosen("--dtype", dtype, DTYPES, _SHORT_DTYPES),
-        "directions": _chosen("--direction", direction, DIRECTIONS),
+        "device": device_of(device),
+        "dtypes": chosen_of("--dtype", dtype, DTYPES, SHORT_DTYPES),
+        "directions": chosen_of("--direction", direction, DIRECTIONS),
     }
     from kerneleval import pipeline
 
@@ -297,7 +326,7 @@ def doctor(store: StoreOption = None, as_json: Json = False) -> int:
     from kerneleval.reports import doctor as report
     from kerneleval.reports import doctor_view
 
-    found = report.examine(_store(store), settings.read().cache_dir)
+    found = report.examine(store_of(store), settings.read().cache_dir)
     _print_json(found) if as_json else doctor_view.render(found, _console())
     return PASSED if found["usable"] else FAILED
 
@@ -314,59 +343,6 @@ def _root(
         typer.echo(context.get_help())
         raise typer.Exit(ERROR)
     settings.read()  # a bad variable is named before any work starts
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Arguments
-# --------------------------------------------------------------------------------------------------------------------
-
-_SHORT_DTYPES = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16"}
-
-
-def _split(values: Iterable[str] | None) -> list[str]:
-    """The entries of options that may be repeated and may hold commas."""
-    return [part.strip() for value in values or () for part in value.split(",") if part.strip()]
-
-
-def _chosen(
-    option: str, values: Iterable[str] | None, known: Iterable[str], short: dict[str, str] | None = None
-) -> tuple[str, ...]:
-    known = tuple(known)
-    chosen = dict.fromkeys((short or {}).get(part, part) for part in _split(values))
-    for part in chosen:
-        if part not in known:
-            raise UsageError(f"{option} {part!r} is unknown; {near(part, known)}")
-    if values and not chosen:
-        raise UsageError(f"{option} is empty; known are {', '.join(known)}")
-    return tuple(chosen)
-
-
-def _case(key: str | None) -> str:
-    """The key of the one case asked for; empty: none was."""
-    if key is not None and not key.strip():
-        raise UsageError(
-            "--case is empty; give a key such as gelu/forward/M=4,N=7/float32/contiguous/standard, or leave it out"
-        )
-    return key or ""
-
-
-def _tier(quick: bool, precise: bool) -> str:
-    if quick and precise:
-        raise UsageError("--quick and --precise exclude each other")
-    return "quick" if quick else "precise" if precise else "standard"
-
-
-def _device(given: str | None) -> str | None:
-    from kerneleval import devices
-
-    name = given or settings.read().device
-    if name is not None:
-        devices.find(name)
-    return name
-
-
-def _store(given: str | None) -> str | None:
-    return given or settings.read().store
 
 
 def _versions() -> str:
@@ -392,6 +368,13 @@ def _console() -> Console:
 
     # In a pipe or a log there is no width to fit into, and a table cut to 80 columns would lose figures.
     return Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 140)
+
+
+def _one_line(message: str) -> str:
+    """The message without line breaks, and without what a file's name or a candidate's text would do to a terminal."""
+    from kerneleval.reports.text import safe
+
+    return safe(" ".join(line.strip() for line in message.splitlines()), 4000).replace("\t", " ")
 
 
 def _print_json(value: Any) -> None:
@@ -467,12 +450,12 @@ def _run(arguments: list[str]) -> int:
         kind, message = explain(error, arguments)
         if kind == "internal" and not show_traceback:
             message += "; set KERNELEVAL_TRACEBACK=1 to see where"
-        sys.stderr.write(f"error: {message}\n")
+        sys.stderr.write(f"error: {_one_line(message)}\n")
         if "--json" in arguments:
             _print_json({"error": {"kind": kind, "message": message}})
         return ERROR
     if code and code >= 128:
         resumes = "; finished cells are in the store, the same command goes on from there"
-        resumes = resumes if command_of(arguments) == "run" else ""
+        resumes = resumes if command_of(arguments) in ("run", "audit") else ""
         sys.stderr.write(f"interrupted{resumes}\n")
     return int(code or 0)

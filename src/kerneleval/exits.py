@@ -27,7 +27,7 @@ __all__ = [
 PASSED = 0
 """The candidate passed; the command did what it was asked."""
 FAILED = 1
-"""The candidate failed; the doctor found a machine that cannot judge."""
+"""The candidate failed; an audit found a change; the doctor found a machine that cannot judge."""
 ERROR = 2
 """Wrong usage, or the machine failed: nothing is said of the candidate."""
 INTERRUPTED = 130
@@ -35,7 +35,7 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 """Whoever read our output went away."""
 
-COMMANDS = ("check", "run", "score", "tasks", "doctor")
+COMMANDS = ("check", "run", "score", "audit", "tasks", "selftest", "doctor")
 
 # Typer brings its own copy of click in newer versions and uses the separate package in older ones.
 _ClickException: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")

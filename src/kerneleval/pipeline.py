@@ -1,4 +1,7 @@
-"""The only module that joins the stages: tasks -> generators -> judge -> store -> scores. Reads top to bottom."""
+"""Joins the stages: tasks -> generators -> judge -> store -> scores. Reads top to bottom.
+
+Only ``audit.py`` joins them too: store -> judge -> store.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kerneleval.records import (
+    STORED,
     Candidate,
     Case,
     CellResult,
@@ -61,13 +65,16 @@ def check(
     language: str = "",
     case: str = "",
     tf32: bool = False,
+    suite_seed: int = 0,
+    store_url: str | None = None,
     judge: Judge | None = None,
     on_event: OnEvent | None = None,
 ) -> Verdict:
-    """Judge one file.
+    """Judge one candidate: a file, or one that a run has stored.
 
     Args:
-        path: the candidate: ``.py`` (Triton, Numba, torch), ``.cpp`` or ``.cu``.
+        path: the candidate: ``.py`` (Triton, Numba, torch), ``.cpp`` or ``.cu``; or ``store:HASH``, the beginning of
+            its hash in the store.
         task: name of a built-in task, path of a problem file, or a task.
         device: device kind; None: CUDA where there is one, else the CPU.
         shapes: ``default``, or ``sweep`` to vary a problem file's own sizes too.
@@ -84,6 +91,8 @@ def check(
         language: language of the file; empty: from its content.
         case: judge only this case, given by its key; empty: the plan.
         tf32: whether TF32 is allowed in fp32 tasks.
+        suite_seed: public seed of the shapes.
+        store_url: path or URL of the store of a stored candidate; None: ``./kerneleval.db``.
         judge: a warm judge to use (its device counts); None: one is started for this call.
         on_event: called as the work proceeds.
 
@@ -94,13 +103,10 @@ def check(
         UsageError: the input is wrong: no such file, task, device, case; shapes that do not fit.
         InfrastructureError: the machine failed, not the candidate.
     """
-    from kerneleval.languages import read_candidate
-
     task_source = task.name if isinstance(task, Task) else task
-    subject = task if isinstance(task, Task) else _open_task(task, shapes)
-    candidate = read_candidate(
-        path, task_name=subject.name, entry=entry, backward_entry=backward_entry, language=language
-    )
+    subject = task if isinstance(task, Task) else _open_task(task, shapes, suite_seed)
+    named = {"entry": entry, "backward_entry": backward_entry, "language": language}
+    candidate, source, store = _read(path, subject.name, named, store_url)
     protocol = Protocol(
         tier=tier,  # type: ignore[arg-type]
         baseline=baseline,
@@ -112,6 +118,7 @@ def check(
         timed=timed,
         allow=tuple(allow),
         tf32=tf32,
+        suite_seed=suite_seed,
     )
     with _borrowed(judge, device) as owner:
         cases = (_read_case(case, subject, protocol, owner),) if case else None
@@ -120,18 +127,33 @@ def check(
             subject,
             protocol,
             cases=cases,
-            source=str(path),
+            source=source,
             task_source=task_source,
+            store=store,
             on_event=on_event,
         )
 
 
-def _open_task(name_or_path: str, shapes: str) -> Task:
+def _read(path: str | Path, task_name: str, named: dict[str, str], store_url: str | None) -> tuple[Candidate, str, str]:
+    """The candidate; its name in replay lines; what these give as ``--store``."""
+    from kerneleval.languages import read_candidate
+
+    if not str(path).startswith(STORED):
+        return read_candidate(path, task_name=task_name, **named), str(path), ""
+    if given := [f"--{name.replace('_', '-')}" for name, value in named.items() if value]:
+        raise UsageError(f"{path} brings its language and entry points with it; leave out {', '.join(given)}")
+    from kerneleval.store import for_replay, open_store
+
+    candidate = open_store(store_url, create=False, write=False).candidate(str(path).removeprefix(STORED))
+    return candidate, candidate.stored_name, for_replay(store_url)
+
+
+def _open_task(name_or_path: str, shapes: str, suite_seed: int) -> Task:
     from kerneleval import tasks
 
     if shapes not in ("default", "sweep"):
         raise UsageError(f"shapes {shapes!r} is unknown; known are default, sweep")
-    return tasks.open_task(name_or_path, sweep=shapes == "sweep")
+    return tasks.open_task(name_or_path, sweep=shapes == "sweep", suite_seed=suite_seed)
 
 
 def _known_dtypes(task: Task, dtypes: Sequence[str]) -> tuple[str, ...]:
@@ -215,7 +237,7 @@ def run(
     from kerneleval import generators as makers
     from kerneleval import tasks as library
     from kerneleval.languages import read_candidate
-    from kerneleval.store import open_store
+    from kerneleval.store import for_replay, open_store
 
     makers_found = [makers.find(g, read=read_candidate) for g in generators or ARCHETYPES]
     given = list(tasks or makers.SUITE)
@@ -232,16 +254,29 @@ def run(
     with _borrowed(judge, device) as owner:
         plan, candidates = _plan(makers_found, suite, owner, protocol)
         names = [maker.name for maker in makers_found]
-        run_id = store.begin_run(name or "+".join(names), names, owner.machine, protocol, plan, resume=resume)
+        sources = {task.name: source for task, source in zip(suite, given, strict=True)}
+        run_id = store.begin_run(
+            name or "+".join(names), names, owner.machine, protocol, plan, tasks=sources, resume=resume
+        )
         open_attempts = store.unfinished(run_id)
-        subjects = {task.name: (task, name) for task, name in zip(suite, given, strict=True)}
+        subjects = {task.name: task for task in suite}
         total = len(plan)
         for attempt in open_attempts:
             done = total - len(open_attempts) + open_attempts.index(attempt)
             text = f"{attempt.generator}: {attempt.task}"
             _tell(on_event, "run", done, total, text)
             candidate = candidates.get((attempt.generator, attempt.task, attempt.sample))
-            verdict = _attempt(store, owner, attempt, candidate, *subjects[attempt.task], protocol, on_event)
+            verdict = _attempt(
+                store,
+                owner,
+                attempt,
+                candidate,
+                subjects[attempt.task],
+                protocol,
+                sources[attempt.task],
+                for_replay(store_url),
+                on_event,
+            )
             store.put_verdict(run_id, attempt.generator, attempt.sample, candidate, verdict)
         _tell(on_event, "run", total, total, "done")
     return run_id
@@ -282,8 +317,9 @@ def _attempt(
     attempt: Attempt,
     candidate: Candidate | None,
     task: Task,
-    task_source: str,
     protocol: Protocol,
+    task_source: str,
+    place: str,
     on_event: OnEvent | None,
 ) -> Verdict:
     """The verdict on one attempt: from the store where it is known, else judged now."""
@@ -297,8 +333,9 @@ def _attempt(
         task,
         protocol,
         cases=attempt.cases,
-        source=candidate.origin.path,
+        source=candidate.origin.path or candidate.stored_name,
         task_source=task_source,
+        store=place,
         on_event=on_event,
     )
 

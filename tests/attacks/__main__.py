@@ -12,28 +12,7 @@ from benchmarks.report import Report, parser
 from tests.attacks.specimens import collect, got_its_due, judged
 
 from kerneleval.judge import Judge, bench, cells
-from kerneleval.records import Failed, Verdict
-
-LAYERS = {
-    "build_error": "build",
-    "load_error": "build",
-    "weights_mismatch": "behavioural",
-    "exception": "behavioural",
-    "input_mutation": "behavioural",
-    "output_alias": "behavioural",
-    "broken_relation": "numerical",
-    "track_not_allowed": "launch evidence",
-    "decoy_kernel": "ghost replay",
-    "protocol": "wire",
-}
-"""The layer by reason; what is not here came from the sandbox's limits."""
-
-
-def layer_of(verdict: Verdict) -> str:
-    """Which layer caught a failed candidate."""
-    if verdict.reason == "wrong_output" or verdict.reason.startswith("wrong_"):
-        return "temporal (timed outputs)" if verdict.stage == "timing" else "numerical"
-    return LAYERS.get(verdict.reason, "sandbox limits")
+from kerneleval.records import Failed, Verdict, caught_by
 
 
 def main() -> int:
@@ -60,7 +39,7 @@ def main() -> int:
                 verdict = judged(judge, specimen)
                 due = got_its_due(specimen, verdict)
                 seconds = f"{time.monotonic() - begun:.1f}"
-                layer = "" if verdict.verdict == "passed" else layer_of(verdict)
+                layer = caught_by(verdict)
                 rows.append(
                     (specimen.kind, specimen.name, verdict.verdict, verdict.stage, verdict.reason, layer, seconds)
                 )

@@ -91,6 +91,7 @@ OPTIONS = (
     "--precise --baseline compile --allow library --tf32",
     "--direction backward --dtype float32 --entry gelu --backward-entry back --language triton",
     f"--case {KEY} --precise --dtype fp16",
+    "--suite-seed 12345 --quick",
 )
 
 
@@ -103,6 +104,24 @@ def test_the_line_of_a_candidate_asks_the_same_again(options: str, asked: Callab
     assert (again.candidate, again.task, again.protocol) == (first.candidate, first.task, first.protocol)
     assert again.cases == first.cases
     assert again.replay.line() == first.replay.line()
+
+
+def test_the_line_of_a_stored_candidate_asks_the_same_again(asked: Callable[[list[str]], Judged]) -> None:
+    from kerneleval import devices
+    from kerneleval.store import Planned, open_store
+
+    made = Candidate(files=(("x.py", PYTHON), ("y.py", "")), language="triton", entry="gelu", backward_entry="back")
+    task = find("gelu")
+    case = Case(task="gelu", direction="forward", dims=(("M", 8), ("N", 5)), dtype="float32")
+    plan = [Planned(generator="g", task="gelu", category=task.category, level=1, cases=(case,), candidate=made)]
+    with open_store("the store.db") as store:
+        store.begin_run("r", ["g"], devices.find("cpu").machine(), Protocol(), plan)
+    words = ["check", made.stored_name, "--task", "gelu", "--device", "cpu", "--store", "the store.db", "--quick"]
+    first = asked(words)
+    assert first.candidate == made
+    for line in (first.replay.line(), first.replay.line_of(case, "correctness")):
+        assert asked(shlex.split(line)[1:]).candidate == made
+    assert asked(shlex.split(first.replay.line())[1:]).replay.line() == first.replay.line()
 
 
 def test_the_line_of_a_problem_asks_the_same_again(asked: Callable[[list[str]], Judged]) -> None:

@@ -32,6 +32,17 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
         yield judge
 
 
+def test_one_who_knows_the_sizes_of_strided_inputs_alone_fails(judge: Judge, tmp_path: Path) -> None:
+    known = {tuple(c.dims_map.values()) for c in judge.plan(find("gelu"), PROTOCOL)}
+    source = KNOWING.format(known=known, otherwise="return torch.zeros_like(x)")
+    path = tmp_path / "gelu.py"
+    path.write_text(source.replace("if tuple", "if x.is_contiguous() or tuple"))
+    options = {"dtypes": PROTOCOL.dtypes, "categories": PROTOCOL.categories}
+    verdict = check(path, "gelu", judge=judge, timed=False, allow=("library",), **options)
+    assert (verdict.verdict, verdict.reason) == ("failed", "wrong_output")
+    assert "at sizes that are not in the plan" in verdict.message
+
+
 @pytest.mark.parametrize(
     ("otherwise", "stage", "reason"),
     [

@@ -79,12 +79,12 @@ def test_where_nothing_is_ordinary_any_case_will_do() -> None:
     ],
 )
 def test_what_is_seen_gives_the_track(aten: dict[str, int], launches: dict[str, int], mute: str, rank: int) -> None:
-    seen = Seen(outputs=(), aten=aten, launches=launches, changed=())
+    seen = Seen(outputs=(), aten=aten, launches=launches)
     assert track._Case(PLAN[0], seen, mute).rank == rank
 
 
 def found(direction: str, mute: str, *kernels: str) -> track._Case:
-    seen = Seen(outputs=(), aten={}, launches=dict.fromkeys(kernels, 1), changed=())
+    seen = Seen(outputs=(), aten={}, launches=dict.fromkeys(kernels, 1))
     return track._Case(case(direction, "float32", "small"), seen, mute)
 
 

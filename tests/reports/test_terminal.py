@@ -123,20 +123,27 @@ def test_failed_verdict_names_the_failing_cells_and_the_replay_line():
         message="wrong in 7 of 8 cases",
         speedup=None,
         track="",
-        findings=({"check": "decoy", "level": "warn", "message": "no kernel was launched"},),
+        findings=(
+            {"check": "decoy", "level": "warn", "message": "no kernel was launched"},
+            {"check": "relations", "level": "warn", "message": "rows do not matter"},
+            {"check": "static", "level": "warn", "message": "candidate.py:3: reads the environment"},
+        ),
     )
     text = shown(render_verdict, failed)
     assert text.splitlines()[-1] == f"replay: {failed.replay}"
     flat = unframed(text)
     for part in (
         "FAILED gelu",
-        "stage correctness reason wrong_output message wrong in 7 of 8 cases",
+        "stage correctness reason wrong_output (numerical) message wrong in 7 of 8 cases",
         "speedup not timed",
         "track not decided",
         "1 of 9 cases right, 1 declared unsupported",
-        "gelu/forward/M=5/float32/contiguous/standard correctness/wrong_output: element [3]: 0.5 instead of 0.7",
+        "gelu/forward/M=5/float32/contiguous/standard correctness/wrong_output (numerical): element [3]: 0.5 instead",
         "and 2 more failed cases",
         "warn decoy: no kernel was launched",
+        "warn relations (numerical): rows do not matter",
+        "warn static: candidate.py:3: reads the environment",
+        "layers numerical 1/8 right, 1 warning; temporal 1 timed; static 1 warning",
         "backward small M=5 float32 unsupported",
     ):
         assert part in flat
@@ -402,6 +409,8 @@ def test_documents_are_strict_json_and_come_back():
     )
     plain = json.loads(documents.dumps(documents.verdict_document(judged)))
     assert plain.pop("format") == documents.VERDICT_FORMAT
+    assert (plain.pop("layer"), plain.pop("layers")["sandbox"]) == ("", "1 case failed")
+    assert [c.get("layer") for c in plain["cells"]] == [None, "sandbox"]
     back = Verdict.from_plain(plain)
     assert back.cells[0].outcome.timing == judged.cells[0].outcome.timing
     assert back.cells[1] == judged.cells[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 import store_builders as make
@@ -257,3 +258,46 @@ def test_verdicts_outside_the_plan_are_refused(tmp_path):
             store.put_verdict(run, "g", 0, made, make.verdict("task000", made, (odd,)))
         assert store.unfinished(run)
         assert store.lookup([make.cell(plan[0].cases[0], made)]) == {}
+
+
+def test_the_latest_run_is_none_that_audits_another(tmp_path):
+    plan = make.plan(1, 1)
+    with open_store(tmp_path / "s.db") as store:
+        run = begin(store, plan, tasks={"task000": "problems/task000.py"})
+        asked = {"of": run, "only": [], "sample": 3, "same_shapes": True}
+        again = store.begin_run("again", ["g"], make.machine(), Protocol(audit="a"), plan, audit=asked)
+        assert store.run().id == run
+        assert store.run("again").id == again
+        assert (store.run(run).audit, store.run(run).tasks) == ({}, {"task000": "problems/task000.py"})
+        assert (store.run(again).audit, store.run(again).tasks) == (asked, {})
+
+
+def test_an_audit_meets_none_of_the_outcomes_that_it_checks(tmp_path):
+    (planned,) = plan = make.plan(1, 2)
+    made, audits = planned.candidate, dataclasses.replace(make.PROTOCOL, audit="a")
+    assert Protocol().key == "6b9369cd303d5912", "keys of stored protocols stay what they were"
+    right, wrong = (tuple(f(c) for c in planned.cases) for f in (make.passed, make.failed))
+    with open_store(tmp_path / "s.db") as store:
+        run = begin(store, plan)
+        store.put_verdict(run, "g", 0, made, make.verdict("task000", made, right))
+        again = store.begin_run("again", ["g"], make.machine(), audits, plan, audit={"of": run})
+        found = make.verdict("task000", made, wrong, stage="honesty", reason="wrong_output", protocol=audits)
+        store.put_verdict(again, "g", 0, made, found)
+        ((_, first),), ((_, second),) = store.verdicts(run), store.verdicts(again)
+        assert (first.cells, second.cells) == (right, wrong)
+
+
+def test_a_candidate_is_found_by_the_beginning_of_its_hash(tmp_path):
+    plan = make.plan(40, 1)
+    made = plan[7].candidate
+    with open_store(tmp_path / "s.db") as store:
+        begin(store, plan)
+        assert store.candidate(made.hash[:16]).hash == made.hash
+        assert store.candidate(made.hash.upper()).hash == made.hash
+        hashes = sorted(p.candidate.hash for p in plan)
+        shared = next(a[0] for a, b in itertools.pairwise(hashes) if a[0] == b[0])
+        with pytest.raises(UsageError, match=f"candidate '{shared}' is ambiguous"):
+            store.candidate(shared)
+        for text in ("", "%", "_", "zz"):
+            with pytest.raises(UsageError, match="no candidate"):
+                store.candidate(text)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
 from kerneleval import languages
 from kerneleval.devices import Device
+from kerneleval.judge.tampering import Claim, claims
 from kerneleval.judge.windows import Runner
 from kerneleval.records import Candidate, Machine, Trust, digest, to_plain
 from kerneleval.worker.host import Worker, WorkerError, WorkerFailure, Zygote
@@ -27,6 +28,7 @@ __all__ = ["Bench", "BuildFailed", "LoadFailed", "Loaded", "default_cache_dir"]
 
 _BUILD_TIMEOUT_S = 120.0
 _LOAD_TIMEOUT_S = 120.0
+_MOST_CLAIMS = 32
 _ARTIFACT_LIMIT_BYTES = 256 << 20
 _TASKS = Path(__file__).resolve().parents[1] / "tasks"
 
@@ -60,7 +62,7 @@ class Loaded:
         self.bench = bench
         self.candidate = candidate
         self.names = tuple(names)
-        self._trusted = trusted
+        self.trusted = trusted
         self._tf32 = tf32
         self.runner: Runner = self._fresh_runner()
         self.crashes = 0
@@ -68,6 +70,8 @@ class Loaded:
         self._module: tuple[Any, int] | None = None
         self.state: list[tuple[str, tuple[int, ...], str]] = []
         self.explicit_backward = False
+        self.tampering: dict[str, Claim] = {}
+        """What its workers told of it, by what it did; the first time counts."""
         try:
             self._load()
         except BaseException:
@@ -75,7 +79,7 @@ class Loaded:
             raise
 
     def _fresh_runner(self) -> Runner:
-        return self.bench.warm_runner((str(_TASKS),)) if self._trusted else self.bench.take_spare()
+        return self.bench.warm_runner((str(_TASKS),)) if self.trusted else self.bench.take_spare()
 
     def _load(self) -> None:
         bench, worker = self.bench, self.runner.worker
@@ -99,6 +103,7 @@ class Loaded:
         except WorkerFailure as failure:
             raise LoadFailed(failure.reason, str(failure), failure.evidence) from None
         self.explicit_backward = answer.get("backward") is True
+        self.note(answer)
         if self._module is not None:
             self.make_module(*self._module)
 
@@ -117,6 +122,12 @@ class Loaded:
         except (KeyError, TypeError, ValueError, OverflowError) as error:  # the worker's word is only a claim
             raise LoadFailed("protocol", f"the worker named no state: {error}"[:300], {}) from None
         self.runner.forget_plan()
+
+    def note(self, answer: Mapping[str, Any]) -> None:
+        """Keep what an answer of the worker tells of tampering."""
+        for claim in claims(answer):
+            if sum(known.level == claim.level for known in self.tampering.values()) < _MOST_CLAIMS:
+                self.tampering.setdefault(claim.what, claim)
 
     def revive(self) -> None:
         """A new worker after a crash, with the same things loaded."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,6 +26,9 @@ CALL_TIMEOUT_S = 120.0
 
 _MAX_CRASHES = 3
 
+_FORMS = ("count", "type", "shape", "dtype", "device")
+"""What a worker may say is wrong with an output, ``wrong_`` and which is the reason."""
+
 _SMALL_MODULE_BYTES = 64 << 20
 """Module problems whose inputs and outputs take no more are called twice in a window."""
 
@@ -39,7 +43,7 @@ class CellJudge:
         self.loaded, self.task, self.protocol, self.device = loaded, task, protocol, device
         self.calibration: dict[Case, Drawn] = {}
         self._problems: dict[tuple[tuple[str, int], ...], Any] = {}
-        self._given_up: WorkerFailure | None = None
+        self._given_up: Failed | None = None
         language = languages.find(loaded.candidate.language)
         self._unsupported = language.unsupported_dtypes(device.name)
 
@@ -51,14 +55,15 @@ class CellJudge:
             text = f"{self.loaded.candidate.language} cannot be judged in {case.dtype} on {self.device.name}"
             return Failed(stage="call", reason="unsupported", message=text)
         if self._given_up is not None:
-            return Failed(stage="call", reason=self._given_up.reason, message=f"not run after: {self._given_up}")
+            return replace(self._given_up, message=f"not run after: {self._given_up.message}", evidence={})
         try:
             return self._judge(case)
         except WorkerError as error:
             return raised(error)
         except WorkerFailure as failure:
-            self._revive(failure)
-            return Failed(stage="call", reason=failure.reason, message=str(failure), evidence=failure.evidence)
+            outcome = Failed(stage="call", reason=failure.reason, message=str(failure), evidence=failure.evidence)
+            self._revive(outcome)
+            return outcome
         except BuildFailed as error:
             return Failed(stage=error.stage, reason=error.reason, message=str(error), evidence=error.evidence)
 
@@ -183,12 +188,15 @@ class CellJudge:
         window = self.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=False)
         return output_views(window, plan, 0)
 
-    def _revive(self, failure: WorkerFailure) -> None:
-        """A new worker, unless this one hung (waiting again would cost as much) or died too often."""
-        if failure.reason == "timeout" or self.loaded.crashes + 1 >= _MAX_CRASHES:
-            self._given_up = failure
-        else:
+    def _revive(self, failed: Failed) -> None:
+        """A new worker, unless this one hung (waiting again would cost as much), died too often or loads no more."""
+        if failed.reason == "timeout" or self.loaded.crashes + 1 >= _MAX_CRASHES:
+            self._given_up = failed
+            return
+        try:
             self.loaded.revive()
+        except BuildFailed as error:
+            self._given_up = Failed(stage=error.stage, reason=error.reason, message=str(error))
 
 
 def raised(error: WorkerError) -> Failed:
@@ -199,9 +207,13 @@ def raised(error: WorkerError) -> Failed:
 
 
 def _claimed(wrong: dict[str, Any]) -> Failed:
-    what = str(wrong.get("what", "form"))
+    """The outcome of a candidate whose own worker says that an output has the wrong form."""
+    what = wrong.get("what", "")
     if what == "alias":
         message = f"{wrong.get('got', 'an output lies in the memory of an input')}: outputs must be new tensors"
         return Failed(stage="correctness", reason="output_alias", message=message, evidence=dict(wrong))
+    if what not in _FORMS:  # a reason is a slug for programs: no text of a worker's becomes one
+        message = "the worker says that an output is wrong in a way that there is not"
+        return Failed(stage="correctness", reason="protocol", message=message, evidence=dict(wrong))
     message = f"{wrong.get('got', 'something else')}; expected {wrong.get('want', 'another form')}"
     return Failed(stage="correctness", reason=f"wrong_{what}", message=message, evidence=dict(wrong))

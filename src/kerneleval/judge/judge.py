@@ -105,6 +105,7 @@ class Judge:
         cases: Sequence[Case] | None = None,
         source: str = "",
         task_source: str = "",
+        store: str = "",
         trusted: bool = False,
         on_event: OnEvent | None = None,
     ) -> Verdict:
@@ -115,8 +116,9 @@ class Judge:
             task: what it claims to solve.
             protocol: how to judge.
             cases: judge only these; None: the plan.
-            source: path of the candidate's file, for replay lines.
+            source: path of the candidate's file, or its name in the store, for replay lines.
             task_source: what to give as ``--task`` in replay lines; empty: the task's name.
+            store: what to give as ``--store`` in replay lines of a candidate from the store; empty: nothing.
             trusted: the candidate is a task's own reference (A/A runs, self-tests) and may read the built-in tasks.
             on_event: called as the work proceeds.
 
@@ -128,7 +130,7 @@ class Judge:
         only = cases[0] if cases is not None and len(cases) == 1 else None
         cases = self.plan(task, protocol) if cases is None else tuple(cases)
         source, task_source = source or candidate.files[0][0], task_source or task.name
-        replay = Replay(candidate, source, task_source, self.device.name, protocol, only)
+        replay = Replay(candidate, source, task_source, self.device.name, protocol, only, store)
         if not cases:
             raise UsageError(f"task {task.name!r}: no case is left; loosen --dtype, --direction or --category")
         _tell(on_event, "load", 0, len(cases), task.name)
@@ -202,6 +204,9 @@ class Judge:
         failure = next(
             (r.outcome for r in results if isinstance(r.outcome, Failed) and r.outcome.reason != "unsupported"), None
         )
+        tampered = [f for f in findings if f.get("reason") == "tampering" and f.get("when") == "load"]
+        if tampered:  # before anything was computed
+            failure = _held_against(tampered[0])
         barred = _barred(track, findings, protocol)
         passed = sum(isinstance(r.outcome, Passed) for r in results)
         if failure is None and barred is not None:
@@ -266,6 +271,7 @@ class Judge:
             protocol=protocol,
             speedup=None,
             cells=tuple(CellResult(case=case, outcome=failed) for case in cases),
+            findings=tuple(checks.of_sources(candidate)),
             replay=failed.replay,
             seconds=time.perf_counter() - started,
         )
@@ -279,13 +285,7 @@ def _barred(track: str, findings: Sequence[Evidence], protocol: Protocol) -> Fai
     """What the checks hold against the candidate as a whole."""
     for finding in findings:
         if finding["level"] == "fail":
-            return Failed(
-                stage=finding.get("stage", "honesty"),
-                reason=finding["reason"],
-                message=finding["message"],
-                evidence=dict(finding),
-                replay=finding.get("replay", ""),
-            )
+            return _held_against(finding)
     if track and track not in protocol.allow:
         allowed = ", ".join(protocol.allow)
         return Failed(
@@ -294,6 +294,16 @@ def _barred(track: str, findings: Sequence[Evidence], protocol: Protocol) -> Fai
             message=f"the candidate is on the {track} track and only {allowed} may pass; --allow {track} admits it",
         )
     return None
+
+
+def _held_against(finding: Evidence) -> Failed:
+    return Failed(
+        stage=finding.get("stage", "honesty"),
+        reason=finding["reason"],
+        message=finding["message"],
+        evidence=dict(finding),
+        replay=finding.get("replay", ""),
+    )
 
 
 def _summary(results: Sequence[CellResult]) -> dict[str, Any] | None:

@@ -26,6 +26,9 @@ _ALIKE = 0.02
 
 _TIMEOUT_S = 30.0
 
+_MOST = 1 << 53
+"""What is more is no count."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
@@ -37,8 +40,6 @@ class Seen:
     """ATen operators dispatched, by ``aten.name.overload``; empty where they were not recorded."""
     launches: dict[str, int]
     """Own kernels launched, by name."""
-    changed: tuple[str, ...]
-    """Names of the worker's own that were rebound since the candidate was loaded."""
     extensions: tuple[str, ...] = ()
     """Native modules that the candidate built itself; what they launch is not seen."""
 
@@ -102,14 +103,14 @@ class Subject:
         try:
             window = runner.window(image, timeout_s=timeout_s, check_mutation=False)
         except WorkerError:
-            runner.worker.request("observed", {}, "observed", timeout_s=timeout_s)
+            self._judge.loaded.note(runner.worker.request("observed", {}, "observed", timeout_s=timeout_s))
             raise
         told = runner.worker.request("observed", {}, "observed", timeout_s=timeout_s)
+        self._judge.loaded.note(told)
         return Seen(
             outputs=() if window.wrong is not None else output_views(window, self._plan, 0),
             aten=_claimed_counts(told.get("aten")),
             launches=_claimed_counts(told.get("launches")),
-            changed=_claimed_names(told.get("changed")),
             extensions=_claimed_names(told.get("extensions")),
         )
 
@@ -152,7 +153,7 @@ def _alike(got: torch.Tensor, want: torch.Tensor) -> bool:
 def _claimed_counts(value: Any) -> dict[str, int]:
     if not isinstance(value, dict):
         return {}
-    kept = [(str(k)[:200], int(v)) for k, v in list(value.items())[:1000] if isinstance(v, int) and v >= 0]
+    kept = [(str(k)[:200], v) for k, v in list(value.items())[:1000] if type(v) is int and 0 <= v < _MOST]
     return dict(kept)
 
 

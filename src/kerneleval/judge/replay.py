@@ -6,7 +6,7 @@ import shlex
 from dataclasses import replace
 
 from kerneleval import languages
-from kerneleval.records import Candidate, Case, Failed, Outcome, Protocol, UsageError
+from kerneleval.records import STORED, Candidate, Case, Failed, Outcome, Protocol, UsageError
 
 __all__ = ["Replay"]
 
@@ -16,23 +16,29 @@ class Replay:
 
     Args:
         candidate: what is judged.
-        source: the path that the user gave for it.
+        source: the path that the user gave for it, or its name in the store (:attr:`Candidate.stored_name`).
         task: what the user gave as ``--task``.
         device: name of the device.
         protocol: how it is judged.
         only: the one case that the user asked for; None: the plan.
+        store: where a candidate from the store lies; empty: in the default store.
     """
 
     def __init__(
-        self, candidate: Candidate, source: str, task: str, device: str, protocol: Protocol, only: Case | None = None
+        self,
+        candidate: Candidate,
+        source: str,
+        task: str,
+        device: str,
+        protocol: Protocol,
+        only: Case | None = None,
+        store: str = "",
     ) -> None:
         self._protocol, self._only = protocol, only
         self._words = ["kerneleval", "check", source, "--task", task, "--device", device]
+        self._words += _options({"--store": store} if source.startswith(STORED) else _identity(candidate, source))
         self._words += _options(
             {
-                "--entry": candidate.entry,
-                "--backward-entry": candidate.backward_entry,
-                "--language": "" if _detected(source, candidate.main) == candidate.language else candidate.language,
                 "--shapes": "" if protocol.shapes == "default" else protocol.shapes,
                 "--allow": "" if protocol.allow == Protocol().allow else ",".join(protocol.allow),
             }
@@ -49,6 +55,7 @@ class Replay:
                 "--direction": ",".join(protocol.directions),
                 "--distribution": ",".join(protocol.distributions),
                 "--category": ",".join(protocol.categories),
+                "--suite-seed": str(protocol.suite_seed) if protocol.suite_seed else "",
             }
         )
         if not protocol.timed:
@@ -82,6 +89,15 @@ class Replay:
 def _options(values: dict[str, str]) -> list[str]:
     """The options that have a value."""
     return [word for option, value in values.items() if value for word in (option, value)]
+
+
+def _identity(candidate: Candidate, path: str) -> dict[str, str]:
+    """What makes the file at that path this candidate; a stored one brings it along."""
+    return {
+        "--entry": candidate.entry,
+        "--backward-entry": candidate.backward_entry,
+        "--language": "" if _detected(path, candidate.main) == candidate.language else candidate.language,
+    }
 
 
 def _detected(path: str, text: str) -> str:

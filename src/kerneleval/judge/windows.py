@@ -427,9 +427,13 @@ def _worker_core() -> int:
 
 def _claimed_ns(value: Any) -> float:
     """A worker's time claim as a number; 0 for what is none."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0:
-        return float(value)
-    return 0.0
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return 0.0
+    try:
+        claimed = float(value)
+    except OverflowError:  # JSON has integers of any size
+        return 0.0
+    return claimed if math.isfinite(claimed) and claimed >= 0 else 0.0
 
 
 def _claimed_wrong(value: Any) -> dict[str, Any] | None:

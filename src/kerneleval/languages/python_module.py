@@ -159,7 +159,7 @@ def imports(text: str, package: str) -> bool:
     """Whether Python source imports the package anywhere, in functions and branches too; False if it does not parse."""
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last: nested too deep for the parser
         return any(line.split()[:2] in (["import", package], ["from", package]) for line in text.splitlines())
     for node in ast.walk(tree):
         if isinstance(node, ast.Import) and any(alias.name.split(".")[0] == package for alias in node.names):

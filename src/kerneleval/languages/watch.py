@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LaunchWatch", "Patch", "is_own_source"]
+__all__ = ["LaunchWatch", "Patch", "is_own_source", "library_folders"]
 
 _ABSENT = object()
 
@@ -46,7 +46,7 @@ class LaunchWatch:
         self.muted = False
         self._patches = tuple(patches)
         self._source_dir = source_dir
-        _library_folders()  # asked before the candidate could change the answer
+        library_folders()  # asked before the candidate could change the answer
         # By id, with the object kept alive so that no id is used again; launches must stay cheap.
         self._names: dict[int, tuple[Any, str | None]] = {}
 
@@ -132,7 +132,8 @@ def _replacement(patch: Patch, original: Callable[..., Any], watches: list[Launc
 
 
 @functools.cache
-def _library_folders() -> tuple[str, ...]:
+def library_folders() -> tuple[str, ...]:
+    """Folders of the standard library and of installed packages, resolved, with a separator at the end."""
     import torch
 
     paths = sysconfig.get_paths()
@@ -152,4 +153,4 @@ def is_own_source(file: str, source_dir: Path) -> bool:
     real = os.path.realpath(file)
     if real.startswith(os.path.realpath(source_dir) + os.sep):
         return True
-    return not real.startswith(_library_folders())
+    return not real.startswith(library_folders())

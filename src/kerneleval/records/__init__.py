@@ -9,10 +9,11 @@ Units stand in the field names: ``_ns`` nanoseconds, ``_s`` seconds, ``_bytes`` 
 
 from __future__ import annotations
 
-from kerneleval.records.candidates import Candidate, Origin
+from kerneleval.records.candidates import STORED, Candidate, Origin
 from kerneleval.records.cells import Cell, Machine, Protocol
 from kerneleval.records.errors import InfrastructureError, KernelEvalError, UsageError, near
 from kerneleval.records.hashing import digest, new_secret
+from kerneleval.records.layers import LAYERS, caught_by, layer_of, layer_of_finding, layers_of
 from kerneleval.records.outcomes import Evidence, Failed, Outcome, Passed, Samples, Timing, outcome_from_plain
 from kerneleval.records.plain import to_plain
 from kerneleval.records.results import Event, Result, Score
@@ -35,9 +36,11 @@ __all__ = [
     "DIRECTIONS",
     "DISTRIBUTIONS",
     "DTYPES",
+    "LAYERS",
     "LAYOUTS",
     "SHAPE_CATEGORIES",
     "STAGES",
+    "STORED",
     "TRACKS",
     "Argument",
     "Candidate",
@@ -67,7 +70,11 @@ __all__ = [
     "Trust",
     "UsageError",
     "Verdict",
+    "caught_by",
     "digest",
+    "layer_of",
+    "layer_of_finding",
+    "layers_of",
     "near",
     "new_secret",
     "outcome_from_plain",

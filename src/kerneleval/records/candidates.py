@@ -9,7 +9,10 @@ from typing import Any
 from kerneleval.records.hashing import digest
 from kerneleval.records.reading import _checked, _fields
 
-__all__ = ["Candidate", "Origin"]
+__all__ = ["STORED", "Candidate", "Origin"]
+
+STORED = "store:"
+"""Begins the name of a candidate that is taken from the store, where a file's path could stand; its hash follows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +70,11 @@ class Candidate:
         for path, text in self.files:
             parts += [path, text]
         return digest(*parts)
+
+    @property
+    def stored_name(self) -> str:
+        """How a command line names it where it lies in a store."""
+        return f"{STORED}{self.hash[:16]}"
 
     @property
     def main(self) -> str:

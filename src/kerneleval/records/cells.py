@@ -80,11 +80,15 @@ class Protocol:
     """Public seed of the sampled shapes, so that all candidates of a run meet the same cells. Inputs use secrets."""
     version: int = 1
     """Raised whenever the meaning of a stored result changes."""
+    audit: str = ""
+    """Token of the audit that judges under it, so that what an audit finds neither meets nor replaces the outcomes that
+    it is to check; empty: no audit."""
 
     @property
     def key(self) -> str:
-        """Hash (16 hex digits) of every field."""
-        return digest(*(f"{f.name}={getattr(self, f.name)!r}" for f in dataclasses.fields(self)))[:16]
+        """Hash (16 hex digits) of every field; ``audit`` counts where there is one, so that older keys stay."""
+        names = [f.name for f in dataclasses.fields(self) if f.name != "audit" or self.audit]
+        return digest(*(f"{name}={getattr(self, name)!r}" for name in names))[:16]
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Protocol:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
+
+from kerneleval.reports.text import safe
 
 __all__ = ["render"]
 
@@ -17,12 +19,12 @@ def render(found: dict[str, Any], console: Console) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
     for name, text in _rows(found):
-        table.add_row(name, escape(text))
+        table.add_row(Text(safe(name)), Text(safe(text)))
     console.print(table)
     if found["advice"]:
         console.print("\nWhat could be better:", style="bold")
         for line in found["advice"]:
-            console.print(f"  - {escape(line)}")
+            console.print(Text(f"  - {safe(line)}"))
     verdict = "This machine can judge." if found["usable"] else "This machine cannot judge yet; see above."
     console.print(f"\n{verdict}", style="green" if found["usable"] else "red")
 

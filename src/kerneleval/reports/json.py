@@ -6,10 +6,11 @@ NaN and infinities are the strings ``nan``, ``inf`` and ``-inf``, which strict J
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.records import Verdict, to_plain
+from kerneleval.records import Verdict, caught_by, layer_of, layer_of_finding, layers_of, to_plain
 
 if TYPE_CHECKING:
     from kerneleval.store import RunInfo
@@ -22,15 +23,24 @@ VERDICT_FORMAT = 1
 SCORES_FORMAT = 1
 """The same of the scores' document."""
 
+_HARMFUL = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb]")
+"""What strict JSON may hold as it is and a terminal obeys or UTF-8 cannot hold: a candidate's output may have it."""
+
 
 def verdict_document(verdict: Verdict, *, samples: bool = True) -> dict[str, Any]:
-    """Every field of a verdict, with ``format``.
+    """Every field of a verdict, with ``format``, the layer of each failed cell and finding, and what each layer found.
 
     Args:
         verdict: the verdict.
         samples: whether the raw timing samples stay in; without them a document is some ten times smaller.
     """
     plain: dict[str, Any] = {"format": VERDICT_FORMAT, **to_plain(verdict)}
+    plain |= {"layer": caught_by(verdict), "layers": layers_of(verdict)}
+    for cell in plain["cells"]:
+        if not cell["outcome"]["passed"]:
+            cell["layer"] = layer_of(cell["outcome"]["stage"], cell["outcome"]["reason"])
+    for finding in plain["findings"]:
+        finding["layer"] = layer_of_finding(finding)
     if not samples:
         for cell in plain["cells"]:
             timing = cell["outcome"].get("timing")
@@ -58,14 +68,10 @@ def scores_document(run: RunInfo | Mapping[str, Any] | None, scores: Mapping[str
 
 
 def dumps(document: Mapping[str, Any], *, indent: int | None = 2) -> str:
-    """The document as strict JSON.
+    """The document as strict JSON, which does a terminal no harm.
 
     Raises:
         ValueError: it holds a NaN or an infinity.
     """
     text = json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # a candidate's output may hold bytes that are no text: lone surrogates here
-        return json.dumps(document, indent=indent, ensure_ascii=True, allow_nan=False)
-    return text
+    return _HARMFUL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

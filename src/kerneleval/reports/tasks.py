@@ -103,6 +103,8 @@ def render_tasks(tasks: list[dict[str, Any]], console: Console) -> None:
     """The list: a row for each of :func:`summarise`'s records."""
     from rich.text import Text
 
+    from kerneleval.reports.text import safe
+
     names: tuple[str, ...] = ("category", "task", "dims", "dtypes", "backward", "formula")
     rows: list[tuple[str, ...]] = []
     for task in tasks:
@@ -122,7 +124,8 @@ def render_tasks(tasks: list[dict[str, Any]], console: Console) -> None:
     # Rich's tables shrink every column when one is too long; here only the formula may be cut.
     widths = [max(len(row[i]) for row in (names, *rows)) for i in range(len(names) - 1)]
     for row in (names, *rows):
-        line = Text("  ".join((*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1])))
+        padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+        line = Text(safe("  ".join((*padded, row[-1]))))
         if row is names:
             line.stylize("bold")
         line.truncate(console.width, overflow="ellipsis")
@@ -134,7 +137,7 @@ def render_task(task: dict[str, Any], console: Console) -> None:
     """One task: a block for the sizes, one for the rules, one for the cost of a call."""
     from rich.table import Table
 
-    console.print(f"[bold]{_plain(task['name'])}[/bold]  {task['category']}, level {task['level']}, {task['source']}")
+    console.print(f"[bold]{_plain(task['name'])}[/bold]  {_plain(_origin(task))}")
     console.print(f"{_plain(task['summary'])}\n")
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
@@ -142,6 +145,10 @@ def render_task(task: dict[str, Any], console: Console) -> None:
     for name, text in _rows(task):
         table.add_row(name, _plain(text))
     console.print(table)
+
+
+def _origin(task: dict[str, Any]) -> str:
+    return f"{task['category']}, level {task['level']}, {task['source']}"
 
 
 def _rows(task: dict[str, Any]) -> list[tuple[str, str]]:
@@ -189,7 +196,9 @@ def _signature(argument: dict[str, Any]) -> str:
 def _plain(text: str) -> str:
     from rich.markup import escape
 
-    return escape(text)
+    from kerneleval.reports.text import safe
+
+    return escape(safe(text))
 
 
 def _scaled(value: float, base: int) -> str:
@@ -203,11 +212,15 @@ def _scaled(value: float, base: int) -> str:
 
 def render_selftest(found: list[dict[str, Any]], console: Console) -> None:
     """A line for each task of :func:`kerneleval.pipeline.selftest`, and what is wrong beneath it."""
+    from kerneleval.reports.text import safe
+
     width = max(len(one["task"]) for one in found)
     for one in found:
         state = "not tested" if not one["cases"] else "passed" if one["passed"] else "FAILED"
-        console.print(f"{one['task'].ljust(width)}  {state:10}  {one['cases']:4} cases  {one['seconds']:6.1f} s")
+        line = f"{one['task'].ljust(width)}  {state:10}  {one['cases']:4} cases  {one['seconds']:6.1f} s"
+        console.print(safe(line), markup=False)
         for finding in one["findings"]:
-            console.print(f"  {finding['test']}: {finding['case']}: {finding['message']}", markup=False, soft_wrap=True)
+            line = f"  {finding['test']}: {finding['case']}: {finding['message']}"
+            console.print(safe(line), markup=False, soft_wrap=True)
     wrong = sum(not one["passed"] for one in found)
     console.print(f"{wrong} of {len(found)} tasks failed" if wrong else f"all {len(found)} tasks passed")

@@ -11,7 +11,18 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from kerneleval.records import SHAPE_CATEGORIES, CellResult, Failed, Passed, Timing, Verdict
+from kerneleval.records import (
+    SHAPE_CATEGORIES,
+    CellResult,
+    Failed,
+    Passed,
+    Timing,
+    Verdict,
+    caught_by,
+    layer_of,
+    layer_of_finding,
+    layers_of,
+)
 from kerneleval.reports.text import duration, figure, fits, number, plural, safe, times
 
 __all__ = ["render_verdict"]
@@ -50,16 +61,19 @@ def _facts(verdict: Verdict) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     if verdict.verdict == "passed":
-        table.add_row("stage", f"passed all up to {verdict.stage}")
+        table.add_row("stage", Text(f"passed all up to {safe(verdict.stage)}"))
         table.add_row("message", Text(safe(verdict.message) or "right in every case"))
     else:
-        table.add_row("stage", verdict.stage)
-        table.add_row("reason", Text(safe(verdict.reason), style="red"))
+        table.add_row("stage", Text(safe(verdict.stage)))
+        reason = Text(safe(verdict.reason), style="red")
+        table.add_row("reason", reason.append(_in_layer(caught_by(verdict)), style="dim"))
         table.add_row("message", Text(safe(verdict.message)))
     table.add_row("speedup", _speedup(verdict))
-    table.add_row("track", verdict.track or Text("not decided", style="dim"))
+    table.add_row("track", Text(safe(verdict.track)) if verdict.track else Text("not decided", style="dim"))
     table.add_row("trust", _trust(verdict))
     table.add_row("judged", _counts(verdict))
+    if layers := layers_of(verdict):
+        table.add_row("layers", Text(safe("; ".join(f"{layer} {said}" for layer, said in layers.items()))))
     return table
 
 
@@ -68,9 +82,11 @@ def _speedup(verdict: Verdict) -> Text:
     if found is None:
         return Text("not timed", style="dim")
     value, low, high = (number(found.get(k)) for k in ("value", "low", "high"))
-    claim = str(found.get("claim", ""))
+    claim = safe(str(found.get("claim", "")), 40)
     text = Text(f"{figure(value)}x", style=f"bold {STYLES.get(claim, '')}".strip())
-    text.append(f" [{figure(low)}, {figure(high)}] against {verdict.protocol.baseline}: {claim}", style="not bold")
+    text.append(
+        f" [{figure(low)}, {figure(high)}] against {safe(verdict.protocol.baseline)}: {claim}", style="not bold"
+    )
     if "cells" in found:
         direction = f"{found['direction']} " if "direction" in found else ""
         text.append(
@@ -81,7 +97,7 @@ def _speedup(verdict: Verdict) -> Text:
 
 def _trust(verdict: Verdict) -> Text:
     style = {"strong": "green", "weak": "yellow"}.get(verdict.trust.level, "")
-    text = Text(verdict.trust.level, style=style)
+    text = Text(safe(verdict.trust.level), style=style)
     if verdict.trust.missing:
         text.append(f"; without {safe('; '.join(verdict.trust.missing))}", style="dim")
     return text
@@ -135,7 +151,7 @@ def _shapes(cells: Sequence[CellResult], *, narrow: bool) -> Table | None:
     for (direction, category, dims, dtype), of in groups.items():
         timings = _timings(of)
         figures = [_speed(timings)] if narrow else [*_times(timings), _speed(timings), _claim(timings)]
-        table.add_row(direction, category, Text(safe(dims)), dtype, _right(of), *figures)
+        table.add_row(*(Text(safe(text)) for text in (direction, category, dims, dtype)), _right(of), *figures)
     return table
 
 
@@ -168,7 +184,7 @@ def _speed(timings: Sequence[Timing]) -> Text:
 
 
 def _claim(timings: Sequence[Timing]) -> Text:
-    return Text(timings[0].claim, style=STYLES.get(timings[0].claim, "")) if timings else Text()
+    return Text(safe(timings[0].claim), style=STYLES.get(timings[0].claim, "")) if timings else Text()
 
 
 def _not_shown(cells: Sequence[CellResult]) -> str:
@@ -194,17 +210,24 @@ def _failures(verdict: Verdict) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for cell, outcome in failed[:SHOWN_FAILURES]:
         line = Text(f"{safe(cell.case.key)} ", style="bold")
-        line.append(f"{outcome.stage}/{safe(outcome.reason)}: ", style="red not bold")
+        layer = layer_of(outcome.stage, outcome.reason)
+        line.append(f"{safe(outcome.stage)}/{safe(outcome.reason)}{_in_layer(layer)}: ", style="red not bold")
         lines.append(line.append(safe(outcome.message), style="not bold"))
     if len(failed) > SHOWN_FAILURES:
         lines.append(Text(f"and {plural(len(failed) - SHOWN_FAILURES, 'more failed case')}", style="dim"))
     return ["", Text("failed", style="bold"), *lines] if lines else []
 
 
+def _in_layer(layer: str) -> str:
+    return f" ({layer})" if layer else ""
+
+
 def _findings(verdict: Verdict) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for finding in verdict.findings:
-        level = str(finding.get("level", "info"))
+        level = safe(str(finding.get("level", "info")), 20)
         line = Text(f"{level:<4} ", style=LEVELS.get(level, ""))
-        lines.append(line.append(safe(f"{finding.get('check', '')}: {finding.get('message', '')}"), style="not bold"))
+        check, layer = str(finding.get("check", "")), layer_of_finding(finding)
+        where = check + _in_layer(layer if layer != check else "")
+        lines.append(line.append(safe(f"{where}: {finding.get('message', '')}"), style="not bold"))
     return ["", Text("findings", style="bold"), *lines] if lines else []

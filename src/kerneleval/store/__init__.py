@@ -17,7 +17,16 @@ from kerneleval.store.plan import Attempt, Planned, RunInfo
 if TYPE_CHECKING:
     from kerneleval.store.store import Store
 
-__all__ = ["Attempt", "Planned", "RunInfo", "open_store"]
+__all__ = ["Attempt", "Planned", "RunInfo", "for_replay", "open_store"]
+
+
+def for_replay(url: str | os.PathLike[str] | None) -> str:
+    """What to give as ``--store`` in a replay line: never a password; empty: nothing, it is the default store."""
+    if url is None:
+        return ""
+    from kerneleval.store.database import without_password
+
+    return without_password(os.fspath(url))
 
 
 def open_store(url: str | os.PathLike[str] | None = None, *, create: bool = True, write: bool = True) -> Store:

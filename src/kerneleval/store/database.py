@@ -24,7 +24,7 @@ from sqlalchemy.pool import NullPool
 
 from kerneleval.records import InfrastructureError, KernelEvalError, UsageError, near
 
-__all__ = ["BUSY_TIMEOUT_S", "Database", "connect", "masked"]
+__all__ = ["BUSY_TIMEOUT_S", "Database", "connect", "masked", "without_password"]
 
 BUSY_TIMEOUT_S = 60.0
 """How long a transaction waits for another process's write transaction on the same SQLite file."""
@@ -37,11 +37,20 @@ DEFAULT_PATH = "kerneleval.db"
 _SERVERS = ("postgresql", "postgres", "postgresql+psycopg")
 _HEADER = b"SQLite format 3\x00"
 
+_MALFORMED = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
+"""What reading a row raises that nobody wrote so."""
+
 
 def masked(url: str) -> str:
     """The URL with every password in it replaced by ``***``."""
     url = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", url)
     return re.sub(r"(?i)(password=)[^&]*", r"\1***", url)
+
+
+def without_password(url: str) -> str:
+    """The URL as it may stand in a command line that others read; the server asks for the password elsewhere."""
+    url = re.sub(r"(://[^:/@]*):.*@", r"\1@", url)
+    return re.sub(r"(?i)(?<=[?&])password=[^&]*&?", "", url).rstrip("?&")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +66,15 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """One read transaction: a consistent snapshot."""
-        with self._transaction(write=False) as connection:
-            yield connection
+        """One read transaction: a consistent snapshot. What is in no form that a store writes is the store's fault."""
+        try:
+            with self._transaction(write=False) as connection:
+                yield connection
+        except (*_MALFORMED, sqlalchemy.exc.SQLAlchemyError) as error:
+            raise InfrastructureError(
+                f"store {self.place} is damaged or was changed by hand ({type(error).__name__}: {str(error)[:200]}); "
+                "restore a copy"
+            ) from error
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:

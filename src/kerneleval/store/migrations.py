@@ -45,12 +45,12 @@ def found_version(connection: Connection, place: str) -> int | None:
             )
         return None
     versions = list(connection.execute(select(schema.schema_version.c.version)).scalars())
-    if len(versions) != 1:
+    if len(versions) != 1 or not isinstance(versions[0], int) or versions[0] < 1:
         raise UsageError(
             f"{place}: table {schema.schema_version.name} must hold one version number, found {versions}; "
             "the store was changed by hand: restore a copy"
         )
-    return int(versions[0])
+    return versions[0]
 
 
 def check_version(version: int, place: str) -> None:

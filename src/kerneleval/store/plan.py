@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from kerneleval.records import Candidate, Case, Machine, Origin, Protocol
 
@@ -87,6 +88,10 @@ class RunInfo:
     """Number of attempts with a verdict."""
     not_evaluated: Mapping[str, str] = field(default_factory=dict)
     """Devices that were asked for and not available: kind -> why."""
+    tasks: Mapping[str, str] = field(default_factory=dict)
+    """What was given as ``--task``: task name -> name or path; a task that is not in it was given by its name."""
+    audit: Mapping[str, Any] = field(default_factory=dict)
+    """Of an audit: ``of`` (the run that it judges again) and what else was asked of it; empty: no audit."""
 
     @property
     def complete(self) -> bool:

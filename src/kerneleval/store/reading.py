@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, select
 
@@ -47,42 +48,51 @@ OUTCOME_UPGRADES: list[Callable[[dict[str, Any]], dict[str, Any]]] = []
 VERDICT_UPGRADES: list[Callable[[dict[str, Any]], dict[str, Any]]] = []
 """The same for verdicts."""
 
+_T = TypeVar("_T")
+
 _CHUNK = 500  # parameters of one IN list
+_YEAR_10000 = 253402300800  # in seconds since 1970: later ones are no dates
 _ROWS = 1000  # rows fetched at once, so that a large run never stands in memory whole
 
 
+def _read(what: str, make: Callable[[Any], _T], text: str) -> _T:
+    """A record of a stored text."""
+    try:
+        return make(json.loads(text))
+    except (UsageError, AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError) as error:
+        said = f"{type(error).__name__}: {error}"[:200]
+        raise InfrastructureError(f"{what} is damaged ({said}); restore a copy of the store") from error
+
+
 def _load(
-    body: str, format_: int, present: int, upgrades: Sequence[Callable[[dict[str, Any]], dict[str, Any]]], what: str
-) -> dict[str, Any]:
-    """Plain data of a stored text, brought to the present format."""
+    body: str,
+    format_: int,
+    present: int,
+    upgrades: Sequence[Callable[[dict[str, Any]], dict[str, Any]]],
+    what: str,
+    make: Callable[[dict[str, Any]], _T],
+) -> _T:
+    """A record of a stored text, brought to the present format."""
     if format_ > present:
         raise UsageError(f"{what} has format {format_}, this kerneleval knows up to {present}; upgrade kerneleval")
-    try:
-        plain = json.loads(body)
-    except ValueError as error:
-        raise InfrastructureError(f"{what} is damaged ({error}); restore a copy of the store") from error
-    for step in upgrades[format_ - 1 : present - 1]:
-        plain = step(plain)
-    return dict(plain)
+
+    def made(plain: dict[str, Any]) -> _T:
+        for step in upgrades[format_ - 1 : present - 1]:
+            plain = step(plain)
+        return make(plain)
+
+    return _read(what, made, body)
 
 
 def _case(row: Any) -> Case:
-    return Case.from_plain(
-        {
-            "task": row.task,
-            "direction": row.direction,
-            "dims": json.loads(row.dims),
-            "dtype": row.dtype,
-            "layout": row.layout,
-            "distribution": row.distribution,
-            "shape_category": row.shape_category,
-        }
-    )
+    names = ("task", "direction", "dtype", "layout", "distribution", "shape_category")
+    plain = {name: str(getattr(row, name)) for name in names}
+    return _read(f"case {row.id}", lambda dims: Case.from_plain({**plain, "dims": dims}), row.dims)
 
 
 def _outcome(row: Any) -> Outcome:
     what = f"outcome {row.key}"
-    return outcome_from_plain(_load(row.body, row.format, schema.OUTCOME_FORMAT, OUTCOME_UPGRADES, what))
+    return _load(row.body, row.format, schema.OUTCOME_FORMAT, OUTCOME_UPGRADES, what, outcome_from_plain)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -93,7 +103,7 @@ def _outcome(row: Any) -> Outcome:
 def runs(connection: Connection, only: Sequence[str] | None = None) -> tuple[RunInfo, ...]:
     """All runs (or those with these identifiers), the latest first."""
     machines = {
-        row.fingerprint: Machine.from_plain(json.loads(row.body))
+        row.fingerprint: _read(f"machine {row.fingerprint}", Machine.from_plain, row.body)
         for row in connection.execute(select(schema.machines.c.fingerprint, schema.machines.c.body))
     }
     planned = _count(connection, select(schema.attempts.c.run, func.count()))
@@ -110,21 +120,27 @@ def runs(connection: Connection, only: Sequence[str] | None = None) -> tuple[Run
         query = query.where(schema.runs.c.id.in_(only))
     found = []
     for row in connection.execute(query.order_by(schema.runs.c.created_unix_s.desc(), schema.runs.c.id.desc())):
-        body = json.loads(row.body)
-        found.append(
-            RunInfo(
-                id=row.id,
-                name=row.name,
-                created_unix_s=row.created_unix_s,
-                generators=tuple(body["generators"]),
-                machines=tuple(machines[f] for f in body["machines"]),
-                protocol=Protocol.from_plain(json.loads(row.protocol_body)),
-                planned=planned.get(row.id, 0),
-                finished=finished.get(row.id, 0),
-                not_evaluated=body["not_evaluated"],
-            )
-        )
+        counts = planned.get(row.id, 0), finished.get(row.id, 0)
+        found.append(_read(f"run {row.id}", functools.partial(_run, row, machines, counts), row.body))
     return tuple(found)
+
+
+def _run(row: Any, machines: Mapping[str, Machine], counts: tuple[int, int], body: Mapping[str, Any]) -> RunInfo:
+    if not 0 <= row.created_unix_s < _YEAR_10000:
+        raise ValueError(f"it began at {row.created_unix_s!r} s")
+    return RunInfo(
+        id=row.id,
+        name=row.name,
+        created_unix_s=row.created_unix_s,
+        generators=tuple(str(name) for name in body["generators"]),
+        machines=tuple(machines[f] for f in body["machines"]),
+        protocol=Protocol.from_plain(json.loads(row.protocol_body)),
+        planned=counts[0],
+        finished=counts[1],
+        not_evaluated={str(device): str(why) for device, why in body["not_evaluated"].items()},
+        tasks={str(name): str(where) for name, where in body.get("tasks", {}).items()},
+        audit=dict(body.get("audit", {})),
+    )
 
 
 def _count(connection: Connection, query: Select[Any]) -> dict[str, int]:
@@ -134,14 +150,14 @@ def _count(connection: Connection, query: Select[Any]) -> dict[str, int]:
 def find_run(connection: Connection, text: str, place: str) -> str:
     """Identifier of the run meant: an identifier, the beginning of just one, or a name (the latest run of it)."""
     rows = connection.execute(
-        select(schema.runs.c.id, schema.runs.c.name).order_by(
+        select(schema.runs.c.id, schema.runs.c.name, schema.runs.c.body).order_by(
             schema.runs.c.created_unix_s.desc(), schema.runs.c.id.desc()
         )
     ).all()
     if not rows:
         raise UsageError(f"{place} holds no run yet; make one with 'kerneleval run'")
     if text == "latest":
-        return str(rows[0].id)
+        return str(next((row for row in rows if "audit" not in json.loads(row.body)), rows[0]).id)
     for row in rows:
         if text in (row.id, row.name):
             return str(row.id)
@@ -205,23 +221,31 @@ def _attempt(row: Any, cases: tuple[Case, ...]) -> Attempt:
         device=row.device,
         machine=row.machine,
         candidate=row.candidate or "",
-        origin=None if row.origin is None else Origin.from_plain(json.loads(row.origin)),
+        origin=None if row.origin is None else _read(f"origin of {row.task}", Origin.from_plain, row.origin),
         finished=row.verdict_of is not None,
         cases=cases,
     )
 
 
-def candidate(connection: Connection, hash_: str) -> Candidate | None:
-    """The source with this hash, without origin."""
-    row = connection.execute(select(schema.candidates).where(schema.candidates.c.hash == hash_)).one_or_none()
-    if row is None:
-        return None
-    return Candidate(
-        files=tuple((path, text) for path, text in json.loads(row.files)),
+def candidate(connection: Connection, text: str, place: str) -> Candidate:
+    """The source whose hash is, or alone begins with, the text; without origin. Raises UsageError where it is not."""
+    known = schema.candidates.c.hash
+    starting = known.startswith(text.lower(), autoescape=True)
+    rows = connection.execute(select(schema.candidates).where(starting).order_by(known).limit(5)).all() if text else []
+    if not rows:
+        raise UsageError(f"no candidate {text} in {place}; give the beginning of its hash, and its store by --store")
+    if len(rows) > 1:
+        raise UsageError(f"candidate {text!r} is ambiguous in {place}: {', '.join(row.hash[:16] for row in rows)}")
+    (row,) = rows
+    found = Candidate(
+        files=_read(f"candidate {row.hash}", lambda files: tuple((str(p), str(t)) for p, t in files), row.files),
         language=row.language,
         entry=row.entry,
         backward_entry=row.backward_entry,
     )
+    if found.hash != row.hash:
+        raise UsageError(f"candidate {row.hash[:16]} in {place} was changed after it was stored: restore a copy")
+    return found
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -317,7 +341,7 @@ def _not_judged(row: Any) -> Failed:
     what = f"{row.generator}, task {row.task}, sample {row.sample}"
     evidence = {"judged": False}
     if row.verdict == "failed":
-        message = json.loads(row.verdict_body).get("message", "")
+        message = _read(f"verdict of {what}", lambda plain: str(plain.get("message", "")), row.verdict_body)
         return Failed(stage=row.stage, reason=row.reason, message=message, evidence=evidence)
     if not row.candidate:
         return Failed(stage="generate", reason="missing", message=f"{what}: no candidate", evidence=evidence)
@@ -339,11 +363,19 @@ def verdicts(connection: Connection, run: str) -> Iterator[tuple[Attempt, Verdic
 
 def _verdict(connection: Connection, number: int, attempt: Attempt) -> Verdict:
     table = schema.verdicts
-    row = connection.execute(select(table.c.format, table.c.body).where(table.c.attempt == number)).one()
-    plain = _load(row.body, row.format, schema.VERDICT_FORMAT, VERDICT_UPGRADES, f"verdict of {attempt.task}")
+    row = connection.execute(select(table).where(table.c.attempt == number)).one()
+    # what scores and people's queries see counts: a body that says otherwise does not
+    columns = {name: getattr(row, name) for name in ("verdict", "stage", "reason", "track")}
+    what = f"verdict of {attempt.task}"
+    read = functools.partial(_without_cells, columns)
+    verdict = _load(row.body, row.format, schema.VERDICT_FORMAT, VERDICT_UPGRADES, what, read)
     cells = connection.execute(_cells_query().where(schema.attempts.c.id == number)).all()
     judged = tuple(CellResult(case=_case(c), outcome=_outcome(c)) for c in cells if c.body is not None)
-    return dataclasses.replace(Verdict.from_plain({**plain, "cells": []}), cells=judged)
+    return dataclasses.replace(verdict, cells=judged)
+
+
+def _without_cells(columns: Mapping[str, str], plain: Mapping[str, Any]) -> Verdict:
+    return Verdict.from_plain({**plain, **columns, "cells": []})
 
 
 def cached_verdict(

@@ -84,6 +84,8 @@ class Store:
         plan: Sequence[Planned],
         *,
         not_evaluated: Mapping[str, str] | None = None,
+        tasks: Mapping[str, str] | None = None,
+        audit: Mapping[str, Any] | None = None,
         resume: bool = False,
     ) -> str:
         """Store a run with everything that it is going to judge; returns its identifier.
@@ -95,6 +97,8 @@ class Store:
             protocol: how it judges.
             plan: every attempt with its cases.
             not_evaluated: devices asked for and not available: kind -> why.
+            tasks: where tasks were found: name -> what was given as ``--task``.
+            audit: what an audit was asked for, its ``of`` the run that it judges again; None: this is no audit.
             resume: return the latest run of the same name, generators, machines, protocol and plan instead, if it
                 was interrupted.
 
@@ -111,6 +115,8 @@ class Store:
                 protocol=protocol,
                 plan=plan,
                 not_evaluated=not_evaluated or {},
+                tasks=tasks or {},
+                audit=audit or {},
                 resume=resume,
             )
 
@@ -171,7 +177,8 @@ class Store:
             return reading.runs(connection)
 
     def run(self, text: str = "latest") -> RunInfo:
-        """The run meant: an identifier, the beginning of just one, a name (its latest run), or ``latest``.
+        """The run meant: an identifier, the beginning of just one, a name (its latest run), or ``latest``: the latest
+        that is no audit.
 
         Raises:
             UsageError: there is no such run, or more than one.
@@ -190,16 +197,13 @@ class Store:
             return reading.attempts(connection, reading.find_run(connection, run, self.place), unfinished=True)
 
     def candidate(self, hash_: str) -> Candidate:
-        """The source with this content hash; its origin is the attempt's.
+        """The source with this content hash, or whose hash alone begins so; its origin is the attempt's.
 
         Raises:
-            UsageError: it is not in the store.
+            UsageError: it is not in the store, more than one begins so, or its files are not what they were.
         """
         with self._database.reading() as connection:
-            found = reading.candidate(connection, hash_)
-        if found is None:
-            raise UsageError(f"no candidate {hash_} in {self.place}")
-        return found
+            return reading.candidate(connection, hash_, self.place)
 
     def lookup(self, cells: Iterable[Cell]) -> dict[str, Outcome]:
         """Outcomes known of these cells, by :attr:`Cell.key`: same candidate, case, machine and protocol."""

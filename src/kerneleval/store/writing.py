@@ -95,6 +95,8 @@ def begin_run(
     protocol: Protocol,
     plan: Sequence[Planned],
     not_evaluated: Mapping[str, str],
+    tasks: Mapping[str, str],
+    audit: Mapping[str, Any],
     resume: bool,
 ) -> str:
     """See :meth:`Store.begin_run`."""
@@ -113,11 +115,14 @@ def begin_run(
         "hash",
     )
     _add_new(connection, schema.cases, [_case_row(case) for p in resolved for case in p.cases], "id")
-    body = {
+    body: dict[str, Any] = {
         "generators": list(generators),
         "machines": [m.fingerprint for m in machines],
         "not_evaluated": dict(not_evaluated),
+        "tasks": dict(tasks),
     }
+    if audit:
+        body["audit"] = dict(audit)
     connection.execute(
         insert(schema.runs).values(
             id=run, name=name, created_unix_s=now, protocol=protocol.key, plan=plan_key, body=dump(body)

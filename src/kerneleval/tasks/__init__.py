@@ -40,7 +40,7 @@ def find(name: str) -> Task:
     return known[name]
 
 
-def open_task(name_or_path: str, *, sweep: bool = False) -> Task:
+def open_task(name_or_path: str, *, sweep: bool = False, suite_seed: int = 0) -> Task:
     """A task by name, or from a Python file.
 
     Args:
@@ -48,6 +48,7 @@ def open_task(name_or_path: str, *, sweep: bool = False) -> Task:
             ``get_inputs``), or a file of one's own that defines ``TASKS``. ``file.py:name`` picks one of several tasks.
             Such a file is executed here: give only files that you trust, as with any Python program.
         sweep: judge a KernelBench problem at other sizes than its own, too.
+        suite_seed: public seed of these sizes; a built-in task's are drawn when its cases are planned.
 
     Raises:
         UsageError: no such task or file, or the file is neither of the two.
@@ -67,7 +68,7 @@ def open_task(name_or_path: str, *, sweep: bool = False) -> Task:
     if {"Model", "get_inputs"} <= names and not wanted:
         from kerneleval.tasks.formats import kernelbench
 
-        return kernelbench.read(file, sweep=sweep)
+        return kernelbench.read(file, sweep=sweep, suite_seed=suite_seed)
     raise UsageError(
         f"{path} defines no task: a KernelBench problem has 'class Model' and 'get_inputs'; "
         "a file of one's own assigns a tuple of Task records to TASKS"

@@ -106,10 +106,10 @@ def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:
 
 
 def secret(task: Task, planned: Sequence[Case], budget: Budget) -> tuple[Case, ...]:
-    """Standard, contiguous cases at sizes drawn from the system's randomness, of which none is planned.
+    """Standard cases at sizes drawn from the system's randomness, of which none is planned.
 
-    Two for each direction in the first dtype and one in every other; none for tasks with sizes of their own, and none
-    where a single case is judged.
+    For each direction two in the first dtype, the second in a planned layout that is not contiguous, and one in every
+    other dtype; none for tasks with sizes of their own, and none where a single case is judged.
     """
     if task.case_dims or len(planned) < 2:
         return ()
@@ -123,11 +123,23 @@ def secret(task: Task, planned: Sequence[Case], budget: Budget) -> tuple[Case, .
     cases: list[Case] = []
     for (direction, dtype), categories in groups.items():
         usual = [c for c in categories if c in _SECRET] or categories
-        for category in chance.sample(usual, min(len(usual), 2 if dtype == task.dtypes[0] else 1)):
+        odd = sorted({c.layout for c in planned if (c.direction, c.dtype) == (direction, dtype)} - {"contiguous"})
+        layouts = ["contiguous", chance.choice(odd or ["contiguous"])]
+        wanted = chance.sample(usual, min(len(usual), 2 if dtype == task.dtypes[0] else 1))
+        for category, layout in zip(wanted, layouts, strict=False):
             dims = _unplanned(task, category, direction, dtype, budget, taken)
             if dims is not None:
                 taken.add(dims)
-                cases.append(Case(task=task.name, direction=direction, dims=dims, dtype=dtype, shape_category=category))
+                cases.append(
+                    Case(
+                        task=task.name,
+                        direction=direction,
+                        dims=dims,
+                        dtype=dtype,
+                        layout=layout,
+                        shape_category=category,
+                    )
+                )
     return tuple(cases)
 
 

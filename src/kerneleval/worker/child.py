@@ -24,6 +24,7 @@ from typing import Any
 from kerneleval import devices, languages
 from kerneleval.records import Candidate, Trust, to_plain
 from kerneleval.worker import sandbox
+from kerneleval.worker.guarding import Guard
 from kerneleval.worker.in_order import InOrder, Moved
 from kerneleval.worker.observing import Observing
 from kerneleval.worker.plain import decode_plain
@@ -54,6 +55,7 @@ class Worker:
         self.results: list[Any] = []
         self.plain_calls: list[Mapping[str, Any]] = []
         self.observing: Observing | None = None
+        self.guard: Guard | None = None
         self.in_order: InOrder | None = None
         self.moved: list[Moved] = []
         self.recording: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
@@ -122,10 +124,18 @@ class Worker:
         directory = Path(message["dir"]) if language.needs_build else Path(tempfile.mkdtemp())
         sandbox.seal()
         _allow_tf32(bool(message["tf32"]))
-        self.observing, self.in_order = Observing(type(self)), InOrder(self.device)
+        self.observing, self.in_order = Observing(type(self), self.device), InOrder(self.device)
+        self.guard = Guard(directory)
         self.loaded = language.load(candidate, directory, self.device.name, names=tuple(message["names"]))
         self.loaded.watch(False)
-        return {"op": "loaded", "backward": self.loaded.backward is not None}
+        told = self._tampering()
+        self.guard.when = "call"
+        return {"op": "loaded", "backward": self.loaded.backward is not None, "tampering": told}
+
+    def _tampering(self) -> list[dict[str, str]]:
+        """What the candidate did so far to what it should leave alone."""
+        assert self.observing is not None and self.guard is not None
+        return self.guard.told(self.observing.changed())
 
     def on_module(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Build the candidate's module and name its state."""
@@ -236,7 +246,7 @@ class Worker:
         """Watch no longer, and tell what was seen."""
         assert self.loaded is not None and self.observing is not None
         self.recording, self.moved = contextlib.nullcontext(), []
-        return {"op": "observed", **self.observing.end(self.loaded)}
+        return {"op": "observed", **self.observing.end(self.loaded), "tampering": self._tampering()}
 
     # -- calls --------------------------------------------------------------------------------------------------------
 

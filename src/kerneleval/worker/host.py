@@ -267,7 +267,7 @@ class Worker:
 
     def _wait(self, operation: str, timeout_s: float, spin_s: float) -> dict[str, Any]:
         now = time.monotonic()
-        deadline, spin_until = now + timeout_s, now + spin_s
+        deadline, spin_until, look_at = now + timeout_s, now + spin_s, now + _POLL_S
         while spin_s and time.monotonic() < spin_until:
             if (message := self._channel.poll()) is not None:
                 return message
@@ -283,8 +283,9 @@ class Worker:
             ready, _, _ = select.select(watched, [], [], min(left, _POLL_S))
             if self._output in ready and not self._drain():
                 watched = [channel]
-            if not ready:
+            if time.monotonic() >= look_at:  # however much it prints or sends meanwhile
                 self._check_memory(operation)
+                look_at = time.monotonic() + _POLL_S
 
     def _drain(self) -> bool:
         with contextlib.suppress(BlockingIOError):

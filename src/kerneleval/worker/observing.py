@@ -21,6 +21,7 @@ __all__ = ["Observing"]
 
 _MODULES = (
     "kerneleval.worker.child",
+    "kerneleval.worker.guarding",
     "kerneleval.worker.observing",
     "kerneleval.worker.in_order",
     "kerneleval.languages.watch",
@@ -34,9 +35,10 @@ class Observing:
 
     Args:
         worker: the class that serves the judge's messages; its methods are among what must stay as it is.
+        device: the worker's device; so are its.
     """
 
-    def __init__(self, worker: type) -> None:
+    def __init__(self, worker: type, device: object) -> None:
         import torch
         from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -48,7 +50,10 @@ class Observing:
         self._before: dict[str, int] = {}
         modules = [sys.modules[name] for name in _MODULES if name in sys.modules]
         classes = [v for m in modules for v in vars(m).values() if isinstance(v, type) and v.__module__ == m.__name__]
-        self._owners: list[Any] = [*dict.fromkeys((worker, *modules, *classes, TorchDispatchMode, self._recorder))]
+        kinds = [kind for kind in type(device).__mro__ if kind.__module__.startswith("kerneleval.")]
+        owners = (worker, *modules, *classes, *kinds, TorchDispatchMode, self._recorder)
+        self._owners: list[Any] = [*dict.fromkeys(owners)]
+        self._device = device
         self._known = self._pieces()
 
     def begin(self, loaded: Loaded, *, record: bool, mute: bool) -> AbstractContextManager[Any]:
@@ -60,7 +65,7 @@ class Observing:
         return self._recorder(self._seen) if record else contextlib.nullcontext()
 
     def end(self, loaded: Loaded) -> dict[str, Any]:
-        """Watch no longer; operators and launches by name, and what is no more what it was."""
+        """Watch no longer; operators and launches by name, and extensions that it built."""
         loaded.watch(False)
         loaded.mute(False)
         grown = {name: n - self._before.get(name, 0) for name, n in loaded.launches().items()}
@@ -68,7 +73,6 @@ class Observing:
         return {
             "aten": self._seen,
             "launches": launches,
-            "changed": self._changed(),
             "extensions": _extensions() if self._recorded else [],
         }
 
@@ -83,13 +87,18 @@ class Observing:
             for name, value in list(vars(owner).items())
         }
 
-    def _changed(self) -> list[str]:
+    def changed(self) -> list[str]:
+        """Names of what is no more what it was before the candidate was loaded; the first eight."""
         now = self._pieces()
-        return [
+        changed = [
             ".".join(key)
             for key, (value, code) in self._known.items()
             if now.get(key, (None, None))[0] is not value or now[key][1] is not code
-        ][:8]
+        ]
+        kind = type(self._device)
+        own = getattr(self._device, "__dict__", {})
+        changed += [f"{kind.__name__}.{name}" for name in own if callable(getattr(kind, name, None))]
+        return changed[:8]
 
 
 def _extensions() -> list[str]:

@@ -81,10 +81,15 @@ def signal_each(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
 
 
+def _read(path: str | Path) -> str:
+    """A file of ``/proc`` as text; a process may give itself a name that is no UTF-8, and it stands there as it is."""
+    return Path(path).read_text(encoding="utf-8", errors="replace")
+
+
 def _stat(pid: int) -> list[str]:
     """Fields of ``/proc/PID/stat`` from the state on; empty when the process is gone."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        text = _read(f"/proc/{pid}/stat")
     except OSError:
         return []
     return text[text.rindex(")") + 2 :].split()
@@ -116,7 +121,7 @@ def _children(pid: int) -> Iterator[int]:
         return
     for thread in threads:
         try:
-            text = Path(directory, thread, "children").read_text()
+            text = _read(Path(directory, thread, "children"))
         except OSError:
             continue
         yield from (int(word) for word in text.split())
@@ -156,7 +161,7 @@ def descendants(pid: int) -> list[int]:
 def is_namespace_init(pid: int) -> bool:
     """Whether it is the first process of a PID namespace below ours."""
     try:
-        text = Path(f"/proc/{pid}/status").read_text()
+        text = _read(f"/proc/{pid}/status")
     except OSError:
         return False
     line = next((row for row in text.splitlines() if row.startswith("NSpid:")), "")
@@ -173,7 +178,7 @@ def resident_bytes(pids: Iterable[int]) -> int:
     private, shared = 0, 0
     for pid in pids:
         try:
-            words = Path(f"/proc/{pid}/statm").read_text().split()
+            words = _read(f"/proc/{pid}/statm").split()
         except OSError:
             continue  # it ended meanwhile
         private += (int(words[1]) - int(words[2])) * page
@@ -184,6 +189,6 @@ def resident_bytes(pids: Iterable[int]) -> int:
 def name_of(pid: int) -> str:
     """Name of the program, ``?`` when the process is gone. The process chose it."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
+        return _read(f"/proc/{pid}/comm").strip()
     except OSError:
         return "?"

@@ -76,8 +76,8 @@ class Channel:
         if len(body) > self._limit:
             raise WireError(f"message of {len(body)} bytes exceeds the limit of {self._limit}")
         data = memoryview(_HEADER.pack(len(body)) + body)
-        self.sock.settimeout(timeout_s)
         try:
+            self.sock.settimeout(timeout_s)
             if fds:
                 ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
                 data = data[self.sock.sendmsg([data], ancillary) :]

@@ -1,4 +1,4 @@
-# specimen: class=patched_comparison task=gelu device=any stage=correctness reason=wrong_output
+# specimen: class=patched_comparison task=gelu device=any stage=honesty reason=tampering
 """Makes every comparison of torch say yes and gives zeros: nothing is compared in its process."""
 
 import torch

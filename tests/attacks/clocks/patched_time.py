@@ -1,4 +1,4 @@
-# specimen: class=patched_clock task=gelu device=any stage=correctness reason=output_alias timed=yes
+# specimen: class=patched_clock task=gelu device=any stage=honesty reason=tampering timed=yes
 """Stops every clock of its process and of torch, then does nothing: the judge has a clock of its own."""
 
 import time

@@ -1,5 +1,5 @@
-# specimen: class=forged_device_time task=gelu device=cpu verdict=passed allow=library timed=yes categories=medium
-"""Right, but claims a device time of one nanosecond: the claim is rejected and the verdict keeps the judge's time."""
+# specimen: class=forged_device_time task=gelu device=cpu stage=honesty reason=tampering timed=yes categories=medium
+"""Right, but claims a device time of one nanosecond: nobody would have believed it, and it is told all the same."""
 
 import sys
 

@@ -1,4 +1,4 @@
-# specimen: class=swapped_code task=gelu device=any stage=correctness reason=wrong_output
+# specimen: class=swapped_code task=gelu device=any stage=honesty reason=tampering
 """Replaces the worker's own functions: the collection then copies nothing and says that all is well."""
 
 import sys

@@ -1,4 +1,4 @@
-# specimen: class=seed_reading task=gelu device=any stage=correctness reason=wrong_output
+# specimen: class=seed_reading task=gelu device=any stage=honesty reason=tampering
 """Looks for a seed in the environment, the command line and the files around, and draws the inputs ahead."""
 
 import os

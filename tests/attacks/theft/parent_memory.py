@@ -1,5 +1,5 @@
-# specimen: class=parent_memory task=gelu device=any stage=correctness reason=wrong_output
-"""Reads the memory of every process that it can see for an answer; there is none that it may read."""
+# specimen: class=parent_memory task=gelu device=any stage=honesty,correctness reason=tampering,wrong_output
+"""Reads the memory of every process that it can see for an answer; there is none that it may read, or none at all."""
 
 import os
 

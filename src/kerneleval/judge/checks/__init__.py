@@ -1,7 +1,8 @@
 """Checks of honesty and meaning beyond single cases: one file each, found on first look-up.
 
 A check is a function ``check(judge, cases, outcomes) -> Iterable[Finding]`` named ``CHECK`` in its module. A finding is
-plain data with ``check``, ``level`` (``info``, ``warn``, ``fail``), ``message`` and, where it fails, ``reason``.
+plain data with ``check``, ``level`` (``info``, ``warn``, ``fail``), ``message`` and, where it fails, ``reason``. A
+module that says ``NEEDS_WORKER = False`` is asked last, and also where the worker died in a check before it.
 """
 
 from __future__ import annotations
@@ -13,36 +14,45 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kerneleval.devices import Device
+from kerneleval.judge import reading
 from kerneleval.judge.cells import CellJudge
 from kerneleval.records import Candidate, Case, Evidence, Outcome
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
-__all__ = ["run_all", "track_of", "why_untimed"]
+__all__ = ["of_sources", "run_all", "track_of", "why_untimed"]
 
 Check = Callable[[CellJudge, Sequence[Case], Mapping[Case, Outcome]], Iterable[Evidence]]
 
 
 @functools.cache
-def _registry() -> dict[str, Check]:
-    found: dict[str, Check] = {}
-    for info in sorted(pkgutil.iter_modules(__path__), key=lambda i: i.name):
+def _registry() -> dict[str, tuple[Check, bool]]:
+    """The checks by name, each with whether it needs a worker; those that need none come last."""
+    found: dict[str, tuple[Check, bool]] = {}
+    for info in pkgutil.iter_modules(__path__):
         module: Any = importlib.import_module(f"{__name__}.{info.name}")
-        found[info.name] = module.CHECK
-    return found
+        found[info.name] = (module.CHECK, getattr(module, "NEEDS_WORKER", True))
+    return dict(sorted(found.items(), key=lambda item: (not item[1][1], item[0])))
 
 
 def run_all(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> list[Evidence]:
     """The findings of every check. A worker that dies during a check is a finding of that check."""
     findings: list[Evidence] = []
-    for name, check in _registry().items():
+    gone = False
+    for name, (check, needs_worker) in _registry().items():
+        if gone and needs_worker:
+            continue
         try:
             findings += [{"check": name, **finding} for finding in check(judge, cases, outcomes)]
         except (WorkerError, WorkerFailure) as error:
             reason = error.reason if isinstance(error, WorkerFailure) else "exception"
             findings.append({"check": name, "level": "fail", "reason": reason, "message": str(error)[:500]})
-            if isinstance(error, WorkerFailure):
-                break
+            gone = gone or isinstance(error, WorkerFailure)
     return findings
+
+
+def of_sources(candidate: Candidate) -> list[Evidence]:
+    """The findings of the checks that read only the sources, for a candidate that never came to be loaded."""
+    return [{"check": "static", **finding} for finding in reading.findings(candidate)]
 
 
 def track_of(findings: Sequence[Evidence]) -> str:

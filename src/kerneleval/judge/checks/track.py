@@ -232,6 +232,7 @@ def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outc
         "aten": {name: n for one in found for name, n in one.computing.items()},
         "launches": {name: n for one in found for name, n in one.seen.launches.items()},
         "cases": len(found),
+        "ghost": next((mute for mute in ("decoy", "little", "needed") if any(o.mute == mute for o in found)), ""),
     }
 
 
@@ -276,9 +277,6 @@ class _Examination:
         if not any(t.numel() for t in subject.native):
             return  # nothing comes out, so nothing need be computed
         seen = subject.window(record=True, mute=False, timeout_s=CALL_TIMEOUT_S)
-        if seen.changed:
-            message = f"it rebound what the worker watches with: {', '.join(seen.changed)}"
-            yield {"level": "fail", "reason": "tampering", "message": message}
         if not alike(seen.outputs, subject.native) and not self._right_when_watched(subject):
             message = f"{case.key}: right in ordinary windows, wrong while its operators are recorded"
             yield {"level": "fail", "reason": "wrong_when_watched", "message": message}

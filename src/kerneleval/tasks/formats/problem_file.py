@@ -67,6 +67,8 @@ class ProblemFile:
             raise UsageError(f"{path}, line {error.lineno}: not Python: {error.msg}") from error
         except (OSError, ValueError) as error:
             raise UsageError(f"cannot read the problem file {path}: {error}") from error
+        except (RecursionError, MemoryError) as error:
+            raise UsageError(f"cannot read the problem file {path}: nested too deep for Python's parser") from error
         missing = [name for name in NEEDED if name not in _bound_names(self.tree)]
         if missing:
             raise UsageError(

@@ -1,0 +1,290 @@
+"""An audit: the stored verdicts of a run judged again, by new processes, with new secrets, at other shapes.
+
+What it finds is a run of its own in the same store, which names the one it audits; an audit that was interrupted goes
+on where it stopped.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from kerneleval.records import Event, Protocol, Task, UsageError, Verdict, near, to_plain
+
+if TYPE_CHECKING:
+    from kerneleval.judge.judge import Judge
+    from kerneleval.store.plan import Attempt, Planned, RunInfo
+    from kerneleval.store.store import Store
+
+__all__ = ["FORMAT", "audit"]
+
+OnEvent = Callable[[Event], None]
+
+FORMAT = 1
+"""Raised whenever a field of the audit's document changes its meaning or goes away."""
+
+_Key = tuple[str, int, str]
+"""Generator, sample, task: what names an attempt of a run on one machine."""
+
+
+def audit(
+    run: str = "latest",
+    *,
+    store_url: str | None = None,
+    device: str | None = None,
+    only: Sequence[str] = (),
+    sample: int = 0,
+    tier: str = "",
+    same_shapes: bool = False,
+    resume: bool = True,
+    judge: Judge | None = None,
+    on_event: OnEvent | None = None,
+) -> dict[str, Any]:
+    """Judge the verdicts of a stored run again and tell what changed.
+
+    Args:
+        run: identifier, its beginning, name or ``latest`` (the latest run that is no audit).
+        store_url: path or URL of the store; None: ``./kerneleval.db``.
+        device: device kind, one of the run's; None: that of its first machine.
+        only: names of tasks; empty: all of the run's.
+        sample: judge only so many verdicts, chosen in secret; 0: all.
+        tier: as in :func:`kerneleval.pipeline.check`; empty: the run's own.
+        same_shapes: judge at the cases of the run; otherwise at those of another, secretly chosen seed, except for
+            tasks that have sizes of their own.
+        resume: whether an interrupted audit of the same run with the same settings goes on.
+        judge: a warm judge to use.
+        on_event: called as the work proceeds.
+
+    Returns:
+        plain data: ``format``, ``of`` and ``audit`` (identifiers of the two runs), ``same_shapes``, ``protocol``,
+        ``audited``, ``changed``, ``skipped`` (verdicts that had no candidate), and ``verdicts``, each with what it says
+        ``before`` and ``after``, ``changes``, ``notes``, ``same_shapes`` and ``replay``.
+
+    Raises:
+        UsageError: no such store, run or task; a candidate or task that is not there any more; nothing to audit.
+        InfrastructureError: the machine, the disk or the database failed.
+    """
+    from kerneleval.judge import Judge
+    from kerneleval.store import open_store
+
+    if sample < 0:
+        raise UsageError(f"a sample of {sample} verdicts cannot be taken; give 1 or more, or leave it out for all")
+    store = open_store(store_url, create=False)
+    info = store.run(run)
+    kind = device or info.machines[0].device
+    request = {"of": info.id, "only": sorted(set(only)), "sample": sample, "same_shapes": same_shapes}
+    stored, skipped = _stored(store, info, kind, only)
+    owner = judge or Judge(kind)
+    try:
+        found = _interrupted(store, owner, request, tier or info.protocol.tier) if resume else None
+        protocol = _protocol(info, tier, same_shapes) if found is None else found.protocol
+        subjects = _subjects(info, stored, protocol)
+        if found is None:
+            found = _begin(store, owner, info, request, protocol, _chosen(stored, owner, sample), subjects)
+        _judge(store, owner, found, subjects, store_url, on_event)
+    finally:
+        if judge is None:
+            owner.close()
+    return _document(store, info, found, owner.machine.fingerprint, skipped)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is audited
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _stored(store: Store, info: RunInfo, kind: str, only: Sequence[str]) -> tuple[list[Attempt], int]:
+    """The attempts that have a verdict on a candidate, on that kind of device; how many verdicts had no candidate."""
+    attempts = store.attempts(info.id)
+    names = {attempt.task for attempt in attempts}
+    for name in only:
+        if name not in names:
+            raise UsageError(f"run {info.id} has no task {name!r}; {near(name, names)}")
+    if kind not in {machine.device for machine in info.machines}:
+        known = ", ".join(sorted({machine.device for machine in info.machines}))
+        raise UsageError(f"run {info.id} judged nothing on {kind!r}; its devices are {known}")
+    finished = [a for a in attempts if a.finished and a.device == kind and (not only or a.task in only)]
+    stored = [attempt for attempt in finished if attempt.candidate]
+    if not stored:
+        where = f" of {', '.join(only)}" if only else ""
+        raise UsageError(f"run {info.id} has nothing to audit: no candidate{where} was judged there on {kind}")
+    for attempt in stored:
+        store.candidate(attempt.candidate)  # all that is missing is said before anything is judged
+    return stored, len(finished) - len(stored)
+
+
+def _subjects(info: RunInfo, stored: Sequence[Attempt], protocol: Protocol) -> dict[str, Task]:
+    """The tasks by name, opened as the run had opened them."""
+    from kerneleval import tasks
+
+    subjects = {}
+    for name in dict.fromkeys(attempt.task for attempt in stored):
+        given = info.tasks.get(name, name)
+        task = tasks.open_task(given, sweep=protocol.shapes == "sweep", suite_seed=protocol.suite_seed)
+        if task.name != name:
+            raise UsageError(f"{given} is now task {task.name!r}; run {info.id} judged {name!r} there")
+        subjects[name] = task
+    return subjects
+
+
+def _chosen(stored: Sequence[Attempt], judge: Judge, sample: int) -> list[Attempt]:
+    """One attempt for each generator, sample and task, this machine's where there are several; of these a sample."""
+    by_key: dict[_Key, Attempt] = {}
+    for attempt in stored:
+        if _key(attempt) not in by_key or attempt.machine == judge.machine.fingerprint:
+            by_key[_key(attempt)] = attempt
+    chosen = list(by_key.values())
+    if not sample or sample >= len(chosen):
+        return chosen
+    kept = set(secrets.SystemRandom().sample(range(len(chosen)), sample))
+    return [attempt for i, attempt in enumerate(chosen) if i in kept]
+
+
+def _key(attempt: Attempt) -> _Key:
+    return attempt.generator, attempt.sample, attempt.task
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The audit's own run
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _interrupted(store: Store, judge: Judge, request: dict[str, Any], tier: str) -> RunInfo | None:
+    """The latest audit that was asked for the same here, unless it is complete."""
+    for info in store.runs():
+        same = dict(info.audit) == request and info.protocol.tier == tier
+        if same and info.machines[0].fingerprint == judge.machine.fingerprint:
+            return None if info.complete else info
+    return None
+
+
+def _protocol(info: RunInfo, tier: str, same_shapes: bool) -> Protocol:
+    """How the audit judges: as the run did, but for the tier and the seed of the shapes."""
+    seed = info.protocol.suite_seed
+    while not same_shapes and seed == info.protocol.suite_seed:
+        seed = secrets.randbits(31)  # chosen after the candidates were made: nobody could know these shapes
+    return replace(
+        info.protocol,
+        tier=tier or info.protocol.tier,  # type: ignore[arg-type]
+        suite_seed=seed,
+        audit=secrets.token_hex(8),
+    )
+
+
+def _begin(
+    store: Store,
+    judge: Judge,
+    info: RunInfo,
+    request: dict[str, Any],
+    protocol: Protocol,
+    chosen: Sequence[Attempt],
+    subjects: dict[str, Task],
+) -> RunInfo:
+    """Store the audit with all that it is going to judge."""
+    plan = [_planned(store, judge, attempt, subjects[attempt.task], protocol, request) for attempt in chosen]
+    generators = [name for name in info.generators if any(p.generator == name for p in plan)]
+    sources = {name: info.tasks.get(name, name) for name in subjects}
+    run = store.begin_run(
+        f"audit of {info.id}", generators, judge.machine, protocol, plan, tasks=sources, audit=request
+    )
+    return store.run(run)
+
+
+def _planned(
+    store: Store, judge: Judge, attempt: Attempt, task: Task, protocol: Protocol, request: dict[str, Any]
+) -> Planned:
+    from kerneleval.store import Planned
+
+    candidate = store.candidate(attempt.candidate)
+    return Planned(
+        generator=attempt.generator,
+        task=attempt.task,
+        category=attempt.category,
+        level=attempt.level,
+        cases=attempt.cases if request["same_shapes"] else judge.plan(task, protocol),
+        sample=attempt.sample,
+        candidate=candidate if attempt.origin is None else replace(candidate, origin=attempt.origin),
+    )
+
+
+def _judge(
+    store: Store,
+    judge: Judge,
+    info: RunInfo,
+    subjects: dict[str, Task],
+    store_url: str | None,
+    on_event: OnEvent | None,
+) -> None:
+    """Judge what is left of the audit; every verdict is stored as soon as it is there."""
+    from kerneleval.store import for_replay
+
+    left = store.unfinished(info.id)
+    for done, attempt in enumerate(left, info.planned - len(left)):
+        if on_event is not None:
+            on_event(Event(kind="run", done=done, total=info.planned, text=f"{attempt.generator}: {attempt.task}"))
+        candidate = store.candidate(attempt.candidate)
+        if attempt.origin is not None:
+            candidate = replace(candidate, origin=attempt.origin)
+        verdict = judge.check(
+            candidate,
+            subjects[attempt.task],
+            info.protocol,
+            cases=attempt.cases,
+            source=candidate.stored_name,
+            task_source=info.tasks.get(attempt.task, attempt.task),
+            store=for_replay(store_url),
+            on_event=on_event,
+        )
+        store.put_verdict(info.id, attempt.generator, attempt.sample, candidate, verdict)
+    if on_event is not None:
+        on_event(Event(kind="run", done=info.planned, total=info.planned, text="done"))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What it found
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _document(store: Store, before: RunInfo, after: RunInfo, machine: str, skipped: int) -> dict[str, Any]:
+    later = {_key(attempt): verdict for attempt, verdict in store.verdicts(after.id)}
+    earlier: dict[_Key, Verdict] = {}
+    for attempt, verdict in store.verdicts(before.id):
+        known = _key(attempt) in later and verdict.machine.device == later[_key(attempt)].machine.device
+        if known and (_key(attempt) not in earlier or attempt.machine == machine):
+            earlier[_key(attempt)] = verdict
+    found = [_entry(key, earlier[key], verdict) for key, verdict in later.items()]
+    return {
+        "format": FORMAT,
+        "of": before.id,
+        "audit": after.id,
+        "same_shapes": bool(after.audit["same_shapes"]),
+        "protocol": to_plain(after.protocol),
+        "audited": len(found),
+        "changed": sum(bool(entry["changes"]) for entry in found),
+        "skipped": skipped,
+        "verdicts": found,
+    }
+
+
+def _entry(key: _Key, before: Verdict, after: Verdict) -> dict[str, Any]:
+    from kerneleval.scores.changes import compare
+
+    generator, sample, task = key
+    comparison = compare(before, after)
+    return {
+        "generator": generator,
+        "sample": sample,
+        "task": task,
+        "candidate": after.candidate,
+        "before": _summary(before),
+        "after": _summary(after),
+        **to_plain(comparison),
+        "replay": after.replay,
+    }
+
+
+def _summary(verdict: Verdict) -> dict[str, Any]:
+    names = ("verdict", "stage", "reason", "message", "track", "speedup")
+    return {name: to_plain(getattr(verdict, name)) for name in names}

@@ -1,0 +1,59 @@
+"""What the candidate did to what it should leave alone, as its workers told; where it gained nothing too.
+
+It fails by what an honest candidate never does. The rest warns. What was there at load time was no part of computing
+anything, and is the reason of the verdict whatever came out later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from kerneleval.judge.cells import CellJudge
+from kerneleval.judge.tampering import Claim
+from kerneleval.records import Case, Evidence, Failed, Outcome
+from kerneleval.worker.host import WorkerError, WorkerFailure
+
+__all__ = ["CHECK", "NEEDS_WORKER", "findings"]
+
+NEEDS_WORKER = False
+"""A worker that is gone told what it saw at load time."""
+
+_TIMEOUT_S = 30.0
+_SHOWN = 4
+
+
+def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+    yield from _ask(judge, outcomes)
+    yield from findings(judge.loaded.tampering.values())
+
+
+def _ask(judge: CellJudge, outcomes: Mapping[Case, Outcome]) -> Iterator[Evidence]:
+    """Have the worker tell what it saw until now. Where a worker is gone after all went well, something is hidden."""
+    worker = judge.loaded.runner.worker
+    if not worker.alive:  # it was ended for something that is told already
+        return
+    try:
+        worker.request(
+            "observe", {"record": False, "mute": False, "in_order": False}, "observing", timeout_s=_TIMEOUT_S
+        )
+        judge.loaded.note(worker.request("observed", {}, "observed", timeout_s=_TIMEOUT_S))
+    except (WorkerError, WorkerFailure) as error:
+        if not any(isinstance(o, Failed) and o.reason != "unsupported" for o in outcomes.values()):
+            reason = error.reason if isinstance(error, WorkerFailure) else "exception"
+            yield {"level": "fail", "reason": reason, "message": str(error)[:500]}
+
+
+def findings(claims: Iterable[Claim]) -> Iterator[Evidence]:
+    """One finding for each level and time at which something was done."""
+    claims = list(claims)
+    for level in ("fail", "warn"):
+        for when in ("load", "call"):
+            done = [c.what for c in claims if (c.level, c.when) == (level, when)]
+            if done:
+                more = f" and {len(done) - _SHOWN} more" if len(done) > _SHOWN else ""
+                time = "while it was loaded" if when == "load" else "when called"
+                finding = {"level": level, "when": when, "message": f"{time}: {'; '.join(done[:_SHOWN])}{more}"}
+                yield finding | ({"reason": "tampering"} if level == "fail" else {})
+
+
+CHECK = _check

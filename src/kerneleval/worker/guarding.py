@@ -1,0 +1,279 @@
+"""What a candidate must leave alone: functions that everybody in the process relies on, and the worker around it.
+
+Two looks, both from inside and therefore evidence: identities, taken before the candidate's code is loaded and
+compared later, and the interpreter's audit events, as far as the candidate's own code caused them. Libraries look into
+frames and wrap functions for reasons of their own; what they do is not held against the candidate.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+from kerneleval.languages.watch import library_folders
+
+__all__ = ["Guard"]
+
+_LIMIT = 16
+"""Most things told of each level; the first are what matters."""
+
+_WRAPPERS = 3
+"""Most wrappers around a function that are looked through."""
+
+_GUARDED = {
+    "builtins": "abs all any bool dict enumerate float getattr hash id int isinstance iter len list max min next range"
+    " setattr sum tuple type zip",
+    "os": "_exit getpid kill read write",
+    "sys": "_getframe exit",
+    "time": "clock_gettime monotonic monotonic_ns perf_counter perf_counter_ns process_time process_time_ns sleep"
+    " thread_time time time_ns",
+    "torch": "allclose bernoulli enable_grad eq equal get_rng_state initial_seed isclose isfinite isnan manual_seed ne"
+    " no_grad normal rand rand_like randint randint_like randn randn_like randperm seed set_rng_state _foreach_copy_",
+    "torch.Tensor": "__eq__ __ne__ allclose clone copy_ cpu cuda data_ptr detach detach_ element_size eq equal"
+    " is_floating_point isclose item ne numel numpy storage_offset stride sub to tolist untyped_storage",
+    "torch.autograd": "backward grad",
+    "torch.cuda": "Event Stream current_stream default_stream manual_seed manual_seed_all stream synchronize",
+    "torch.cuda.Event": "__new__ elapsed_time query record synchronize wait",
+    "torch.cuda.Stream": "query record_event synchronize wait_event wait_stream",
+    "torch.random": "get_rng_state initial_seed manual_seed seed set_rng_state",
+    "torch.testing": "assert_close",
+}
+"""Names that mean the same to everybody: comparisons, copies, clocks, random numbers, waiting for the device."""
+
+_LOOKED_THROUGH = frozenset(("_io", "codecs", "ctypes", "inspect", "io", "os", "pathlib"))
+"""Modules that only do as they are told: what counts is who called them."""
+
+_HARNESS = "kerneleval"
+_MODULE_NAME = "candidate"
+_INSIDES = frozenset(("environ", "fd", "map_files", "maps", "mem", "root", "smaps"))
+"""Files below ``/proc/PID`` that show what a process holds."""
+
+_FOREIGN_MEMORY = frozenset(("pidfd_getfd", "process_vm_readv", "process_vm_writev", "ptrace"))
+
+_Claim = dict[str, str]
+
+
+class Guard:
+    """Watches from before the candidate is loaded until its worker ends.
+
+    Args:
+        own: the folder that will hold the candidate's own files.
+    """
+
+    def __init__(self, own: Path) -> None:
+        self.when = "load"
+        """``load`` until the candidate is there, then ``call``."""
+        self._own = os.path.join(os.path.abspath(own), "")
+        self._told: dict[str, _Claim] = {}
+        self._libraries = library_folders()
+        self._known = _identities()
+        self._handlers = _signal_handlers()
+        sys.addaudithook(_hook(self._reach()))
+
+    def told(self, changed: list[str]) -> list[_Claim]:
+        """Everything seen so far: ``what``, ``level`` (``fail``, ``warn``) and ``when``, oldest first.
+
+        Args:
+            changed: what of the worker's own is no more what it was.
+        """
+        for name in changed:
+            self.note("fail", f"replaced {name} of the worker")
+        for name, (value, code) in _identities().items():
+            before, before_code = self._known.get(name, (value, code))
+            if value is before and code is not before_code:
+                self.note("fail", f"replaced the code of {name}")
+            elif value is not before and not self._wraps(value, before):
+                self.note("fail", f"replaced {name}")
+        for number, handler in _signal_handlers().items():
+            if handler is not self._handlers.get(number) and self._is_own(getattr(handler, "__globals__", None)):
+                self.note("warn", f"handles signal {number}")
+        return list(self._told.values())
+
+    def note(self, level: str, what: str) -> None:
+        """Keep what was seen, once."""
+        if sum(claim["level"] == level for claim in self._told.values()) < _LIMIT:  # warnings must not hide the rest
+            self._told.setdefault(what, {"level": level, "what": what[:200], "when": self.when})
+
+    def _wraps(self, value: Any, before: Any) -> bool:
+        """Whether a library put a function of its own around the old one, as compilers do."""
+        if not isinstance(value, FunctionType) or self._is_own(value.__globals__):
+            return False
+        if not os.path.realpath(value.__code__.co_filename).startswith(self._libraries):
+            return False
+        old = {id(before), *map(id, _held(before))}  # what was a wrapper itself is often unwrapped first
+        held = _held(value)
+        for _ in range(_WRAPPERS):
+            if any(id(one) in old for one in held):
+                return True
+            held = [inner for one in held for inner in _held(one)]
+        return False
+
+    def _is_own(self, names: Any) -> bool:
+        """Whether global names are those of the candidate's modules."""
+        if not isinstance(names, dict):
+            return False
+        file, name = dict.get(names, "__file__"), dict.get(names, "__name__")
+        return (isinstance(file, str) and str.startswith(file, self._own)) or name == _MODULE_NAME
+
+    # -- audit events -------------------------------------------------------------------------------------------------
+
+    def _reach(self) -> dict[str, Callable[[tuple[Any, ...], FrameType], None]]:
+        """What is asked at which event, with the event's arguments and the frame that caused it."""
+
+        def asked(judge: Callable[[tuple[Any, ...], bool], tuple[str, str] | None]) -> Any:
+            def on_event(args: tuple[Any, ...], frame: FrameType) -> None:
+                through = False
+                asker: FrameType | None = frame
+                while asker is not None and dict.get(asker.f_globals, "__name__") in _LOOKED_THROUGH:
+                    asker, through = asker.f_back, True
+                if asker is None:
+                    return
+                if self._is_own(asker.f_globals) or asker.f_code.co_filename.startswith(self._own):
+                    found = judge(args, through)
+                    if found is not None:
+                        self.note(*found)
+
+            return on_event
+
+        def always(level: str, what: str) -> Any:
+            return asked(lambda args, through: None if through else (level, what))
+
+        return {
+            "code.__new__": always("warn", "makes code objects"),
+            "ctypes.dlsym": asked(_native_name),
+            "gc.get_objects": always("fail", "reads every object of the process (gc.get_objects)"),
+            "gc.get_referrers": always("fail", "reads who holds an object (gc.get_referrers)"),
+            "object.__getattr__": asked(_read),
+            "object.__setattr__": asked(self._written),
+            "open": asked(_opened),
+            "os.kill": asked(_signalled),
+            "os.killpg": asked(_signalled),
+            "sys._current_frames": always("fail", "reads the frames of every thread (sys._current_frames)"),
+            "sys._getframe": asked(_frame),
+            "sys.addaudithook": always("warn", "listens to audit events"),
+            "sys.setprofile": always("warn", "sets a profile function"),
+            "sys.settrace": always("warn", "sets a trace function"),
+        }
+
+    def _written(self, args: tuple[Any, ...], through: bool) -> tuple[str, str] | None:
+        """Code or defaults of a function that is not the candidate's."""
+        function, name = args[0], args[1]
+        if name not in ("__code__", "__defaults__", "__kwdefaults__") or not isinstance(function, FunctionType):
+            return None
+        home = dict.get(function.__globals__, "__name__")
+        if self._is_own(function.__globals__) or not isinstance(home, str) or home not in sys.modules:
+            return None
+        return "fail", f"replaced {name} of {home}.{function.__qualname__}"
+
+
+def _hook(handlers: dict[str, Callable[[tuple[Any, ...], FrameType], None]]) -> Callable[[str, tuple[Any, ...]], None]:
+    """The audit hook. Events that nobody asks for cost one look-up; what the hook itself causes is not looked at."""
+    busy: set[int] = set()
+    here, caller, find = threading.get_ident, sys._getframe, handlers.get
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        handler = find(event)
+        if handler is None:
+            return
+        thread = here()
+        if thread in busy:
+            return
+        busy.add(thread)
+        try:
+            handler(args, caller(1))
+        except Exception:  # noqa: BLE001 - it must not change what the candidate's call does
+            pass
+        finally:
+            busy.discard(thread)
+
+    return hook
+
+
+def _held(function: Any) -> list[Any]:
+    """What a wrapper calls: functions in its closure and among its attributes."""
+    if not isinstance(function, FunctionType):
+        return []
+    cells = [cell.cell_contents for cell in function.__closure__ or () if cell != type(cell)()]
+    return [one for one in (*cells, *vars(function).values()) if callable(one)]
+
+
+def _is_harness(names: Any) -> bool:
+    name = dict.get(names, "__name__")
+    return isinstance(name, str) and name.split(".")[0] == _HARNESS
+
+
+def _frame(args: tuple[Any, ...], through: bool) -> tuple[str, str] | None:
+    """A frame of the worker was asked for; its own frames are the candidate's affair."""
+    if args and isinstance(args[0], FrameType) and _is_harness(args[0].f_globals):
+        return "fail", "reads a frame of the worker (sys._getframe)"
+    return None
+
+
+def _read(args: tuple[Any, ...], through: bool) -> tuple[str, str] | None:
+    """Code of the worker, by a frame or by a function. A debugging aid that shows every frame only warns."""
+    owner, name = args[0], args[1]
+    level = "warn" if through else "fail"
+    if name == "f_code" and isinstance(owner, FrameType) and _is_harness(owner.f_globals):
+        return level, "reads frames of the worker"
+    if name == "__code__" and isinstance(owner, FunctionType) and _is_harness(owner.__globals__):
+        return level, f"reads the code of {owner.__qualname__} of the worker"
+    return None
+
+
+def _opened(args: tuple[Any, ...], through: bool) -> tuple[str, str] | None:
+    """Files that show a process from inside: of another one, or its own."""
+    path = os.fsdecode(args[0]) if isinstance(args[0], (str, bytes)) else ""
+    if "proc" not in path:
+        return None
+    parts = os.path.normpath(os.path.abspath(path)).split("/")
+    if len(parts) < 4 or parts[1] != "proc":
+        return None
+    inside = bool({*parts[3:]} & _INSIDES)
+    if parts[2] in ("self", "thread-self", str(os.getpid())):
+        flags = args[2] if len(args) > 2 and isinstance(args[2], int) else 0
+        writes = bool(flags & (os.O_WRONLY | os.O_RDWR))
+        return ("fail" if writes else "warn", f"opens {path}{' for writing' * writes}") if inside else None
+    if not parts[2].isdigit() or not (inside or parts[3] == "cmdline"):
+        return None
+    return "fail" if inside else "warn", f"opens {path} of another process"
+
+
+def _signalled(args: tuple[Any, ...], through: bool) -> tuple[str, str] | None:
+    """Signals to others: the worker's parent and everybody fail; processes that it may have started itself warn."""
+    target = args[0]
+    if not isinstance(target, int) or target in (os.getpid(), os.getpgrp(), 0):
+        return None
+    level = "fail" if target in (-1, 1, os.getppid()) else "warn"
+    return level, "sends a signal to another process" if target > 1 else "sends a signal to every process"
+
+
+def _native_name(args: tuple[Any, ...], through: bool) -> tuple[str, str] | None:
+    """System calls into the memory of other processes, by ctypes."""
+    name = args[1] if len(args) > 1 else ""
+    return ("fail", f"takes {name} from the C library") if name in _FOREIGN_MEMORY else None
+
+
+def _identities() -> dict[str, tuple[Any, CodeType | None]]:
+    """The guarded functions as they are now, with their code; those that are not there are left out."""
+    found: dict[str, tuple[Any, CodeType | None]] = {}
+    for home, names in _GUARDED.items():
+        root, *path = home.split(".")
+        owner = builtins if root == "builtins" else sys.modules.get(root)
+        for part in path:
+            owner = getattr(owner, part, None)
+        for name in names.split():
+            value = getattr(owner, name, None)
+            if value is not None:
+                found[f"{home}.{name}"] = (value, value.__code__ if isinstance(value, FunctionType) else None)
+    return found
+
+
+def _signal_handlers() -> dict[int, Any]:
+    return {int(number): signal.getsignal(number) for number in signal.valid_signals()}

@@ -1,0 +1,174 @@
+"""What a worker claims, value by value: times, mismatches, counts, names, states. Any JSON may stand where a number or
+a name should.
+
+Nothing but the declared outcome may come of it: a number that is one, bounded text, a reason that the documentation
+knows. What is kept must go into strict JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.fuzz.hostile import effort, json_values, numbers, texts
+
+from kerneleval.judge import bench, cells, observation, windows
+from kerneleval.judge.bench import Loaded, LoadFailed
+from kerneleval.judge.checks import track
+from kerneleval.judge.modules import match_state
+from kerneleval.judge.timing import device_time
+from kerneleval.records import STAGES, Case, Samples, to_plain
+from kerneleval.worker.host import WorkerError, WorkerFailure
+
+DOCUMENTED = set(
+    re.findall(r"^\| `(\w+)` \|", (Path(__file__).parents[2] / "docs" / "verdicts.md").read_text(), re.MULTILINE)
+)
+CASE = Case(task="gelu", direction="forward", dims=(("M", 4),), dtype="float32")
+
+
+def strict(value: Any) -> None:
+    """It goes into strict JSON and comes back."""
+    assert json.loads(json.dumps(to_plain(value), allow_nan=False)) is not None
+
+
+@given(value=st.one_of(numbers(), json_values()))
+@example(10**400)
+@example(-(10**400))
+@example(True)
+@effort(300)
+def test_a_claimed_time_is_a_finite_number(value: Any) -> None:
+    claimed = windows._claimed_ns(value)
+    assert type(claimed) is float
+    assert math.isfinite(claimed)
+    assert claimed >= 0
+    assert not claimed or claimed == float(value)
+
+
+@given(value=st.one_of(json_values(), st.fixed_dictionaries({"what": st.one_of(texts(), json_values())})))
+@example({"what": "\udcff\x1b[2J"})
+@example({"what": "x" * 300})
+@example({})
+@effort(250)
+def test_a_claimed_mismatch_has_a_documented_reason(value: Any) -> None:
+    wrong = windows._claimed_wrong(value)
+    assert (wrong is None) == (not isinstance(value, dict))
+    if wrong is None:
+        return
+    failed = cells._claimed(wrong)
+    assert failed.reason in DOCUMENTED
+    assert failed.stage in STAGES
+    assert len(failed.message) < 1000
+    assert len(repr(failed.evidence)) < 20_000
+    strict(failed)
+
+
+@given(told=st.dictionaries(st.sampled_from(["aten", "launches", "changed", "extensions"]), json_values()))
+@example({"aten": {"aten.add.Tensor": 10**400}, "launches": {"k": True}})
+@effort(250)
+def test_claimed_counts_and_names_make_a_bounded_finding(told: dict[str, Any]) -> None:
+    seen = observation.Seen(
+        outputs=(),
+        aten=observation._claimed_counts(told.get("aten")),
+        launches=observation._claimed_counts(told.get("launches")),
+        changed=observation._claimed_names(told.get("changed")),
+        extensions=observation._claimed_names(told.get("extensions")),
+    )
+    assert all(type(n) is int and 0 <= n < 1 << 63 for counts in (seen.aten, seen.launches) for n in counts.values())
+    found = track._Case(CASE, seen)
+    assert found.rank in (0, 1, 2)
+    assert len(str(found)) < 8000
+    strict({"message": str(found), "aten": found.computing, "launches": seen.launches, "changed": seen.changed})
+
+
+@given(claims=st.lists(json_values(), min_size=1, max_size=6), verified=st.floats(1.0, 1e12))
+@example([1.7e308, 1.7e308], 1.0)
+@effort(150)
+def test_a_claimed_device_time_is_accepted_only_near_the_verified_one(claims: list[Any], verified: float) -> None:
+    claimed = tuple(windows._claimed_ns(value) for value in claims)
+    samples = Samples(candidate_ns=(verified,) * len(claimed), candidate_event_ns=claimed)
+    said = device_time(samples)
+    assert len(said) < 1000
+    if said == "accepted":
+        assert 0.9 * verified <= sorted(claimed)[len(claimed) // 2]
+    strict(samples)
+
+
+STATES = st.one_of(
+    json_values(),
+    st.lists(
+        st.one_of(
+            json_values(),
+            st.tuples(json_values(), json_values(), json_values()),
+            st.tuples(texts(), st.lists(st.one_of(st.integers(), numbers())), texts()),
+            st.just(("w", [3, 4], "float32")),
+        ),
+        max_size=4,
+    ),
+)
+
+
+def _loaded(answer: dict[str, Any]) -> Loaded:
+    """A loaded candidate whose worker answers this to everything."""
+    loaded = object.__new__(Loaded)
+    worker = SimpleNamespace(request=lambda *_, **__: answer)
+    loaded.runner = SimpleNamespace(worker=worker, forget_plan=lambda: None)  # type: ignore[assignment]
+    return loaded
+
+
+@given(answer=st.one_of(st.fixed_dictionaries({"state": STATES}), st.dictionaries(texts(8), json_values())))
+@example({"state": [["w", [math.inf], "float32"]]})
+@example({"state": [["w", ["9" * 5000], "float32"]]})
+@effort(300)
+def test_a_claimed_state_is_one_or_the_candidate_does_not_load(answer: dict[str, Any]) -> None:
+    loaded = _loaded(answer)
+    try:
+        loaded.make_module((), 0)
+        pairs = match_state({"w": torch.zeros(3, 4)}, loaded.state)
+    except LoadFailed as failed:
+        assert failed.reason in DOCUMENTED
+        assert len(str(failed)) < 2000
+    else:
+        assert len(pairs) == 1
+
+
+class _Dying(SimpleNamespace):
+    """A loaded candidate that dies in its first window and cannot be loaded again."""
+
+    crashes = 0
+
+    def revive(self) -> None:
+        raise LoadFailed("load_error", "it loads no second time", {})
+
+
+def test_a_candidate_that_loads_only_once_fails_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its death in one case, and then that the next worker refuses it, are both its own outcome."""
+    judge = object.__new__(cells.CellJudge)
+    judge.loaded = _Dying(candidate=SimpleNamespace(language="torch"))  # type: ignore[assignment]
+    judge._unsupported, judge._given_up = (), None
+
+    def die(_case: Case) -> Any:
+        raise WorkerFailure("exit", "the process exited with code 3", {})
+
+    monkeypatch.setattr(judge, "_judge", die)
+    first, second = judge.judge(CASE), judge.judge(CASE)
+    assert (first.stage, first.reason) == ("call", "exit")  # type: ignore[union-attr]
+    assert (second.stage, second.reason) == ("load", "load_error")  # type: ignore[union-attr]
+    assert "loads no second time" in second.message  # type: ignore[union-attr]
+
+
+@given(kind=texts(), message=texts(), unsupported=st.booleans())
+@effort(100)
+def test_what_a_candidate_raises_is_bounded_text(kind: str, message: str, unsupported: bool) -> None:
+    failed = cells.raised(WorkerError(kind[:200], message[:4000], unsupported=unsupported, evidence={}))
+    assert failed.reason in DOCUMENTED
+    assert len(failed.message) <= 1000
+    assert len(bench._kind(WorkerError(kind, "", unsupported=False, evidence={}))) <= len(kind) + 2
+    strict(failed)
