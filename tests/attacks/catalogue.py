@@ -29,7 +29,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "missing_synchronisation",
     ),
     "lazy outputs, tensor subclasses": ("lazy_output",),
-    "patched clocks and comparisons": ("patched_clock", "patched_comparison", "patched_autograd"),
+    "patched clocks and comparisons": ("patched_clock", "patched_comparison", "patched_autograd", "forged_device_time"),
     "rebound names, swapped code": ("rebound_names", "swapped_code"),
     "stolen expectations: frames, heap, shared and device memory": (
         "stolen_expectation",

@@ -1,4 +1,4 @@
-# specimen: class=patched_autograd task=gelu device=any stage=correctness reason=wrong_output,tampering directions=backward categories=tiny,small
+# specimen: class=patched_autograd task=gelu device=any stage=correctness,honesty reason=wrong_output,tampering directions=backward categories=tiny,small
 """Replaces autograd's entry points by functions that answer with the upstream gradient at once."""
 
 import torch
