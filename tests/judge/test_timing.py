@@ -18,7 +18,7 @@ from kerneleval.judge.bench import Loaded
 from kerneleval.judge.bound import Bound
 from kerneleval.judge.clock import TimedCall, TimedMismatch
 from kerneleval.judge.timing import _face_oracle
-from kerneleval.judge.windows import Call, Image, Plan, dense
+from kerneleval.judge.windows import Call, Image, Plan, Window, dense
 from kerneleval.pipeline import check
 from kerneleval.records import Candidate, InfrastructureError, Protocol, new_secret
 from kerneleval.tasks import find
@@ -142,6 +142,39 @@ def test_threads_of_a_candidate_do_not_run_in_the_baselines_windows(tmp_path, mo
     assert statistics.median(used) <= 1  # hundredths of a second, of windows and of what is around them
 
 
+def unasked(timed):
+    raise AssertionError("the oracle was asked about a call like the baseline's")
+
+
+def wrong(timed):
+    raise TimedMismatch("wrong by the oracle", {})
+
+
+def test_the_oracle_has_the_last_word_on_calls_that_differ_from_the_baselines():
+    """A row of four nearly equal numbers amplifies rounding: baseline and candidate are both right, and far apart."""
+    call = Call(args=(), grads=(), outputs=(((8,), "float32"),), wanted=(), dims={})
+    image = Image(Plan([call] * 20, "forward"), devices.find("cpu"))
+    base = torch.randn(20, 128)  # an output takes 512 bytes
+    off = base.clone()
+    off[[3, 11]] *= 1.001
+    places = [[512 * i] for i in range(20)]
+
+    def window(values):
+        figures = dict.fromkeys(("elapsed_ns", "collect_ns", "unclocked_ns", "event_ns"), 1.0)
+        return Window(outputs=values.reshape(-1).view(torch.uint8), places=places, wrong=None, mutated=False, **figures)
+
+    bounds = clock._Bounds(relative_rms=1e-5, worst=1e-4, scales=())
+    asked = []
+    clock._verify((window(off), window(base)), image, bounds, asked.append)
+    assert sorted(float(timed.outputs[0][0]) for timed in asked) == sorted(float(off[i, 0]) for i in (3, 11))
+    with pytest.raises(TimedMismatch, match="2 of 20 calls gave a wrong output 0"):
+        clock._verify((window(off), window(base)), image, bounds, wrong)
+    clock._verify((window(base), window(base)), image, bounds, unasked)
+    asked.clear()
+    clock._verify((window(base * 1.001), window(base)), image, bounds, asked.append)
+    assert len(asked) == 8, "of many, some are asked about"
+
+
 @pytest.mark.serial
 @pytest.mark.parametrize(("name", "ahead"), [("laziness/merged_ahead", True), ("honest/torch_gelu", False)])
 def test_calls_computed_ahead_are_wrong_in_a_cut_window(tmp_path, name, ahead):
@@ -162,9 +195,9 @@ def test_calls_computed_ahead_are_wrong_in_a_cut_window(tmp_path, name, ahead):
             sides, bounds = (mine.runner, trusted.runner), clock._Bounds(relative_rms=1e-5, worst=1e-4, scales=())
             for _ in range(3):
                 windows = clock._pair(*sides, image, True, False, 60.0)
-                clock._verify(windows, image.plan, bounds)  # right, as all inputs are there
+                clock._verify(windows, image, bounds, unasked)  # right, as all inputs are there
             with pytest.raises(TimedMismatch) if ahead else contextlib.nullcontext():
-                clock._cut(*sides, image, generator, bounds, 60.0)
+                clock._cut(*sides, image, generator, bounds, 60.0, wrong)
         finally:
             mine.close()
             trusted.close()

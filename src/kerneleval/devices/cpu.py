@@ -31,7 +31,7 @@ class Cpu:
     spin_s = 0.0
     pauses = True
     streams = False
-    least_window_ns = 4e6
+    least_window_ns = 2e6
 
     def available(self) -> str:
         """Always usable."""

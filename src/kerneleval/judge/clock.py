@@ -88,6 +88,8 @@ _COMPARE_BYTES = 256 << 20
 _HOST_CALLS = 512
 _HOST_QUADS = 2
 _LLC_MULTIPLE = 3
+_ASKED = 8
+"""Calls of a window that the oracle looks at where more differ from the baseline's."""
 _DEFER_SLACK_NS = 200_000.0
 """Collecting may take this much longer than the baseline's before the excess is charged to the candidate."""
 
@@ -95,9 +97,11 @@ _DEFER_SLACK_NS = 200_000.0
 class TimedMismatch(Exception):  # noqa: N818 - an outcome, not an error
     """An output of a timed window differs from the baseline's beyond the bound."""
 
-    def __init__(self, message: str, evidence: dict[str, Any]) -> None:
+    def __init__(self, message: str, evidence: dict[str, Any], calls: Sequence[int] = ()) -> None:
         super().__init__(message)
         self.evidence = evidence
+        self.calls = tuple(calls)
+        """Calls of the window that differ; empty: it is not about single calls."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,6 +211,7 @@ def measure(
     scales: Sequence[float] = (),
     session: int,
     timeout_s: float,
+    arbiter: Callable[[TimedCall], None],
 ) -> TimedRun:
     """Time one cell in one session.
 
@@ -223,6 +228,8 @@ def measure(
         scales: least rms by which each output's error is divided (a few numbers may be near zero by chance); empty: 0.
         session: index of this process pair.
         timeout_s: limit of one window.
+        arbiter: raises TimedMismatch if the oracle says that a call is wrong. It is asked about calls beyond the
+            bounds: a few numbers may be ill-conditioned, and then the baseline may be as far off as the candidate.
 
     Raises:
         TimedMismatch: a timed output was wrong.
@@ -248,13 +255,13 @@ def measure(
         ratios = []
         for half in range(2):
             if len(kept) == cut_at:
-                _cut(candidate, baseline, image, generator, bounds, timeout_s)
+                _cut(candidate, baseline, image, generator, bounds, timeout_s, arbiter)
             image.refresh(generator)
             order = candidate_first if half == 0 else not candidate_first
             look = len(kept) == looked
             pair = _pair(candidate, baseline, image, order, look, timeout_s)
             mutated = mutated or pair[0].mutated
-            _verify(pair, image.plan, bounds)
+            _verify(pair, image, bounds, arbiter)
             if len(kept) == sampled:
                 sample = _sample(pair[0], image)
             kept.append((_without_outputs(pair[0]), _without_outputs(pair[1])))
@@ -267,7 +274,7 @@ def measure(
             if 2.0 * spread / math.sqrt(len(quads)) < effort.half_width:
                 break
     if cut_at == pairs or effort.sessions > 1:  # for who began to compute ahead since
-        _cut(candidate, baseline, image, generator, bounds, timeout_s)
+        _cut(candidate, baseline, image, generator, bounds, timeout_s, arbiter)
     assert sample is not None
     samples, excess_ns = _timed(kept, call, count, session, device)
     return TimedRun(samples=samples, excess_collect_ns=excess_ns, mutated=mutated, sample=sample)
@@ -275,7 +282,10 @@ def measure(
 
 def _sample(window: Window, image: Image) -> TimedCall:
     """One call of the window; the oracle sees it when the measurement is over."""
-    index = secrets.randbelow(len(image.plan.calls))
+    return _timed_call(window, image, secrets.randbelow(len(image.plan.calls)))
+
+
+def _timed_call(window: Window, image: Image, index: int) -> TimedCall:
     tensors = [image.tensor(index, slot).clone() for slot in range(len(image.plan.calls[index].slots))]
     return TimedCall(tensors=tensors, outputs=tuple(o.clone() for o in output_views(window, image.plan, index)))
 
@@ -337,7 +347,7 @@ def _once(runner: Runner, other: Runner, image: Image, generator: torch.Generato
 
 
 def _alone(runner: Runner, other: Runner, image: Image, look: bool, timeout_s: float) -> Window:
-    """A window in which the other side stands still: its threads would slow this one down, by chance or on purpose."""
+    """A window in which a candidate on the other side stands still: its threads could slow this one down."""
     with other.still():
         return runner.window(image, timeout_s=timeout_s, check_mutation=look)
 
@@ -374,6 +384,7 @@ def _cut(
     generator: torch.Generator,
     bounds: _Bounds,
     timeout_s: float,
+    arbiter: Callable[[TimedCall], None],
 ) -> None:
     """A window cut at a secret call, not timed: a candidate that computes calls ahead of their turn is wrong there."""
     count = len(image.plan.calls)
@@ -383,7 +394,7 @@ def _cut(
     theirs = _once(baseline, candidate, image, generator, timeout_s)
     with baseline.still():
         mine = candidate.window(image, timeout_s=timeout_s, check_mutation=False, cut=cut)
-    _verify((mine, theirs), image.plan, bounds)
+    _verify((mine, theirs), image, bounds, arbiter)
 
 
 def _without_outputs(window: Window) -> Window:
@@ -391,12 +402,28 @@ def _without_outputs(window: Window) -> Window:
     return replace(window, outputs=window.outputs.new_empty(0))
 
 
-def _verify(pair: tuple[Window, Window], plan: Plan, bounds: _Bounds) -> None:
+def _verify(pair: tuple[Window, Window], image: Image, bounds: _Bounds, arbiter: Callable[[TimedCall], None]) -> None:
+    """Compare the candidate's outputs with the baseline's; the oracle has the last word on those that differ."""
+    try:
+        _against_baseline(pair, image.plan, bounds)
+    except TimedMismatch as mismatch:
+        if not mismatch.calls:
+            raise
+        asked = secrets.SystemRandom().sample(mismatch.calls, min(len(mismatch.calls), _ASKED))
+        for index in asked:
+            try:
+                arbiter(_timed_call(pair[0], image, index))
+            except TimedMismatch as error:
+                raise mismatch from error
+
+
+def _against_baseline(pair: tuple[Window, Window], plan: Plan, bounds: _Bounds) -> None:
     mine, theirs = pair
     if mine.wrong is not None:
         said = mine.wrong
         raise TimedMismatch(f"{said.get('got')}, expected {said.get('want')}", dict(said))
     order_mine, order_theirs = _calls_in_order(mine, plan), _calls_in_order(theirs, plan)
+    wrong: list[TimedMismatch] = []
     for index, (shape, dtype) in enumerate(plan.calls[0].outputs):
         numel = math.prod(shape)
         if numel == 0:
@@ -405,7 +432,11 @@ def _verify(pair: tuple[Window, Window], plan: Plan, bounds: _Bounds) -> None:
         step = max(1, _COMPARE_BYTES // (numel * DTYPES[dtype]))
         for start in range(0, len(plan.calls), step):
             part = slice(start, start + step)
-            _compare(got[order_mine[part]], want[order_theirs[part]], index, bounds)
+            if found := _compare(got[order_mine[part]], want[order_theirs[part]], index, start, bounds):
+                wrong.append(found)
+    if wrong:
+        first, calls = wrong[0], sorted({call for one in wrong for call in one.calls})
+        raise TimedMismatch(str(first), first.evidence, calls)
 
 
 def _calls_in_order(window: Window, plan: Plan) -> torch.Tensor:
@@ -423,7 +454,8 @@ def _stacked(window: Window, plan: Plan, index: int, dtype: str, numel: int) -> 
     return typed_view(window.outputs, getattr(torch, dtype), (len(plan.calls), numel), (stride, 1), first // size)
 
 
-def _compare(got: torch.Tensor, want: torch.Tensor, index: int, bounds: _Bounds) -> None:
+def _compare(got: torch.Tensor, want: torch.Tensor, index: int, start: int, bounds: _Bounds) -> TimedMismatch | None:
+    """What differs in one output of the calls from ``start`` on; None: nothing."""
     if not got.dtype.is_floating_point:
         different = (got != want).sum(dim=1)
         allowed = 0 if not got.dtype.is_signed else int(0.001 * got.shape[1])
@@ -438,15 +470,17 @@ def _compare(got: torch.Tensor, want: torch.Tensor, index: int, bounds: _Bounds)
             rms, worst = _errors(torch.where(_alike(got, want), want, got).nan_to_num(), want.nan_to_num(), least)
             bad = ~((rms <= bounds.relative_rms) & (worst <= bounds.worst)) | ~_same_specials(got, want)
         figures = torch.stack([torch.where(bad, rms, torch.zeros_like(rms)), bad.float()])
-    if bool(bad.any()):
-        values = figures.cpu().tolist()
-        calls = [i for i, flag in enumerate(values[1]) if flag]
-        error = values[0][calls[0]]
-        raise TimedMismatch(
-            f"in a timed window {len(calls)} of {got.shape[0]} calls gave a wrong output {index} "
-            f"(call {calls[0]}: relative error {error:.3g}, bound {bounds.relative_rms:.3g})",
-            {"calls": calls[:16], "of": got.shape[0], "output": index, "error": error, "bound": bounds.relative_rms},
-        )
+    if not bool(bad.any()):
+        return None
+    values = figures.cpu().tolist()
+    calls = [i for i, flag in enumerate(values[1]) if flag]
+    error = values[0][calls[0]]
+    return TimedMismatch(
+        f"in a timed window {len(calls)} of {got.shape[0]} calls gave a wrong output {index} "
+        f"(call {start + calls[0]}: relative error {error:.3g}, bound {bounds.relative_rms:.3g})",
+        {"calls": calls[:16], "of": got.shape[0], "output": index, "error": error, "bound": bounds.relative_rms},
+        [start + i for i in calls],
+    )
 
 
 def _errors(got: torch.Tensor, want: torch.Tensor, least: float) -> tuple[torch.Tensor, torch.Tensor]:

@@ -19,7 +19,7 @@ from scipy import stats
 
 from kerneleval.judge import clock
 from kerneleval.judge.bench import Bench, Loaded
-from kerneleval.judge.clock import measure
+from kerneleval.judge.clock import TimedCall, TimedMismatch, measure
 from kerneleval.judge.statistics import pair_log_ratios
 from kerneleval.judge.windows import Call, dense
 from kerneleval.records import Candidate, Protocol
@@ -29,7 +29,7 @@ __all__ = ["CLASSES_NS", "Noise", "floor", "measure_noise"]
 CLASSES_NS: tuple[float, ...] = (2e4, 2e5, 2e6, math.inf)
 """Upper ends of the duration classes: 20 us, 200 us, 2 ms and beyond."""
 
-_VERSION = 4
+_VERSION = 5
 _SESSIONS = 3
 _LEAST_FLOOR = 0.015
 """A/A runs over 224 cells of 28 operators on one H200 left up to 1.2 % in cells of 100 us or more."""
@@ -133,9 +133,14 @@ def _session(bench: Bench, first: Loaded, second: Loaded, shape: tuple[int, int]
             worst=1e-5,
             session=0,
             timeout_s=_TIMEOUT_S,
+            arbiter=_unequal,
         )
         runs.append(pair_log_ratios(run.samples)[0])
     return np.concatenate(runs)
+
+
+def _unequal(timed: TimedCall) -> None:
+    raise TimedMismatch("equal code gave different outputs", {})
 
 
 def _noise(sessions: list[np.ndarray]) -> Noise:
