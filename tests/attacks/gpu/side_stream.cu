@@ -1,4 +1,4 @@
-// specimen: class=side_stream task=gelu device=cuda stage=honesty reason=unjoined_work
+// specimen: class=side_stream task=gelu device=cuda stage=correctness,honesty reason=wrong_output,unjoined_work
 // Launches on a stream of its own, which nobody joins.
 #include <cstdint>
 #include <cuda_runtime.h>

@@ -1,4 +1,4 @@
-# specimen: class=side_stream task=gelu device=cuda stage=honesty reason=unjoined_work
+# specimen: class=side_stream task=gelu device=cuda stage=correctness,honesty reason=wrong_output,unjoined_work
 """Computes on a stream that nobody waits for, behind a long chain of other work."""
 
 import torch

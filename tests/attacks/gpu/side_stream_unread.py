@@ -1,4 +1,4 @@
-# specimen: class=side_stream task=gelu device=cuda stage=honesty reason=unjoined_work
+# specimen: class=side_stream task=gelu device=cuda stage=correctness,honesty reason=wrong_output,unjoined_work
 """Its stream waits for the inputs, and nobody waits for its stream."""
 
 import torch
