@@ -7,9 +7,12 @@ from tests.attacks.specimens import Specimen, collect, got_its_due, judged
 
 from kerneleval.judge import Judge
 
-pytestmark = [pytest.mark.xdist_group("judge")]
-
 SPECIMENS = [s for s in collect("cpu") if s.path.parent.name != "exhaustion"]
+HALVES = [
+    pytest.param(one, id=one.name, marks=pytest.mark.xdist_group("judge" if number % 2 else "specimens"))
+    for number, one in enumerate(SPECIMENS)
+]
+"""Two halves, each with a judge of its own, so that two processes share them."""
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +21,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory):
         yield judge
 
 
-@pytest.mark.parametrize("specimen", SPECIMENS, ids=[s.name for s in SPECIMENS])
+@pytest.mark.parametrize("specimen", HALVES)
 def test_gets_its_due(judge: Judge, specimen: Specimen) -> None:
     verdict = judged(judge, specimen)
     assert got_its_due(specimen, verdict), f"{verdict.verdict} {verdict.stage} {verdict.reason}: {verdict.message}"
