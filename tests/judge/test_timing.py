@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import statistics
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +24,7 @@ from kerneleval.judge.windows import Call, Image, Plan, Window, dense
 from kerneleval.pipeline import check
 from kerneleval.records import Candidate, InfrastructureError, Protocol, new_secret
 from kerneleval.tasks import find
+from kerneleval.worker import processes
 
 GELU_CPP = """
 #include <cmath>
@@ -300,18 +303,19 @@ def test_every_session_measures_every_cell_in_fresh_processes(tmp_path, monkeypa
         assert len(samples.candidate_ns) == len(samples.sessions)
 
 
-@pytest.mark.serial
-def test_a_worker_that_dies_in_a_window_ends_the_measurement(tmp_path):
-    """It cannot tell a timed window, but it can count."""
+def test_a_worker_that_dies_in_a_window_ends_the_measurement(tmp_path, monkeypatch):
     path = tmp_path / "gelu.py"
-    path.write_text(
-        "import os\nimport torch\n\ncalls = 0\n\n\n"
-        "def gelu(x):\n    global calls\n    calls += 1\n    if calls > 30:\n        os._exit(3)\n"
-        "    return torch.nn.functional.gelu(x)\n"
-    )
+    path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
+
+    def end(candidate, *rest):
+        for pid in processes.descendants(candidate.worker.pid):
+            os.kill(pid, signal.SIGKILL)
+
     with Judge("cpu", tmp_path / "cache") as judge:
+        judge.noise(Protocol(tier="quick"))  # it measures too
+        monkeypatch.setattr(clock, "_warm", end)  # between two windows of a measurement
         verdict = _timed(path, judge, "tiny", "medium", allow=["library"])
-    assert (verdict.verdict, verdict.stage, verdict.reason) == ("failed", "timing", "exit")
+    assert (verdict.verdict, verdict.stage, verdict.reason) == ("failed", "timing", "crash")
 
 
 def test_closing_ends_workers_that_wait_for_their_end(tmp_path):
