@@ -20,7 +20,7 @@ from kerneleval.judge.bench import Loaded
 from kerneleval.judge.bound import Bound
 from kerneleval.judge.clock import TimedCall, TimedMismatch
 from kerneleval.judge.timing import _face_oracle
-from kerneleval.judge.windows import Call, Image, Plan, Window, dense
+from kerneleval.judge.windows import Call, Image, Plan, TensorSlot, Window, dense
 from kerneleval.pipeline import check
 from kerneleval.records import Candidate, InfrastructureError, Protocol, new_secret
 from kerneleval.tasks import find
@@ -223,6 +223,18 @@ def test_hardly_an_element_is_where_it_was_in_the_next_window(numel, monkeypatch
         assert (floats != there).float().mean() > 0.95
         assert torch.isin(there.float(), floats).float().mean() > 0.98, "moved, not lost"
         assert (integers != torch.arange(numel)).float().mean() < 0.01
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_between_strided_elements_stands_what_is_large_and_finite(dtype):
+    slot = TensorSlot(shape=(3, 4), dtype=dtype, strides=(7, 1), offset=2, extent=24)
+    call = Call(args=(slot,), grads=(), outputs=(), wanted=(), dims={})
+    image = Image(Plan([call], "forward"), devices.find("cpu"))
+    image.fill(0, [torch.zeros(3, 4, dtype=getattr(torch, dtype))])
+    every = image.bytes[: slot.nbytes].view(getattr(torch, dtype))
+    assert every.isfinite().all()
+    assert int((every == 0).sum()) == 12
+    assert (every[every != 0] > 1e4).all()
 
 
 def test_a_crowded_machine_is_unsteady():

@@ -37,6 +37,10 @@ _ALIGN = 512
 _FLOAT_POISON = 0xFF
 """Byte written over output places before collection: NaN in every float type, -1 in the signed integers."""
 
+_GAP = 0x7A
+"""Byte between and beside the elements of strided inputs: large in every float type, so that a kernel that ignores
+strides is wrong; but finite, because kernels that are right read a little beyond a row and multiply what is there by 0
+(PyTorch 2.13's own bfloat16 matrix products on processors with AMX)."""
 _ROLL_BYTES = 64 << 20
 """Part of an image that is moved along at once: it takes as much memory again."""
 
@@ -175,9 +179,8 @@ class Image:
 
     def __init__(self, plan: Plan, device: Device) -> None:
         self.plan = plan
-        # between and beside the elements of strided tensors stands NaN: a kernel that ignores strides reads it
         nbytes = max(plan.input_bytes, 1)
-        self.bytes = torch.full((nbytes,), _FLOAT_POISON, dtype=torch.uint8, device=device.torch_device)
+        self.bytes = torch.full((nbytes,), _GAP, dtype=torch.uint8, device=device.torch_device)
         self._factors: dict[int, torch.Tensor] = {}
 
     def tensor(self, call: int, index: int) -> torch.Tensor:
