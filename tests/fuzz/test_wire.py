@@ -399,3 +399,16 @@ def test_plain_values_come_back_through_json(value: Any) -> None:
     """With tuples, NaN, infinities, and mappings that look like marks."""
     text = json.dumps(encode_plain(value), allow_nan=False)
     assert repr(decode_plain(json.loads(text))) == repr(value)
+
+
+def test_a_source_as_large_as_a_file_may_be_reaches_the_worker() -> None:
+    """What a judge sends may be larger than what it takes; escaped in JSON, a source takes up to six times its size."""
+    ours, theirs = socket.socketpair()
+    judge, worker = Channel(ours, limit_bytes=4 << 20), Channel(theirs, accept_fds=True)
+    sent = {"op": "load", "source": "\x01" * (4 << 20)}
+    sender = threading.Thread(target=judge.send, args=(sent,))
+    sender.start()
+    assert worker.recv(10.0) == sent
+    sender.join()
+    judge.close()
+    worker.close()

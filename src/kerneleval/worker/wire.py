@@ -21,8 +21,8 @@ from kerneleval.records import KernelEvalError
 
 __all__ = ["MAX_FRAME_BYTES", "Channel", "Closed", "WireError", "WireTimeout"]
 
-MAX_FRAME_BYTES = 16 << 20
-"""Largest frame either side accepts: tensor descriptions of a few hundred calls take well under 1 MiB."""
+MAX_FRAME_BYTES = 32 << 20
+"""Largest frame that is sent, and that a worker accepts: a source of 4 MiB, escaped in JSON, takes up to 24 MiB."""
 
 _HEADER = struct.Struct("<I")
 _MAX_FDS = 8
@@ -44,6 +44,11 @@ class Channel:
     """One end of a stream socket that carries messages (JSON objects) and descriptors.
 
     Only the untrusted end accepts descriptors: on the judge's end the kernel discards what a worker attaches.
+
+    Args:
+        sock: connected stream socket.
+        accept_fds: whether descriptors may arrive.
+        limit_bytes: how large a message may arrive; what is sent may have ``MAX_FRAME_BYTES``.
     """
 
     def __init__(self, sock: socket.socket, *, accept_fds: bool = False, limit_bytes: int = MAX_FRAME_BYTES) -> None:
@@ -73,8 +78,8 @@ class Channel:
             WireTimeout: it does not read.
         """
         body = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
-        if len(body) > self._limit:
-            raise WireError(f"message of {len(body)} bytes exceeds the limit of {self._limit}")
+        if len(body) > MAX_FRAME_BYTES:
+            raise WireError(f"message of {len(body)} bytes exceeds the limit of {MAX_FRAME_BYTES}")
         data = memoryview(_HEADER.pack(len(body)) + body)
         try:
             self.sock.settimeout(timeout_s)
