@@ -9,11 +9,12 @@ from __future__ import annotations
 import statistics
 
 import torch
-from benchmarks.report import Report, parser
 
+from benchmarks.report import Report, parser
 from kerneleval.judge import Judge
 from kerneleval.judge.bench import Loaded
 from kerneleval.judge.clock import measure
+from kerneleval.judge.timed_outputs import TimedCall, TimedMismatch
 from kerneleval.judge.windows import Call, dense
 from kerneleval.records import Candidate, Protocol
 
@@ -66,7 +67,7 @@ def _point(judge, first, second, protocol, shape, repeat):
 
     run = measure(
         first.runner, second.runner, call, "forward", draw, protocol, judge.device,
-        relative_rms=1e-5, worst=1e-4, session=0, timeout_s=60.0,
+        relative_rms=1e-5, worst=1e-4, session=0, timeout_s=60.0, arbiter=_unequal,
     )  # fmt: skip
     s = run.samples
     events, verified = statistics.median(s.candidate_event_ns), statistics.median(s.candidate_ns)
@@ -74,6 +75,10 @@ def _point(judge, first, second, protocol, shape, repeat):
         shape[0] * shape[1], s.calls, f"{s.calls * events / 1e6:.2f}", f"{events / 1e3:.2f}", f"{verified / 1e3:.2f}",
         f"{verified / events:.4f}", f"{s.empty_ns / 1e3:.0f}", events, verified / events,
     )  # fmt: skip
+
+
+def _unequal(timed: TimedCall) -> None:
+    raise TimedMismatch("equal code gave different outputs", {})
 
 
 if __name__ == "__main__":

@@ -18,10 +18,11 @@ import numpy as np
 import torch
 
 from kerneleval.devices import Device
-from kerneleval.judge.windows import Call, Image, Plan, Runner, Window, output_views
-from kerneleval.records import DTYPES, Protocol, Samples, new_secret
+from kerneleval.judge.timed_outputs import Arbiter, Bounds, TimedCall, timed_call, verify
+from kerneleval.judge.windows import Call, Image, Plan, Runner, Window
+from kerneleval.records import Protocol, Samples, new_secret
 
-__all__ = ["TIERS", "Effort", "TimedCall", "TimedMismatch", "TimedRun", "measure"]
+__all__ = ["TIERS", "Effort", "TimedRun", "measure"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,26 +83,11 @@ TIERS: dict[str, Effort] = {
 _DISTINCT = 4
 """Calls of a window that are drawn from scratch."""
 
-_COMPARE_BYTES = 256 << 20
-"""Outputs are compared in parts of about this size: the comparison needs several times as much for itself."""
-
 _HOST_CALLS = 512
 _HOST_QUADS = 2
 _LLC_MULTIPLE = 3
-_ASKED = 8
-"""Calls of a window that the oracle looks at where more differ from the baseline's."""
 _DEFER_SLACK_NS = 200_000.0
 """Collecting may take this much longer than the baseline's before the excess is charged to the candidate."""
-
-
-class TimedMismatch(Exception):  # noqa: N818 - an outcome, not an error
-    """An output of a timed window differs from the baseline's beyond the bound."""
-
-    def __init__(self, message: str, evidence: dict[str, Any], calls: Sequence[int] = ()) -> None:
-        super().__init__(message)
-        self.evidence = evidence
-        self.calls = tuple(calls)
-        """Calls of the window that differ; empty: it is not about single calls."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,26 +102,6 @@ class TimedRun:
     """Whether the candidate changed its inputs in the window that was checked."""
     sample: TimedCall
     """One call, drawn in secret, for the oracle."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TimedCall:
-    """What one call of a timed window was given and what the candidate made of it."""
-
-    tensors: list[torch.Tensor]
-    """Copies of the revealed tensors, in the order of ``Call.slots``."""
-    outputs: tuple[torch.Tensor, ...]
-    """Copies of the collected outputs."""
-
-
-@dataclass(kw_only=True)
-class _Bounds:
-    relative_rms: float
-    worst: float
-    scales: tuple[float, ...]
-
-    def scale(self, output: int) -> float:
-        return self.scales[output] if output < len(self.scales) else 0.0
 
 
 def effort_for(protocol: Protocol, device: Device) -> Effort:
@@ -211,7 +177,7 @@ def measure(
     scales: Sequence[float] = (),
     session: int,
     timeout_s: float,
-    arbiter: Callable[[TimedCall], None],
+    arbiter: Arbiter,
 ) -> TimedRun:
     """Time one cell in one session.
 
@@ -236,7 +202,7 @@ def measure(
         WorkerError, WorkerFailure: as in :meth:`Runner.window`.
     """
     effort = effort_for(protocol, device)
-    bounds = _Bounds(relative_rms=relative_rms, worst=worst, scales=tuple(scales))
+    bounds = Bounds(relative_rms=relative_rms, worst=worst, scales=tuple(scales))
     generator = torch.Generator(device=device.torch_device)
     generator.manual_seed(new_secret())
 
@@ -261,7 +227,7 @@ def measure(
             look = len(kept) == looked
             pair = _pair(candidate, baseline, image, order, look, timeout_s)
             mutated = mutated or pair[0].mutated
-            _verify(pair, image, bounds, arbiter)
+            verify(pair, image, bounds, arbiter)
             if len(kept) == sampled:
                 sample = _sample(pair[0], image)
             kept.append((_without_outputs(pair[0]), _without_outputs(pair[1])))
@@ -282,12 +248,7 @@ def measure(
 
 def _sample(window: Window, image: Image) -> TimedCall:
     """One call of the window; the oracle sees it when the measurement is over."""
-    return _timed_call(window, image, secrets.randbelow(len(image.plan.calls)))
-
-
-def _timed_call(window: Window, image: Image, index: int) -> TimedCall:
-    tensors = [image.tensor(index, slot).clone() for slot in range(len(image.plan.calls[index].slots))]
-    return TimedCall(tensors=tensors, outputs=tuple(o.clone() for o in output_views(window, image.plan, index)))
+    return timed_call(window, image, secrets.randbelow(len(image.plan.calls)))
 
 
 def _timed(
@@ -382,9 +343,9 @@ def _cut(
     baseline: Runner,
     image: Image,
     generator: torch.Generator,
-    bounds: _Bounds,
+    bounds: Bounds,
     timeout_s: float,
-    arbiter: Callable[[TimedCall], None],
+    arbiter: Arbiter,
 ) -> None:
     """A window cut at a secret call, not timed: a candidate that computes calls ahead of their turn is wrong there."""
     count = len(image.plan.calls)
@@ -394,109 +355,9 @@ def _cut(
     theirs = _once(baseline, candidate, image, generator, timeout_s)
     with baseline.still():
         mine = candidate.window(image, timeout_s=timeout_s, check_mutation=False, cut=cut)
-    _verify((mine, theirs), image, bounds, arbiter)
+    verify((mine, theirs), image, bounds, arbiter)
 
 
 def _without_outputs(window: Window) -> Window:
     """The window's figures alone: the snapshots of many windows would fill the device."""
     return replace(window, outputs=window.outputs.new_empty(0))
-
-
-def _verify(pair: tuple[Window, Window], image: Image, bounds: _Bounds, arbiter: Callable[[TimedCall], None]) -> None:
-    """Compare the candidate's outputs with the baseline's; the oracle has the last word on those that differ."""
-    try:
-        _against_baseline(pair, image.plan, bounds)
-    except TimedMismatch as mismatch:
-        if not mismatch.calls:
-            raise
-        asked = secrets.SystemRandom().sample(mismatch.calls, min(len(mismatch.calls), _ASKED))
-        for index in asked:
-            try:
-                arbiter(_timed_call(pair[0], image, index))
-            except TimedMismatch as error:
-                raise mismatch from error
-
-
-def _against_baseline(pair: tuple[Window, Window], plan: Plan, bounds: _Bounds) -> None:
-    mine, theirs = pair
-    if mine.wrong is not None:
-        said = mine.wrong
-        raise TimedMismatch(f"{said.get('got')}, expected {said.get('want')}", dict(said))
-    order_mine, order_theirs = _calls_in_order(mine, plan), _calls_in_order(theirs, plan)
-    wrong: list[TimedMismatch] = []
-    for index, (shape, dtype) in enumerate(plan.calls[0].outputs):
-        numel = math.prod(shape)
-        if numel == 0:
-            continue
-        got, want = _stacked(mine, plan, index, dtype, numel), _stacked(theirs, plan, index, dtype, numel)
-        step = max(1, _COMPARE_BYTES // (numel * DTYPES[dtype]))
-        for start in range(0, len(plan.calls), step):
-            part = slice(start, start + step)
-            if found := _compare(got[order_mine[part]], want[order_theirs[part]], index, start, bounds):
-                wrong.append(found)
-    if wrong:
-        first, calls = wrong[0], sorted({call for one in wrong for call in one.calls})
-        raise TimedMismatch(str(first), first.evidence, calls)
-
-
-def _calls_in_order(window: Window, plan: Plan) -> torch.Tensor:
-    size = plan.calls[0].output_bytes or 1
-    rows = [places[0] // size for places in window.places]
-    return torch.tensor(rows, device=window.outputs.device)
-
-
-def _stacked(window: Window, plan: Plan, index: int, dtype: str, numel: int) -> torch.Tensor:
-    from kerneleval.devices import typed_view
-
-    size = DTYPES[dtype]
-    first = plan.output_places[0][index]
-    stride = plan.calls[0].output_bytes // size
-    return typed_view(window.outputs, getattr(torch, dtype), (len(plan.calls), numel), (stride, 1), first // size)
-
-
-def _compare(got: torch.Tensor, want: torch.Tensor, index: int, start: int, bounds: _Bounds) -> TimedMismatch | None:
-    """What differs in one output of the calls from ``start`` on; None: nothing."""
-    if not got.dtype.is_floating_point:
-        different = (got != want).sum(dim=1)
-        allowed = 0 if not got.dtype.is_signed else int(0.001 * got.shape[1])
-        # integer outputs of float inputs (indices) may differ where the input ties; ties are rare in random data
-        bad = different > allowed
-        figures = torch.stack([different.float(), bad.float()])
-    else:
-        least = bounds.scale(index)
-        rms, worst = _errors(got, want, least)
-        bad = ~((rms <= bounds.relative_rms) & (worst <= bounds.worst))
-        if bool(bad.any()):  # NaN and infinities that both have are no error, and cost a closer look
-            rms, worst = _errors(torch.where(_alike(got, want), want, got).nan_to_num(), want.nan_to_num(), least)
-            bad = ~((rms <= bounds.relative_rms) & (worst <= bounds.worst)) | ~_same_specials(got, want)
-        figures = torch.stack([torch.where(bad, rms, torch.zeros_like(rms)), bad.float()])
-    if not bool(bad.any()):
-        return None
-    values = figures.cpu().tolist()
-    calls = [i for i, flag in enumerate(values[1]) if flag]
-    error = values[0][calls[0]]
-    return TimedMismatch(
-        f"in a timed window {len(calls)} of {got.shape[0]} calls gave a wrong output {index} "
-        f"(call {start + calls[0]}: relative error {error:.3g}, bound {bounds.relative_rms:.3g})",
-        {"calls": calls[:16], "of": got.shape[0], "output": index, "error": error, "bound": bounds.relative_rms},
-        [start + i for i in calls],
-    )
-
-
-def _errors(got: torch.Tensor, want: torch.Tensor, least: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Per row: rms of the difference and its largest magnitude, both over the rms of ``want``, taken as ``least``."""
-    difference = got.float() - want.float()
-    smallest = max(least * math.sqrt(got.shape[1]), 1e-30)
-    norm = torch.linalg.vector_norm(want.float(), dim=1).clamp_min(smallest)
-    rms = torch.linalg.vector_norm(difference, dim=1) / norm
-    worst = torch.linalg.vector_norm(difference, ord=math.inf, dim=1) / norm * math.sqrt(got.shape[1])
-    return rms, worst
-
-
-def _alike(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
-    return (got == want) | (got.isnan() & want.isnan())
-
-
-def _same_specials(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
-    """Per row: whether NaN and infinities stand at the same places."""
-    return (_alike(got, want) | (got.isfinite() & want.isfinite())).all(dim=1)
