@@ -114,9 +114,9 @@ def main() -> None:
             timed = sum(not isinstance(c.outcome, Failed) and c.outcome.timing is not None for c in verdict.cells)
             rows.append((variant, f"{seconds:.2f}", verdict.verdict, len(verdict.cells), timed, verdict.reason))
         report.table(("candidate", "seconds", "verdict", "cells", "timed", "reason"), rows)
-        seconds = [float(r[1]) for r in rows]
-        report.say(f"median {statistics.median(seconds):.2f} s, worst {max(seconds):.2f} s, first {seconds[0]:.2f} s")
-        report.data = {"seconds": seconds, "rows": rows}
+        all_s = [float(r[1]) for r in rows]
+        report.say(f"median {statistics.median(all_s):.2f} s, worst {max(all_s):.2f} s, first {all_s[0]:.2f} s")
+        report.data = {"seconds": all_s, "rows": rows}
     if options.kernelbench is not None:
         _kernelbench(report, options.kernelbench)
     report.write()

@@ -70,7 +70,7 @@ def problems(repo: Path, levels: str, only: str) -> list[Path]:
         if not folder.is_dir():
             raise SystemExit(f"{folder} is no folder: --repo must be a checkout of the KernelBench repository")
         paths = [p for p in folder.glob("*.py") if re.search(only, p.name)]
-        found += sorted(paths, key=lambda p: int(re.match(r"\d*", p.stem)[0] or 0))
+        found += sorted(paths, key=lambda p: int("".join(re.findall(r"^\d+", p.stem)) or 0))
     return found
 
 

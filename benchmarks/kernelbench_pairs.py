@@ -68,7 +68,7 @@ def translate(specimen: Specimen, category: str = "power_of_two") -> Pair:
     text = specimen.path.read_text(encoding="utf-8")
     if specimen.task.endswith(".py"):
         problem = Path(specimen.task).read_text(encoding="utf-8")
-        return Pair(problem=problem, candidate=_code(text), backend="cuda")
+        return Pair(problem=problem, candidate=_code(text), backend=_backend(text))
     task = tasks.find(specimen.task)
     dims = _dims(task, category)
     arguments = task.arguments(dims, "float32")
@@ -77,8 +77,11 @@ def translate(specimen: Specimen, category: str = "power_of_two") -> Pair:
         candidate = _native(text, task, arguments, dims)
         return Pair(problem=problem, candidate=candidate, backend="cuda", needs=("nvcc", "ninja"))
     code = _code(text)
-    backend = "triton" if re.search(r"^\s*(import|from) triton", code, re.MULTILINE) else "cuda"
-    return Pair(problem=problem, candidate=code + _model_new(code, task, arguments), backend=backend)
+    return Pair(problem=problem, candidate=code + _model_new(code, task, arguments), backend=_backend(code))
+
+
+def _backend(code: str) -> str:
+    return "triton" if re.search(r"^\s*(import|from) triton", code, re.MULTILINE) else "cuda"
 
 
 def _dims(task: Task, category: str) -> dict[str, int]:

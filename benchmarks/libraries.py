@@ -27,10 +27,11 @@ import torch
 
 from benchmarks.library_kernels import KERNELS, LEFT_OUT, MODULES, Kernel
 from benchmarks.report import Report, parser
-from kerneleval import languages, tasks
+from kerneleval import tasks
 from kerneleval.judge import Judge
 from kerneleval.judge.inputs import draw, upstream
 from kerneleval.judge.layouts import laid_out
+from kerneleval.languages.triton import LANGUAGE as TRITON
 from kerneleval.records import Candidate, Case, Failed, KernelEvalError, Protocol, Scalar, Task, Verdict, to_plain
 from kerneleval.tasks.shapes import EDGE
 
@@ -251,7 +252,7 @@ def compare(kernel: Kernel, case: Case, device: str) -> list[str]:
     inputs. Inputs are the judge's for a public seed.
     """
     task = tasks.find(kernel.task)
-    languages.find("triton").prepare(device)  # the interpreter as candidates have it
+    TRITON.prepare(device)  # the interpreter as candidates have it
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     module = _imported(kernel)
     backward = case.direction == "backward"
