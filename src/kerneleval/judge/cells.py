@@ -97,7 +97,7 @@ class CellJudge:
         if case.direction in self._many or form.input_bytes + form.output_bytes > _MANY_BYTES:
             return []
         self._many.add(case.direction)
-        return [secrets.choice(two) for _ in range(_MANY)]
+        return _turns(two)
 
     def _window(self, bound: Bound, drawn: Sequence[Drawn], cut: int = 0) -> Outcome:
         window, plan = self.call(bound, drawn, look=True, cut=cut)
@@ -210,6 +210,16 @@ class CellJudge:
             self.loaded.revive()
         except BuildFailed as error:
             self._given_up = Failed(stage=error.stage, reason=error.reason, message=str(error))
+
+
+def _turns(two: Sequence[Any]) -> list[Any]:
+    """The calls after one on the first and one on the second, in a secret order that no ring of buffers fits: of the
+    calls whose results any number of buffers in turn would keep in one place, some are on other inputs.
+    """
+    while True:
+        turns = [*two, *(secrets.choice(two) for _ in range(_MANY))]
+        if all(any(a is not b for a, b in zip(turns, turns[n:], strict=False)) for n in range(1, len(turns) // 2 + 1)):
+            return turns[len(two) :]
 
 
 def raised(error: WorkerError) -> Failed:
