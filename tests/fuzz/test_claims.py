@@ -20,7 +20,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.fuzz.hostile import effort, json_values, numbers, texts
 
-from kerneleval.judge import bench, cells, observation, windows
+from kerneleval.judge import bench, cells, observation, tampering, windows
 from kerneleval.judge.bench import Loaded, LoadFailed
 from kerneleval.judge.checks import track
 from kerneleval.judge.modules import match_state
@@ -70,7 +70,7 @@ def test_a_claimed_mismatch_has_a_documented_reason(value: Any) -> None:
     strict(failed)
 
 
-@given(told=st.dictionaries(st.sampled_from(["aten", "launches", "changed", "extensions"]), json_values()))
+@given(told=st.dictionaries(st.sampled_from(["aten", "launches", "extensions"]), json_values()))
 @example({"aten": {"aten.add.Tensor": 10**400}, "launches": {"k": True}})
 @effort(250)
 def test_claimed_counts_and_names_make_a_bounded_finding(told: dict[str, Any]) -> None:
@@ -78,14 +78,31 @@ def test_claimed_counts_and_names_make_a_bounded_finding(told: dict[str, Any]) -
         outputs=(),
         aten=observation._claimed_counts(told.get("aten")),
         launches=observation._claimed_counts(told.get("launches")),
-        changed=observation._claimed_names(told.get("changed")),
         extensions=observation._claimed_names(told.get("extensions")),
     )
     assert all(type(n) is int and 0 <= n < 1 << 63 for counts in (seen.aten, seen.launches) for n in counts.values())
     found = track._Case(CASE, seen)
     assert found.rank in (0, 1, 2)
     assert len(str(found)) < 8000
-    strict({"message": str(found), "aten": found.computing, "launches": seen.launches, "changed": seen.changed})
+    strict({"message": str(found), "aten": found.computing, "launches": seen.launches, "extensions": seen.extensions})
+
+
+CLAIMS = st.fixed_dictionaries(
+    {}, optional={key: st.one_of(texts(), json_values()) for key in ("what", "level", "when")}
+)
+
+
+@given(told=st.one_of(json_values(), st.lists(st.one_of(CLAIMS, json_values()), max_size=40)))
+@example([{"what": "\x1b[2J" * 100, "level": "warn", "when": "load"}] * 50)
+@effort(250)
+def test_claimed_tampering_is_a_bounded_list_of_texts(told: Any) -> None:
+    found = tampering.claims({"tampering": told})
+    assert len(found) <= 32
+    for one in found:
+        assert len(one.what) <= 200
+        assert one.level in ("warn", "fail")
+        assert one.when in ("load", "call")
+    strict([vars(one) for one in found])
 
 
 @given(claims=st.lists(json_values(), min_size=1, max_size=6), verified=st.floats(1.0, 1e12))

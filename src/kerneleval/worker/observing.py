@@ -19,15 +19,8 @@ from kerneleval.languages import Loaded
 
 __all__ = ["Observing"]
 
-_MODULES = (
-    "kerneleval.worker.child",
-    "kerneleval.worker.guarding",
-    "kerneleval.worker.observing",
-    "kerneleval.worker.in_order",
-    "kerneleval.languages.watch",
-    "kerneleval.languages.python_module",
-    "kerneleval.languages.native",
-)
+_PACKAGE = "kerneleval."
+"""Every module of the worker, the wire and what it loads candidates with; a candidate has no business in any."""
 
 
 class Observing:
@@ -48,7 +41,7 @@ class Observing:
         self._seen: dict[str, int] = {}
         self._recorded = False
         self._before: dict[str, int] = {}
-        modules = [sys.modules[name] for name in _MODULES if name in sys.modules]
+        modules = [module for name, module in list(sys.modules.items()) if name.startswith(_PACKAGE)]
         classes = [v for m in modules for v in vars(m).values() if isinstance(v, type) and v.__module__ == m.__name__]
         kinds = [kind for kind in type(device).__mro__ if kind.__module__.startswith("kerneleval.")]
         owners = (worker, *modules, *classes, *kinds, TorchDispatchMode, self._recorder)
