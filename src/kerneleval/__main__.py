@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 __all__ = ["main"]
@@ -11,6 +12,9 @@ _NEEDED = ("typer", "rich", "pydantic_settings")
 
 def main() -> int:
     """Run the command line; returns the exit code: 0 passed, 1 failed, 2 usage or infrastructure, 130 interrupted."""
+    from kerneleval.devices.cpu import SPIN_COUNT
+
+    os.environ.setdefault("GOMP_SPINCOUNT", str(SPIN_COUNT))  # before PyTorch loads OpenMP
     try:
         from kerneleval import cli
     except ModuleNotFoundError as error:

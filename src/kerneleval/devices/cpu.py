@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import mmap
 import os
 import platform
+import statistics
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,10 +19,17 @@ from kerneleval.records import InfrastructureError, Machine
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DEVICE"]
+__all__ = ["DEVICE", "SPIN_COUNT"]
 
-_SETTLE_S = 0.003
-"""OpenMP's helper threads spin for a while after a parallel region; this outlasts the spin count that we set."""
+SPIN_COUNT = 30_000
+"""``GOMP_SPINCOUNT``: how often OpenMP's helper threads look for work before they sleep. 0.5 to 2 ms, from one
+call's parallel region to the next; GNU's default is ten times that, and lasts into the other worker's window."""
+
+_SETTLE_S = 0.001
+"""Outlasts helper threads of workers."""
+
+_LONGEST_SPIN_S = 0.03
+"""Nobody waits longer than that for helper threads of this process."""
 
 
 class Cpu:
@@ -116,8 +125,8 @@ class Cpu:
         """Nothing: calls end before they return."""
 
     def settle(self) -> None:
-        """Sleep until this process's helper threads stopped spinning."""
-        time.sleep(_SETTLE_S)
+        """Sleep until helper threads stopped spinning, of this process and of workers: they would take a processor."""
+        time.sleep(max(_SETTLE_S, _spin_s()))
 
     def timer(self) -> EventTimer:
         """The worker's own monotonic clock: nothing is asynchronous here."""
@@ -186,6 +195,25 @@ def _triton_version() -> str:
         return metadata.version("triton")
     except metadata.PackageNotFoundError:
         return ""
+
+
+@functools.cache
+def _spin_s() -> float:
+    """How long this process's helper threads spin after a parallel region, in seconds, a tenth added.
+
+    The process may have loaded OpenMP before anybody could set a spin count, so it is measured: processor time that
+    passes while nothing is done.
+    """
+    import torch
+
+    values, seen = torch.ones(1 << 18), []
+    helpers = max(torch.get_num_threads() - 1, 1)
+    for _ in range(5):
+        values.add_(1)
+        before = time.process_time()
+        time.sleep(_LONGEST_SPIN_S)
+        seen.append((time.process_time() - before) / helpers)
+    return min(1.1 * statistics.median(seen), _LONGEST_SPIN_S)
 
 
 DEVICE = Cpu()

@@ -288,7 +288,7 @@ class Runner:
         self.device = device
         self._arenas: dict[str, Arena] = {}
         self._plan: Plan | None = None
-        self._core = _worker_core() if device.spin_s else -1
+        self._core = _worker_core(device)
 
     def close(self) -> None:
         """Kill the worker and give the memory back."""
@@ -419,13 +419,17 @@ def output_views(window: Window, plan: Plan, call: int) -> tuple[torch.Tensor, .
     return tuple(views)
 
 
-def _worker_core() -> int:
-    """The processor on which every worker computes, one after another: the last one that this process may use.
+def _worker_core(device: Device) -> int:
+    """The processor on which every worker waits for its turn, one after another; -1 where the system does not say.
 
-    On one processor, candidate and baseline see the same clock and the same neighbours; on two of a busy machine the
-    same code differs by several per cent for minutes.
+    Where kernels run elsewhere, it computes there too: the last one that this process may use. On one processor,
+    candidate and baseline see the same clock and the same neighbours; on two of a busy machine the same code differs by
+    several per cent for minutes. Where processors are the device, the first one, to which OpenMP binds no helper
+    thread: a call that begins on a helper's processor goes on there, and each thread waits for the other.
     """
-    return max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else -1
+    if not hasattr(os, "sched_getaffinity"):
+        return -1
+    return (max if device.spin_s else min)(os.sched_getaffinity(0))
 
 
 def _claimed_ns(value: Any) -> float:

@@ -23,7 +23,7 @@ from typing import Any
 
 from kerneleval import devices, languages
 from kerneleval.records import Candidate, Trust, to_plain
-from kerneleval.worker import sandbox
+from kerneleval.worker import processors, sandbox
 from kerneleval.worker.guarding import Guard
 from kerneleval.worker.in_order import InOrder, Moved
 from kerneleval.worker.observing import Observing
@@ -48,6 +48,7 @@ class Worker:
     def __init__(self, channel: Channel, device_name: str) -> None:
         self.channel = channel
         self.device = devices.find(device_name)
+        self.processors = processors.allowed()
         self.arenas: dict[str, devices.Arena] = {}
         self.loaded: languages.Loaded | None = None
         self.calls: list[_Call] = []
@@ -128,6 +129,7 @@ class Worker:
         self.guard = Guard(directory)
         self.loaded = language.load(candidate, directory, self.device.name, names=tuple(message["names"]))
         self.loaded.watch(False)
+        processors.allow(self.processors)  # an OpenMP library of its own bound this thread
         told = self._tampering()
         self.guard.when = "call"
         return {"op": "loaded", "backward": self.loaded.backward is not None, "tampering": told}
@@ -160,10 +162,9 @@ class Worker:
         return {"op": "weighted"}
 
     def _arm(self, message: Mapping[str, Any]) -> None:
-        """A window is about to open: stay awake for it, on the processor that every worker computes on."""
+        """A window is about to open: stay awake for it, on the processor where every worker waits."""
         self.spin_s = self.device.spin_s
-        if message["core"] >= 0:
-            os.sched_setaffinity(0, {message["core"]})
+        processors.allow(frozenset({message["core"]} - {-1}))
 
     # -- windows ------------------------------------------------------------------------------------------------------
 
@@ -185,6 +186,8 @@ class Worker:
         import torch
 
         start, stop = message["calls"]
+        if self.device.pauses:  # the processors are the device: from where it waited, the candidate may go anywhere
+            processors.allow(self.processors)
         timer = self.device.timer()
         results = self.results[:start]
         gc.disable()

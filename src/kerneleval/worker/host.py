@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from kerneleval.devices.cpu import SPIN_COUNT
 from kerneleval.records import InfrastructureError, KernelEvalError, Trust, to_plain
 from kerneleval.worker import processes, sandbox, sweep
 from kerneleval.worker.wire import Channel, Closed, WireError, WireTimeout
@@ -31,16 +32,17 @@ _POLL_S = 0.05
 _START_TIMEOUT_S = 120.0
 _WORKER_MESSAGE_BYTES = 4 << 20
 
-_SPIN_COUNT = "30000"
-"""OpenMP helper threads stay awake for about 2 ms: from one call's parallel region to the next, as in an ordinary
-process, but not into the other worker's window (GNU's default is ten times that)."""
-
 _KEEP_PAGES = {
     "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
     "MALLOC_TOP_PAD_": str(64 << 20),
 }
 """Freed memory stays with the process, as a device allocator's does: else every output pays for its page faults."""
+
+_BIND_HELPERS = {"OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}
+"""OpenMP's helper threads stay on a processor each. Left to itself, a kernel that packs threads puts two on one, where
+each waits for the other by keeping it busy: on two virtual processors a third of all 3 ms windows took five times as
+long. The worker's own thread is let go again (``processors.py``), for threads of other kinds inherit its mask."""
 
 
 class WorkerFailure(KernelEvalError):  # noqa: N818 - an outcome of the candidate, not an error of ours
@@ -364,11 +366,11 @@ def _environment(device: str, root: Path) -> dict[str, str]:
     environment = sandbox.clean_environment()
     environment["PYTHONPATH"] = os.pathsep.join([str(root), *sandbox.package_folders()])
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    environment["GOMP_SPINCOUNT"] = _SPIN_COUNT
+    environment["GOMP_SPINCOUNT"] = str(SPIN_COUNT)
     environment["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
     environment["CUDA_MODULE_LOADING"] = "LAZY"
     environment.pop("TRITON_INTERPRET", None)
     if device == "cpu":
         environment["TRITON_INTERPRET"] = "1"
-        environment |= _KEEP_PAGES
+        environment |= _KEEP_PAGES | _BIND_HELPERS
     return environment
