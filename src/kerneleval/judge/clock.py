@@ -347,14 +347,20 @@ def _cut(
     timeout_s: float,
     arbiter: Arbiter,
 ) -> None:
-    """A window cut at a secret call, not timed: a candidate that computes calls ahead of their turn is wrong there."""
+    """A window cut at a secret call, not timed: a candidate that computes calls ahead of their turn is wrong there.
+
+    It cannot see that before the cut: what lies in the place of the later calls' inputs is as new as any.
+    """
     count = len(image.plan.calls)
     if count < 2:
         return
     cut = 1 + secrets.randbelow(count - 1)
-    theirs = _once(baseline, candidate, image, generator, timeout_s)
+    image.refresh(generator)
+    decoys = image.later(cut).clone()
+    image.refresh(generator, cut)
+    theirs = _alone(baseline, candidate, image, False, timeout_s)
     with baseline.still():
-        mine = candidate.window(image, timeout_s=timeout_s, check_mutation=False, cut=cut)
+        mine = candidate.window(image, timeout_s=timeout_s, check_mutation=False, cut=cut, decoys=decoys)
     verify((mine, theirs), image, bounds, arbiter)
 
 

@@ -30,7 +30,7 @@ __all__ = ["CLASSES_NS", "Noise", "floor", "measure_noise"]
 CLASSES_NS: tuple[float, ...] = (2e4, 2e5, 2e6, math.inf)
 """Upper ends of the duration classes: 20 us, 200 us, 2 ms and beyond."""
 
-_VERSION = 5
+_VERSION = 6
 _SESSIONS = 3
 _LEAST_FLOOR = 0.015
 """A/A runs over 224 cells of 28 operators on one H200 left up to 1.2 % in cells of 100 us or more."""

@@ -185,10 +185,18 @@ class _Trusted(Runner):
         with _blamed_on_the_machine():
             self._inner.prepare(plan, timeout_s)
 
-    def window(self, image: Image, *, timeout_s: float, check_mutation: bool, cut: int = 0) -> Window:
+    def window(
+        self,
+        image: Image,
+        *,
+        timeout_s: float,
+        check_mutation: bool,
+        cut: int = 0,
+        decoys: torch.Tensor | None = None,
+    ) -> Window:
         """As :meth:`Runner.window`."""
         with _blamed_on_the_machine():
-            return self._inner.window(image, timeout_s=timeout_s, check_mutation=check_mutation, cut=cut)
+            return self._inner.window(image, timeout_s=timeout_s, check_mutation=check_mutation, cut=cut, decoys=decoys)
 
     def still(self) -> contextlib.AbstractContextManager[None]:
         """Nothing: it stays idle by itself, and to stop it takes time."""

@@ -198,8 +198,8 @@ class Image:
                     target, source = target.narrow(dim, 0, 1), source.narrow(dim, 0, 1)
             target.copy_(source)
 
-    def refresh(self, generator: torch.Generator) -> None:
-        """Change every call's tensors at secret places, or by secret factors, as their slots say.
+    def refresh(self, generator: torch.Generator, first: int = 0) -> None:
+        """Change every call's tensors, from one call on, at secret places, or by secret factors, as their slots say.
 
         Exchanged values come from other positions of the same argument, so that every distribution, index range and
         dtype stays what it was. About 1 in 256 elements changes, at least four a tensor; and those of floating tensors
@@ -207,27 +207,32 @@ class Image:
         """
         if not self.plan.calls or not self.plan.uniform:
             raise ValueError("only windows of uniform calls are refreshed")
-        first = self.plan.calls[0]
+        form = self.plan.calls[0]
         count = len(self.plan.calls)
-        for index, slot in enumerate(first.slots):
+        for index, slot in enumerate(form.slots):
             if slot.refresh == "alone" or slot.extent == 0:
                 continue
             size = DTYPES[slot.dtype]
             place = self.plan.places[0][index] // size
-            strides = (first.input_bytes // size, 1)
+            strides = (form.input_bytes // size, 1)
             every = typed_view(self.bytes, getattr(torch, slot.dtype), (count, slot.extent), strides, place)
             if slot.refresh == "scaled":
-                self._scale(every, index, generator)
+                now = self._factors.setdefault(index, torch.ones(count, 1, device=every.device))
+                _scale(every[first:], now[first:], generator)
             else:
-                _roll(every, generator)
-                _exchange(every, generator)
+                _roll(every[first:], generator)
+                _exchange(every[first:], generator)
 
-    def _scale(self, every: torch.Tensor, index: int, generator: torch.Generator) -> None:
-        """Multiply each call's tensor by a factor; the product of all factors stays within [0.8, 1.25]."""
-        wanted = torch.empty(len(every), 1, device=every.device).uniform_(0.8, 1.25, generator=generator)
-        now = self._factors.get(index, torch.ones_like(wanted))
-        every.mul_((wanted / now).to(every.dtype))
-        self._factors[index] = wanted
+    def later(self, first: int) -> torch.Tensor:
+        """The bytes of the calls from one on."""
+        return self.bytes[sum(call.input_bytes for call in self.plan.calls[:first]) : self.plan.input_bytes]
+
+
+def _scale(every: torch.Tensor, now: torch.Tensor, generator: torch.Generator) -> None:
+    """Multiply each call's tensor by a factor; the product of all factors, ``now``, stays within [0.8, 1.25]."""
+    wanted = torch.empty_like(now).uniform_(0.8, 1.25, generator=generator)
+    every.mul_((wanted / now).to(every.dtype))
+    now.copy_(wanted)
 
 
 def _roll(every: torch.Tensor, generator: torch.Generator) -> None:
@@ -340,26 +345,38 @@ class Runner:
 
     def reveal(self, image: Image, first: int = 0) -> None:
         """Copy the inputs of all calls, or of those from one on, into the shared memory."""
-        start, stop = sum(call.input_bytes for call in image.plan.calls[:first]), image.plan.input_bytes
-        if stop > start:
-            self._arenas["in"].bytes[start:stop].copy_(image.bytes[start:stop])
+        later, stop = image.later(first), image.plan.input_bytes
+        self._arenas["in"].bytes[stop - len(later) : stop].copy_(later)
 
-    def _repeat_first(self, image: Image, cut: int) -> None:
-        """Lay the first call's inputs where those of the calls from ``cut`` on will be."""
+    def _hide(self, image: Image, cut: int, decoys: torch.Tensor | None) -> None:
+        """Lay something else where the inputs of the calls from ``cut`` on will be."""
+        stop = image.plan.input_bytes
         nbytes = image.plan.calls[0].input_bytes
-        if image.plan.uniform and nbytes:
-            later = self._arenas["in"].bytes[cut * nbytes : image.plan.input_bytes].view(-1, nbytes)
+        if decoys is not None:
+            self._arenas["in"].bytes[stop - len(decoys) : stop].copy_(decoys)
+        elif image.plan.uniform and nbytes:
+            later = self._arenas["in"].bytes[cut * nbytes : stop].view(-1, nbytes)
             later.copy_(image.bytes[:nbytes].expand_as(later))
 
-    def window(self, image: Image, *, timeout_s: float, check_mutation: bool, cut: int = 0) -> Window:
+    def window(
+        self,
+        image: Image,
+        *,
+        timeout_s: float,
+        check_mutation: bool,
+        cut: int = 0,
+        decoys: torch.Tensor | None = None,
+    ) -> Window:
         """Reveal, compute, destroy, collect, snapshot.
 
         Args:
             image: what is revealed.
             timeout_s: limit of the computation, and of the collection.
             check_mutation: look whether revealed memory changed.
-            cut: 0, or how many calls are made before the inputs of the others are revealed; until then the first call's
-                lie in their place, so whoever reads ahead computes something else. Such a window's time says nothing.
+            cut: 0, or how many calls are made before the inputs of the others are revealed. Such a window's time says
+                nothing.
+            decoys: what lies in the place of those inputs until then, so that whoever reads ahead computes something
+                else; None: the first call's.
 
         Raises:
             WorkerError: the candidate raised.
@@ -373,7 +390,7 @@ class Runner:
             revealed = time.perf_counter_ns()
             self.reveal(image)
             if cut:
-                self._repeat_first(image, cut)
+                self._hide(image, cut, decoys)
             self.device.settle()
             started = time.perf_counter_ns()
         for calls in ([0, cut], [cut, len(plan.calls)]) if cut else ([0, len(plan.calls)],):
