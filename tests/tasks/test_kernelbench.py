@@ -98,7 +98,8 @@ def test_a_problem_becomes_a_module_task(tmp_path):
     assert task.summary == "A product and a ReLU."
     assert task.case_dims == (("given", {"batch": 16, "features_in": 24, "features_out": 40}),)
     assert task.module and task.directions == ("forward",)
-    assert (task.dtypes, task.layouts, task.distributions) == (("float32",), ("contiguous",), ("standard",))
+    assert (task.dtypes, task.layouts) == (("float32",), ("contiguous",))
+    assert task.distributions == ("standard", "large_scale", "small_scale")
     assert "class Model" in task.baseline_source
     dims = task.case_dims[0][1]
     assert task.arguments(dims, "float32") == (TensorSpec(name="x", shape=(16, 24), dtype="float32"),)
@@ -350,7 +351,7 @@ def test_scaled_inputs_spare_labels(tmp_path):
     )
     plain, scaled = made.inputs(1), made.inputs(1, "large_scale")
     assert made.traits.labels == {1}
-    assert torch.equal(scaled[0], plain[0] * -16) and torch.equal(scaled[1], plain[1])
+    assert torch.equal(scaled[0], plain[0] * 128) and torch.equal(scaled[1], plain[1])
     with pytest.raises(UsageError, match="no distribution 'outlier'"):
         made.inputs(1, "outlier")
 
@@ -679,8 +680,10 @@ def test_a_swept_task(tmp_path):
 
 
 def test_distributions_are_kept_only_where_the_problem_is_defined(tmp_path):
-    assert read(write(tmp_path, model("return torch.log(x)"), "a.py"), sweep=True).distributions == ("standard",)
-    exponential = read(write(tmp_path, model("return torch.exp(-x * 8)"), "b.py"), sweep=True)
+    assert read(write(tmp_path, model("return torch.log(x)"), "a.py")).distributions == ("standard", "large_scale")
+    both = read(write(tmp_path, model("return torch.log(x) + torch.log(1 - x)"), "c.py"))
+    assert both.distributions == ("standard",)
+    exponential = read(write(tmp_path, model("return torch.exp(x * 8)"), "b.py"))
     assert exponential.distributions == ("standard", "small_scale")
 
 

@@ -271,9 +271,9 @@ class _Planner:
             return
         times = times or (2 if self.direction == "forward" and not quick else 1)
         varied = [d for d in self.distributions if d not in ("standard", *_DEGENERATE)]
-        if len(varied) % 2:
-            varied.append("standard")  # an even number, so that a layout meets another distribution the second time
         layouts = [layout for layout in self.task.layouts if layout != "contiguous"]
+        if layouts and len(varied) % 2:
+            varied.append("standard")  # an even number, so that a layout meets another distribution the second time
         for turn in range(times):
             for i in range(max(len(varied), len(layouts))):
                 distribution = varied[(i + turn) % len(varied)] if varied else "standard"

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from kerneleval.records import Argument, Dim, Task, Tolerance
+from kerneleval.records import Argument, Dim, Task, Tolerance, UsageError
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.survey import flatten, init_arguments
@@ -34,9 +34,11 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
 
     Args:
         path: the problem file.
-        sweep: also judge other sizes, found by varying the file's top-level integers (``sweep.py``), and at the file's
-            own sizes inputs of other scale and sign where the problem is defined there.
+        sweep: also judge other sizes, found by varying the file's top-level integers (``sweep.py``).
         suite_seed: public seed of the sizes that a sweep chooses.
+
+    At the file's own sizes, inputs of other scale and sign are judged too where the problem is defined there: most
+    files draw from [0, 1) alone, where a softmax needs no maximum and a ReLU is the identity.
 
     Returns:
         A module task: candidates are classes ``ModelNew``; ``build(dims, device)`` gives a :class:`ModuleProblem`. The
@@ -71,7 +73,7 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
         flops=lambda dims: surveys.at(dims).flops,
         bytes=lambda dims, dtype: surveys.at(dims).bytes,
         tolerance=Tolerance(kind=_kind(surveys), reduction=lambda dims: surveys.at(dims).terms),
-        distributions=("standard", *safe_distributions(surveys)) if sweep else ("standard",),
+        distributions=("standard", *_others(surveys, sweep)),
         layouts=("contiguous",),
         no_backward="KernelBench problems are forward only",
         case_dims=case_dims,
@@ -79,6 +81,16 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
         module=True,
         build=build,
     )
+
+
+def _others(surveys: Surveys, sweep: bool) -> tuple[str, ...]:
+    """Distributions beyond the file's own; none for a file that fails in miniature, unless sizes are to be swept."""
+    try:
+        return safe_distributions(surveys)
+    except UsageError:
+        if sweep:
+            raise
+        return ()  # what is wrong with the file is told where its own sizes are judged
 
 
 def _reference(build: Callable[[Mapping[str, int], str], ModuleProblem]) -> Callable[..., Any]:

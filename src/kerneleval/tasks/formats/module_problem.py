@@ -21,9 +21,10 @@ from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, i
 
 __all__ = ["SCALES", "ModuleProblem"]
 
-SCALES = {"large_scale": -16.0, "small_scale": -1.0 / 16.0}
-"""Factors of the distributions that a sweep adds. The sign is turned because most problems draw from [0, 1), where a
-ReLU is the identity; one factor for a whole tensor keeps it symmetric, triangular or sparse."""
+SCALES = {"large_scale": 128.0, "small_scale": -1.0 / 16.0}
+"""Factors of the distributions beyond the file's own. Exponentials of the large ones overflow where no maximum was
+taken off. The sign of the small ones is turned because most problems draw from [0, 1), where a ReLU is the identity.
+One factor for a whole tensor keeps it symmetric, triangular or sparse."""
 
 _PIECE = 1 << 24
 _SPREAD = 0.2
