@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +21,22 @@ def _why_not(tier: str) -> str:
     from kerneleval import devices
 
     return devices.find("cuda").available()
+
+
+@pytest.fixture(scope="session")
+def new_cache(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Callable[[], Path]:
+    """Makes a cache directory for a judge: empty, but for the machine's noise figures, which are measured once for all
+    tests that do not ask how good they are.
+    """
+    assert request.config.cache is not None
+    noise = request.config.cache.mkdir("noise")
+
+    def made() -> Path:
+        folder = tmp_path_factory.mktemp("cache")
+        (folder / "noise").symlink_to(noise, target_is_directory=True)
+        return folder
+
+    return made
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,7 +7,7 @@ import shlex
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -44,16 +44,16 @@ FEW = Protocol(
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    with Judge("cpu", tmp_path_factory.mktemp("cache")) as judge:
+def judge(new_cache: Callable[[], Path]) -> Iterator[Judge]:
+    with Judge("cpu", new_cache()) as judge:
         yield judge
 
 
 @pytest.fixture
-def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_cache: Callable[[], Path]) -> str:
     for name in ("STORE", "DEVICE"):
         monkeypatch.delenv(f"KERNELEVAL_{name}", raising=False)
-    monkeypatch.setenv("KERNELEVAL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("KERNELEVAL_CACHE_DIR", str(new_cache()))
     monkeypatch.chdir(tmp_path)
     return "s.db"
 

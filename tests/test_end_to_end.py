@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -48,11 +48,11 @@ FEW = ("--task", "gelu", "--device", "cpu", "--dtype", "fp32", "--direction", "f
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_cache: Callable[[], Path]) -> Iterator[Path]:
     """A working directory with candidates."""
     for name, text in (("g.cpp", GELU_CPP), ("library.py", LIBRARY), ("wrong.py", WRONG), ("slow.py", SLOW)):
         (tmp_path / name).write_text(text)
-    monkeypatch.setenv("KERNELEVAL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("KERNELEVAL_CACHE_DIR", str(new_cache()))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 from tests.attacks.specimens import Specimen, collect, got_its_due, judged
 
@@ -16,8 +19,8 @@ HALVES = [
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory):
-    with Judge("cpu", tmp_path_factory.mktemp("cache")) as judge:
+def judge(new_cache: Callable[[], Path]):
+    with Judge("cpu", new_cache()) as judge:
         yield judge
 
 

@@ -12,7 +12,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -139,8 +139,8 @@ FIELDS = (
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    with Judge("cpu", tmp_path_factory.mktemp("cache")) as judge:
+def judge(new_cache: Callable[[], Path]) -> Iterator[Judge]:
+    with Judge("cpu", new_cache()) as judge:
         yield judge
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,8 +57,15 @@ class _Unbuilt:
         """Nothing was opened."""
 
 
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """One for all: starting a zygote takes seconds."""
+    with judging.Judge("cpu", tmp_path_factory.mktemp("cache")) as judge:
+        yield judge.bench
+
+
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], Judged]:
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bench: Bench) -> Callable[[list[str]], Judged]:
     """Gives words to the command line and tells what they ask of the judge, which judges nothing."""
     seen: list[Judged] = []
 
@@ -78,7 +85,9 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(judging, "Loaded", _Unbuilt)
     monkeypatch.setattr(judging.Judge, "_judge", judge)
-    monkeypatch.setattr(Bench, "make_spare", lambda _self: None)
+    monkeypatch.setattr(judging, "Bench", lambda *_given: bench)
+    for name in ("make_spare", "close"):
+        monkeypatch.setattr(Bench, name, lambda _self: None)
     monkeypatch.setenv("KERNELEVAL_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     return ask

@@ -58,10 +58,10 @@ def test_the_oracle_sees_a_timed_call(name, direction):
 
 
 @pytest.mark.serial
-def test_a_timed_verdict_tells_the_conditions(tmp_path):
+def test_a_timed_verdict_tells_the_conditions(tmp_path, new_cache):
     path = tmp_path / "gelu.cpp"
     path.write_text(GELU_CPP)
-    with Judge("cpu", tmp_path / "cache") as judge:
+    with Judge("cpu", new_cache()) as judge:
         verdict = _timed(path, judge, "medium", "large")
         assert verdict.verdict == "passed", verdict.message
         assert verdict.speedup is not None
@@ -118,7 +118,7 @@ def gelu(x):
 
 
 @pytest.mark.serial
-def test_threads_of_a_candidate_do_not_run_in_the_baselines_windows(tmp_path, monkeypatch):
+def test_threads_of_a_candidate_do_not_run_in_the_baselines_windows(tmp_path, monkeypatch, new_cache):
     path = tmp_path / "gelu.py"
     path.write_text(BURNS)
     used, alone = [], clock._alone
@@ -136,7 +136,7 @@ def test_threads_of_a_candidate_do_not_run_in_the_baselines_windows(tmp_path, mo
         return window
 
     monkeypatch.setattr(clock, "_alone", measured)
-    with Judge("cpu", tmp_path / "cache") as judge:
+    with Judge("cpu", new_cache()) as judge:
         if not judge.device.pauses:
             pytest.skip("workers are not stopped on this device")
         verdict = _timed(path, judge, "large", allow=("library",))
@@ -180,13 +180,13 @@ def test_the_oracle_has_the_last_word_on_calls_that_differ_from_the_baselines():
 
 @pytest.mark.serial
 @pytest.mark.parametrize(("name", "ahead"), [("laziness/merged_ahead", True), ("honest/torch_gelu", False)])
-def test_calls_computed_ahead_are_wrong_in_a_cut_window(tmp_path, name, ahead):
+def test_calls_computed_ahead_are_wrong_in_a_cut_window(tmp_path, name, ahead, new_cache):
     path = Path(__file__).parent.parent / "attacks" / f"{name}.py"
     candidate = Candidate(files=(("gelu.py", path.read_text()),), language="torch")
     task = find("gelu")
     bound = Bound(task, case_of("gelu", {"M": 24, "N": 24}), devices.find("cpu"), tf32=False)
     generator = torch.Generator().manual_seed(0)
-    with Judge("cpu", tmp_path / "cache") as judge:
+    with Judge("cpu", new_cache()) as judge:
         theirs = baseline_candidate(task, Protocol())
         mine = Loaded(judge.bench, candidate, ("gelu",))
         trusted = Loaded(judge.bench, theirs, ("gelu",), trusted=True)
@@ -251,8 +251,8 @@ def test_a_gpu_that_slows_down_is_unsteady():
     assert "1980 to 1755 MHz" in gpu.unsteady(steady, steady | {"clock_sm_mhz": 1755})
 
 
-def test_a_bench_makes_and_ends_workers_beside_the_judging(tmp_path):
-    with Judge("cpu", tmp_path) as judge:
+def test_a_bench_makes_and_ends_workers_beside_the_judging(tmp_path, new_cache):
+    with Judge("cpu", new_cache()) as judge:
         bench = judge.bench
         runner = bench.take_spare()
         bench.make_spare()
@@ -267,8 +267,8 @@ def test_a_bench_makes_and_ends_workers_beside_the_judging(tmp_path):
         spare.close()
 
 
-def test_a_machine_that_cannot_make_workers_is_told_when_it_matters(tmp_path, monkeypatch):
-    with Judge("cpu", tmp_path) as judge:
+def test_a_machine_that_cannot_make_workers_is_told_when_it_matters(tmp_path, monkeypatch, new_cache):
+    with Judge("cpu", new_cache()) as judge:
         bench = judge.bench
 
         def broken(*_args):
@@ -283,7 +283,7 @@ def test_a_machine_that_cannot_make_workers_is_told_when_it_matters(tmp_path, mo
 
 
 @pytest.mark.serial
-def test_every_session_measures_every_cell_in_fresh_processes(tmp_path, monkeypatch):
+def test_every_session_measures_every_cell_in_fresh_processes(tmp_path, monkeypatch, new_cache):
     path = tmp_path / "gelu.cpp"
     path.write_text(GELU_CPP)
     workers: list[tuple[int, int]] = []
@@ -293,7 +293,7 @@ def test_every_session_measures_every_cell_in_fresh_processes(tmp_path, monkeypa
         workers.append((session, candidate.worker.pid))
         return measure(candidate, baseline, *args, session=session, **kwargs)
 
-    with Judge("cpu", tmp_path / "cache") as judge:
+    with Judge("cpu", new_cache()) as judge:
         judge.noise(Protocol(tier="quick"))
         monkeypatch.setitem(clock.TIERS, "quick", replace(clock.TIERS["quick"], sessions=3))
         monkeypatch.setattr(clock, "measure", spy)
@@ -315,7 +315,7 @@ def test_every_session_measures_every_cell_in_fresh_processes(tmp_path, monkeypa
         assert len(samples.candidate_ns) == len(samples.sessions)
 
 
-def test_a_worker_that_dies_in_a_window_ends_the_measurement(tmp_path, monkeypatch):
+def test_a_worker_that_dies_in_a_window_ends_the_measurement(tmp_path, monkeypatch, new_cache):
     path = tmp_path / "gelu.py"
     path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
 
@@ -323,23 +323,23 @@ def test_a_worker_that_dies_in_a_window_ends_the_measurement(tmp_path, monkeypat
         for pid in processes.descendants(candidate.worker.pid):
             os.kill(pid, signal.SIGKILL)
 
-    with Judge("cpu", tmp_path / "cache") as judge:
+    with Judge("cpu", new_cache()) as judge:
         judge.noise(Protocol(tier="quick"))  # it measures too
         monkeypatch.setattr(clock, "_warm", end)  # between two windows of a measurement
         verdict = _timed(path, judge, "tiny", "medium", allow=["library"])
     assert (verdict.verdict, verdict.stage, verdict.reason) == ("failed", "timing", "crash")
 
 
-def test_closing_ends_workers_that_wait_for_their_end(tmp_path):
-    with Judge("cpu", tmp_path) as judge:
+def test_closing_ends_workers_that_wait_for_their_end(tmp_path, new_cache):
+    with Judge("cpu", new_cache()) as judge:
         runners = [judge.bench.take_spare() for _ in range(3)]
         for runner in runners:
             judge.bench.end(runner)
     assert not any(runner.worker.alive for runner in runners)
 
 
-def test_a_worker_that_cannot_be_ended_is_told(tmp_path, monkeypatch):
-    with pytest.raises(InfrastructureError, match="no such allocation"), Judge("cpu", tmp_path) as judge:
+def test_a_worker_that_cannot_be_ended_is_told(tmp_path, monkeypatch, new_cache):
+    with pytest.raises(InfrastructureError, match="no such allocation"), Judge("cpu", new_cache()) as judge:
         runner = judge.bench.take_spare()
 
         def broken():

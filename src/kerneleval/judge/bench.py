@@ -150,11 +150,11 @@ class Bench:
     """Workers of one device. A context manager; leaving it ends every process and removes every file."""
 
     def __init__(
-        self, device: Device, machine: Machine, cache_dir: Path | None = None, worker_memory_bytes: int = 0
+        self, device: Device, machine: Machine, cache_dir: str | Path | None = None, worker_memory_bytes: int = 0
     ) -> None:
         self.device = device
         self.machine = machine
-        self.cache_dir = cache_dir or default_cache_dir()
+        self.cache_dir = Path(cache_dir) if cache_dir else default_cache_dir()
         self.zygote = Zygote(device.name, machine.arch)
         self.trust = Trust(level="weak")
         self._limits = _limits(worker_memory_bytes or _worker_memory_bytes(device, machine))

@@ -54,7 +54,7 @@ class Judge:
     """
 
     def __init__(
-        self, device: str | None = None, cache_dir: Path | None = None, *, worker_memory_bytes: int = 0
+        self, device: str | None = None, cache_dir: str | Path | None = None, *, worker_memory_bytes: int = 0
     ) -> None:
         self.device = devices.find(device) if device else devices.default()
         why_not = self.device.available()
