@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("GOMP_SPINCOUNT", "30000")  # as the command line does, before anything loads PyTorch
+
 TIERS = ("gpu", "network")
 
 

@@ -13,6 +13,7 @@ the revealed inputs, names secret places for the outputs, lets the worker copy t
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import secrets
@@ -96,17 +97,17 @@ class Call:
     dims: dict[str, int]
     """The case's dims, for native launchers."""
 
-    @property
+    @functools.cached_property
     def slots(self) -> tuple[TensorSlot, ...]:
         """Every tensor that is revealed, arguments before upstream gradients."""
         return tuple(a for a in self.args if isinstance(a, TensorSlot)) + self.grads
 
-    @property
+    @functools.cached_property
     def input_bytes(self) -> int:
         """Room that the revealed tensors take."""
         return sum(_aligned(slot.nbytes) for slot in self.slots)
 
-    @property
+    @functools.cached_property
     def output_bytes(self) -> int:
         """Room that the outputs take."""
         return sum(_aligned(math.prod(shape) * DTYPES[dtype]) for shape, dtype in self.outputs)
@@ -123,8 +124,10 @@ class Plan:
         self.calls = tuple(calls)
         self.direction = direction
         self.places: list[list[int]] = []
+        self.starts: list[int] = []
         position = 0
         for call in self.calls:
+            self.starts.append(position)
             places = []
             for slot in call.slots:
                 places.append(position)
@@ -220,12 +223,12 @@ class Image:
                 now = self._factors.setdefault(index, torch.ones(count, 1, device=every.device))
                 _scale(every[first:], now[first:], generator)
             else:
-                _roll(every[first:], generator)
+                _roll(every[first:])
                 _exchange(every[first:], generator)
 
     def later(self, first: int) -> torch.Tensor:
         """The bytes of the calls from one on."""
-        return self.bytes[sum(call.input_bytes for call in self.plan.calls[:first]) : self.plan.input_bytes]
+        return self.bytes[self.plan.starts[first] : self.plan.input_bytes]
 
 
 def _scale(every: torch.Tensor, now: torch.Tensor, generator: torch.Generator) -> None:
@@ -235,7 +238,7 @@ def _scale(every: torch.Tensor, now: torch.Tensor, generator: torch.Generator) -
     now.copy_(wanted)
 
 
-def _roll(every: torch.Tensor, generator: torch.Generator) -> None:
+def _roll(every: torch.Tensor) -> None:
     """Move all elements but the first and the last of each call along, by a secret number of places.
 
     Else nearly everything would stay where it was, and who remembers the last product need only add what the few other
@@ -244,7 +247,7 @@ def _roll(every: torch.Tensor, generator: torch.Generator) -> None:
     count, extent = every.shape
     if extent < 4 or not every.is_floating_point():
         return
-    shift = int(torch.randint(1, extent - 2, (1,), generator=generator, device=every.device))
+    shift = 1 + secrets.randbelow(extent - 3)
     at_once = max(1, _ROLL_BYTES // (extent * every.element_size()))
     for start in range(0, count, at_once):
         inner = every[start : start + at_once, 1:-1]
