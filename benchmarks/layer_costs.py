@@ -29,12 +29,6 @@ extern "C" int gelu(const float *x, float *out, int64_t M, int64_t N, void *) {
     return 0;
 }
 """
-TORCH = """import torch
-
-
-def gelu(x):
-    return torch.nn.functional.gelu(x)
-"""
 TRITON = """import torch
 import triton
 import triton.language as tl
@@ -87,43 +81,44 @@ def main() -> None:
     made = parser(__doc__ or "")
     made.add_argument("--rounds", type=int, default=5)
     options = made.parse_args()
-    protocol = Protocol(tier="quick", dtypes=("float32",), allow=("custom", "mixed", "library"))
+    protocol = Protocol(
+        tier="quick",
+        dtypes=("float32",),
+        categories=("tiny", "small", "medium"),
+        allow=("custom", "mixed", "library"),
+    )
     task = tasks.find("gelu")
     with Judge(options.device) as judge:
         report = Report("layer_costs", judge.machine, options.out)
         judge.noise(protocol)
         judge.bench.make_spare()
-        sources = {"torch": ("gelu.py", TORCH, "torch")}
-        if judge.device.name == "cpu":
-            sources["cpp"] = ("gelu.cpp", CPP, "cpp")
-        else:
-            sources["triton"] = ("gelu.py", TRITON, "triton")
-        for name, (file, text, language) in sources.items():
-            candidate = Candidate(files=((file, text),), language=language)
-            seconds: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
-            for turn in range(-1, options.rounds):
-                for variant in random.sample(VARIANTS, len(VARIANTS)):
-                    judge.bench.quiet()
-                    with without(variant):
-                        started = time.perf_counter()
-                        verdict = judge.check(candidate, task, protocol)
-                        took = time.perf_counter() - started
-                    if verdict.verdict != "passed":
-                        raise SystemExit(
-                            f"{name} without {variant}: {verdict.stage} {verdict.reason} {verdict.message}"
-                        )
-                    if turn >= 0:  # the first round warms the judge
-                        seconds[variant].append(took)
-            report.say(f"{name}: {task.name}, quick tier, both directions, {len(verdict.cells)} cells")
-            rows = []
-            for variant, times in seconds.items():
-                saved = [a - b for a, b in zip(seconds["all"], times, strict=True)]
-                low, high = min(saved), max(saved)
-                share = statistics.median(saved) / statistics.median(seconds["all"])
-                left_out = "nothing" if variant == "all" else "everything below" if variant == "none" else variant
-                rows.append((left_out, f"{statistics.median(times):.2f}", f"{share:.0%}", f"{low:+.2f} to {high:+.2f}"))
-            report.table(("left out", "seconds (median)", "saves", "saves in seconds, least to most"), rows)
-            report.data[name] = seconds
+        own = ("cpp", "gelu.cpp", CPP) if judge.device.name == "cpu" else ("triton", "gelu.py", TRITON)
+        language, file, text = own
+        candidate = Candidate(files=((file, text),), language=language)
+        seconds: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
+        for turn in range(-1, options.rounds):
+            for variant in random.sample(VARIANTS, len(VARIANTS)):
+                judge.bench.quiet()
+                with without(variant):
+                    started = time.perf_counter()
+                    verdict = judge.check(candidate, task, protocol)
+                    took = time.perf_counter() - started
+                if verdict.verdict != "passed":
+                    raise SystemExit(
+                        f"{language} without {variant}: {verdict.stage} {verdict.reason} {verdict.message}"
+                    )
+                if turn >= 0:  # the first round warms the judge
+                    seconds[variant].append(took)
+        report.say(f"{language}: {task.name}, quick tier, both directions, {len(verdict.cells)} cells")
+        rows = []
+        for variant, times in seconds.items():
+            saved = [a - b for a, b in zip(seconds["all"], times, strict=True)]
+            low, high = min(saved), max(saved)
+            share = statistics.median(saved) / statistics.median(seconds["all"])
+            left_out = "nothing" if variant == "all" else "everything below" if variant == "none" else variant
+            rows.append((left_out, f"{statistics.median(times):.2f}", f"{share:.0%}", f"{low:+.2f} to {high:+.2f}"))
+        report.table(("left out", "seconds (median)", "saves", "saves in seconds, least to most"), rows)
+        report.data[language] = seconds
         report.write()
 
 
