@@ -14,8 +14,8 @@ from benchmarks.report import Report, parser
 from kerneleval.judge import Judge
 from kerneleval.judge.bench import Loaded
 from kerneleval.judge.clock import measure
+from kerneleval.judge.images import Call, dense
 from kerneleval.judge.timed_outputs import TimedCall, TimedMismatch
-from kerneleval.judge.windows import Call, dense
 from kerneleval.records import Candidate, Protocol
 
 _SOURCE = """

@@ -10,7 +10,7 @@ import time
 from benchmarks.report import Report, parser
 from kerneleval.judge import Judge
 from kerneleval.judge.bench import Loaded
-from kerneleval.judge.windows import Call, Image, Plan, dense
+from kerneleval.judge.images import Call, Image, Plan, dense
 from kerneleval.records import Candidate
 
 

@@ -18,9 +18,10 @@ from kerneleval.judge import Judge, clock
 from kerneleval.judge.baselines import baseline_candidate
 from kerneleval.judge.bench import Loaded
 from kerneleval.judge.bound import Bound
+from kerneleval.judge.images import Call, Image, Plan, TensorSlot, dense
 from kerneleval.judge.timed_outputs import Bounds, TimedCall, TimedMismatch, verify
 from kerneleval.judge.timing import _face_oracle
-from kerneleval.judge.windows import Call, Image, Plan, TensorSlot, Window, dense
+from kerneleval.judge.windows import Window
 from kerneleval.pipeline import check
 from kerneleval.records import Candidate, InfrastructureError, Protocol, new_secret
 from kerneleval.tasks import find

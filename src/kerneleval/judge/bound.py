@@ -11,8 +11,8 @@ import torch
 from kerneleval.devices import Device
 from kerneleval.judge import inputs, oracle
 from kerneleval.judge.expectation import Expectation
+from kerneleval.judge.images import Call, TensorSlot, dense
 from kerneleval.judge.layouts import strided
-from kerneleval.judge.windows import Call, TensorSlot, dense
 from kerneleval.records import Case, Task, TensorSpec
 
 __all__ = ["Bound", "Drawn"]

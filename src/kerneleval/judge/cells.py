@@ -15,8 +15,9 @@ from kerneleval.judge import inputs
 from kerneleval.judge.bench import BuildFailed, Loaded
 from kerneleval.judge.bound import Bound, Drawn
 from kerneleval.judge.comparison import Mismatch, compare, matches
+from kerneleval.judge.images import Call, Image, Plan, TensorSlot
 from kerneleval.judge.modules import reveal_weights
-from kerneleval.judge.windows import Call, Image, Plan, TensorSlot, Window, output_views
+from kerneleval.judge.windows import Window, output_views
 from kerneleval.records import Case, Evidence, Failed, Outcome, Passed, Protocol, Task, new_secret
 from kerneleval.worker.host import WorkerError, WorkerFailure
 

@@ -18,8 +18,9 @@ import numpy as np
 import torch
 
 from kerneleval.devices import Device
+from kerneleval.judge.images import Call, Image, Plan
 from kerneleval.judge.timed_outputs import Arbiter, Bounds, TimedCall, timed_call, verify
-from kerneleval.judge.windows import Call, Image, Plan, Runner, Window
+from kerneleval.judge.windows import Runner, Window
 from kerneleval.records import Protocol, Samples, new_secret
 
 __all__ = ["TIERS", "Effort", "TimedRun", "measure"]

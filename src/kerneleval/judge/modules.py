@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from kerneleval.judge.bench import Loaded, LoadFailed
-from kerneleval.judge.windows import dense
+from kerneleval.judge.images import dense
 from kerneleval.records import DTYPES
 
 __all__ = ["match_state", "reveal_weights"]

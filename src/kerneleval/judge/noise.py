@@ -20,9 +20,9 @@ from scipy import stats
 from kerneleval.judge import clock
 from kerneleval.judge.bench import Bench, Loaded
 from kerneleval.judge.clock import measure
+from kerneleval.judge.images import Call, dense
 from kerneleval.judge.statistics import pair_log_ratios
 from kerneleval.judge.timed_outputs import TimedCall, TimedMismatch
-from kerneleval.judge.windows import Call, dense
 from kerneleval.records import Candidate, Protocol
 
 __all__ = ["CLASSES_NS", "Noise", "floor", "measure_noise"]

@@ -15,7 +15,8 @@ from kerneleval.judge import oracle
 from kerneleval.judge.cells import CellJudge
 from kerneleval.judge.comparison import Match, compare
 from kerneleval.judge.expectation import Expectation
-from kerneleval.judge.windows import Image, Plan, output_views
+from kerneleval.judge.images import Image, Plan
+from kerneleval.judge.windows import output_views
 from kerneleval.records import Case, new_secret
 from kerneleval.worker.host import WorkerError
 

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 from kerneleval.devices import typed_view
-from kerneleval.judge.windows import Image, Plan, Window, output_views
+from kerneleval.judge.images import Image, Plan
+from kerneleval.judge.windows import Window, output_views
 from kerneleval.records import DTYPES
 
 __all__ = ["Arbiter", "Bounds", "TimedCall", "TimedMismatch", "timed_call", "verify"]

@@ -16,11 +16,12 @@ from kerneleval.judge.bound import Bound
 from kerneleval.judge.cells import CellJudge, raised
 from kerneleval.judge.clock import TimedRun
 from kerneleval.judge.comparison import Mismatch, compare
+from kerneleval.judge.images import Call, Image, Plan, TensorSlot
 from kerneleval.judge.modules import reveal_weights
 from kerneleval.judge.noise import Noise, class_of
 from kerneleval.judge.statistics import timing_from
 from kerneleval.judge.timed_outputs import TimedCall, TimedMismatch
-from kerneleval.judge.windows import Call, Image, Plan, Runner, TensorSlot, Window
+from kerneleval.judge.windows import Runner, Window
 from kerneleval.records import Case, Failed, InfrastructureError, Outcome, Passed, Samples, Timing, new_secret
 from kerneleval.worker.host import WorkerError, WorkerFailure
 

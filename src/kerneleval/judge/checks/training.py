@@ -12,7 +12,8 @@ from dataclasses import replace
 from kerneleval.judge.cells import CALL_TIMEOUT_S, CellJudge
 from kerneleval.judge.checks.track import chosen
 from kerneleval.judge.comparison import Mismatch, compare
-from kerneleval.judge.windows import Image, Plan, output_views
+from kerneleval.judge.images import Image, Plan
+from kerneleval.judge.windows import output_views
 from kerneleval.records import Case, Evidence, Outcome, new_secret
 
 __all__ = ["CHECK"]

@@ -1,0 +1,248 @@
+"""What a window's calls are given: their form, their places in memory, the judge's private copy of their content."""
+
+from __future__ import annotations
+
+import functools
+import math
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from kerneleval.devices import Device, typed_view
+from kerneleval.records import DTYPES, Direction
+from kerneleval.worker.plain import encode_plain
+
+__all__ = ["Call", "Image", "Plan", "TensorSlot", "dense"]
+
+_ALIGN = 512
+"""Bytes between starts of tensors: the allocators' alignment, and room that shows stray writes."""
+
+_GAP = 0x7A
+"""Byte between and beside the elements of strided inputs: large in every float type, so that a kernel that ignores
+strides is wrong; but finite, because kernels that are right read a little beyond a row and multiply what is there by 0
+(PyTorch 2.13's own bfloat16 matrix products on processors with AMX)."""
+
+_ROLL_BYTES = 64 << 20
+"""Part of an image that is moved along at once: it takes as much memory again."""
+
+Refresh = Literal["elements", "scaled", "alone"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorSlot:
+    """One tensor argument: shape, dtype and where its elements lie in its own storage."""
+
+    shape: tuple[int, ...]
+    """Sizes."""
+    dtype: str
+    """Key of ``records.DTYPES``."""
+    strides: tuple[int, ...]
+    """In elements."""
+    offset: int
+    """Storage offset in elements."""
+    extent: int
+    """Elements of storage, offset included."""
+    refresh: Refresh = "elements"
+    """How timing windows get new content: ``elements`` are exchanged, all are ``scaled`` alike (where elements depend
+    on one another), or it is left ``alone`` (masks)."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of storage."""
+        return self.extent * DTYPES[self.dtype]
+
+
+def dense(shape: Sequence[int], dtype: str, *, refresh: Refresh = "elements") -> TensorSlot:
+    """The contiguous slot of a shape."""
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.append(strides[-1] * max(size, 1))
+    row_major = tuple(reversed(strides)) if shape else ()
+    extent = math.prod(shape)
+    return TensorSlot(shape=tuple(shape), dtype=dtype, strides=row_major, offset=0, extent=extent, refresh=refresh)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """The form of one call: no values of tensors."""
+
+    args: tuple[TensorSlot | Any, ...]
+    """Slots, or plain values for scalars."""
+    grads: tuple[TensorSlot, ...]
+    """Upstream gradients; empty for forward."""
+    outputs: tuple[tuple[tuple[int, ...], str], ...]
+    """(shape, dtype) of what must come out."""
+    wanted: tuple[int, ...]
+    """Positions of the arguments whose gradients are asked for; empty for forward."""
+    dims: dict[str, int]
+    """The case's dims, for native launchers."""
+
+    @functools.cached_property
+    def slots(self) -> tuple[TensorSlot, ...]:
+        """Every tensor that is revealed, arguments before upstream gradients."""
+        return tuple(a for a in self.args if isinstance(a, TensorSlot)) + self.grads
+
+    @functools.cached_property
+    def input_bytes(self) -> int:
+        """Room that the revealed tensors take."""
+        return sum(_aligned(slot.nbytes) for slot in self.slots)
+
+    @functools.cached_property
+    def output_bytes(self) -> int:
+        """Room that the outputs take."""
+        return sum(_aligned(math.prod(shape) * DTYPES[dtype]) for shape, dtype in self.outputs)
+
+
+def _aligned(nbytes: int) -> int:
+    return (nbytes + _ALIGN - 1) // _ALIGN * _ALIGN
+
+
+class Plan:
+    """K calls laid out in memory. The same plan serves any number of windows."""
+
+    def __init__(self, calls: Sequence[Call], direction: Direction | Literal["training"]) -> None:
+        self.calls = tuple(calls)
+        self.direction = direction
+        self.places: list[list[int]] = []
+        self.starts: list[int] = []
+        position = 0
+        for call in self.calls:
+            self.starts.append(position)
+            places = []
+            for slot in call.slots:
+                places.append(position)
+                position += _aligned(slot.nbytes)
+            self.places.append(places)
+        self.input_bytes = position
+        self.output_places: list[list[int]] = []
+        position = 0
+        for call in self.calls:
+            places = []
+            for shape, dtype in call.outputs:
+                places.append(position)
+                position += _aligned(math.prod(shape) * DTYPES[dtype])
+            self.output_places.append(places)
+        self.output_bytes = position
+        first = self.calls[0] if self.calls else None
+        self.uniform = all(call == first for call in self.calls)
+
+    def message(self) -> dict[str, Any]:
+        """The ``prepare`` message."""
+        return {
+            "direction": self.direction,
+            "calls": [self._plain(c, p) for c, p in zip(self.calls, self.places, strict=True)],
+        }
+
+    @staticmethod
+    def _plain(call: Call, places: list[int]) -> dict[str, Any]:
+        tensors = [
+            {"tensor": [place, slot.nbytes, slot.dtype, list(slot.shape), list(slot.strides), slot.offset]}
+            for slot, place in zip(call.slots, places, strict=True)
+        ]
+        arriving = iter(tensors)
+        arguments = [next(arriving) if isinstance(a, TensorSlot) else {"value": encode_plain(a)} for a in call.args]
+        return {
+            "args": arguments,
+            "grads": list(arriving),
+            "outputs": [[list(shape), dtype] for shape, dtype in call.outputs],
+            "wanted": list(call.wanted),
+            "dims": call.dims,
+        }
+
+    def secret_places(self) -> list[list[int]]:
+        """Output places, shuffled among calls of equal form: which call goes where is known only at collection."""
+        order = list(range(len(self.calls)))
+        if self.uniform:
+            secrets.SystemRandom().shuffle(order)
+        return [self.output_places[i] for i in order]
+
+
+class Image:
+    """The judge's private copy of a window's inputs, byte for byte what will be revealed."""
+
+    def __init__(self, plan: Plan, device: Device) -> None:
+        self.plan = plan
+        nbytes = max(plan.input_bytes, 1)
+        self.bytes = torch.full((nbytes,), _GAP, dtype=torch.uint8, device=device.torch_device)
+        self._factors: dict[int, torch.Tensor] = {}
+
+    def tensor(self, call: int, index: int) -> torch.Tensor:
+        """View of the index-th revealed tensor of a call."""
+        slot = self.plan.calls[call].slots[index]
+        place = self.plan.places[call][index] // DTYPES[slot.dtype]
+        return typed_view(self.bytes, getattr(torch, slot.dtype), slot.shape, slot.strides, place + slot.offset)
+
+    def fill(self, call: int, tensors: Sequence[torch.Tensor]) -> None:
+        """Write the tensors of one call; along a stride of 0 the first element is taken."""
+        for index, given in enumerate(tensors):
+            target, source = self.tensor(call, index), given
+            for dim, stride in enumerate(target.stride()):
+                if stride == 0 and target.shape[dim] > 1:
+                    target, source = target.narrow(dim, 0, 1), source.narrow(dim, 0, 1)
+            target.copy_(source)
+
+    def refresh(self, generator: torch.Generator, first: int = 0) -> None:
+        """Change every call's tensors, from one call on, at secret places, or by secret factors, as their slots say.
+
+        Exchanged values come from other positions of the same argument, so that every distribution, index range and
+        dtype stays what it was. About 1 in 256 elements changes, at least four a tensor; and those of floating tensors
+        move along, all of them but the ends.
+        """
+        if not self.plan.calls or not self.plan.uniform:
+            raise ValueError("only windows of uniform calls are refreshed")
+        form = self.plan.calls[0]
+        count = len(self.plan.calls)
+        for index, slot in enumerate(form.slots):
+            if slot.refresh == "alone" or slot.extent == 0:
+                continue
+            size = DTYPES[slot.dtype]
+            place = self.plan.places[0][index] // size
+            strides = (form.input_bytes // size, 1)
+            every = typed_view(self.bytes, getattr(torch, slot.dtype), (count, slot.extent), strides, place)
+            if slot.refresh == "scaled":
+                now = self._factors.setdefault(index, torch.ones(count, 1, device=every.device))
+                _scale(every[first:], now[first:], generator)
+            else:
+                _roll(every[first:])
+                _exchange(every[first:], generator)
+
+    def later(self, first: int) -> torch.Tensor:
+        """The bytes of the calls from one on."""
+        return self.bytes[self.plan.starts[first] : self.plan.input_bytes]
+
+
+def _scale(every: torch.Tensor, now: torch.Tensor, generator: torch.Generator) -> None:
+    """Multiply each call's tensor by a factor; the product of all factors, ``now``, stays within [0.8, 1.25]."""
+    wanted = torch.empty_like(now).uniform_(0.8, 1.25, generator=generator)
+    every.mul_((wanted / now).to(every.dtype))
+    now.copy_(wanted)
+
+
+def _roll(every: torch.Tensor) -> None:
+    """Move all elements but the first and the last of each call along, by a secret number of places.
+
+    Else nearly everything would stay where it was, and who remembers the last product need only add what the few other
+    elements change: a hundredth of the work. Rows do not stay together, so results of whole rows are worth nothing.
+    """
+    count, extent = every.shape
+    if extent < 4 or not every.is_floating_point():
+        return
+    shift = 1 + secrets.randbelow(extent - 3)
+    at_once = max(1, _ROLL_BYTES // (extent * every.element_size()))
+    for start in range(0, count, at_once):
+        inner = every[start : start + at_once, 1:-1]
+        inner.copy_(inner.roll(shift, dims=1))
+
+
+def _exchange(every: torch.Tensor, generator: torch.Generator) -> None:
+    count, extent = every.shape
+    shape = (count, max(4, extent // 256))
+    device = every.device
+    target = torch.randint(extent, shape, generator=generator, device=device)
+    source = torch.randint(extent, shape, generator=generator, device=device)
+    origin = torch.randint(count, shape, generator=generator, device=device)
+    rows = torch.arange(count, device=device)[:, None].expand(shape)
+    every[rows, target] = every[origin, source]
