@@ -7,6 +7,9 @@ of its own on the same machine; modules that its evaluation imports but never ca
 
 from __future__ import annotations
 
+import cProfile
+import io
+import pstats
 import statistics
 import subprocess
 import sys
@@ -18,7 +21,7 @@ from benchmarks.kernelbench_process import PRELUDE
 from benchmarks.report import Report, parser
 from kerneleval import tasks
 from kerneleval.judge import Judge
-from kerneleval.records import Candidate, Failed, Protocol
+from kerneleval.records import Candidate, Event, Failed, Protocol
 
 GELU = '''"""GELU, variant {variant}."""
 import torch
@@ -93,6 +96,7 @@ def main() -> None:
     made = parser(__doc__ or "")
     made.add_argument("--kernelbench", type=Path, default=None, help="checkout of KernelBench")
     made.add_argument("--candidates", type=int, default=8)
+    made.add_argument("--profile", action="store_true", help="show where the judge's time goes in one verdict more")
     options = made.parse_args()
     protocol = Protocol(
         tier="quick", dtypes=("float32",), directions=("forward",), distributions=("standard", "outlier", "large_scale")
@@ -117,9 +121,37 @@ def main() -> None:
         all_s = [float(r[1]) for r in rows]
         report.say(f"median {statistics.median(all_s):.2f} s, worst {max(all_s):.2f} s, first {all_s[0]:.2f} s")
         report.data = {"seconds": all_s, "rows": rows}
+        if options.profile:
+            _profile(report, judge, protocol, options.candidates)
     if options.kernelbench is not None:
         _kernelbench(report, options.kernelbench)
     report.write()
+
+
+def _profile(report: Report, judge: Judge, protocol: Protocol, variant: int) -> None:
+    """One verdict by phase, and the next one by function; the profiler itself takes part of the latter's time."""
+    task = tasks.find("gelu")
+    for profiler in (None, cProfile.Profile()):
+        variant += 1
+        candidate = Candidate(files=(("gelu.py", GELU.format(variant=variant, block=1024)),), language="triton")
+        phases: dict[str, float] = {}
+        last = time.perf_counter()
+
+        def on_event(event: Event, phases: dict[str, float] = phases) -> None:
+            nonlocal last
+            now = time.perf_counter()
+            phases[event.kind] = phases.get(event.kind, 0.0) + now - last
+            last = now
+
+        if profiler is None:
+            judge.check(candidate, task, protocol, on_event=on_event)
+            report.say("until each phase's events: " + ", ".join(f"{k} {s:.3f} s" for k, s in phases.items()))
+            continue
+        profiler.runcall(judge.check, candidate, task, protocol)
+        for order in ("tottime", "cumulative"):
+            text = io.StringIO()
+            pstats.Stats(profiler, stream=text).sort_stats(order).print_stats(40)
+            report.say(*(line.rstrip() for line in text.getvalue().splitlines() if line.strip()))
 
 
 def _kernelbench(report: Report, checkout: Path) -> None:
