@@ -209,7 +209,7 @@ def test_calls_computed_ahead_are_wrong_in_a_cut_window(tmp_path, name, ahead, n
 
 @pytest.mark.parametrize("numel", [1, 2, 3, 4, 5, 1000])
 def test_hardly_an_element_is_where_it_was_in_the_next_window(numel, monkeypatch):
-    monkeypatch.setattr("kerneleval.judge.windows._ROLL_BYTES", 8 * numel)  # three calls, two at a time
+    monkeypatch.setattr("kerneleval.judge.images._ROLL_BYTES", 8 * numel)  # three calls, two at a time
     slots = (dense((numel,), "float32"), dense((numel,), "int64"))
     call = Call(args=slots, grads=(), outputs=(((numel,), "float32"),), wanted=(), dims={})
     image = Image(Plan([call] * 3, "forward"), devices.find("cpu"))
@@ -223,7 +223,7 @@ def test_hardly_an_element_is_where_it_was_in_the_next_window(numel, monkeypatch
         there = index * numel + torch.arange(numel)
         assert (floats != there).float().mean() > 0.95
         assert torch.isin(there.float(), floats).float().mean() > 0.98, "moved, not lost"
-        assert (integers != torch.arange(numel)).float().mean() < 0.01
+        assert (integers != torch.arange(numel)).float().mean() > 0.95, "or few tokens would be new"
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

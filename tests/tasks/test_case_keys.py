@@ -79,8 +79,9 @@ def test_a_problem_without_sizes_has_a_case(tmp_path: Path) -> None:
     file = tmp_path / "problem.py"
     file.write_text(PROBLEM.replace("rows, columns)", "48, 96)").replace("rows = 48\ncolumns = 96\n", ""))
     task = open_task(str(file))
-    (case,) = shapes.plan(task, Protocol(), BUDGET)
+    case, *others = shapes.plan(task, Protocol(), BUDGET)
     assert case.dims == ()
+    assert all(other.dims == () and other.distribution != "standard" for other in others)
     assert given(case.key, task) == case
     assert "are given as nothing, not as 'M=3'" in said(case.key.replace("forward//", "forward/M=3/"), task)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from kerneleval.judge import inputs, oracle
 from kerneleval.judge.expectation import Expectation
 from kerneleval.judge.images import Call, TensorSlot, dense
 from kerneleval.judge.layouts import strided
-from kerneleval.records import Case, Task, TensorSpec
+from kerneleval.records import Case, Scalar, Task, TensorSpec
 
 __all__ = ["Bound", "Drawn"]
 
@@ -38,10 +38,24 @@ class Drawn:
 class Bound:
     """One case of a task, ready to be drawn any number of times."""
 
-    def __init__(self, task: Task, case: Case, device: Device, *, tf32: bool, problem: Any = None) -> None:
+    def __init__(
+        self,
+        task: Task,
+        case: Case,
+        device: Device,
+        *,
+        tf32: bool,
+        problem: Any = None,
+        scalars: Mapping[str, float] | None = None,
+    ) -> None:
         self.task, self.case, self.device, self.tf32, self.problem = task, case, device, tf32, problem
         self.dims = case.dims_map
         self.specs: tuple[Any, ...] = () if problem is not None else task.arguments(self.dims, case.dtype)
+        if scalars:
+            self.specs = tuple(
+                replace(s, value=scalars[s.name]) if isinstance(s, Scalar) and s.name in scalars else s
+                for s in self.specs
+            )
         self.wanted: tuple[int, ...] = ()
         if case.direction == "backward":
             self.wanted = tuple(i for i, s in enumerate(self.specs) if isinstance(s, TensorSpec) and s.differentiable)

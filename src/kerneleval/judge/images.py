@@ -103,7 +103,7 @@ def _aligned(nbytes: int) -> int:
 class Plan:
     """K calls laid out in memory. The same plan serves any number of windows."""
 
-    def __init__(self, calls: Sequence[Call], direction: Direction | Literal["training"]) -> None:
+    def __init__(self, calls: Sequence[Call], direction: Direction | Literal["training", "interleaved"]) -> None:
         self.calls = tuple(calls)
         self.direction = direction
         self.places: list[list[int]] = []
@@ -167,7 +167,7 @@ class Image:
         self.plan = plan
         nbytes = max(plan.input_bytes, 1)
         self.bytes = torch.full((nbytes,), _GAP, dtype=torch.uint8, device=device.torch_device)
-        self._factors: dict[int, torch.Tensor] = {}
+        self._factors: dict[int, list[torch.Tensor]] = {}
 
     def tensor(self, call: int, index: int) -> torch.Tensor:
         """View of the index-th revealed tensor of a call."""
@@ -188,8 +188,8 @@ class Image:
         """Change every call's tensors, from one call on, at secret places, or by secret factors, as their slots say.
 
         Exchanged values come from other positions of the same argument, so that every distribution, index range and
-        dtype stays what it was. About 1 in 256 elements changes, at least four a tensor; and those of floating tensors
-        move along, all of them but the ends.
+        dtype stays what it was. About 1 in 256 elements changes, at least four a tensor; and all of them but the ends
+        move along.
         """
         if not self.plan.calls or not self.plan.uniform:
             raise ValueError("only windows of uniform calls are refreshed")
@@ -203,8 +203,8 @@ class Image:
             strides = (form.input_bytes // size, 1)
             every = typed_view(self.bytes, getattr(torch, slot.dtype), (count, slot.extent), strides, place)
             if slot.refresh == "scaled":
-                now = self._factors.setdefault(index, torch.ones(count, 1, device=every.device))
-                _scale(every[first:], now[first:], generator)
+                now = self._factors.setdefault(index, _ones(slot.shape, count, every.device))
+                _scale(every[first:], slot.shape, [factors[first:] for factors in now], generator)
             else:
                 _roll(every[first:])
                 _exchange(every[first:], generator)
@@ -214,11 +214,37 @@ class Image:
         return self.bytes[self.plan.starts[first] : self.plan.input_bytes]
 
 
-def _scale(every: torch.Tensor, now: torch.Tensor, generator: torch.Generator) -> None:
-    """Multiply each call's tensor by a factor; the product of all factors, ``now``, stays within [0.8, 1.25]."""
-    wanted = torch.empty_like(now).uniform_(0.8, 1.25, generator=generator)
-    every.mul_((wanted / now).to(every.dtype))
-    now.copy_(wanted)
+def _ones(shape: tuple[int, ...], count: int, device: torch.device) -> list[torch.Tensor]:
+    """Factors of each call's rows and columns, which are the same ones where the last two dims are equal."""
+    if len(shape) < 2:
+        return [torch.ones(count, math.prod(shape), device=device)]
+    sizes = shape[-1:] if shape[-2] == shape[-1] else shape[-2:]
+    return [torch.ones(count, size, device=device) for size in sizes]
+
+
+def _scale(every: torch.Tensor, shape: tuple[int, ...], now: list[torch.Tensor], generator: torch.Generator) -> None:
+    """Multiply rows and columns of each call's tensor by factors; the product of all of them, ``now``, stays within
+    [0.64, 1.56].
+
+    Zeros stay zeros and, because rows and columns of square matrices have the same factors, symmetric ones stay so. One
+    factor for a whole tensor would leave an old result right but for that factor.
+    """
+    count, extent = every.shape
+    wanted = [torch.empty_like(factors).uniform_(0.8, 1.25, generator=generator) for factors in now]
+    at_once = max(1, _ROLL_BYTES // max(extent * 4, 1))
+    for start in range(0, count, at_once):
+        part = slice(start, start + at_once)
+        change = _outer([w[part] for w in wanted], shape) / _outer([n[part] for n in now], shape)
+        rows = every[part].view(len(change), -1, *change.shape[1:])
+        rows.mul_(change[:, None].to(every.dtype))
+    for factors, new in zip(now, wanted, strict=True):
+        factors.copy_(new)
+
+
+def _outer(factors: list[torch.Tensor], shape: tuple[int, ...]) -> torch.Tensor:
+    if len(shape) < 2:
+        return factors[0]
+    return factors[0][:, :, None] * factors[-1][:, None, :]
 
 
 def _roll(every: torch.Tensor) -> None:
@@ -228,7 +254,7 @@ def _roll(every: torch.Tensor) -> None:
     elements change: a hundredth of the work. Rows do not stay together, so results of whole rows are worth nothing.
     """
     count, extent = every.shape
-    if extent < 4 or not every.is_floating_point():
+    if extent < 4:
         return
     shift = 1 + secrets.randbelow(extent - 3)
     at_once = max(1, _ROLL_BYTES // (extent * every.element_size()))

@@ -7,6 +7,8 @@ kernel that folded or packed them once is wrong the next time.
 from __future__ import annotations
 
 import math
+import secrets
+from collections.abc import Container, Mapping
 from typing import Any
 
 import torch
@@ -15,7 +17,7 @@ from kerneleval.judge.bench import Loaded, LoadFailed
 from kerneleval.judge.images import dense
 from kerneleval.records import DTYPES
 
-__all__ = ["match_state", "reveal_weights"]
+__all__ = ["match_state", "reveal_weights", "split"]
 
 _TIMEOUT_S = 60.0
 _ALIGN = 512
@@ -23,7 +25,7 @@ _ALIGN = 512
 State = list[tuple[str, tuple[int, ...], str]]
 
 
-def match_state(weights: dict[str, torch.Tensor], state: State) -> list[tuple[str, str]]:
+def match_state(weights: Mapping[str, torch.Tensor], state: State) -> list[tuple[str, str]]:
     """(candidate's name, reference's name) for every tensor of the candidate's state that takes a reference weight.
 
     By name where name and shape agree; what is left, in order among equal shapes (KernelBench itself relies on equal
@@ -58,14 +60,33 @@ def match_state(weights: dict[str, torch.Tensor], state: State) -> list[tuple[st
     return pairs
 
 
-def reveal_weights(loaded: Loaded, weights: dict[str, torch.Tensor]) -> None:
-    """Copy the weights through shared memory into the candidate's module.
+def split(weights: Mapping[str, torch.Tensor]) -> tuple[frozenset[str], ...]:
+    """The weights' names in two secret halves, in either of which equal tensors are together: they may be tied. One
+    half where there is nothing to part.
+    """
+    groups: list[list[str]] = []
+    for name, weight in weights.items():
+        for group in groups:
+            other = weights[group[0]]
+            if other.shape == weight.shape and other.dtype == weight.dtype and torch.equal(other, weight):
+                group.append(name)
+                break
+        else:
+            groups.append([name])
+    secrets.SystemRandom().shuffle(groups)
+    middle = (len(groups) + 1) // 2
+    halves = (groups[:middle], groups[middle:])
+    return tuple(frozenset(name for group in half for name in group) for half in halves if half) or (frozenset(),)
+
+
+def reveal_weights(loaded: Loaded, weights: Mapping[str, torch.Tensor], only: Container[str] | None = None) -> None:
+    """Copy the weights, all or some, through shared memory into the candidate's module.
 
     Raises:
         LoadFailed: the candidate's state has no place for one of them.
         WorkerError, WorkerFailure: the worker refused or died.
     """
-    pairs = match_state(weights, loaded.state)
+    pairs = [pair for pair in match_state(weights, loaded.state) if only is None or pair[1] in only]
     if not pairs:
         return
     runner = loaded.runner

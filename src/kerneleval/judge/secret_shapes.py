@@ -1,4 +1,4 @@
-"""Cases at sizes that nobody could know: those of the plan are public, so a table of them passes it.
+"""Cases at sizes, and with plain arguments, that nobody could know: those of the plan are public, so a table passes it.
 
 They are drawn anew for every check and are no cells of its verdict, because all candidates of a run share their cells.
 A wrong one fails the verdict, with a replay line that names its sizes.
@@ -6,16 +6,20 @@ A wrong one fails the verdict, with a replay line that names its sizes.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 
 from kerneleval.judge.cells import CellJudge
 from kerneleval.judge.replay import Replay
-from kerneleval.records import Case, Evidence, Failed, Outcome
+from kerneleval.records import Case, Evidence, Failed, Outcome, Scalar, Task
 from kerneleval.tasks import shapes
 
 __all__ = ["secret_shapes"]
 
 _CHECK = "secret_shapes"
+
+_SMALL = 1e-2
+"""Below that a plain argument is taken for an epsilon."""
 
 
 def secret_shapes(
@@ -29,17 +33,22 @@ def secret_shapes(
         return []
     right: list[str] = []
     for case in shapes.secret(judge.task, tuple(planned), budget):
-        outcome = judge.judge(case)
+        judge.scalars = _other_scalars(judge.task, case)
+        others = "".join(f", {name}={value:g}" for name, value in judge.scalars.items())
+        try:
+            outcome = judge.judge(case)
+        finally:
+            judge.scalars = {}
         judge.calibration.pop(case, None)
         if not isinstance(outcome, Failed):
             right.append(case.key)
             continue
         told = [o for c, o in planned.items() if (c.direction, c.dtype) == (case.direction, case.dtype)]
         if _wrong(outcome):
-            return [_failure(case, outcome.stage, outcome.reason, outcome.message, replay)]
+            return [_failure(case, others, outcome.stage, outcome.reason, outcome.message, replay)]
         if not any(isinstance(o, Failed) for o in told):
             message = f"supports every planned size but not this one: {outcome.message}"
-            return [_failure(case, outcome.stage, "hard_coded_shapes", message, replay)]
+            return [_failure(case, others, outcome.stage, "hard_coded_shapes", message, replay)]
     return [{"check": _CHECK, "level": "info", "message": f"right at {', '.join(right)}"}] if right else []
 
 
@@ -47,12 +56,22 @@ def _wrong(outcome: Outcome) -> bool:
     return isinstance(outcome, Failed) and outcome.reason != "unsupported"
 
 
-def _failure(case: Case, stage: str, reason: str, message: str, replay: Replay) -> Evidence:
+def _other_scalars(task: Task, case: Case) -> dict[str, float]:
+    """Secret values for the plain floating arguments. Small ones, which are added to something (epsilons), become 30 to
+    100 times as large, so that it shows where they are left out; others (scales) become smaller by up to a half.
+    """
+    specs = task.arguments(case.dims_map, case.dtype)
+    values = {s.name: s.value for s in specs if isinstance(s, Scalar) and isinstance(s.value, float) and s.value}
+    draw = secrets.SystemRandom().uniform
+    return {n: float(f"{v * (draw(30, 100) if abs(v) < _SMALL else draw(0.5, 0.8)):.3g}") for n, v in values.items()}
+
+
+def _failure(case: Case, others: str, stage: str, reason: str, message: str, replay: Replay) -> Evidence:
     return {
         "check": _CHECK,
         "level": "fail",
         "stage": stage,
         "reason": reason,
-        "message": f"at sizes that are not in the plan, {case.key}: {message}",
+        "message": f"at sizes that are not in the plan, {case.key}{others}: {message}",
         "replay": replay.line_of(case, stage),
     }

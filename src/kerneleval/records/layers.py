@@ -41,6 +41,7 @@ _BY_REASON = {
     "output_flood": "sandbox",
     "protocol": "wire",
     "tampering": "tampering",
+    "refuses_values": "behavioural",
     "timeout": "sandbox",
     "track_not_allowed": "launch",
     "unjoined_work": "behavioural",

@@ -53,6 +53,8 @@ class Worker:
         self.loaded: languages.Loaded | None = None
         self.calls: list[_Call] = []
         self.run: Callable[[_Call], Any] = self._forward
+        self.interleaved = False
+        self.given: list[Any] = []
         self.results: list[Any] = []
         self.plain_calls: list[Mapping[str, Any]] = []
         self.observing: Observing | None = None
@@ -126,6 +128,7 @@ class Worker:
         sandbox.seal()
         _allow_tf32(bool(message["tf32"]))
         self.observing, self.in_order = Observing(type(self), self.device), InOrder(self.device)
+        self.observing.watch_over(self.in_order)
         self.guard = Guard(directory)
         self.loaded = language.load(candidate, directory, self.device.name, names=tuple(message["names"]))
         self.loaded.watch(False)
@@ -170,10 +173,14 @@ class Worker:
 
     def on_prepare(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Describe the calls of the coming windows."""
+        import torch
+
         self.results = []
         self.plain_calls = message["calls"]
         self.calls = [self._prepared(plain, self._revealed) for plain in self.plain_calls]
+        self.given = [t for call in self.calls for t in (*call.args, *call.grads) if isinstance(t, torch.Tensor)]
         self.run = self._forward
+        self.interleaved = message["direction"] == "interleaved"
         if message["direction"] == "backward":
             assert self.loaded is not None
             self.run = self._backward if self.loaded.backward is None else self._explicit_backward
@@ -188,13 +195,17 @@ class Worker:
         start, stop = message["calls"]
         if self.device.pauses:  # the processors are the device: from where it waited, the candidate may go anywhere
             processors.allow(self.processors)
+        # their content has changed: who goes by a tensor's version, as PyTorch does, must see that
+        torch.autograd.graph.increment_version(self.given)
         timer = self.device.timer()
         results = self.results[:start]
         gc.disable()
         try:
             timer.start()
             with torch.no_grad(), self.recording:
-                if self.moved and self.in_order is not None:
+                if self.interleaved:
+                    results += self._interleaved(self.calls[start:stop])
+                elif self.moved and self.in_order is not None:
                     results = self.in_order.run(self.moved, self.run, _flatten)
                 else:
                     for call in self.calls[start:stop]:
@@ -264,18 +275,37 @@ class Worker:
     def _backward(self, call: _Call) -> Any:
         import torch
 
+        with torch.enable_grad():
+            floating, leaves = self._graph(call)
+            return self._owned(torch.autograd.grad(floating, leaves, list(call.grads)))
+
+    def _graph(self, call: _Call) -> tuple[list[Any], list[Any]]:
+        """The outputs of a forward call that carry gradients, and the leaves that these are for."""
+        import torch
+
         assert self.loaded is not None
         arguments = self._leaves(call)
         leaves = [arguments[position] for position in call.wanted]
+        result = self.loaded.forward(arguments, (), call.dims)
+        outputs = [result] if isinstance(result, torch.Tensor) else list(result)
+        floating = [o for o in outputs if o.is_floating_point() or o.is_complex()]
+        if not all(o.requires_grad for o in floating):
+            raise NotImplementedError(
+                "no backward: the forward result carries no gradient and there is no backward entry point"
+            )
+        return floating, leaves
+
+    def _interleaved(self, calls: Sequence[_Call]) -> list[Any]:
+        """Gradients of every call, taken when the forward calls of all have been made, as in a network."""
+        import torch
+
         with torch.enable_grad():
-            result = self.loaded.forward(arguments, (), call.dims)
-            outputs = [result] if isinstance(result, torch.Tensor) else list(result)
-            floating = [o for o in outputs if o.is_floating_point() or o.is_complex()]
-            if not all(o.requires_grad for o in floating):
-                raise NotImplementedError(
-                    "no backward: the forward result carries no gradient and there is no backward entry point"
-                )
-            return self._owned(torch.autograd.grad(floating, leaves, list(call.grads)))
+            graphs = [self._graph(call) for call in calls]
+            found = [
+                self._owned(torch.autograd.grad(floating, leaves, list(call.grads)))
+                for call, (floating, leaves) in zip(reversed(calls), reversed(graphs), strict=True)
+            ]
+        return found[::-1]
 
     def _in_training(self, call: _Call) -> Any:
         """The outputs of what :meth:`_backward` calls; until then, the candidate cannot tell one from the other."""

@@ -22,6 +22,8 @@ __all__ = ["Observing"]
 _PACKAGE = "kerneleval."
 """Every module of the worker, the wire and what it loads candidates with; a candidate has no business in any."""
 
+_BUILT_IN = frozenset(("aten", "prim", "prims"))
+
 
 class Observing:
     """What the watching of one candidate needs; made before the candidate is loaded.
@@ -48,6 +50,12 @@ class Observing:
         self._owners: list[Any] = [*dict.fromkeys(owners)]
         self._device = device
         self._known = self._pieces()
+        self._held: list[tuple[Any, str, Any]] = []
+        self.watch_over(self)
+
+    def watch_over(self, *objects: Any) -> None:
+        """Functions that these objects hold now are to stay what they are."""
+        self._held += [(one, name, value) for one in objects for name, value in vars(one).items() if callable(value)]
 
     def begin(self, loaded: Loaded, *, record: bool, mute: bool) -> AbstractContextManager[Any]:
         """Count launches from now on, or make them no-ops; what is to be around the calls."""
@@ -91,6 +99,7 @@ class Observing:
         kind = type(self._device)
         own = getattr(self._device, "__dict__", {})
         changed += [f"{kind.__name__}.{name}" for name in own if callable(getattr(kind, name, None))]
+        changed += [f"{type(one).__name__}.{name}" for one, name, v in self._held if vars(one).get(name) is not v]
         return changed[:8]
 
 
@@ -103,6 +112,19 @@ def _extensions() -> list[str]:
         return []
     paths = {line.split(None, 5)[-1] for line in mapped if folder and folder in line}
     return sorted(Path(path).stem for path in paths if path.endswith(".so"))[:8]
+
+
+def _python_kernel(func: Any, args: Any, kwargs: Any) -> Any:
+    """The Python function behind an operator made by ``torch.library.custom_op``; None: it is another kind."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    defined = getattr(getattr(torch._library, "custom_ops", None), "OPDEFS", {}).get(func._schema.name)
+    if defined is None:
+        return None
+    kinds = [value.device.type for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+    by_device = getattr(defined, "_backend_fns", {})
+    return next((by_device[kind] for kind in kinds if kind in by_device), getattr(defined, "_init_fn", None))
 
 
 def _recorder_class(base: Any) -> Any:
@@ -118,8 +140,12 @@ def _recorder_class(base: Any) -> Any:
             return False  # True, the default, imports the compiler: two seconds a worker
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            name = str(func)
+            name, kwargs = str(func), kwargs or {}
+            made = None if func.namespace in _BUILT_IN else _python_kernel(func, args, kwargs)
+            if made is not None:  # an operator in Python: what it dispatches is seen instead of its name
+                with self:
+                    return made(*args, **kwargs)
             self.seen[name] = self.seen.get(name, 0) + 1
-            return func(*args, **(kwargs or {}))
+            return func(*args, **kwargs)
 
     return Recorder

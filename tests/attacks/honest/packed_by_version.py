@@ -1,23 +1,20 @@
-# specimen: class=weight_packing task=problems/residual_norm.py device=any verdict=passed
-"""Folds the factor into packed weights, and again whenever their address or version is another."""
+# specimen: class=weight_packing task=linear device=any verdict=passed categories=tiny,small timed=yes
+"""Keeps a packed weight for each tensor object that it holds, at the version at which it was packed: whatever PyTorch
+writes into a tensor changes its version.
+"""
 
 import torch
-from torch import nn
+
+_packed = {}
 
 
-class ModelNew(nn.Module):
-    def __init__(self, width, scale):
-        super().__init__()
-        self.linear = nn.Linear(width, width)
-        self.norm = nn.LayerNorm(width)
-        self.scale = scale
-        self.packed, self.seen = None, None
-
-    def forward(self, x):
-        weight, bias = self.linear.weight, self.linear.bias
-        now = weight.data_ptr(), weight._version, bias.data_ptr(), bias._version
-        if now != self.seen:
-            self.packed = (weight.detach() * self.scale).t().contiguous(), bias.detach() * self.scale
-            self.seen = now
-        matrix, shift = self.packed
-        return self.norm(torch.addmm(x + shift, x, matrix))
+def linear(x, weight, bias):
+    if x.requires_grad or weight.requires_grad:
+        return torch.nn.functional.linear(x, weight, bias)
+    held, version, packed = _packed.get(id(weight), (None, -1, None))
+    if held is not weight or version != weight._version:
+        if len(_packed) > 600:
+            _packed.clear()
+        packed = weight.detach().t().contiguous()
+        _packed[id(weight)] = weight, weight._version, packed
+    return torch.addmm(bias, x, packed)

@@ -2,7 +2,8 @@
 
 ATen operators that only allocate, view, copy or convert are no arithmetic. A candidate that dispatches arithmetic and
 launches kernels of its own is mixed; one that launches none is library, whatever else computes for it. Kernels in an
-extension that it built itself are not seen: where no ATen arithmetic is beside it, it is mixed. The worst case decides.
+extension that it built itself are not seen: where no ATen arithmetic is beside it, it is mixed; so is one with an
+operator registered by itself whose Python cannot be looked into. The worst case decides.
 Then the same case is called in an ordinary window with own kernels made no-ops: outputs that are right all the
 same were computed elsewhere, and the launches are decoys. Native code is asked by its symbols instead: it is one
 launch, and without it there is nothing.
@@ -10,6 +11,7 @@ launch, and without it there is nothing.
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -119,14 +121,20 @@ _PLUMBING = frozenset(
 """Base names of ATen operators that compute nothing of the operator: allocation, views, copies, conversion, seeds."""
 
 
+@functools.cache
+def _namespaces() -> frozenset[str]:
+    """Namespaces of the operators that PyTorch itself brings: here nobody else can register one."""
+    return frozenset(name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names())
+
+
 def arithmetic(dispatched: Mapping[str, int]) -> dict[str, int]:
     """The operators among ``aten.name.overload`` counts that compute something."""
     found: dict[str, int] = {}
     for name, count in dispatched.items():
         parts = name.split(".")
         base = parts[1] if len(parts) > 1 else name
-        if parts[0] not in ("aten", "prims", "quantized", "mkldnn", "torchvision"):
-            continue  # operators that the candidate itself registered are its own
+        if parts[0] not in _namespaces():
+            continue  # somebody registered it
         if base not in _PLUMBING:
             found[name] = count
     return found
@@ -182,19 +190,26 @@ class _Case:
         return arithmetic(self.seen.aten)
 
     @property
+    def opaque(self) -> list[str]:
+        """Operators that PyTorch does not bring: what they dispatch is not seen."""
+        return sorted(name for name in self.seen.aten if name.partition(".")[0] not in _namespaces())
+
+    @property
     def rank(self) -> int:
         """Place of the track in ``_TRACKS``."""
         if self.mute in ("little", "decoy"):
             return 2
         if not self.seen.launches:
             return 1 if self.seen.extensions and not self.computing else 2
-        return 1 if self.computing else 0
+        return 1 if self.computing or self.opaque else 0
 
     def __str__(self) -> str:
         names = ", ".join(sorted(self.computing)[:6])
         kernels = ", ".join(sorted(self.seen.launches)[:6])
         text = f"{self.case.key}: " + (f"launches {kernels}" if kernels else "launches no kernel of its own")
         text += f"; computes with {names}" if names else "; no ATen arithmetic"
+        if self.opaque:
+            text += f"; what its operators {', '.join(self.opaque[:6])} dispatch is not seen"
         if self.seen.extensions:
             text += f"; what its extensions ({', '.join(self.seen.extensions)}) launch is not seen"
         if self.mute in ("little", "decoy"):

@@ -1,7 +1,9 @@
-"""Outputs while gradients are asked for: of the forward call that a backward case makes, which yields gradients only.
+"""What training asks beyond single gradients: outputs while autograd watches, and several forward calls before the
+first gradient.
 
 A candidate knows that autograd is watching; without this check it could leave its outputs uncomputed then, be timed by
-its gradients alone, and be wrong for everybody who trains with it.
+its gradients alone, and be wrong for everybody who trains with it. And what its backward needs it may keep in one place
+for all calls, which is right for one layer and wrong for two.
 """
 
 from __future__ import annotations
@@ -31,6 +33,11 @@ def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outc
             message = f"{case.key}: right gradients, but while they are asked for, the outputs are wrong: {wrong}"
             yield {"level": "fail", "stage": "correctness", "reason": "wrong_in_training", "message": message}
             return
+        wrong = _interleaved(judge, case)
+        if wrong:
+            message = f"{case.key}: gradients are wrong when the forward is called again before they are taken: {wrong}"
+            yield {"level": "fail", "stage": "correctness", "reason": "wrong_in_training", "message": message}
+            return
         right.append(case.key)
     if right:
         yield {"level": "info", "message": f"outputs are right while gradients are asked for: {', '.join(right)}"}
@@ -51,6 +58,24 @@ def _wrong(judge: CellJudge, case: Case) -> str:
     if isinstance(result, Mismatch):
         return result.message
     return "" if judge.task.in_place or not window.mutated else "the call changed its inputs"
+
+
+def _interleaved(judge: CellJudge, case: Case) -> str:
+    """What is wrong with gradients that are taken when two forward calls have been made; empty: nothing."""
+    bound = judge.bind(case)
+    drawn = [bound.draw(new_secret()) for _ in range(2)]
+    plan = Plan([bound.form(one) for one in drawn], "interleaved")
+    image = Image(plan, judge.device)
+    for index, one in enumerate(drawn):
+        image.fill(index, one.tensors)
+    window = judge.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=False)
+    if window.wrong is not None:
+        return str(window.wrong.get("got", "another form"))
+    for index, one in enumerate(drawn):
+        result = compare(output_views(window, plan, index), one.expectation)
+        if isinstance(result, Mismatch):
+            return result.message
+    return ""
 
 
 CHECK = _check

@@ -1,0 +1,26 @@
+# specimen: class=custom_operator task=silu device=any verdict=passed categories=tiny,small allow=custom
+"""A kernel of its own behind a registered operator, as libraries do for torch.compile."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _silu(x, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x + at, mask=at < n).to(tl.float32)
+    tl.store(out + at, (v / (1.0 + tl.exp(-v))).to(out.dtype.element_ty), mask=at < n)
+
+
+@torch.library.custom_op("honest_specimen::silu", mutates_args=())
+def _operator(x: torch.Tensor) -> torch.Tensor:
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    if x.numel():
+        _silu[(triton.cdiv(x.numel(), 256),)](x, out, x.numel(), BLOCK=256)
+    return out
+
+
+def silu(x):
+    return _operator(x)
