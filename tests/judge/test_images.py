@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from kerneleval.devices import find
+from kerneleval.judge import bound
 from kerneleval.judge.images import Call, Image, Plan, TensorSlot, dense
 
 
@@ -52,3 +53,37 @@ def test_calls_before_the_first_one_stay() -> None:
         image.refresh(torch.Generator().manual_seed(3), 2)
         same = [torch.equal(image.tensor(index, 0), old) for index, old in enumerate(before)]
         assert same == [True, True, False, False]
+
+
+def test_rows_of_masks_move_by_themselves() -> None:
+    before = [torch.rand(6, 40) < 0.3 for _ in range(3)]
+    image = _image(dense((6, 40), "bool", refresh="rows"), before)
+    image.refresh(torch.Generator().manual_seed(4))
+    for index, old in enumerate(before):
+        new = image.tensor(index, 0)
+        assert torch.equal(new.sum(1), old.sum(1)), "none is closed or opened"
+        assert float((new != old).float().mean()) > 0.2
+
+
+def test_permutations_stay_permutations_and_calls_differ() -> None:
+    before = [torch.randperm(100)] * 4
+    image = _image(dense((100,), "int64", refresh="moved"), before)
+    image.refresh(torch.Generator().manual_seed(5))
+    now = [image.tensor(index, 0) for index in range(4)]
+    assert all(torch.equal(one.sort().values, torch.arange(100)) for one in now)
+    assert len({tuple(one.tolist()) for one in now}) > 1, "each call has a shift of its own"
+
+
+@pytest.mark.parametrize(
+    ("tensor", "refresh"),
+    [
+        (torch.tensor([0, 3, 3, 9]), "alone"),
+        (torch.tensor([2, 0, 1]), "moved"),
+        (torch.tensor([2, 0, 2]), "elements"),
+        (torch.rand(5), "elements"),
+        (torch.tensor([True, False]), "elements"),
+        (torch.tensor([7]), "elements"),
+    ],
+)
+def test_what_integers_look_like_says_how_they_may_change(tensor: torch.Tensor, refresh: str) -> None:
+    assert bound._refresh_of(tensor) == refresh

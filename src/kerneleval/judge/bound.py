@@ -11,7 +11,7 @@ import torch
 from kerneleval.devices import Device
 from kerneleval.judge import inputs, oracle
 from kerneleval.judge.expectation import Expectation
-from kerneleval.judge.images import Call, TensorSlot, dense
+from kerneleval.judge.images import Call, Refresh, TensorSlot, dense
 from kerneleval.judge.layouts import strided
 from kerneleval.records import Case, Scalar, Task, TensorSpec
 
@@ -97,9 +97,22 @@ class Bound:
             return arg
         shape, dtype = tuple(arg.shape), str(arg.dtype)[6:]
         if self.problem is not None:
-            return dense(shape, dtype, refresh="scaled" if position in self.problem.traits.structured else "elements")
+            structured = position in self.problem.traits.structured
+            return dense(shape, dtype, refresh="scaled" if structured else _refresh_of(arg))
         spec = self.specs[position]
         if self.case.layout == "contiguous" or spec.role != "data":
-            return dense(shape, dtype, refresh="alone" if spec.role == "mask" else "elements")
+            return dense(shape, dtype, refresh="rows" if spec.role == "mask" else "elements")
         extent, strides, offset = strided(self.case.layout, spec)
         return TensorSlot(shape=shape, dtype=dtype, strides=strides, offset=offset, extent=extent)
+
+
+def _refresh_of(tensor: torch.Tensor) -> Refresh:
+    """How a problem's input may change, by what it looks like: sorted integers may be offsets, and stay; integers of
+    which no two are equal may be a permutation, and stay one.
+    """
+    flat = tensor.reshape(-1)
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool or flat.numel() < 2:
+        return "elements"
+    if bool((flat[1:] >= flat[:-1]).all()):
+        return "alone"
+    return "moved" if flat.unique().numel() == flat.numel() else "elements"

@@ -15,7 +15,7 @@ from kerneleval.devices import Device, typed_view
 from kerneleval.records import DTYPES, Direction
 from kerneleval.worker.plain import encode_plain
 
-__all__ = ["Call", "Image", "Plan", "TensorSlot", "dense"]
+__all__ = ["Call", "Image", "Plan", "Refresh", "TensorSlot", "dense"]
 
 _ALIGN = 512
 """Bytes between starts of tensors: the allocators' alignment, and room that shows stray writes."""
@@ -28,7 +28,7 @@ strides is wrong; but finite, because kernels that are right read a little beyon
 _ROLL_BYTES = 64 << 20
 """Part of an image that is moved along at once: it takes as much memory again."""
 
-Refresh = Literal["elements", "scaled", "alone"]
+Refresh = Literal["elements", "moved", "rows", "scaled", "alone"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +46,9 @@ class TensorSlot:
     extent: int
     """Elements of storage, offset included."""
     refresh: Refresh = "elements"
-    """How timing windows get new content: ``elements`` are exchanged, all are ``scaled`` alike (where elements depend
-    on one another), or it is left ``alone`` (masks)."""
+    """How timing windows get new content: ``elements`` move along and some are exchanged; all are ``moved`` along and
+    none is lost (permutations); each of the ``rows`` moves by itself (masks: none may be closed); rows and columns are
+    ``scaled`` (where elements depend on one another); or it is left ``alone`` (sorted offsets)."""
 
     @property
     def nbytes(self) -> int:
@@ -205,9 +206,12 @@ class Image:
             if slot.refresh == "scaled":
                 now = self._factors.setdefault(index, _ones(slot.shape, count, every.device))
                 _scale(every[first:], slot.shape, [factors[first:] for factors in now], generator)
+            elif slot.refresh == "rows":
+                _roll_rows(every[first:], slot.shape, generator)
             else:
-                _roll(every[first:])
-                _exchange(every[first:], generator)
+                _roll(every[first:], generator)
+                if slot.refresh == "elements":
+                    _exchange(every[first:], generator)
 
     def later(self, first: int) -> torch.Tensor:
         """The bytes of the calls from one on."""
@@ -247,20 +251,35 @@ def _outer(factors: list[torch.Tensor], shape: tuple[int, ...]) -> torch.Tensor:
     return factors[0][:, :, None] * factors[-1][:, None, :]
 
 
-def _roll(every: torch.Tensor) -> None:
-    """Move all elements but the first and the last of each call along, by a secret number of places.
+def _roll(every: torch.Tensor, generator: torch.Generator) -> None:
+    """Move all elements but the first and the last of each call along, by a secret number of places of its own.
 
     Else nearly everything would stay where it was, and who remembers the last product need only add what the few other
-    elements change: a hundredth of the work. Rows do not stay together, so results of whole rows are worth nothing.
+    elements change: a hundredth of the work. Rows do not stay together, so results of whole rows are worth nothing; and
+    calls that began as copies of one another do not stay alike.
     """
     count, extent = every.shape
     if extent < 4:
         return
-    shift = 1 + secrets.randbelow(extent - 3)
-    at_once = max(1, _ROLL_BYTES // (extent * every.element_size()))
+    inner = extent - 2
+    shifts = torch.randint(1, inner, (count, 1), generator=generator, device=every.device)
+    places = torch.arange(inner, device=every.device)
+    at_once = max(1, _ROLL_BYTES // (extent * 8))
     for start in range(0, count, at_once):
-        inner = every[start : start + at_once, 1:-1]
-        inner.copy_(inner.roll(shift, dims=1))
+        part = every[start : start + at_once, 1:-1]
+        part.copy_(part.gather(1, (places + shifts[start : start + at_once]) % inner))
+
+
+def _roll_rows(every: torch.Tensor, shape: tuple[int, ...], generator: torch.Generator) -> None:
+    """Move the elements of each row along, by a secret number of places of its own."""
+    count, width = len(every), shape[-1] if shape else 1
+    rows = every.view(count, -1, width)
+    shifts = torch.randint(width, (*rows.shape[:2], 1), generator=generator, device=every.device)
+    places = torch.arange(width, device=every.device)
+    at_once = max(1, _ROLL_BYTES // (every.shape[1] * 8))
+    for start in range(0, count, at_once):
+        part = rows[start : start + at_once]
+        part.copy_(part.gather(2, (places + shifts[start : start + at_once]) % width))
 
 
 def _exchange(every: torch.Tensor, generator: torch.Generator) -> None:

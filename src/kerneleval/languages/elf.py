@@ -19,7 +19,14 @@ _START_UP = frozenset(("__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_re
 _OPENMP = ("omp_", "GOMP_", "__kmpc_", "kmp_")
 _LOADER = frozenset(
     (
+        "_DYNAMIC",
         "_dl_find_object",
+        "_dl_sym",
+        "_r_debug",
+        "_rtld_global",
+        "_rtld_global_ro",
+        "__libc_dlopen_mode",
+        "__libc_dlsym",
         "dl_iterate_phdr",
         "dladdr",
         "dladdr1",
