@@ -101,7 +101,8 @@ class Bound:
             return dense(shape, dtype, refresh="scaled" if structured else _refresh_of(arg))
         spec = self.specs[position]
         if self.case.layout == "contiguous" or spec.role != "data":
-            return dense(shape, dtype, refresh="rows" if spec.role == "mask" else "elements")
+            slot = dense(shape, dtype, refresh="rows" if spec.role == "mask" else "elements")
+            return replace(slot, weight=spec.role == "weight")
         extent, strides, offset = strided(self.case.layout, spec)
         return TensorSlot(shape=shape, dtype=dtype, strides=strides, offset=offset, extent=extent)
 

@@ -49,6 +49,9 @@ class TensorSlot:
     """How timing windows get new content: ``elements`` move along and some are exchanged; all are ``moved`` along and
     none is lost (permutations); each of the ``rows`` moves by itself (masks: none may be closed); rows and columns are
     ``scaled`` (where elements depend on one another); or it is left ``alone`` (sorted offsets)."""
+    weight: bool = False
+    """Whether it is a weight. Those change by PyTorch's own operators, which raise a tensor's version, so whoever packs
+    them by version is right; data comes from anywhere, and results kept by its version are stale."""
 
     @property
     def nbytes(self) -> int:
@@ -147,6 +150,7 @@ class Plan:
         arguments = [next(arriving) if isinstance(a, TensorSlot) else {"value": encode_plain(a)} for a in call.args]
         return {
             "args": arguments,
+            "weights": [i for i, a in enumerate(call.args) if isinstance(a, TensorSlot) and a.weight],
             "grads": list(arriving),
             "outputs": [[list(shape), dtype] for shape, dtype in call.outputs],
             "wanted": list(call.wanted),

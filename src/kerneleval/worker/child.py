@@ -54,7 +54,7 @@ class Worker:
         self.calls: list[_Call] = []
         self.run: Callable[[_Call], Any] = self._forward
         self.interleaved = False
-        self.given: list[Any] = []
+        self.weights: list[Any] = []
         self.results: list[Any] = []
         self.plain_calls: list[Mapping[str, Any]] = []
         self.observing: Observing | None = None
@@ -173,12 +173,12 @@ class Worker:
 
     def on_prepare(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Describe the calls of the coming windows."""
-        import torch
-
         self.results = []
         self.plain_calls = message["calls"]
         self.calls = [self._prepared(plain, self._revealed) for plain in self.plain_calls]
-        self.given = [t for call in self.calls for t in (*call.args, *call.grads) if isinstance(t, torch.Tensor)]
+        self.weights = [
+            c.args[i] for c, plain in zip(self.calls, self.plain_calls, strict=True) for i in plain["weights"]
+        ]
         self.run = self._forward
         self.interleaved = message["direction"] == "interleaved"
         if message["direction"] == "backward":
@@ -195,8 +195,7 @@ class Worker:
         start, stop = message["calls"]
         if self.device.pauses:  # the processors are the device: from where it waited, the candidate may go anywhere
             processors.allow(self.processors)
-        # their content has changed: who goes by a tensor's version, as PyTorch does, must see that
-        torch.autograd.graph.increment_version(self.given)
+        torch.autograd.graph.increment_version(self.weights)  # for whoever packs them by version
         timer = self.device.timer()
         results = self.results[:start]
         gc.disable()

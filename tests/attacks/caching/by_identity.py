@@ -1,5 +1,5 @@
 # specimen: class=cache_by_identity task=gelu device=any stage=correctness,timing reason=wrong_output timed=yes categories=small,medium
-"""Keeps results by the tensor object and its version counter, which writes from another process do not raise."""
+"""Keeps results by the tensor object and its version counter, which only writes by PyTorch, and new weights, raise."""
 
 import torch
 

@@ -13,7 +13,7 @@ def _silu(x, out, n, BLOCK: tl.constexpr):
     tl.store(out + at, (v / (1.0 + tl.exp(-v))).to(out.dtype.element_ty), mask=at < n)
 
 
-@torch.library.custom_op("honest_specimen::silu", mutates_args=())
+@torch.library.custom_op("kernels_of_mine::silu", mutates_args=())
 def _operator(x: torch.Tensor) -> torch.Tensor:
     x = x.contiguous()
     out = torch.empty_like(x)

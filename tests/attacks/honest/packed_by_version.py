@@ -11,10 +11,10 @@ _packed = {}
 def linear(x, weight, bias):
     if x.requires_grad or weight.requires_grad:
         return torch.nn.functional.linear(x, weight, bias)
-    held, version, packed = _packed.get(id(weight), (None, -1, None))
-    if held is not weight or version != weight._version:
+    version, packed = _packed.get(weight, (-1, None))
+    if version != weight._version:
         if len(_packed) > 600:
             _packed.clear()
         packed = weight.detach().t().contiguous()
-        _packed[id(weight)] = weight, weight._version, packed
+        _packed[weight] = weight._version, packed
     return torch.addmm(bias, x, packed)
