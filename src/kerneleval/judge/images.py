@@ -26,7 +26,7 @@ strides is wrong; but finite, because kernels that are right read a little beyon
 (PyTorch 2.13's own bfloat16 matrix products on processors with AMX)."""
 
 _ROLL_BYTES = 64 << 20
-"""Part of an image that is moved along at once: it takes as much memory again."""
+"""How much memory the places may take at which the elements of a part of an image are found when it is moved along."""
 
 Refresh = Literal["elements", "moved", "rows", "scaled", "alone"]
 
@@ -266,6 +266,10 @@ def _roll(every: torch.Tensor, generator: torch.Generator) -> None:
     if extent < 4:
         return
     inner = extent - 2
+    if extent * 8 > _ROLL_BYTES:  # places would take more memory than the tensors themselves
+        for call in every[:, 1:-1]:
+            call.copy_(call.roll(1 + secrets.randbelow(inner - 1)))
+        return
     shifts = torch.randint(1, inner, (count, 1), generator=generator, device=every.device)
     places = torch.arange(inner, device=every.device)
     at_once = max(1, _ROLL_BYTES // (extent * 8))
