@@ -119,7 +119,8 @@ def _python_kernel(func: Any, args: Any, kwargs: Any) -> Any:
     import torch
     from torch.utils._pytree import tree_leaves
 
-    defined = getattr(getattr(torch._library, "custom_ops", None), "OPDEFS", {}).get(func._schema.name)
+    named = getattr(getattr(func, "_schema", None), "name", "")
+    defined = getattr(getattr(torch._library, "custom_ops", None), "OPDEFS", {}).get(named)
     if defined is None:
         return None
     kinds = [value.device.type for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
@@ -141,7 +142,7 @@ def _recorder_class(base: Any) -> Any:
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             name, kwargs = str(func), kwargs or {}
-            made = None if func.namespace in _BUILT_IN else _python_kernel(func, args, kwargs)
+            made = None if getattr(func, "namespace", "") in _BUILT_IN else _python_kernel(func, args, kwargs)
             if made is not None:  # an operator in Python: what it dispatches is seen instead of its name
                 with self:
                     return made(*args, **kwargs)
