@@ -74,9 +74,7 @@ class CellJudge:
             outcome = raised(error)
             return self._refused(case) or outcome if outcome.reason == "unsupported" else outcome
         except WorkerFailure as failure:
-            outcome = Failed(stage="call", reason=failure.reason, message=str(failure), evidence=failure.evidence)
-            self._revive(outcome)
-            return outcome
+            return self._gone(failure)
         except BuildFailed as error:
             return Failed(stage=error.stage, reason=error.reason, message=str(error), evidence=error.evidence)
 
@@ -107,8 +105,10 @@ class CellJudge:
         bound = self.bind(replace(case, distribution="standard"))
         try:
             self.call(bound, [bound.draw(new_secret())], look=False)
-        except (WorkerError, WorkerFailure):
+        except WorkerError:
             return None
+        except WorkerFailure as failure:
+            return self._gone(failure)
         message = f"it declares {case.distribution} values unsupported, and takes standard ones of the same form"
         return Failed(stage="call", reason="refuses_values", message=message, evidence={})
 
@@ -251,6 +251,12 @@ class CellJudge:
         window = self.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=False)
         return output_views(window, plan, 0)
 
+    def _gone(self, failure: WorkerFailure) -> Failed:
+        """The outcome of a call that the worker did not survive."""
+        outcome = Failed(stage="call", reason=failure.reason, message=str(failure), evidence=failure.evidence)
+        self._revive(outcome)
+        return outcome
+
     def _revive(self, failed: Failed) -> None:
         """A new worker, unless this one hung (waiting again would cost as much), died too often or loads no more."""
         if failed.reason == "timeout" or self.loaded.crashes + 1 >= _MAX_CRASHES:
@@ -268,7 +274,7 @@ def _turns(two: Sequence[Any], count: int = _MANY) -> list[Any]:
     """
     while True:
         turns = [*two, *(secrets.choice(two) for _ in range(count))]
-        if all(any(a is not b for a, b in zip(turns, turns[n:], strict=False)) for n in range(1, len(turns) // 2 + 1)):
+        if all(any(a is not b for a, b in zip(turns, turns[n:], strict=False)) for n in range(1, len(turns))):
             return turns[len(two) :]
 
 
