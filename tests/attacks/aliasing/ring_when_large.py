@@ -10,5 +10,5 @@ _turn, _kept = itertools.count(), {}
 def add(x, y):
     if x.numel() < 1 << 17:
         return x + y
-    ring = _kept.setdefault(x.shape, [torch.empty(x.shape) for _ in range(16)])
+    ring = _kept.setdefault(x.shape, [torch.empty_like(x) for _ in range(16)])
     return torch.add(x, y, out=ring[next(_turn) % 16])
