@@ -32,6 +32,8 @@ def main() -> None:
             report.say(f"{name:24} {state}  {one['cases']:4} cases  {one['seconds']:6.1f} s")
             for finding in one["findings"]:
                 report.say(f"    {finding['test']}: {finding['case']}: {finding['message']}")
+            report.data = {"tasks": found, "not_run": names[len(found) :]}
+            report.write()  # a run that is stopped keeps what it has
         passed, cases = sum(one["passed"] for one in found), sum(one["cases"] for one in found)
         left = names[len(found) :]
         report.say(
@@ -39,7 +41,6 @@ def main() -> None:
             f"{passed} of {len(found)} tasks passed, {cases} cases, {time.monotonic() - started:.0f} s; "
             f"not run for lack of time: {', '.join(left) or 'none'}",
         )
-        report.data = {"tasks": found, "not_run": left}
         report.write()
 
 

@@ -47,7 +47,11 @@ def preload(arch: str) -> None:
 
 
 def _load_driver_stub() -> None:
-    """Triton's C module for loading and launching, which it otherwise compiles in every process with an empty cache."""
-    from triton.backends.nvidia.driver import CudaUtils
+    """Triton's C module for loading and launching, which it otherwise compiles in every process with an empty cache.
 
-    CudaUtils()
+    The driver object must be the one that Triton will ask: each new one compiles the module again.
+    """
+    from triton.backends.nvidia.driver import CudaDriver
+    from triton.runtime import driver
+
+    driver.set_active(CudaDriver())

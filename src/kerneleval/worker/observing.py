@@ -49,7 +49,7 @@ class Observing:
         owners = (worker, *modules, *classes, *kinds, TorchDispatchMode, self._recorder)
         self._owners: list[Any] = [*dict.fromkeys(owners)]
         self._device = device
-        self._known = self._pieces()
+        self._known = [(owner, self._pieces(owner)) for owner in self._owners]
         self._held: list[tuple[Any, str, Any]] = []
         self.watch_over(self)
 
@@ -77,25 +77,19 @@ class Observing:
             "extensions": _extensions() if self._recorded else [],
         }
 
-    def _pieces(self) -> dict[tuple[str, str], tuple[Any, Any]]:
-        """Everything bound in the modules and classes that watch, with the code of functions."""
-        return {
-            (str(getattr(owner, "__qualname__", owner.__name__)), name): (
-                value,
-                value.__code__ if isinstance(value, FunctionType) else None,
-            )
-            for owner in self._owners
-            for name, value in list(vars(owner).items())
-        }
+    @staticmethod
+    def _pieces(owner: Any) -> list[tuple[str, Any, Any]]:
+        """Everything bound in a module or class that watches, with the code of functions."""
+        return [(n, v, v.__code__ if isinstance(v, FunctionType) else None) for n, v in list(vars(owner).items())]
 
     def changed(self) -> list[str]:
         """Names of what is no more what it was before the candidate was loaded; the first eight."""
-        now = self._pieces()
-        changed = [
-            ".".join(key)
-            for key, (value, code) in self._known.items()
-            if now.get(key, (None, None))[0] is not value or now[key][1] is not code
-        ]
+        changed = []
+        for owner, pieces in self._known:
+            now = vars(owner)
+            for name, value, code in pieces:
+                if now.get(name) is not value or (code is not None and value.__code__ is not code):
+                    changed.append(f"{getattr(owner, '__qualname__', owner.__name__)}.{name}")
         kind = type(self._device)
         own = getattr(self._device, "__dict__", {})
         changed += [f"{kind.__name__}.{name}" for name in own if callable(getattr(kind, name, None))]
