@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from kerneleval.judge import Judge, cells
+from kerneleval.judge.bound import Bound, Drawn
 from kerneleval.pipeline import check
-from kerneleval.records import Failed
+from kerneleval.records import Failed, InfrastructureError
+from kerneleval.worker.host import Worker, WorkerError
 
 DIES_WHEN_ASKED_AGAIN = """
 import os
@@ -55,3 +61,48 @@ def test_a_candidate_that_dies_when_its_refusal_is_looked_into_has_died_there(tm
     large = next(cell.outcome for cell in verdict.cells if cell.case.distribution == "large_scale")
     assert isinstance(large, Failed)
     assert (verdict.verdict, large.reason) == ("failed", "exit")
+
+
+def test_nothing_of_a_case_is_held_when_the_next_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs and outputs of every case were kept to the end: 61 GiB of device memory for one operator."""
+    file = tmp_path / "gelu.py"
+    file.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
+    held: list[Any] = []
+    alive: list[int] = []
+    draw = Bound.draw
+
+    def drawing(self: Bound, seed: int) -> Drawn:
+        found = draw(self, seed)
+        held.extend(weakref.ref(t) for t in (*found.tensors, *found.expectation.native, *found.expectation.oracle))
+        return found
+
+    monkeypatch.setattr(Bound, "draw", drawing)
+    with Judge("cpu", tmp_path / "cache") as judge:
+        check(
+            file,
+            "gelu",
+            judge=judge,
+            allow=("custom", "mixed", "library"),
+            dtypes=["float32"],
+            directions=["forward", "backward"],
+            categories=["tiny", "small"],
+            timed=False,
+            on_event=lambda event: alive.append(sum(ref() is not None for ref in held)),
+        )
+    assert len(held) > 20
+    assert max(alive) == 0
+
+
+def test_a_machine_that_cannot_make_a_worker_ready_is_to_blame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was told as an error of the candidate's worker, though none of a candidate's code had run."""
+    request = Worker.request
+
+    def full(self: Worker, op: str, *args: Any, **options: Any) -> Any:
+        if op == "warm":
+            raise WorkerError("OutOfMemoryError", "CUDA error: out of memory", unsupported=False, evidence={})
+        return request(self, op, *args, **options)
+
+    monkeypatch.setattr(Worker, "request", full)
+    blamed = pytest.raises(InfrastructureError, match="no worker can be made ready on cpu: CUDA error: out of memory")
+    with Judge("cpu", tmp_path / "cache") as judge, blamed:
+        judge.bench.warm_runner()

@@ -19,7 +19,7 @@ from kerneleval import languages
 from kerneleval.devices import Device
 from kerneleval.judge.tampering import Claim, claims
 from kerneleval.judge.windows import Runner
-from kerneleval.records import Candidate, Machine, Trust, digest, to_plain
+from kerneleval.records import Candidate, InfrastructureError, Machine, Trust, digest, to_plain
 from kerneleval.worker.host import Worker, WorkerError, WorkerFailure, Zygote
 from kerneleval.worker.plain import encode_plain
 from kerneleval.worker.sandbox import Limits
@@ -183,15 +183,20 @@ class Bench:
             self.zygote.close()
 
     def warm_runner(self, readable: Sequence[str] = ()) -> Runner:
-        """A new worker with its device context, and some shared memory."""
-        worker = self.zygote.fork(self._limits, readable)
+        """A new worker with its device context, and some shared memory.
+
+        Raises:
+            InfrastructureError: the machine cannot make one, for want of device memory for example.
+        """
+        runner = Runner(self.zygote.fork(self._limits, readable), self.device)
         try:
-            worker.request("warm", {}, "warmed", timeout_s=120.0)
-        except BaseException:
-            worker.close()
+            runner.worker.request("warm", {}, "warmed", timeout_s=120.0)
+            runner.reserve(1 << 20, 1 << 20)
+        except BaseException as error:
+            runner.close()
+            if isinstance(error, (WorkerError, WorkerFailure)):  # nothing of a candidate has run in it
+                raise InfrastructureError(f"no worker can be made ready on {self.device.name}: {error}") from error
             raise
-        runner = Runner(worker, self.device)
-        runner.reserve(1 << 20, 1 << 20)
         return runner
 
     def make_spare(self) -> None:

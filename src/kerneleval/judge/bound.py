@@ -15,7 +15,7 @@ from kerneleval.judge.images import Call, Refresh, TensorSlot, dense
 from kerneleval.judge.layouts import strided
 from kerneleval.records import Case, Scalar, Task, TensorSpec
 
-__all__ = ["Bound", "Drawn"]
+__all__ = ["Bound", "Calibrated", "Drawn"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,20 @@ class Drawn:
     def tensors(self) -> list[torch.Tensor]:
         """Everything that is revealed, arguments before upstream gradients."""
         return [a for a in self.args if isinstance(a, torch.Tensor)] + self.grads
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrated:
+    """What further calls of a case that was right are held to. No tensors: a task has a hundred cases."""
+
+    form: Call
+    """How one call looks on the wire."""
+    relative_rms: float
+    """As :attr:`Expectation.timed_relative_rms`."""
+    worst: float
+    """As :attr:`Expectation.timed_worst`."""
+    scales: tuple[float, ...]
+    """As :attr:`Expectation.timed_scales`."""
 
 
 class Bound:
@@ -84,6 +98,16 @@ class Bound:
             self.task, self.case, args, grads or None, problem=self.problem, weights=self.weights, tf32=self.tf32
         )
         return Drawn(args=args, grads=grads, expectation=expectation)
+
+    def calibrated(self, drawn: Drawn) -> Calibrated:
+        """What one call tells of the further ones."""
+        known = drawn.expectation
+        return Calibrated(
+            form=self.form(drawn),
+            relative_rms=known.timed_relative_rms,
+            worst=known.timed_worst,
+            scales=known.timed_scales,
+        )
 
     def form(self, drawn: Drawn) -> Call:
         """How one call looks on the wire."""

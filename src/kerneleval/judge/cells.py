@@ -13,7 +13,7 @@ from kerneleval import languages
 from kerneleval.devices import Device
 from kerneleval.judge import inputs
 from kerneleval.judge.bench import BuildFailed, Loaded
-from kerneleval.judge.bound import Bound, Drawn
+from kerneleval.judge.bound import Bound, Calibrated, Drawn
 from kerneleval.judge.comparison import Mismatch, compare, matches
 from kerneleval.judge.images import Call, Image, Plan, TensorSlot
 from kerneleval.judge.modules import reveal_weights, split
@@ -49,7 +49,7 @@ class CellJudge:
 
     def __init__(self, loaded: Loaded, task: Task, protocol: Protocol, device: Device) -> None:
         self.loaded, self.task, self.protocol, self.device = loaded, task, protocol, device
-        self.calibration: dict[Case, Drawn] = {}
+        self.calibration: dict[Case, Calibrated] = {}
         self._problems: dict[tuple[tuple[str, int], ...], Any] = {}
         self._given_up: Failed | None = None
         self._many: set[tuple[str, bool]] = set()
@@ -92,7 +92,7 @@ class CellJudge:
         if self.task.module and isinstance(outcome, Passed):
             outcome = self._other_weights(case, bound)
         if isinstance(outcome, Passed):
-            self.calibration[case] = first
+            self.calibration[case] = bound.calibrated(first)
         return outcome
 
     def _refused(self, case: Case) -> Failed | None:

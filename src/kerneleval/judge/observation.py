@@ -52,7 +52,7 @@ class Subject:
         self.case = case
         self._judge, self._bound = judge, judge.bind(case)
         bound = self._bound
-        self._plan = plan or Plan([bound.form(judge.calibration[case])], case.direction)
+        self._plan = plan or Plan([judge.calibration[case].form], case.direction)
         seed = new_secret()
         self._args = bound.arguments(seed)
         self._grads = bound.upstream(self._args, seed)

@@ -104,8 +104,7 @@ class Timer:
     def _session(self, case: Case, session: int) -> TimedRun:
         judge = self._judge
         bound = judge.bind(case)
-        call = bound.form(judge.calibration[case])
-        expectation = judge.calibration[case].expectation
+        known = judge.calibration[case]
         candidate = judge.loaded.runner
 
         def draw(seed: int) -> list[torch.Tensor]:
@@ -118,21 +117,21 @@ class Timer:
             run = clock.measure(
                 candidate,
                 _Trusted(baseline),
-                call,
+                known.form,
                 case.direction,
                 draw,
                 judge.protocol,
                 self._device,
-                relative_rms=expectation.timed_relative_rms,
-                worst=expectation.timed_worst,
-                scales=expectation.timed_scales,
+                relative_rms=known.relative_rms,
+                worst=known.worst,
+                scales=known.scales,
                 session=session,
                 timeout_s=_WINDOW_TIMEOUT_S,
-                arbiter=lambda timed: _face_oracle(bound, call, timed),
+                arbiter=lambda timed: _face_oracle(bound, known.form, timed),
             )
         except _BaselineError as error:
             raise InfrastructureError(f"the baseline of {judge.task.name} failed at {case.key}: {error}") from error
-        _face_oracle(bound, call, run.sample)
+        _face_oracle(bound, known.form, run.sample)
         return run
 
     def _baseline(self, case: Case, bound: Bound, *, fresh: bool) -> Loaded:

@@ -22,7 +22,7 @@ def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outc
         return
     for case in _chosen(cases, outcomes):
         bound = judge.bind(case)
-        form = bound.form(judge.calibration[case])
+        form = judge.calibration[case].form
 
         def run(args: Sequence[Any]) -> Sequence[torch.Tensor]:
             return judge.outputs(form, args, case)  # noqa: B023 - called within this turn of the loop

@@ -328,6 +328,7 @@ class _Examination:
         """What comes out without own kernels, on inputs that were never seen before: twice, if it is right at first."""
         outputs: tuple[torch.Tensor, ...] = ()
         for _ in range(2):
+            before = subject.native
             subject = subject.again()
             try:
                 outputs = subject.window(record=False, mute=True).outputs
@@ -339,15 +340,15 @@ class _Examination:
                 return "needed"
             if not alike(outputs, subject.native):
                 return "needed"
-            if self._is_trivial(subject):
+            if _is_trivial(subject, before):
                 return ""
         return "decoy" if right(outputs, subject.expectation()) else "little"
 
-    def _is_trivial(self, subject: Subject) -> bool:
-        """Whether memory that nobody wrote could pass: zeros, or the outputs of an earlier call."""
-        zeros = [torch.zeros_like(t) for t in subject.native]
-        before = self.judge.calibration[subject.case].expectation.native
-        return alike(zeros, subject.native) or alike(before, subject.native)
+
+def _is_trivial(subject: Subject, before: Sequence[torch.Tensor]) -> bool:
+    """Whether memory that nobody wrote could pass: zeros, or the outputs of an earlier call."""
+    zeros = [torch.zeros_like(t) for t in subject.native]
+    return alike(zeros, subject.native) or alike(before, subject.native)
 
 
 CHECK = _check
