@@ -10,6 +10,7 @@ from __future__ import annotations
 import cProfile
 import io
 import pstats
+import re
 import statistics
 import subprocess
 import sys
@@ -91,6 +92,10 @@ print("RESULT", json.dumps([times, bool(result.correctness)]))
 )
 
 
+_FOLDER = re.compile(r"/\S*/(?=(src|benchmarks|torch|triton|scipy|numpy)/)|/\S*/lib/python[\d.]+/")
+"""Where a machine keeps the files named in a profile."""
+
+
 def main() -> None:
     """Run it."""
     made = parser(__doc__ or "")
@@ -151,7 +156,8 @@ def _profile(report: Report, judge: Judge, protocol: Protocol, variant: int) -> 
         for order in ("tottime", "cumulative"):
             text = io.StringIO()
             pstats.Stats(profiler, stream=text).sort_stats(order).print_stats(40)
-            report.say(*(line.rstrip() for line in text.getvalue().splitlines() if line.strip()))
+            lines = _FOLDER.sub("", text.getvalue()).splitlines()
+            report.say(*(line.rstrip() for line in lines if line.strip()))
 
 
 def _kernelbench(report: Report, checkout: Path) -> None:
