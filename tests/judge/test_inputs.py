@@ -5,7 +5,10 @@ import math
 import pytest
 import torch
 
+from kerneleval.devices import find as find_device
 from kerneleval.judge import inputs
+from kerneleval.judge.bound import Bound
+from kerneleval.judge.images import Image, Plan
 from kerneleval.judge.layouts import expanded_dim
 from kerneleval.records import DISTRIBUTIONS, LAYOUTS, Scalar, TensorSpec, UsageError
 from kerneleval.tasks import find
@@ -157,6 +160,22 @@ def test_expanded_contents_are_equal_along_the_dim() -> None:
     column = one(TensorSpec(name="x", shape=(1, 8), dtype="float32"), layout="expanded")
     assert len(column.unique()) == 1
     assert torch.equal(one(W, layout="expanded"), one(W)), "weights keep their own contents"
+
+
+def test_upstream_gradients_lie_as_the_layout_says() -> None:
+    """They were dense in every case, so a backward that ignores their strides passed."""
+    dims = {"M": 6, "N": 10}
+    for layout in LAYOUTS:
+        bound = Bound(
+            find("silu"), case_of("silu", dims, direction="backward", layout=layout), find_device("cpu"), tf32=False
+        )
+        drawn = bound.draw(7)
+        form = bound.form(drawn)
+        assert form.grads[0].strides == form.args[0].strides
+        image = Image(Plan([form], "backward"), find_device("cpu"))
+        image.fill(0, drawn.tensors)
+        assert torch.equal(image.tensor(0, 1), drawn.grads[0])
+        assert image.tensor(0, 1).is_contiguous() == (layout in ("contiguous", "offset"))
 
 
 def test_upstream_gradients_are_for_floating_outputs() -> None:

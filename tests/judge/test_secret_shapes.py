@@ -36,7 +36,8 @@ def test_one_who_knows_the_sizes_of_strided_inputs_alone_fails(judge: Judge, tmp
     known = {tuple(c.dims_map.values()) for c in judge.plan(find("gelu"), PROTOCOL)}
     source = KNOWING.format(known=known, otherwise="return torch.zeros_like(x)")
     path = tmp_path / "gelu.py"
-    path.write_text(source.replace("if tuple", "if x.is_contiguous() or tuple"))
+    plain = "x.is_contiguous() and not x.storage_offset()"
+    path.write_text(source.replace("if tuple", f"if {plain} or tuple"))
     options = {"dtypes": PROTOCOL.dtypes, "categories": PROTOCOL.categories}
     verdict = check(path, "gelu", judge=judge, timed=False, allow=("library",), **options)
     assert (verdict.verdict, verdict.reason) == ("failed", "wrong_output")

@@ -85,7 +85,8 @@ class Bound:
         """Fresh secret upstream gradients (backward cases)."""
         if self.case.direction == "forward":
             return []
-        return inputs.upstream(oracle.output_specs(self.task, self.case, args), seed, self.device.torch_device)
+        outputs = oracle.output_specs(self.task, self.case, args)
+        return inputs.upstream(outputs, seed, self.device.torch_device, self.case.layout)
 
     def draw(self, seed: int) -> Drawn:
         """Fresh secret arguments with their expectation."""
@@ -113,7 +114,9 @@ class Bound:
         """How one call looks on the wire."""
         slots = tuple(self._slot(position, arg) for position, arg in enumerate(drawn.args))
         outputs = tuple((tuple(t.shape), str(t.dtype)[6:]) for t in drawn.expectation.native)
-        grads = tuple(dense(tuple(g.shape), str(g.dtype)[6:]) for g in drawn.grads)
+        grads = tuple(
+            self._placed(TensorSpec(name="grad", shape=tuple(g.shape), dtype=str(g.dtype)[6:])) for g in drawn.grads
+        )
         return Call(args=slots, grads=grads, outputs=outputs, wanted=self.wanted, dims=self.dims)
 
     def _slot(self, position: int, arg: Any) -> TensorSlot | Any:
@@ -127,8 +130,12 @@ class Bound:
         if self.case.layout == "contiguous" or spec.role != "data":
             slot = dense(shape, dtype, refresh="rows" if spec.role == "mask" else "elements")
             return replace(slot, weight=spec.role == "weight")
+        return self._placed(spec)
+
+    def _placed(self, spec: TensorSpec) -> TensorSlot:
+        """Where the case's layout puts the elements of a data tensor."""
         extent, strides, offset = strided(self.case.layout, spec)
-        return TensorSlot(shape=shape, dtype=dtype, strides=strides, offset=offset, extent=extent)
+        return TensorSlot(shape=tuple(spec.shape), dtype=spec.dtype, strides=strides, offset=offset, extent=extent)
 
 
 def _refresh_of(tensor: torch.Tensor) -> Refresh:

@@ -66,29 +66,29 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
         if spec.role != "data":
             values.append(_other(spec, generator))
             continue
-        dim = expanded_dim(spec.shape) if case.layout == "expanded" else None
-        if dim is None:
-            values.append(_data(spec, spec.shape, case.distribution, generator))
-        else:
-            shape = (*spec.shape[:dim], 1, *spec.shape[dim + 1 :])
-            once = _data(spec, shape, case.distribution, generator)
-            values.append(once.expand(spec.shape).contiguous())
+        values.append(_repeated(spec, case.distribution, case.layout, generator))
     return values
 
 
-def upstream(outputs: Sequence[tuple[tuple[int, ...], str]], seed: int, device: str) -> list[torch.Tensor]:
+def upstream(
+    outputs: Sequence[tuple[tuple[int, ...], str]], seed: int, device: str, layout: str = "contiguous"
+) -> list[torch.Tensor]:
     """Secret upstream gradients: standard data for each floating output, whatever the case's distribution is.
+
+    Under the ``expanded`` layout they are equal along :func:`~kerneleval.judge.layouts.expanded_dim`.
 
     Args:
         outputs: (shape, dtype) of every output; those of other than floating dtype carry no gradient and are left out.
         seed: secret, up to 63 bits; streams differ from those of :func:`draw`.
         device: torch device.
+        layout: the case's layout.
     """
     grads = []
     for position, (shape, dtype) in enumerate(outputs):
         if _dtype(dtype).is_floating_point or _dtype(dtype).is_complex:
             spec = TensorSpec(name=f"grad{position}", shape=tuple(shape), dtype=dtype)
-            grads.append(_data(spec, spec.shape, "standard", stream(seed, f"upstream {position}", device)))
+            generator = stream(seed, f"upstream {position}", device)
+            grads.append(_repeated(spec, "standard", layout, generator))
     return grads
 
 
@@ -145,6 +145,15 @@ def _other(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
     if spec.scale != 1 and (tensor.is_floating_point() or tensor.is_complex()):
         tensor.mul_(spec.scale)
     return tensor
+
+
+def _repeated(spec: TensorSpec, distribution: str, layout: str, generator: torch.Generator) -> torch.Tensor:
+    """A contiguous data tensor, equal along a dim where the layout wants it so."""
+    dim = expanded_dim(spec.shape) if layout == "expanded" else None
+    if dim is None:
+        return _data(spec, spec.shape, distribution, generator)
+    once = _data(spec, (*spec.shape[:dim], 1, *spec.shape[dim + 1 :]), distribution, generator)
+    return once.expand(spec.shape).contiguous()
 
 
 def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator: torch.Generator) -> torch.Tensor:

@@ -270,13 +270,17 @@ def _expected(call: Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]
 
 
 def _laid_out(call: Call) -> Call:
-    """The same call on arguments that lie in memory as the candidate's do."""
+    """The same call on arguments and upstream gradients that lie in memory as the candidate's do."""
     specs = call.task.arguments(call.case.dims_map, call.case.dtype)
     placed = [
         laid_out(arg, call.case.layout, spec) if isinstance(spec, TensorSpec) and spec.role == "data" else arg
         for arg, spec in zip(call.args, specs, strict=True)
     ]
-    return replace(call, args=placed)
+    grads = None
+    if call.grads is not None:
+        forms = [TensorSpec(name="grad", shape=tuple(g.shape), dtype=str(g.dtype)[6:]) for g in call.grads]
+        grads = [laid_out(g, call.case.layout, form) for g, form in zip(call.grads, forms, strict=True)]
+    return replace(call, args=placed, grads=grads)
 
 
 def _worse(first: torch.Tensor, second: torch.Tensor, oracle: torch.Tensor) -> torch.Tensor:
@@ -304,7 +308,7 @@ def _pool(call: Call, tf32: bool, draws: int) -> list[list[Scales | None]]:
         grads = None
         if call.grads is not None:
             forms = [(tuple(g.shape), str(g.dtype)[6:]) for g in call.grads]
-            grads = inputs.upstream(forms, seed, device)
+            grads = inputs.upstream(forms, seed, device, call.case.layout)
         drawn = _expected(replace(call, args=args, grads=grads), tf32, pool=())
         found.append([scales_of(e) for e in drawn])
     return found

@@ -92,7 +92,7 @@ class _Probe:
                 args, weights = inputs.draw(task.arguments(case.dims_map, case.dtype), case, number, device), {}
             grads = None
             if case.direction == "backward":
-                grads = inputs.upstream(oracle.output_specs(task, case, args), number, device)
+                grads = inputs.upstream(oracle.output_specs(task, case, args), number, device, case.layout)
             calls.append(oracle.Call(task=task, case=case, args=args, grads=grads, problem=problem, weights=weights))
         own = calls[0]
         expectation = oracle.expect(task, case, own.args, own.grads, problem=problem, weights=own.weights, tf32=tf32)

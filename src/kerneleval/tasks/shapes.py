@@ -68,8 +68,8 @@ def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:
 
     For each direction and dtype: the standard distribution, contiguous, once in each shape category that exists for the
     task; then other distributions and layouts over further small and medium shapes (every one at least twice forward
-    and once backward; in the ``quick`` tier every layout once forward); then the smallest and, where defined, empty
-    shapes.
+    and once backward; in the ``quick`` tier every layout once forward and two backward); then the smallest and, where
+    defined, empty shapes.
     Where the protocol names distributions: exactly those, contiguous, in every shape category.
     Infinities and NaN are given forward only: IEEE arithmetic defines outputs, not gradients.
 
@@ -268,6 +268,8 @@ class _Planner:
         """(distribution, layout) pairs beyond standard and contiguous, each ``times`` (0: as the tier says)."""
         quick = self.protocol.tier == "quick"
         if quick and self.direction == "backward" and not times:
+            every = list(self._others(times=1))
+            yield from dict.fromkeys((*every[:1], *every[-1:]))
             return
         times = times or (2 if self.direction == "forward" and not quick else 1)
         varied = [d for d in self.distributions if d not in ("standard", *_DEGENERATE)]
