@@ -80,6 +80,11 @@ class Device(Protocol):
     def largest_case_bytes(self) -> int:
         """Arguments and outputs of the largest case that can be judged: fp64 copies and windows need room too."""
 
+    def trim(self) -> None:
+        """Give back what this process only holds in reserve where less than half of the memory is free: workers need
+        memory too.
+        """
+
     def allocate(self, nbytes: int) -> Arena:
         """A new shared range (judge side). Raises InfrastructureError when the device is out of memory."""
 

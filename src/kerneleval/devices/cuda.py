@@ -20,6 +20,7 @@ __all__ = ["DEVICE"]
 _IPC_LAZY_PEER_ACCESS = 1
 _RESERVE_BYTES = 4 << 30
 _CLOCK_DRIFT = 0.03
+_OUT_OF_MEMORY = 2
 _DELAY_CYCLES = 6_000_000
 """3 ms at 2 GHz: longer than the host takes to queue a call."""
 _INSUFFICIENT_SIZE = 7
@@ -91,15 +92,22 @@ class Cuda:
         )
 
     def memory_budget_bytes(self) -> int:
-        """A quarter of the free device memory, less a reserve for contexts; at most 16 GiB."""
+        """A quarter of the device memory that is free or held in reserve here, less a reserve for contexts; at most
+        16 GiB.
+        """
         import torch
 
-        free, _ = torch.cuda.mem_get_info()
-        return min(max((free - _RESERVE_BYTES) // 4, 256 << 20), 16 << 30)
+        free = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        return _budget(free)
 
     def case_budget(self) -> tuple[int, int]:
-        """At most 1 GiB and 0.5 TFLOP a call (about 10 ms of fp32 on a data-centre GPU)."""
-        return min(1 << 30, self.memory_budget_bytes() // 8), 500_000_000_000
+        """At most 1 GiB and 0.5 TFLOP a call (about 10 ms of fp32 on a data-centre GPU).
+
+        It follows from the whole device memory, not from what is free: all candidates of a run are to meet one plan.
+        """
+        import torch
+
+        return min(1 << 30, _budget(torch.cuda.mem_get_info()[1]) // 8), 500_000_000_000
 
     def largest_case_bytes(self) -> int:
         """An eighth of the device memory."""
@@ -108,13 +116,26 @@ class Cuda:
         torch.cuda.empty_cache()
         return int(torch.cuda.mem_get_info()[1]) // 8
 
+    def trim(self) -> None:
+        """See :meth:`Device.trim`: PyTorch keeps what was freed, 60 GiB after the fp64 convolutions of one operator."""
+        import torch
+
+        free, total = torch.cuda.mem_get_info()
+        if free < total // 2:
+            torch.cuda.empty_cache()
+
     def allocate(self, nbytes: int) -> Arena:
         """A dedicated allocation with its IPC handle."""
         import torch
 
         torch.cuda.current_stream().synchronize()  # makes the primary context current in this thread
         pointer = ctypes.c_uint64()
-        _check("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(max(nbytes, 512)))
+        wanted = ctypes.byref(pointer), ctypes.c_size_t(max(nbytes, 512))
+        status = _driver().cuMemAlloc_v2(*wanted)
+        if status == _OUT_OF_MEMORY:
+            torch.cuda.empty_cache()
+        if status:
+            _check("cuMemAlloc_v2", *wanted)
         handle = _IpcHandle()
         _check("cuIpcGetMemHandle", ctypes.byref(handle), pointer)
         plain = {"nbytes": nbytes, "ipc": ctypes.string_at(ctypes.byref(handle), 64).hex()}
@@ -219,6 +240,10 @@ def _driver() -> ctypes.CDLL:
         return ctypes.CDLL("libcuda.so.1")
     except OSError as error:
         raise InfrastructureError(f"the CUDA driver library does not load: {error}") from error
+
+
+def _budget(room_bytes: int) -> int:
+    return min(max((room_bytes - _RESERVE_BYTES) // 4, 256 << 20), 16 << 30)
 
 
 def _check(function: str, *arguments: Any) -> None:

@@ -77,6 +77,8 @@ class CellJudge:
             return self._gone(failure)
         except BuildFailed as error:
             return Failed(stage=error.stage, reason=error.reason, message=str(error), evidence=error.evidence)
+        finally:
+            self.device.trim()
 
     def _judge(self, case: Case) -> Outcome:
         bound = self.bind(case)

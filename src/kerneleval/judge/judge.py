@@ -142,6 +142,7 @@ class Judge:
             verdict = self._judge(loaded, task, protocol, cases, replay, started, on_event)
         finally:
             loaded.close()
+            self.device.trim()
             self.bench.make_spare()
         return verdict
 
