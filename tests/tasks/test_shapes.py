@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kerneleval.records import SHAPE_CATEGORIES, Case, Dim, Protocol, Task, UsageError
@@ -121,6 +121,7 @@ def test_all_eight_categories_exist_for_every_task(name: str) -> None:
 
 
 @settings(max_examples=60, deadline=None)
+@example(lows=[1, 29], spans=[1] * 4, multiples=[1, 3, 1, 1], unscaled=False, memory_log=34, seed=0)
 @given(
     lows=st.lists(st.integers(1, 40), min_size=1, max_size=4),
     spans=st.lists(st.sampled_from([1, 30, 300, 9000]), min_size=4, max_size=4),

@@ -26,8 +26,9 @@ OUTLIER_FACTOR = 50.0
 SMALL_SCALE = 1e-3
 """Factor of ``small_scale``."""
 
-LARGE_SCALE = 1e3
-"""Factor of ``large_scale``; float16 gets 16, so that products of two inputs stay below its largest number, 65504."""
+LARGE_SCALE = 1e5
+"""Factor of ``large_scale``: beyond the range of half types, in which a kernel may hold parts of wider numbers. float16
+itself gets 16, so that products of two inputs stay below its largest number, 65504."""
 
 _LARGE_SCALE_HALF = 16.0
 _NONFINITE = (float("nan"), float("inf"), float("-inf"))

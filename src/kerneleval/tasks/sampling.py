@@ -75,17 +75,21 @@ def _scaled(task: Task) -> tuple[Dim, ...]:
 
 
 def _range(dim: Dim, category: str) -> tuple[int, int]:
-    """The category's range within the dim's own; where they do not meet, the nearest quarter of the dim's."""
+    """The lowest and the highest value of the dim in the category's range; where there is none, the nearest quarter of
+    the dim's own range.
+    """
     low, high = RANGES[category]
-    if high < lowest(dim):
-        return lowest(dim), min(4 * lowest(dim), _highest(dim))
+    if inside := _values(dim, low, high):
+        return inside[0], inside[-1]
     if low > _highest(dim):
         return max(lowest(dim), _highest(dim) // 4), _highest(dim)
-    return max(low, lowest(dim)), min(high, _highest(dim))
+    return lowest(dim), min(4 * lowest(dim), _highest(dim))
 
 
-def _values(dim: Dim) -> range:
-    return range(lowest(dim), dim.high + 1, dim.multiple_of)
+def _values(dim: Dim, low: int = 1, high: int = 1 << 62) -> range:
+    """The values that the dim may take between two bounds."""
+    first = max(lowest(dim), -(-low // dim.multiple_of) * dim.multiple_of)
+    return range(first, min(dim.high, high) + 1, dim.multiple_of)
 
 
 def _square_step(dims: Sequence[Dim]) -> tuple[int, int, int]:
@@ -107,8 +111,7 @@ def exists(task: Task, category: str) -> bool:
     if category == "square":
         low, high, _ = _square_step(dims)
         return low <= high
-    low, high = RANGES[category]
-    return any(lowest(dim) <= high and _highest(dim) >= low for dim in dims)
+    return any(_values(dim, *RANGES[category]) for dim in dims)
 
 
 def belongs(task: Task, category: str, dims: Mapping[str, int]) -> bool:
