@@ -24,22 +24,17 @@ from typing import Any
 from kerneleval import devices, languages
 from kerneleval.records import Candidate, Trust, to_plain
 from kerneleval.worker import processors, sandbox
+from kerneleval.worker.calls import Call, Calling
 from kerneleval.worker.guarding import Guard
 from kerneleval.worker.in_order import InOrder, Moved
 from kerneleval.worker.observing import Observing
+from kerneleval.worker.outputs import contiguous_strides, flatten, mismatch
 from kerneleval.worker.plain import decode_plain
 from kerneleval.worker.wire import Channel, Closed
 
 __all__ = ["main"]
 
 _TRACEBACK_CHARS = 4000
-
-
-class _Call:
-    """One prepared call: arguments, upstream gradients and what must come out."""
-
-    def __init__(self, args: list[Any], grads: list[Any], outputs: list[Any], wanted: list[int], dims: dict[str, int]):
-        self.args, self.grads, self.outputs, self.wanted, self.dims = args, grads, outputs, wanted, dims
 
 
 class Worker:
@@ -51,9 +46,9 @@ class Worker:
         self.processors = processors.allowed()
         self.arenas: dict[str, devices.Arena] = {}
         self.loaded: languages.Loaded | None = None
-        self.calls: list[_Call] = []
-        self.run: Callable[[_Call], Any] = self._forward
-        self.interleaved = False
+        self.calls: list[Call] = []
+        self.calling: Calling | None = None
+        self.direction = "forward"
         self.weights: list[Any] = []
         self.results: list[Any] = []
         self.plain_calls: list[Mapping[str, Any]] = []
@@ -132,6 +127,8 @@ class Worker:
         self.guard = Guard(directory)
         self.loaded = language.load(candidate, directory, self.device.name, names=tuple(message["names"]))
         self.loaded.watch(False)
+        self.calling = Calling(self.loaded, self._is_revealed)
+        self.observing.watch_over(self.calling)
         processors.allow(self.processors)  # an OpenMP library of its own bound this thread
         told = self._tampering()
         self.guard.when = "call"
@@ -179,19 +176,14 @@ class Worker:
         self.weights = [
             c.args[i] for c, plain in zip(self.calls, self.plain_calls, strict=True) for i in plain["weights"]
         ]
-        self.run = self._forward
-        self.interleaved = message["direction"] == "interleaved"
-        if message["direction"] == "backward":
-            assert self.loaded is not None
-            self.run = self._backward if self.loaded.backward is None else self._explicit_backward
-        elif message["direction"] == "training":
-            self.run = self._in_training
+        self.direction = message["direction"]
         return {"op": "prepared"}
 
     def on_go(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Run the prepared calls, or those of them whose turn it is; the judge's clock is running."""
         import torch
 
+        assert self.calling is not None
         start, stop = message["calls"]
         if self.device.pauses:  # the processors are the device: from where it waited, the candidate may go anywhere
             processors.allow(self.processors)
@@ -202,13 +194,10 @@ class Worker:
         try:
             timer.start()
             with torch.no_grad(), self.recording:
-                if self.interleaved:
-                    results += self._interleaved(self.calls[start:stop])
-                elif self.moved and self.in_order is not None:
-                    results = self.in_order.run(self.moved, self.run, _flatten)
+                if self.moved and self.in_order is not None:
+                    results = self.in_order.run(self.moved, self.calling.one(self.direction), flatten)
                 else:
-                    for call in self.calls[start:stop]:
-                        results.append(self.run(call))
+                    results += self.calling.all(self.direction, self.calls[start:stop])
             timer.stop()
             self.device.synchronize()
         finally:
@@ -227,15 +216,15 @@ class Worker:
         wrong: dict[str, Any] | None = None
         arena = self.arenas["out"]
         for index, (call, result, places) in enumerate(zip(self.calls, self.results, message["places"], strict=True)):
-            outputs = _flatten(result)
-            problem = _mismatch(outputs, call.outputs, self.device.torch_device) or self._alias(outputs)
+            outputs = flatten(result)
+            problem = mismatch(outputs, call.outputs, self.device.torch_device) or self._alias(outputs)
             if problem:
                 wrong = wrong or {"call": index, **problem}
                 continue
             for output, spec, place in zip(outputs, call.outputs, places, strict=True):
                 if output.numel():
                     raw = self.device.own_storage(arena, place, output.numel() * output.element_size())
-                    strides = _contiguous_strides(spec.shape)
+                    strides = contiguous_strides(spec.shape)
                     targets.append(devices.typed_view(raw, output.dtype, spec.shape, strides, 0))
                     sources.append(detach(output))
         if targets:
@@ -261,69 +250,7 @@ class Worker:
         self.recording, self.moved = contextlib.nullcontext(), []
         return {"op": "observed", **self.observing.end(self.loaded), "tampering": self._tampering()}
 
-    # -- calls --------------------------------------------------------------------------------------------------------
-
-    def _forward(self, call: _Call) -> Any:
-        assert self.loaded is not None
-        return self.loaded.forward(call.args, call.outputs, call.dims)
-
-    def _explicit_backward(self, call: _Call) -> Any:
-        assert self.loaded is not None and self.loaded.backward is not None
-        return self._owned(self.loaded.backward(call.grads, call.args, call.outputs, call.dims))
-
-    def _backward(self, call: _Call) -> Any:
-        import torch
-
-        with torch.enable_grad():
-            floating, leaves = self._graph(call)
-            return self._owned(torch.autograd.grad(floating, leaves, list(call.grads)))
-
-    def _graph(self, call: _Call) -> tuple[list[Any], list[Any]]:
-        """The outputs of a forward call that carry gradients, and the leaves that these are for."""
-        import torch
-
-        assert self.loaded is not None
-        arguments = self._leaves(call)
-        leaves = [arguments[position] for position in call.wanted]
-        result = self.loaded.forward(arguments, (), call.dims)
-        outputs = [result] if isinstance(result, torch.Tensor) else list(result)
-        floating = [o for o in outputs if o.is_floating_point() or o.is_complex()]
-        if not all(o.requires_grad for o in floating):
-            raise NotImplementedError(
-                "no backward: the forward result carries no gradient and there is no backward entry point"
-            )
-        return floating, leaves
-
-    def _interleaved(self, calls: Sequence[_Call]) -> list[Any]:
-        """Gradients of every call, taken when the forward calls of all have been made, as in a network."""
-        import torch
-
-        with torch.enable_grad():
-            graphs = [self._graph(call) for call in calls]
-            found = [
-                self._owned(torch.autograd.grad(floating, leaves, list(call.grads)))
-                for call, (floating, leaves) in zip(reversed(calls), reversed(graphs), strict=True)
-            ]
-        return found[::-1]
-
-    def _in_training(self, call: _Call) -> Any:
-        """The outputs of what :meth:`_backward` calls; until then, the candidate cannot tell one from the other."""
-        import torch
-
-        assert self.loaded is not None
-        with torch.enable_grad():
-            return self.loaded.forward(self._leaves(call), (), call.dims)
-
-    def _leaves(self, call: _Call) -> list[Any]:
-        """Arguments of which those that gradients are wanted for ask for them."""
-        arguments = list(call.args)
-        for position in call.wanted:
-            arguments[position] = arguments[position].detach().requires_grad_()
-        return arguments
-
-    def _owned(self, gradients: Any) -> list[Any]:
-        """Gradients with memory of their own: autograd may give an upstream gradient, or a view of it, as it is."""
-        return [g.clone() if self._is_revealed(g) else g for g in _flatten(gradients)]
+    # -- tensors ------------------------------------------------------------------------------------------------------
 
     def _alias(self, outputs: Sequence[Any]) -> dict[str, str] | None:
         for position, output in enumerate(outputs):
@@ -340,9 +267,7 @@ class Worker:
         inputs = self.arenas["in"].bytes
         return 0 <= value.untyped_storage().data_ptr() - inputs.data_ptr() < inputs.numel()
 
-    # -- tensors ------------------------------------------------------------------------------------------------------
-
-    def _prepared(self, plain: Mapping[str, Any], memory: Callable[[int, int], Any]) -> _Call:
+    def _prepared(self, plain: Mapping[str, Any], memory: Callable[[int, int], Any]) -> Call:
         """A call over ``memory(place, nbytes)``."""
 
         def argument(one: Mapping[str, Any]) -> Any:
@@ -350,7 +275,7 @@ class Worker:
 
         outputs = [languages.OutputSpec(shape=tuple(shape), dtype=dtype) for shape, dtype in plain["outputs"]]
         arguments, upstream = [argument(a) for a in plain["args"]], [argument(a) for a in plain["grads"]]
-        return _Call(arguments, upstream, outputs, plain["wanted"], plain["dims"])
+        return Call(arguments, upstream, outputs, plain["wanted"], plain["dims"])
 
     def _move(self, plain: Mapping[str, Any]) -> Moved:
         """The call over memory of its own, which the inputs reach in the order of the stream."""
@@ -380,46 +305,6 @@ def _allow_tf32(allowed: bool) -> None:
 
     torch.backends.cuda.matmul.allow_tf32 = allowed
     torch.backends.cudnn.allow_tf32 = allowed
-
-
-def _flatten(result: Any) -> list[Any]:
-    """Outputs in nested tuples, lists and dicts, in order; a module may return other things beside its tensors.
-
-    Read by the built-in types' own methods: what a subclass would compute when it is read, it computes for nobody.
-    """
-    if isinstance(result, dict):
-        result = list(dict.values(result))
-    if isinstance(result, (tuple, list)):
-        parts = tuple.__iter__(result) if isinstance(result, tuple) else list.__iter__(result)
-        return [output for part in parts for output in _flatten(part)]
-    return [] if result is None or isinstance(result, (bool, int, float, str)) else [result]
-
-
-def _mismatch(outputs: list[Any], wanted: list[Any], device: str) -> dict[str, str] | None:
-    import torch
-
-    if len(outputs) != len(wanted):
-        return {"what": "count", "got": f"{len(outputs)} outputs", "want": f"{len(wanted)}"}
-    for position, (output, spec) in enumerate(zip(outputs, wanted, strict=True)):
-        if type(output) not in (torch.Tensor, torch.nn.Parameter):  # a subclass may compute when it is collected
-            return {"what": "type", "got": f"output {position} is a {type(output).__name__}", "want": "a tensor"}
-        if output.layout != torch.strided:  # so would a sparse tensor
-            return {"what": "type", "got": f"output {position} is {str(output.layout)[6:]}", "want": "a dense tensor"}
-        if tuple(output.shape) != tuple(spec.shape):
-            got = f"output {position} has shape {list(output.shape)}"
-            return {"what": "shape", "got": got, "want": f"{list(spec.shape)}"}
-        if str(output.dtype)[6:] != spec.dtype:
-            return {"what": "dtype", "got": f"output {position} is {str(output.dtype)[6:]}", "want": spec.dtype}
-        if output.device.type != device:
-            return {"what": "device", "got": f"output {position} is on {output.device}", "want": device}
-    return None
-
-
-def _contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    strides = [1]
-    for size in reversed(shape[1:]):
-        strides.append(strides[-1] * max(size, 1))
-    return tuple(reversed(strides)) if shape else ()
 
 
 def _error(operation: str, error: BaseException) -> dict[str, Any]:

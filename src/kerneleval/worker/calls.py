@@ -1,0 +1,115 @@
+"""The ways in which a candidate is called: forward, backward by autograd or by its own entry point, as in training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kerneleval.languages import Loaded
+from kerneleval.worker.outputs import flatten
+
+__all__ = ["Call", "Calling"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One prepared call."""
+
+    args: list[Any]
+    """Arguments, in order."""
+    grads: list[Any]
+    """Upstream gradients; empty for forward."""
+    outputs: list[Any]
+    """``languages.OutputSpec`` of everything that must come out."""
+    wanted: list[int]
+    """Positions of the arguments whose gradients are asked for."""
+    dims: dict[str, int]
+    """The case's dims."""
+
+
+class Calling:
+    """Calls one loaded candidate.
+
+    Args:
+        loaded: the candidate.
+        is_revealed: whether a tensor lies in the memory in which the judge reveals inputs, and destroys them.
+    """
+
+    def __init__(self, loaded: Loaded, is_revealed: Callable[[Any], bool]) -> None:
+        self._loaded, self._is_revealed = loaded, is_revealed
+
+    def all(self, direction: str, calls: Sequence[Call]) -> list[Any]:
+        """What each call of a window gives, in order."""
+        if direction == "interleaved":
+            return self.interleaved(calls)
+        one = self.one(direction)
+        return [one(call) for call in calls]
+
+    def one(self, direction: str) -> Callable[[Call], Any]:
+        """How a single call is made in that direction."""
+        if direction == "backward":
+            return self.backward if self._loaded.backward is None else self.explicit_backward
+        return self.in_training if direction == "training" else self.forward
+
+    def forward(self, call: Call) -> Any:
+        """Outputs, while nobody asks for gradients."""
+        return self._loaded.forward(call.args, call.outputs, call.dims)
+
+    def explicit_backward(self, call: Call) -> Any:
+        """Gradients from the candidate's own entry point."""
+        assert self._loaded.backward is not None
+        return self._owned(self._loaded.backward(call.grads, call.args, call.outputs, call.dims))
+
+    def backward(self, call: Call) -> Any:
+        """Gradients by autograd, through a forward call of their own."""
+        import torch
+
+        with torch.enable_grad():
+            floating, leaves = self._graph(call)
+            return self._owned(torch.autograd.grad(floating, leaves, list(call.grads)))
+
+    def _graph(self, call: Call) -> tuple[list[Any], list[Any]]:
+        """The outputs of a forward call that carry gradients, and the leaves that these are for."""
+        import torch
+
+        arguments = self._leaves(call)
+        leaves = [arguments[position] for position in call.wanted]
+        result = self._loaded.forward(arguments, (), call.dims)
+        outputs = [result] if isinstance(result, torch.Tensor) else list(result)
+        floating = [o for o in outputs if o.is_floating_point() or o.is_complex()]
+        if not all(o.requires_grad for o in floating):
+            raise NotImplementedError(
+                "no backward: the forward result carries no gradient and there is no backward entry point"
+            )
+        return floating, leaves
+
+    def interleaved(self, calls: Sequence[Call]) -> list[Any]:
+        """Gradients of every call, taken when the forward calls of all have been made, as in a network."""
+        import torch
+
+        with torch.enable_grad():
+            graphs = [self._graph(call) for call in calls]
+            found = [
+                self._owned(torch.autograd.grad(floating, leaves, list(call.grads)))
+                for call, (floating, leaves) in zip(reversed(calls), reversed(graphs), strict=True)
+            ]
+        return found[::-1]
+
+    def in_training(self, call: Call) -> Any:
+        """The outputs of what :meth:`backward` calls; until then, the candidate cannot tell one from the other."""
+        import torch
+
+        with torch.enable_grad():
+            return self._loaded.forward(self._leaves(call), (), call.dims)
+
+    def _leaves(self, call: Call) -> list[Any]:
+        """Arguments of which those that gradients are wanted for ask for them."""
+        arguments = list(call.args)
+        for position in call.wanted:
+            arguments[position] = arguments[position].detach().requires_grad_()
+        return arguments
+
+    def _owned(self, gradients: Any) -> list[Any]:
+        """Gradients with memory of their own: autograd may give an upstream gradient, or a view of it, as it is."""
+        return [g.clone() if self._is_revealed(g) else g for g in flatten(gradients)]

@@ -1,0 +1,50 @@
+"""Outputs of a candidate's call: taken apart, and compared in form with what must come out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["contiguous_strides", "flatten", "mismatch"]
+
+
+def flatten(result: Any) -> list[Any]:
+    """Outputs in nested tuples, lists and dicts, in order; a module may return other things beside its tensors.
+
+    Read by the built-in types' own methods: what a subclass would compute when it is read, it computes for nobody.
+    """
+    if isinstance(result, dict):
+        result = list(dict.values(result))
+    if isinstance(result, (tuple, list)):
+        parts = tuple.__iter__(result) if isinstance(result, tuple) else list.__iter__(result)
+        return [output for part in parts for output in flatten(part)]
+    return [] if result is None or isinstance(result, (bool, int, float, str)) else [result]
+
+
+def mismatch(outputs: list[Any], wanted: list[Any], device: str) -> dict[str, str] | None:
+    """What is wrong with the form of a call's outputs: ``what``, ``got``, ``want``; None: nothing."""
+    import torch
+
+    if len(outputs) != len(wanted):
+        return {"what": "count", "got": f"{len(outputs)} outputs", "want": f"{len(wanted)}"}
+    for position, (output, spec) in enumerate(zip(outputs, wanted, strict=True)):
+        if type(output) not in (torch.Tensor, torch.nn.Parameter):  # a subclass may compute when it is collected
+            return {"what": "type", "got": f"output {position} is a {type(output).__name__}", "want": "a tensor"}
+        if output.layout != torch.strided:  # so would a sparse tensor
+            return {"what": "type", "got": f"output {position} is {str(output.layout)[6:]}", "want": "a dense tensor"}
+        if tuple(output.shape) != tuple(spec.shape):
+            got = f"output {position} has shape {list(output.shape)}"
+            return {"what": "shape", "got": got, "want": f"{list(spec.shape)}"}
+        if str(output.dtype)[6:] != spec.dtype:
+            return {"what": "dtype", "got": f"output {position} is {str(output.dtype)[6:]}", "want": spec.dtype}
+        if output.device.type != device:
+            return {"what": "device", "got": f"output {position} is on {output.device}", "want": device}
+    return None
+
+
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides, in elements."""
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.append(strides[-1] * max(size, 1))
+    return tuple(reversed(strides)) if shape else ()
