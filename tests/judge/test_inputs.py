@@ -115,7 +115,9 @@ def test_no_row_of_a_mask_is_closed() -> None:
     spec = TensorSpec(name="m", shape=(500, 3), dtype="bool", role="mask", values="bool")
     mask = one(spec)
     assert mask.any(dim=1).all()
-    assert 0.3 < float(mask.float().mean()) < 0.8
+    wide = one(TensorSpec(name="m", shape=(500, 9), dtype="bool", role="mask", values="bool"))
+    assert int(wide.sum(dim=1).min()) >= 4, "over one key gradients cancel to noise"
+    assert 0.5 < float(wide.float().mean()) < 0.9
 
 
 def test_scale_reaches_every_distribution() -> None:
@@ -134,7 +136,7 @@ def test_layouts_hold_every_element(layout: str, shape: tuple[int, ...]) -> None
         assert extent == 0
         return
     view = torch.arange(extent).as_strided(shape, strides, offset)
-    dim = expanded_dim(shape) if layout == "expanded" else None
+    dim = expanded_dim(TensorSpec(name="x", shape=shape, dtype="float32")) if layout == "expanded" else None
     apart = spec.numel // (shape[dim] if dim is not None else 1)
     assert len(view.unique()) == apart, "elements share a place only along the expanded dim"
     assert int(view.max()) < extent
@@ -171,7 +173,7 @@ def test_upstream_gradients_lie_as_the_layout_says() -> None:
         )
         drawn = bound.draw(7)
         form = bound.form(drawn)
-        assert form.grads[0].strides == form.args[0].strides
+        assert (form.grads[0].strides == form.args[0].strides) == (layout != "expanded")
         image = Image(Plan([form], "backward"), find_device("cpu"))
         image.fill(0, drawn.tensors)
         assert torch.equal(image.tensor(0, 1), drawn.grads[0])

@@ -371,7 +371,7 @@ def test_the_native_reference_runs_on_the_candidates_layout(name: str, layout: s
 @pytest.mark.parametrize("shape", [(), (5,), (4, 6), (3, 1, 7), (0, 4), (1, 1)])
 def test_a_laid_out_copy_holds_the_same(shape: tuple[int, ...], layout: str) -> None:
     tensor = torch.randn(shape)
-    if layout == "expanded" and (dim := expanded_dim(shape)) is not None:
+    if layout == "expanded" and (dim := expanded_dim(TensorSpec(name="x", shape=shape, dtype="float32"))) is not None:
         tensor = tensor.narrow(dim, 0, 1).expand(shape)
     spec = TensorSpec(name="x", shape=shape, dtype="float32", role="data")
     copy = laid_out(tensor, layout, spec)

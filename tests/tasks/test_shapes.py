@@ -243,7 +243,7 @@ def test_the_default_plan_covers_every_distribution_and_layout(name: str) -> Non
     assert len(set(plan)) == len(plan)
     for direction, dtype in itertools.product(task.directions, task.dtypes):
         cases = [c for c in plan if c.direction == direction and c.dtype == dtype]
-        assert len(cases) <= (26 if direction == "forward" else 16)
+        assert len(cases) <= (30 if direction == "forward" else 19)
         assert {c.shape_category for c in cases} == {*SHAPE_CATEGORIES, "edge"}
         others = [c for c in cases if c.layout != "contiguous" or c.distribution != "standard"]
         assert {c.shape_category for c in others} == {"small", "medium"}
@@ -253,8 +253,11 @@ def test_the_default_plan_covers_every_distribution_and_layout(name: str) -> Non
             assert len(met) >= times, layout
             assert len({c.distribution for c in met}) >= times, layout
         for distribution in task.distributions[1:]:
-            count = sum(c.distribution == distribution for c in others)
-            assert count >= times or (distribution == "nonfinite" and direction == "backward"), distribution
+            left_out = direction == "backward" and distribution in ("nonfinite", *task.forward_only)
+            met = [c for c in others if c.distribution == distribution]
+            assert len(met) >= times or left_out, distribution
+            # Kernels have paths of their own for inputs that lie densely.
+            assert any(c.layout == "contiguous" for c in met) or left_out, distribution
         assert not any(c.distribution == "nonfinite" for c in cases if direction == "backward")
         assert not any(c.layout != "contiguous" for c in cases if c.distribution in ("constant", "zeros"))
         # Other cases meet other shapes than the timed ones.
@@ -277,7 +280,7 @@ def test_quick_plans_are_smaller(name: str) -> None:
     plan, standard = plan_of(name, "quick"), plan_of(name)
     for direction, dtype in itertools.product(task.directions, task.dtypes):
         count = sum(c.direction == direction and c.dtype == dtype for c in plan)
-        assert 8 <= count <= (15 if direction == "forward" else 11)
+        assert 8 <= count <= (19 if direction == "forward" else 12)
     layouts = {d: {c.layout for c in plan if c.direction == d} for d in task.directions}
     assert layouts["forward"] == set(task.layouts)
     assert all(2 <= len(found) <= 3 for direction, found in layouts.items() if direction == "backward")
@@ -421,14 +424,22 @@ def test_secret_shapes_are_members_that_are_not_planned(name: str) -> None:
     assert drawn[0] != drawn[1]
     for cases in drawn:
         counts = Counter((c.direction, c.dtype) for c in cases)
-        assert counts == {(d, t): 2 if t == task.dtypes[0] else 1 for d in task.directions for t in task.dtypes}
+        for (direction, dtype), count in counts.items():
+            varied = {"outlier", "large_scale", "small_scale", "nonfinite"} & {
+                c.distribution for c in planned if (c.direction, c.dtype) == (direction, dtype)
+            }
+            long = len(varied) if len(varied) < 2 else 1 + ("large_scale" in varied)
+            assert count == (2 + long if dtype == task.dtypes[0] else 1)
         assert not {c.dims for c in cases} & {c.dims for c in planned}
         for direction in task.directions:
             first = [c.layout for c in cases if (c.direction, c.dtype) == (direction, task.dtypes[0])]
             assert first[0] == "contiguous" != first[1]
         for case in cases:
             check_dims(task, case, SMALL)
-            assert case.distribution == "standard"
+            assert case.distribution == "standard" or (case.shape_category, case.layout) == (
+                "rectangular",
+                "contiguous",
+            )
             assert case.shape_category in ("small", "medium", "non_power_of_two", "rectangular")
 
 

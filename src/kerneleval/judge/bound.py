@@ -12,7 +12,7 @@ from kerneleval.devices import Device
 from kerneleval.judge import inputs, oracle
 from kerneleval.judge.expectation import Expectation
 from kerneleval.judge.images import Call, Refresh, TensorSlot, dense
-from kerneleval.judge.layouts import strided
+from kerneleval.judge.layouts import gradient_of, strided
 from kerneleval.records import Case, Scalar, Task, TensorSpec
 
 __all__ = ["Bound", "Calibrated", "Drawn"]
@@ -114,9 +114,7 @@ class Bound:
         """How one call looks on the wire."""
         slots = tuple(self._slot(position, arg) for position, arg in enumerate(drawn.args))
         outputs = tuple((tuple(t.shape), str(t.dtype)[6:]) for t in drawn.expectation.native)
-        grads = tuple(
-            self._placed(TensorSpec(name="grad", shape=tuple(g.shape), dtype=str(g.dtype)[6:])) for g in drawn.grads
-        )
+        grads = tuple(self._placed(gradient_of(tuple(g.shape), str(g.dtype)[6:])) for g in drawn.grads)
         return Call(args=slots, grads=grads, outputs=outputs, wanted=self.wanted, dims=self.dims)
 
     def _slot(self, position: int, arg: Any) -> TensorSlot | Any:

@@ -116,15 +116,24 @@ class CellJudge:
 
     def _other_weights(self, case: Case, bound: Bound) -> Outcome:
         """Under other weights, what the module folded or packed once is stale: after a secret half of the weights has
-        changed and, at ordinary cases, after the rest has, so that no one weight tells of the others; and, once, in a
-        module made anew, whose weights have the history that those of the first one had.
+        changed and, at ordinary cases, after the rest has, so that no one weight tells of the others, and after their
+        elements have changed places, so that neither ends nor sums tell of a weight; and, once, in a module made anew,
+        whose weights have the history that those of the first one had.
         """
         assert bound.weights is not None
         outcome: Outcome
-        for half in split(bound.weights)[: 2 if case.distribution == "standard" else 1]:
-            fresh = self.problem(case).weights(new_secret())
-            bound.weights = bound.weights | {name: fresh[name] for name in half}
-            reveal_weights(self.loaded, bound.weights, half)
+        changes = [self.problem(case).weights(new_secret()) for _ in range(2 if case.distribution == "standard" else 1)]
+        steps = [
+            {name: fresh[name] for name in half} for half, fresh in zip(split(bound.weights), changes, strict=False)
+        ]
+        if case.distribution == "standard":
+            known = dict(bound.weights) | {name: value for step in steps for name, value in step.items()}
+            generator = inputs.stream(new_secret(), "weights", self.device.torch_device)
+            moved = {n: inputs.exchanged(w, 0.5, generator) for n, w in known.items() if w.is_floating_point()}
+            steps.append({n: w for n, w in moved.items() if w.numel() >= 4})
+        for step in steps:
+            bound.weights = bound.weights | step
+            reveal_weights(self.loaded, bound.weights, list(step))
             outcome = self._window(bound, [bound.draw(new_secret())])
             if not isinstance(outcome, Passed):
                 return outcome

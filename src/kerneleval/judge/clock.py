@@ -19,7 +19,7 @@ import torch
 
 from kerneleval.devices import Device
 from kerneleval.judge.images import Call, Image, Plan
-from kerneleval.judge.timed_outputs import Arbiter, Bounds, TimedCall, timed_call, verify
+from kerneleval.judge.timed_outputs import Arbiter, Bounds, TimedCall, TimedMismatch, timed_call, verify
 from kerneleval.judge.windows import Runner, Window
 from kerneleval.records import Protocol, Samples, new_secret
 
@@ -88,7 +88,9 @@ _HOST_CALLS = 512
 _HOST_QUADS = 2
 _LLC_MULTIPLE = 3
 _DEFER_SLACK_NS = 200_000.0
-"""Collecting may take this much longer than the baseline's before the excess is charged to the candidate."""
+_DEFER_SLACK = 0.05
+"""Collecting may take this much longer than the baseline's, or this part of the baseline's window if that is less,
+before the excess is charged to the candidate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,12 +140,10 @@ def _sized(
     The first few calls are drawn apart from one another; further ones begin as copies of them, and every one is changed
     at secret places before every window.
     """
+    sides = _sides(candidate, baseline, candidate_first)
     room = device.memory_budget_bytes() // 2 // max(call.input_bytes + call.output_bytes, 1)
     most = max(1, min(room, effort.max_calls))
-    sides = [(candidate, baseline), (baseline, candidate)]
-    if not candidate_first:
-        sides.reverse()
-    count, again = 1, False
+    count = 1
     drawn: list[list[torch.Tensor]] = []
     while True:
         image = Image(Plan([call] * count, direction), device)
@@ -153,12 +153,8 @@ def _sized(
             image.fill(index, drawn[index % len(drawn)])
         for runner, _ in sides:
             runner.prepare(image.plan)
-        while True:
-            windows = [_once(runner, other, image, generator, timeout_s) for runner, other in sides]
-            mine, theirs = windows if candidate_first else reversed(windows)
-            if count > 1 or again or max(mine.elapsed_ns, theirs.elapsed_ns) < effort.window_ns / 2:
-                break
-            again = True  # a first call may compile, load or tune, and then its window says nothing
+        windows = [_once(runner, other, image, generator, timeout_s) for runner, other in sides]
+        mine, theirs = windows if candidate_first else reversed(windows)
         empty = theirs.elapsed_ns - theirs.event_ns
         # the shorter of the two sides must fill the window too, but the longer one must not take ten times as long
         shorter, longer = sorted((mine.elapsed_ns - empty, theirs.event_ns))
@@ -211,6 +207,8 @@ def measure(
     generator = torch.Generator(device=device.torch_device)
     generator.manual_seed(new_secret())
 
+    sides = _sides(candidate, baseline, session % 2 == 0)
+    plan, kept_window = _first(candidate, sides, call, direction, draw, device, timeout_s)
     image = _sized(candidate, baseline, call, direction, draw, effort, device, generator, timeout_s, session % 2 == 0)
     count = len(image.plan.calls)
     _warm(candidate, baseline, image, generator, effort, timeout_s)
@@ -246,6 +244,9 @@ def measure(
                 break
     if cut_at == pairs or effort.sessions > 1:  # for who began to compute ahead since
         _cut(candidate, baseline, image, generator, bounds, timeout_s, arbiter)
+    if not candidate.unchanged(kept_window, plan, timeout_s):
+        text = "an output that was collected changed when the candidate was called again: outputs must be new tensors"
+        raise TimedMismatch(text, {}, reason="output_reused")
     assert sample is not None
     samples, excess_ns = _timed(kept, call, count, session, device)
     return TimedRun(samples=samples, excess_collect_ns=excess_ns, mutated=mutated, sample=sample)
@@ -269,7 +270,8 @@ def _timed(
     empty_ns = statistics.median(constants)
     spread_ns = statistics.stdev(constants)
     collect = [statistics.median(pair[side].collect_ns for pair in kept) for side in (0, 1)]
-    excess_ns = max(0.0, collect[0] - 1.5 * collect[1] - _DEFER_SLACK_NS)
+    slack_ns = min(_DEFER_SLACK_NS, _DEFER_SLACK * statistics.median(theirs.elapsed_ns for _, theirs in kept))
+    excess_ns = max(0.0, collect[0] - 1.5 * collect[1] - slack_ns)
     cold = count * call.input_bytes >= _LLC_MULTIPLE * device.machine().cache_bytes
 
     def per_call(window_ns: float) -> float:
@@ -305,6 +307,35 @@ def merge(runs: list[TimedRun]) -> TimedRun:
         mutated=any(run.mutated for run in runs),
         sample=first.sample,
     )
+
+
+def _sides(candidate: Runner, baseline: Runner, candidate_first: bool) -> list[tuple[Runner, Runner]]:
+    """Each side with the other, in the order in which they allocate."""
+    sides = [(candidate, baseline), (baseline, candidate)]
+    return sides if candidate_first else sides[::-1]
+
+
+def _first(
+    candidate: Runner,
+    sides: list[tuple[Runner, Runner]],
+    call: Call,
+    direction: Any,
+    draw: Callable[[int], list[torch.Tensor]],
+    device: Device,
+    timeout_s: float,
+) -> tuple[Plan, Window]:
+    """One call of either side, which may compile, load or tune. The candidate's worker holds its outputs while all
+    other calls of the session are made.
+    """
+    image = Image(Plan([call], direction), device)
+    image.fill(0, draw(new_secret()))
+    windows: list[Window] = []
+    for runner, other in sides:
+        with other.still():
+            mine = runner is candidate
+            window = runner.window(image, timeout_s=timeout_s, check_mutation=False, keep=mine)
+        windows += [window] * mine
+    return image.plan, windows[0]
 
 
 def _once(runner: Runner, other: Runner, image: Image, generator: torch.Generator, timeout_s: float) -> Window:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from kerneleval.judge.layouts import expanded_dim, strided
+from kerneleval.judge.layouts import expanded_dim, gradient_of, strided
 from kerneleval.records import DISTRIBUTIONS, Argument, Case, Scalar, TensorSpec, UsageError, digest, near
 
 __all__ = ["draw", "exchanged", "stream", "strided", "upstream"]
@@ -34,6 +34,8 @@ _LARGE_SCALE_HALF = 16.0
 _NONFINITE = (float("nan"), float("inf"), float("-inf"))
 _NONFINITE_EACH = 4
 _MOST_EXCHANGED = 1 << 23
+_OPEN = 4
+"""Least places that each row of a mask leaves open, where it has as many."""
 _STRUCTURED = ("normal", "positive", "uniform")
 
 
@@ -87,7 +89,7 @@ def upstream(
     grads = []
     for position, (shape, dtype) in enumerate(outputs):
         if _dtype(dtype).is_floating_point or _dtype(dtype).is_complex:
-            spec = TensorSpec(name=f"grad{position}", shape=tuple(shape), dtype=dtype)
+            spec = gradient_of(tuple(shape), dtype)
             generator = stream(seed, f"upstream {position}", device)
             grads.append(_repeated(spec, "standard", layout, generator))
     return grads
@@ -139,10 +141,14 @@ def _other(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
     """A weight, index or mask: standard values, no structure."""
     tensor = _values(spec, spec.shape, generator)
     if spec.role == "mask" and spec.values == "bool" and tensor.ndim and tensor.shape[-1]:
-        # a row that sees nothing is 0 / 0 in most operators: open one secret place in each
-        rows = (*tensor.shape[:-1], 1)
-        place = torch.randint(tensor.shape[-1], rows, generator=generator, device=generator.device)
-        tensor.scatter_(-1, place, tensor.new_ones(()).expand(rows))
+        # a row that sees nothing is 0 / 0 in most operators, and over one key gradients cancel to rounding noise: open
+        # secret places in each, one in every quarter
+        rows, width = (*tensor.shape[:-1], 1), tensor.shape[-1]
+        for part in range(_OPEN):
+            first, stop = part * width // _OPEN, (part + 1) * width // _OPEN
+            if first < stop:
+                place = torch.randint(first, stop, rows, generator=generator, device=generator.device)
+                tensor.scatter_(-1, place, tensor.new_ones(()).expand(rows))
     if spec.scale != 1 and (tensor.is_floating_point() or tensor.is_complex()):
         tensor.mul_(spec.scale)
     return tensor
@@ -150,7 +156,7 @@ def _other(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
 
 def _repeated(spec: TensorSpec, distribution: str, layout: str, generator: torch.Generator) -> torch.Tensor:
     """A contiguous data tensor, equal along a dim where the layout wants it so."""
-    dim = expanded_dim(spec.shape) if layout == "expanded" else None
+    dim = expanded_dim(spec) if layout == "expanded" else None
     if dim is None:
         return _data(spec, spec.shape, distribution, generator)
     once = _data(spec, (*spec.shape[:dim], 1, *spec.shape[dim + 1 :]), distribution, generator)

@@ -8,7 +8,7 @@ import torch
 
 from kerneleval.records import LAYOUTS, TensorSpec, UsageError, near
 
-__all__ = ["expanded_dim", "laid_out", "strided"]
+__all__ = ["expanded_dim", "gradient_of", "laid_out", "strided"]
 
 _PAD = 3
 """Elements between the rows of a slice, and before a 1-D one."""
@@ -50,11 +50,16 @@ def strided(layout: str, spec: TensorSpec) -> tuple[int, tuple[int, ...], int]:
         pitch = shape[-1] + _PAD + shape[-1] % 2
         strides = _row_major((*shape[:-1], pitch))
         return spec.numel // shape[-1] * pitch, strides, 0
-    dim = expanded_dim(shape)
+    dim = expanded_dim(spec)
     if dim is None:
         return spec.numel, plain, 0
     reduced = _row_major((*shape[:dim], 1, *shape[dim + 1 :]))
     return spec.numel // shape[dim], (*reduced[:dim], 0, *reduced[dim + 1 :]), 0
+
+
+def gradient_of(shape: tuple[int, ...], dtype: str) -> TensorSpec:
+    """The upstream gradient of an output."""
+    return TensorSpec(name="gradient", shape=shape, dtype=dtype, role="gradient")
 
 
 def laid_out(tensor: torch.Tensor, layout: str, spec: TensorSpec) -> torch.Tensor:
@@ -73,11 +78,14 @@ def laid_out(tensor: torch.Tensor, layout: str, spec: TensorSpec) -> torch.Tenso
     return out
 
 
-def expanded_dim(shape: Sequence[int]) -> int | None:
-    """The dim along which the ``expanded`` layout repeats: the first with more than one element, the last dim only
-    where there is no other; None: no dim has.
+def expanded_dim(spec: TensorSpec) -> int | None:
+    """The dim along which the ``expanded`` layout repeats: the first with more than one element; None: no dim has.
+
+    For upstream gradients the last one: gradients of weights are sums over the first dims, and a sum of equal terms
+    rounds as no other does.
     """
-    return next((dim for dim, size in enumerate(shape) if size > 1), None)
+    dims = [dim for dim, size in enumerate(spec.shape) if size > 1]
+    return (dims[-1] if spec.role == "gradient" else dims[0]) if dims else None
 
 
 def _row_major(shape: Sequence[int]) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ import torch
 from kerneleval.judge import inputs
 from kerneleval.judge.calibration import bounded, exactly, scales_of
 from kerneleval.judge.expectation import Bounds, Expectation, Expected, Kind, Scales, as_real
-from kerneleval.judge.layouts import laid_out
+from kerneleval.judge.layouts import gradient_of, laid_out
 from kerneleval.judge.tolerances import POOLED, PROBE, floor_of, reduction_length
 from kerneleval.records import Case, InfrastructureError, KernelEvalError, Task, TensorSpec, UsageError
 
@@ -245,6 +245,9 @@ def _expected(call: Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]
         if call.problem is None and call.case.layout in _OTHER_KERNELS:
             other = _laid_out(call).run(call.case.dtype)
             native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
+        if call.task.unfused is not None:
+            other = replace(call, task=replace(call.task, reference=call.task.unfused)).run(call.case.dtype)
+            native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
     if not len(oracle) == len(native) == len(probed):
         counts = f"{len(oracle)} outputs in fp64 and {len(native)} in {call.case.dtype}"
         raise UsageError(f"task {call.task.name} has {counts}")
@@ -278,7 +281,7 @@ def _laid_out(call: Call) -> Call:
     ]
     grads = None
     if call.grads is not None:
-        forms = [TensorSpec(name="grad", shape=tuple(g.shape), dtype=str(g.dtype)[6:]) for g in call.grads]
+        forms = [gradient_of(tuple(g.shape), str(g.dtype)[6:]) for g in call.grads]
         grads = [laid_out(g, call.case.layout, form) for g, form in zip(call.grads, forms, strict=True)]
     return replace(call, args=placed, grads=grads)
 

@@ -29,9 +29,11 @@ _COMPARE_BYTES = 256 << 20
 class TimedMismatch(Exception):  # noqa: N818 - an outcome, not an error
     """An output of a timed window differs from the baseline's beyond the bound."""
 
-    def __init__(self, message: str, evidence: dict[str, Any], calls: Sequence[int] = ()) -> None:
+    def __init__(
+        self, message: str, evidence: dict[str, Any], calls: Sequence[int] = (), reason: str = "wrong_output"
+    ) -> None:
         super().__init__(message)
-        self.evidence = evidence
+        self.evidence, self.reason = evidence, reason
         self.calls = tuple(calls)
         """Calls of the window that differ; empty: it is not about single calls."""
 

@@ -77,9 +77,9 @@ class Timer:
                     found[case] = _failed("timing", failure.reason, failure)
                     return found  # the process is gone, and the verdict is decided
                 except TimedMismatch as error:
-                    found[case] = _failed("timing", "wrong_output", error)
+                    found[case] = _failed("timing", error.reason, error)
                 except WorkerError as error:
-                    found[case] = replace(raised(error), stage="timing")
+                    found[case] = _refused(error) if error.unsupported else replace(raised(error), stage="timing")
                 except BuildFailed as error:
                     found[case] = _failed(error.stage, error.reason, error)
                 on_cell(session * len(cells) + number + 1, total, case)
@@ -170,6 +170,12 @@ def _face_oracle(bound: Bound, call: Call, sample: TimedCall) -> None:
         raise TimedMismatch(f"a timed call is wrong by the oracle: {result.message}", result.evidence)
 
 
+def _refused(error: WorkerError) -> Failed:
+    """The outcome of a candidate that declares a case unsupported after it was right there: only its time is hidden."""
+    message = f"right when it was judged, declared unsupported when it was timed: {error}"[:500]
+    return Failed(stage="timing", reason="refuses_when_timed", message=message, evidence=error.evidence)
+
+
 def _failed(stage: str, reason: str, error: Any) -> Failed:
     return Failed(stage=stage, reason=reason, message=str(error), evidence=error.evidence)
 
@@ -193,8 +199,10 @@ class _Trusted(Runner):
         check_mutation: bool,
         cut: int = 0,
         decoys: torch.Tensor | None = None,
+        keep: bool = False,
     ) -> Window:
         """As :meth:`Runner.window`."""
+        assert not keep
         with _blamed_on_the_machine():
             return self._inner.window(image, timeout_s=timeout_s, check_mutation=check_mutation, cut=cut, decoys=decoys)
 

@@ -137,6 +137,7 @@ class Runner:
         check_mutation: bool,
         cut: int = 0,
         decoys: torch.Tensor | None = None,
+        keep: bool = False,
     ) -> Window:
         """Reveal, compute, destroy, collect, snapshot.
 
@@ -148,6 +149,7 @@ class Runner:
                 nothing.
             decoys: what lies in the place of those inputs until then, so that whoever reads ahead computes something
                 else; None: the first call's.
+            keep: whether the worker holds the outputs until :meth:`unchanged` asks for them.
 
         Raises:
             WorkerError: the candidate raised.
@@ -180,7 +182,7 @@ class Runner:
             places = plan.secret_places()
             self.device.synchronize()  # no settling: what still spins here does so for candidate and baseline alike
             collecting = time.perf_counter_ns()
-        answer = self.worker.request("collect", {"places": places}, "collected", timeout_s=timeout_s)
+        answer = self.worker.request("collect", {"places": places, "keep": keep}, "collected", timeout_s=timeout_s)
         collect = time.perf_counter_ns() - collecting
         return Window(
             elapsed_ns=float(elapsed),
@@ -192,6 +194,27 @@ class Runner:
             wrong=_claimed_wrong(answer.get("wrong")),
             mutated=mutated,
         )
+
+    def unchanged(self, window: Window, plan: Plan, timeout_s: float) -> bool:
+        """Whether the outputs that the worker kept are what they were when they were collected.
+
+        Outputs belong to the caller: one that a later call wrote over lay in a buffer that was given out before.
+
+        Raises:
+            WorkerError, WorkerFailure: as in :meth:`window`.
+        """
+        self.reserve(0, plan.output_bytes)
+        arena = self._arenas["out"].bytes
+        with self.still():
+            arena[: plan.output_bytes].fill_(_FLOAT_POISON)
+            self.device.synchronize()
+        self.worker.request("recall", {"places": plan.output_places}, "recalled", timeout_s=timeout_s)
+        for call, places in zip(plan.calls, zip(plan.output_places, window.places, strict=True), strict=True):
+            for (shape, dtype), now, before in zip(call.outputs, *places, strict=True):
+                nbytes = math.prod(shape) * DTYPES[dtype]
+                if not torch.equal(arena[now : now + nbytes], window.outputs[before : before + nbytes]):
+                    return False
+        return True
 
     def still(self) -> AbstractContextManager[None]:
         """The worker is paused in this block, on devices where that stops its work."""

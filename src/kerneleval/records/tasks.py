@@ -43,7 +43,7 @@ class TensorSpec:
     """Sizes, outermost first."""
     dtype: str
     """A key of :data:`DTYPES`."""
-    role: Literal["data", "weight", "index", "mask", "output"] = "data"
+    role: Literal["data", "weight", "index", "mask", "output", "gradient"] = "data"
     """``weight`` inputs follow the standard distribution scaled by ``scale`` whatever the case's distribution is."""
     values: Literal["normal", "positive", "uniform", "integers", "bool", "ones_normal", "variance"] = "normal"
     """How standard values are drawn: N(0, 1), |N(0, 1)| + 0.1, U[0, 1), integers in [low, high), fair coin,
@@ -145,12 +145,17 @@ class Task:
     """dims -> whether they are allowed together; None: all are."""
     distributions: tuple[str, ...] = ("standard", "outlier", "large_scale", "small_scale", "constant", "zeros")
     """The distributions that the operator defines (``nonfinite`` only where IEEE semantics say what comes out)."""
+    forward_only: tuple[str, ...] = ()
+    """Those of the distributions under which gradients are rounding noise; infinities and NaN are always."""
     layouts: tuple[str, ...] = LAYOUTS
     """The layouts in which its data arguments are given."""
     empty: bool = False
     """Whether the operator is defined when a dimension is 0."""
     in_place: tuple[str, ...] = ()
     """Names of arguments that the operator may change; empty: none."""
+    unfused: Callable[..., Any] | None = None
+    """The operator as separate PyTorch calls, as model code has it, where the reference is one fused kernel: what is
+    usual is as good as the reference. Its rounding is the native one where it is the larger."""
     no_backward: str = ""
     """Why there is no backward; empty: backward is judged for every differentiable argument."""
     case_dims: tuple[tuple[str, dict[str, int]], ...] = ()

@@ -139,7 +139,7 @@ def index(name: str, shape: str, high: Formula, low: int | Formula = 0) -> Arg:
 
 
 def mask(name: str, shape: str) -> Arg:
-    """Flags (bool), True where an element takes part; at least one in every row (last dim)."""
+    """Flags (bool), True where an element takes part; at least four in every row (last dim) of as many."""
     return Arg(name=name, shape=shape, role="mask", values="bool", dtype="bool")
 
 
@@ -186,11 +186,13 @@ def operator(
     args: tuple[Arg | Plain, ...],
     out: tuple[str, ...],
     reference: Callable[..., Any],
+    unfused: Callable[..., Any] | None = None,
     flops: Formula,
     reduction: Formula | None = None,
     derive: Mapping[str, Formula] | None = None,
     where: Formula | None = None,
     without: tuple[str, ...] = (),
+    forward_only: tuple[str, ...] = (),
     nonfinite: bool | Literal["nan"] = "nan",
     empty: bool = False,
     layouts: tuple[str, ...] = LAYOUTS,
@@ -210,11 +212,13 @@ def operator(
         args: the arguments, in the order of the call.
         out: shapes of the outputs; ``"M: int64"`` where the dtype is not the case's.
         reference: the operator in plain PyTorch.
+        unfused: the same as separate calls, where the reference is one fused kernel; see ``Task.unfused``.
         flops: operations of one forward call.
         reduction: terms summed into one output element (None: 1).
         derive: further names for shapes and formulas, each a formula of those before it.
         where: which dims are allowed together. It alone says which dims may be 0 in empty cases.
         without: distributions left out, because the operator is ill-conditioned or overflows there.
+        forward_only: distributions left out backward, because gradients are rounding noise there.
         nonfinite: whether IEEE arithmetic defines the output for infinities and NaN; ``"nan"``: for NaN alone, because
             kernels that are right, PyTorch's own among them, differ about infinities.
         empty: whether a dim (any that ``where`` allows) may be 0.
@@ -238,6 +242,7 @@ def operator(
         dtypes=FLOATS,
         arguments=table.arguments,
         reference=reference,
+        unfused=unfused,
         flops=table.formula(flops),
         bytes=table.bytes,
         tolerance=Tolerance(
@@ -246,6 +251,7 @@ def operator(
         ),
         relations=relations,
         constraint=None if where is None else table.formula(where),
+        forward_only=forward_only,
         distributions=tuple(d for d in DISTRIBUTIONS if d not in without and (nonfinite or d != "nonfinite")),
         layouts=layouts,
         empty=empty,

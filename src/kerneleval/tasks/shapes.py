@@ -68,8 +68,9 @@ def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:
 
     For each direction and dtype: the standard distribution, contiguous, once in each shape category that exists for the
     task; then other distributions and layouts over further small and medium shapes (every one at least twice forward
-    and once backward; in the ``quick`` tier every layout once forward and two backward); then the smallest and, where
-    defined, empty shapes.
+    and once backward; in the ``quick`` tier every layout once forward and two backward), the distributions also in
+    contiguous inputs, for which kernels have paths of their own (in the ``quick`` tier one of them backward); then the
+    smallest and, where defined, empty shapes.
     Where the protocol names distributions: exactly those, contiguous, in every shape category.
     Infinities and NaN are given forward only: IEEE arithmetic defines outputs, not gradients.
 
@@ -106,10 +107,11 @@ def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:
 
 
 def secret(task: Task, planned: Sequence[Case], budget: Budget) -> tuple[Case, ...]:
-    """Standard cases at sizes drawn from the system's randomness, of which none is planned.
+    """Cases at sizes drawn from the system's randomness, of which none is planned.
 
-    For each direction two in the first dtype, the second in a planned layout that is not contiguous, and one in every
-    other dtype; none for tasks with sizes of their own, and none where a single case is judged.
+    For each direction in the first dtype: one standard, one in a planned layout that is not contiguous, and long ones
+    under two planned distributions that are not standard, large inputs and a secret one; and a standard one in every
+    other dtype. None for tasks with sizes of their own, and none where a single case is judged.
     """
     if task.case_dims or len(planned) < 2:
         return ()
@@ -123,10 +125,17 @@ def secret(task: Task, planned: Sequence[Case], budget: Budget) -> tuple[Case, .
     cases: list[Case] = []
     for (direction, dtype), categories in groups.items():
         usual = [c for c in categories if c in _SECRET] or categories
-        odd = sorted({c.layout for c in planned if (c.direction, c.dtype) == (direction, dtype)} - {"contiguous"})
-        layouts = ["contiguous", chance.choice(odd or ["contiguous"])]
-        wanted = chance.sample(usual, min(len(usual), 2 if dtype == task.dtypes[0] else 1))
-        for category, layout in zip(wanted, layouts, strict=False):
+        alike = [c for c in planned if (c.direction, c.dtype) == (direction, dtype)]
+        odd = sorted({c.layout for c in alike} - {"contiguous"})
+        varied = sorted({c.distribution for c in alike} - {"standard", *_DEGENERATE})
+        wanted = [(chance.choice(usual), "contiguous", "standard")]
+        if dtype == task.dtypes[0]:
+            wanted.append((chance.choice(usual), chance.choice(odd or ["contiguous"]), "standard"))
+            long = [c for c in categories if c == "rectangular"] or usual
+            rest = [d for d in varied if d != "large_scale"]
+            chosen = [d for d in varied if d == "large_scale"] + ([chance.choice(rest)] if rest else [])
+            wanted += [(chance.choice(long), "contiguous", distribution) for distribution in chosen]
+        for category, layout, distribution in wanted:
             dims = _unplanned(task, category, direction, dtype, budget, taken)
             if dims is not None:
                 taken.add(dims)
@@ -137,6 +146,7 @@ def secret(task: Task, planned: Sequence[Case], budget: Budget) -> tuple[Case, .
                         dims=dims,
                         dtype=dtype,
                         layout=layout,
+                        distribution=distribution,
                         shape_category=category,
                     )
                 )
@@ -213,7 +223,8 @@ class _Planner:
     ) -> None:
         self.task, self.protocol, self.budget = task, protocol, budget
         self.direction, self.dtype, self.categories = direction, dtype, categories
-        self.distributions = tuple(d for d in task.distributions if direction == "forward" or d != "nonfinite")
+        not_backward = ("nonfinite", *task.forward_only)
+        self.distributions = tuple(d for d in task.distributions if direction == "forward" or d not in not_backward)
 
     def sampled(self) -> list[Case]:
         """Cases at shapes drawn here."""
@@ -269,11 +280,14 @@ class _Planner:
         quick = self.protocol.tier == "quick"
         if quick and self.direction == "backward" and not times:
             every = list(self._others(times=1))
-            yield from dict.fromkeys((*every[:1], *every[-1:]))
+            strided = [pair for pair in every if pair[1] != "contiguous"]
+            dense = [pair for pair in every if pair[1] == "contiguous" and pair[0] not in _DEGENERATE]
+            yield from dict.fromkeys((*every[:1], *strided[-1:], *dense[1:2]))
             return
         times = times or (2 if self.direction == "forward" and not quick else 1)
         varied = [d for d in self.distributions if d not in ("standard", *_DEGENERATE)]
         layouts = [layout for layout in self.task.layouts if layout != "contiguous"]
+        plain = list(varied) if layouts else []
         if layouts and len(varied) % 2:
             varied.append("standard")  # an even number, so that a layout meets another distribution the second time
         for turn in range(times):
@@ -282,6 +296,7 @@ class _Planner:
                 yield distribution, layouts[i % len(layouts)] if layouts else "contiguous"
             if not quick:
                 yield from ((d, "contiguous") for d in _DEGENERATE if d in self.distributions)
+        yield from ((d, "contiguous") for d in plain)
 
     # ----------------------------------------------------------------------------------------------------------------
     # Dims

@@ -39,12 +39,12 @@ class Calling:
     def __init__(self, loaded: Loaded, is_revealed: Callable[[Any], bool]) -> None:
         self._loaded, self._is_revealed = loaded, is_revealed
 
-    def all(self, direction: str, calls: Sequence[Call]) -> list[Any]:
-        """What each call of a window gives, in order."""
+    def all(self, direction: str, calls: Sequence[Call]) -> list[list[Any]]:
+        """The outputs of each call of a window, in order: taken apart here, while the clock runs."""
         if direction == "interleaved":
             return self.interleaved(calls)
         one = self.one(direction)
-        return [one(call) for call in calls]
+        return [flatten(one(call)) for call in calls]
 
     def one(self, direction: str) -> Callable[[Call], Any]:
         """How a single call is made in that direction."""
@@ -84,7 +84,7 @@ class Calling:
             )
         return floating, leaves
 
-    def interleaved(self, calls: Sequence[Call]) -> list[Any]:
+    def interleaved(self, calls: Sequence[Call]) -> list[list[Any]]:
         """Gradients of every call, taken when the forward calls of all have been made, as in a network."""
         import torch
 

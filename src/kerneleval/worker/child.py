@@ -15,6 +15,7 @@ import contextlib
 import gc
 import os
 import socket
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +36,8 @@ from kerneleval.worker.wire import Channel, Closed
 __all__ = ["main"]
 
 _TRACEBACK_CHARS = 4000
+_RECOMPILATIONS = {"recompile_limit": 256, "accumulated_recompile_limit": 2048}
+"""Least limits for whoever uses ``torch.compile``; the defaults are 8 and 256."""
 
 
 class Worker:
@@ -50,7 +53,8 @@ class Worker:
         self.calling: Calling | None = None
         self.direction = "forward"
         self.weights: list[Any] = []
-        self.results: list[Any] = []
+        self.results: list[list[Any]] = []
+        self.kept: tuple[list[Call], list[list[Any]]] = [], []
         self.plain_calls: list[Mapping[str, Any]] = []
         self.observing: Observing | None = None
         self.guard: Guard | None = None
@@ -170,6 +174,7 @@ class Worker:
 
     def on_prepare(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Describe the calls of the coming windows."""
+        _allow_many_shapes()
         self.results = []
         self.plain_calls = message["calls"]
         self.calls = [self._prepared(plain, self._revealed) for plain in self.plain_calls]
@@ -208,6 +213,22 @@ class Worker:
 
     def on_collect(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Copy the outputs to the places that the judge named just now."""
+        wrong = self._deliver(self.calls, self.results, message["places"])
+        if message["keep"]:
+            self.kept = self.calls, self.results
+        self.results = []
+        return {"op": "collected", "event_ns": self.event_ns, "wrong": wrong}
+
+    def on_recall(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Copy the outputs that were kept once more; they are nobody else's, and should be what they were."""
+        wrong = self._deliver(*self.kept, message["places"])
+        self.kept = [], []
+        return {"op": "recalled", "wrong": wrong}
+
+    def _deliver(
+        self, calls: Sequence[Call], results: Sequence[list[Any]], every_place: Sequence[Sequence[int]]
+    ) -> dict[str, Any] | None:
+        """Copy outputs to places in memory shared with the judge; what is wrong with the first that does not fit."""
         import torch
 
         assert self.observing is not None
@@ -215,8 +236,7 @@ class Worker:
         targets, sources = [], []
         wrong: dict[str, Any] | None = None
         arena = self.arenas["out"]
-        for index, (call, result, places) in enumerate(zip(self.calls, self.results, message["places"], strict=True)):
-            outputs = flatten(result)
+        for index, (call, outputs, places) in enumerate(zip(calls, results, every_place, strict=True)):
             problem = mismatch(outputs, call.outputs, self.device.torch_device) or self._alias(outputs)
             if problem:
                 wrong = wrong or {"call": index, **problem}
@@ -231,8 +251,7 @@ class Worker:
             with torch.no_grad():
                 copy(targets, sources)
         self.device.synchronize()
-        self.results = []
-        return {"op": "collected", "event_ns": self.event_ns, "wrong": wrong}
+        return wrong
 
     def on_observe(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Watch the coming windows: count launches and, if told to, ATen operators; or make own kernels no-ops.
@@ -307,10 +326,21 @@ def _allow_tf32(allowed: bool) -> None:
     torch.backends.cudnn.allow_tf32 = allowed
 
 
+def _allow_many_shapes() -> None:
+    """A judge calls one process with more sizes, layouts and modes than PyTorch's compiler takes before it gives up."""
+    config = sys.modules.get("torch._dynamo.config")
+    for name, least in _RECOMPILATIONS.items():
+        if config is not None and getattr(config, name, least) < least:
+            setattr(config, name, least)
+
+
 def _error(operation: str, error: BaseException) -> dict[str, Any]:
     kind = type(error).__name__
-    text = str(error) if not isinstance(error, SystemExit) else f"the candidate called exit({error.code!r})"
-    lines = "".join(traceback.format_exception(error))[-_TRACEBACK_CHARS:]
+    try:
+        text = str(error) if not isinstance(error, SystemExit) else f"the candidate called exit({error.code!r})"
+        lines = "".join(traceback.format_exception(error))[-_TRACEBACK_CHARS:]
+    except BaseException:  # noqa: BLE001 - its text is the candidate's code too
+        text, lines = "its text cannot be read", ""
     return {
         "op": "error",
         "during": operation,

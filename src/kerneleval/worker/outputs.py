@@ -11,14 +11,16 @@ __all__ = ["contiguous_strides", "flatten", "mismatch"]
 def flatten(result: Any) -> list[Any]:
     """Outputs in nested tuples, lists and dicts, in order; a module may return other things beside its tensors.
 
-    Read by the built-in types' own methods: what a subclass would compute when it is read, it computes for nobody.
+    Read by the built-in types' own methods, and told apart by the real type: what a subclass, or an object that says it
+    is of another class, would compute when it is read, it computes for nobody.
     """
-    if isinstance(result, dict):
-        result = list(dict.values(result))
-    if isinstance(result, (tuple, list)):
-        parts = tuple.__iter__(result) if isinstance(result, tuple) else list.__iter__(result)
+    kind = type(result)
+    if issubclass(kind, dict):
+        kind, result = list, list(dict.values(result))
+    if issubclass(kind, (tuple, list)):
+        parts = tuple.__iter__(result) if issubclass(kind, tuple) else list.__iter__(result)
         return [output for part in parts for output in flatten(part)]
-    return [] if result is None or isinstance(result, (bool, int, float, str)) else [result]
+    return [] if result is None or issubclass(kind, (bool, int, float, str)) else [result]
 
 
 def mismatch(outputs: list[Any], wanted: list[Any], device: str) -> dict[str, str] | None:

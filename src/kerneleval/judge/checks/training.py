@@ -20,6 +20,9 @@ from kerneleval.records import Case, Evidence, Outcome, new_secret
 
 __all__ = ["CHECK"]
 
+_ALONE = "alone: "
+"""Before what is wrong with gradients that are wrong in a window of their own too."""
+
 
 def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
     if judge.loaded.explicit_backward:
@@ -34,6 +37,10 @@ def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outc
             yield {"level": "fail", "stage": "correctness", "reason": "wrong_in_training", "message": message}
             return
         wrong = _interleaved(judge, case)
+        if wrong.startswith(_ALONE):
+            message = f"{case.key}: {wrong.removeprefix(_ALONE)}"
+            yield {"level": "fail", "stage": "correctness", "reason": "wrong_output", "message": message}
+            return
         if wrong:
             message = f"{case.key}: gradients are wrong when the forward is called again before they are taken: {wrong}"
             yield {"level": "fail", "stage": "correctness", "reason": "wrong_in_training", "message": message}
@@ -74,6 +81,9 @@ def _interleaved(judge: CellJudge, case: Case) -> str:
     for index, one in enumerate(drawn):
         result = compare(output_views(window, plan, index), one.expectation)
         if isinstance(result, Mismatch):
+            alone, form = judge.call(bound, [one], look=False)
+            if isinstance(compare(output_views(alone, form, 0), one.expectation), Mismatch):
+                return f"{_ALONE}{result.message}"
             return result.message
     return ""
 

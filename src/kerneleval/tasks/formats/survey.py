@@ -91,7 +91,7 @@ def survey(file: ProblemFile, dims: Mapping[str, int]) -> Survey:
 
 def _lacks_memory(error: UsageError) -> bool:
     """Whether the problem failed because ``meta`` tensors hold no values."""
-    return isinstance(error.__cause__, (RuntimeError, NotImplementedError)) and "meta" in str(error.__cause__)
+    return isinstance(error.__cause__, (RuntimeError, NotImplementedError)) and "meta" in str(error.__cause__).lower()
 
 
 def _run(file: ProblemFile, namespace: ModuleType, model: torch.nn.Module, device: str) -> Survey:

@@ -1,12 +1,13 @@
 """Scaled dot-product attention: softmax(q k^T * scale) v over the last two dims.
 
-L queries, S keys, head width D. At least four keys: over one key, or over equal keys, the gradients of q and k are
-zero by cancellation, and what a kernel returns is rounding noise. For the same reason constant inputs are left out,
-and there is more than one batch element or head for the expanded layout to repeat. Inputs of large scale are left out
+L queries, S keys, head width D. At least four keys: over one key, or over equal keys, the gradients of q and k are zero
+by cancellation, and what a kernel returns is rounding noise. For the same reason constant inputs are left out, and
+there is more than one batch element or head for the expanded layout to repeat. Inputs of large scale are left out
 because the softmax then selects one key by differences below the rounding of the scores, those of small scale because
-float16 gradients of q and k are then subnormal. NaN is left out because PyTorch's own fused kernels lose it: on CPUs
-they give zeros for a query whose scores are NaN, in half types; and a hidden key's weight of 0 times NaN is NaN only
-where its block is not skipped.
+float16 gradients of q and k are then subnormal. Outliers are given forward only: where one key has all the weight,
+gradients of q and k are differences of equal terms. NaN is left out because PyTorch's own fused kernels lose it: on
+CPUs they give zeros for a query whose scores are NaN, in half types; and a hidden key's weight of 0 times NaN is NaN
+only where its block is not skipped.
 """
 
 from __future__ import annotations
@@ -47,6 +48,37 @@ def _masked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tenso
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None], scale=scale)
 
 
+def _unfused(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, seen: torch.Tensor | None = None
+) -> torch.Tensor:
+    """As model code without fused kernels. In half types: scores and weights in them, the softmax between in fp32.
+    Else: weights that are normalised after the second product, so that the sum has a gradient of its own.
+    """
+    scores = q @ k.transpose(-2, -1) * scale
+    if seen is not None:
+        scores = scores.masked_fill(~seen, float("-inf"))
+    if q.dtype in (torch.float16, torch.bfloat16):
+        return torch.softmax(scores, -1, dtype=torch.float32).to(q.dtype) @ v
+    weights = torch.exp(scores - scores.detach().amax(-1, keepdim=True))
+    return weights @ v / weights.sum(-1, keepdim=True)
+
+
+def _unfused_causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) -> torch.Tensor:
+    seen = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril()
+    return _unfused(q, k, v, scale, seen)
+
+
+def _unfused_grouped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) -> torch.Tensor:
+    repeats = q.shape[1] // k.shape[1]
+    return _unfused(q, k.repeat_interleave(repeats, 1), v.repeat_interleave(repeats, 1), scale)
+
+
+def _unfused_masked(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor, scale: float
+) -> torch.Tensor:
+    return _unfused(q, k, v, scale, mask[:, None])
+
+
 def _flops(heads: Any) -> Any:
     """Two products of 2 L S D each, and five operations a score: scale, maximum, difference, exponential, sum."""
     return lambda d: d.B * heads(d) * d.L * d.S * (4 * d.D + 5)
@@ -74,10 +106,12 @@ TASKS = (
         args=(data("q", "B H L D"), data("k", "B H S D"), data("v", "B H S D"), _SCALE),
         out=("B H L D",),
         reference=_attention,
+        unfused=_unfused,
         flops=_flops(lambda d: d.H),
         reduction=lambda d: d.S + d.D,
         where=lambda d: d.S >= _LEAST and d.B * d.H * d.L * d.D > 0 and d.B * d.H * d.L * d.S <= _SCORES,
         without=_WITHOUT,
+        forward_only=("outlier",),
         nonfinite=False,
         layouts=_ALIGNED,
         relations=(*_BATCHES, _QUERIES, _KEYS),
@@ -92,11 +126,13 @@ TASKS = (
         args=(data("q", "B H L D"), data("k", "B H L D"), data("v", "B H L D"), _SCALE),
         out=("B H L D",),
         reference=_causal,
+        unfused=_unfused_causal,
         # The L (L + 1) / 2 visible scores alone: a causal kernel need not touch the others.
         flops=lambda d: d.B * d.H * (d.L * (d.L + 1) // 2) * (4 * d.D + 5),
         reduction=lambda d: d.L + d.D,
         where=lambda d: d.L >= _LEAST and d.B * d.H * d.D > 0 and d.B * d.H * d.L * d.L <= _SCORES,
         without=_WITHOUT,
+        forward_only=("outlier",),
         nonfinite=False,
         layouts=_ALIGNED,
         relations=_BATCHES,
@@ -117,10 +153,12 @@ TASKS = (
         args=(data("q", "B heads L D"), data("k", "B G S D"), data("v", "B G S D"), _SCALE),
         out=("B heads L D",),
         reference=_grouped,
+        unfused=_unfused_grouped,
         flops=_flops(lambda d: d.heads),
         reduction=lambda d: d.S + d.D,
         where=lambda d: d.S >= _LEAST and d.B * d.heads * d.L * d.D > 0 and d.B * d.heads * d.L * d.S <= _SCORES,
         without=_WITHOUT,
+        forward_only=("outlier",),
         nonfinite=False,
         layouts=tuple(layout for layout in _ALIGNED if layout != "expanded"),  # one group of one batch is usual here
         relations=(_BATCHES[0], *_BATCHES[2:], _QUERIES, _KEYS),
@@ -139,10 +177,12 @@ TASKS = (
         ),
         out=("B H L D",),
         reference=_masked,
+        unfused=_unfused_masked,
         flops=_flops(lambda d: d.H),
         reduction=lambda d: d.S + d.D,
         where=lambda d: d.S >= _LEAST and d.B * d.H * d.L * d.D > 0 and d.B * d.H * d.L * d.S <= _SCORES,
         without=_WITHOUT,
+        forward_only=("outlier",),
         nonfinite=False,
         layouts=_ALIGNED,
         relations=(
