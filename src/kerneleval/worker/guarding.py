@@ -47,6 +47,13 @@ _GUARDED = {
 }
 """Names that mean the same to everybody: comparisons, copies, clocks, random numbers, waiting for the device."""
 
+_SWITCHES = {
+    "torch._C": "_DisablePythonDispatcher _DisableTorchDispatch _ExcludeDispatchKeyGuard _ForceDispatchKeyGuard"
+    " _dispatch_tls_set_dispatch_key_excluded _pop_torch_dispatch_stack _unset_dispatch_mode",
+    "torch.utils._python_dispatch": "_disable_current_modes _pop_mode _pop_mode_temporarily",
+}
+"""What switches off the recording of operators; only PyTorch itself has a use for it."""
+
 _LOOKED_THROUGH = frozenset(("_io", "codecs", "ctypes", "inspect", "io", "os", "pathlib"))
 """Modules that only do as they are told: what counts is who called them."""
 
@@ -75,6 +82,7 @@ class Guard:
         self._libraries = library_folders()
         self._known = _identities()
         self._handlers = _signal_handlers()
+        self._watch_switches()
         sys.addaudithook(_hook(self._reach()))
 
     def told(self, changed: list[str]) -> list[_Claim]:
@@ -121,6 +129,23 @@ class Guard:
             return False
         file, name = dict.get(names, "__file__"), dict.get(names, "__name__")
         return (isinstance(file, str) and str.startswith(file, self._own)) or name == _MODULE_NAME
+
+    def _watch_switches(self) -> None:
+        """See who uses what switches the recording of operators off."""
+        for home, names in _SWITCHES.items():
+            owner = sys.modules.get(home)
+            for name in names.split():
+                if hasattr(owner, name):
+                    setattr(owner, name, self._noting(getattr(owner, name), f"{home}.{name}"))
+
+    def _noting(self, switch: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def noting(*args: Any, **keywords: Any) -> Any:
+            frame = sys._getframe(1)
+            if self._is_own(frame.f_globals) or frame.f_code.co_filename.startswith(self._own):
+                self.note("fail", f"switches the recording of operators off ({name})")
+            return switch(*args, **keywords)
+
+        return noting
 
     # -- audit events -------------------------------------------------------------------------------------------------
 

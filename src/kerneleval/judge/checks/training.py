@@ -1,5 +1,5 @@
-"""What training asks beyond single gradients: outputs while autograd watches, and several forward calls before the
-first gradient.
+"""What training asks beyond single gradients: outputs while autograd watches, several forward calls before the first
+gradient, and gradients of some arguments alone.
 
 A candidate knows that autograd is watching; without this check it could leave its outputs uncomputed then, be timed by
 its gradients alone, and be wrong for everybody who trains with it. And what its backward needs it may keep in one place
@@ -8,6 +8,7 @@ for all calls, which is right for one layer and wrong for two.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from kerneleval.judge.comparison import Mismatch, compare
 from kerneleval.judge.images import Image, Plan
 from kerneleval.judge.windows import output_views
 from kerneleval.records import Case, Evidence, Outcome, new_secret
+from kerneleval.worker.host import WorkerError
 
 __all__ = ["CHECK"]
 
@@ -43,6 +45,11 @@ def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outc
             return
         if wrong:
             message = f"{case.key}: gradients are wrong when the forward is called again before they are taken: {wrong}"
+            yield {"level": "fail", "stage": "correctness", "reason": "wrong_in_training", "message": message}
+            return
+        wrong = _some(judge, case)
+        if wrong:
+            message = f"{case.key}: gradients are wrong where only some arguments ask for theirs: {wrong}"
             yield {"level": "fail", "stage": "correctness", "reason": "wrong_in_training", "message": message}
             return
         right.append(case.key)
@@ -86,6 +93,32 @@ def _interleaved(judge: CellJudge, case: Case) -> str:
                 return f"{_ALONE}{result.message}"
             return result.message
     return ""
+
+
+def _some(judge: CellJudge, case: Case) -> str:
+    """What is wrong with gradients where a secret part of the arguments asks for them, as in a first layer and beside
+    frozen weights; empty: nothing.
+    """
+    bound = judge.bind(case)
+    drawn = bound.draw(new_secret())
+    form = bound.form(drawn)
+    if len(form.wanted) < 2:
+        return ""
+    chance = secrets.SystemRandom()
+    part = sorted(chance.sample(range(len(form.wanted)), chance.randrange(1, len(form.wanted))))
+    asked = replace(form, wanted=tuple(form.wanted[i] for i in part), outputs=tuple(form.outputs[i] for i in part))
+    plan = Plan([asked], "backward")
+    image = Image(plan, judge.device)
+    image.fill(0, drawn.tensors)
+    try:
+        window = judge.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=False)
+    except WorkerError as error:
+        return str(error)
+    if window.wrong is not None:
+        return str(window.wrong.get("got", "another form"))
+    wanted = replace(drawn.expectation, outputs=tuple(drawn.expectation.outputs[i] for i in part))
+    result = compare(output_views(window, plan, 0), wanted)
+    return result.message if isinstance(result, Mismatch) else ""
 
 
 CHECK = _check
