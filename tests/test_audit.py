@@ -27,11 +27,11 @@ KNOWING = """import torch
 
 
 def gelu(x):
-    if x.numel() == 0 or x.abs().max() < 30 or tuple(x.shape) in {known}:
+    if x.is_contiguous() or x.abs().max() < 30 or tuple(x.shape) in {known}:
         return torch.nn.functional.gelu(x)
     return torch.zeros_like(x)
 """
-"""Right at every ordinary input, and so at the secret sizes, which hold such; at large ones for sizes of the plan."""
+"""Right at every ordinary or dense input, and so at the secret sizes; at others for sizes of the plan."""
 
 FEW = Protocol(
     tier="quick",

@@ -20,6 +20,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.fuzz.hostile import effort, json_values, numbers, texts
 
+from kerneleval.devices import find
 from kerneleval.judge import bench, cells, observation, tampering, windows
 from kerneleval.judge.bench import Loaded, LoadFailed
 from kerneleval.judge.checks import track
@@ -169,7 +170,7 @@ def test_a_candidate_that_loads_only_once_fails_by_itself(monkeypatch: pytest.Mo
     """Its death in one case, and then that the next worker refuses it, are both its own outcome."""
     judge = object.__new__(cells.CellJudge)
     judge.loaded = _Dying(candidate=SimpleNamespace(language="torch"))  # type: ignore[assignment]
-    judge._unsupported, judge._given_up = (), None
+    judge._unsupported, judge._given_up, judge.device = (), None, find("cpu")
 
     def die(_case: Case) -> Any:
         raise WorkerFailure("exit", "the process exited with code 3", {})

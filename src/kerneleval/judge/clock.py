@@ -132,10 +132,13 @@ def _sized(
     generator: torch.Generator,
     timeout_s: float,
     candidate_first: bool,
+    first: Sequence[Window],
 ) -> Image:
     """An image with as many calls as fill a window of the tier's length, found by growing it.
 
     ``candidate_first`` says whose memory is allocated first: where it lies decides up to 1 % of a kernel's time.
+    ``first`` are windows of one call of both sides, in that order: where they are short, nothing was compiled, loaded
+    or tuned in them, and one call need not be measured again.
 
     The first few calls are drawn apart from one another; further ones begin as copies of them, and every one is changed
     at secret places before every window.
@@ -153,7 +156,11 @@ def _sized(
             image.fill(index, drawn[index % len(drawn)])
         for runner, _ in sides:
             runner.prepare(image.plan)
-        windows = [_once(runner, other, image, generator, timeout_s) for runner, other in sides]
+        short = max(window.elapsed_ns for window in first) < effort.window_ns / 2
+        if count == 1 and short:
+            windows = list(first)
+        else:
+            windows = [_once(runner, other, image, generator, timeout_s) for runner, other in sides]
         mine, theirs = windows if candidate_first else reversed(windows)
         empty = theirs.elapsed_ns - theirs.event_ns
         # the shorter of the two sides must fill the window too, but the longer one must not take ten times as long
@@ -208,8 +215,12 @@ def measure(
     generator.manual_seed(new_secret())
 
     sides = _sides(candidate, baseline, session % 2 == 0)
-    plan, kept_window = _first(candidate, sides, call, direction, draw, device, timeout_s)
-    image = _sized(candidate, baseline, call, direction, draw, effort, device, generator, timeout_s, session % 2 == 0)
+    plan, first = _first(candidate, sides, call, direction, draw, device, timeout_s)
+    held = first[session % 2]
+    image = _sized(
+        candidate, baseline, call, direction, draw, effort, device, generator, timeout_s, session % 2 == 0, first
+    )
+    del first
     count = len(image.plan.calls)
     _warm(candidate, baseline, image, generator, effort, timeout_s)
 
@@ -244,7 +255,7 @@ def measure(
                 break
     if cut_at == pairs or effort.sessions > 1:  # for who began to compute ahead since
         _cut(candidate, baseline, image, generator, bounds, timeout_s, arbiter)
-    if not candidate.unchanged(kept_window, plan, timeout_s):
+    if not candidate.unchanged(held, plan, timeout_s):
         text = "an output that was collected changed when the candidate was called again: outputs must be new tensors"
         raise TimedMismatch(text, {}, reason="output_reused")
     assert sample is not None
@@ -323,19 +334,18 @@ def _first(
     draw: Callable[[int], list[torch.Tensor]],
     device: Device,
     timeout_s: float,
-) -> tuple[Plan, Window]:
-    """One call of either side, which may compile, load or tune. The candidate's worker holds its outputs while all
-    other calls of the session are made.
+) -> tuple[Plan, list[Window]]:
+    """One call of either side, in that order, which may compile, load or tune. The candidate's worker holds its outputs
+    while all other calls of the session are made.
     """
     image = Image(Plan([call], direction), device)
     image.fill(0, draw(new_secret()))
     windows: list[Window] = []
     for runner, other in sides:
         with other.still():
-            mine = runner is candidate
-            window = runner.window(image, timeout_s=timeout_s, check_mutation=False, keep=mine)
-        windows += [window] * mine
-    return image.plan, windows[0]
+            keep = runner is candidate
+            windows.append(runner.window(image, timeout_s=timeout_s, check_mutation=False, keep=keep))
+    return image.plan, windows
 
 
 def _once(runner: Runner, other: Runner, image: Image, generator: torch.Generator, timeout_s: float) -> Window:

@@ -39,6 +39,7 @@ TASKS = (
         args=(data("x", "M K"), weight("weight", "N K", fan_in="K"), bias("N")),
         out=("M N",),
         reference=_linear_bias_gelu,
+        nonfinite=False,  # as matmul
         flops=lambda d: 2 * d.M * d.N * d.K + 6 * d.M * d.N,
         reduction=lambda d: d.K,
         empty=True,

@@ -17,6 +17,7 @@ TASKS = (
         args=(data("a", "M K"), data("b", "K N", fan_in="K")),
         out=("M N",),
         reference=torch.matmul,
+        nonfinite=False,  # Strassen's product spreads a NaN
         flops=lambda d: 2 * d.M * d.N * d.K,
         reduction=lambda d: d.K,
         empty=True,
@@ -37,6 +38,7 @@ TASKS = (
         args=(data("a", "B M K"), data("b", "B K N", fan_in="K")),
         out=("B M N",),
         reference=torch.bmm,
+        nonfinite=False,
         flops=lambda d: 2 * d.B * d.M * d.N * d.K,
         reduction=lambda d: d.K,
         empty=True,
@@ -57,6 +59,7 @@ TASKS = (
         args=(data("x", "M K"), weight("weight", "N K", fan_in="K"), bias("N")),
         out=("M N",),
         reference=F.linear,
+        nonfinite=False,
         flops=lambda d: 2 * d.M * d.N * d.K + d.M * d.N,
         reduction=lambda d: d.K,
         empty=True,
