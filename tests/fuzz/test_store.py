@@ -206,6 +206,13 @@ def is_read_or_refused(path: Path, *, refused: bool = False) -> None:
     assert path.read_bytes() == data
 
 
+def test_shifted_pages_are_no_empty_run(whole: bytes, tmp_path: Path) -> None:
+    """One byte inserted: SQLite read the rest as a run without attempts."""
+    path = tmp_path / "s.db"
+    path.write_bytes(whole[:65537] + b"x" + whole[65537:])
+    is_read_or_refused(path)
+
+
 @given(data=st.data())
 @effort(60)
 def test_a_damaged_file_is_read_or_refused(whole: bytes, tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:

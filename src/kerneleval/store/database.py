@@ -76,6 +76,20 @@ class Database:
                 "restore a copy"
             ) from error
 
+    def verify(self) -> None:
+        """For whoever reads nothing where something should be: whether the pages of a file fit together.
+
+        Raises:
+            InfrastructureError: they do not.
+        """
+        if self.path is None:
+            return
+        with self.reading() as connection:
+            said = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
+        if said != "ok":
+            said = " ".join(said.split())[:200]
+            raise InfrastructureError(f"store {self.place} is damaged ({said}); restore a copy")
+
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """One write transaction, committed at the end, rolled back on any error."""

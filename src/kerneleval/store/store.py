@@ -244,4 +244,9 @@ class Store:
         names = (runs,) if isinstance(runs, str) else runs
         with self._database.reading() as connection:
             ids = [reading.find_run(connection, text, self.place) for text in names]
-            yield from reading.results(connection, ids, filters)
+            empty = True
+            for result in reading.results(connection, ids, filters):
+                empty = False
+                yield result
+        if empty:
+            self._database.verify()
