@@ -16,7 +16,7 @@ from kerneleval.judge.bench import BuildFailed, Loaded
 from kerneleval.judge.bound import Bound, Calibrated, Drawn
 from kerneleval.judge.comparison import Mismatch, compare, matches
 from kerneleval.judge.images import Call, Image, Plan, TensorSlot
-from kerneleval.judge.modules import reveal_weights, split
+from kerneleval.judge.modules import moved, reveal_weights, split
 from kerneleval.judge.windows import Window, output_views
 from kerneleval.records import Case, Evidence, Failed, Outcome, Passed, Protocol, Task, new_secret
 from kerneleval.worker.host import WorkerError, WorkerFailure
@@ -122,15 +122,14 @@ class CellJudge:
         """
         assert bound.weights is not None
         outcome: Outcome
-        changes = [self.problem(case).weights(new_secret()) for _ in range(2 if case.distribution == "standard" else 1)]
-        steps = [
-            {name: fresh[name] for name in half} for half, fresh in zip(split(bound.weights), changes, strict=False)
-        ]
-        if case.distribution == "standard":
-            known = dict(bound.weights) | {name: value for step in steps for name, value in step.items()}
-            generator = inputs.stream(new_secret(), "weights", self.device.torch_device)
-            moved = {n: inputs.exchanged(w, 0.5, generator) for n, w in known.items() if w.is_floating_point()}
-            steps.append({n: w for n, w in moved.items() if w.numel() >= 4})
+        problem, ordinary = self.problem(case), case.distribution == "standard"
+        steps = []
+        for half in split(bound.weights)[: 2 if ordinary else 1]:
+            fresh = problem.weights(new_secret())
+            steps.append({name: fresh[name] for name in half})
+        if ordinary:
+            known = {name: w for step in (bound.weights, *steps) for name, w in step.items()}
+            steps.append(moved({name: w for name, w in known.items() if name in problem.parameters}, new_secret()))
         for step in steps:
             bound.weights = bound.weights | step
             reveal_weights(self.loaded, bound.weights, list(step))

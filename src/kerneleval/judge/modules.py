@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from kerneleval.judge import inputs
 from kerneleval.judge.bench import Loaded, LoadFailed
 from kerneleval.judge.images import dense
 from kerneleval.records import DTYPES
@@ -60,10 +61,32 @@ def match_state(weights: Mapping[str, torch.Tensor], state: State) -> list[tuple
     return pairs
 
 
+def moved(weights: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.Tensor]:
+    """The weights with half of their elements in secret other places, ends and sums as they were; equal ones, which may
+    be tied, stay equal. Those with fewer than four elements, and integers, are left out.
+    """
+    found: dict[str, torch.Tensor] = {}
+    for group in _alike(weights):
+        weight = weights[group[0]]
+        if weight.is_floating_point() and weight.numel() >= 4:
+            generator = inputs.stream(seed, group[0], str(weight.device))
+            found |= dict.fromkeys(group, inputs.exchanged(weight, 0.5, generator))
+    return found
+
+
 def split(weights: Mapping[str, torch.Tensor]) -> tuple[frozenset[str], ...]:
     """The weights' names in two secret halves, in either of which equal tensors are together: they may be tied. One
     half where there is nothing to part.
     """
+    groups = _alike(weights)
+    secrets.SystemRandom().shuffle(groups)
+    middle = (len(groups) + 1) // 2
+    halves = (groups[:middle], groups[middle:])
+    return tuple(frozenset(name for group in half for name in group) for half in halves if half) or (frozenset(),)
+
+
+def _alike(weights: Mapping[str, torch.Tensor]) -> list[list[str]]:
+    """Names of equal tensors together."""
     groups: list[list[str]] = []
     for name, weight in weights.items():
         for group in groups:
@@ -73,10 +96,7 @@ def split(weights: Mapping[str, torch.Tensor]) -> tuple[frozenset[str], ...]:
                 break
         else:
             groups.append([name])
-    secrets.SystemRandom().shuffle(groups)
-    middle = (len(groups) + 1) // 2
-    halves = (groups[:middle], groups[middle:])
-    return tuple(frozenset(name for group in half for name in group) for half in halves if half) or (frozenset(),)
+    return groups
 
 
 def reveal_weights(loaded: Loaded, weights: Mapping[str, torch.Tensor], only: Container[str] | None = None) -> None:

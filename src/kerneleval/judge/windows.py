@@ -7,7 +7,7 @@ the revealed inputs, names secret places for the outputs, lets the worker copy t
 * nothing right can exist before the reveal, so precomputed, cached or stale results are wrong;
 * work put off until after the clock stopped finds its inputs gone, and what can still be put off shows as collecting
   time beyond the baseline's, which is charged;
-* outputs that alias inputs or one another are destroyed before they are collected;
+* outputs that lie in inputs are destroyed before they are collected, and of calls that share a buffer the last is left;
 * the copy of the outputs is outside the timed part, so nobody pays for it and nobody can save it.
 """
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -111,16 +112,20 @@ class ModuleProblem:
         state = {name: tensor.detach() for name, tensor in self._model.state_dict().items()}
         if seed == 0:
             return {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in state.items()}
-        parameters = {name for name, _ in self._model.named_parameters(remove_duplicate=False)}
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "weights"))
         done: dict[tuple[Any, ...], torch.Tensor] = {}
         changed = {}
         for name, tensor in state.items():
             key = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
             if key not in done:  # tied weights are one tensor under two names
-                done[key] = _changed(name, tensor, name in parameters, generator)
+                done[key] = _changed(name, tensor, name in self.parameters, generator)
             changed[name] = done[key].clone(memory_format=torch.contiguous_format)
         return changed
+
+    @functools.cached_property
+    def parameters(self) -> frozenset[str]:
+        """Names of the weights that are parameters: what they hold means nothing, as it may in buffers (masks)."""
+        return frozenset(name for name, _ in self._model.named_parameters(remove_duplicate=False))
 
     # -- the model ----------------------------------------------------------------------------------------------------
 
