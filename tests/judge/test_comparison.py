@@ -16,7 +16,16 @@ from kerneleval.records import to_plain
 from kerneleval.tasks import find
 
 from .conftest import NAMES, called, case_of, drawn, expected, floats, gradients, planned
-from .variants import DIFFERENTIABLE, DOWNGRADES, HONEST, erf_series, half_accumulator, online_logsumexp
+from .variants import (
+    DIFFERENTIABLE,
+    DOWNGRADES,
+    HONEST,
+    erf_series,
+    half_accumulator,
+    online_logsumexp,
+    strassen,
+    winograd,
+)
 
 MATMUL = {"M": 48, "N": 80, "K": 512}
 
@@ -66,6 +75,53 @@ def test_other_gradients_pass(name: str) -> None:
                 outputs = [o.to(n.dtype) for o, n in zip(found, expectation.native, strict=True)]
                 result = compare(outputs, expectation)
                 assert isinstance(result, Match), f"{case.key}: {result.message}"
+
+
+DISTRIBUTIONS = ("standard", "outlier", "large_scale", "small_scale", "constant")
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize(("dtype", "levels"), [("float32", 2), ("float16", 1), ("bfloat16", 1)])
+def test_products_that_are_stable_in_the_norm_pass(dtype: str, levels: int, distribution: str) -> None:
+    """Strassen's seven products: an outlier's rounding errors reach elements that have nothing to do with it."""
+    for seed, (m, n, k) in enumerate([(129, 230, 363), (386, 263, 363), (72, 500, 96), (300, 100, 700)]):
+        args, expectation = expected("matmul", {"M": m, "N": n, "K": k}, seed, dtype=dtype, distribution=distribution)
+        out = strassen(*args, levels=levels).to(args[0].dtype)
+        assert verdict(out, expectation) == "match", compare([out], expectation)
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize(("dtype", "tile"), [("float32", 2), ("float32", 4), ("float16", 2), ("bfloat16", 2)])
+def test_convolutions_that_are_stable_in_the_norm_pass(dtype: str, tile: int, distribution: str) -> None:
+    """Winograd's tiles, as cuDNN has them; F(4 x 4) of half types, transformed in the half type, is too far off."""
+    for seed, (b, c, o, h, w) in enumerate([(1, 16, 32, 33, 70), (4, 64, 12, 14, 14), (2, 96, 96, 28, 64)]):
+        dims = {"B": b, "C": c, "O": o, "H": h, "W": w, "K": 3, "S": 1}
+        args, expectation = expected("conv2d", dims, seed, dtype=dtype, distribution=distribution)
+        x, weight, bias, _, padding = args
+        out = winograd(x, weight, bias, padding, tile).to(x.dtype)
+        assert verdict(out, expectation) == "match", compare([out], expectation)
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_gradients_that_are_stable_in_the_norm_pass(distribution: str) -> None:
+    task = find("matmul")
+    case = case_of("matmul", {"M": 130, "N": 200, "K": 333}, direction="backward", distribution=distribution)
+    args, grads = drawn(task, case)
+    assert grads is not None
+    out = [strassen(grads[0], args[1].T.contiguous()), strassen(args[0].T.contiguous(), grads[0])]
+    result = compare(out, oracle.expect(task, case, args, grads))
+    assert isinstance(result, Match), result
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_one_wrong_element_is_no_matter_of_norms(dtype: str) -> None:
+    """A term left out of one element of a thousand is far beyond what norms allow, outliers or not."""
+    for distribution in ("standard", "outlier"):
+        dims = {"M": 100, "N": 200, "K": 64}
+        expectation = expected("matmul", dims, dtype=dtype, distribution=distribution)[1]
+        out = expectation.native[0].clone()
+        out[70, 20] = 2.5 * float(expectation.oracle[0].square().mean().sqrt()) - out[70, 20]
+        assert verdict(out, expectation) != "match", distribution
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -190,7 +190,7 @@ def test_reduction_lengths() -> None:
 def test_floors_follow_dtype_length_and_distribution() -> None:
     def relative(dtype: torch.dtype, length: int, distribution: str = "standard", *, allowed: bool = False) -> float:
         case = case_of("any", {}, distribution=distribution)
-        return floor_of(dtype, length, case, tf32=allowed, factor=1.0).relative
+        return floor_of(dtype, length, case, Tolerance(), tf32=allowed).relative
 
     assert relative(torch.float32, 1) == 8.5 * 2.0**-24
     assert relative(torch.float32, 10_000) == 58 * 2.0**-24
@@ -200,7 +200,8 @@ def test_floors_follow_dtype_length_and_distribution() -> None:
     assert relative(torch.float32, 1, allowed=True) > 2.0**-11
     assert relative(torch.float64, 1) == 8.5 * 2.0**-53
     assert unit_roundoff(torch.bfloat16) == 2.0**-8
-    assert floor_of(torch.float32, 1, CASE, tf32=False, factor=3.0).relative == 3 * relative(torch.float32, 1)
+    wider = floor_of(torch.float32, 1, CASE, Tolerance(factor=3.0), tf32=False)
+    assert wider.relative == 3 * relative(torch.float32, 1)
 
 
 # --------------------------------------------------------------------------------------------------------------------

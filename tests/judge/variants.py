@@ -58,6 +58,66 @@ def split_k(a: torch.Tensor, b: torch.Tensor, pieces: int = 8) -> torch.Tensor:
     return sum(parts[1:], parts[0])
 
 
+def strassen(a: torch.Tensor, b: torch.Tensor, levels: int = 2) -> torch.Tensor:
+    """Seven products for eight, ``levels`` deep, in fp32; sums of halves are kept in the type of the arguments."""
+    (m, k), n = (size // 2 for size in a.shape), b.shape[1] // 2
+    if levels == 0 or min(m, k, n) < 8:
+        return a.float() @ b.float()
+    a11, a12, a21, a22 = a[:m, :k], a[:m, k : 2 * k], a[m : 2 * m, :k], a[m : 2 * m, k : 2 * k]
+    b11, b12, b21, b22 = b[:k, :n], b[:k, n : 2 * n], b[k : 2 * k, :n], b[k : 2 * k, n : 2 * n]
+    left = (a11 + a22, a21 + a22, a11, a22, a11 + a12, a21 - a11, a12 - a22)
+    right = (b11 + b22, b11, b12 - b22, b21 - b11, b22, b11 + b12, b21 + b22)
+    p1, p2, p3, p4, p5, p6, p7 = (strassen(x, y, levels - 1) for x, y in zip(left, right, strict=True))
+    top = torch.cat([p1 + p4 - p5 + p7, p3 + p5], dim=1)
+    bottom = torch.cat([p2 + p4, p1 - p2 + p3 + p6], dim=1)
+    inner = torch.cat([top, bottom]) + a[: 2 * m, 2 * k :].float() @ b[2 * k :, : 2 * n].float()
+    wide = torch.cat([inner, a[: 2 * m].float() @ b[:, 2 * n :].float()], dim=1)
+    return torch.cat([wide, a[2 * m :].float() @ b.float()])
+
+
+_WINOGRAD = {
+    2: (
+        [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]],
+        [[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]],
+        [[1, 1, 1, 0], [0, 1, -1, -1]],
+    ),
+    4: (
+        [
+            [4, 0, -5, 0, 1, 0],
+            [0, -4, -4, 1, 1, 0],
+            [0, 4, -4, -1, 1, 0],
+            [0, -2, -1, 2, 1, 0],
+            [0, 2, -1, -2, 1, 0],
+            [0, 4, 0, -5, 0, 1],
+        ],
+        [
+            [1 / 4, 0, 0],
+            [-1 / 6, -1 / 6, -1 / 6],
+            [-1 / 6, 1 / 6, -1 / 6],
+            [1 / 24, 1 / 12, 1 / 6],
+            [1 / 24, -1 / 12, 1 / 6],
+            [0, 0, 1],
+        ],
+        [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]],
+    ),
+}
+"""Tile -> (input, kernel, output) transforms of F(tile x tile, 3 x 3) (Lavin and Gray 2015, arXiv:1509.09308)."""
+
+
+def winograd(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, padding: int, tile: int) -> torch.Tensor:
+    """3 x 3 convolution of stride 1 by Winograd's algorithm in fp32; transformed operands are kept in the type of x."""
+    of_input, of_kernel, of_output = (torch.tensor(t, dtype=torch.float32) for t in _WINOGRAD[tile])
+    height, width = (size + 2 * padding - 2 for size in x.shape[2:])
+    rows, columns = (math.ceil(size / tile) * tile + 2 for size in (height, width))
+    low, right = rows - x.shape[2] - padding, columns - x.shape[3] - padding
+    patches = F.pad(x.float(), (padding, right, padding, low)).unfold(2, tile + 2, tile).unfold(3, tile + 2, tile)
+    inputs = (of_input @ patches @ of_input.T).to(x.dtype).float()
+    kernels = (of_kernel @ weight.float() @ of_kernel.T).to(x.dtype).float()
+    products = torch.einsum("ocij,bcpqij->bopqij", kernels, inputs)
+    out = (of_output @ products @ of_output.T).transpose(3, 4).flatten(4, 5).flatten(2, 3)
+    return out[:, :, :height, :width] + bias.float()[:, None, None]
+
+
 def fast_exp(x: torch.Tensor) -> torch.Tensor:
     """exp2(x * log2 e) as GPUs have it: the product is rounded, and exp2 is right to 2 units."""
     y = torch.exp2(x * np.float32(math.log2(math.e)))

@@ -106,7 +106,7 @@ def bounded(
     slack = measured.slack
     if pool:
         slack = torch.full_like(slack, max(NATIVE * scales.native_max, ELEMENT * scales.floor_rms))
-    slack = slack.add_(SPREAD * scales.native_rms)
+    slack = slack.add_(SPREAD * scales.native_rms).clamp_(min=floor.normwise * scales.floor_max)
     count = native.numel()
     trivial = () if special else _trivial(as_real(held), args, gain, scales, floor)
     nearest, distance = min(trivial, key=lambda found: found[1], default=("", math.inf))

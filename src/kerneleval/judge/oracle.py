@@ -266,7 +266,7 @@ def _expected(call: Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]
         length = reduction_length(
             call.task, call.case, call.args, tuple(call.weights.values()), own.shape, forward_numel
         )
-        floor = floor_of(own.dtype, length, call.case, tf32=tf32, factor=call.task.tolerance.factor)
+        floor = floor_of(own.dtype, length, call.case, call.task.tolerance, tf32=tf32)
         others = [s for s in (scales[index] for scales in pool) if s is not None] if own.numel() < POOLED else []
         found.append(bounded(wide, own, moved, floor, args=(*call.args, *(call.grads or ())), pool=others))
     return tuple(found)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kerneleval.records import Case, Task
+from kerneleval.records import Case, Task, Tolerance
 
 __all__ = [
     "BULK_SHARE",
@@ -71,6 +71,9 @@ _HALF_INTERMEDIATES = 1.0
 """Multiple of the response to half-precision rounding of the inputs that half types get beside rounding the output:
 scores or sums that a kernel keeps in the half type on its way, as unfused PyTorch does."""
 
+_HALF_NORMWISE = 2.0
+"""Largest ``Floor.normwise`` of half types: on data of one scale this is about the slack of a row."""
+
 _CONSTANT_DRIFT = 0.5
 """Equal terms round alike: a running sum of L of them drifts by up to L / 2 units, not by sqrt(L)."""
 
@@ -97,6 +100,9 @@ class Floor:
     Held below :data:`MOST_INTERMEDIATE` of the output's size."""
     absolute: float
     """Smallest step of the output's dtype: what flushing or rounding of subnormals costs."""
+    normwise: float
+    """An element may be off by this many times the largest floor of the output (``Tolerance.normwise``); 0: rows have
+    scales of their own."""
     unit: float
     """Unit roundoff of the output's dtype."""
     probe_scale: float
@@ -113,7 +119,7 @@ def finite_limit(dtype: torch.dtype) -> float:
     return float(torch.finfo(dtype).max) * (1 - 8 * unit_roundoff(dtype))
 
 
-def floor_of(dtype: torch.dtype, length: int, case: Case, *, tf32: bool, factor: float) -> Floor:
+def floor_of(dtype: torch.dtype, length: int, case: Case, tolerance: Tolerance, *, tf32: bool) -> Floor:
     """The floor of an output.
 
     Half types are expected to be computed in fp32 and rounded once; fp32 and fp64 in their own precision. TF32, where
@@ -123,8 +129,8 @@ def floor_of(dtype: torch.dtype, length: int, case: Case, *, tf32: bool, factor:
         dtype: the output's dtype (floating or complex).
         length: terms summed into one element.
         case: gives the distribution; sums over constant data drift.
+        tolerance: the task's; gives its factor and whether norms count.
         tf32: whether TF32 is allowed.
-        factor: the task's own factor.
     """
     real = torch.zeros((), dtype=dtype).real.dtype
     unit = unit_roundoff(real)
@@ -132,21 +138,25 @@ def floor_of(dtype: torch.dtype, length: int, case: Case, *, tf32: bool, factor:
     terms = max(1, length)
     steps = _ROUNDINGS + (_CONSTANT_DRIFT * terms if case.distribution == "constant" else _ORDER * math.sqrt(terms))
     relative, conditioning, intermediate = steps * computing, steps, 0.0
+    normwise = ELEMENT if tolerance.normwise else 0.0
     if unit > computing:
         # equal elements share one rounding error, which an rms does not average
         relative += 2 * unit if case.distribution == "constant" else unit
         intermediate = _HALF_INTERMEDIATES * unit / computing
+        normwise = min(normwise, _HALF_NORMWISE)
     if tf32 and real == torch.float32:
         relative += _TF32_UNIT
         conditioning += _TF32_UNIT / computing
     info = torch.finfo(real)
     # float16 subnormals are ordinary numbers of small kernels; below the normal range of the others, hardware may flush
     absolute = float(info.tiny) * float(info.eps) if real == torch.float16 else float(info.tiny)
+    factor = tolerance.factor
     return Floor(
         relative=factor * relative,
         conditioning=factor * conditioning,
         intermediate=factor * intermediate,
         absolute=absolute,
+        normwise=normwise,
         unit=unit,
         probe_scale=computing / PROBE,
     )

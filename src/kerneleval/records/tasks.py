@@ -94,6 +94,10 @@ class Tolerance:
     """dims -> number of terms summed into one output element; None: 1."""
     factor: float = 1.0
     """Multiplies the error floor, for operators with ill-conditioned steps; say why where it is set."""
+    normwise: bool = False
+    """Whether an element may be off by what the largest elements of the output may: fast algorithms for matrix products
+    (Strassen) and convolutions (Winograd, FFT) are stable in the norm, not element by element (Higham, Accuracy and
+    Stability of Numerical Algorithms, 2nd ed., ch. 23)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -189,6 +189,7 @@ def operator(
     unfused: Callable[..., Any] | None = None,
     flops: Formula,
     reduction: Formula | None = None,
+    normwise: bool = False,
     derive: Mapping[str, Formula] | None = None,
     where: Formula | None = None,
     without: tuple[str, ...] = (),
@@ -215,6 +216,7 @@ def operator(
         unfused: the same as separate calls, where the reference is one fused kernel; see ``Task.unfused``.
         flops: operations of one forward call.
         reduction: terms summed into one output element (None: 1).
+        normwise: whether fast algorithms exist that are stable in the norm alone; see ``Tolerance.normwise``.
         derive: further names for shapes and formulas, each a formula of those before it.
         where: which dims are allowed together. It alone says which dims may be 0 in empty cases.
         without: distributions left out, because the operator is ill-conditioned or overflows there.
@@ -248,6 +250,7 @@ def operator(
         tolerance=Tolerance(
             kind="index" if index_output else "float",
             reduction=None if reduction is None else table.formula(reduction),
+            normwise=normwise,
         ),
         relations=relations,
         constraint=None if where is None else table.formula(where),

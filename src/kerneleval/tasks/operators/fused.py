@@ -42,6 +42,7 @@ TASKS = (
         nonfinite=False,  # as matmul
         flops=lambda d: 2 * d.M * d.N * d.K + 6 * d.M * d.N,
         reduction=lambda d: d.K,
+        normwise=True,
         empty=True,
         relations=(
             permutation("row_permutation", {0: 0}, {0: 0}),

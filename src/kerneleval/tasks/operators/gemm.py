@@ -17,9 +17,10 @@ TASKS = (
         args=(data("a", "M K"), data("b", "K N", fan_in="K")),
         out=("M N",),
         reference=torch.matmul,
-        nonfinite=False,  # Strassen's product spreads a NaN
+        nonfinite=False,  # Strassen's product spreads a NaN, and rounding errors
         flops=lambda d: 2 * d.M * d.N * d.K,
         reduction=lambda d: d.K,
+        normwise=True,
         empty=True,
         relations=(
             permutation("row_permutation", {0: 0}, {0: 0}),
@@ -41,6 +42,7 @@ TASKS = (
         nonfinite=False,
         flops=lambda d: 2 * d.B * d.M * d.N * d.K,
         reduction=lambda d: d.K,
+        normwise=True,
         empty=True,
         relations=(
             permutation("batch_permutation", {0: 0, 1: 0}, {0: 0}),
@@ -62,6 +64,7 @@ TASKS = (
         nonfinite=False,
         flops=lambda d: 2 * d.M * d.N * d.K + d.M * d.N,
         reduction=lambda d: d.K,
+        normwise=True,
         empty=True,
         relations=(
             permutation("row_permutation", {0: 0}, {0: 0}),
