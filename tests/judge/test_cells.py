@@ -42,6 +42,27 @@ def test_no_ring_of_buffers_survives_the_order_of_calls() -> None:
             assert any(kept[number % buffers] is not call for number, call in enumerate(calls)), buffers
 
 
+def test_a_slow_candidate_gets_fewer_calls_in_a_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interpreted kernel of ten seconds a call met the limit of a window in which it was called twelve times."""
+    file = tmp_path / "exp.py"
+    file.write_text("import time\nimport torch\n\n\ndef exp(x):\n    time.sleep(0.4)\n    return torch.exp(x)\n")
+    monkeypatch.setattr(cells, "CALL_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(cells, "_MANY_S", 1.0)
+    with Judge("cpu", tmp_path / "cache") as judge:
+        verdict = check(
+            file,
+            "exp",
+            judge=judge,
+            allow=("custom", "mixed", "library"),
+            dtypes=["float32"],
+            directions=["forward"],
+            categories=["tiny"],
+            distributions=["standard"],
+            timed=False,
+        )
+    assert verdict.verdict == "passed", verdict.message
+
+
 def test_a_candidate_that_dies_when_its_refusal_is_looked_into_has_died_there(tmp_path: Path) -> None:
     """It was told as ``unsupported``, and the case after it met the dead worker."""
     file = tmp_path / "gelu.py"

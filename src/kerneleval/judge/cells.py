@@ -37,6 +37,9 @@ _MANY, _MANY_BYTES = 10, 1 << 20
 _MANY_LARGE, _MANY_LARGE_BYTES = 30, 256 << 20
 """As many gets one case that takes more, unless all calls together take more than that."""
 
+_MANY_S = 10.0
+"""What these calls may take together; slower candidates get fewer."""
+
 _SMALL_MODULE_BYTES = 64 << 20
 """Module problems whose inputs and outputs take no more are called twice in a window."""
 
@@ -53,6 +56,7 @@ class CellJudge:
         self._problems: dict[tuple[tuple[str, int], ...], Any] = {}
         self._given_up: Failed | None = None
         self._many: set[tuple[str, bool]] = set()
+        self._call_s = 0.0  # of the last window
         self._made_anew = False
         self.scalars: dict[str, float] = {}
         """Plain arguments that get another value than the task's, by name."""
@@ -151,11 +155,14 @@ class CellJudge:
         count = _MANY_LARGE if large else _MANY
         if (case.direction, large) in self._many or count * nbytes > _MANY_LARGE_BYTES:
             return []
+        if self._call_s * count > _MANY_S:  # it may have been the first call, which compiles: later cases are asked too
+            return _turns(two, int(_MANY_S / self._call_s))
         self._many.add((case.direction, large))
         return _turns(two, count)
 
     def _window(self, bound: Bound, drawn: Sequence[Drawn], cut: int = 0) -> Outcome:
         window, plan = self.call(bound, drawn, look=True, cut=cut)
+        self._call_s = window.elapsed_ns / 1e9 / len(drawn)
         if window.wrong is not None:
             return _claimed(window.wrong)
         evidence: Evidence = {}
