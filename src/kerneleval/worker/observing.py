@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FunctionType
@@ -39,6 +39,7 @@ class Observing:
 
         self.detach: Callable[[Any], Any] = torch.Tensor.detach
         self.foreach_copy: Callable[[Any, Any], Any] = torch._foreach_copy_
+        self._stance = torch.compiler.set_stance
         self._recorder = _recorder_class(TorchDispatchMode)
         self._seen: dict[str, int] = {}
         self._recorded = False
@@ -63,7 +64,19 @@ class Observing:
         self._before = loaded.launches()
         loaded.mute(mute)
         loaded.watch(True)
-        return self._recorder(self._seen) if record else contextlib.nullcontext()
+        return self._around(record)
+
+    @contextlib.contextmanager
+    def _around(self, record: bool) -> Iterator[None]:
+        """What ``torch.compile`` made is run eagerly here: only then are its operators dispatched and its kernels
+        launched where they are seen. Under a dispatch mode, PyTorch would refuse to use it from then on as well.
+        """
+        with contextlib.ExitStack() as stack:
+            if "torch._dynamo" in sys.modules:
+                stack.enter_context(self._stance("force_eager"))
+            if record:
+                stack.enter_context(self._recorder(self._seen))
+            yield
 
     def end(self, loaded: Loaded) -> dict[str, Any]:
         """Watch no longer; operators and launches by name, and extensions that it built."""

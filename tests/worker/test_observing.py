@@ -1,0 +1,66 @@
+"""Watched windows: what they see, and that they leave no trace in what comes after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from kerneleval.worker.observing import Observing
+
+
+class Nothing:
+    """A loaded candidate that launches nothing."""
+
+    def launches(self) -> dict[str, int]:
+        return {}
+
+    def mute(self, on: bool) -> None:
+        pass
+
+    def watch(self, on: bool) -> None:
+        pass
+
+
+@pytest.fixture
+def observing() -> Observing:
+    return Observing(Nothing, Nothing())
+
+
+def compiled(runs: list[int]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A function that torch.compile made, which tells when what it made is run."""
+
+    def backend(graph: Any, inputs: Any) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            runs.append(1)
+            return graph(*args)
+
+        return run
+
+    return torch.compile(lambda x: torch.sigmoid(x) * x, fullgraph=True, backend=backend)
+
+
+@pytest.mark.parametrize(("record", "mute"), [(True, False), (False, True), (True, True)])
+def test_compiled_code_is_used_again_after_a_watched_window(observing: Observing, record: bool, mute: bool) -> None:
+    """PyTorch skips a function for good that was called under a dispatch mode: it was timed without its compiler."""
+    runs: list[int] = []
+    function = compiled(runs)
+    x = torch.randn(5)
+    wanted = function(x)
+    assert len(runs) == 1
+    with observing.begin(Nothing(), record=record, mute=mute):  # type: ignore[arg-type]
+        watched = function(x)
+    seen = observing.end(Nothing())["aten"]  # type: ignore[arg-type]
+    assert len(runs) == 1, "what runs beside the dispatcher is not seen"
+    assert seen == ({"aten.sigmoid.default": 1, "aten.mul.Tensor": 1} if record else {})
+    assert torch.equal(watched, wanted)
+    assert torch.equal(function(x), wanted)
+    assert len(runs) == 2
+
+
+def test_nothing_has_changed_until_something_has(observing: Observing, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert observing.changed() == []
+    monkeypatch.setattr(Observing, "begin", lambda *args, **options: None)
+    assert observing.changed() == ["Observing.begin"]
