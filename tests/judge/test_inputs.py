@@ -83,6 +83,8 @@ def test_distributions(dtype: str) -> None:
     assert (wild == math.inf).any()
     assert (wild == -math.inf).any()
     assert float(wild.isfinite().float().mean()) > 0.999
+    assert -8 < float(one(spec, "negative").float().min()) < -3
+    assert float(one(spec, "negative").max()) <= 0
 
 
 def test_an_outlier_comes_even_in_two_elements() -> None:
@@ -93,7 +95,7 @@ def test_an_outlier_comes_even_in_two_elements() -> None:
 @pytest.mark.parametrize(
     ("values", "low", "high"), [("positive", 0.0, math.inf), ("uniform", 0.0, 1.0), ("variance", 0.49, 1.51)]
 )
-@pytest.mark.parametrize("distribution", ["standard", "constant", "zeros"])
+@pytest.mark.parametrize("distribution", ["standard", "constant", "zeros", "negative"])
 def test_values_stay_in_their_domain(values: str, low: float, high: float, distribution: str) -> None:
     spec = TensorSpec(name="x", shape=(50, 60), dtype="float32", values=values)  # type: ignore[arg-type]
     x = one(spec, distribution)

@@ -99,7 +99,7 @@ def test_a_problem_becomes_a_module_task(tmp_path):
     assert task.case_dims == (("given", {"batch": 16, "features_in": 24, "features_out": 40}),)
     assert task.module and task.directions == ("forward",)
     assert (task.dtypes, task.layouts) == (("float32",), ("contiguous",))
-    assert task.distributions == ("standard", "large_scale", "small_scale")
+    assert task.distributions == ("standard", "large_scale", "small_scale", "negative")
     assert "class Model" in task.baseline_source
     dims = task.case_dims[0][1]
     assert task.arguments(dims, "float32") == (TensorSpec(name="x", shape=(16, 24), dtype="float32"),)
@@ -674,7 +674,7 @@ def test_a_sweep_is_the_same_for_the_same_file_and_seed(tmp_path):
 def test_a_swept_task(tmp_path):
     task = read(write(tmp_path, LINEAR), sweep=True)
     assert task.case_dims[0] == ("given", {"batch": 16, "features_in": 24, "features_out": 40})
-    assert task.distributions == ("standard", "large_scale", "small_scale")
+    assert task.distributions == ("standard", "large_scale", "small_scale", "negative")
     for dim in task.dims:
         assert all(dim.low <= dims[dim.name] <= dim.high for _, dims in task.case_dims)
 
@@ -684,7 +684,7 @@ def test_distributions_are_kept_only_where_the_problem_is_defined(tmp_path):
     both = read(write(tmp_path, model("return torch.log(x) + torch.log(1 - x)"), "c.py"))
     assert both.distributions == ("standard",)
     exponential = read(write(tmp_path, model("return torch.exp(x * 8)"), "b.py"))
-    assert exponential.distributions == ("standard", "small_scale")
+    assert exponential.distributions == ("standard", "small_scale", "negative")
 
 
 def test_a_random_problem_is_refused_when_it_is_swept(tmp_path):

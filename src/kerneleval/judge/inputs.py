@@ -188,6 +188,8 @@ def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator
         places = torch.randint(flat.numel(), (len(values), each), generator=generator, device=flat.device)
         for row, value in enumerate(values):
             flat.index_fill_(0, places[row], value)
+    elif distribution == "negative" and spec.values == "normal":
+        tensor = tensor.abs_().neg_()
     large = _LARGE_SCALE_HALF if dtype == torch.float16 else LARGE_SCALE
     factor = spec.scale * {"large_scale": large, "small_scale": SMALL_SCALE}.get(distribution, 1.0)
     return tensor.mul_(factor) if factor != 1 else tensor

@@ -50,8 +50,10 @@ DISTRIBUTIONS: tuple[str, ...] = (
     "constant",
     "zeros",
     "nonfinite",
+    "negative",
 )
-"""Input distributions; ``outlier`` multiplies 0.1 % of the elements by 50 (KernelBench-X)."""
+"""Input distributions; ``outlier`` multiplies 0.1 % of the elements by 50 (KernelBench-X). ``negative`` is for tasks
+whose own inputs are not, as those of most problem files."""
 
 LAYOUTS: tuple[str, ...] = ("contiguous", "transposed", "sliced", "offset", "expanded")
 """Memory layouts of the inputs."""

@@ -42,6 +42,8 @@ Formula = Callable[[Any], Any]
 FLOATS: tuple[str, ...] = ("float32", "float16", "bfloat16")
 """The floating types of every built-in operator, the default first."""
 
+_DISTRIBUTIONS = tuple(d for d in DISTRIBUTIONS if d != "negative")  # standard values have both signs
+
 
 def size(name: str, low: int = 1, high: int = 8192, multiple_of: int = 1) -> Dim:
     """A dim whose range the shape category sets, within [low, high]."""
@@ -255,7 +257,7 @@ def operator(
         relations=relations,
         constraint=None if where is None else table.formula(where),
         forward_only=forward_only,
-        distributions=tuple(d for d in DISTRIBUTIONS if d not in without and (nonfinite or d != "nonfinite")),
+        distributions=tuple(d for d in _DISTRIBUTIONS if d not in without and (nonfinite or d != "nonfinite")),
         layouts=layouts,
         empty=empty,
         no_backward=no_backward,

@@ -22,10 +22,10 @@ from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, i
 
 __all__ = ["SCALES", "ModuleProblem"]
 
-SCALES = {"large_scale": 128.0, "small_scale": -1.0 / 16.0}
+SCALES = {"large_scale": 128.0, "small_scale": -1.0 / 16.0, "negative": -8.0}
 """Factors of the distributions beyond the file's own. Exponentials of the large ones overflow where no maximum was
-taken off. The sign of the small ones is turned because most problems draw from [0, 1), where a ReLU is the identity.
-One factor for a whole tensor keeps it symmetric, triangular or sparse."""
+taken off. Signs are turned because most problems draw from [0, 1), where a ReLU is the identity and no activation meets
+its lower end; these lie above -8. One factor for a whole tensor keeps it symmetric, triangular or sparse."""
 
 _PIECE = 1 << 24
 _SPREAD = 0.2
