@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from kerneleval.judge.cells import CALL_TIMEOUT_S, CellJudge
 from kerneleval.judge.checks.track import chosen
@@ -22,8 +23,13 @@ from kerneleval.worker.host import WorkerError
 
 __all__ = ["CHECK"]
 
-_ALONE = "alone: "
-"""Before what is wrong with gradients that are wrong in a window of their own too."""
+
+class _Wrong(NamedTuple):
+    """What is wrong with outputs or gradients."""
+
+    message: str
+    alone: bool = False
+    """Whether it is in an ordinary window as well, so that training is not the reason."""
 
 
 def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
@@ -33,32 +39,20 @@ def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outc
     for case in chosen(cases, outcomes, judge.protocol.timed_dtypes):
         if case.direction != "backward":
             continue
-        wrong = _wrong(judge, case)
-        if wrong:
-            message = f"{case.key}: right gradients, but while they are asked for, the outputs are wrong: {wrong}"
-            yield {"level": "fail", "stage": "correctness", "reason": "wrong_in_training", "message": message}
-            return
-        wrong = _interleaved(judge, case)
-        if wrong.startswith(_ALONE):
-            message = f"{case.key}: {wrong.removeprefix(_ALONE)}"
-            yield {"level": "fail", "stage": "correctness", "reason": "wrong_output", "message": message}
-            return
-        if wrong:
-            message = f"{case.key}: gradients are wrong when the forward is called again before they are taken: {wrong}"
-            yield {"level": "fail", "stage": "correctness", "reason": "wrong_in_training", "message": message}
-            return
-        wrong = _some(judge, case)
-        if wrong:
-            message = f"{case.key}: gradients are wrong where only some arguments ask for theirs: {wrong}"
-            yield {"level": "fail", "stage": "correctness", "reason": "wrong_in_training", "message": message}
-            return
+        for words, look in _LOOKS.items():
+            wrong = look(judge, case)
+            if wrong is not None:
+                reason = "wrong_output" if wrong.alone else "wrong_in_training"
+                message = f"{case.key}: {wrong.message if wrong.alone else f'{words}: {wrong.message}'}"
+                yield {"level": "fail", "stage": "correctness", "reason": reason, "message": message}
+                return
         right.append(case.key)
     if right:
         yield {"level": "info", "message": f"outputs are right while gradients are asked for: {', '.join(right)}"}
 
 
-def _wrong(judge: CellJudge, case: Case) -> str:
-    """What is wrong with the outputs of the forward call of a backward case; empty: nothing."""
+def _outputs(judge: CellJudge, case: Case) -> _Wrong | None:
+    """The outputs of the forward call of a backward case."""
     wanted = judge.bind(case).wanted
     bound = judge.bind(replace(case, direction="forward"))
     drawn = bound.draw(new_secret())
@@ -67,15 +61,15 @@ def _wrong(judge: CellJudge, case: Case) -> str:
     image.fill(0, drawn.tensors)
     window = judge.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=True)
     if window.wrong is not None:
-        return str(window.wrong.get("got", "another form"))
+        return _Wrong(str(window.wrong.get("got", "another form")))
     result = compare(output_views(window, plan, 0), drawn.expectation)
     if isinstance(result, Mismatch):
-        return result.message
-    return "" if judge.task.in_place or not window.mutated else "the call changed its inputs"
+        return _Wrong(result.message)
+    return None if judge.task.in_place or not window.mutated else _Wrong("the call changed its inputs")
 
 
-def _interleaved(judge: CellJudge, case: Case) -> str:
-    """What is wrong with gradients that are taken when two forward calls have been made; empty: nothing."""
+def _interleaved(judge: CellJudge, case: Case) -> _Wrong | None:
+    """Gradients that are taken when two forward calls have been made."""
     bound = judge.bind(case)
     drawn = [bound.draw(new_secret()) for _ in range(2)]
     plan = Plan([bound.form(one) for one in drawn], "interleaved")
@@ -84,26 +78,23 @@ def _interleaved(judge: CellJudge, case: Case) -> str:
         image.fill(index, one.tensors)
     window = judge.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=False)
     if window.wrong is not None:
-        return str(window.wrong.get("got", "another form"))
+        return _Wrong(str(window.wrong.get("got", "another form")))
     for index, one in enumerate(drawn):
         result = compare(output_views(window, plan, index), one.expectation)
         if isinstance(result, Mismatch):
-            alone, form = judge.call(bound, [one], look=False)
-            if isinstance(compare(output_views(alone, form, 0), one.expectation), Mismatch):
-                return f"{_ALONE}{result.message}"
-            return result.message
-    return ""
+            ordinary, form = judge.call(bound, [one], look=False)
+            again = compare(output_views(ordinary, form, 0), one.expectation)
+            return _Wrong(result.message, alone=isinstance(again, Mismatch))
+    return None
 
 
-def _some(judge: CellJudge, case: Case) -> str:
-    """What is wrong with gradients where a secret part of the arguments asks for them, as in a first layer and beside
-    frozen weights; empty: nothing.
-    """
+def _some(judge: CellJudge, case: Case) -> _Wrong | None:
+    """Gradients where a secret part of the arguments asks for them, as in a first layer and beside frozen weights."""
     bound = judge.bind(case)
     drawn = bound.draw(new_secret())
     form = bound.form(drawn)
     if len(form.wanted) < 2:
-        return ""
+        return None
     chance = secrets.SystemRandom()
     part = sorted(chance.sample(range(len(form.wanted)), chance.randrange(1, len(form.wanted))))
     asked = replace(form, wanted=tuple(form.wanted[i] for i in part), outputs=tuple(form.outputs[i] for i in part))
@@ -113,12 +104,19 @@ def _some(judge: CellJudge, case: Case) -> str:
     try:
         window = judge.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=False)
     except WorkerError as error:
-        return str(error)
+        return _Wrong(str(error))
     if window.wrong is not None:
-        return str(window.wrong.get("got", "another form"))
+        return _Wrong(str(window.wrong.get("got", "another form")))
     wanted = replace(drawn.expectation, outputs=tuple(drawn.expectation.outputs[i] for i in part))
     result = compare(output_views(window, plan, 0), wanted)
-    return result.message if isinstance(result, Mismatch) else ""
+    return _Wrong(result.message) if isinstance(result, Mismatch) else None
 
+
+_LOOKS = {
+    "right gradients, but while they are asked for, the outputs are wrong": _outputs,
+    "gradients are wrong when the forward is called again before they are taken": _interleaved,
+    "gradients are wrong where only some arguments ask for theirs": _some,
+}
+"""Ways in which training differs from a single gradient, by what is wrong there."""
 
 CHECK = _check
