@@ -19,6 +19,7 @@ from kerneleval.judge.baselines import baseline_candidate
 from kerneleval.judge.bench import Loaded
 from kerneleval.judge.bound import Bound
 from kerneleval.judge.images import Call, Image, Plan, TensorSlot, dense
+from kerneleval.judge.pair import Pair
 from kerneleval.judge.timed_outputs import Bounds, TimedCall, TimedMismatch, verify
 from kerneleval.judge.timing import _face_oracle
 from kerneleval.judge.windows import Window
@@ -77,6 +78,11 @@ def _plain(verdict):
     return to_plain(verdict)
 
 
+def pair_of(candidate, baseline, timeout_s=1.0):
+    generator = torch.Generator().manual_seed(0)
+    return Pair(candidate=candidate, baseline=baseline, candidate_first=True, generator=generator, timeout_s=timeout_s)
+
+
 class _Side:
     """A runner that only says whether it is stopped."""
 
@@ -100,7 +106,7 @@ class _Side:
 def test_the_other_side_stands_still(candidate_first):
     candidate, baseline = _Side(), _Side()
     candidate.other, baseline.other = baseline, candidate
-    assert clock._pair(candidate, baseline, None, candidate_first, False, 1.0) == (candidate, baseline)
+    assert pair_of(candidate, baseline).both(None, candidate_first=candidate_first) == (candidate, baseline)
     assert (candidate.windows, baseline.windows, candidate.stopped, baseline.stopped) == (1, 1, False, False)
 
 
@@ -122,21 +128,21 @@ def gelu(x):
 def test_threads_of_a_candidate_do_not_run_in_the_baselines_windows(tmp_path, monkeypatch, new_cache):
     path = tmp_path / "gelu.py"
     path.write_text(BURNS)
-    used, alone = [], clock._alone
+    used, alone = [], Pair.alone
 
     def ticks(runner):
         fields = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in runner.worker._family()]
         return sum(int(f[11]) + int(f[12]) for f in fields)
 
-    def measured(runner, other, *rest):
-        if type(runner).__name__ != "_Trusted":
-            return alone(runner, other, *rest)
-        before = ticks(other)
-        window = alone(runner, other, *rest)
-        used.append(ticks(other) - before)
+    def measured(self, runner, image, **options):
+        if runner is self.candidate:
+            return alone(self, runner, image, **options)
+        before = ticks(self.candidate)
+        window = alone(self, runner, image, **options)
+        used.append(ticks(self.candidate) - before)
         return window
 
-    monkeypatch.setattr(clock, "_alone", measured)
+    monkeypatch.setattr(Pair, "alone", measured)
     with Judge("cpu", new_cache()) as judge:
         if not judge.device.pauses:
             pytest.skip("workers are not stopped on this device")
@@ -186,7 +192,6 @@ def test_calls_computed_ahead_are_wrong_in_a_cut_window(tmp_path, name, ahead, n
     candidate = Candidate(files=(("gelu.py", path.read_text()),), language="torch")
     task = find("gelu")
     bound = Bound(task, case_of("gelu", {"M": 24, "N": 24}), devices.find("cpu"), tf32=False)
-    generator = torch.Generator().manual_seed(0)
     with Judge("cpu", new_cache()) as judge:
         theirs = baseline_candidate(task, Protocol())
         mine = Loaded(judge.bench, candidate, ("gelu",))
@@ -196,12 +201,11 @@ def test_calls_computed_ahead_are_wrong_in_a_cut_window(tmp_path, name, ahead, n
             image = Image(Plan([bound.form(one) for one in drawn], "forward"), judge.device)
             for index, one in enumerate(drawn):
                 image.fill(index, one.tensors)
-            sides, bounds = (mine.runner, trusted.runner), Bounds(relative_rms=1e-5, worst=1e-4, scales=())
+            pair, bounds = pair_of(mine.runner, trusted.runner, 60.0), Bounds(relative_rms=1e-5, worst=1e-4, scales=())
             for _ in range(3):
-                windows = clock._pair(*sides, image, True, False, 60.0)
-                verify(windows, image, bounds, unasked)  # right, as all inputs are there
+                verify(pair.both(image, candidate_first=True), image, bounds, unasked)  # right, as all inputs are there
             with pytest.raises(TimedMismatch) if ahead else contextlib.nullcontext():
-                clock._cut(*sides, image, generator, bounds, 60.0, wrong)
+                pair.cut(image, bounds, wrong)
         finally:
             mine.close()
             trusted.close()
@@ -321,13 +325,13 @@ def test_a_worker_that_dies_in_a_window_ends_the_measurement(tmp_path, monkeypat
     path = tmp_path / "gelu.py"
     path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
 
-    def end(candidate, *rest):
-        for pid in processes.descendants(candidate.worker.pid):
+    def end(self, *rest):
+        for pid in processes.descendants(self.candidate.worker.pid):
             os.kill(pid, signal.SIGKILL)
 
     with Judge("cpu", new_cache()) as judge:
         judge.noise(Protocol(tier="quick"))  # it measures too
-        monkeypatch.setattr(clock, "_warm", end)  # between two windows of a measurement
+        monkeypatch.setattr(Pair, "warm", end)  # between two windows of a measurement
         verdict = _timed(path, judge, "tiny", "medium", allow=["library"])
     assert (verdict.verdict, verdict.stage, verdict.reason) == ("failed", "timing", "crash")
 

@@ -6,10 +6,10 @@ import functools
 import importlib
 import pkgutil
 
-from kerneleval.devices.base import Arena, Device, EventTimer, typed_view
+from kerneleval.devices.base import Arena, Device, EventTimer, contiguous_strides, typed_view
 from kerneleval.records import UsageError, near
 
-__all__ = ["Arena", "Device", "EventTimer", "default", "find", "names", "typed_view"]
+__all__ = ["Arena", "Device", "EventTimer", "contiguous_strides", "default", "find", "names", "typed_view"]
 
 
 @functools.cache

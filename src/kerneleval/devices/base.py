@@ -11,7 +11,7 @@ from kerneleval.records import Machine
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Arena", "Device", "EventTimer", "typed_view"]
+__all__ = ["Arena", "Device", "EventTimer", "contiguous_strides", "typed_view"]
 
 
 @dataclass(kw_only=True)
@@ -117,6 +117,14 @@ class Device(Protocol):
 
     def unsteady(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
         """What speaks against a measurement made between two readings of :meth:`conditions`; empty: nothing."""
+
+
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides, in elements."""
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.append(strides[-1] * max(size, 1))
+    return tuple(reversed(strides)) if shape else ()
 
 
 def typed_view(

@@ -19,6 +19,7 @@ import torch
 
 from kerneleval.devices import Device
 from kerneleval.judge.images import Call, Image, Plan
+from kerneleval.judge.pair import Pair
 from kerneleval.judge.timed_outputs import Arbiter, Bounds, TimedCall, TimedMismatch, timed_call, verify
 from kerneleval.judge.windows import Runner, Window
 from kerneleval.records import Protocol, Samples, new_secret
@@ -122,28 +123,22 @@ def effort_for(protocol: Protocol, device: Device) -> Effort:
 
 
 def _sized(
-    candidate: Runner,
-    baseline: Runner,
+    pair: Pair,
     call: Call,
     direction: Any,
     draw: Callable[[int], list[torch.Tensor]],
     effort: Effort,
     device: Device,
-    generator: torch.Generator,
-    timeout_s: float,
-    candidate_first: bool,
-    first: Sequence[Window],
+    first: tuple[Window, Window],
 ) -> Image:
     """An image with as many calls as fill a window of the tier's length, found by growing it.
 
-    ``candidate_first`` says whose memory is allocated first: where it lies decides up to 1 % of a kernel's time.
-    ``first`` are windows of one call of both sides, in that order: where they are short, nothing was compiled, loaded
-    or tuned in them, and one call need not be measured again.
+    ``first`` are windows of one call of candidate and baseline: where they are short, nothing was compiled, loaded or
+    tuned in them, and one call need not be measured again.
 
     The first few calls are drawn apart from one another; further ones begin as copies of them, and every one is changed
     at secret places before every window.
     """
-    sides = _sides(candidate, baseline, candidate_first)
     room = device.memory_budget_bytes() // 2 // max(call.input_bytes + call.output_bytes, 1)
     most = max(1, min(room, effort.max_calls))
     count = 1
@@ -154,14 +149,13 @@ def _sized(
             drawn.append(draw(new_secret()))
         for index in range(count):
             image.fill(index, drawn[index % len(drawn)])
-        for runner, _ in sides:
+        for runner in pair.sides:
             runner.prepare(image.plan)
-        short = max(window.elapsed_ns for window in first) < effort.window_ns / 2
-        if count == 1 and short:
-            windows = list(first)
+        if count == 1 and max(window.elapsed_ns for window in first) < effort.window_ns / 2:
+            mine, theirs = first
         else:
-            windows = [_once(runner, other, image, generator, timeout_s) for runner, other in sides]
-        mine, theirs = windows if candidate_first else reversed(windows)
+            one, other = [pair.once(runner, image) for runner in pair.sides]
+            mine, theirs = pair.told_apart((one, other))
         empty = theirs.elapsed_ns - theirs.event_ns
         # the shorter of the two sides must fill the window too, but the longer one must not take ten times as long
         shorter, longer = sorted((mine.elapsed_ns - empty, theirs.event_ns))
@@ -214,15 +208,21 @@ def measure(
     generator = torch.Generator(device=device.torch_device)
     generator.manual_seed(new_secret())
 
-    sides = _sides(candidate, baseline, session % 2 == 0)
-    plan, first = _first(candidate, sides, call, direction, draw, device, timeout_s)
-    held = first[session % 2]
-    image = _sized(
-        candidate, baseline, call, direction, draw, effort, device, generator, timeout_s, session % 2 == 0, first
+    pair = Pair(
+        candidate=candidate,
+        baseline=baseline,
+        candidate_first=session % 2 == 0,
+        generator=generator,
+        timeout_s=timeout_s,
     )
-    del first
+    alone = Image(Plan([call], direction), device)
+    alone.fill(0, draw(new_secret()))
+    first = pair.first_calls(alone)
+    held, plan = first[0], alone.plan
+    image = _sized(pair, call, direction, draw, effort, device, first)
+    del alone, first
     count = len(image.plan.calls)
-    _warm(candidate, baseline, image, generator, effort, timeout_s)
+    pair.warm(image, effort.warm_windows)
 
     pairs = 2 * effort.min_quads
     looked, sampled, cut_at = secrets.randbelow(pairs), secrets.randbelow(pairs), secrets.randbelow(pairs + 1)
@@ -235,17 +235,17 @@ def measure(
         ratios = []
         for half in range(2):
             if len(kept) == cut_at:
-                _cut(candidate, baseline, image, generator, bounds, timeout_s, arbiter)
+                pair.cut(image, bounds, arbiter)
             image.refresh(generator)
             order = candidate_first if half == 0 else not candidate_first
             look = len(kept) == looked
-            pair = _pair(candidate, baseline, image, order, look, timeout_s)
-            mutated = mutated or pair[0].mutated
-            verify(pair, image, bounds, arbiter)
+            mine, theirs = pair.both(image, candidate_first=order, look=look)
+            mutated = mutated or mine.mutated
+            verify((mine, theirs), image, bounds, arbiter)
             if len(kept) == sampled:
-                sample = _sample(pair[0], image)
-            kept.append((_without_outputs(pair[0]), _without_outputs(pair[1])))
-            ratios.append(math.log(pair[1].elapsed_ns / pair[0].elapsed_ns))
+                sample = _sample(mine, image)
+            kept.append((_without_outputs(mine), _without_outputs(theirs)))
+            ratios.append(math.log(theirs.elapsed_ns / mine.elapsed_ns))
         quads.append(sum(ratios) / 2)
         if len(quads) >= effort.min_quads:
             if time.monotonic() > deadline:
@@ -254,7 +254,7 @@ def measure(
             if 2.0 * spread / math.sqrt(len(quads)) < effort.half_width:
                 break
     if cut_at == pairs or effort.sessions > 1:  # for who began to compute ahead since
-        _cut(candidate, baseline, image, generator, bounds, timeout_s, arbiter)
+        pair.cut(image, bounds, arbiter)
     if not candidate.unchanged(held, plan, timeout_s):
         text = "an output that was collected changed when the candidate was called again: outputs must be new tensors"
         raise TimedMismatch(text, {}, reason="output_reused")
@@ -318,96 +318,6 @@ def merge(runs: list[TimedRun]) -> TimedRun:
         mutated=any(run.mutated for run in runs),
         sample=first.sample,
     )
-
-
-def _sides(candidate: Runner, baseline: Runner, candidate_first: bool) -> list[tuple[Runner, Runner]]:
-    """Each side with the other, in the order in which they allocate."""
-    sides = [(candidate, baseline), (baseline, candidate)]
-    return sides if candidate_first else sides[::-1]
-
-
-def _first(
-    candidate: Runner,
-    sides: list[tuple[Runner, Runner]],
-    call: Call,
-    direction: Any,
-    draw: Callable[[int], list[torch.Tensor]],
-    device: Device,
-    timeout_s: float,
-) -> tuple[Plan, list[Window]]:
-    """One call of either side, in that order, which may compile, load or tune. The candidate's worker holds its outputs
-    while all other calls of the session are made.
-    """
-    image = Image(Plan([call], direction), device)
-    image.fill(0, draw(new_secret()))
-    windows: list[Window] = []
-    for runner, other in sides:
-        with other.still():
-            keep = runner is candidate
-            windows.append(runner.window(image, timeout_s=timeout_s, check_mutation=False, keep=keep))
-    return image.plan, windows
-
-
-def _once(runner: Runner, other: Runner, image: Image, generator: torch.Generator, timeout_s: float) -> Window:
-    image.refresh(generator)
-    return _alone(runner, other, image, False, timeout_s)
-
-
-def _alone(runner: Runner, other: Runner, image: Image, look: bool, timeout_s: float) -> Window:
-    """A window in which a candidate on the other side stands still: its threads could slow this one down."""
-    with other.still():
-        return runner.window(image, timeout_s=timeout_s, check_mutation=look)
-
-
-def _warm(
-    candidate: Runner, baseline: Runner, image: Image, generator: torch.Generator, effort: Effort, timeout_s: float
-) -> None:
-    """Windows of both until two consecutive ones of each agree within 1 %, or the tier's limit."""
-    for runner, other in ((candidate, baseline), (baseline, candidate)):
-        last = 0.0
-        for _ in range(effort.warm_windows):
-            now = _once(runner, other, image, generator, timeout_s).elapsed_ns
-            if last and abs(now / last - 1) < 0.01:
-                break
-            last = now
-
-
-def _pair(
-    candidate: Runner, baseline: Runner, image: Image, candidate_first: bool, look: bool, timeout_s: float
-) -> tuple[Window, Window]:
-    if candidate_first:
-        mine = _alone(candidate, baseline, image, look, timeout_s)
-        theirs = _alone(baseline, candidate, image, False, timeout_s)
-    else:
-        theirs = _alone(baseline, candidate, image, False, timeout_s)
-        mine = _alone(candidate, baseline, image, look, timeout_s)
-    return mine, theirs
-
-
-def _cut(
-    candidate: Runner,
-    baseline: Runner,
-    image: Image,
-    generator: torch.Generator,
-    bounds: Bounds,
-    timeout_s: float,
-    arbiter: Arbiter,
-) -> None:
-    """A window cut at a secret call, not timed: a candidate that computes calls ahead of their turn is wrong there.
-
-    It cannot see that before the cut: what lies in the place of the later calls' inputs is as new as any.
-    """
-    count = len(image.plan.calls)
-    if count < 2:
-        return
-    cut = 1 + secrets.randbelow(count - 1)
-    image.refresh(generator)
-    decoys = image.later(cut).clone()
-    image.refresh(generator, cut)
-    theirs = _alone(baseline, candidate, image, False, timeout_s)
-    with baseline.still():
-        mine = candidate.window(image, timeout_s=timeout_s, check_mutation=False, cut=cut, decoys=decoys)
-    verify((mine, theirs), image, bounds, arbiter)
 
 
 def _without_outputs(window: Window) -> Window:

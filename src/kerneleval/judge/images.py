@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 
-from kerneleval.devices import Device, typed_view
+from kerneleval.devices import Device, contiguous_strides, typed_view
 from kerneleval.records import DTYPES, Direction
 from kerneleval.worker.plain import encode_plain
 
@@ -61,12 +61,8 @@ class TensorSlot:
 
 def dense(shape: Sequence[int], dtype: str, *, refresh: Refresh = "elements") -> TensorSlot:
     """The contiguous slot of a shape."""
-    strides = [1]
-    for size in reversed(shape[1:]):
-        strides.append(strides[-1] * max(size, 1))
-    row_major = tuple(reversed(strides)) if shape else ()
-    extent = math.prod(shape)
-    return TensorSlot(shape=tuple(shape), dtype=dtype, strides=row_major, offset=0, extent=extent, refresh=refresh)
+    strides, extent = contiguous_strides(shape), math.prod(shape)
+    return TensorSlot(shape=tuple(shape), dtype=dtype, strides=strides, offset=0, extent=extent, refresh=refresh)
 
 
 @dataclass(frozen=True, kw_only=True)

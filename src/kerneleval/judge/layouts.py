@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 
+from kerneleval.devices import contiguous_strides
 from kerneleval.records import LAYOUTS, TensorSpec, UsageError, near
 
 __all__ = ["expanded_dim", "gradient_of", "laid_out", "strided"]
@@ -32,7 +31,7 @@ def strided(layout: str, spec: TensorSpec) -> tuple[int, tuple[int, ...], int]:
     shape = spec.shape
     if layout not in LAYOUTS:
         raise UsageError(f"layout {layout!r} is unknown; {near(layout, LAYOUTS)}")
-    plain = _row_major(shape)
+    plain = contiguous_strides(shape)
     if spec.numel == 0:
         return 0, plain, 0
     if layout == "offset":
@@ -42,18 +41,18 @@ def strided(layout: str, spec: TensorSpec) -> tuple[int, tuple[int, ...], int]:
     if layout == "transposed":
         if len(shape) == 1:
             return 2 * shape[0] - 1, (2,), 0
-        swapped = _row_major((*shape[:-2], shape[-1], shape[-2]))
+        swapped = contiguous_strides((*shape[:-2], shape[-1], shape[-2]))
         return spec.numel, (*swapped[:-2], swapped[-1], swapped[-2]), 0
     if layout == "sliced":
         if len(shape) == 1:
             return shape[0] + 2 * _PAD, (1,), _PAD
         pitch = shape[-1] + _PAD + shape[-1] % 2
-        strides = _row_major((*shape[:-1], pitch))
+        strides = contiguous_strides((*shape[:-1], pitch))
         return spec.numel // shape[-1] * pitch, strides, 0
     dim = expanded_dim(spec)
     if dim is None:
         return spec.numel, plain, 0
-    reduced = _row_major((*shape[:dim], 1, *shape[dim + 1 :]))
+    reduced = contiguous_strides((*shape[:dim], 1, *shape[dim + 1 :]))
     return spec.numel // shape[dim], (*reduced[:dim], 0, *reduced[dim + 1 :]), 0
 
 
@@ -86,10 +85,3 @@ def expanded_dim(spec: TensorSpec) -> int | None:
     """
     dims = [dim for dim, size in enumerate(spec.shape) if size > 1]
     return (dims[-1] if spec.role == "gradient" else dims[0]) if dims else None
-
-
-def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    strides = [1]
-    for size in reversed(shape[1:]):
-        strides.append(strides[-1] * max(size, 1))
-    return tuple(reversed(strides)) if shape else ()

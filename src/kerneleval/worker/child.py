@@ -29,7 +29,7 @@ from kerneleval.worker.calls import Call, Calling
 from kerneleval.worker.guarding import Guard
 from kerneleval.worker.in_order import InOrder, Moved
 from kerneleval.worker.observing import Observing
-from kerneleval.worker.outputs import contiguous_strides, flatten, mismatch
+from kerneleval.worker.outputs import flatten, mismatch
 from kerneleval.worker.plain import decode_plain
 from kerneleval.worker.wire import Channel, Closed
 
@@ -244,7 +244,7 @@ class Worker:
             for output, spec, place in zip(outputs, call.outputs, places, strict=True):
                 if output.numel():
                     raw = self.device.own_storage(arena, place, output.numel() * output.element_size())
-                    strides = contiguous_strides(spec.shape)
+                    strides = devices.contiguous_strides(spec.shape)
                     targets.append(devices.typed_view(raw, output.dtype, spec.shape, strides, 0))
                     sources.append(detach(output))
         if targets:

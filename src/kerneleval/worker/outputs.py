@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["contiguous_strides", "flatten", "mismatch"]
+__all__ = ["flatten", "mismatch"]
 
 
 def flatten(result: Any) -> list[Any]:
@@ -42,11 +41,3 @@ def mismatch(outputs: list[Any], wanted: list[Any], device: str) -> dict[str, st
         if output.device.type != device:
             return {"what": "device", "got": f"output {position} is on {output.device}", "want": device}
     return None
-
-
-def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Row-major strides, in elements."""
-    strides = [1]
-    for size in reversed(shape[1:]):
-        strides.append(strides[-1] * max(size, 1))
-    return tuple(reversed(strides)) if shape else ()

@@ -1,0 +1,99 @@
+"""Candidate and baseline side by side: windows of one while the other stands still."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kerneleval.judge.images import Image
+from kerneleval.judge.timed_outputs import Arbiter, Bounds, verify
+from kerneleval.judge.windows import Runner, Window
+
+__all__ = ["Pair"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """The two workers of one session."""
+
+    candidate: Runner
+    """Runner of the candidate's worker, loaded."""
+    baseline: Runner
+    """Runner of the trusted baseline's worker, loaded."""
+    candidate_first: bool
+    """Whose memory is allocated first: where it lies decides up to 1 % of a kernel's time."""
+    generator: torch.Generator
+    """What images are refreshed with."""
+    timeout_s: float
+    """Limit of one window."""
+
+    @property
+    def sides(self) -> Iterator[Runner]:
+        """Both, in the order in which they allocate."""
+        both = (self.candidate, self.baseline)
+        return iter(both if self.candidate_first else both[::-1])
+
+    def told_apart(self, windows: tuple[Window, Window]) -> tuple[Window, Window]:
+        """(candidate's, baseline's) of two windows in the order of :attr:`sides`."""
+        return windows if self.candidate_first else (windows[1], windows[0])
+
+    def alone(self, runner: Runner, image: Image, **options: Any) -> Window:
+        """A window of one side while the other stands still: its threads could slow this one down."""
+        other = self.baseline if runner is self.candidate else self.candidate
+        with other.still():
+            return runner.window(image, timeout_s=self.timeout_s, **({"check_mutation": False} | options))
+
+    def once(self, runner: Runner, image: Image) -> Window:
+        """A window on new content."""
+        image.refresh(self.generator)
+        return self.alone(runner, image)
+
+    def first_calls(self, image: Image) -> tuple[Window, Window]:
+        """A window of either side, which may compile, load or tune. The candidate's worker holds its outputs from now
+        on.
+        """
+        mine, theirs = [self.alone(runner, image, keep=runner is self.candidate) for runner in self.sides]
+        return self.told_apart((mine, theirs))
+
+    def both(self, image: Image, *, candidate_first: bool, look: bool = False) -> tuple[Window, Window]:
+        """(candidate's, baseline's) window on the same content, run in the order asked for; ``look``: whether the
+        candidate changes its inputs is looked at.
+        """
+        if candidate_first:
+            mine = self.alone(self.candidate, image, check_mutation=look)
+            return mine, self.alone(self.baseline, image)
+        theirs = self.alone(self.baseline, image)
+        return self.alone(self.candidate, image, check_mutation=look), theirs
+
+    def warm(self, image: Image, windows: int) -> None:
+        """Windows of both until two consecutive ones of each agree within 1 %, or there were so many."""
+        for runner in (self.candidate, self.baseline):
+            last = 0.0
+            for _ in range(windows):
+                now = self.once(runner, image).elapsed_ns
+                if last and abs(now / last - 1) < 0.01:
+                    break
+                last = now
+
+    def cut(self, image: Image, bounds: Bounds, arbiter: Arbiter) -> None:
+        """A window cut at a secret call, not timed: a candidate that computes calls ahead of their turn is wrong there.
+
+        It cannot see that before the cut: what lies in the place of the later calls' inputs is as new as any.
+
+        Raises:
+            TimedMismatch: an output was wrong.
+        """
+        count = len(image.plan.calls)
+        if count < 2:
+            return
+        cut = 1 + secrets.randbelow(count - 1)
+        image.refresh(self.generator)
+        decoys = image.later(cut).clone()
+        image.refresh(self.generator, cut)
+        theirs = self.alone(self.baseline, image)
+        mine = self.alone(self.candidate, image, cut=cut, decoys=decoys)
+        verify((mine, theirs), image, bounds, arbiter)
