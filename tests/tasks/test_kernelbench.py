@@ -671,6 +671,22 @@ def test_a_sweep_is_the_same_for_the_same_file_and_seed(tmp_path):
     assert first != variants(surveys_of(tmp_path, CONV + "\n# another text\n"))
 
 
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "return torch.bincount((x * 4).long().flatten(), minlength=8)[:4].to(x.dtype)",
+        "return x * len(torch.unique((x * 0).long()))",
+        "return x + torch.nonzero(x > 2).shape[0]",
+    ],
+)
+def test_operators_that_need_values_to_know_their_shape_are_read(tmp_path, forward):
+    task = read(write(tmp_path, model(forward)))
+    dims = dict(task.case_dims[0][1])
+    assert task.bytes(dims, "float32") > 0
+    problem = task.build(dims, "cpu")
+    assert all(t.isfinite().all() for t in problem.reference(problem.inputs(1), problem.weights(1)))
+
+
 def test_a_swept_task(tmp_path):
     task = read(write(tmp_path, LINEAR), sweep=True)
     assert task.case_dims[0] == ("given", {"batch": 16, "features_in": 24, "features_out": 40})
