@@ -43,6 +43,8 @@ class Seen:
     """Own kernels launched, by name."""
     extensions: tuple[str, ...] = ()
     """Native modules that the candidate built itself; what they launch is not seen."""
+    compiled: bool = False
+    """Whether ``torch.compile`` has made code in its process; what that computes with is not seen."""
 
 
 class Subject:
@@ -113,6 +115,7 @@ class Subject:
             aten=_claimed_counts(told.get("aten")),
             launches=_claimed_counts(told.get("launches")),
             extensions=_claimed_names(told.get("extensions")),
+            compiled=bool(told.get("compiled")),
         )
 
 

@@ -64,22 +64,21 @@ class Observing:
         self._before = loaded.launches()
         loaded.mute(mute)
         loaded.watch(True)
-        return self._around(record)
+        return self._recording() if record else contextlib.nullcontext()
 
     @contextlib.contextmanager
-    def _around(self, record: bool) -> Iterator[None]:
-        """What ``torch.compile`` made is run eagerly here: only then are its operators dispatched and its kernels
-        launched where they are seen. Under a dispatch mode, PyTorch would refuse to use it from then on as well.
+    def _recording(self) -> Iterator[None]:
+        """What ``torch.compile`` made runs eagerly meanwhile: PyTorch uses it never again where it was called under a
+        dispatch mode.
         """
         with contextlib.ExitStack() as stack:
             if "torch._dynamo" in sys.modules:
                 stack.enter_context(self._stance("force_eager"))
-            if record:
-                stack.enter_context(self._recorder(self._seen))
+            stack.enter_context(self._recorder(self._seen))
             yield
 
     def end(self, loaded: Loaded) -> dict[str, Any]:
-        """Watch no longer; operators and launches by name, and extensions that it built."""
+        """Watch no longer; operators and launches by name, extensions that it built, functions that were compiled."""
         loaded.watch(False)
         loaded.mute(False)
         grown = {name: n - self._before.get(name, 0) for name, n in loaded.launches().items()}
@@ -88,6 +87,7 @@ class Observing:
             "aten": self._seen,
             "launches": launches,
             "extensions": _extensions() if self._recorded else [],
+            "compiled": _compiled(),
         }
 
     @staticmethod
@@ -108,6 +108,12 @@ class Observing:
         changed += [f"{kind.__name__}.{name}" for name in own if callable(getattr(kind, name, None))]
         changed += [f"{type(one).__name__}.{name}" for one, name, v in self._held if vars(one).get(name) is not v]
         return changed[:8]
+
+
+def _compiled() -> int:
+    """How many graphs ``torch.compile`` has made code of in this process."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    return int(counters["stats"]["unique_graphs"]) if counters else 0
 
 
 def _extensions() -> list[str]:

@@ -1,4 +1,4 @@
-# specimen: class=torch_compile_triton task=gelu device=cuda verdict=passed categories=tiny,small allow=custom
+# specimen: class=torch_compile_triton task=gelu device=cuda verdict=passed categories=tiny,small allow=library,mixed,custom
 """A Triton kernel of its own inside a function that torch.compile takes whole."""
 
 import torch

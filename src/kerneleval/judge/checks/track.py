@@ -3,7 +3,8 @@
 ATen operators that only allocate, view, copy or convert are no arithmetic. A candidate that dispatches arithmetic and
 launches kernels of its own is mixed; one that launches none is library, whatever else computes for it. Kernels in an
 extension that it built itself are not seen: where no ATen arithmetic is beside it, it is mixed; so is one with an
-operator registered by itself whose Python cannot be looked into. The worst case decides.
+operator registered by itself whose Python cannot be looked into. Code that ``torch.compile`` made is seen by nobody:
+library. The worst case decides.
 Then the same case is called in an ordinary window with own kernels made no-ops: outputs that are right all the
 same were computed elsewhere, and the launches are decoys. Native code is asked by its symbols instead: it is one
 launch, and without it there is nothing.
@@ -197,7 +198,7 @@ class _Case:
     @property
     def rank(self) -> int:
         """Place of the track in ``_TRACKS``."""
-        if self.mute in ("little", "decoy"):
+        if self.mute in ("little", "decoy") or self.seen.compiled:
             return 2
         if not self.seen.launches:
             return 1 if self.seen.extensions and not self.computing else 2
@@ -212,6 +213,8 @@ class _Case:
             text += f"; what its operators {', '.join(self.opaque[:6])} dispatch is not seen"
         if self.seen.extensions:
             text += f"; what its extensions ({', '.join(self.seen.extensions)}) launch is not seen"
+        if self.seen.compiled:
+            text += "; what torch.compile made of its functions computes unseen"
         if self.mute in ("little", "decoy"):
             text += "; its outputs are there without its kernels"
         return text
@@ -299,7 +302,7 @@ class _Examination:
         self.found.append(one)
         if case in self.in_order:
             yield from self._in_order(subject)
-        if seen.launches and self.can_mute:
+        if seen.launches and self.can_mute and not seen.compiled:  # kernels in compiled code cannot be made no-ops
             one.mute = self._muted(subject)
 
     def _in_order(self, subject: Subject) -> Iterator[Evidence]:
