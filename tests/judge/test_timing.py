@@ -211,6 +211,51 @@ def test_calls_computed_ahead_are_wrong_in_a_cut_window(tmp_path, name, ahead, n
             trusted.close()
 
 
+class _Timed:
+    """A runner whose windows take as long as is said, a call."""
+
+    def __init__(self, call_ns):
+        self.call_ns = call_ns
+
+    def prepare(self, plan):
+        self.calls = len(plan.calls)
+
+    def still(self):
+        return contextlib.nullcontext()
+
+    def window(self, image, **options):
+        took = self.call_ns * self.calls
+        figures = {"elapsed_ns": took, "collect_ns": 1.0, "unclocked_ns": 0.0, "event_ns": took}
+        return Window(outputs=image.bytes[:0], places=[], wrong=None, mutated=False, **figures)
+
+
+@pytest.mark.parametrize(("call_ms", "anew"), [(500.0, True), (0.001, False)])
+def test_calls_are_drawn_anew_where_drawing_is_the_smaller_part(call_ms, anew):
+    """A sort of a million numbers was brought up to date in a tenth of its time: all but a few had only moved."""
+    slot = dense((5000,), "float32")
+    call = Call(args=(slot,), grads=(), outputs=(((5000,), "float32"),), wanted=(), dims={})
+    device, effort = devices.find("cpu"), clock.TIERS["quick"]
+    pair = pair_of(_Timed(call_ms * 1e6), _Timed(call_ms * 1e6))
+
+    def draw(seed):
+        return [torch.randn(5000, generator=torch.Generator().manual_seed(seed))]
+
+    alone = Image(Plan([call], "forward"), device)
+    for runner in pair.sides:
+        runner.prepare(alone.plan)
+    image = clock._sized(pair, call, "forward", draw, effort, device, pair.first_calls(alone))
+    last = len(image.plan.calls) - 1
+    before = image.tensor(last, 0).clone()
+    image.refresh(pair.generator)
+    now = image.tensor(last, 0)
+    kept = torch.isin(now, before).float().mean()
+    assert float(kept) < 0.01 if anew else float(kept) > 0.9
+    first = image.tensor(0, 0).clone()
+    if last:
+        image.refresh(pair.generator, 1)
+        assert torch.equal(image.tensor(0, 0), first), "earlier calls stay"
+
+
 @pytest.mark.parametrize("room", [7, 16], ids=["one by one", "two calls at a time"])
 @pytest.mark.parametrize("numel", [1, 2, 3, 4, 5, 1000])
 def test_hardly_an_element_is_where_it_was_in_the_next_window(numel, room, monkeypatch):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 
 from kerneleval.devices import Device, contiguous_strides, typed_view
-from kerneleval.records import DTYPES, Direction
+from kerneleval.records import DTYPES, Direction, new_secret
 from kerneleval.worker.plain import encode_plain
 
 __all__ = ["Call", "Image", "Plan", "Refresh", "TensorSlot", "dense"]
@@ -168,6 +168,8 @@ class Image:
         self.plan = plan
         nbytes = max(plan.input_bytes, 1)
         self.bytes = torch.full((nbytes,), _GAP, dtype=torch.uint8, device=device.torch_device)
+        self.source: Callable[[int], Sequence[torch.Tensor]] | None = None
+        """seed -> the tensors of one call, where there is time to draw every call anew."""
         self._factors: dict[int, list[torch.Tensor]] = {}
 
     def tensor(self, call: int, index: int) -> torch.Tensor:
@@ -186,7 +188,8 @@ class Image:
             target.copy_(source)
 
     def refresh(self, generator: torch.Generator, first: int = 0) -> None:
-        """Change every call's tensors, from one call on, at secret places, or by secret factors, as their slots say.
+        """Draw every call anew, from one call on; without a source change its tensors at secret places, or by secret
+        factors, as their slots say.
 
         Exchanged values come from other positions of the same argument, so that every distribution, index range and
         dtype stays what it was. About 1 in 256 elements changes, at least four a tensor; and all of them but the ends
@@ -196,6 +199,10 @@ class Image:
             raise ValueError("only windows of uniform calls are refreshed")
         form = self.plan.calls[0]
         count = len(self.plan.calls)
+        if self.source is not None:
+            for call in range(first, count):
+                self.fill(call, self.source(new_secret()))
+            return
         for index, slot in enumerate(form.slots):
             if slot.refresh == "alone" or slot.extent == 0:
                 continue
