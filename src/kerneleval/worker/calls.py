@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kerneleval.languages import Loaded
-from kerneleval.worker.outputs import flatten
+from kerneleval.worker.outputs import flatten, written
 
 __all__ = ["Call", "Calling"]
 
@@ -44,7 +44,7 @@ class Calling:
         if direction == "interleaved":
             return self.interleaved(calls)
         one = self.one(direction)
-        return [flatten(one(call)) for call in calls]
+        return [written(one(call)) for call in calls]
 
     def one(self, direction: str) -> Callable[[Call], Any]:
         """How a single call is made in that direction."""
@@ -66,11 +66,12 @@ class Calling:
         import torch
 
         with torch.enable_grad():
-            floating, leaves = self._graph(call)
-            return self._owned(torch.autograd.grad(floating, leaves, list(call.grads)))
+            return self._owned(torch.autograd.grad(*self._graph(call)))
 
-    def _graph(self, call: Call) -> tuple[list[Any], list[Any]]:
-        """The outputs of a forward call that carry gradients, and the leaves that these are for."""
+    def _graph(self, call: Call) -> tuple[list[Any], list[Any], list[Any]]:
+        """The outputs of a forward call that carry gradients, the leaves that these are for, and their upstream
+        gradients. An output may depend on none of the arguments that gradients are asked for.
+        """
         import torch
 
         arguments = self._leaves(call)
@@ -78,11 +79,12 @@ class Calling:
         result = self._loaded.forward(arguments, (), call.dims)
         outputs = [result] if isinstance(result, torch.Tensor) else list(result)
         floating = [o for o in outputs if o.is_floating_point() or o.is_complex()]
-        if not all(o.requires_grad for o in floating):
+        carrying = [(o, g) for o, g in zip(floating, call.grads, strict=True) if o.requires_grad]
+        if not carrying:
             raise NotImplementedError(
                 "no backward: the forward result carries no gradient and there is no backward entry point"
             )
-        return floating, leaves
+        return [o for o, _ in carrying], leaves, [g for _, g in carrying]
 
     def interleaved(self, calls: Sequence[Call]) -> list[list[Any]]:
         """Gradients of every call, taken when the forward calls of all have been made, as in a network."""
@@ -90,10 +92,7 @@ class Calling:
 
         with torch.enable_grad():
             graphs = [self._graph(call) for call in calls]
-            found = [
-                self._owned(torch.autograd.grad(floating, leaves, list(call.grads)))
-                for call, (floating, leaves) in zip(reversed(calls), reversed(graphs), strict=True)
-            ]
+            found = [self._owned(torch.autograd.grad(*graph)) for graph in reversed(graphs)]
         return found[::-1]
 
     def in_training(self, call: Call) -> Any:
