@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from kerneleval.judge import oracle
+from kerneleval.judge.calibration import exactly
 from kerneleval.judge.comparison import Match, Mismatch, compare
+from kerneleval.judge.expectation import Expectation
 from kerneleval.judge.layouts import expanded_dim, laid_out, strided
 from kerneleval.judge.tolerances import floor_of, reduction_length, unit_roundoff
 from kerneleval.records import LAYOUTS, Case, Scalar, Task, TensorSpec, Tolerance, UsageError
@@ -378,3 +380,28 @@ def test_a_laid_out_copy_holds_the_same(shape: tuple[int, ...], layout: str) -> 
     copy = laid_out(tensor, layout, spec)
     assert torch.equal(copy, tensor)
     assert copy.stride() == strided(layout, spec)[1]
+
+
+def test_indices_select_from_the_argument_whose_extremes_they_are() -> None:
+    low, high = torch.randn(5, 7), torch.randn(5, 7)
+    chosen = high.argmax(1)
+    found = exactly("index", chosen, chosen, (low, high))
+    assert found.kind == "index" and found.source is high and found.dim == 1
+    found = exactly("index", low.argmin(0, keepdim=True), low.argmin(0, keepdim=True), (low, high))
+    assert found.source is low and found.dim == 0
+    computed = (low + high).argmax(1)
+    assert exactly("index", computed, computed, (low, high)).kind == "count"
+
+
+def test_integers_out_of_a_floating_computation_may_be_as_far_off_as_native_is() -> None:
+    exact = torch.arange(10_000) * 1000
+    native = exact + torch.randint(-30, 31, exact.shape, generator=torch.Generator().manual_seed(0))
+    wanted = Expectation(outputs=(exactly("count", exact, native, ()),), args=())
+    assert isinstance(compare([exact], wanted), Match)
+    assert isinstance(compare([2 * exact - native], wanted), Match), "as far off on the other side"
+    assert isinstance(compare([torch.full_like(exact, 7)], wanted), Mismatch)
+    assert isinstance(compare([exact + 100], wanted), Mismatch)
+    few = exact.clone()
+    few[3] += 1
+    wanted = Expectation(outputs=(exactly("count", exact, exact, ()),), args=())
+    assert isinstance(compare([few], wanted), Mismatch)

@@ -211,6 +211,13 @@ def test_categories_are_guessed_from_names(tmp_path, stem, body, level, category
 def test_argmax_is_judged_as_an_index(tmp_path):
     assert read(write(tmp_path, model("return torch.argmax(x, dim=1)"), "a.py")).tolerance.kind == "index"
     assert read(write(tmp_path, model("return x[torch.argmax(x, dim=0)]"), "b.py")).tolerance.kind == "float"
+    assert read(write(tmp_path, model("return x.T.flatten(0).view(4, n).argmin(0)"), "c.py")).tolerance.kind == "float"
+    assert read(write(tmp_path, model("return x.T.argmin(0)"), "d.py")).tolerance.kind == "index"
+
+
+def test_who_chooses_among_computed_numbers_has_no_ties(tmp_path):
+    """Any place that was as black as the right one passed."""
+    assert read(write(tmp_path, model("return torch.argmax(x * 2, dim=1)"))).tolerance.kind == "float"
 
 
 # --------------------------------------------------------------------------------------------------------------------

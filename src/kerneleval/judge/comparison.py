@@ -137,7 +137,7 @@ class _Found:
         """The first rule that does not hold; empty: all do."""
         bounds = expected.bounds
         if bounds is None:
-            return "" if self.excess <= expected.allowed else "equality"
+            return "" if self.excess <= expected.allowed and self.rms <= expected.far else "equality"
         if not math.isfinite(self.largest):
             return "finite"
         # a NaN figure must break a rule, so each is asked the right way round
@@ -214,10 +214,13 @@ def _by_class(
 
 
 def _unequal(got: torch.Tensor, expected: Expected) -> torch.Tensor:
-    """Number of elements that are not what they must be, in the place of the excess."""
+    """Number of elements that are not what they must be, in the place of the excess; their distance where it counts."""
     wrong = torch.count_nonzero(differing(got, expected)).double()
     zero = torch.zeros_like(wrong)
-    return torch.stack([zero, zero, wrong, zero])
+    distance = zero
+    if math.isfinite(expected.far):
+        distance = torch.linalg.vector_norm((got.double() - expected.oracle.double()).flatten())
+    return torch.stack([distance, zero, wrong, zero])
 
 
 def differing(got: torch.Tensor, expected: Expected) -> torch.Tensor:

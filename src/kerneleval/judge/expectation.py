@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -87,6 +88,9 @@ class Expected:
     """``index``: the dim of ``source`` that is selected along."""
     allowed: int = 0
     """``count``: elements that may differ."""
+    far: float = math.inf
+    """``count``: bound on their rms distance from the oracle, where native itself gets more than a few otherwise (a
+    fixed-point number has rounding errors too)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -43,6 +43,8 @@ class Seen:
     """Own kernels launched, by name."""
     extensions: tuple[str, ...] = ()
     """Native modules that the candidate built itself; what they launch is not seen."""
+    registered: tuple[str, ...] = ()
+    """What it has registered in PyTorch's own namespace: a name there says nothing of what computes."""
     compiled: bool = False
     """Whether ``torch.compile`` has made code in its process; what that computes with is not seen."""
 
@@ -115,6 +117,7 @@ class Subject:
             aten=_claimed_counts(told.get("aten")),
             launches=_claimed_counts(told.get("launches")),
             extensions=_claimed_names(told.get("extensions")),
+            registered=_claimed_names(told.get("registered")),
             compiled=bool(told.get("compiled")),
         )
 

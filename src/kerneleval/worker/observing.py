@@ -40,6 +40,7 @@ class Observing:
         self.detach: Callable[[Any], Any] = torch.Tensor.detach
         self.foreach_copy: Callable[[Any, Any], Any] = torch._foreach_copy_
         self._stance = torch.compiler.set_stance
+        self._registered = _registered()
         self._recorder = _recorder_class(TorchDispatchMode)
         self._seen: dict[str, int] = {}
         self._recorded = False
@@ -87,6 +88,7 @@ class Observing:
             "aten": self._seen,
             "launches": launches,
             "extensions": _extensions() if self._recorded else [],
+            "registered": sorted(_registered() - self._registered)[:8],
             "compiled": _compiled(),
         }
 
@@ -108,6 +110,14 @@ class Observing:
         changed += [f"{kind.__name__}.{name}" for name in own if callable(getattr(kind, name, None))]
         changed += [f"{type(one).__name__}.{name}" for one, name, v in self._held if vars(one).get(name) is not v]
         return changed[:8]
+
+
+def _registered() -> frozenset[str]:
+    """Operators and kernels that Python code has registered in PyTorch's own namespace: ``aten/flip/CPU``."""
+    import torch
+
+    every = (*getattr(torch.library, "_defs", ()), *getattr(torch.library, "_impls", ()))
+    return frozenset(name for name in every if name.startswith("aten") and not name.endswith("/Meta"))
 
 
 def _compiled() -> int:

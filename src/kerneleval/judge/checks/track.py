@@ -129,20 +129,17 @@ _PLUMBING = frozenset(
 
 
 @functools.cache
-def _namespaces() -> frozenset[str]:
-    """Namespaces of the operators that PyTorch itself brings: here nobody else can register one."""
-    return frozenset(name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names())
+def _brought() -> frozenset[str]:
+    """``namespace.name.overload`` of the operators that PyTorch itself brings: here nobody else can register one."""
+    names = (name.replace("::", ".") for name in torch._C._dispatch_get_all_op_names())
+    return frozenset(name if name.count(".") > 1 else f"{name}.default" for name in names)
 
 
 def arithmetic(dispatched: Mapping[str, int]) -> dict[str, int]:
     """The operators among ``aten.name.overload`` counts that compute something."""
     found: dict[str, int] = {}
     for name, count in dispatched.items():
-        parts = name.split(".")
-        base = parts[1] if len(parts) > 1 else name
-        if parts[0] not in _namespaces():
-            continue  # somebody registered it
-        if base not in _PLUMBING:
+        if name in _brought() and name.split(".")[1] not in _PLUMBING:
             found[name] = count
     return found
 
@@ -199,12 +196,12 @@ class _Case:
     @property
     def opaque(self) -> list[str]:
         """Operators that PyTorch does not bring: what they dispatch is not seen."""
-        return sorted(name for name in self.seen.aten if name.partition(".")[0] not in _namespaces())
+        return sorted(name for name in self.seen.aten if name not in _brought())
 
     @property
     def rank(self) -> int:
         """Place of the track in ``_TRACKS``."""
-        if self.mute in ("little", "decoy") or self.seen.compiled:
+        if self.mute in ("little", "decoy") or self.seen.compiled or self.seen.registered:
             return 2
         if not self.seen.launches:
             return 1 if self.seen.extensions and not self.computing else 2
@@ -219,6 +216,8 @@ class _Case:
             text += f"; what its operators {', '.join(self.opaque[:6])} dispatch is not seen"
         if self.seen.extensions:
             text += f"; what its extensions ({', '.join(self.seen.extensions)}) launch is not seen"
+        if self.seen.registered:
+            text += f"; it has registered {', '.join(self.seen.registered)} among PyTorch's own operators"
         if self.seen.compiled:
             text += "; what torch.compile made of its functions computes unseen"
         if self.mute in ("little", "decoy"):

@@ -108,11 +108,13 @@ def _reference(build: Callable[[Mapping[str, int], str], ModuleProblem]) -> Call
 
 
 def _kind(surveys: Surveys) -> Any:
-    """``index`` for problems that give nothing but positions found by argmax or argmin: ties are free there."""
+    """``index`` for problems that give nothing but positions of an input's elements, found by argmax or argmin: ties
+    are free there. Who chooses among computed numbers has no ties to speak of.
+    """
     if not re.search(r"\barg(max|min)\b", surveys.file.text):
         return "float"
     found = surveys.at({})
-    positions = bool(found.operators & {"argmax", "argmin"})
+    positions = bool(found.operators & {"argmax", "argmin"}) and found.chooses_inputs
     return "index" if positions and all("int" in spec.dtype for spec in found.outputs) else "float"
 
 

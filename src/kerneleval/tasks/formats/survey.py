@@ -49,6 +49,8 @@ class Survey:
     """The largest number of terms that one step sums into one element."""
     operators: frozenset[str]
     """Names of the ATen operators dispatched: ``convolution``, ``argmax``."""
+    chooses_inputs: bool
+    """Whether every argmax and argmin chooses among elements of an input as it was given, not of something computed."""
     steps: int
     """How many operators were dispatched."""
     real: bool
@@ -96,7 +98,7 @@ def _lacks_memory(error: UsageError) -> bool:
 
 def _run(file: ProblemFile, namespace: ModuleType, model: torch.nn.Module, device: str) -> Survey:
     args = call_inputs(file, namespace, device, 0)
-    recorder = _Recorder()
+    recorder = _Recorder(args)
     with problem_error(file.path, "Model.forward"), seeded(0, device), torch.no_grad(), recorder:
         result = model(*args)
     return Survey(
@@ -106,6 +108,7 @@ def _run(file: ProblemFile, namespace: ModuleType, model: torch.nn.Module, devic
         flops=recorder.flops,
         terms=recorder.terms,
         operators=frozenset(recorder.operators),
+        chooses_inputs=recorder.chooses_inputs,
         steps=recorder.steps,
         real=device != "meta",
     )
@@ -209,8 +212,10 @@ def flatten(result: Any) -> list[torch.Tensor]:
 class _Recorder(TorchDispatchMode):
     """Counts operations and summed terms of everything dispatched beneath it."""
 
-    def __init__(self) -> None:
+    def __init__(self, inputs: Sequence[Any]) -> None:
         TorchDispatchMode.__init__(self)
+        self.inputs = {_storage(value) for value in inputs if isinstance(value, torch.Tensor)}
+        self.chooses_inputs = True
         self.flops = 0
         self.terms = 1
         self.steps = 0
@@ -225,6 +230,8 @@ class _Recorder(TorchDispatchMode):
         name = str(packet.__name__)
         self.operators.add(name)
         self.steps += 1
+        if name in ("argmax", "argmin") and _storage(args[0]) not in self.inputs:
+            self.chooses_inputs = False
         results = flatten(out)
         if not results:
             return out
@@ -237,6 +244,11 @@ class _Recorder(TorchDispatchMode):
             terms = _terms(name, args, results)
         self.terms = max(self.terms, terms)
         return out
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    """What a tensor and its views have in common, on ``meta`` as well."""
+    return int(tensor.untyped_storage()._cdata)
 
 
 def _terms(name: str, args: tuple[Any, ...], results: list[torch.Tensor]) -> int:
