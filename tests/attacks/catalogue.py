@@ -90,6 +90,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "ptrace",
         "self_memory",
         "signal_trap",
+        "goes_on_when_stopped",
     ),
     "exhaustion: memory, disk, processes, descriptors, output, time, device": (
         "memory_bomb",

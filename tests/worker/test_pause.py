@@ -12,6 +12,7 @@ from kerneleval.judge import Judge
 from kerneleval.judge.bench import Loaded
 from kerneleval.records import Candidate
 from kerneleval.worker import processes
+from kerneleval.worker.host import WorkerFailure
 
 BUSY = """
 import os
@@ -73,3 +74,51 @@ def test_a_process_that_got_the_number_of_an_earlier_one_is_left_alone(tmp_path:
             assert stranger.pid not in loaded.runner.worker._last_stopped
         finally:
             stranger.kill()
+
+
+RESUMES = """
+import ctypes
+import signal
+import torch
+
+
+class Event(ctypes.Structure):
+    _fields_ = [("value", ctypes.c_long), ("signal", ctypes.c_int), ("how", ctypes.c_int), ("rest", ctypes.c_char * 48)]
+
+
+class Spec(ctypes.Structure):
+    _fields_ = [("every", ctypes.c_long * 2), ("first", ctypes.c_long * 2)]
+
+
+signal.signal(signal.SIGCONT, lambda *args: None)
+library, timer = ctypes.CDLL(None), ctypes.c_void_p()
+library.timer_create(1, ctypes.byref(Event(0, 18, 0, b"")), ctypes.byref(timer))
+spec = Spec((0, 2_000_000), (0, 2_000_000))
+library.timer_settime(timer, 0, ctypes.byref(spec), None)
+
+
+def gelu(x):
+    return torch.nn.functional.gelu(x)
+"""
+
+
+@pytest.mark.serial
+def test_a_worker_that_lets_itself_go_on_has_tampered(tmp_path: Path) -> None:
+    """A timer of its own sent SIGCONT, and its threads slowed the baseline down by 2 to 4."""
+    candidate = Candidate(files=(("gelu.py", RESUMES),), language="torch")
+    with Judge("cpu", tmp_path) as judge:
+        loaded = Loaded(judge.bench, candidate, ("gelu",))
+        with pytest.raises(WorkerFailure, match="ran while it was stopped") as raised, loaded.runner.worker.paused():
+            time.sleep(0.05)
+        assert raised.value.reason == "tampering"
+        loaded.close()
+
+
+@pytest.mark.serial
+def test_what_a_block_raises_is_not_hidden(tmp_path: Path) -> None:
+    candidate = Candidate(files=(("gelu.py", RESUMES),), language="torch")
+    with Judge("cpu", tmp_path) as judge:
+        loaded = Loaded(judge.bench, candidate, ("gelu",))
+        with pytest.raises(ZeroDivisionError), loaded.runner.worker.paused():
+            raise ZeroDivisionError
+        loaded.close()

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,6 +29,9 @@ __all__ = ["Worker", "WorkerError", "WorkerFailure", "Zygote"]
 _OUTPUT_LIMIT_BYTES = 4 << 20
 _OUTPUT_KEPT_BYTES = 16 << 10
 _POLL_S = 0.05
+_REST_S = 0.1
+"""How long the judge waits for a stopped process to finish its system call."""
+
 _START_TIMEOUT_S = 120.0
 _WORKER_MESSAGE_BYTES = 4 << 20
 
@@ -249,7 +252,11 @@ class Worker:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """No process of the worker runs inside the block: whoever could work there would work unseen by the clock."""
+        """No process of the worker runs inside the block: whoever could work there would work unseen by the clock.
+
+        Raises:
+            WorkerFailure: one did; a process can have signals sent to itself that let it go on.
+        """
         # first those of the last time, without a look at the whole family: it takes microseconds
         stopped = {pid: began for pid, began in self._last_stopped.items() if processes.start_time(pid) == began}
         processes.signal_each(stopped, signal.SIGSTOP)
@@ -257,10 +264,14 @@ class Worker:
             while fresh := set(self._family()) - stopped.keys():  # what is stopped makes no more processes
                 processes.signal_each(fresh, signal.SIGSTOP)
                 stopped |= {pid: processes.start_time(pid) for pid in fresh}
+            resting = _at_rest(stopped)
             yield
+            restless = [pid for pid, ticks in resting.items() if _has_moved(pid, ticks)]
         finally:
             processes.signal_each(stopped, signal.SIGCONT)
             self._last_stopped = stopped
+        if restless:
+            raise self._kill("tampering", "a process of the candidate ran while it was stopped: something let it go on")
 
     def _family(self) -> list[int]:
         """Every process of the worker but its monitor."""
@@ -359,6 +370,32 @@ class Worker:
             self._zygote.reap(self.pid, 0.5)
         self._zygote.forget(self._number)
         return {"leftovers": leftovers} if leftovers else {}
+
+
+def _at_rest(pids: Iterable[int]) -> dict[int, int]:
+    """The CPU time of each process when all of its threads have come to rest, in clock ticks; -1 for one that will not.
+
+    A system call, such as reading a large file, goes on to its end first; what takes longer than the limit is left out.
+    But a stopped thread neither sleeps nor computes that long.
+    """
+    deadline = time.monotonic() + _REST_S
+    found: dict[int, int] = {}
+    for pid in pids:
+        ticks = processes.rest_of(pid)[1]
+        while (states := processes.thread_states(pid).strip("Tt")) and time.monotonic() < deadline:
+            os.sched_yield()
+        now = processes.rest_of(pid)[1]
+        if not states:
+            found[pid] = now
+        elif "S" in states or now - ticks >= _REST_S / 2 * os.sysconf("SC_CLK_TCK"):
+            found[pid] = -1
+    return found
+
+
+def _has_moved(pid: int, ticks: int) -> bool:
+    """Whether a process that was at rest is not any more, or has used the processor since."""
+    state, now = processes.rest_of(pid)
+    return state not in ("", "T", "t", "Z", "X") or now > ticks
 
 
 def _environment(device: str, root: Path) -> dict[str, str]:

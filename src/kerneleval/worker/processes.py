@@ -21,8 +21,10 @@ __all__ = [
     "of_uid",
     "owners",
     "resident_bytes",
+    "rest_of",
     "signal_each",
     "start_time",
+    "thread_states",
 ]
 
 
@@ -88,8 +90,12 @@ def _read(path: str | Path) -> str:
 
 def _stat(pid: int) -> list[str]:
     """Fields of ``/proc/PID/stat`` from the state on; empty when the process is gone."""
+    return _stat_of(str(pid))
+
+
+def _stat_of(below_proc: str) -> list[str]:
     try:
-        text = _read(f"/proc/{pid}/stat")
+        text = _read(f"/proc/{below_proc}/stat")
     except OSError:
         return []
     return text[text.rindex(")") + 2 :].split()
@@ -102,6 +108,26 @@ def start_time(pid: int) -> str:
         return row.started.replace(" ", "_") if row else ""
     fields = _stat(pid)
     return fields[19] if len(fields) > 19 else ""
+
+
+def thread_states(pid: int) -> str:
+    """States of the threads of a process, a letter each, without those that have ended: ``R`` runs, ``S`` sleeps, ``D``
+    is in a system call that nothing interrupts, ``T`` is stopped. Empty when it is gone or nothing is known.
+    """
+    try:
+        threads = os.listdir(f"/proc/{pid}/task") if _HAS_PROC else []
+    except OSError:
+        return ""
+    found = (_stat_of(f"{pid}/task/{thread}") for thread in threads)
+    return "".join(fields[0] for fields in found if fields and fields[0] not in "ZX")
+
+
+def rest_of(pid: int) -> tuple[str, int]:
+    """State of a process, by its first thread, and the CPU time of all its threads in clock ticks; empty and 0 when it
+    is gone or nothing is known.
+    """
+    fields = _stat(pid) if _HAS_PROC else []
+    return (fields[0], int(fields[11]) + int(fields[12])) if fields else ("", 0)
 
 
 def is_running(pid: int) -> bool:

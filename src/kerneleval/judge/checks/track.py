@@ -137,11 +137,9 @@ def _brought() -> frozenset[str]:
 
 def arithmetic(dispatched: Mapping[str, int]) -> dict[str, int]:
     """The operators among ``aten.name.overload`` counts that compute something."""
-    found: dict[str, int] = {}
-    for name, count in dispatched.items():
-        if name in _brought() and name.split(".")[1] not in _PLUMBING:
-            found[name] = count
-    return found
+    return {
+        name: count for name, count in dispatched.items() if name in _brought() and name.split(".")[1] not in _PLUMBING
+    }
 
 
 def chosen(cases: Sequence[Case], outcomes: Mapping[Case, Outcome], timed_dtypes: Sequence[str] = ()) -> list[Case]:
