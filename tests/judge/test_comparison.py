@@ -113,6 +113,22 @@ def test_gradients_that_are_stable_in_the_norm_pass(distribution: str) -> None:
     assert isinstance(result, Match), result
 
 
+def test_rounding_errors_where_nothing_is_summed_pass() -> None:
+    """A Fourier transform leaves them in the gaps that strides make: half of the output here."""
+    task = find("conv1d")
+    case = case_of("conv1d", {"B": 2, "C": 8, "O": 16, "L": 301, "K": 1, "S": 2}, direction="backward")
+    args, grads = drawn(task, case)
+    assert grads is not None
+    expectation = oracle.expect(task, case, args, grads)
+    gradient, *rest = expectation.native
+    assert float((gradient == 0).float().mean()) > 0.4
+    noise = torch.randn(gradient.shape, generator=torch.Generator().manual_seed(0)) * 1e-7
+    rms = expectation.outputs[0].oracle.square().mean().sqrt()
+    result = compare([gradient + (noise * rms).float(), *rest], expectation)
+    assert isinstance(result, Match), result
+    assert isinstance(compare([gradient + (1e5 * noise * rms).float(), *rest], expectation), Mismatch)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_one_wrong_element_is_no_matter_of_norms(dtype: str) -> None:
     """A term left out of one element of a thousand is far beyond what norms allow, outliers or not."""

@@ -134,6 +134,9 @@ def bounded(
     if pool:
         slack = torch.full_like(slack, max(NATIVE * scales.native_max, ELEMENT * scales.floor_rms))
     slack = slack.add_(SPREAD * scales.native_rms).clamp_(min=floor.normwise * scales.floor_max)
+    if floor.normwise:  # where nothing is summed, algorithms that are stable in the norm alone leave rounding errors
+        least = ELEMENT * _least(floor, gain)
+        measured.local.masked_fill_(measured.local <= 2 * least, max(least, ELEMENT * scales.floor_rms))
     count = native.numel()
     trivial = () if special else _trivial(as_real(held), args, gain, scales, floor)
     nearest, distance = min(trivial, key=lambda found: found[1], default=("", math.inf))
@@ -228,7 +231,7 @@ def _measure(views: tuple[torch.Tensor, ...], floor: Floor, gain: float, rms: fl
     device, shape = oracle.device, (oracle.shape[0], oracle.shape[1])
     local = torch.empty(shape, dtype=torch.float32, device=device)
     slack = torch.zeros((shape[0], 1), dtype=torch.float32, device=device)
-    absolute = max(floor.absolute * gain, 1e-30)
+    absolute = _least(floor, gain)
     figures = []
     for rows, columns in tiles(shape, device):
         o, n, p = oracle[rows, columns], native[rows, columns], probed[rows, columns]
@@ -266,6 +269,11 @@ def _measure(views: tuple[torch.Tensor, ...], floor: Floor, gain: float, rms: fl
     if shape[0] == 1:
         slack.fill_(max(NATIVE * scales.native_max, ELEMENT * scales.floor_rms))
     return _Measured(local=local, slack=slack, scales=scales, probe_finite=math.isfinite(scales.floor_rms))
+
+
+def _least(floor: Floor, gain: float) -> float:
+    """The floor of an element that is zero and does not move."""
+    return max(floor.absolute * gain, 1e-30)
 
 
 def _bulk(error: torch.Tensor, local: torch.Tensor) -> torch.Tensor:
