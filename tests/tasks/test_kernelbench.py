@@ -776,3 +776,15 @@ def test_the_levels_benchmark_tells_good_weak_and_random_problems(tmp_path, caps
     assert rows[1]["weak"] == ["a copy of input 0 is right"]
     assert "random operator" in rows[2]["reason"]
     assert script.summary(rows).startswith("2 of 3 problems can be judged; 1 of them are weak")
+
+
+def test_a_function_that_holds_modules_belongs_to_its_own_copy(tmp_path):
+    """The copy in fp64 called the original's modules: level 3, problem 44."""
+    init = "self.parts = nn.ModuleDict({'a': nn.Linear(4, 4)})\nm = self.parts\nself.block = lambda x: m.a(x)"
+    init = init.replace("m.a(x)", "m['a'](x)")
+    made = problem(tmp_path, model("return self.block(x)", init))
+    args, weights = made.inputs(1), made.weights(1)
+    (native,), (exact,) = made.reference(args, weights), made.oracle(args, weights)
+    assert exact.dtype == torch.float64
+    assert float((native - exact).abs().max()) < 1e-5
+    assert float((native - torch.nn.functional.linear(args[0], weights["parts.a.weight"])).std()) > 0

@@ -155,8 +155,8 @@ class CellJudge:
         count = _MANY_LARGE if large else _MANY
         if (case.direction, large) in self._many or count * nbytes > _MANY_LARGE_BYTES:
             return []
-        if self._call_s * count > _MANY_S:  # it may have been the first call, which compiles: later cases are asked too
-            return _turns(two, int(_MANY_S / self._call_s))
+        if self.affordable(count) < count:  # it may have been the first call, which compiles: later cases are asked too
+            return _turns(two, self.affordable(count))
         self._many.add((case.direction, large))
         return _turns(two, count)
 
@@ -219,6 +219,10 @@ class CellJudge:
         return free and slot.refresh == "elements" and tensor.numel() >= 4
 
     # -- tools for checks ---------------------------------------------------------------------------------------------
+
+    def affordable(self, calls: int) -> int:
+        """As many of these calls as take no more than ten seconds, by the time of the last window."""
+        return min(calls, int(_MANY_S / self._call_s)) if self._call_s else calls
 
     def bind(self, case: Case, *, weights_seed: int | None = None) -> Bound:
         """The case with, for module problems, fresh weights revealed to the candidate."""

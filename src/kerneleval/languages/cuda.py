@@ -38,7 +38,10 @@ TIMEOUT_S = 300.0
 # device's primary context, so that PyTorch's pointers and streams, which are the driver's, hold in the candidate too.
 _NVCC_FLAGS = ("-O3", "-std=c++17", "-cudart", "static", "-Xcompiler", "-fPIC")
 _CUBIN = "candidate.cubin"
-_LOADER_CALL = re.compile(r"\b(dlopen|dlsym|dlvsym|dlmopen|dl_iterate_phdr|cudaGetDriverEntryPoint\w*)\b")
+_LOADER_CALL = re.compile(
+    r"\b(dlopen|dlsym|dlvsym|dlmopen|dl_iterate_phdr|cudaGetDriverEntryPoint\w*|posix_spawnp?|popen|f?exec[lv]p?e?(?=\s*\())"
+    r"\b"
+)
 
 
 class Cuda(Language):

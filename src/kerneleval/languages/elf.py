@@ -35,8 +35,12 @@ _LOADER = frozenset(
         "dlopen",
         "dlsym",
         "dlvsym",
+        *("execl", "execle", "execlp", "execv", "execve", "execveat", "execvp", "execvpe", "fexecve"),
+        *("popen", "posix_spawn", "posix_spawnp", "syscall", "system", "wordexp"),
     )
 )
+"""Functions that find others' functions, and those that start programs, which may compute with anything."""
+
 _ARITHMETIC = re.compile(
     r"(cblas_|LAPACKE_|mkl_|MKL_|dnnl_|cublas|cudnn|cusolver|cusparse|cufft|cutensor|_ZN2at|_ZN5torch|_ZN3c10|_ZN4dnnl)"
     r"|[sdcz](ge|sy|he|tr|po|or|un|ga)[a-z0-9]{1,4}_?$|[sdcz](dot[uc]?|axpy|scal|nrm2|copy|swap|gemv|ger)_?$"
@@ -72,7 +76,7 @@ def foreign_names(path: Path) -> list[str]:
 
 
 def loader_names(path: Path) -> list[str]:
-    """Undefined symbols of a shared library by which it can find functions of others at run time, sorted."""
+    """Undefined symbols of a shared library by which it can find functions of others, or programs, sorted."""
     return sorted({name for name, _ in _undefined(path.read_bytes()) if name in _LOADER})
 
 

@@ -13,15 +13,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from kerneleval.judge.bound import Drawn
 from kerneleval.judge.cells import CALL_TIMEOUT_S, CellJudge
 from kerneleval.judge.checks.track import chosen
 from kerneleval.judge.comparison import Mismatch, compare
-from kerneleval.judge.images import Image, Plan
-from kerneleval.judge.windows import output_views
+from kerneleval.judge.images import Call, Image, Plan
+from kerneleval.judge.windows import Window, output_views
 from kerneleval.records import Case, Evidence, Outcome, new_secret
 from kerneleval.worker.host import WorkerError
 
 __all__ = ["CHECK"]
+
+
+_MOST_CALLS, _MOST_BYTES = 12, 16 << 20
+"""Most forward calls before the first gradient, and the memory that their inputs and outputs may take."""
 
 
 class _Wrong(NamedTuple):
@@ -55,28 +60,27 @@ def _outputs(judge: CellJudge, case: Case) -> _Wrong | None:
     """The outputs of the forward call of a backward case."""
     wanted = judge.bind(case).wanted
     bound = judge.bind(replace(case, direction="forward"))
-    drawn = bound.draw(new_secret())
-    plan = Plan([replace(bound.form(drawn), wanted=wanted)], "training")
-    image = Image(plan, judge.device)
-    image.fill(0, drawn.tensors)
-    window = judge.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=True)
+    two = [bound.draw(new_secret()) for _ in range(2)]
+    drawn = [two[secrets.randbelow(2)] for _ in range(_count(judge, bound.form(two[0])) - 2)] + two
+    plan = Plan([replace(bound.form(one), wanted=wanted) for one in drawn], "training")
+    window = _window(judge, plan, drawn, look=True)
     if window.wrong is not None:
         return _Wrong(str(window.wrong.get("got", "another form")))
-    result = compare(output_views(window, plan, 0), drawn.expectation)
-    if isinstance(result, Mismatch):
-        return _Wrong(result.message)
+    for index, one in enumerate(drawn):
+        result = compare(output_views(window, plan, index), one.expectation)
+        if isinstance(result, Mismatch):
+            return _Wrong(result.message)
     return None if judge.task.in_place or not window.mutated else _Wrong("the call changed its inputs")
 
 
 def _interleaved(judge: CellJudge, case: Case) -> _Wrong | None:
-    """Gradients that are taken when two forward calls have been made."""
+    """Gradients that are taken when several forward calls have been made."""
     bound = judge.bind(case)
-    drawn = [bound.draw(new_secret()) for _ in range(2)]
+    two = [bound.draw(new_secret()) for _ in range(2)]
+    # what the first one saved is what nothing may write over
+    drawn = [two[0], *(two[1] for _ in range(_count(judge, bound.form(two[0])) - 1))]
     plan = Plan([bound.form(one) for one in drawn], "interleaved")
-    image = Image(plan, judge.device)
-    for index, one in enumerate(drawn):
-        image.fill(index, one.tensors)
-    window = judge.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=False)
+    window = _window(judge, plan, drawn)
     if window.wrong is not None:
         return _Wrong(str(window.wrong.get("got", "another form")))
     for index, one in enumerate(drawn):
@@ -99,10 +103,8 @@ def _some(judge: CellJudge, case: Case) -> _Wrong | None:
     part = sorted(chance.sample(range(len(form.wanted)), chance.randrange(1, len(form.wanted))))
     asked = replace(form, wanted=tuple(form.wanted[i] for i in part), outputs=tuple(form.outputs[i] for i in part))
     plan = Plan([asked], "backward")
-    image = Image(plan, judge.device)
-    image.fill(0, drawn.tensors)
     try:
-        window = judge.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=False)
+        window = _window(judge, plan, [drawn])
     except WorkerError as error:
         return _Wrong(str(error))
     if window.wrong is not None:
@@ -110,6 +112,21 @@ def _some(judge: CellJudge, case: Case) -> _Wrong | None:
     wanted = replace(drawn.expectation, outputs=tuple(drawn.expectation.outputs[i] for i in part))
     result = compare(output_views(window, plan, 0), wanted)
     return _Wrong(result.message) if isinstance(result, Mismatch) else None
+
+
+def _count(judge: CellJudge, form: Call) -> int:
+    """Calls of a window: a secret number of 6 to 12, which rings of buffers hardly fit; two where a call takes much."""
+    most = min(_MOST_CALLS, _MOST_BYTES // max(form.input_bytes + form.output_bytes, 1))
+    most = max(2, judge.affordable(most))
+    least = max(2, most // 2)
+    return least + secrets.randbelow(most - least + 1)
+
+
+def _window(judge: CellJudge, plan: Plan, drawn: Sequence[Drawn], *, look: bool = False) -> Window:
+    image = Image(plan, judge.device)
+    for index, one in enumerate(drawn):
+        image.fill(index, one.tensors)
+    return judge.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=look)
 
 
 _LOOKS = {

@@ -10,6 +10,7 @@ import contextlib
 import copy
 import functools
 from collections.abc import Iterator, Mapping, Sequence
+from types import MethodType
 from typing import Any
 
 import torch
@@ -50,7 +51,7 @@ class ModuleProblem:
         self._namespace = file.execute(dims)
         self.init_args: list[Any] = init_arguments(file, self._namespace, 0)
         """Plain arguments of ``Model`` and ``ModelNew``; tuples stay tuples."""
-        self._model = build_model(file, self._namespace, self.init_args, device, 0)
+        self._model = self._build(0)
         self._traits: InputTraits | None = None
         self._examined = False
         self._writes_inputs = False
@@ -146,7 +147,7 @@ class ModuleProblem:
         drew = not torch.equal(before, _generator_state(self.device))
         other = None
         if _own_values(self._model):
-            other = build_model(self.file, self._namespace, self.init_args, self.device, 1)
+            other = self._build(1)
         if drew or other is not None:
             with seeded(_subseed(1, "again"), self.device, place=False):
                 again = self._run(other or self._model, args, weights)
@@ -186,7 +187,9 @@ class ModuleProblem:
         double: bool = False,
     ) -> tuple[torch.Tensor, ...]:
         with problem_error(self.file.path, "Model.forward" + (" in fp64" if double else "")), torch.no_grad():
-            fresh = copy.deepcopy(model)
+            fresh = model
+            if model is self._model:
+                fresh = self._build(0) if _holds_functions(model) else copy.deepcopy(model)
             if double:
                 fresh = fresh.double()
                 for module, name, value in _own_values(fresh):
@@ -209,6 +212,9 @@ class ModuleProblem:
             separate.append(output.detach().clone() if place in taken else output.detach())
             taken.add(place)
         return tuple(separate)
+
+    def _build(self, seed: int) -> torch.nn.Module:
+        return build_model(self.file, self._namespace, self.init_args, self.device, seed)
 
     def _refuse(self, drew: bool) -> None:
         what = (
@@ -293,6 +299,12 @@ def _alike(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> boo
             if size.numel() and bool((x - y)[finite].abs().max() > _RANDOM * size.max()):
                 return False
     return True
+
+
+def _holds_functions(model: torch.nn.Module) -> bool:
+    """Whether a module holds functions that hold modules in turn: a copy's would still call the original's."""
+    held = [value for module in model.modules() for value in vars(module).values()]
+    return any(isinstance(v, (MethodType, functools.partial)) or getattr(v, "__closure__", None) for v in held)
 
 
 _OF_TORCH = ("_parameters", "_buffers", "_modules")
