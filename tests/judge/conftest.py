@@ -53,7 +53,8 @@ def drawn(task: Task, case: Case, seed: int = 1) -> tuple[list[Any], list[torch.
     args = inputs.draw(task.arguments(case.dims_map, case.dtype), case, seed, "cpu")
     if case.direction == "forward":
         return args, None
-    return args, inputs.upstream(oracle.output_specs(task, case, args), seed, "cpu", case.layout)
+    specs = oracle.output_specs(task, case, args)
+    return args, inputs.upstream(specs, seed, "cpu", case.layout, case.distribution)
 
 
 def expected(name: str, dims: dict[str, int], seed: int = 1, **kind: str) -> tuple[list[Any], Expectation]:

@@ -59,9 +59,12 @@ def test_standard_rows_have_scales_and_means_of_their_own() -> None:
     assert abs(float(x.mean())) < 0.1
 
 
-def test_weights_follow_no_distribution() -> None:
+def test_weights_follow_data_in_scale_and_sign_alone() -> None:
+    standard = one(W, "standard")
     for distribution in DISTRIBUTIONS:
-        assert torch.equal(one(W, distribution), one(W, "standard"))
+        factor = {"outlier": 4.0, "large_scale": 8.0, "small_scale": 0.125}.get(distribution, 1.0)
+        assert torch.equal(one(W, distribution).abs(), standard * factor)
+        assert (float(one(W, distribution).min()) < 0) == (factor != 1)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])

@@ -86,7 +86,7 @@ class Bound:
         if self.case.direction == "forward":
             return []
         outputs = oracle.output_specs(self.task, self.case, args)
-        return inputs.upstream(outputs, seed, self.device.torch_device, self.case.layout)
+        return inputs.upstream(outputs, seed, self.device.torch_device, self.case.layout, self.case.distribution)
 
     def draw(self, seed: int) -> Drawn:
         """Fresh secret arguments with their expectation."""

@@ -31,6 +31,12 @@ LARGE_SCALE = 1e5
 itself gets 16, so that products of two inputs stay below its largest number, 65504."""
 
 _LARGE_SCALE_HALF = 16.0
+_WEIGHT_SCALE = {"outlier": 4.0, "large_scale": 8.0, "small_scale": 0.125}
+"""Factors of weights beside data of these distributions; gains about 1 get secret signs there as well."""
+
+_UPSTREAM_SCALE = {"outlier": 256.0, "large_scale": 1024.0, "small_scale": 1 / 256}
+"""Factors of upstream gradients there, as scaled losses have them; float16 keeps its own size."""
+
 _NONFINITE = (float("nan"), float("inf"), float("-inf"))
 _NONFINITE_EACH = 4
 _MOST_EXCHANGED = 1 << 23
@@ -43,7 +49,8 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
     """The arguments of one call: private contiguous tensors of the specified shapes and dtypes, and plain values.
 
     Arguments of role ``data`` follow the case's distribution and, under the ``expanded`` layout, are equal along
-    :func:`~kerneleval.judge.layouts.expanded_dim`. All others are standard whatever the case is.
+    :func:`~kerneleval.judge.layouts.expanded_dim`. All others are standard whatever the case is, but that weights are
+    larger, smaller and of both signs beside data that is neither standard, constant nor zero.
 
     Standard data is not plain noise: each row (last dim) of ``normal`` data is scaled by a secret factor in [0.5, 2]
     and shifted by a secret number in [-1, 1], so that constants, copies and means are far from the outputs. Values that
@@ -67,16 +74,20 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
             continue
         generator = stream(seed, f"argument {position}", device)
         if spec.role != "data":
-            values.append(_other(spec, generator))
+            values.append(_other(spec, case.distribution, generator))
             continue
         values.append(_repeated(spec, case.distribution, case.layout, generator))
     return values
 
 
 def upstream(
-    outputs: Sequence[tuple[tuple[int, ...], str]], seed: int, device: str, layout: str = "contiguous"
+    outputs: Sequence[tuple[tuple[int, ...], str]],
+    seed: int,
+    device: str,
+    layout: str = "contiguous",
+    distribution: str = "standard",
 ) -> list[torch.Tensor]:
-    """Secret upstream gradients: standard data for each floating output, whatever the case's distribution is.
+    """Secret upstream gradients: standard data for each floating output, scaled as the case's distribution wants it.
 
     Under the ``expanded`` layout they are equal along :func:`~kerneleval.judge.layouts.expanded_dim`.
 
@@ -85,13 +96,15 @@ def upstream(
         seed: secret, up to 63 bits; streams differ from those of :func:`draw`.
         device: torch device.
         layout: the case's layout.
+        distribution: the case's distribution.
     """
     grads = []
     for position, (shape, dtype) in enumerate(outputs):
         if _dtype(dtype).is_floating_point or _dtype(dtype).is_complex:
             spec = gradient_of(tuple(shape), dtype)
             generator = stream(seed, f"upstream {position}", device)
-            grads.append(_repeated(spec, "standard", layout, generator))
+            grad = _repeated(spec, "standard", layout, generator)
+            grads.append(grad if dtype == "float16" else grad.mul_(_UPSTREAM_SCALE.get(distribution, 1.0)))
     return grads
 
 
@@ -137,9 +150,13 @@ def _dtype(name: str) -> torch.dtype:
     return found
 
 
-def _other(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
-    """A weight, index or mask: standard values, no structure."""
+def _other(spec: TensorSpec, distribution: str, generator: torch.Generator) -> torch.Tensor:
+    """A weight, index or mask: standard values, no structure; weights scaled beside the data."""
     tensor = _values(spec, spec.shape, generator)
+    if spec.role == "weight" and distribution in _WEIGHT_SCALE and tensor.is_floating_point():
+        tensor.mul_(_WEIGHT_SCALE[distribution])
+        if spec.values == "ones_normal":
+            tensor.mul_(torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device).mul_(2).sub_(1))
     if spec.role == "mask" and spec.values == "bool" and tensor.ndim and tensor.shape[-1]:
         # a row that sees nothing is 0 / 0 in most operators, and over one key gradients cancel to rounding noise: open
         # secret places in each, one in every quarter

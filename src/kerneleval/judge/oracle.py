@@ -308,7 +308,7 @@ def _pool(call: Call, tf32: bool, draws: int) -> list[list[Scales | None]]:
         grads = None
         if call.grads is not None:
             forms = [(tuple(g.shape), str(g.dtype)[6:]) for g in call.grads]
-            grads = inputs.upstream(forms, seed, device, call.case.layout)
+            grads = inputs.upstream(forms, seed, device, call.case.layout, call.case.distribution)
         drawn = _expected(replace(call, args=args, grads=grads), tf32, pool=())
         found.append([scales_of(e) for e in drawn])
     return found

@@ -92,7 +92,8 @@ class _Probe:
                 args, weights = inputs.draw(task.arguments(case.dims_map, case.dtype), case, number, device), {}
             grads = None
             if case.direction == "backward":
-                grads = inputs.upstream(oracle.output_specs(task, case, args), number, device, case.layout)
+                specs = oracle.output_specs(task, case, args)
+                grads = inputs.upstream(specs, number, device, case.layout, case.distribution)
             calls.append(oracle.Call(task=task, case=case, args=args, grads=grads, problem=problem, weights=weights))
         own = calls[0]
         expectation = oracle.expect(task, case, own.args, own.grads, problem=problem, weights=own.weights, tf32=tf32)
