@@ -22,7 +22,7 @@ from kerneleval.judge.images import Call, Image, Plan, TensorSlot, dense
 from kerneleval.judge.pair import Pair
 from kerneleval.judge.timed_outputs import Bounds, TimedCall, TimedMismatch, verify
 from kerneleval.judge.timing import _face_oracle
-from kerneleval.judge.windows import Window
+from kerneleval.judge.windows import Runner, Window, output_views
 from kerneleval.pipeline import check
 from kerneleval.records import Candidate, InfrastructureError, Protocol, new_secret
 from kerneleval.tasks import find
@@ -95,7 +95,7 @@ class _Side:
         yield
         self.stopped = False
 
-    def window(self, image, *, timeout_s, check_mutation):
+    def window(self, image, *, timeout_s, check_mutation, keep=-1):
         assert self.other.stopped
         assert not self.stopped
         self.windows += 1
@@ -364,6 +364,34 @@ def test_every_session_measures_every_cell_in_fresh_processes(tmp_path, monkeypa
         samples = cell.outcome.timing.samples
         assert sorted(set(samples.sessions)) == [0, 1, 2]
         assert len(samples.candidate_ns) == len(samples.sessions)
+
+
+def test_outputs_of_a_secret_call_are_held_beside_those_of_the_first(tmp_path, monkeypatch, new_cache):
+    """Only the first call's were: fresh memory for the first call of a window, and buffers in turn for all others."""
+    held = []
+    unchanged = Runner.unchanged
+
+    def spy(self, outputs, timeout_s):
+        held.append([[t.clone() for t in one] for one in outputs])
+        assert not any(torch.equal(a, b) for a, b in zip(*outputs, strict=True)), "of another call"
+        return unchanged(self, outputs, timeout_s)
+
+    monkeypatch.setattr(Runner, "unchanged", spy)
+    path = tmp_path / "gelu.py"
+    path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
+    with Judge("cpu", new_cache()) as judge:
+        verdict = _timed(path, judge, "medium", allow=["library"])
+        assert verdict.verdict == "passed", verdict.message
+        assert [len(outputs) for outputs in held] == [2]
+        loaded = Loaded(judge.bench, Candidate(files=(("gelu.py", path.read_text()),), language="torch"), ("gelu",))
+        call = Call(args=(dense((50,), "float32"),), grads=(), outputs=(((50,), "float32"),), wanted=(), dims={})
+        image = Image(Plan([call] * 3, "forward"), judge.device)
+        window = loaded.runner.window(image, timeout_s=30.0, check_mutation=False, keep=2)
+        right = output_views(window, image.plan, 2)
+        assert unchanged(loaded.runner, [right], 30.0)
+        loaded.runner.window(image, timeout_s=30.0, check_mutation=False, keep=1)
+        assert not unchanged(loaded.runner, [[right[0] * 2]], 30.0)
+        loaded.close()
 
 
 def test_a_worker_that_dies_in_a_window_ends_the_measurement(tmp_path, monkeypatch, new_cache):

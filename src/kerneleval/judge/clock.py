@@ -21,7 +21,7 @@ from kerneleval.devices import Device
 from kerneleval.judge.images import Call, Image, Plan
 from kerneleval.judge.pair import Pair
 from kerneleval.judge.timed_outputs import Arbiter, Bounds, TimedCall, TimedMismatch, timed_call, verify
-from kerneleval.judge.windows import Runner, Window
+from kerneleval.judge.windows import Runner, Window, output_views
 from kerneleval.records import Protocol, Samples, new_secret
 
 __all__ = ["TIERS", "Effort", "TimedRun", "measure"]
@@ -226,13 +226,14 @@ def measure(
     alone = Image(Plan([call], direction), device)
     alone.fill(0, draw(new_secret()))
     first = pair.first_calls(alone)
-    held, plan = first[0], alone.plan
+    held = [_outputs_of(first[0], alone.plan, 0)]
     image = _sized(pair, call, direction, draw, effort, device, first)
     del alone, first
     count = len(image.plan.calls)
     pair.warm(image, effort.warm_windows)
 
     pairs = 2 * effort.min_quads
+    kept_at, kept_call = secrets.randbelow(pairs - 1), secrets.randbelow(count)
     looked, sampled, cut_at = secrets.randbelow(pairs), secrets.randbelow(pairs), secrets.randbelow(pairs + 1)
     mutated, sample = False, None
     deadline = time.monotonic() + effort.max_seconds
@@ -247,11 +248,14 @@ def measure(
             image.refresh(generator)
             order = candidate_first if half == 0 else not candidate_first
             look = len(kept) == looked
-            mine, theirs = pair.both(image, candidate_first=order, look=look)
+            keep = kept_call if len(kept) == kept_at else -1
+            mine, theirs = pair.both(image, candidate_first=order, look=look, keep=keep)
             mutated = mutated or mine.mutated
             verify((mine, theirs), image, bounds, arbiter)
             if len(kept) == sampled:
                 sample = _sample(mine, image)
+            if keep >= 0:
+                held.append(_outputs_of(mine, image.plan, keep))
             kept.append((_without_outputs(mine), _without_outputs(theirs)))
             ratios.append(math.log(theirs.elapsed_ns / mine.elapsed_ns))
         quads.append(sum(ratios) / 2)
@@ -263,7 +267,7 @@ def measure(
                 break
     if cut_at == pairs or effort.sessions > 1:  # for who began to compute ahead since
         pair.cut(image, bounds, arbiter)
-    if not candidate.unchanged(held, plan, timeout_s):
+    if not candidate.unchanged(held, timeout_s):
         text = "an output that was collected changed when the candidate was called again: outputs must be new tensors"
         raise TimedMismatch(text, {}, reason="output_reused")
     assert sample is not None
@@ -326,6 +330,11 @@ def merge(runs: list[TimedRun]) -> TimedRun:
         mutated=any(run.mutated for run in runs),
         sample=first.sample,
     )
+
+
+def _outputs_of(window: Window, plan: Plan, call: int) -> list[torch.Tensor]:
+    """The outputs of one call, without the rest of the window's."""
+    return [output.clone() for output in output_views(window, plan, call)]
 
 
 def _without_outputs(window: Window) -> Window:

@@ -56,18 +56,19 @@ class Pair:
         """A window of either side, which may compile, load or tune. The candidate's worker holds its outputs from now
         on.
         """
-        mine, theirs = [self.alone(runner, image, keep=runner is self.candidate) for runner in self.sides]
+        mine, theirs = [self.alone(runner, image, keep=0 if runner is self.candidate else -1) for runner in self.sides]
         return self.told_apart((mine, theirs))
 
-    def both(self, image: Image, *, candidate_first: bool, look: bool = False) -> tuple[Window, Window]:
+    def both(self, image: Image, *, candidate_first: bool, look: bool = False, keep: int = -1) -> tuple[Window, Window]:
         """(candidate's, baseline's) window on the same content, run in the order asked for; ``look``: whether the
-        candidate changes its inputs is looked at.
+        candidate changes its inputs is looked at; ``keep``: the call whose outputs its worker holds from now on.
         """
+        options = {"check_mutation": look, "keep": keep}
         if candidate_first:
-            mine = self.alone(self.candidate, image, check_mutation=look)
+            mine = self.alone(self.candidate, image, **options)
             return mine, self.alone(self.baseline, image)
         theirs = self.alone(self.baseline, image)
-        return self.alone(self.candidate, image, check_mutation=look), theirs
+        return self.alone(self.candidate, image, **options), theirs
 
     def warm(self, image: Image, windows: int) -> None:
         """Windows of both until two consecutive ones of each agree within 1 %, or there were so many."""

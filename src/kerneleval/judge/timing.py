@@ -199,10 +199,10 @@ class _Trusted(Runner):
         check_mutation: bool,
         cut: int = 0,
         decoys: torch.Tensor | None = None,
-        keep: bool = False,
+        keep: int = -1,
     ) -> Window:
         """As :meth:`Runner.window`."""
-        assert not keep
+        assert keep < 0
         with _blamed_on_the_machine():
             return self._inner.window(image, timeout_s=timeout_s, check_mutation=check_mutation, cut=cut, decoys=decoys)
 

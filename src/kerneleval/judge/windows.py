@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +24,7 @@ from typing import Any
 import torch
 
 from kerneleval.devices import Arena, Device, typed_view
-from kerneleval.judge.images import Image, Plan, dense
+from kerneleval.judge.images import Call, Image, Plan, dense
 from kerneleval.records import DTYPES
 from kerneleval.worker.host import Worker
 
@@ -137,7 +138,7 @@ class Runner:
         check_mutation: bool,
         cut: int = 0,
         decoys: torch.Tensor | None = None,
-        keep: bool = False,
+        keep: int = -1,
     ) -> Window:
         """Reveal, compute, destroy, collect, snapshot.
 
@@ -149,7 +150,7 @@ class Runner:
                 nothing.
             decoys: what lies in the place of those inputs until then, so that whoever reads ahead computes something
                 else; None: the first call's.
-            keep: whether the worker holds the outputs until :meth:`unchanged` asks for them.
+            keep: the call whose outputs the worker holds until :meth:`unchanged` asks for them; -1: none.
 
         Raises:
             WorkerError: the candidate raised.
@@ -195,24 +196,30 @@ class Runner:
             mutated=mutated,
         )
 
-    def unchanged(self, window: Window, plan: Plan, timeout_s: float) -> bool:
+    def unchanged(self, held: Sequence[Sequence[torch.Tensor]], timeout_s: float) -> bool:
         """Whether the outputs that the worker kept are what they were when they were collected.
 
         Outputs belong to the caller: one that a later call wrote over lay in a buffer that was given out before.
 
+        Args:
+            held: the outputs of each call that was kept, in order, as they were.
+            timeout_s: limit of copying them.
+
         Raises:
             WorkerError, WorkerFailure: as in :meth:`window`.
         """
+        forms = [tuple((tuple(t.shape), str(t.dtype)[6:]) for t in outputs) for outputs in held]
+        plan = Plan([Call(args=(), grads=(), outputs=form, wanted=(), dims={}) for form in forms], "forward")
         self.reserve(0, plan.output_bytes)
         arena = self._arenas["out"].bytes
         with self.still():
             arena[: plan.output_bytes].fill_(_FLOAT_POISON)
             self.device.synchronize()
         self.worker.request("recall", {"places": plan.output_places}, "recalled", timeout_s=timeout_s)
-        for call, places in zip(plan.calls, zip(plan.output_places, window.places, strict=True), strict=True):
-            for (shape, dtype), now, before in zip(call.outputs, *places, strict=True):
-                nbytes = math.prod(shape) * DTYPES[dtype]
-                if not torch.equal(arena[now : now + nbytes], window.outputs[before : before + nbytes]):
+        for outputs, places in zip(held, plan.output_places, strict=True):
+            for before, place in zip(outputs, places, strict=True):
+                raw = before.reshape(-1).view(torch.uint8)
+                if not torch.equal(arena[place : place + raw.numel()], raw):
                     return False
         return True
 

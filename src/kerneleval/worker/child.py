@@ -54,7 +54,7 @@ class Worker:
         self.direction = "forward"
         self.weights: list[Any] = []
         self.results: list[list[Any]] = []
-        self.kept: tuple[list[Call], list[list[Any]]] = [], []
+        self.kept: list[tuple[Call, list[Any]]] = []
         self.plain_calls: list[Mapping[str, Any]] = []
         self.observing: Observing | None = None
         self.guard: Guard | None = None
@@ -214,15 +214,16 @@ class Worker:
     def on_collect(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Copy the outputs to the places that the judge named just now."""
         wrong = self._deliver(self.calls, self.results, message["places"])
-        if message["keep"]:
-            self.kept = self.calls, self.results
+        if message["keep"] >= 0:
+            self.kept.append((self.calls[message["keep"]], self.results[message["keep"]]))
         self.results = []
         return {"op": "collected", "event_ns": self.event_ns, "wrong": wrong}
 
     def on_recall(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Copy the outputs that were kept once more; they are nobody else's, and should be what they were."""
-        wrong = self._deliver(*self.kept, message["places"])
-        self.kept = [], []
+        calls, results = zip(*self.kept, strict=True)
+        self.kept = []
+        wrong = self._deliver(calls, results, message["places"])
         return {"op": "recalled", "wrong": wrong}
 
     def _deliver(
