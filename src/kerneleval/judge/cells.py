@@ -142,7 +142,7 @@ class CellJudge:
                 return outcome
         if bound.weights and not self._made_anew:
             self._made_anew = True
-            self.loaded.make_module(self.problem(case).init_args, 0)
+            self.loaded.make_module(self.problem(case).init_args, new_secret())
             bound = self.bind(case)
             outcome = self._window(bound, [bound.draw(new_secret())])
         return outcome
@@ -247,7 +247,7 @@ class CellJudge:
     def ensure_module(self, loaded: Loaded, case: Case) -> None:
         """Have a module of the case's sizes in the worker."""
         if loaded.module_key != case.dims:
-            loaded.make_module(self.problem(case).init_args, 0)
+            loaded.make_module(self.problem(case).init_args, new_secret())
             loaded.module_key = case.dims
 
     def call(self, bound: Bound, drawn: Sequence[Drawn], *, look: bool, cut: int = 0) -> tuple[Window, Plan]:
