@@ -788,3 +788,14 @@ def test_a_function_that_holds_modules_belongs_to_its_own_copy(tmp_path):
     assert exact.dtype == torch.float64
     assert float((native - exact).abs().max()) < 1e-5
     assert float((native - torch.nn.functional.linear(args[0], weights["parts.a.weight"])).std()) > 0
+
+
+def test_plain_floats_vary_beside_other_inputs(tmp_path):
+    """Who writes 3.14 into the kernel is right on the file's own inputs."""
+    made = problem(tmp_path, model("return x * more[0]", inputs="[torch.rand(n, 4), 3.14, 2]"))
+    own, other = made.inputs(1), made.inputs(1, "negative")
+    assert own[1:] == [3.14, 2] and other[2] == 2
+    assert 0.8 * 3.14 <= other[1] < 0.95 * 3.14
+    assert made.inputs(5, "large_scale")[1] == other[1]
+    (found,) = made.reference(other, made.weights(1))
+    assert torch.equal(found, other[0] * other[1])
