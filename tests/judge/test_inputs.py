@@ -147,6 +147,10 @@ def test_layouts_hold_every_element(layout: str, shape: tuple[int, ...]) -> None
     assert int(view.max()) < extent
 
 
+def strides_of(layout: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return inputs.strided(layout, TensorSpec(name="x", shape=shape, dtype="float32"))[1]
+
+
 def test_layouts_are_what_they_are_called() -> None:
     assert inputs.strided("transposed", X) == (64 * 96, (1, 64), 0)
     extent, strides, _ = inputs.strided("sliced", X)
@@ -156,6 +160,9 @@ def test_layouts_are_what_they_are_called() -> None:
     assert inputs.strided("offset", X) == (64 * 96 + 1, (96, 1), 1)
     assert inputs.strided("expanded", X) == (96, (0, 1), 0)
     assert inputs.strided("transposed", W)[1] == (2,)
+    four = {strides_of("transposed", (2, 3, 4, size)) for size in (5, 6, 7)}
+    assert four == {(60, 1, 15, 3), (72, 24, 1, 4), (84, 7, 21, 1)}, "channels last, swapped, heads and positions"
+    assert {strides_of("transposed", (2, 3, size)) for size in (4, 5)} == {(4, 8, 1), (15, 1, 3)}
     with pytest.raises(UsageError, match="did you mean"):
         inputs.strided("slice", X)
 

@@ -17,7 +17,9 @@ def strided(layout: str, spec: TensorSpec) -> tuple[int, tuple[int, ...], int]:
     """(elements of storage, strides, storage offset) that realise a layout, all in elements.
 
     * ``contiguous``: row-major from the start of the storage.
-    * ``transposed``: the last two dims are swapped in memory; a vector takes every second element of a longer one.
+    * ``transposed``: the dims lie in memory in another order, by the sizes one of those that are usual: the last two
+      swapped, the second and the third (heads and positions of attention), or the second one last (channels); of three
+      dims the last two or the first two are swapped. A vector takes every second element of a longer one.
     * ``sliced``: the last dim is the left part of a wider one. The row pitch is odd, so that successive rows start at
       changing alignments; a vector starts three elements into a longer one.
     * ``offset``: row-major, but starting at element 1, which is misaligned to 16 bytes in every type below 16 bytes.
@@ -41,8 +43,9 @@ def strided(layout: str, spec: TensorSpec) -> tuple[int, tuple[int, ...], int]:
     if layout == "transposed":
         if len(shape) == 1:
             return 2 * shape[0] - 1, (2,), 0
-        swapped = contiguous_strides((*shape[:-2], shape[-1], shape[-2]))
-        return spec.numel, (*swapped[:-2], swapped[-1], swapped[-2]), 0
+        order = _memory_order(shape)
+        inner = dict(zip(order, contiguous_strides([shape[dim] for dim in order]), strict=True))
+        return spec.numel, tuple(inner[dim] for dim in range(len(shape))), 0
     if layout == "sliced":
         if len(shape) == 1:
             return shape[0] + 2 * _PAD, (1,), _PAD
@@ -54,6 +57,17 @@ def strided(layout: str, spec: TensorSpec) -> tuple[int, tuple[int, ...], int]:
         return spec.numel, plain, 0
     reduced = contiguous_strides((*shape[:dim], 1, *shape[dim + 1 :]))
     return spec.numel // shape[dim], (*reduced[:dim], 0, *reduced[dim + 1 :]), 0
+
+
+def _memory_order(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The dims of a transposed tensor, the outermost in memory first."""
+    dims = tuple(range(len(shape)))
+    orders = [(*dims[:-2], dims[-1], dims[-2])]
+    if len(dims) == 3:
+        orders.append((1, 0, 2))
+    elif len(dims) > 3:
+        orders += [(0, 2, 1, *dims[3:]), (0, *dims[2:], 1)]
+    return orders[sum(shape) % len(orders)]
 
 
 def gradient_of(shape: tuple[int, ...], dtype: str) -> TensorSpec:
