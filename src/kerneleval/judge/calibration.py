@@ -132,7 +132,7 @@ def bounded(
     scales = _pooled(measured.scales, [_times(s, gain) for s in pool])
     slack = measured.slack
     if pool:
-        slack = torch.full_like(slack, max(NATIVE * scales.native_max, ELEMENT * scales.floor_rms))
+        slack = torch.full_like(slack, max(floor.native * scales.native_max, ELEMENT * scales.floor_rms))
     slack = slack.add_(SPREAD * scales.native_rms).clamp_(min=floor.normwise * scales.floor_max)
     if floor.normwise:  # where nothing is summed, algorithms that are stable in the norm alone leave rounding errors
         least = ELEMENT * _least(floor, gain)
@@ -252,7 +252,7 @@ def _measure(views: tuple[torch.Tensor, ...], floor: Floor, gain: float, rms: fl
             size, counted = torch.where(usable, size, 0.0), torch.where(usable, tile, 0.0)
         if shape[0] > 1:
             rounding = torch.linalg.vector_norm(counted, dim=1, keepdim=True) * (ELEMENT / math.sqrt(shape[1]))
-            slack[rows] = torch.maximum(error.amax(dim=1, keepdim=True) * NATIVE, rounding)
+            slack[rows] = torch.maximum(error.amax(dim=1, keepdim=True) * floor.native, rounding)
         norms = [torch.linalg.vector_norm(v) for v in (size, error, counted)]
         figures.append(torch.stack([*norms, error.amax(), counted.amax(), _bulk(error, tile * ELEMENT)]))
         torch.mul(tile, ELEMENT, out=local[rows, columns])
@@ -267,7 +267,7 @@ def _measure(views: tuple[torch.Tensor, ...], floor: Floor, gain: float, rms: fl
         bulk=sum(row[5] for row in table) / count,
     )
     if shape[0] == 1:
-        slack.fill_(max(NATIVE * scales.native_max, ELEMENT * scales.floor_rms))
+        slack.fill_(max(floor.native * scales.native_max, ELEMENT * scales.floor_rms))
     return _Measured(local=local, slack=slack, scales=scales, probe_finite=math.isfinite(scales.floor_rms))
 
 

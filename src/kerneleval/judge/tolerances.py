@@ -35,6 +35,10 @@ __all__ = [
 NATIVE = 2.0
 """A candidate's rms error may be this many times the native reference's."""
 
+_NATIVE_ELEMENT = 4.0
+"""In fp32 and fp64 an element's error may be this many times the largest native one of its row: where a whole row hangs on
+one rounded number (the sum that normalises it), native's may be small by luck. Narrower types are off by thousands."""
+
 ELEMENT = 8.0
 """An element's error may be this many times the floor there; also of the largest native error and of the rms floor."""
 
@@ -103,6 +107,8 @@ class Floor:
     normwise: float
     """An element may be off by this many times the largest floor of the output (``Tolerance.normwise``); 0: rows have
     scales of their own."""
+    native: float
+    """An element may be off by this many times the largest native error of its row."""
     unit: float
     """Unit roundoff of the output's dtype."""
     probe_scale: float
@@ -157,6 +163,7 @@ def floor_of(dtype: torch.dtype, length: int, case: Case, tolerance: Tolerance, 
         intermediate=factor * intermediate,
         absolute=absolute,
         normwise=normwise,
+        native=NATIVE if unit > computing else _NATIVE_ELEMENT,
         unit=unit,
         probe_scale=computing / PROBE,
     )

@@ -30,7 +30,8 @@ def written(result: Any) -> list[Any]:
 
     outputs = flatten(result)
     for position, output in enumerate(outputs):
-        if type(output) is torch.Tensor and not output.is_contiguous() and _repeats(output):
+        strided = type(output) is torch.Tensor and output.layout is torch.strided
+        if strided and not output.is_contiguous() and _repeats(output):
             outputs[position] = output.contiguous()
     return outputs
 
