@@ -36,7 +36,7 @@ NATIVE = 2.0
 """A candidate's rms error may be this many times the native reference's."""
 
 _NATIVE_ELEMENT = 4.0
-"""In fp32 and fp64 an element's error may be this many times the largest native one of its row: where a whole row hangs on
+"""In fp32 and fp64 an element's error may be this many times the largest native one of its row: where a row hangs on
 one rounded number (the sum that normalises it), native's may be small by luck. Narrower types are off by thousands."""
 
 ELEMENT = 8.0
