@@ -29,8 +29,9 @@ __all__ = ["Worker", "WorkerError", "WorkerFailure", "Zygote"]
 _OUTPUT_LIMIT_BYTES = 4 << 20
 _OUTPUT_KEPT_BYTES = 16 << 10
 _POLL_S = 0.05
-_REST_S = 0.1
-"""How long the judge waits for a stopped process to finish its system call."""
+_REST_S = 2.0
+"""How long the judge waits for a stopped process to come to rest: on a busy machine, until it has had its turn. It takes
+microseconds otherwise."""
 
 _START_TIMEOUT_S = 120.0
 _WORKER_MESSAGE_BYTES = 4 << 20
