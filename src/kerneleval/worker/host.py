@@ -30,8 +30,8 @@ _OUTPUT_LIMIT_BYTES = 4 << 20
 _OUTPUT_KEPT_BYTES = 16 << 10
 _POLL_S = 0.05
 _REST_S = 2.0
-"""How long the judge waits for a stopped process to come to rest: on a busy machine, until it has had its turn. It takes
-microseconds otherwise."""
+"""How long the judge waits for a stopped process to come to rest: microseconds, but on a busy machine every thread must
+have its turn first."""
 
 _START_TIMEOUT_S = 120.0
 _WORKER_MESSAGE_BYTES = 4 << 20
