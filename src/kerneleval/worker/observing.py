@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from kerneleval.languages import Loaded
@@ -40,7 +41,8 @@ class Observing:
         self.detach: Callable[[Any], Any] = torch.Tensor.detach
         self.foreach_copy: Callable[[Any, Any], Any] = torch._foreach_copy_
         self._stance = torch.compiler.set_stance
-        self._registered = _registered()
+        self._registry: tuple[set[str], ...] = tuple(getattr(torch.library, n, set()) for n in ("_defs", "_impls"))
+        self._registered = _registered(self._registry)
         self._recorder = _recorder_class(TorchDispatchMode)
         self._seen: dict[str, int] = {}
         self._recorded = False
@@ -88,7 +90,7 @@ class Observing:
             "aten": self._seen,
             "launches": launches,
             "extensions": _extensions() if self._recorded else [],
-            "registered": sorted(_registered() - self._registered)[:8],
+            "registered": sorted(_registered(self._registry) - self._registered)[:8],
             "compiled": _compiled(),
         }
 
@@ -112,18 +114,24 @@ class Observing:
         return changed[:8]
 
 
-def _registered() -> frozenset[str]:
+def _registered(registry: tuple[set[str], ...]) -> frozenset[str]:
     """Operators and kernels that Python code has registered in PyTorch's own namespace: ``aten/flip/CPU``."""
-    import torch
-
-    every = (*getattr(torch.library, "_defs", ()), *getattr(torch.library, "_impls", ()))
-    return frozenset(name for name in every if name.startswith("aten") and not name.endswith("/Meta"))
+    return frozenset(n for names in registry for n in names if n.startswith("aten") and not n.endswith("/Meta"))
 
 
-def _compiled() -> int:
-    """How many graphs ``torch.compile`` has made code of in this process."""
-    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
-    return int(counters["stats"]["unique_graphs"]) if counters else 0
+def _compiled() -> bool:
+    """Whether ``torch.compile`` has made code in this process; also where its count is not what PyTorch makes of it.
+
+    Read by the built-in types' own methods: the count lies where the candidate can put something else.
+    """
+    module = sys.modules.get("torch._dynamo.utils")
+    if module is None:
+        return False
+    counters = vars(module).get("counters") if type(module) is ModuleType else None
+    if type(counters) is not defaultdict:
+        return True
+    stats = dict.get(counters, "stats")
+    return stats is not None and (type(stats) is not Counter or dict.get(stats, "unique_graphs", 0) != 0)
 
 
 def _extensions() -> list[str]:
