@@ -74,7 +74,7 @@ def _source_of(oracle: torch.Tensor, args: Sequence[Any]) -> tuple[torch.Tensor,
         for dim in reversed(range(arg.ndim)):
             kept = (*arg.shape[:dim], 1, *arg.shape[dim + 1 :])
             flat = shape == (*arg.shape[:dim], *arg.shape[dim + 1 :])
-            if (flat or shape == kept) and _is_extreme(arg, dim, oracle.view(kept)):
+            if (flat or shape == kept) and _is_extreme(arg, dim, oracle.reshape(kept)):
                 return arg, dim
     return None
 
@@ -88,7 +88,8 @@ def _is_extreme(source: torch.Tensor, dim: int, index: torch.Tensor) -> bool:
     if bool((index < 0).any()) or bool((index >= source.shape[dim]).any()):
         return False
     chosen = source.gather(dim, index.long())
-    for extreme in (source.amax(dim, keepdim=True), source.amin(dim, keepdim=True)):
+    for reduce in (torch.amax, torch.amin):
+        extreme = reduce(source, dim, keepdim=True)
         if bool(((chosen == extreme) | (chosen.isnan() & extreme.isnan())).all()):
             return True
     return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,10 +31,9 @@ class Pair:
     """Limit of one window."""
 
     @property
-    def sides(self) -> Iterator[Runner]:
+    def sides(self) -> tuple[Runner, Runner]:
         """Both, in the order in which they allocate."""
-        both = (self.candidate, self.baseline)
-        return iter(both if self.candidate_first else both[::-1])
+        return (self.candidate, self.baseline) if self.candidate_first else (self.baseline, self.candidate)
 
     def told_apart(self, windows: tuple[Window, Window]) -> tuple[Window, Window]:
         """(candidate's, baseline's) of two windows in the order of :attr:`sides`."""

@@ -44,7 +44,7 @@ class TensorSpec:
     dtype: str
     """A key of :data:`DTYPES`."""
     role: Literal["data", "weight", "index", "mask", "output", "gradient"] = "data"
-    """``weight`` inputs follow the standard distribution scaled by ``scale`` whatever the case's distribution is."""
+    """``weight`` inputs are standard values times ``scale``; beside unusual data they differ in size and sign alone."""
     values: Literal["normal", "positive", "uniform", "integers", "bool", "ones_normal", "variance"] = "normal"
     """How standard values are drawn: N(0, 1), |N(0, 1)| + 0.1, U[0, 1), integers in [low, high), fair coin,
     1 + N(0, 0.1), U[0.5, 1.5) (a positive running variance)."""
