@@ -19,6 +19,7 @@ def main() -> int:
     """Run it."""
     made = parser(__doc__ or "")
     made.add_argument("--repeats", type=int, default=1, help="how often every honest specimen is judged")
+    made.add_argument("--attack-repeats", type=int, default=1, help="how often every attack is")
     made.add_argument("--only", default="", help="only this folder")
     made.add_argument("--skip", type=int, default=0, help="begin with this specimen")
     made.add_argument("--seconds", type=float, default=1e9, help="stop beginning new specimens after this long")
@@ -37,7 +38,7 @@ def main() -> int:
                 continue
             hangs = "timeout" in specimen.reasons  # minutes each, else
             cells.CALL_TIMEOUT_S, bench._LOAD_TIMEOUT_S = (25.0, 15.0) if hangs else usual
-            for _ in range(options.repeats if specimen.verdict == "passed" else 1):
+            for _ in range(options.repeats if specimen.verdict == "passed" else options.attack_repeats):
                 begun = time.monotonic()
                 verdict = judged(judge, specimen)
                 due = got_its_due(specimen, verdict)
@@ -54,7 +55,8 @@ def main() -> int:
         attacks = [s for s in specimens if s.verdict == "failed"]
         report.say(
             f"{len(attacks)} attacks of {len({s.kind for s in attacks})} classes, "
-            f"{len(specimens) - len(attacks)} honest specimens judged {options.repeats} times; "
+            f"{len(specimens) - len(attacks)} honest specimens judged {options.repeats} times, "
+            f"attacks {options.attack_repeats}; "
             f"{len(wrong)} did not get their due; {left} not run for lack of time",
             *wrong,
         )

@@ -8,6 +8,7 @@ for all calls, which is right for one layer and wrong for two.
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -27,6 +28,9 @@ __all__ = ["CHECK"]
 
 _MOST_CALLS, _MOST_BYTES = 12, 16 << 20
 """Most forward calls before the first gradient, and the memory that their inputs and outputs may take."""
+
+_FEW_ARGUMENTS = 4
+"""Of so many arguments every part is asked for by itself."""
 
 
 class _Wrong(NamedTuple):
@@ -93,14 +97,34 @@ def _interleaved(judge: CellJudge, case: Case) -> _Wrong | None:
 
 
 def _some(judge: CellJudge, case: Case) -> _Wrong | None:
-    """Gradients where a secret part of the arguments asks for them, as in a first layer and beside frozen weights."""
+    """Gradients where only a part of the arguments asks for them, as in a first layer and beside frozen weights."""
     bound = judge.bind(case)
     drawn = bound.draw(new_secret())
     form = bound.form(drawn)
-    if len(form.wanted) < 2:
-        return None
+    parts = _parts(len(form.wanted))
+    for part in parts[: max(1, judge.affordable(len(parts)))]:
+        wrong = _part(judge, form, drawn, part)
+        if wrong is not None:
+            return wrong
+    return None
+
+
+def _parts(count: int) -> list[tuple[int, ...]]:
+    """Parts of so many arguments in a secret order: all that are some and not all of them, or of more than four each
+    alone, all but each, and as many others.
+    """
+    everything = range(count)
     chance = secrets.SystemRandom()
-    part = sorted(chance.sample(range(len(form.wanted)), chance.randrange(1, len(form.wanted))))
+    sizes = range(1, count) if count <= _FEW_ARGUMENTS else (1, count - 1)
+    parts = [part for size in sizes for part in itertools.combinations(everything, size)]
+    if count > _FEW_ARGUMENTS:
+        parts += [tuple(sorted(chance.sample(everything, chance.randrange(2, count - 1)))) for _ in everything]
+    chance.shuffle(parts)
+    return parts
+
+
+def _part(judge: CellJudge, form: Call, drawn: Drawn, part: Sequence[int]) -> _Wrong | None:
+    """The gradients of these arguments alone, by their places among those that can have one."""
     asked = replace(form, wanted=tuple(form.wanted[i] for i in part), outputs=tuple(form.outputs[i] for i in part))
     plan = Plan([asked], "backward")
     try:
