@@ -115,6 +115,30 @@ def test_a_worker_that_lets_itself_go_on_has_tampered(tmp_path: Path) -> None:
 
 
 @pytest.mark.serial
+def test_a_tick_that_is_counted_late_is_no_tampering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen once in some 200,000 pauses, on a busy machine: an honest candidate had tampered."""
+    late = 0
+    rest_of = processes.rest_of
+
+    def counted_late(pid: int) -> tuple[str, int]:
+        state, ticks = rest_of(pid)
+        return state, ticks + late
+
+    monkeypatch.setattr(processes, "rest_of", counted_late)
+    candidate = Candidate(files=(("gelu.py", "import torch\n\n\ndef gelu(x):\n    return x\n"),), language="torch")
+    with Judge("cpu", tmp_path) as judge:
+        loaded = Loaded(judge.bench, candidate, ("gelu",))
+        for _ in range(2):
+            with loaded.runner.worker.paused():
+                late += 1
+        with pytest.raises(WorkerFailure, match="ran while it was stopped"):
+            for _ in range(10):
+                with loaded.runner.worker.paused():
+                    late += 1
+        loaded.close()
+
+
+@pytest.mark.serial
 def test_what_a_block_raises_is_not_hidden(tmp_path: Path) -> None:
     candidate = Candidate(files=(("gelu.py", RESUMES),), language="torch")
     with Judge("cpu", tmp_path) as judge:
