@@ -83,6 +83,14 @@ def test_what_is_seen_gives_the_track(aten: dict[str, int], launches: dict[str, 
     assert track._Case(PLAN[0], seen, mute).rank == rank
 
 
+def test_no_kernel_is_missed_where_what_comes_out_was_given() -> None:
+    """The gradients of add are the upstream one: two honest candidates were on the library track, one was a decoy."""
+    nothing = Seen(outputs=(), aten={"aten.expand.default": 1}, launches={})
+    assert track._Case(PLAN[0], nothing, given=True).rank == 0
+    computes = Seen(outputs=(), aten={"aten.mul.Tensor": 1}, launches={})
+    assert track._Case(PLAN[0], computes, given=True).rank == 1
+
+
 def found(direction: str, mute: str, *kernels: str) -> track._Case:
     seen = Seen(outputs=(), aten={}, launches=dict.fromkeys(kernels, 1))
     return track._Case(case(direction, "float32", "small"), seen, mute)

@@ -295,7 +295,11 @@ def _words(rule: str, evidence: Evidence, bounds: Bounds | None) -> str:
         return f"{at}; {evidence['nan']} NaN, {evidence['inf']} infinite, {beyond} beyond their bound"
     error, bound = evidence["relative_rms_error"], evidence["relative_rms_bound"]
     if rule == "rms":
-        return f"relative rms error {error:.3g}, bound {bound:.3g}; {at}; {beyond} beyond their bound"
+        those = f"{beyond} beyond their bound" if evidence["beyond"] else "no element is beyond its own bound"
+        if bound >= 1:  # relative to an output that is zero, figures say nothing
+            times = f"rms error {error / bound:.3g} times its bound, where hardly more than rounding comes out"
+            return f"{times}; {at}; {those}"
+        return f"relative rms error {error:.3g}, bound {bound:.3g}; {at}; {those}"
     if rule == "element":
         return f"{at}; {beyond} beyond their bound (relative rms error {error:.3g}, bound {bound:.3g})"
     if rule == "variation":

@@ -289,11 +289,9 @@ def _barred(track: str, findings: Sequence[Evidence], protocol: Protocol) -> Fai
             return _held_against(finding)
     if track and track not in protocol.allow:
         allowed = ", ".join(protocol.allow)
-        return Failed(
-            stage="honesty",
-            reason="track_not_allowed",
-            message=f"the candidate is on the {track} track and only {allowed} may pass; --allow {track} admits it",
-        )
+        message = f"the candidate is on the {track} track and only {allowed} may pass; --allow {track} admits it"
+        seen = next((finding["message"] for finding in findings if finding.get("track") == track), "")
+        return Failed(stage="honesty", reason="track_not_allowed", message=f"{message}. {seen}" if seen else message)
     return None
 
 

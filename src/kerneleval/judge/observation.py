@@ -80,6 +80,11 @@ class Subject:
         """The same case with other weights and arguments."""
         return Subject(self._judge, self.case, self._plan)
 
+    @property
+    def is_given(self) -> bool:
+        """Whether all that comes out are upstream gradients, or such repeated along a dim: nothing is to compute."""
+        return all(any(_repeats(out, grad) for grad in self._grads) for out in self.native)
+
     def expectation(self) -> Expectation:
         """What must come out, by the oracle."""
         return self._bound.expect(self._args, self._grads).expectation
@@ -120,6 +125,15 @@ class Subject:
             registered=_claimed_names(told.get("registered")),
             compiled=bool(told.get("compiled")),
         )
+
+
+def _repeats(out: torch.Tensor, grad: torch.Tensor) -> bool:
+    """Whether a tensor is another one as it is, or expanded along a dim that this one lacks or has once."""
+    if out.dtype != grad.dtype or out.ndim - grad.ndim not in (0, 1):
+        return False
+    forms = [grad] if out.ndim == grad.ndim else [grad.unsqueeze(dim) for dim in range(out.ndim)]
+    fits = [f for f in forms if all(a in (1, b) for a, b in zip(f.shape, out.shape, strict=True))]
+    return any(torch.equal(form.expand(out.shape), out) for form in fits)
 
 
 def alike(outputs: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> bool:

@@ -78,6 +78,10 @@ scores or sums that a kernel keeps in the half type on its way, as unfused PyTor
 _HALF_NORMWISE = 2.0
 """Largest ``Floor.normwise`` of half types: on data of one scale this is about the slack of a row."""
 
+_BACKWARD_NORMWISE = 2.0
+"""``Floor.normwise`` of gradients: they are differences of sums, and a row in which these are equal (a query that sees
+one key) is rounding noise in one kernel and exactly zero in another."""
+
 _CONSTANT_DRIFT = 0.5
 """Equal terms round alike: a running sum of L of them drifts by up to L / 2 units, not by sqrt(L)."""
 
@@ -134,7 +138,7 @@ def floor_of(dtype: torch.dtype, length: int, case: Case, tolerance: Tolerance, 
     Args:
         dtype: the output's dtype (floating or complex).
         length: terms summed into one element.
-        case: gives the distribution; sums over constant data drift.
+        case: gives the distribution and the layout; sums over constant and over repeated data drift.
         tolerance: the task's; gives its factor and whether norms count.
         tf32: whether TF32 is allowed.
     """
@@ -142,9 +146,10 @@ def floor_of(dtype: torch.dtype, length: int, case: Case, tolerance: Tolerance, 
     unit = unit_roundoff(real)
     computing = min(unit, 2.0**-24)
     terms = max(1, length)
-    steps = _ROUNDINGS + (_CONSTANT_DRIFT * terms if case.distribution == "constant" else _ORDER * math.sqrt(terms))
+    equal = case.distribution == "constant" or case.layout == "expanded"
+    steps = _ROUNDINGS + (_CONSTANT_DRIFT * terms if equal else _ORDER * math.sqrt(terms))
     relative, conditioning, intermediate = steps * computing, steps, 0.0
-    normwise = ELEMENT if tolerance.normwise else 0.0
+    normwise = ELEMENT if tolerance.normwise else _BACKWARD_NORMWISE if case.direction == "backward" else 0.0
     if unit > computing:
         # equal elements share one rounding error, which an rms does not average
         relative += 2 * unit if case.distribution == "constant" else unit

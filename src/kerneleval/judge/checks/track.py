@@ -1,10 +1,10 @@
 """Which track a candidate is on: what it dispatched and launched at every timed case, and what comes out without that.
 
 ATen operators that only allocate, view, copy or convert are no arithmetic. A candidate that dispatches arithmetic and
-launches kernels of its own is mixed; one that launches none is library, whatever else computes for it. Kernels in an
-extension that it built itself are not seen: where no ATen arithmetic is beside it, it is mixed; so is one with an
-operator registered by itself whose Python cannot be looked into. Code that ``torch.compile`` made is seen by nobody:
-library. The worst case decides.
+launches kernels of its own is mixed; one that launches none is library, whatever else computes for it, but where what
+comes out was given to it. Kernels in an extension that it built itself are not seen: where no ATen arithmetic is beside
+it, it is mixed; so is one with an operator registered by itself whose Python cannot be looked into. Code that
+``torch.compile`` made is seen by nobody: library. The worst case decides.
 Then the same case is called in an ordinary window with own kernels made no-ops: outputs that are right all the
 same were computed elsewhere, and the launches are decoys. Native code is asked by its symbols instead: it is one
 launch, and without it there is nothing.
@@ -185,6 +185,8 @@ class _Case:
     mute: str = ""
     """What came of making own kernels no-ops: ``needed`` (wrong without them), ``little`` (nearly right), ``decoy``
     (right), or empty: not tried, or not to be told."""
+    given: bool = False
+    """Whether what comes out was given (the gradient of a sum is the upstream one): no kernel is missed there."""
 
     @property
     def computing(self) -> dict[str, int]:
@@ -201,7 +203,7 @@ class _Case:
         """Place of the track in ``_TRACKS``."""
         if self.mute in ("little", "decoy") or self.seen.compiled or self.seen.registered:
             return 2
-        if not self.seen.launches:
+        if not self.seen.launches and not self.given:
             return 1 if self.seen.extensions and not self.computing else 2
         return 1 if self.computing or self.opaque else 0
 
@@ -301,11 +303,12 @@ class _Examination:
         if not alike(seen.outputs, subject.native) and not self._right_when_watched(subject):
             message = f"{case.key}: right in ordinary windows, wrong while its operators are recorded"
             yield {"level": "fail", "reason": "wrong_when_watched", "message": message}
-        one = _Case(case, seen)
+        one = _Case(case, seen, given=subject.is_given)
         self.found.append(one)
         if case in self.in_order:
             yield from self._in_order(subject)
-        if seen.launches and self.can_mute and not seen.compiled:  # kernels in compiled code cannot be made no-ops
+        # kernels in compiled code cannot be made no-ops, and those of a forward call need not serve a given gradient
+        if seen.launches and self.can_mute and not seen.compiled and not one.given:
             one.mute = self._muted(subject)
 
     def _in_order(self, subject: Subject) -> Iterator[Evidence]:

@@ -57,7 +57,7 @@ TASKS = (
         out=("M N",),
         reference=F.silu,
         flops=lambda d: 4 * d.M * d.N,
-        nonfinite=True,
+        nonfinite="nan",
         empty=True,
         relations=(*_UNARY, _REFLECTION),
     ),

@@ -87,7 +87,7 @@ TASKS = (
         out=("M N",),
         reference=_swiglu,
         flops=lambda d: 5 * d.M * d.N,
-        nonfinite=True,
+        nonfinite="nan",
         empty=True,
         relations=(
             permutation("row_permutation", {0: 0, 1: 0}, {0: 0}),
