@@ -74,10 +74,24 @@ def test_permutations_stay_permutations_and_calls_differ() -> None:
     assert len({tuple(one.tolist()) for one in now}) > 1, "each call has a shift of its own"
 
 
+@pytest.mark.parametrize("shape", [(40,), (3, 40)])
+def test_sorted_integers_stay_sorted_between_the_same_ends(shape: tuple[int, ...]) -> None:
+    """They were left as they were, and whoever remembered them in the timed windows looked fast."""
+    before = [torch.randint(0, 9, shape, dtype=torch.int32).cumsum(-1) for _ in range(3)]
+    image = _image(dense(shape, "int64", refresh="steps"), before)
+    image.refresh(torch.Generator().manual_seed(6))
+    for index, old in enumerate(before):
+        new = image.tensor(index, 0)
+        assert bool((new.diff(dim=-1) >= 0).all())
+        assert torch.equal(new[..., [0, -1]], old[..., [0, -1]])
+        assert float((new != old).float().mean()) > 0.5
+
+
 @pytest.mark.parametrize(
     ("tensor", "refresh"),
     [
-        (torch.tensor([0, 3, 3, 9]), "alone"),
+        (torch.tensor([0, 3, 3, 9]), "steps"),
+        (torch.tensor([[0, 3, 9], [0, 1, 1]]), "steps"),
         (torch.tensor([2, 0, 1]), "moved"),
         (torch.tensor([2, 0, 2]), "elements"),
         (torch.rand(5), "elements"),

@@ -192,6 +192,24 @@ def test_upstream_gradients_lie_as_the_layout_says() -> None:
         assert image.tensor(0, 1).is_contiguous() == (layout in ("contiguous", "offset"))
 
 
+def test_of_several_tensors_a_secret_part_is_contiguous_in_its_turn() -> None:
+    """One tensor may not be read by the strides of another: all of a case's lay alike."""
+    dims = {"M": 6, "N": 10}
+    for layout in LAYOUTS:
+        case = case_of("swiglu", dims, direction="backward", layout=layout)
+        bound = Bound(find("swiglu"), case, find_device("cpu"), tf32=False)
+        drawn = bound.draw(7)
+        forms = bound.mixed(drawn)
+        if layout == "contiguous":
+            assert forms == []
+            continue
+        as_said = [slot.strides for slot in bound.form(drawn).slots]
+        plain = [{i for i, slot in enumerate(f.slots) if (slot.strides, slot.offset) == ((10, 1), 0)} for f in forms]
+        assert plain[0] and plain[1] and plain[0] | plain[1] == {0, 1, 2} and not plain[0] & plain[1]
+        for form, part in zip(forms, plain, strict=True):
+            assert all(slot.strides == as_said[i] for i, slot in enumerate(form.slots) if i not in part)
+
+
 def test_upstream_gradients_are_for_floating_outputs() -> None:
     outputs = [((3, 4), "float32"), ((3,), "int64"), ((5,), "bfloat16")]
     grads = inputs.upstream(outputs, 9, "cpu")

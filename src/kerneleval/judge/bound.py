@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from kerneleval.devices import Device
+from kerneleval.devices import Device, contiguous_strides
 from kerneleval.judge import inputs, oracle
 from kerneleval.judge.expectation import Expectation
 from kerneleval.judge.images import Call, Refresh, TensorSlot, dense
@@ -110,12 +111,42 @@ class Bound:
             scales=known.timed_scales,
         )
 
-    def form(self, drawn: Drawn) -> Call:
-        """How one call looks on the wire."""
+    def form(self, drawn: Drawn, plain: Collection[int] = ()) -> Call:
+        """How one call looks on the wire.
+
+        Args:
+            drawn: the call.
+            plain: of the tensors, arguments before upstream gradients, those that are contiguous whatever the case's
+                layout is.
+        """
         slots = tuple(self._slot(position, arg) for position, arg in enumerate(drawn.args))
         outputs = tuple((tuple(t.shape), str(t.dtype)[6:]) for t in drawn.expectation.native)
         grads = tuple(self._placed(gradient_of(tuple(g.shape), str(g.dtype)[6:])) for g in drawn.grads)
-        return Call(args=slots, grads=grads, outputs=outputs, wanted=self.wanted, dims=self.dims)
+        call = Call(args=slots, grads=grads, outputs=outputs, wanted=self.wanted, dims=self.dims)
+        if not plain:
+            return call
+        places = iter(range(len(call.slots)))
+
+        def flattened(slot: Any) -> Any:
+            if not isinstance(slot, TensorSlot) or next(places) not in plain:
+                return slot
+            return replace(dense(slot.shape, slot.dtype, refresh=slot.refresh), weight=slot.weight)
+
+        return replace(call, args=tuple(map(flattened, slots)), grads=tuple(map(flattened, grads)))
+
+    def mixed(self, drawn: Drawn) -> list[Call]:
+        """The same call, once with a secret part of the tensors contiguous that the case's layout lays out otherwise,
+        and once with all of these but that part; empty where it lays out fewer than two.
+        """
+        slots = self.form(drawn).slots
+        laid_out = [
+            i for i, slot in enumerate(slots) if (slot.strides, slot.offset) != (contiguous_strides(slot.shape), 0)
+        ]
+        if len(laid_out) < 2:
+            return []
+        chance = secrets.SystemRandom()
+        part = set(chance.sample(laid_out, chance.randrange(1, len(laid_out))))
+        return [self.form(drawn, part), self.form(drawn, set(laid_out) - part)]
 
     def _slot(self, position: int, arg: Any) -> TensorSlot | Any:
         if not isinstance(arg, torch.Tensor):
@@ -137,12 +168,12 @@ class Bound:
 
 
 def _refresh_of(tensor: torch.Tensor) -> Refresh:
-    """How a problem's input may change, by what it looks like: sorted integers may be offsets, and stay; integers of
-    which no two are equal may be a permutation, and stay one.
+    """How a problem's input may change, by what it looks like: integers whose rows are sorted may be offsets, and stay
+    sorted; integers of which no two are equal may be a permutation, and stay one.
     """
     flat = tensor.reshape(-1)
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool or flat.numel() < 2:
         return "elements"
-    if bool((flat[1:] >= flat[:-1]).all()):
-        return "alone"
+    if tensor.shape[-1] > 1 and bool((tensor.diff(dim=-1) >= 0).all()):
+        return "steps"
     return "moved" if flat.unique().numel() == flat.numel() else "elements"

@@ -92,9 +92,19 @@ class CellJudge:
             outcome = self._window(bound, [first, changed or bound.draw(new_secret())], cut=int(changed is None))
             if changed is not None and isinstance(outcome, Passed):
                 # each at the address at which the other was; the second call's inputs come when the first is done
-                outcome = self._window(bound, [changed, first, *self._more(case, bound, changed, first)], cut=1)
+                more = self._more(case, bound, changed, first)
+                outcome = self._window(bound, [changed, first, *more], cut=1)
+                if more and isinstance(outcome, Passed):
+                    outcome = self._one_by_one(bound, changed) or outcome
         else:
             outcome = self._window(bound, [first])
+            mixed = bound.mixed(first)
+            if mixed and isinstance(outcome, Passed) and self.affordable(len(mixed)) == len(mixed):
+                # one argument's strides are not another's: they must not be read from the first
+                outcome = self._window(bound, [first] * len(mixed), forms=mixed)
+                if isinstance(outcome, Failed):
+                    words = f"{outcome.message}; only where a part of the arguments is contiguous"
+                    outcome = replace(outcome, message=words)
         if self.task.module and isinstance(outcome, Passed):
             outcome = self._other_weights(case, bound)
         if isinstance(outcome, Passed):
@@ -134,10 +144,11 @@ class CellJudge:
         if ordinary:
             known = {name: w for step in (bound.weights, *steps) for name, w in step.items()}
             steps.append(moved({name: w for name, w in known.items() if name in problem.parameters}, new_secret()))
+        same = new_secret()  # under other weights the same inputs give other outputs
         for step in steps:
             bound.weights = bound.weights | step
             reveal_weights(self.loaded, bound.weights, list(step))
-            outcome = self._window(bound, [bound.draw(new_secret())])
+            outcome = self._window(bound, [bound.draw(same)])
             if not isinstance(outcome, Passed):
                 return outcome
         if bound.weights and not self._made_anew:
@@ -160,8 +171,34 @@ class CellJudge:
         self._many.add((case.direction, large))
         return _turns(two, count)
 
-    def _window(self, bound: Bound, drawn: Sequence[Drawn], cut: int = 0) -> Outcome:
-        window, plan = self.call(bound, drawn, look=True, cut=cut)
+    def _one_by_one(self, bound: Bound, drawn: Drawn) -> Failed | None:
+        """The same call, and at the same addresses again with one tensor, each in its turn, drawn anew: no result may
+        be kept by the others. Of a module problem's arguments integers stay: what they say may hang on one another.
+        """
+        other = bound.arguments(new_secret())
+        values = [*drawn.args, *drawn.grads]
+        others = [*other, *bound.upstream(other, new_secret())]
+        free = [
+            place
+            for place, value in enumerate(values)
+            if isinstance(value, torch.Tensor) and (not self.task.module or value.is_floating_point())
+        ]
+        if len(free) < 2 or self.affordable(2 * len(free)) < 2 * len(free):
+            return None
+        for place in free:
+            changed = [*values[:place], others[place], *values[place + 1 :]]
+            alone = bound.expect(changed[: len(drawn.args)], changed[len(drawn.args) :])
+            for one in (drawn, alone):
+                outcome = self._window(bound, [one])
+                if isinstance(outcome, Failed):
+                    what = f"argument {place}" if place < len(drawn.args) else "the upstream gradient"
+                    return replace(outcome, message=f"{outcome.message}; only {what} had changed")
+        return None
+
+    def _window(
+        self, bound: Bound, drawn: Sequence[Drawn], cut: int = 0, forms: Sequence[Call] | None = None
+    ) -> Outcome:
+        window, plan = self.call(bound, drawn, look=True, cut=cut, forms=forms)
         self._call_s = window.elapsed_ns / 1e9 / len(drawn)
         if window.wrong is not None:
             return _claimed(window.wrong)
@@ -250,9 +287,19 @@ class CellJudge:
             loaded.make_module(self.problem(case).init_args, new_secret())
             loaded.module_key = case.dims
 
-    def call(self, bound: Bound, drawn: Sequence[Drawn], *, look: bool, cut: int = 0) -> tuple[Window, Plan]:
-        """One window over the drawn calls, in a secret order of places; see :meth:`Runner.window`."""
-        plan = Plan([bound.form(one) for one in drawn], bound.case.direction)
+    def call(
+        self,
+        bound: Bound,
+        drawn: Sequence[Drawn],
+        *,
+        look: bool,
+        cut: int = 0,
+        forms: Sequence[Call] | None = None,
+    ) -> tuple[Window, Plan]:
+        """One window over the drawn calls, in a secret order of places, laid out as the case says or in the given
+        ``forms``; see :meth:`Runner.window`.
+        """
+        plan = Plan(forms or [bound.form(one) for one in drawn], bound.case.direction)
         image = Image(plan, self.device)
         order = list(range(len(drawn)))
         for index in order:

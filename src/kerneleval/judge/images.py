@@ -28,7 +28,7 @@ strides is wrong; but finite, because kernels that are right read a little beyon
 _ROLL_BYTES = 64 << 20
 """How much memory the places may take at which the elements of a part of an image are found when it is moved along."""
 
-Refresh = Literal["elements", "moved", "rows", "scaled", "alone"]
+Refresh = Literal["elements", "moved", "rows", "scaled", "steps"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,8 @@ class TensorSlot:
     refresh: Refresh = "elements"
     """How timing windows get new content: ``elements`` move along and some are exchanged; all are ``moved`` along and
     none is lost (permutations); each of the ``rows`` moves by itself (masks: none may be closed); rows and columns are
-    ``scaled`` (where elements depend on one another); or it is left ``alone`` (sorted offsets)."""
+    ``scaled`` (where elements depend on one another); or the ``steps`` from element to element of each row are moved
+    along (sorted offsets, which stay sorted and keep their ends)."""
     weight: bool = False
     """Whether it is a weight. Those change by PyTorch's own operators, which raise a tensor's version, so whoever packs
     them by version is right; data comes from anywhere, and results kept by its version are stale."""
@@ -79,6 +80,8 @@ class Call:
     """Positions of the arguments whose gradients are asked for; empty for forward."""
     dims: dict[str, int]
     """The case's dims, for native launchers."""
+    turn: int = 0
+    """Whose gradients are taken first, in windows that make every forward call before the first gradient."""
 
     @functools.cached_property
     def slots(self) -> tuple[TensorSlot, ...]:
@@ -151,6 +154,7 @@ class Plan:
             "outputs": [[list(shape), dtype] for shape, dtype in call.outputs],
             "wanted": list(call.wanted),
             "dims": call.dims,
+            "turn": call.turn,
         }
 
     def secret_places(self) -> list[list[int]]:
@@ -204,7 +208,7 @@ class Image:
                 self.fill(call, self.source(new_secret()))
             return
         for index, slot in enumerate(form.slots):
-            if slot.refresh == "alone" or slot.extent == 0:
+            if slot.extent == 0:
                 continue
             size = DTYPES[slot.dtype]
             place = self.plan.places[0][index] // size
@@ -215,6 +219,8 @@ class Image:
                 _scale(every[first:], slot.shape, [factors[first:] for factors in now], generator)
             elif slot.refresh == "rows":
                 _roll_rows(every[first:], slot.shape, generator)
+            elif slot.refresh == "steps":
+                _move_steps(every[first:], slot.shape, generator)
             else:
                 _roll(every[first:], generator)
                 if slot.refresh == "elements":
@@ -291,6 +297,22 @@ def _roll_rows(every: torch.Tensor, shape: tuple[int, ...], generator: torch.Gen
     for start in range(0, count, at_once):
         part = rows[start : start + at_once]
         part.copy_(part.gather(2, (places + shifts[start : start + at_once]) % width))
+
+
+def _move_steps(every: torch.Tensor, shape: tuple[int, ...], generator: torch.Generator) -> None:
+    """Put the steps between neighbours of each row in another order: what was sorted stays so, between the same ends.
+
+    The first step and the last one stay where they are, and the others keep their order but for a secret shift.
+    """
+    at_once = max(1, _ROLL_BYTES // (every.shape[1] * 8))
+    for start in range(0, len(every), at_once):
+        part = every[start : start + at_once]
+        rows = part.reshape(-1, shape[-1] if shape else 1).clone()
+        steps = rows.diff(dim=1)
+        if steps.numel():
+            _roll(steps, generator)
+            rows[:, 1:] = rows[:, :1] + steps.cumsum(1)
+            part.copy_(rows.view(part.shape))
 
 
 def _exchange(every: torch.Tensor, generator: torch.Generator) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from kerneleval.devices import contiguous_strides
@@ -12,6 +14,9 @@ __all__ = ["expanded_dim", "gradient_of", "laid_out", "strided"]
 _PAD = 3
 """Elements between the rows of a slice, and before a 1-D one."""
 
+_ROOM = 8
+"""Elements between the columns of a transposed slice: none is misaligned that would not be without."""
+
 
 def strided(layout: str, spec: TensorSpec) -> tuple[int, tuple[int, ...], int]:
     """(elements of storage, strides, storage offset) that realise a layout, all in elements.
@@ -19,7 +24,8 @@ def strided(layout: str, spec: TensorSpec) -> tuple[int, tuple[int, ...], int]:
     * ``contiguous``: row-major from the start of the storage.
     * ``transposed``: the dims lie in memory in another order, by the sizes one of those that are usual: the last two
       swapped, the second and the third (heads and positions of attention), or the second one last (channels); of three
-      dims the last two or the first two are swapped. A vector takes every second element of a longer one.
+      dims the last two or the first two are swapped. Every second size of a matrix is the transpose of a slice, with
+      room between its columns. A vector takes every second element of a longer one.
     * ``sliced``: the last dim is the left part of a wider one. The row pitch is odd, so that successive rows start at
       changing alignments; a vector starts three elements into a longer one.
     * ``offset``: row-major, but starting at element 1, which is misaligned to 16 bytes in every type below 16 bytes.
@@ -44,8 +50,11 @@ def strided(layout: str, spec: TensorSpec) -> tuple[int, tuple[int, ...], int]:
         if len(shape) == 1:
             return 2 * shape[0] - 1, (2,), 0
         order = _memory_order(shape)
-        inner = dict(zip(order, contiguous_strides([shape[dim] for dim in order]), strict=True))
-        return spec.numel, tuple(inner[dim] for dim in range(len(shape))), 0
+        sizes = [shape[dim] for dim in order]
+        if len(shape) == 2 and sum(shape) % 2:
+            sizes[-1] += _ROOM
+        inner = dict(zip(order, contiguous_strides(sizes), strict=True))
+        return math.prod(sizes), tuple(inner[dim] for dim in range(len(shape))), 0
     if layout == "sliced":
         if len(shape) == 1:
             return shape[0] + 2 * _PAD, (1,), _PAD

@@ -79,8 +79,8 @@ _HALF_NORMWISE = 2.0
 """Largest ``Floor.normwise`` of half types: on data of one scale this is about the slack of a row."""
 
 _BACKWARD_NORMWISE = 2.0
-"""``Floor.normwise`` of gradients: they are differences of sums, and a row in which these are equal (a query that sees
-one key) is rounding noise in one kernel and exactly zero in another."""
+"""``Floor.normwise`` of gradients in fp32 and fp64 where something is summed: they are differences of sums, and a row
+in which these are equal (a query that sees one key) is rounding noise in one kernel and exactly zero in another."""
 
 _CONSTANT_DRIFT = 0.5
 """Equal terms round alike: a running sum of L of them drifts by up to L / 2 units, not by sqrt(L)."""
@@ -149,7 +149,8 @@ def floor_of(dtype: torch.dtype, length: int, case: Case, tolerance: Tolerance, 
     equal = case.distribution == "constant" or case.layout == "expanded"
     steps = _ROUNDINGS + (_CONSTANT_DRIFT * terms if equal else _ORDER * math.sqrt(terms))
     relative, conditioning, intermediate = steps * computing, steps, 0.0
-    normwise = ELEMENT if tolerance.normwise else _BACKWARD_NORMWISE if case.direction == "backward" else 0.0
+    cancels = case.direction == "backward" and tolerance.reduction is not None and unit <= computing
+    normwise = ELEMENT if tolerance.normwise else _BACKWARD_NORMWISE if cancels else 0.0
     if unit > computing:
         # equal elements share one rounding error, which an rms does not average
         relative += 2 * unit if case.distribution == "constant" else unit

@@ -26,6 +26,8 @@ class Call:
     """Positions of the arguments whose gradients are asked for."""
     dims: dict[str, int]
     """The case's dims."""
+    turn: int
+    """Whose gradients are taken first, where several forward calls come before them."""
 
 
 class Calling:
@@ -87,13 +89,15 @@ class Calling:
         return [o for o, _ in carrying], leaves, [g for _, g in carrying]
 
     def interleaved(self, calls: Sequence[Call]) -> list[list[Any]]:
-        """Gradients of every call, taken when the forward calls of all have been made, as in a network."""
+        """Gradients of every call, taken in turn when the forward calls of all have been made."""
         import torch
 
+        found: list[list[Any]] = [[] for _ in calls]
         with torch.enable_grad():
             graphs = [self._graph(call) for call in calls]
-            found = [self._owned(torch.autograd.grad(*graph)) for graph in reversed(graphs)]
-        return found[::-1]
+            for index in sorted(range(len(calls)), key=lambda i: calls[i].turn):
+                found[index] = self._owned(torch.autograd.grad(*graphs[index]))
+        return found
 
     def in_training(self, call: Call) -> Any:
         """The outputs of what :meth:`backward` calls; until then, the candidate cannot tell one from the other."""

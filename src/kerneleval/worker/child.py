@@ -295,7 +295,7 @@ class Worker:
 
         outputs = [languages.OutputSpec(shape=tuple(shape), dtype=dtype) for shape, dtype in plain["outputs"]]
         arguments, upstream = [argument(a) for a in plain["args"]], [argument(a) for a in plain["grads"]]
-        return Call(arguments, upstream, outputs, plain["wanted"], plain["dims"])
+        return Call(arguments, upstream, outputs, plain["wanted"], plain["dims"], plain["turn"])
 
     def _move(self, plain: Mapping[str, Any]) -> Moved:
         """The call over memory of its own, which the inputs reach in the order of the stream."""

@@ -81,9 +81,11 @@ def _interleaved(judge: CellJudge, case: Case) -> _Wrong | None:
     """Gradients that are taken when several forward calls have been made."""
     bound = judge.bind(case)
     two = [bound.draw(new_secret()) for _ in range(2)]
-    # what the first one saved is what nothing may write over
-    drawn = [two[0], *(two[1] for _ in range(_count(judge, bound.form(two[0])) - 1))]
-    plan = Plan([bound.form(one) for one in drawn], "interleaved")
+    # what the first one saved is what nothing may write over, and each takes back its own
+    more = _count(judge, bound.form(two[0])) - len(two)
+    drawn = [*two, *(two[secrets.randbelow(2)] for _ in range(more))]
+    turns = _turns(len(drawn))
+    plan = Plan([replace(bound.form(one), turn=turn) for one, turn in zip(drawn, turns, strict=True)], "interleaved")
     window = _window(judge, plan, drawn)
     if window.wrong is not None:
         return _Wrong(str(window.wrong.get("got", "another form")))
@@ -94,6 +96,16 @@ def _interleaved(judge: CellJudge, case: Case) -> _Wrong | None:
             again = compare(output_views(ordinary, form, 0), one.expectation)
             return _Wrong(result.message, alone=isinstance(again, Mismatch))
     return None
+
+
+def _turns(count: int) -> list[int]:
+    """A secret order of gradients: neither that of the forward calls nor its reverse, if there is another."""
+    turns = list(range(count))
+    while count > 1:
+        secrets.SystemRandom().shuffle(turns)
+        if count == 2 or sorted(turns) not in (turns, turns[::-1]):
+            break
+    return turns
 
 
 def _some(judge: CellJudge, case: Case) -> _Wrong | None:
