@@ -125,6 +125,18 @@ def test_no_row_of_a_mask_is_closed() -> None:
     assert 0.5 < float(wide.float().mean()) < 0.9
 
 
+def test_some_rows_of_a_mask_are_open_at_one_end_alone() -> None:
+    mask = one(TensorSpec(name="m", shape=(4, 200, 64), dtype="bool", role="mask", values="bool"))
+    opened = mask.long().sum(-1)
+    places = torch.arange(64)
+    left = (mask == (places < opened[..., None])).all(-1)
+    right = (mask == (places >= 64 - opened[..., None])).all(-1)
+    for rows in (left, right):
+        assert 0.1 < float(rows.float().mean()) < 0.5
+    assert 4 <= int(opened.min()) < 10
+    assert not mask[..., :32].any(-1).all(), "a whole block is closed for some"
+
+
 def test_scale_reaches_every_distribution() -> None:
     spec = TensorSpec(name="x", shape=(60, 60), dtype="float32", scale=0.01)
     for distribution in ("standard", "outlier", "constant"):

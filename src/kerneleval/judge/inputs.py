@@ -42,6 +42,8 @@ _NONFINITE_EACH = 4
 _MOST_EXCHANGED = 1 << 23
 _OPEN = 4
 """Least places that each row of a mask leaves open, where it has as many."""
+_ALIKE_ROWS = 16
+"""Rows of a mask that are open in the same manner."""
 _STRUCTURED = ("normal", "positive", "uniform")
 
 
@@ -158,17 +160,33 @@ def _other(spec: TensorSpec, distribution: str, generator: torch.Generator) -> t
         if spec.values == "ones_normal":
             tensor.mul_(torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device).mul_(2).sub_(1))
     if spec.role == "mask" and spec.values == "bool" and tensor.ndim and tensor.shape[-1]:
-        # a row that sees nothing is 0 / 0 in most operators, and over one key gradients cancel to rounding noise: open
-        # secret places in each, one in every quarter
-        rows, width = (*tensor.shape[:-1], 1), tensor.shape[-1]
-        for part in range(_OPEN):
-            first, stop = part * width // _OPEN, (part + 1) * width // _OPEN
-            if first < stop:
-                place = torch.randint(first, stop, rows, generator=generator, device=generator.device)
-                tensor.scatter_(-1, place, tensor.new_ones(()).expand(rows))
+        tensor = _open(tensor, generator)
     if spec.scale != 1 and (tensor.is_floating_point() or tensor.is_complex()):
         tensor.mul_(spec.scale)
     return tensor
+
+
+def _open(mask: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The mask with secret places opened in each row, one in every quarter; a half of its rows, neighbours together, are
+    open at one end alone, as padding and causal masks are.
+
+    A row that sees nothing is 0 / 0 in most operators, and over one key gradients cancel to rounding noise.
+    """
+    rows, width = (*mask.shape[:-1], 1), mask.shape[-1]
+    for part in range(_OPEN):
+        first, stop = part * width // _OPEN, (part + 1) * width // _OPEN
+        if first < stop:
+            place = torch.randint(first, stop, rows, generator=generator, device=mask.device)
+            mask.scatter_(-1, place, mask.new_ones(()).expand(rows))
+    if width <= _OPEN:
+        return mask
+    count = mask.numel() // width
+    styles = torch.randint(4, (count // _ALIKE_ROWS + 1,), generator=generator, device=mask.device)
+    style = styles.repeat_interleave(_ALIKE_ROWS)[:count].view(rows)
+    seen = torch.randint(_OPEN, width + 1, rows, generator=generator, device=mask.device)
+    place = torch.arange(width, device=mask.device)
+    mask = torch.where(style == 0, place < seen, mask)
+    return torch.where(style == 1, place >= width - seen, mask)
 
 
 def _repeated(spec: TensorSpec, distribution: str, layout: str, generator: torch.Generator) -> torch.Tensor:
