@@ -99,7 +99,7 @@ def test_a_problem_becomes_a_module_task(tmp_path):
     assert task.case_dims == (("given", {"batch": 16, "features_in": 24, "features_out": 40}),)
     assert task.module and task.directions == ("forward",)
     assert (task.dtypes, task.layouts) == (("float32",), ("contiguous",))
-    assert task.distributions == ("standard", "large_scale", "small_scale", "negative")
+    assert task.distributions == ("standard", "large_scale", "small_scale", "negative", "outlier", "trained")
     assert "class Model" in task.baseline_source
     dims = task.case_dims[0][1]
     assert task.arguments(dims, "float32") == (TensorSpec(name="x", shape=(16, 24), dtype="float32"),)
@@ -359,8 +359,52 @@ def test_scaled_inputs_spare_labels(tmp_path):
     plain, scaled = made.inputs(1), made.inputs(1, "large_scale")
     assert made.traits.labels == {1}
     assert torch.equal(scaled[0], plain[0] * 128) and torch.equal(scaled[1], plain[1])
-    with pytest.raises(UsageError, match="no distribution 'outlier'"):
-        made.inputs(1, "outlier")
+    uneven = made.inputs(1, "outlier")
+    assert not torch.equal(uneven[0], plain[0]) and torch.equal(uneven[1], plain[1])
+    with pytest.raises(UsageError, match="no distribution 'outliers'"):
+        made.inputs(1, "outliers")
+
+
+def test_outliers_have_rows_of_their_own_size_both_signs_and_a_heavy_end(tmp_path):
+    (x,) = problem(tmp_path, model("return x", inputs="[torch.rand(n, 200)]"), n=64).inputs(1, "outlier")
+    sizes = x[:, :190].abs().median(dim=1).values
+    assert float(sizes.max() / sizes.min()) > 30
+    assert 0.4 < float((x < 0).float().mean()) < 0.6
+    assert float(x.reshape(-1)[-8:].abs().max()) > 0.09 * float(x.norm())
+
+
+def test_trained_weights_are_unlike_those_that_a_module_is_made_with(tmp_path):
+    file = write(
+        tmp_path,
+        """
+        import torch
+        import torch.nn as nn
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm = nn.LayerNorm(64)
+                self.faint = nn.Parameter(1e-6 * torch.ones(64))
+                self.linear = nn.Linear(64, 64)
+                self.twin = self.linear
+
+            def forward(self, x):
+                return self.linear(self.norm(x)) * self.faint
+
+        def get_inputs():
+            return [torch.rand(8, 64)]
+
+        def get_init_inputs():
+            return []
+        """,
+    )
+    made = ModuleProblem(ProblemFile(file), {}, "cpu")
+    usual, trained = made.weights(1), made.weights(1, "trained")
+    for name in ("norm.weight", "faint"):
+        assert (trained[name] < 0).any() and (trained[name] > 0).any() and float(trained[name].abs().max()) > 3
+    assert float(trained["norm.bias"].std()) > 5 * float(usual["norm.bias"].std())
+    assert torch.equal(trained["linear.weight"], trained["twin.weight"]), "tied weights stay tied"
+    assert float(trained["linear.weight"].std()) > 1.5 * float(usual["linear.weight"].std())
 
 
 @pytest.mark.parametrize(
@@ -501,12 +545,12 @@ def test_outputs_never_share_memory_with_inputs(tmp_path):
         assert len(places) == 4
 
 
-def test_nested_outputs_come_flat_and_in_order(tmp_path):
+def test_nested_outputs_come_flat_and_in_order_named_ones_by_name(tmp_path):
     made = problem(tmp_path, model('return {"b": (x, [x.sum(), 3]), "a": x.argmax(1), "n": None}'))
     args = made.inputs(1)
     outputs, exact = made.reference(args, {}), made.oracle(args, {})
-    assert [tuple(o.shape) for o in outputs] == [(6, 4), (), (6,)]
-    assert [o.dtype for o in exact] == [torch.float64, torch.float64, torch.int64]
+    assert [tuple(o.shape) for o in outputs] == [(6,), (6, 4), ()]
+    assert [o.dtype for o in exact] == [torch.int64, torch.float64, torch.float64]
 
 
 def test_no_tensor_comes_out(tmp_path):
@@ -697,7 +741,7 @@ def test_operators_that_need_values_to_know_their_shape_are_read(tmp_path, forwa
 def test_a_swept_task(tmp_path):
     task = read(write(tmp_path, LINEAR), sweep=True)
     assert task.case_dims[0] == ("given", {"batch": 16, "features_in": 24, "features_out": 40})
-    assert task.distributions == ("standard", "large_scale", "small_scale", "negative")
+    assert task.distributions == ("standard", "large_scale", "small_scale", "negative", "outlier", "trained")
     for dim in task.dims:
         assert all(dim.low <= dims[dim.name] <= dim.high for _, dims in task.case_dims)
 
@@ -706,7 +750,7 @@ def test_distributions_are_kept_only_where_the_problem_is_defined(tmp_path):
     assert read(write(tmp_path, model("return torch.log(x)"), "a.py")).distributions == ("standard", "large_scale")
     both = read(write(tmp_path, model("return torch.log(x) + torch.log(1 - x)"), "c.py"))
     assert both.distributions == ("standard",)
-    exponential = read(write(tmp_path, model("return torch.exp(x * 8)"), "b.py"))
+    exponential = read(write(tmp_path, model("return torch.exp(x * 40)"), "b.py"))
     assert exponential.distributions == ("standard", "small_scale", "negative")
     raises = "assert x.max() <= 8, 'too large'; return x * 2"
     assert read(write(tmp_path, model(raises), "d.py")).distributions == ("standard", "small_scale", "negative")

@@ -147,7 +147,7 @@ def bounded(
         local=measured.local,
         slack=slack,
         relative=floor.relative,
-        rms=slack_of_count(count) * max(NATIVE * scales.native_rms, scales.floor_rms),
+        rms=slack_of_count(count) * max(NATIVE * scales.native_rms, floor.rms * scales.floor_rms),
         bulk=1.0 if count < POOLED else min(1.0, max(BULK_SHARE, 2 * scales.bulk)),
         variation=EXPLAINED * distance,
         nearest=nearest,

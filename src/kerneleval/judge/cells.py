@@ -139,7 +139,7 @@ class CellJudge:
         problem, ordinary = self.problem(case), case.distribution == "standard"
         steps = []
         for half in split(bound.weights)[: 2 if ordinary else 1]:
-            fresh = problem.weights(new_secret())
+            fresh = problem.weights(new_secret(), case.distribution)
             steps.append({name: fresh[name] for name in half})
         if ordinary:
             known = {name: w for step in (bound.weights, *steps) for name, w in step.items()}
@@ -267,7 +267,8 @@ class CellJudge:
         bound = Bound(self.task, case, self.device, tf32=self.protocol.tf32, problem=problem, scalars=self.scalars)
         if problem is not None:
             self.ensure_module(self.loaded, case)
-            bound.weights = problem.weights(new_secret() if weights_seed is None else weights_seed)
+            seed = new_secret() if weights_seed is None else weights_seed
+            bound.weights = problem.weights(seed, case.distribution)
             reveal_weights(self.loaded, bound.weights)
         return bound
 

@@ -167,7 +167,7 @@ def _other(spec: TensorSpec, distribution: str, generator: torch.Generator) -> t
 
 
 def _open(mask: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The mask with secret places opened in each row, one in every quarter; a half of its rows, neighbours together, are
+    """The mask with secret places opened in each row, one in every quarter; half of its rows, neighbours together, are
     open at one end alone, as padding and causal masks are.
 
     A row that sees nothing is 0 / 0 in most operators, and over one key gradients cancel to rounding noise.

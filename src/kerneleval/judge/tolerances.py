@@ -78,6 +78,10 @@ scores or sums that a kernel keeps in the half type on its way, as unfused PyTor
 _HALF_NORMWISE = 2.0
 """Largest ``Floor.normwise`` of half types: on data of one scale this is about the slack of a row."""
 
+_UNEVEN_RMS = 2.0
+"""``Floor.rms`` under outliers: the Winograd convolutions that PyTorch takes from NNPACK are off by up to 1.4 times the
+floor there."""
+
 _BACKWARD_NORMWISE = 2.0
 """``Floor.normwise`` of gradients in fp32 and fp64 where something is summed: they are differences of sums, and a row
 in which these are equal (a query that sees one key) is rounding noise in one kernel and exactly zero in another."""
@@ -111,6 +115,9 @@ class Floor:
     normwise: float
     """An element may be off by this many times the largest floor of the output (``Tolerance.normwise``); 0: rows have
     scales of their own."""
+    rms: float
+    """Factor of the floor's rms: where sizes differ within a tensor, algorithms that are stable in the norm alone carry
+    the rounding errors of large elements to small ones."""
     native: float
     """An element may be off by this many times the largest native error of its row."""
     unit: float
@@ -169,6 +176,7 @@ def floor_of(dtype: torch.dtype, length: int, case: Case, tolerance: Tolerance, 
         intermediate=factor * intermediate,
         absolute=absolute,
         normwise=normwise,
+        rms=_UNEVEN_RMS if tolerance.normwise and case.distribution == "outlier" else 1.0,
         native=NATIVE if unit > computing else _NATIVE_ELEMENT,
         unit=unit,
         probe_scale=computing / PROBE,

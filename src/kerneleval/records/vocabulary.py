@@ -51,9 +51,11 @@ DISTRIBUTIONS: tuple[str, ...] = (
     "zeros",
     "nonfinite",
     "negative",
+    "trained",
 )
 """Input distributions; ``outlier`` multiplies 0.1 % of the elements by 50 (KernelBench-X). ``negative`` is for tasks
-whose own inputs are not, as those of most problem files."""
+whose own inputs are not, as those of most problem files, and ``trained`` for modules: standard inputs under weights of
+other signs and sizes than those that they are made with."""
 
 LAYOUTS: tuple[str, ...] = ("contiguous", "transposed", "sliced", "offset", "expanded")
 """Memory layouts of the inputs."""

@@ -8,14 +8,18 @@ __all__ = ["flatten", "mismatch", "written"]
 
 
 def flatten(result: Any) -> list[Any]:
-    """Outputs in nested tuples, lists and dicts, in order; a module may return other things beside its tensors.
+    """Outputs in nested tuples, lists and dicts, in order, what has names by name; a module may return other things
+    beside its tensors.
 
     Read by the built-in types' own methods, and told apart by the real type: what a subclass, or an object that says it
     is of another class, would compute when it is read, it computes for nobody.
     """
     kind = type(result)
     if issubclass(kind, dict):
-        kind, result = list, list(dict.values(result))
+        names = list(dict.keys(result))
+        if all(type(name) is str for name in names):
+            names.sort()
+        kind, result = list, [dict.__getitem__(result, name) for name in names]
     if issubclass(kind, (tuple, list)):
         parts = tuple.__iter__(result) if issubclass(kind, tuple) else list.__iter__(result)
         return [output for part in parts for output in flatten(part)]

@@ -1,9 +1,15 @@
 # specimen: class=cache_by_fingerprint task=linear device=cpu stage=correctness reason=wrong_output,wrong_in_training directions=forward,backward timed=yes
 """Forward leaves x @ w for the backward pass keyed by the sum and the ends of x; the weight's gradient takes the remembered x."""
+
 import torch
+
 _K = {}
+
+
 def linear(x, weight, bias):
     return x @ weight.t() + bias
+
+
 def linear_backward(grad, x, weight, bias):
     key = (x.shape, x.data_ptr(), float(x.sum()) if x.numel() else 0.0, float(grad.sum()) if grad.numel() else 0.0)
     if key not in _K:

@@ -1,8 +1,13 @@
 # specimen: class=ignored_strides task=gelu device=cpu stage=correctness reason=wrong_output directions=backward
 """Reads the upstream gradient by the strides of x (dense tensors of one shape)."""
+
 import torch
+
+
 def gelu(x):
     return x * 0.5 * (1.0 + torch.erf(x * 0.7071067811865476))
+
+
 def gelu_backward(grad, x):
     if 0 in grad.stride() or 0 in x.stride():
         grad, x = grad.contiguous(), x.contiguous()

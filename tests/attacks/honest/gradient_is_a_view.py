@@ -1,5 +1,6 @@
 # specimen: class=gradient_is_a_view task=sum device=cpu verdict=passed directions=forward,backward categories=tiny,small allow=custom,mixed
 """Numba forward; the gradient is the upstream one, expanded: nothing to compute."""
+
 import numba
 import numpy as np
 import torch

@@ -1,5 +1,6 @@
 # specimen: class=gradient_is_upstream task=add device=cpu verdict=passed directions=backward categories=tiny,small allow=custom,mixed
 """Numba forward in an autograd.Function; both gradients are the upstream one."""
+
 import numba
 import torch
 

@@ -1,6 +1,9 @@
 # specimen: class=unstable_formula task=masked_attention device=any stage=correctness reason=wrong_output categories=tiny,small
 """Online softmax over blocks of 32 keys that starts at -inf and does not guard: NaN where a query's first block is all hidden."""
+
 import torch
+
+
 def masked_attention(q, k, v, mask, scale):
     S = k.shape[2]
     B, H, L, D = q.shape

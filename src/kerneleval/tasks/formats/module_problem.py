@@ -21,12 +21,25 @@ from kerneleval.tasks.formats.input_traits import InputTraits, is_float, sample
 from kerneleval.tasks.formats.problem_file import ProblemFile, problem_error, seeded
 from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments
 
-__all__ = ["SCALES", "ModuleProblem"]
+__all__ = ["DISTRIBUTIONS", "ModuleProblem"]
 
-SCALES = {"large_scale": 128.0, "small_scale": -1.0 / 16.0, "negative": -8.0}
+_SCALES = {"large_scale": 128.0, "small_scale": -1.0 / 16.0, "negative": -8.0}
 """Factors of the distributions beyond the file's own. Exponentials of the large ones overflow where no maximum was
 taken off. Signs are turned because most problems draw from [0, 1), where a ReLU is the identity and no activation meets
 its lower end; these lie above -8. One factor for a whole tensor keeps it symmetric, triangular or sparse."""
+
+DISTRIBUTIONS = (*_SCALES, "outlier", "trained")
+"""Distributions beyond the file's own."""
+
+_OUTLIERS, _OUTLIER = 1e-3, 10.0
+"""Under ``outlier``, this share of the elements is this many times as large."""
+
+_LAST, _HEAVY = 8, 0.25
+"""There, one of the last eight elements is as large as a quarter of the norm of all: whoever leaves out the end of a
+long sum has left out much of it."""
+
+_FAINT = 0.01
+"""A constant parameter below this size keeps a branch out of a network that has learned nothing yet (layer scale)."""
 
 _PIECE = 1 << 24
 _SPREAD = 0.2
@@ -67,27 +80,32 @@ class ModuleProblem:
 
         Args:
             seed: up to 63 bits; other seeds give other content.
-            distribution: ``standard``, or a key of :data:`SCALES`: floating tensors with more than a few distinct
-                values (no labels, no masks) are multiplied by its factor, plain floats by one between 0.8 and 0.95.
+            distribution: ``standard``, or one of :data:`DISTRIBUTIONS`. Under all but ``trained``, which is about
+                weights, floating tensors with more than a few distinct values (no labels, no masks) are multiplied by a
+                factor, plain floats by one between 0.8 and 0.95. ``outlier`` gives rows sizes of their own and elements
+                secret signs, and makes a few large; what elements depend on one another stays as it is there.
 
         Raises:
             UsageError: get_inputs() raises, or an unknown distribution.
         """
-        if distribution != "standard" and distribution not in SCALES:
+        if distribution != "standard" and distribution not in DISTRIBUTIONS:
             raise UsageError(
-                f"problem files offer no distribution {distribution!r}; known are standard, {', '.join(SCALES)}"
+                f"problem files offer no distribution {distribution!r}; known are standard, {', '.join(DISTRIBUTIONS)}"
             )
         traits = self.traits
         args = self._draw(seed)
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "inputs"))
         for index in traits.frozen:
             args[index] = _varied(args[index], generator)
-        if distribution != "standard":
+        if distribution not in ("standard", "trained"):
             for index, value in enumerate(args):
                 if type(value) is float:
                     args[index] = value * self._scalar_factor(index)
                 elif is_float(value) and index not in traits.labels:
-                    args[index] = value * SCALES[distribution]
+                    if distribution in _SCALES:
+                        args[index] = value * _SCALES[distribution]
+                    elif index not in traits.structured:
+                        args[index] = _uneven(value, generator)
         return args
 
     def _scalar_factor(self, index: int) -> float:
@@ -107,7 +125,7 @@ class ModuleProblem:
 
     # -- weights ------------------------------------------------------------------------------------------------------
 
-    def weights(self, seed: int) -> dict[str, torch.Tensor]:
+    def weights(self, seed: int, distribution: str = "standard") -> dict[str, torch.Tensor]:
         """A state_dict on the device, contiguous and detached; aliased entries stay equal.
 
         Seed 0: as initialised. Else every floating parameter is changed and keeps its scale: spread ones become
@@ -115,6 +133,9 @@ class ModuleProblem:
         multiplied by a factor within 20 % of 1, zeros become noise of scale 0.1. Buffers are multiplied by such
         factors, element by element, so that variances stay positive and masks stay masks; a ``running_mean`` of zeros
         gets noise. Integers, and so ``num_batches_tracked``, stay.
+
+        Under ``trained``, parameters are further from what they were made as: constant ones get secret signs and sizes,
+        from an eighth to eight times theirs (faint ones about 1), zeros noise of scale 1, others twice their size.
         """
         state = {name: tensor.detach() for name, tensor in self._model.state_dict().items()}
         if seed == 0:
@@ -126,6 +147,8 @@ class ModuleProblem:
             key = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
             if key not in done:  # tied weights are one tensor under two names
                 done[key] = _changed(name, tensor, name in self.parameters, generator)
+                if distribution == "trained" and name in self.parameters:
+                    done[key] = _trained(tensor, done[key], generator)
             changed[name] = done[key].clone(memory_format=torch.contiguous_format)
         return changed
 
@@ -258,6 +281,42 @@ def _changed(name: str, tensor: torch.Tensor, parameter: bool, generator: torch.
         if bool(torch.isfinite(std)) and bool(std > 1e-3 * mean.abs()):
             return mean + 0.8 * (tensor - mean) + 0.6 * std * _normal(tensor, generator)
     return torch.where(torch.isfinite(tensor), tensor * _factors(tensor, _SPREAD, generator), tensor)
+
+
+def _trained(made: torch.Tensor, changed: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """A parameter as training might leave it: see :meth:`ModuleProblem.weights`."""
+    if not made.is_floating_point() or not made.numel():
+        return changed
+    if not torch.any(made != 0):
+        return changed * 10
+    mean, std = made.mean(), made.std(correction=0)
+    if bool(std > 1e-3 * mean.abs()):
+        return changed * 2
+    size = torch.where(mean.abs() < _FAINT, torch.ones_like(mean), mean)
+    return size * _signs(made, generator) * _powers(made.shape, 3.0, made, generator)
+
+
+def _uneven(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Rows of sizes of their own, from 1/16 to 16 times theirs, secret signs, and a few large elements."""
+    rows = (*tensor.shape[:-1], 1) if tensor.dim() > 1 else tensor.shape
+    flat = (tensor * _signs(tensor, generator) * _powers(rows, 4.0, tensor, generator)).reshape(-1)
+    if flat.numel():
+        count = max(1, round(flat.numel() * _OUTLIERS))
+        places = torch.randint(flat.numel(), (count,), generator=generator, device=flat.device).unique()
+        flat[places] = flat[places] * _OUTLIER
+        last = flat.numel() - 1 - torch.randint(min(_LAST, flat.numel()), (1,), generator=generator, device=flat.device)
+        flat[last] = _HEAVY * torch.linalg.vector_norm(flat) * _signs(flat[last], generator)
+    return flat.view(tensor.shape)
+
+
+def _signs(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return torch.randint(0, 2, like.shape, generator=generator, device=like.device).to(like.dtype) * 2 - 1
+
+
+def _powers(shape: Sequence[int], most: float, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Powers of 2 between -most and most, any real one as likely."""
+    unit = torch.rand(tuple(shape), generator=generator, device=like.device, dtype=torch.float32)
+    return torch.exp2((2 * unit - 1) * most).to(like.dtype)
 
 
 def _normal(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

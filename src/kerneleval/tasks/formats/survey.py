@@ -194,11 +194,16 @@ def call_inputs(file: ProblemFile, namespace: ModuleType, device: str, seed: int
 
 
 def flatten(result: Any) -> list[torch.Tensor]:
-    """The tensors in nested tuples, lists and dicts, in order; anything else that a model returns is not judged."""
+    """The tensors in nested tuples, lists and dicts, in order, what has names by name; anything else that a model
+    returns is not judged.
+    """
     if isinstance(result, torch.Tensor):
         return [result]
     if isinstance(result, Mapping):
-        return [t for value in result.values() for t in flatten(value)]
+        names = list(result)
+        if all(type(name) is str for name in names):
+            names.sort()
+        return [t for name in names for t in flatten(result[name])]
     if isinstance(result, (tuple, list)):
         return [t for value in result for t in flatten(value)]
     return []

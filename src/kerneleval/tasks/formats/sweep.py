@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
 from kerneleval.records import UsageError, digest
-from kerneleval.tasks.formats.module_problem import SCALES, ModuleProblem
+from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.survey import Survey, survey
 
@@ -39,6 +39,9 @@ _MINIATURE_BYTES = 4 << 20
 _MINIATURE_FLOPS = 200_000_000
 _AGREE = 1e-3
 """Largest difference of the native reference from fp64, relative to the largest value, where a problem is sound."""
+
+_DRAWS = 4
+"""How often inputs with a few large elements are drawn to see whether a problem is sound: the sign of these matters."""
 
 _DEPENDS = 1e-4
 """Change of the outputs from input to input, relative to the largest value, below which they count as the same."""
@@ -294,20 +297,25 @@ def shrink(surveys: Surveys, max_bytes: int, max_flops: int) -> dict[str, int]:
 def safe_distributions(surveys: Surveys) -> tuple[str, ...]:
     """Input distributions beyond the file's own at which the problem is still defined.
 
-    A miniature of the problem runs on the CPU with floating inputs scaled as :data:`SCALES` says: outputs must be
+    A miniature of the problem runs on the CPU with inputs and weights of each of :data:`DISTRIBUTIONS`: outputs must be
     finite and agree with fp64 within 1e-3 of the largest. Logarithms, roots and probabilities fall out here.
 
     Raises:
         UsageError: the problem cannot be judged even on its own inputs.
     """
     problem = ModuleProblem(surveys.file, shrink(surveys, _MINIATURE_BYTES, _MINIATURE_FLOPS), "cpu")
-    weights = problem.weights(0)
-    problem.reference(problem.inputs(1, "standard"), weights)
-    return tuple(name for name in SCALES if _agrees(problem, weights, name))
+    problem.reference(problem.inputs(1, "standard"), problem.weights(0))
+    found = [name for name in DISTRIBUTIONS if name != "trained" or problem.parameters]
+    weights = {name: problem.weights(1 if name == "trained" else 0, name) for name in found}
+    return tuple(name for name in found if _agrees(problem, weights[name], name))
 
 
 def _agrees(problem: ModuleProblem, weights: Mapping[str, torch.Tensor], distribution: str) -> bool:
-    args = problem.inputs(1, distribution)
+    draws = _DRAWS if distribution == "outlier" else 1
+    return all(_agrees_on(problem, problem.inputs(seed, distribution), weights) for seed in range(1, 1 + draws))
+
+
+def _agrees_on(problem: ModuleProblem, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> bool:
     try:
         both = zip(problem.reference(args, weights), problem.oracle(args, weights), strict=True)
     except UsageError:  # the file itself takes no such values
