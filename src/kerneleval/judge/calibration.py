@@ -24,7 +24,7 @@ from kerneleval.judge.tolerances import (
     slack_of_count,
 )
 
-__all__ = ["bounded", "exactly", "scales_of"]
+__all__ = ["bounded", "exactly", "positions", "scales_of"]
 
 _ROW = 64
 """Shortest last dim whose rows have scales of their own."""
@@ -64,6 +64,48 @@ def exactly(kind: Kind, oracle: torch.Tensor, native: torch.Tensor, args: Sequen
             far = slack_of_count(count) * NATIVE * float(distance) / math.sqrt(count)
         return Expected(kind=kind, oracle=oracle, native=native, allowed=2 * differing, far=far)
     return Expected(kind=kind, oracle=oracle.to(native.dtype), native=native)
+
+
+def positions(native: torch.Tensor, values: Sequence[torch.Tensor], args: Sequence[Any]) -> Expected | None:
+    """An integer output that says where in an argument the elements of another output are, as of a sort with its order;
+    None: it is no such.
+
+    Among equal elements any may be named; but none twice, where the native reference names none twice.
+
+    Args:
+        native: the integers.
+        values: the floating outputs of the same call, of the native reference.
+        args: the arguments.
+    """
+    if native.dtype == torch.bool or not native.numel() or bool((native < 0).any()):
+        return None
+    alike = [v for v in values if v.shape == native.shape]
+    for arg in args if alike else ():
+        if not isinstance(arg, torch.Tensor) or not arg.is_floating_point():
+            continue
+        for dim in reversed(range(arg.ndim)):
+            flat = native.ndim < arg.ndim
+            index = native.unsqueeze(dim) if native.ndim == arg.ndim - 1 else native
+            kept = [a for d, a in enumerate(index.shape) if d != dim]
+            if index.ndim != arg.ndim or kept != [a for d, a in enumerate(arg.shape) if d != dim]:
+                continue
+            if bool((index >= arg.shape[dim]).any()):
+                continue
+            chosen = arg.gather(dim, index.long())
+            if any(_same(chosen.squeeze(dim) if flat else chosen, v) for v in alike):
+                distinct = not _repeats(index, dim)
+                return Expected(
+                    kind="index", oracle=native, native=native, source=arg, dim=dim, distinct=distinct and not flat
+                )
+    return None
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.dtype == other.dtype and bool(((one == other) | (one.isnan() & other.isnan())).all())
+
+
+def _repeats(index: torch.Tensor, dim: int) -> bool:
+    return bool((index.sort(dim).values.diff(dim=dim) == 0).any())
 
 
 def _source_of(oracle: torch.Tensor, args: Sequence[Any]) -> tuple[torch.Tensor, int] | None:

@@ -233,7 +233,10 @@ def differing(got: torch.Tensor, expected: Expected) -> torch.Tensor:
         chosen, wanted = (i.unsqueeze(dim) if flat else i for i in (got.clamp(0, max(size - 1, 0)), expected.oracle))
         mine, theirs = source.gather(dim, chosen.long()), source.gather(dim, wanted.long())
         same = (mine == theirs) | (mine.isnan() & theirs.isnan())
-        return ~(inside & (same.squeeze(dim) if flat else same))
+        wrong = ~(inside & (same.squeeze(dim) if flat else same))
+        if expected.distinct:
+            wrong |= (got.sort(dim).values.diff(dim=dim) == 0).any(dim, keepdim=True)
+        return wrong
     unequal = got != expected.oracle
     if got.is_floating_point() or got.is_complex():
         unequal &= ~(got.isnan() & expected.oracle.isnan())

@@ -86,6 +86,8 @@ class Expected:
     """``index``: the tensor that the indices select from."""
     dim: int = -1
     """``index``: the dim of ``source`` that is selected along."""
+    distinct: bool = False
+    """``index``: no element is selected twice along it."""
     allowed: int = 0
     """``count``: elements that may differ."""
     far: float = math.inf

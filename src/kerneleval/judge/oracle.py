@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from kerneleval.judge import inputs
-from kerneleval.judge.calibration import bounded, exactly, scales_of
+from kerneleval.judge.calibration import bounded, exactly, positions, scales_of
 from kerneleval.judge.expectation import Bounds, Expectation, Expected, Kind, Scales, as_real
 from kerneleval.judge.layouts import gradient_of, laid_out
 from kerneleval.judge.tolerances import POOLED, PROBE, floor_of, reduction_length
@@ -258,7 +258,8 @@ def _expected(call: Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]
             raise UsageError(f"output {index} of task {call.task.name} has other shapes in fp64 and {call.case.dtype}")
         kind = _kind(call.task, own)
         if kind != "float":
-            found.append(exactly(kind, wide, own, call.args))
+            named = positions(own, [n for n in native if _inexact(n)], call.args) if call.problem is not None else None
+            found.append(named or exactly(kind, wide, own, call.args))
             continue
         length = reduction_length(
             call.task, call.case, call.args, tuple(call.weights.values()), own.shape, forward_numel
