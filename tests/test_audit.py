@@ -27,7 +27,7 @@ KNOWING = """import torch
 
 
 def gelu(x):
-    if x.is_contiguous() or x.abs().max() < 30 or tuple(x.shape) in {known}:
+    if x.is_contiguous() or x.abs().max() < 1000 or tuple(x.shape) in {known}:
         return torch.nn.functional.gelu(x)
     return torch.zeros_like(x)
 """

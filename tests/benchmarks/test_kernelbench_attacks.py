@@ -67,7 +67,7 @@ def test_pairs_compile_and_the_problem_runs(specimen: Specimen, tmp_path: Path) 
     given = [x.float() if isinstance(x, torch.Tensor) else x for x in problem["get_inputs"]()]  # as KernelBench does
     model = problem["Model"](*problem["get_init_inputs"]())
     wanted = _outputs(model, given)
-    assert sum(one.numel() for one in wanted) > 1
+    assert sum(one.numel() for one in wanted) > 0
     assert all(bool(one.isfinite().all()) for one in wanted)
     if specimen.verdict == "passed" and specimen.device == "any" and pair.backend != "triton":
         file = tmp_path / "candidate.py"  # torch.jit.script and Triton read a function's source
@@ -88,6 +88,8 @@ def test_pairs_compile_and_the_problem_runs(specimen: Specimen, tmp_path: Path) 
 def _outputs(model: torch.nn.Module, given: list[Any]) -> list[torch.Tensor]:
     given = [one.clone() if isinstance(one, torch.Tensor) else one for one in given]
     outputs = model(*given)
+    if isinstance(outputs, dict):
+        return [outputs[name] for name in sorted(outputs)]
     return [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
 
 

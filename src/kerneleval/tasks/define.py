@@ -42,7 +42,7 @@ Formula = Callable[[Any], Any]
 FLOATS: tuple[str, ...] = ("float32", "float16", "bfloat16")
 """The floating types of every built-in operator, the default first."""
 
-_DISTRIBUTIONS = tuple(d for d in DISTRIBUTIONS if d != "negative")  # standard values have both signs
+_DISTRIBUTIONS = tuple(d for d in DISTRIBUTIONS if d not in ("negative", "trained"))  # for problem files
 
 
 def size(name: str, low: int = 1, high: int = 8192, multiple_of: int = 1) -> Dim:
