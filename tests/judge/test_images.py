@@ -92,6 +92,7 @@ def test_sorted_integers_stay_sorted_between_the_same_ends(shape: tuple[int, ...
     [
         (torch.tensor([0, 3, 3, 9]), "steps"),
         (torch.tensor([[0, 3, 9], [0, 1, 1]]), "steps"),
+        (torch.tensor([7, 3, 9, 3], dtype=torch.uint8), "elements"),  # whose differences are never below zero
         (torch.tensor([2, 0, 1]), "moved"),
         (torch.tensor([2, 0, 2]), "elements"),
         (torch.rand(5), "elements"),

@@ -174,6 +174,6 @@ def _refresh_of(tensor: torch.Tensor) -> Refresh:
     flat = tensor.reshape(-1)
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool or flat.numel() < 2:
         return "elements"
-    if tensor.shape[-1] > 1 and bool((tensor.diff(dim=-1) >= 0).all()):
+    if tensor.shape[-1] > 1 and bool((tensor[..., 1:] >= tensor[..., :-1]).all()):
         return "steps"
     return "moved" if flat.unique().numel() == flat.numel() else "elements"
