@@ -299,7 +299,7 @@ def _trained(made: torch.Tensor, changed: torch.Tensor, generator: torch.Generat
 def _uneven(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Rows of sizes of their own, from 1/16 to 16 times theirs, secret signs, and a few large elements."""
     rows = (*tensor.shape[:-1], 1) if tensor.dim() > 1 else tensor.shape
-    flat = (tensor * _signs(tensor, generator) * _powers(rows, 4.0, tensor, generator)).reshape(-1)
+    flat = _signs(tensor, generator).mul_(tensor).mul_(_powers(rows, 4.0, tensor, generator)).reshape(-1)
     if flat.numel():
         count = max(1, round(flat.numel() * _OUTLIERS))
         places = torch.randint(flat.numel(), (count,), generator=generator, device=flat.device).unique()
@@ -310,7 +310,8 @@ def _uneven(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def _signs(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return torch.randint(0, 2, like.shape, generator=generator, device=like.device).to(like.dtype) * 2 - 1
+    drawn = torch.randint(0, 2, like.shape, generator=generator, device=like.device, dtype=torch.int8)
+    return drawn.to(like.dtype).mul_(2).sub_(1)
 
 
 def _powers(shape: Sequence[int], most: float, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
