@@ -7,16 +7,17 @@ of its own on the same machine; modules that its evaluation imports but never ca
 
 from __future__ import annotations
 
-import cProfile
-import io
-import pstats
-import re
+import collections
+import contextlib
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 from benchmarks.kernelbench_process import PRELUDE
 from benchmarks.report import Report, parser
@@ -92,8 +93,8 @@ print("RESULT", json.dumps([times, bool(result.correctness)]))
 )
 
 
-_FOLDER = re.compile(r"/\S*/(?=(src|benchmarks|torch|triton|scipy|numpy)/)|/\S*/lib/python[\d.]+/")
-"""Where a machine keeps the files named in a profile."""
+_PROFILED, _SHOWN = 5, 45
+"""Verdicts that are profiled, and functions that are shown."""
 
 
 def main() -> None:
@@ -101,7 +102,7 @@ def main() -> None:
     made = parser(__doc__ or "")
     made.add_argument("--kernelbench", type=Path, default=None, help="checkout of KernelBench")
     made.add_argument("--candidates", type=int, default=8)
-    made.add_argument("--profile", action="store_true", help="show where the judge's time goes in one verdict more")
+    made.add_argument("--profile", action="store_true", help="show where the judge's time goes in further ones")
     options = made.parse_args()
     protocol = Protocol(
         tier="quick", dtypes=("float32",), directions=("forward",), distributions=("standard", "outlier", "large_scale")
@@ -134,30 +135,68 @@ def main() -> None:
 
 
 def _profile(report: Report, judge: Judge, protocol: Protocol, variant: int) -> None:
-    """One verdict by phase, and the next one by function; the profiler itself takes part of the latter's time."""
+    """Further verdicts: the time until each phase's events, and where the judge's main thread was meanwhile."""
     task = tasks.find("gelu")
-    for profiler in (None, cProfile.Profile()):
-        variant += 1
-        candidate = Candidate(files=(("gelu.py", GELU.format(variant=variant, block=1024)),), language="triton")
-        phases: dict[str, float] = {}
-        last = time.perf_counter()
+    phases: dict[str, float] = collections.defaultdict(float)
+    own: collections.Counter[str] = collections.Counter()
+    within: collections.Counter[str] = collections.Counter()
+    started = time.perf_counter()
+    last = started
 
-        def on_event(event: Event, phases: dict[str, float] = phases) -> None:
-            nonlocal last
-            now = time.perf_counter()
-            phases[event.kind] = phases.get(event.kind, 0.0) + now - last
-            last = now
+    def on_event(event: Event) -> None:
+        nonlocal last
+        now = time.perf_counter()
+        phases[event.kind] += now - last
+        last = now
 
-        if profiler is None:
-            judge.check(candidate, task, protocol, on_event=on_event)
-            report.say("until each phase's events: " + ", ".join(f"{k} {s:.3f} s" for k, s in phases.items()))
-            continue
-        profiler.runcall(judge.check, candidate, task, protocol)
-        for order in ("tottime", "cumulative"):
-            text = io.StringIO()
-            pstats.Stats(profiler, stream=text).sort_stats(order).print_stats(40)
-            lines = _FOLDER.sub("", text.getvalue()).splitlines()
-            report.say(*(line.rstrip() for line in lines if line.strip()))
+    with _sampled(own, within):
+        for more in range(_PROFILED):
+            text = GELU.format(variant=variant + 1 + more, block=1024)
+            last = time.perf_counter()
+            judge.check(Candidate(files=(("gelu.py", text),), language="triton"), task, protocol, on_event=on_event)
+    each_ms = 1e3 * (time.perf_counter() - started) / _PROFILED
+    scale = each_ms / own.total()
+    report.say(f"{_PROFILED} verdicts more, {each_ms:.0f} ms each; samples of the main thread, as ms of a verdict")
+    report.say(
+        "until each phase's events: " + ", ".join(f"{k} {1e3 * s / _PROFILED:.0f} ms" for k, s in phases.items())
+    )
+    names = [name for name, _ in within.most_common(_SHOWN)]
+    names += [name for name, _ in own.most_common(_SHOWN) if name not in names]
+    report.table(
+        ("within", "itself", "function"),
+        [(f"{scale * within[name]:.0f}", f"{scale * own[name]:.0f}", name) for name in names],
+    )
+
+
+@contextlib.contextmanager
+def _sampled(own: collections.Counter[str], within: collections.Counter[str]) -> Iterator[None]:
+    """Count where this thread is each millisecond: its innermost function of the package (``own``), and every function
+    of the package that is being called (``within``). A profiler that follows every call takes time itself.
+    """
+    watched, over = threading.get_ident(), threading.Event()
+
+    def look() -> None:
+        while not over.wait(1e-3):
+            frame: FrameType | None = sys._current_frames()[watched]
+            names = []
+            while frame is not None:
+                _, package, place = frame.f_code.co_filename.rpartition("kerneleval/")
+                if package:
+                    names.append(f"{place} {frame.f_code.co_qualname}")
+                frame = frame.f_back
+            own[names[0] if names else "elsewhere"] += 1
+            within.update(set(names))
+
+    sampler = threading.Thread(target=look)
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(2e-4)
+    sampler.start()
+    try:
+        yield
+    finally:
+        over.set()
+        sampler.join()
+        sys.setswitchinterval(usual)
 
 
 def _kernelbench(report: Report, checkout: Path) -> None:

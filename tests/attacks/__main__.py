@@ -22,6 +22,7 @@ def main() -> int:
     made.add_argument("--attack-repeats", type=int, default=1, help="how often every attack is")
     made.add_argument("--only", default="", help="only this folder")
     made.add_argument("--skip", type=int, default=0, help="begin with this specimen")
+    made.add_argument("--step", type=int, default=1, help="of those, only every so many: parts side by side")
     made.add_argument("--seconds", type=float, default=1e9, help="stop beginning new specimens after this long")
     options = made.parse_args()
     usual = cells.CALL_TIMEOUT_S, bench._LOAD_TIMEOUT_S
@@ -29,7 +30,7 @@ def main() -> int:
     rows = []
     with Judge(options.device) as judge:
         report = Report("attacks", judge.machine, options.out)
-        specimens = collect(judge.device.name, options.only)[options.skip :]
+        specimens = collect(judge.device.name, options.only)[options.skip :: options.step]
         started = time.monotonic()
         left = 0
         for specimen in specimens:

@@ -13,7 +13,7 @@ __all__ = ["GROUPS", "table"]
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "uninitialised output": ("uninitialised_output",),
-    "input mutation, stray writes": ("input_mutation", "stray_writes"),
+    "input mutation, stray writes": ("input_mutation", "stray_writes", "accumulated_gradient"),
     "output aliasing": ("output_aliasing", "static_output_buffer"),
     "caching by pointer, identity, shape": ("cache_by_pointer", "cache_by_identity", "cache_by_shape"),
     "caching by a fingerprint of the content": ("caching", "cache_by_fingerprint"),
@@ -56,6 +56,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "precision downgrade, coarse formulas": ("precision_downgrade", "coarse_approximation"),
     "outputs below the tolerance, input-independent ones": ("below_tolerance", "constant_output", "input_independent"),
     "near-identity operators": ("near_identity",),
+    "outputs under each other's names": ("swapped_outputs",),
     "unstable or incomplete formulas": ("unstable_formula", "range_cut", "dropped_nan", "wrong_start"),
     "dropped arguments and parameters": ("dropped_parameter",),
     "folded, packed, assumed weights; module state": (

@@ -36,6 +36,7 @@ class Specimen:
     directions: tuple[str, ...]
     categories: tuple[str, ...]
     allow: tuple[str, ...]
+    dtypes: tuple[str, ...]
     timed: bool
 
     @property
@@ -64,6 +65,7 @@ def _read(path: Path) -> Specimen:
         categories=() if keys["task"].endswith(".py") else words("categories", "tiny,small,medium"),
         timed=keys.get("timed") == "yes",
         allow=words("allow", "custom,mixed,library"),
+        dtypes=words("dtypes", "float32"),
     )
 
 
@@ -74,7 +76,7 @@ def judged(judge: Judge, specimen: Specimen) -> Verdict:
         specimen.task,
         judge=judge,
         allow=specimen.allow,
-        dtypes=["float32"],
+        dtypes=specimen.dtypes,
         directions=specimen.directions,
         categories=specimen.categories,
         tier="quick",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from kerneleval.judge import Judge, cells
 from kerneleval.judge.bound import Bound, Drawn
@@ -29,6 +30,32 @@ def gelu(x):
         refused = True
         raise NotImplementedError("too large")
     return torch.nn.functional.gelu(x)
+"""
+
+
+ONE_PAIR_OF_STRIDES = """
+import torch
+
+
+def alike(x, y):
+    if x.stride() != y.stride():
+        raise NotImplementedError("one pair of strides")
+
+
+def add(x, y):
+    alike(x, y)
+    return torch.add(x, y)
+
+
+def swiglu_backward(grad, gate, up):
+    alike(gate, up)
+    sigma = torch.sigmoid(gate)
+    return grad * up * sigma * (1 + gate * (1 - sigma)), grad * gate * sigma
+
+
+def swiglu(gate, up):
+    alike(gate, up)
+    return torch.nn.functional.silu(gate) * up
 """
 
 
@@ -61,6 +88,44 @@ def test_a_slow_candidate_gets_fewer_calls_in_a_window(tmp_path: Path, monkeypat
             timed=False,
         )
     assert verdict.verdict == "passed", verdict.message
+
+
+@pytest.mark.parametrize("kind", ["add", "swiglu_backward"])
+def test_strides_that_differ_may_be_declared_unsupported(tmp_path: Path, kind: str) -> None:
+    """Support may depend on form: it was told as refusing values, because standard ones were given alike strides."""
+    name, _, direction = kind.partition("_")
+    file = tmp_path / "candidate.py"
+    file.write_text(ONE_PAIR_OF_STRIDES)
+    with Judge("cpu", tmp_path / "cache") as judge:
+        verdict = check(
+            file,
+            name,
+            judge=judge,
+            allow=("custom", "mixed", "library"),
+            dtypes=["float32"],
+            directions=[direction or "forward"],
+            timed=False,
+        )
+    assert verdict.verdict == "passed", verdict.message
+    unsupported = [c for c in verdict.cells if isinstance(c.outcome, Failed) and c.outcome.reason == "unsupported"]
+    assert unsupported
+    assert all(c.case.layout != "contiguous" for c in unsupported)
+
+
+def test_a_full_device_is_the_machines_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's traceback ended the program, where another process had filled the device."""
+
+    def full(*_args: Any, **_options: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 7.00 GiB.\nMore of it")
+
+    monkeypatch.setattr(cells, "Image", full)
+    file = tmp_path / "gelu.py"
+    file.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
+    with (
+        Judge("cpu", tmp_path / "cache") as judge,
+        pytest.raises(InfrastructureError, match=r"too little memory left to judge gelu: .* 7\.00 GiB\.$"),
+    ):
+        check(file, "gelu", judge=judge, allow=("library",), dtypes=["float32"], timed=False)
 
 
 def test_a_candidate_that_dies_when_its_refusal_is_looked_into_has_died_there(tmp_path: Path) -> None:

@@ -422,6 +422,26 @@ def test_integers_out_of_a_floating_computation_may_be_as_far_off_as_native_is()
     assert isinstance(compare([torch.full_like(exact, 7)], wanted), Mismatch)
     assert isinstance(compare([exact + 100], wanted), Mismatch)
     few = exact.clone()
-    few[3] += 1
+    few[3] += 1  # of fewer than 2^14 none may be
     wanted = Expectation(outputs=(exactly("count", exact, exact, ()),), args=())
     assert isinstance(compare([few], wanted), Mismatch)
+
+
+def test_a_rounding_tie_may_turn_one_integer_in_many() -> None:
+    """An honest quantisation was wrong in half of its checks: one of 32,768, off by one, where native had none."""
+    exact = torch.arange(1 << 16) % 127
+
+    def matches(got: torch.Tensor, native: torch.Tensor) -> bool:
+        wanted = Expectation(outputs=(exactly("count", exact, native, ()),), args=())
+        return isinstance(compare([got], wanted), Match)
+
+    def changed(**places: int) -> torch.Tensor:
+        out = exact.clone()
+        for place, by in places.items():
+            out[int(place[1:])] += by
+        return out
+
+    for native in (exact, changed(p9=1)):
+        assert matches(changed(p1=1, p500=-1, p70=1, p65000=1), native)
+        assert not matches(changed(p1=50, p500=-1), native), "a wrong one is no tie"
+        assert not matches(changed(p1=1, p2=1, p3=1, p4=1, p5=1), native)

@@ -37,6 +37,12 @@ def test_a_good_task_passes_at_degenerate_cases() -> None:
     assert failed_tests(mine(torch.tanh), replace(CASE, dims=(("M", 1), ("N", 1)))) == set()
 
 
+def test_a_gradient_whose_terms_cancel_is_no_bad_reference() -> None:
+    """Equal rows have the normalised mean zero, and so has the gradient of the weight under a constant upstream one."""
+    case = replace(case_of("batch_norm", {"B": 4, "C": 359, "L": 299}), direction="backward", layout="expanded")
+    assert selftest(find("batch_norm"), "cpu", (case,)) == []
+
+
 def test_an_argument_without_effect() -> None:
     (finding, *_) = selftest(mine(lambda x, y: x * x, base="add"), "cpu", (CASE,))
     assert finding["test"] == "depends"

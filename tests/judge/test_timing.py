@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import statistics
 from dataclasses import replace
@@ -218,15 +219,54 @@ class _Timed:
         self.call_ns = call_ns
 
     def prepare(self, plan):
-        self.calls = len(plan.calls)
+        pass
 
     def still(self):
         return contextlib.nullcontext()
 
     def window(self, image, **options):
-        took = self.call_ns * self.calls
+        took = self.call_ns * len(image.plan.calls)
         figures = {"elapsed_ns": took, "collect_ns": 1.0, "unclocked_ns": 0.0, "event_ns": took}
-        return Window(outputs=image.bytes[:0], places=[], wrong=None, mutated=False, **figures)
+        return Window(
+            outputs=image.bytes[:0], places=[()] * len(image.plan.calls), wrong=None, mutated=False, **figures
+        )
+
+
+class _Unsteady(_Timed):
+    """... and scatter by a tenth."""
+
+    def window(self, image, **options):
+        window = super().window(image, **options)
+        factor = random.uniform(0.9, 1.1)
+        return replace(window, elapsed_ns=factor * window.elapsed_ns, event_ns=factor * window.event_ns)
+
+    def unchanged(self, held, timeout_s):
+        return True
+
+
+@pytest.mark.parametrize(("call_ns", "quads"), [(2e5, 12), (2e4, 4)], ids=["long", "short"])
+def test_long_calls_that_scatter_get_more_quads(call_ns, quads, monkeypatch):
+    """Attentions of a dozen launches were 6 % off themselves where launches scatter."""
+    effort = replace(clock.TIERS["standard"], max_quads=4, patience=3)
+    monkeypatch.setattr(clock, "effort_for", lambda *_: effort)
+    monkeypatch.setattr(clock, "verify", lambda *_: None)
+    monkeypatch.setattr(Pair, "cut", lambda *_: None)
+    call = Call(args=(dense((8,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
+    run = clock.measure(
+        _Unsteady(call_ns),
+        _Unsteady(call_ns),
+        call,
+        "forward",
+        lambda seed: [torch.randn(8, generator=torch.Generator().manual_seed(seed))],
+        Protocol(tier="standard"),
+        devices.find("cpu"),
+        relative_rms=1.0,
+        worst=1.0,
+        session=0,
+        timeout_s=1.0,
+        arbiter=lambda timed: None,
+    )
+    assert len(run.samples.candidate_ns) == 2 * quads
 
 
 @pytest.mark.parametrize(("call_ms", "anew"), [(500.0, True), (0.001, False)])

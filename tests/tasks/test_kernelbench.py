@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from kerneleval.records import Protocol, TensorSpec, UsageError
+from kerneleval.records import InfrastructureError, Protocol, TensorSpec, UsageError
 from kerneleval.tasks import open_task, shapes
 from kerneleval.tasks.formats.kernelbench import ModuleProblem, category_of, read
 from kerneleval.tasks.formats.problem_file import ProblemFile
@@ -181,6 +181,13 @@ def test_errors_that_need_a_run_name_the_line(tmp_path, change, message):
     task = read(write(tmp_path, LINEAR.replace(*change)))
     with pytest.raises(UsageError, match=message):
         task.arguments(task.case_dims[0][1], "float32")
+
+
+def test_a_full_device_is_not_the_files_fault(tmp_path):
+    full = "raise torch.OutOfMemoryError('CUDA out of memory.')\n        return torch.relu("
+    path = write(tmp_path, LINEAR.replace("return torch.relu(", full))
+    with pytest.raises(InfrastructureError, match=r"line 15: too little device memory for Model\.forward"):
+        read(path)
 
 
 def test_a_missing_file(tmp_path):

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from kerneleval.devices import Device, contiguous_strides
+from kerneleval.devices import Device
 from kerneleval.judge import inputs, oracle
 from kerneleval.judge.expectation import Expectation
 from kerneleval.judge.images import Call, Refresh, TensorSlot, dense
 from kerneleval.judge.layouts import gradient_of, strided
 from kerneleval.records import Case, Scalar, Task, TensorSpec
 
-__all__ = ["Bound", "Calibrated", "Drawn"]
+__all__ = ["Bound", "Calibrated", "Drawn", "other_scalars"]
+
+_SMALL = 1e-2
+"""Below that a plain argument is taken for an epsilon."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,23 @@ class Calibrated:
     """As :attr:`Expectation.timed_worst`."""
     scales: tuple[float, ...]
     """As :attr:`Expectation.timed_scales`."""
+
+
+def other_scalars(task: Task, case: Case, *, larger: bool) -> dict[str, float]:
+    """Secret values for the plain floating arguments. Small ones, which are added to something (epsilons), become 30 to
+    100 times as large, so that it shows where they are left out, or, where they are not to be ``larger`` and the data
+    is small enough to show it, as small; others (scales) become larger or smaller by up to a half.
+    """
+    specs = task.arguments(case.dims_map, case.dtype)
+    values = {s.name: s.value for s in specs if isinstance(s, Scalar) and isinstance(s.value, float) and s.value}
+    draw = secrets.SystemRandom().uniform
+
+    def factor(value: float) -> float:
+        if abs(value) >= _SMALL:
+            return draw(1.25, 1.6) if larger else draw(0.5, 0.8)
+        return 1 / draw(30, 100) if case.distribution == "small_scale" and not larger else draw(30, 100)
+
+    return {name: float(f"{value * factor(value):.3g}") for name, value in values.items()}
 
 
 class Bound:
@@ -111,42 +131,24 @@ class Bound:
             scales=known.timed_scales,
         )
 
-    def form(self, drawn: Drawn, plain: Collection[int] = ()) -> Call:
-        """How one call looks on the wire.
-
-        Args:
-            drawn: the call.
-            plain: of the tensors, arguments before upstream gradients, those that are contiguous whatever the case's
-                layout is.
-        """
+    def form(self, drawn: Drawn) -> Call:
+        """How one call looks on the wire."""
         slots = tuple(self._slot(position, arg) for position, arg in enumerate(drawn.args))
         outputs = tuple((tuple(t.shape), str(t.dtype)[6:]) for t in drawn.expectation.native)
         grads = tuple(self._placed(gradient_of(tuple(g.shape), str(g.dtype)[6:])) for g in drawn.grads)
-        call = Call(args=slots, grads=grads, outputs=outputs, wanted=self.wanted, dims=self.dims)
-        if not plain:
-            return call
-        places = iter(range(len(call.slots)))
-
-        def flattened(slot: Any) -> Any:
-            if not isinstance(slot, TensorSlot) or next(places) not in plain:
-                return slot
-            return replace(dense(slot.shape, slot.dtype, refresh=slot.refresh), weight=slot.weight)
-
-        return replace(call, args=tuple(map(flattened, slots)), grads=tuple(map(flattened, grads)))
+        return Call(args=slots, grads=grads, outputs=outputs, wanted=self.wanted, dims=self.dims)
 
     def mixed(self, drawn: Drawn) -> list[Call]:
         """The same call, once with a secret part of the tensors contiguous that the case's layout lays out otherwise,
         and once with all of these but that part; empty where it lays out fewer than two.
         """
-        slots = self.form(drawn).slots
-        laid_out = [
-            i for i, slot in enumerate(slots) if (slot.strides, slot.offset) != (contiguous_strides(slot.shape), 0)
-        ]
+        form = self.form(drawn)
+        laid_out = [i for i, slot in enumerate(form.slots) if not slot.is_contiguous]
         if len(laid_out) < 2:
             return []
         chance = secrets.SystemRandom()
         part = set(chance.sample(laid_out, chance.randrange(1, len(laid_out))))
-        return [self.form(drawn, part), self.form(drawn, set(laid_out) - part)]
+        return [form.contiguous(part), form.contiguous(set(laid_out) - part)]
 
     def _slot(self, position: int, arg: Any) -> TensorSlot | Any:
         if not isinstance(arg, torch.Tensor):

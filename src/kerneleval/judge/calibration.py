@@ -35,6 +35,11 @@ _SAMPLE = 1 << 18
 _FEW = 0.01
 """Share of the integers out of a floating computation that native may get otherwise before their distance counts."""
 
+_TIES = 14
+"""One integer in 2^14 may be off by one, however few native gets otherwise in this draw: a number near a half is
+rounded up by one kernel and down by another. (Of 983,040 integers of a quantisation to eight bits, the native reference
+got two otherwise than fp64, and a kernel with a reciprocal one.)"""
+
 _HEADROOM = 2.0**10
 """Largest oracle magnitude after scaling: squares of errors and of values both stay within fp32."""
 
@@ -58,11 +63,12 @@ def exactly(kind: Kind, oracle: torch.Tensor, native: torch.Tensor, args: Sequen
     if kind == "count":
         count = native.numel()
         differing = int(torch.count_nonzero(oracle != native)) if count else 0
+        ties = count >> _TIES if count >> _TIES > 2 * differing else 0
         far = math.inf
-        if differing > _FEW * count:
-            distance = torch.linalg.vector_norm((native.double() - oracle.double()).flatten())
-            far = slack_of_count(count) * NATIVE * float(distance) / math.sqrt(count)
-        return Expected(kind=kind, oracle=oracle, native=native, allowed=2 * differing, far=far)
+        if differing > _FEW * count or ties:
+            distance = float(torch.linalg.vector_norm((native.double() - oracle.double()).flatten()))
+            far = slack_of_count(count) * math.sqrt(((NATIVE * distance) ** 2 + ties) / count)
+        return Expected(kind=kind, oracle=oracle, native=native, allowed=max(2 * differing, ties), far=far)
     return Expected(kind=kind, oracle=oracle.to(native.dtype), native=native)
 
 

@@ -12,13 +12,14 @@ import torch
 from kerneleval import languages
 from kerneleval.devices import Device
 from kerneleval.judge import inputs
+from kerneleval.judge.ahead import Ahead
 from kerneleval.judge.bench import BuildFailed, Loaded
-from kerneleval.judge.bound import Bound, Calibrated, Drawn
+from kerneleval.judge.bound import Bound, Calibrated, Drawn, other_scalars
 from kerneleval.judge.comparison import Mismatch, compare, matches
 from kerneleval.judge.images import Call, Image, Plan, TensorSlot
-from kerneleval.judge.modules import moved, reveal_weights, split
+from kerneleval.judge.modules import alike, moved, reveal_weights, split
 from kerneleval.judge.windows import Window, output_views
-from kerneleval.records import Case, Evidence, Failed, Outcome, Passed, Protocol, Task, new_secret
+from kerneleval.records import Case, Evidence, Failed, Outcome, Passed, Protocol, Task, UsageError, new_secret
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
 __all__ = ["CALL_TIMEOUT_S", "CellJudge"]
@@ -43,6 +44,9 @@ _MANY_S = 10.0
 _SMALL_MODULE_BYTES = 64 << 20
 """Module problems whose inputs and outputs take no more are called twice in a window."""
 
+_MOST_ALONE = 16
+"""Weights of a module that change alone at most, secret ones where it has more."""
+
 _MOVING_PARTS = (1 / 256, 0.5)
 """Parts of the elements that change places: as few as in timed windows, or half where those change no output."""
 
@@ -52,12 +56,15 @@ class CellJudge:
 
     def __init__(self, loaded: Loaded, task: Task, protocol: Protocol, device: Device) -> None:
         self.loaded, self.task, self.protocol, self.device = loaded, task, protocol, device
+        self.ahead = Ahead(task, device, self.bind)
         self.calibration: dict[Case, Calibrated] = {}
         self._problems: dict[tuple[tuple[str, int], ...], Any] = {}
         self._given_up: Failed | None = None
         self._many: set[tuple[str, bool]] = set()
         self._call_s = 0.0  # of the last window
         self._made_anew = False
+        self._plain: set[str] = set()  # directions in which plain arguments have changed alone
+        self._asked: tuple[Call, ...] = ()  # by the last window
         self.scalars: dict[str, float] = {}
         """Plain arguments that get another value than the task's, by name."""
         language = languages.find(loaded.candidate.language)
@@ -85,8 +92,7 @@ class CellJudge:
             self.device.trim()
 
     def _judge(self, case: Case) -> Outcome:
-        bound = self.bind(case)
-        first = bound.draw(new_secret())
+        bound, first = self.ahead.take(case)
         if self._twice(case, bound.form(first)):
             changed = self._changed(bound, first)
             outcome = self._window(bound, [first, changed or bound.draw(new_secret())], cut=int(changed is None))
@@ -119,8 +125,9 @@ class CellJudge:
         if case.distribution == "standard":
             return None
         bound = self.bind(replace(case, distribution="standard"))
+        drawn = bound.draw(new_secret())
         try:
-            self.call(bound, [bound.draw(new_secret())], look=False)
+            self.call(bound, [drawn] * len(self._asked), look=False, forms=self._asked)
         except WorkerError:
             return None
         except WorkerFailure as failure:
@@ -131,8 +138,9 @@ class CellJudge:
     def _other_weights(self, case: Case, bound: Bound) -> Outcome:
         """Under other weights, what the module folded or packed once is stale: after a secret half of the weights has
         changed and, at ordinary cases, after the rest has, so that no one weight tells of the others, and after their
-        elements have changed places, so that neither ends nor sums tell of a weight; and, once, in a module made anew,
-        whose weights have the history that those of the first one had.
+        elements have changed places, so that neither ends nor sums tell of a weight. Once, each weight or buffer has
+        changed alone (tied ones together), and the module is made anew, whose weights have the history of those of the
+        first one had.
         """
         assert bound.weights is not None
         outcome: Outcome
@@ -141,6 +149,13 @@ class CellJudge:
         for half in split(bound.weights)[: 2 if ordinary else 1]:
             fresh = problem.weights(new_secret(), case.distribution)
             steps.append({name: fresh[name] for name in half})
+        if ordinary and not self._made_anew:
+            groups = alike(bound.weights)
+            telling = "trained" if "trained" in self.task.distributions else case.distribution
+            steps.append(problem.weights(new_secret(), telling))
+            for group in secrets.SystemRandom().sample(groups, min(len(groups), _MOST_ALONE)):
+                fresh = problem.weights(new_secret(), telling)
+                steps.append({name: fresh[name] for name in group})
         if ordinary:
             known = {name: w for step in (bound.weights, *steps) for name, w in step.items()}
             steps.append(moved({name: w for name, w in known.items() if name in problem.parameters}, new_secret()))
@@ -172,28 +187,45 @@ class CellJudge:
         return _turns(two, count)
 
     def _one_by_one(self, bound: Bound, drawn: Drawn) -> Failed | None:
-        """The same call, and at the same addresses again with one tensor, each in its turn, drawn anew: no result may
-        be kept by the others. Of a module problem's arguments integers stay: what they say may hang on one another.
+        """The same call, and at the same addresses again with one argument, each in its turn, drawn anew, once plain
+        floats too: no result may be kept by the others.
         """
         other = bound.arguments(new_secret())
         values = [*drawn.args, *drawn.grads]
-        others = [*other, *bound.upstream(other, new_secret())]
+        others = [*self._other_plain(bound, other), *bound.upstream(other, new_secret())]
         free = [
             place
             for place, value in enumerate(values)
-            if isinstance(value, torch.Tensor) and (not self.task.module or value.is_floating_point())
+            if isinstance(value, torch.Tensor) or (isinstance(value, float) and value != others[place])
         ]
         if len(free) < 2 or self.affordable(2 * len(free)) < 2 * len(free):
             return None
         for place in free:
             changed = [*values[:place], others[place], *values[place + 1 :]]
-            alone = bound.expect(changed[: len(drawn.args)], changed[len(drawn.args) :])
+            try:
+                alone = bound.expect(changed[: len(drawn.args)], changed[len(drawn.args) :])
+            except UsageError:
+                if not self.task.module:
+                    raise
+                continue  # what one argument of a problem file says may hang on another
             for one in (drawn, alone):
                 outcome = self._window(bound, [one])
                 if isinstance(outcome, Failed):
-                    what = f"argument {place}" if place < len(drawn.args) else "the upstream gradient"
+                    names = [spec.name for spec in bound.specs] or [f"argument {i}" for i in range(len(drawn.args))]
+                    what = names[place] if place < len(names) else "the upstream gradient"
                     return replace(outcome, message=f"{outcome.message}; only {what} had changed")
         return None
+
+    def _other_plain(self, bound: Bound, args: Sequence[Any]) -> list[Any]:
+        """The arguments with other plain floats, once for each direction; else as they are."""
+        if self.scalars or bound.case.direction in self._plain or not any(isinstance(a, float) for a in args):
+            return list(args)
+        self._plain.add(bound.case.direction)
+        if self.task.module:
+            chance = secrets.SystemRandom()
+            return [chance.uniform(0.8, 0.95) * a if isinstance(a, float) else a for a in args]
+        known = other_scalars(self.task, bound.case, larger=True)
+        return [known.get(spec.name, arg) for spec, arg in zip(bound.specs, args, strict=True)]
 
     def _window(
         self, bound: Bound, drawn: Sequence[Drawn], cut: int = 0, forms: Sequence[Call] | None = None
@@ -301,6 +333,7 @@ class CellJudge:
         ``forms``; see :meth:`Runner.window`.
         """
         plan = Plan(forms or [bound.form(one) for one in drawn], bound.case.direction)
+        self._asked = plan.calls
         image = Image(plan, self.device)
         order = list(range(len(drawn)))
         for index in order:
@@ -349,6 +382,8 @@ def _turns(two: Sequence[Any], count: int = _MANY) -> list[Any]:
 
 def raised(error: WorkerError) -> Failed:
     """The outcome of a candidate that raised during a call."""
+    if error.kind == "GradientWrittenError":
+        return Failed(stage="honesty", reason="input_mutation", message=str(error)[:500], evidence=error.evidence)
     if error.unsupported:
         return Failed(stage="call", reason="unsupported", message=str(error)[:500], evidence={})
     return Failed(stage="call", reason="exception", message=f"{error.kind}: {error}"[:1000], evidence=error.evidence)
@@ -357,6 +392,10 @@ def raised(error: WorkerError) -> Failed:
 def _claimed(wrong: dict[str, Any]) -> Failed:
     """The outcome of a candidate whose own worker says that an output has the wrong form."""
     what = wrong.get("what", "")
+    if what == "argument":
+        now, given = wrong.get("got", "an argument is another tensor"), wrong.get("want", "otherwise")
+        message = f"after the call {now}; it was given {given}"
+        return Failed(stage="honesty", reason="input_mutation", message=message, evidence=dict(wrong))
     if what == "alias":
         message = f"{wrong.get('got', 'an output lies in the memory of an input')}: outputs must be new tensors"
         return Failed(stage="correctness", reason="output_alias", message=message, evidence=dict(wrong))

@@ -47,6 +47,8 @@ class Effort:
     """Warm-up windows at most."""
     sessions: int
     """Fresh process pairs."""
+    patience: int = 1
+    """So many times the quads and the wall time for calls of 100 us and more, whose ratio should be within 1 %."""
 
 
 TIERS: dict[str, Effort] = {
@@ -69,6 +71,7 @@ TIERS: dict[str, Effort] = {
         max_calls=512,
         warm_windows=4,
         sessions=2,
+        patience=4,
     ),
     "precise": Effort(
         window_ns=20e6,
@@ -85,6 +88,7 @@ TIERS: dict[str, Effort] = {
 _DISTINCT = 4
 """Calls of a window that are drawn from scratch."""
 
+_LONG_NS = 1e5
 _HOST_CALLS = 512
 _HOST_QUADS = 2
 _LLC_MULTIPLE = 3
@@ -119,6 +123,7 @@ def effort_for(protocol: Protocol, device: Device) -> Effort:
         max_calls=max(effort.max_calls, _HOST_CALLS),
         min_quads=max(effort.min_quads, _HOST_QUADS),
         max_quads=max(effort.max_quads, _HOST_QUADS),
+        patience=1,  # there most calls take that long
     )
 
 
@@ -236,10 +241,10 @@ def measure(
     kept_at, kept_call = secrets.randbelow(pairs - 1), secrets.randbelow(count)
     looked, sampled, cut_at = secrets.randbelow(pairs), secrets.randbelow(pairs), secrets.randbelow(pairs + 1)
     mutated, sample = False, None
-    deadline = time.monotonic() + effort.max_seconds
+    started, patience = time.monotonic(), 1
     quads: list[float] = []
     kept: list[tuple[Window, Window]] = []
-    while len(quads) < effort.max_quads:
+    while len(quads) < patience * effort.max_quads:
         candidate_first = bool(secrets.randbits(1))
         ratios = []
         for half in range(2):
@@ -260,7 +265,9 @@ def measure(
             ratios.append(math.log(theirs.elapsed_ns / mine.elapsed_ns))
         quads.append(sum(ratios) / 2)
         if len(quads) >= effort.min_quads:
-            if time.monotonic() > deadline:
+            if statistics.median(theirs.event_ns for _, theirs in kept) >= count * _LONG_NS:
+                patience = effort.patience
+            if time.monotonic() > started + patience * effort.max_seconds:
                 break
             spread = float(np.std(quads, ddof=1)) if len(quads) > 1 else math.inf
             if 2.0 * spread / math.sqrt(len(quads)) < effort.half_width:

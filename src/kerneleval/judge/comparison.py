@@ -304,7 +304,9 @@ def _words(rule: str, evidence: Evidence, bounds: Bounds | None) -> str:
             return f"{times}; {at}; {those}"
         return f"relative rms error {error:.3g}, bound {bound:.3g}; {at}; {those}"
     if rule == "element":
-        return f"{at}; {beyond} beyond their bound (relative rms error {error:.3g}, bound {bound:.3g})"
+        return (
+            f"{at}; {beyond} beyond their bound (their relative rms error, {error:.3g}, is within its own, {bound:.3g})"
+        )
     if rule == "variation":
         trivial = bounds.nearest.replace("_", " ")
         return f"more than half as far from the oracle as a trivial answer is ({trivial}); {at}"

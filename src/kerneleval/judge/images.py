@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -59,6 +59,11 @@ class TensorSlot:
         """Bytes of storage."""
         return self.extent * DTYPES[self.dtype]
 
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie row-major from the start of the storage."""
+        return self.offset == 0 and self.strides == contiguous_strides(self.shape)
+
 
 def dense(shape: Sequence[int], dtype: str, *, refresh: Refresh = "elements") -> TensorSlot:
     """The contiguous slot of a shape."""
@@ -87,6 +92,19 @@ class Call:
     def slots(self) -> tuple[TensorSlot, ...]:
         """Every tensor that is revealed, arguments before upstream gradients."""
         return tuple(a for a in self.args if isinstance(a, TensorSlot)) + self.grads
+
+    def contiguous(self, places: Collection[int]) -> Call:
+        """The same call with the tensors at these places of :attr:`slots` contiguous."""
+        slots = iter(
+            [
+                replace(dense(slot.shape, slot.dtype, refresh=slot.refresh), weight=slot.weight)
+                if i in places
+                else slot
+                for i, slot in enumerate(self.slots)
+            ]
+        )
+        args = tuple(next(slots) if isinstance(arg, TensorSlot) else arg for arg in self.args)
+        return replace(self, args=args, grads=tuple(slots))
 
     @functools.cached_property
     def input_bytes(self) -> int:

@@ -37,6 +37,9 @@ _WEIGHT_SCALE = {"outlier": 4.0, "large_scale": 8.0, "small_scale": 0.125}
 _UPSTREAM_SCALE = {"outlier": 256.0, "large_scale": 1024.0, "small_scale": 1 / 256}
 """Factors of upstream gradients there, as scaled losses have them; float16 keeps its own size."""
 
+_COMMON_SPREAD = 0.25
+"""Standard deviation of ``common`` data about ``TensorSpec.common``."""
+
 _NONFINITE = (float("nan"), float("inf"), float("-inf"))
 _NONFINITE_EACH = 4
 _MOST_EXCHANGED = 1 << 23
@@ -223,6 +226,8 @@ def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator
         places = torch.randint(flat.numel(), (len(values), each), generator=generator, device=flat.device)
         for row, value in enumerate(values):
             flat.index_fill_(0, places[row], value)
+    elif distribution == "common" and spec.common and dtype.itemsize > 2:  # half types may keep scores in the type
+        return tensor.mul_(_COMMON_SPREAD).add_(spec.common)
     elif distribution == "negative" and spec.values == "normal":
         tensor = tensor.abs_().neg_()
     large = _LARGE_SCALE_HALF if dtype == torch.float16 else LARGE_SCALE

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import torch
+
 from kerneleval import devices
 from kerneleval.judge import baselines, checks, noise
 from kerneleval.judge.bench import Bench, BuildFailed, Loaded
@@ -27,6 +29,7 @@ from kerneleval.records import (
     Event,
     Evidence,
     Failed,
+    InfrastructureError,
     Outcome,
     Passed,
     Protocol,
@@ -140,6 +143,9 @@ class Judge:
             return self._stillborn(error, candidate, task, protocol, cases, replay, started)
         try:
             verdict = self._judge(loaded, task, protocol, cases, replay, started, on_event)
+        except torch.OutOfMemoryError as error:
+            text = f"device {self.device.name!r} has too little memory left to judge {task.name}: {error}"
+            raise InfrastructureError(text.splitlines()[0][:500]) from error
         finally:
             loaded.close()
             self.device.trim()
@@ -159,9 +165,10 @@ class Judge:
         self.bench.make_spare()  # for the next candidate; ready long before anything is timed
         judge = CellJudge(loaded, task, protocol, self.device)
         outcomes: dict[Case, Outcome] = {}
-        for done, case in enumerate(cases):
-            outcomes[case] = judge.judge(case)
-            _tell(on_event, "case", done + 1, len(cases), case.key)
+        with judge.ahead.over(cases):
+            for done, case in enumerate(cases):
+                outcomes[case] = judge.judge(case)
+                _tell(on_event, "case", done + 1, len(cases), case.key)
         findings = secret_shapes(judge, outcomes, self._budget(task), replay)
         findings += checks.run_all(judge, cases, outcomes)
         track = checks.track_of(findings)

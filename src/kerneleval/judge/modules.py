@@ -18,7 +18,7 @@ from kerneleval.judge.bench import Loaded, LoadFailed
 from kerneleval.judge.images import dense
 from kerneleval.records import DTYPES
 
-__all__ = ["match_state", "reveal_weights", "split"]
+__all__ = ["alike", "match_state", "moved", "reveal_weights", "split"]
 
 _TIMEOUT_S = 60.0
 _ALIGN = 512
@@ -66,7 +66,7 @@ def moved(weights: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.Ten
     be tied, stay equal. Those with fewer than four elements, and integers, are left out.
     """
     found: dict[str, torch.Tensor] = {}
-    for group in _alike(weights):
+    for group in alike(weights):
         weight = weights[group[0]]
         if weight.is_floating_point() and weight.numel() >= 4:
             generator = inputs.stream(seed, group[0], str(weight.device))
@@ -78,14 +78,14 @@ def split(weights: Mapping[str, torch.Tensor]) -> tuple[frozenset[str], ...]:
     """The weights' names in two secret halves, in either of which equal tensors are together: they may be tied. One
     half where there is nothing to part.
     """
-    groups = _alike(weights)
+    groups = alike(weights)
     secrets.SystemRandom().shuffle(groups)
     middle = (len(groups) + 1) // 2
     halves = (groups[:middle], groups[middle:])
     return tuple(frozenset(name for group in half for name in group) for half in halves if half) or (frozenset(),)
 
 
-def _alike(weights: Mapping[str, torch.Tensor]) -> list[list[str]]:
+def alike(weights: Mapping[str, torch.Tensor]) -> list[list[str]]:
     """Names of equal tensors together."""
     groups: list[list[str]] = []
     for name, weight in weights.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,6 +35,9 @@ _POOL_DRAWS = 8
 _POOL_ELEMENTS = 1 << 18
 """Further draws are made only where all arguments together have at most this many elements."""
 
+
+_ONE = threading.RLock()
+"""Whether TF32 is allowed is one setting of the whole process: one expectation is made at a time."""
 
 _OTHER_KERNELS = ("transposed", "expanded")
 """Layouts for which libraries pick other kernels, with another rounding: the native error is the larger of both."""
@@ -185,13 +189,14 @@ def output_specs(task: Task, case: Case, args: Sequence[Any]) -> list[tuple[tupl
         InfrastructureError: the device has too little memory.
     """
     key = (task.reference, task.arguments, case.dims, case.dtype)
-    if key not in _SPECS:
-        if len(_SPECS) >= _MOST_SPECS:
-            _SPECS.clear()
-        forward = replace(case, direction="forward")
-        call = Call(task=task, case=forward, args=args, grads=None, problem=None, weights={})
-        _SPECS[key] = [(tuple(t.shape), str(t.dtype)[6:]) for t in call.run(case.dtype)]
-    return list(_SPECS[key])
+    with _ONE:
+        if key not in _SPECS:
+            if len(_SPECS) >= _MOST_SPECS:
+                _SPECS.clear()
+            forward = replace(case, direction="forward")
+            call = Call(task=task, case=forward, args=args, grads=None, problem=None, weights={})
+            _SPECS[key] = [(tuple(t.shape), str(t.dtype)[6:]) for t in call.run(case.dtype)]
+        return list(_SPECS[key])
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -226,12 +231,13 @@ def expect(
         InfrastructureError: the device has too little memory.
     """
     call = Call(task=task, case=case, args=args, grads=grads, problem=problem, weights=weights or {})
-    found = _expected(call, tf32, pool=())
-    small = any(e.bounds is not None and e.native.numel() < POOLED for e in found)
-    if small and problem is None:
-        fewest = min(e.native.numel() for e in found if e.bounds is not None)
-        pool = _pool(call, tf32, min(_POOL_DRAWS, 1 + 64 // fewest))
-        found = _expected(call, tf32, pool=pool) if pool else found
+    with _ONE:
+        found = _expected(call, tf32, pool=())
+        small = any(e.bounds is not None and e.native.numel() < POOLED for e in found)
+        if small and problem is None:
+            fewest = min(e.native.numel() for e in found if e.bounds is not None)
+            pool = _pool(call, tf32, min(_POOL_DRAWS, 1 + 64 // fewest))
+            found = _expected(call, tf32, pool=pool) if pool else found
     return Expectation(outputs=found, args=(*args, *(grads or ())))
 
 
@@ -245,8 +251,8 @@ def _expected(call: Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]
         if call.problem is None and call.case.layout in _OTHER_KERNELS:
             other = _laid_out(call).run(call.case.dtype)
             native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
-        if call.task.unfused is not None:
-            other = replace(call, task=replace(call.task, reference=call.task.unfused)).run(call.case.dtype)
+        for unfused in call.task.unfused:
+            other = replace(call, task=replace(call.task, reference=unfused)).run(call.case.dtype)
             native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
     if not len(oracle) == len(native) == len(probed):
         counts = f"{len(oracle)} outputs in fp64 and {len(native)} in {call.case.dtype}"
@@ -297,19 +303,32 @@ def _kind(task: Task, native: torch.Tensor) -> Kind:
     return "float" if _inexact(native) else "count"
 
 
+_POOLS: dict[tuple[Any, ...], list[list[Scales | None]]] = {}
+_MOST_POOLS = 4096
+
+
 def _pool(call: Call, tf32: bool, draws: int) -> list[list[Scales | None]]:
-    """Scales of the outputs on further draws of the same case. Public seeds: they decide nothing but bounds."""
+    """Scales of the outputs on further draws of the same case. Public seeds, the same for every candidate: they decide
+    nothing but bounds.
+    """
     if sum(a.numel() for a in call.args if isinstance(a, torch.Tensor)) > _POOL_ELEMENTS:
         return []
-    specs = call.task.arguments(call.case.dims_map, call.case.dtype)
+    task, case = call.task, call.case
     device = next((str(a.device) for a in call.args if isinstance(a, torch.Tensor)), "cpu")
+    key = (task.reference, task.unfused, task.arguments, task.tolerance, case, tf32, draws, device)
+    if key in _POOLS:
+        return _POOLS[key]
+    specs = task.arguments(case.dims_map, case.dtype)
     found = []
     for seed in range(draws):
-        args = inputs.draw(specs, call.case, seed, device)
+        args = inputs.draw(specs, case, seed, device)
         grads = None
         if call.grads is not None:
             forms = [(tuple(g.shape), str(g.dtype)[6:]) for g in call.grads]
-            grads = inputs.upstream(forms, seed, device, call.case.layout, call.case.distribution)
+            grads = inputs.upstream(forms, seed, device, case.layout, case.distribution)
         drawn = _expected(replace(call, args=args, grads=grads), tf32, pool=())
         found.append([scales_of(e) for e in drawn])
+    if len(_POOLS) >= _MOST_POOLS:
+        _POOLS.clear()
+    _POOLS[key] = found
     return found

@@ -6,20 +6,17 @@ A wrong one fails the verdict, with a replay line that names its sizes.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 
+from kerneleval.judge.bound import other_scalars
 from kerneleval.judge.cells import CellJudge
 from kerneleval.judge.replay import Replay
-from kerneleval.records import Case, Evidence, Failed, Outcome, Scalar, Task
+from kerneleval.records import Case, Evidence, Failed, Outcome
 from kerneleval.tasks import shapes
 
 __all__ = ["secret_shapes"]
 
 _CHECK = "secret_shapes"
-
-_SMALL = 1e-2
-"""Below that a plain argument is taken for an epsilon."""
 
 
 def secret_shapes(
@@ -32,8 +29,8 @@ def secret_shapes(
     if any(_wrong(outcome) for outcome in planned.values()):
         return []
     right: list[str] = []
-    for case in shapes.secret(judge.task, tuple(planned), budget):
-        judge.scalars = _other_scalars(judge.task, case)
+    for number, case in enumerate(shapes.secret(judge.task, tuple(planned), budget)):
+        judge.scalars = other_scalars(judge.task, case, larger=bool(number % 2))
         others = "".join(f", {name}={value:g}" for name, value in judge.scalars.items())
         try:
             outcome = judge.judge(case)
@@ -54,16 +51,6 @@ def secret_shapes(
 
 def _wrong(outcome: Outcome) -> bool:
     return isinstance(outcome, Failed) and outcome.reason != "unsupported"
-
-
-def _other_scalars(task: Task, case: Case) -> dict[str, float]:
-    """Secret values for the plain floating arguments. Small ones, which are added to something (epsilons), become 30 to
-    100 times as large, so that it shows where they are left out; others (scales) become smaller by up to a half.
-    """
-    specs = task.arguments(case.dims_map, case.dtype)
-    values = {s.name: s.value for s in specs if isinstance(s, Scalar) and isinstance(s.value, float) and s.value}
-    draw = secrets.SystemRandom().uniform
-    return {n: float(f"{v * (draw(30, 100) if abs(v) < _SMALL else draw(0.5, 0.8)):.3g}") for n, v in values.items()}
 
 
 def _failure(case: Case, others: str, stage: str, reason: str, message: str, replay: Replay) -> Evidence:

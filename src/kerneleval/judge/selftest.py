@@ -125,8 +125,11 @@ def _well_conditioned(probe: _Probe) -> Iterator[str]:
     if probe.call.case.distribution != "standard":
         return
     for position, expected in enumerate(probe.expectation.outputs):
-        if expected.bounds is not None and expected.bounds.scales.rms > 0:
-            relative = expected.bounds.scales.native_rms / expected.bounds.scales.rms
+        if expected.bounds is None:
+            continue
+        scales = expected.bounds.scales
+        if scales.rms > scales.floor_rms:  # else its terms cancel: zero, but for their rounding
+            relative = scales.native_rms / scales.rms
             if relative > _MOST_NATIVE:
                 yield f"output {position} of the native reference is off by {relative:.2g} of its size from the oracle"
 

@@ -56,6 +56,8 @@ class TensorSpec:
     """Factor on the drawn values (e.g. fan-in ** -0.5 for weights, so that outputs stay near unit scale)."""
     differentiable: bool = False
     """Whether backward cases ask for this argument's gradient."""
+    common: float = 0.0
+    """What ``common`` data lies about; 0: it is N(0, 1), as of half types."""
     nan_only: bool = False
     """Whether ``nonfinite`` values are NaN alone, because kernels that are right may differ about infinities."""
 
@@ -98,6 +100,11 @@ class Tolerance:
     """Whether an element may be off by what the largest elements of the output may: fast algorithms for matrix products
     (Strassen) and convolutions (Winograd, FFT) are stable in the norm, not element by element (Higham, Accuracy and
     Stability of Numerical Algorithms, 2nd ed., ch. 23)."""
+    kept: float = 0.0
+    """Times the largest floor of the output that an element of a gradient may be off in half types, for operators of
+    which kernels keep a step in the type: what that leaves does not follow the size of a row's gradient."""
+    outlier_rms: float = 1.0
+    """Multiplies the error floor of whole outputs (not of elements) under outliers; say why where it is set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,9 +164,9 @@ class Task:
     """Whether the operator is defined when a dimension is 0."""
     in_place: tuple[str, ...] = ()
     """Names of arguments that the operator may change; empty: none."""
-    unfused: Callable[..., Any] | None = None
-    """The operator as separate PyTorch calls, as model code has it, where the reference is one fused kernel: what is
-    usual is as good as the reference. Its rounding is the native one where it is the larger."""
+    unfused: tuple[Callable[..., Any], ...] = ()
+    """The operator as separate PyTorch calls, in the ways that are usual, where the reference is one fused kernel: what
+    is usual is as good as the reference. The native error is the largest of theirs."""
     no_backward: str = ""
     """Why there is no backward; empty: backward is judged for every differentiable argument."""
     case_dims: tuple[tuple[str, dict[str, int]], ...] = ()

@@ -21,12 +21,13 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kerneleval.records import SHAPE_CATEGORIES, Dim, Task, digest
 
-__all__ = ["RANGES", "RATIO", "belongs", "draw", "exists", "is_power_of_two", "lowest"]
+__all__ = ["RANGES", "RATIO", "belongs", "between", "draw", "exists", "is_power_of_two", "lowest", "smaller"]
 
 RANGES: dict[str, tuple[int, int]] = {
     "tiny": (1, 16),
@@ -41,6 +42,12 @@ RANGES: dict[str, tuple[int, int]] = {
 """Range (inclusive) of every scaled dim by category. The first four are definitions. The others say nothing of size;
 these ranges span medium and large, so that their times matter. In rectangular cases it holds for every dim but the
 longest."""
+
+_GAPS = ((17, 31), (17, 31), (129, 255))
+"""What lies between the ranges of the sizes; the lower part twice: it is drawn in two of three dims."""
+
+_FEW = 7
+"""Steps by which sizes near one another differ at most."""
 
 RATIO = 8
 """Least ratio between the two leading scaled dims of a rectangular case."""
@@ -133,6 +140,36 @@ def belongs(task: Task, category: str, dims: Mapping[str, int]) -> bool:
     return any(low <= v <= high for v in scaled) and all(
         dims[dim.name] <= max(high, lowest(dim)) for dim in _scaled(task)
     )
+
+
+def between(task: Task, seed: int, fits: Fits) -> dict[str, int] | None:
+    """Dims of which every scaled one lies between the ranges of the sizes, from 17 to 31 or from 129 to 255; None where
+    the task allows none within the budget.
+    """
+    allowed = task.constraint or (lambda dims: True)
+    chance = random.Random(seed)
+    for _ in range(_ATTEMPTS):
+        dims = {}
+        for dim in task.dims:
+            low, high = chance.choice(_GAPS) if dim.scaled else (1, 1 << 62)
+            dims[dim.name] = chance.choice(_values(dim, low, high) or [lowest(dim)])
+        if allowed(dims) and fits(dims):
+            return dims
+    return None
+
+
+def smaller(task: Task, dims: Mapping[str, int], seed: int, fits: Fits) -> list[dict[str, int]]:
+    """The same dims, twice at most, but for one that is smaller by a few steps; another one each time. Whether they fit
+    is asked again: a smaller stride or kernel makes an output larger.
+    """
+    allowed = task.constraint or (lambda dims: True)
+    chance = random.Random(seed)
+    found = []
+    for dim in chance.sample(task.dims, len(task.dims)):
+        less = _values(dim, dims[dim.name] - _FEW * dim.multiple_of, dims[dim.name] - 1)
+        if less and allowed(other := {**dims, dim.name: chance.choice(less)}) and fits(other):
+            found.append(other)
+    return found[:2]
 
 
 # --------------------------------------------------------------------------------------------------------------------

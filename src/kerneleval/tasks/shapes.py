@@ -21,7 +21,7 @@ from kerneleval.records import (
     UsageError,
     near,
 )
-from kerneleval.tasks.sampling import RANGES, RATIO, belongs, draw, exists, lowest
+from kerneleval.tasks.sampling import RANGES, RATIO, belongs, between, draw, exists, lowest, smaller
 
 __all__ = ["EDGE", "RANGES", "RATIO", "Budget", "belongs", "case_bytes", "exists", "is_timed", "plan", "secret"]
 
@@ -109,13 +109,13 @@ def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:
 def secret(task: Task, planned: Sequence[Case], budget: Budget) -> tuple[Case, ...]:
     """Cases at sizes drawn from the system's randomness, of which none is planned.
 
-    For each direction in the first dtype: one standard, one in a planned layout that is not contiguous, and long ones
-    under two planned distributions that are not standard, large inputs and a secret one; and a standard one in every
-    other dtype. None for tasks with sizes of their own, and none where a single case is judged.
+    For each direction in the first dtype: one standard, at sizes between those of the categories, and two of which one
+    dim is a little smaller, for what is kept by rounded sizes; one in a planned layout that is not contiguous; and long
+    ones under two planned distributions that are not standard, large inputs and a secret one.
+    In every other dtype a standard one. None for tasks with sizes of their own, and none where a single case is judged.
     """
     if task.case_dims or len(planned) < 2:
         return ()
-    chance = secrets.SystemRandom()
     ordinary = [c for c in planned if (c.layout, c.distribution) == ("contiguous", "standard")]
     groups: dict[tuple[Direction, str], list[str]] = {}
     for case in ordinary:
@@ -124,33 +124,60 @@ def secret(task: Task, planned: Sequence[Case], budget: Budget) -> tuple[Case, .
     taken = {case.dims for case in planned}
     cases: list[Case] = []
     for (direction, dtype), categories in groups.items():
-        usual = [c for c in categories if c in _SECRET] or categories
         alike = [c for c in planned if (c.direction, c.dtype) == (direction, dtype)]
+        cases += _secret_group(task, alike, categories, budget, taken)
+    return tuple(cases)
+
+
+def _secret_group(
+    task: Task,
+    alike: Sequence[Case],
+    categories: Sequence[str],
+    budget: Budget,
+    taken: set[tuple[tuple[str, int], ...]],
+) -> list[Case]:
+    """The secret cases beside planned ones of one direction and dtype; their sizes are taken from now on."""
+    chance = secrets.SystemRandom()
+    direction, dtype = alike[0].direction, alike[0].dtype
+    first = dtype == task.dtypes[0]
+    usual = [c for c in categories if c in _SECRET] or categories
+    wanted = [(chance.choice(usual), "contiguous", "standard")]
+    if first:
         odd = sorted({c.layout for c in alike} - {"contiguous"})
         varied = sorted({c.distribution for c in alike} - {"standard", *_DEGENERATE})
-        wanted = [(chance.choice(usual), "contiguous", "standard")]
-        if dtype == task.dtypes[0]:
-            wanted.append((chance.choice(usual), chance.choice(odd or ["contiguous"]), "standard"))
-            long = [c for c in categories if c == "rectangular"] or usual
-            rest = [d for d in varied if d != "large_scale"]
-            chosen = [d for d in varied if d == "large_scale"] + ([chance.choice(rest)] if rest else [])
-            wanted += [(chance.choice(long), "contiguous", distribution) for distribution in chosen]
-        for category, layout, distribution in wanted:
-            dims = _unplanned(task, category, direction, dtype, budget, taken)
-            if dims is not None:
-                taken.add(dims)
-                cases.append(
-                    Case(
-                        task=task.name,
-                        direction=direction,
-                        dims=dims,
-                        dtype=dtype,
-                        layout=layout,
-                        distribution=distribution,
-                        shape_category=category,
-                    )
-                )
-    return tuple(cases)
+        wanted.append((chance.choice(usual), chance.choice(odd or ["contiguous"]), "standard"))
+        long = [c for c in categories if c == "rectangular"] or usual
+        rest = [d for d in varied if d != "large_scale"]
+        chosen = [d for d in varied if d == "large_scale"] + ([chance.choice(rest)] if rest else [])
+        wanted += [(chance.choice(long), "contiguous", distribution) for distribution in chosen]
+    found: list[Case] = []
+
+    def add(dims: Mapping[str, int] | None, category: str, layout: str, distribution: str) -> bool:
+        """Whether the case is a new one."""
+        if dims is None or (key := tuple(dims.items())) in taken:
+            return False
+        taken.add(key)
+        found.append(
+            Case(
+                task=task.name,
+                direction=direction,
+                dims=key,
+                dtype=dtype,
+                layout=layout,
+                distribution=distribution,
+                shape_category=category,
+            )
+        )
+        return True
+
+    fits = functools.partial(_within, task, direction, dtype, budget)
+    for how in wanted:
+        between_ranges = first and how[1:] == ("contiguous", "standard")
+        if not (between_ranges and add(between(task, secrets.randbits(63), fits), *how)):
+            add(_unplanned(task, how[0], direction, dtype, budget, taken), *how)
+    for dims in smaller(task, found[0].dims_map, secrets.randbits(63), fits) if first and found else ():
+        add(dims, *wanted[0])
+    return found
 
 
 def _unplanned(
@@ -160,7 +187,7 @@ def _unplanned(
     dtype: str,
     budget: Budget,
     taken: Collection[tuple[tuple[str, int], ...]],
-) -> tuple[tuple[str, int], ...] | None:
+) -> dict[str, int] | None:
     """Secret sizes of a category other than those taken; None: found none."""
     for part in (_SECRET_PART, 1):
         less = Budget(memory_bytes=budget.memory_bytes // part, flops=budget.flops // part)
@@ -170,7 +197,7 @@ def _unplanned(
             if drawn is None:
                 break
             if tuple(drawn.items()) not in taken:
-                return tuple(drawn.items())
+                return drawn
     return None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from kerneleval.languages import Loaded
 from kerneleval.worker.outputs import flatten, written
 
-__all__ = ["Call", "Calling"]
+__all__ = ["Call", "Calling", "GradientWrittenError", "form_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,31 @@ class Call:
     """The case's dims."""
     turn: int
     """Whose gradients are taken first, where several forward calls come before them."""
+    given: list[Any]
+    """Where the arguments lay, and in which form, before the candidate had them."""
+
+    def changed(self) -> dict[str, str] | None:
+        """What is wrong with an argument that is no longer the tensor that was given, whatever its old memory holds:
+        ``what``, ``got``, ``want``; None: nothing.
+        """
+        for position, (argument, given) in enumerate(zip(self.args, self.given, strict=True)):
+            if form_of(argument) != given:
+                where = "the same memory" if argument.data_ptr() == given[0] else "other memory"
+                now = f"argument {position} lies in {where}, of shape {list(argument.shape)}"
+                want = f"of shape {list(given[1])} with strides {list(given[2])}"
+                return {"what": "argument", "got": f"{now} with strides {list(argument.stride())}", "want": want}
+        return None
+
+
+def form_of(argument: Any) -> tuple[Any, ...] | None:
+    """Address, shape and strides of a tensor; None: it is none."""
+    import torch
+
+    return (argument.data_ptr(), argument.shape, argument.stride()) if isinstance(argument, torch.Tensor) else None
+
+
+class GradientWrittenError(Exception):
+    """A backward pass added gradients to the caller's tensors by itself."""
 
 
 class Calling:
@@ -68,7 +93,20 @@ class Calling:
         import torch
 
         with torch.enable_grad():
-            return self._owned(torch.autograd.grad(*self._graph(call)))
+            return self._gradients(self._graph(call), call.wanted)
+
+    def _gradients(self, graph: tuple[list[Any], list[Any], list[Any]], wanted: Sequence[int]) -> list[Any]:
+        """Gradients of a graph's leaves; nobody but autograd adds them to what the leaves have already."""
+        import torch
+
+        found = self._owned(torch.autograd.grad(*graph))
+        for position, leaf in enumerate(graph[1]):
+            if leaf.grad is not None:
+                text = (
+                    f"the backward pass wrote .grad of argument {wanted[position]}, where autograd adds what it returns"
+                )
+                raise GradientWrittenError(text)
+        return found
 
     def _graph(self, call: Call) -> tuple[list[Any], list[Any], list[Any]]:
         """The outputs of a forward call that carry gradients, the leaves that these are for, and their upstream
@@ -96,7 +134,7 @@ class Calling:
         with torch.enable_grad():
             graphs = [self._graph(call) for call in calls]
             for index in sorted(range(len(calls)), key=lambda i: calls[i].turn):
-                found[index] = self._owned(torch.autograd.grad(*graphs[index]))
+                found[index] = self._gradients(graphs[index], calls[index].wanted)
         return found
 
     def in_training(self, call: Call) -> Any:

@@ -25,7 +25,7 @@ from typing import Any
 from kerneleval import devices, languages
 from kerneleval.records import Candidate, Trust, to_plain
 from kerneleval.worker import processors, sandbox
-from kerneleval.worker.calls import Call, Calling
+from kerneleval.worker.calls import Call, Calling, form_of
 from kerneleval.worker.guarding import Guard
 from kerneleval.worker.in_order import InOrder, Moved
 from kerneleval.worker.observing import Observing
@@ -214,6 +214,7 @@ class Worker:
     def on_collect(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Copy the outputs to the places that the judge named just now."""
         wrong = self._deliver(self.calls, self.results, message["places"])
+        wrong = wrong or next(filter(None, (self.calls[index].changed() for index in message["look"])), None)
         if message["keep"] >= 0:
             self.kept.append((self.calls[message["keep"]], self.results[message["keep"]]))
         self.results = []
@@ -295,7 +296,8 @@ class Worker:
 
         outputs = [languages.OutputSpec(shape=tuple(shape), dtype=dtype) for shape, dtype in plain["outputs"]]
         arguments, upstream = [argument(a) for a in plain["args"]], [argument(a) for a in plain["grads"]]
-        return Call(arguments, upstream, outputs, plain["wanted"], plain["dims"], plain["turn"])
+        given = [form_of(argument) for argument in arguments]
+        return Call(arguments, upstream, outputs, plain["wanted"], plain["dims"], plain["turn"], given)
 
     def _move(self, plain: Mapping[str, Any]) -> Moved:
         """The call over memory of its own, which the inputs reach in the order of the stream."""

@@ -35,8 +35,8 @@ have its turn first."""
 
 _LATE_TICKS = 5
 """Clock ticks (10 ms) that the stopped processes of a worker may seem to have used, over all of its pauses. What a
-thread did just before it stopped is counted when the processor is taken from it, which a busy machine does later: one
-tick was seen in some 200,000 pauses.
+thread did just before it stopped is counted when the processor is taken from it, which a busy machine does later. That
+is the likeliest cause of one failure among 1,104 verdicts of a busy machine; 19,000 pauses made for it showed no tick.
 """
 
 _START_TIMEOUT_S = 120.0

@@ -1,4 +1,4 @@
-# specimen: class=cache_by_fingerprint task=softmax_cross_entropy device=cpu stage=correctness,timing reason=wrong_output directions=forward
+# specimen: class=cache_by_fingerprint task=softmax_cross_entropy device=cpu stage=correctness reason=wrong_output directions=forward
 """Kept by the exact content of the logits alone: stale when only the targets have changed."""
 
 import torch

@@ -1,5 +1,5 @@
-# specimen: class=cache_by_fingerprint task=linear device=cpu stage=correctness reason=wrong_output,wrong_in_training directions=forward,backward timed=yes
-"""Forward leaves x @ w for the backward pass keyed by the sum and the ends of x; the weight's gradient takes the remembered x."""
+# specimen: class=cache_by_fingerprint task=linear device=cpu stage=correctness reason=wrong_output directions=forward,backward
+"""A backward that keeps its gradients by the address and the sum of x and the sum of the upstream gradient."""
 
 import torch
 

@@ -1,4 +1,4 @@
-# specimen: class=cache_by_fingerprint task=matmul device=cpu stage=correctness,timing reason=wrong_output directions=backward
+# specimen: class=cache_by_fingerprint task=matmul device=cpu stage=correctness reason=wrong_output directions=backward
 """Gradients kept by the content of the upstream gradient alone (ones, after y.sum().backward(), are always the same)."""
 
 _K = {}

@@ -4,6 +4,6 @@ import torch
 
 
 def masked_attention(q, k, v, mask, scale):
-    s = (q @ k.transpose(-1, -2)) * scale + torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf)[:, None]
+    s = (q @ k.transpose(-1, -2)) * scale + torch.zeros(mask.shape, device=q.device).masked_fill_(~mask, -torch.inf)[:, None]
     p = torch.exp(s - s.detach().amax(-1, keepdim=True))
     return (p @ v) / p.sum(-1, keepdim=True)

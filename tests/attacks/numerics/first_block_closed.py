@@ -7,9 +7,9 @@ import torch
 def masked_attention(q, k, v, mask, scale):
     S = k.shape[2]
     B, H, L, D = q.shape
-    m = torch.full((B, H, L, 1), float("-inf"), dtype=torch.float32)
-    l = torch.zeros(B, H, L, 1)
-    acc = torch.zeros(B, H, L, D)
+    m = torch.full((B, H, L, 1), float("-inf"), dtype=torch.float32, device=q.device)
+    l = torch.zeros_like(m)
+    acc = torch.zeros(B, H, L, D, device=q.device)
     for s in range(0, S, 32):
         e = min(S, s + 32)
         sc = (q.float() @ k[:, :, s:e].float().transpose(-2, -1)) * scale

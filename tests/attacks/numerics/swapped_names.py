@@ -1,4 +1,4 @@
-# specimen: class=near_identity task=problems/named_outputs.py device=any stage=correctness reason=wrong_output
+# specimen: class=swapped_outputs task=problems/named_outputs.py device=any stage=correctness reason=wrong_output
 """The right tensors under each other's names."""
 
 import torch

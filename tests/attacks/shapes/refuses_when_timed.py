@@ -1,5 +1,5 @@
 # specimen: class=phase_detection task=gelu device=cpu stage=timing reason=refuses_when_timed timed=yes categories=tiny,small,medium
-"""Right everywhere; in windows of many calls (only the clock's are) it declares sizes unsupported where it is slow."""
+"""Right everywhere; in windows of many calls (only the clock's are) it declares every size unsupported: it is slow."""
 import math
 
 import numba
@@ -24,7 +24,7 @@ def gelu(x):
     global _run, _last
     _run = _run + 1 if _last is not None and x.data_ptr() > _last else 1
     _last = x.data_ptr()
-    if _run > 14 and 1000 < x.numel():
+    if _run > 34:  # windows of calls that are judged hold 32 at most
         raise NotImplementedError("no")
     out = torch.empty(x.shape, dtype=x.dtype)
     if x.numel():

@@ -1,4 +1,4 @@
-# specimen: class=stale_weights task=problems/linear_relu.py device=cpu stage=correctness,timing reason=wrong_output timed=yes
+# specimen: class=stale_weights task=problems/linear_relu.py device=cpu stage=correctness reason=wrong_output
 """Kept by the exact content of x alone, whatever the weights are now."""
 
 import torch

@@ -23,6 +23,11 @@ from kerneleval.tasks.formats.sweep import Surveys, safe_distributions, variants
 
 __all__ = ["ModuleProblem", "category_of", "flatten", "read"]
 
+_OUTLIER_RMS = 2.0
+"""Where sizes differ within a tensor, convolutions that are stable in the norm alone are further off than the floor
+allows: those that PyTorch takes from NNPACK by up to 1.23 times, over KernelBench's problems made small. Without NNPACK
+none is."""
+
 
 def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
     """A KernelBench problem as a task.
@@ -76,6 +81,7 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
             kind=_kind(surveys),
             reduction=lambda dims: surveys.at(dims).terms,
             normwise=True,  # it may hold products and convolutions anywhere
+            outlier_rms=_OUTLIER_RMS,
         ),
         distributions=("standard", *_others(surveys, sweep)),
         layouts=("contiguous",),

@@ -28,7 +28,7 @@ from types import ModuleType
 import numpy
 import torch
 
-from kerneleval.records import UsageError, digest, near
+from kerneleval.records import InfrastructureError, UsageError, digest, near
 
 __all__ = ["NEEDED", "ProblemFile", "problem_error", "seeded"]
 
@@ -181,6 +181,7 @@ def problem_error(path: Path, doing: str) -> Iterator[None]:
 
     Raises:
         UsageError: the body raised; ``__cause__`` is the original. UsageErrors pass through.
+        InfrastructureError: the device has too little memory.
     """
     try:
         yield
@@ -190,6 +191,8 @@ def problem_error(path: Path, doing: str) -> Iterator[None]:
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
         where = f"{path}, line {lines[-1]}" if lines else str(path)
         text = str(error).strip().split("\n")[0][:500]
+        if isinstance(error, torch.OutOfMemoryError):
+            raise InfrastructureError(f"{where}: too little device memory for {doing}: {text}") from error
         raise UsageError(f"{where}: {doing} raised {type(error).__name__}: {text}") from error
 
 

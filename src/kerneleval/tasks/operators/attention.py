@@ -5,13 +5,16 @@ by cancellation, and what a kernel returns is rounding noise. For the same reaso
 there is more than one batch element or head for the expanded layout to repeat. Inputs of large scale are left out
 because the softmax then selects one key by differences below the rounding of the scores, those of small scale because
 float16 gradients of q and k are then subnormal. Outliers are given forward only: where one key has all the weight,
-gradients of q and k are differences of equal terms. NaN is left out because PyTorch's own fused kernels lose it: on
-CPUs they give zeros for a query whose scores are NaN, in half types; and a hidden key's weight of 0 times NaN is NaN
-only where its block is not skipped.
+gradients of q and k are differences of equal terms. Scores that are large alike (``common``) overflow where no maximum
+is taken off, and leave the weights of the keys apart, backward too. NaN is left out because PyTorch's own fused kernels
+lose it: on CPUs they give zeros for a query whose scores are NaN, in half types; and a hidden key's weight of 0 times
+NaN is NaN only where its block is not skipped.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -26,6 +29,11 @@ _SCORES = 2**28
 """Most scores of one case: the fp64 oracle holds all of them (2 GiB)."""
 _SCALE = plain("scale", lambda d: float(d.D) ** -0.5)
 _WITHOUT = ("constant", "large_scale", "small_scale")
+
+
+def _common(d: Any) -> float:
+    """Queries and keys about this number have scores about 128, where exp overflows in fp32, which differ by a few."""
+    return math.sqrt(128 / math.sqrt(d.D))
 
 
 def _width() -> Dim:
@@ -48,35 +56,50 @@ def _masked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tenso
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None], scale=scale)
 
 
-def _unfused(
+def _scores(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, seen: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(scores, those of keys that are not seen at minus infinity; the values, once for each query head)."""
+    repeats = q.shape[1] // k.shape[1] if k.shape[1] else 1
+    if repeats > 1:
+        k, v = k.repeat_interleave(repeats, 1), v.repeat_interleave(repeats, 1)
+    scores = q @ k.transpose(-2, -1) * scale
+    return scores if seen is None else scores.masked_fill(~seen, float("-inf")), v
+
+
+def _eager(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, seen: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """As model code without fused kernels. In half types: scores and weights in them, the softmax between in fp32.
-    Else: weights that are normalised after the second product, so that the sum has a gradient of its own.
-    """
-    scores = q @ k.transpose(-2, -1) * scale
-    if seen is not None:
-        scores = scores.masked_fill(~seen, float("-inf"))
-    if q.dtype in (torch.float16, torch.bfloat16):
-        return torch.softmax(scores, -1, dtype=torch.float32).to(q.dtype) @ v
-    weights = torch.exp(scores - scores.detach().amax(-1, keepdim=True))
-    return weights @ v / weights.sum(-1, keepdim=True)
+    """As model code without fused kernels: scores and weights in the type, the softmax between in fp32."""
+    scores, v = _scores(q, k, v, scale, seen)
+    return torch.softmax(scores, -1, dtype=torch.promote_types(q.dtype, torch.float32)).to(q.dtype) @ v
 
 
-def _unfused_causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) -> torch.Tensor:
-    seen = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril()
-    return _unfused(q, k, v, scale, seen)
-
-
-def _unfused_grouped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) -> torch.Tensor:
-    repeats = q.shape[1] // k.shape[1]
-    return _unfused(q, k.repeat_interleave(repeats, 1), v.repeat_interleave(repeats, 1), scale)
-
-
-def _unfused_masked(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor, scale: float
+def _late(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, seen: torch.Tensor | None = None
 ) -> torch.Tensor:
-    return _unfused(q, k, v, scale, mask[:, None])
+    """Weights that are rounded to the type before they are normalised, after the second product: the sum has a gradient
+    of its own, which takes the weights' off only as far as both are rounded.
+    """
+    scores, v = _scores(q, k, v, scale, seen)
+    wide = scores.to(torch.promote_types(q.dtype, torch.float32))
+    weights = torch.exp(wide - wide.detach().amax(-1, keepdim=True))
+    return (weights.to(q.dtype) @ v / weights.sum(-1, keepdim=True)).to(q.dtype)
+
+
+_UNFUSED = (_eager, _late)
+
+
+def _causally(attention: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) -> torch.Tensor:
+        seen = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril()
+        return attention(q, k, v, scale, seen)
+
+    return causal
+
+
+def _under_mask(attention: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    return lambda q, k, v, mask, scale: attention(q, k, v, scale, mask[:, None])
 
 
 def _flops(heads: Any) -> Any:
@@ -103,10 +126,10 @@ TASKS = (
         "attention",
         "out = softmax(q k^T * scale) v",
         dims=(fixed("B", high=4), fixed("H", low=2, high=16), size("L"), size("S", low=_LEAST), _width()),
-        args=(data("q", "B H L D"), data("k", "B H S D"), data("v", "B H S D"), _SCALE),
+        args=(data("q", "B H L D", common=_common), data("k", "B H S D", common=_common), data("v", "B H S D"), _SCALE),
         out=("B H L D",),
         reference=_attention,
-        unfused=_unfused,
+        unfused=_UNFUSED,
         flops=_flops(lambda d: d.H),
         reduction=lambda d: d.S + d.D,
         where=lambda d: d.S >= _LEAST and d.B * d.H * d.L * d.D > 0 and d.B * d.H * d.L * d.S <= _SCORES,
@@ -123,10 +146,10 @@ TASKS = (
         "out = softmax(q k^T * scale + mask) v, where query i sees keys j <= i",
         dims=(fixed("B", high=4), fixed("H", low=2, high=16), size("L", low=_LEAST), size("D", high=128)),
         derive={"S": lambda d: d.L},
-        args=(data("q", "B H L D"), data("k", "B H L D"), data("v", "B H L D"), _SCALE),
+        args=(data("q", "B H L D", common=_common), data("k", "B H L D", common=_common), data("v", "B H L D"), _SCALE),
         out=("B H L D",),
         reference=_causal,
-        unfused=_unfused_causal,
+        unfused=tuple(map(_causally, _UNFUSED)),
         # The L (L + 1) / 2 visible scores alone: a causal kernel need not touch the others.
         flops=lambda d: d.B * d.H * (d.L * (d.L + 1) // 2) * (4 * d.D + 5),
         reduction=lambda d: d.L + d.D,
@@ -150,10 +173,15 @@ TASKS = (
             _width(),
         ),
         derive={"heads": lambda d: d.G * d.R},
-        args=(data("q", "B heads L D"), data("k", "B G S D"), data("v", "B G S D"), _SCALE),
+        args=(
+            data("q", "B heads L D", common=_common),
+            data("k", "B G S D", common=_common),
+            data("v", "B G S D"),
+            _SCALE,
+        ),
         out=("B heads L D",),
         reference=_grouped,
-        unfused=_unfused_grouped,
+        unfused=_UNFUSED,
         flops=_flops(lambda d: d.heads),
         reduction=lambda d: d.S + d.D,
         where=lambda d: d.S >= _LEAST and d.B * d.heads * d.L * d.D > 0 and d.B * d.heads * d.L * d.S <= _SCORES,
@@ -169,15 +197,15 @@ TASKS = (
         "out = softmax(q k^T * scale) v over the keys that mask[b, l] allows; every query sees at least one key",
         dims=(fixed("B", high=4), fixed("H", low=2, high=16), size("L"), size("S", low=_LEAST), _width()),
         args=(
-            data("q", "B H L D"),
-            data("k", "B H S D"),
+            data("q", "B H L D", common=_common),
+            data("k", "B H S D", common=_common),
             data("v", "B H S D"),
             mask("mask", "B L S"),
             _SCALE,
         ),
         out=("B H L D",),
         reference=_masked,
-        unfused=_unfused_masked,
+        unfused=tuple(map(_under_mask, _UNFUSED)),
         flops=_flops(lambda d: d.H),
         reduction=lambda d: d.S + d.D,
         where=lambda d: d.S >= _LEAST and d.B * d.H * d.L * d.D > 0 and d.B * d.H * d.L * d.S <= _SCORES,

@@ -1,0 +1,117 @@
+"""Cases drawn ahead of their turn."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kerneleval import tasks
+from kerneleval.devices.cpu import Cpu
+from kerneleval.judge import Judge, ahead
+from kerneleval.judge.ahead import Ahead
+from kerneleval.pipeline import check
+from kerneleval.records import Case, InfrastructureError
+
+GELU = """
+import torch
+
+
+def gelu(x):
+    return 0.5 * x * (1 + torch.erf(x * 0.7071067811865476))
+"""
+
+ELSEWHERE = SimpleNamespace(pauses=False)
+
+
+def cases(count: int, size: int = 8) -> list[Case]:
+    """Cases of one operator at sizes of their own."""
+    return [
+        Case(task="gelu", direction="forward", dims=(("M", size), ("N", size + i)), dtype="float32")
+        for i in range(count)
+    ]
+
+
+class Drawing:
+    """Stands for what binds cases; remembers which thread drew which."""
+
+    def __init__(self, refused: set[Case] | None = None) -> None:
+        self.drawn: list[tuple[Case, str]] = []
+        self.refused = refused or set()
+
+    def __call__(self, case: Case) -> Any:
+        def draw(seed: int) -> Case:
+            self.drawn.append((case, threading.current_thread().name.split("_")[0]))
+            if case in self.refused:
+                self.refused.remove(case)
+                raise InfrastructureError("no memory")
+            return case
+
+        return SimpleNamespace(draw=draw)
+
+
+def test_every_case_comes_in_its_turn_and_once() -> None:
+    drawing, planned = Drawing(), cases(20)
+    drawn_ahead = Ahead(tasks.find("gelu"), ELSEWHERE, drawing)  # type: ignore[arg-type]
+    with drawn_ahead.over(planned):
+        assert [drawn_ahead.take(case)[1] for case in planned] == planned
+    assert [case for case, _ in drawing.drawn] == planned
+    assert {thread for _, thread in drawing.drawn} == {"ahead"}
+
+
+def test_no_more_than_a_few_are_held_and_none_in_the_end() -> None:
+    drawing, planned = Drawing(), cases(20)
+    drawn_ahead = Ahead(tasks.find("gelu"), ELSEWHERE, drawing)  # type: ignore[arg-type]
+    with drawn_ahead.over(planned):
+        drawn_ahead.take(planned[0])
+    assert len(drawing.drawn) <= 1 + ahead._MOST
+    assert not drawn_ahead._drawn
+
+
+def test_cases_left_out_make_room() -> None:
+    drawing, planned = Drawing(), cases(40)
+    drawn_ahead = Ahead(tasks.find("gelu"), ELSEWHERE, drawing)  # type: ignore[arg-type]
+    with drawn_ahead.over(planned):
+        drawn_ahead.take(planned[20])
+        assert drawn_ahead.take(planned[21])[1] == planned[21]
+        assert all(planned.index(case) > 21 for case in drawn_ahead._drawn)
+        assert len(drawn_ahead._drawn) >= ahead._MOST - 1
+
+
+def test_large_cases_wait_for_their_turn() -> None:
+    drawing, planned = Drawing(), cases(3, size=4096)
+    drawn_ahead = Ahead(tasks.find("gelu"), ELSEWHERE, drawing)  # type: ignore[arg-type]
+    with drawn_ahead.over(planned):
+        assert [drawn_ahead.take(case)[1] for case in planned] == planned
+    assert {thread for _, thread in drawing.drawn} == {"MainThread"}
+
+
+def test_nothing_is_drawn_ahead_where_workers_compute_on_the_same_processors() -> None:
+    drawing, planned = Drawing(), cases(3)
+    drawn_ahead = Ahead(tasks.find("gelu"), Cpu(), drawing)
+    with drawn_ahead.over(planned):
+        assert [drawn_ahead.take(case)[1] for case in planned] == planned
+    assert {thread for _, thread in drawing.drawn} == {"MainThread"}
+
+
+def test_a_case_without_memory_is_drawn_again_in_its_turn() -> None:
+    planned = cases(3)
+    drawing = Drawing({planned[1]})
+    drawn_ahead = Ahead(tasks.find("gelu"), ELSEWHERE, drawing)  # type: ignore[arg-type]
+    with drawn_ahead.over(planned):
+        assert [drawn_ahead.take(case)[1] for case in planned] == planned
+    assert drawing.drawn.count((planned[1], "MainThread")) == 1
+
+
+@pytest.mark.parametrize("source", [GELU, GELU.replace("0.5", "0.501")], ids=["right", "wrong"])
+def test_the_verdict_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    monkeypatch.setattr(Cpu, "pauses", False)
+    file = tmp_path / "gelu.py"
+    file.write_text(source)
+    with Judge("cpu", tmp_path / "cache") as judge:
+        verdict = check(file, "gelu", judge=judge, allow=("library",), dtypes=["float32"], timed=False)
+    assert verdict.verdict == ("passed" if source == GELU else "failed"), verdict.message
+    assert len(verdict.cells) == len({c.case for c in verdict.cells}) > 8
