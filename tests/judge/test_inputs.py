@@ -175,8 +175,27 @@ def test_layouts_are_what_they_are_called() -> None:
     four = {strides_of("transposed", (2, 3, 4, size)) for size in (5, 6, 7)}
     assert four == {(60, 1, 15, 3), (72, 24, 1, 4), (84, 7, 21, 1)}, "channels last, swapped, heads and positions"
     assert {strides_of("transposed", (2, 3, size)) for size in (4, 5)} == {(4, 8, 1), (15, 1, 3)}
+    assert strides_of("transposed", (2, 3, 4, 10)) == (360, 10, 90, 1), "queries, keys and values in one projection"
     with pytest.raises(UsageError, match="did you mean"):
         inputs.strided("slice", X)
+
+
+def test_slices_are_parts_of_larger_tensors() -> None:
+    """They began at the start of their rows, and outer strides followed from inner ones: whoever took the second half
+    of a split projection for the first one was right."""
+    forms = {sum(shape) % 3: sliced_as(shape) for shape in ((4, 6), (4, 7), (4, 8))}
+    assert forms == {1: ((9, 1), 0), 2: ((14, 1), 0), 0: ((16, 1), 8)}, "left part, every second row, right half"
+    assert sliced_as((2, 3, 4)) == ((24, 8, 1), 4)
+    assert sliced_as((2, 3, 5)) == ((27, 9, 1), 0)
+    assert sliced_as((2, 3, 6)) == ((36, 6, 1), 6), "more rows than there are, from the second on"
+    for shape in ((4, 6), (4, 7), (4, 8), (2, 3, 4), (2, 3, 5), (2, 3, 6), (1, 1, 1, 2), (1, 1, 3)):
+        extent, strides, offset = inputs.strided("sliced", TensorSpec(name="x", shape=shape, dtype="float32"))
+        last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+        assert last < extent
+
+
+def sliced_as(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    return inputs.strided("sliced", TensorSpec(name="x", shape=shape, dtype="float32"))[1:]
 
 
 def test_expanded_contents_are_equal_along_the_dim() -> None:

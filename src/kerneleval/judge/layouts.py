@@ -14,6 +14,9 @@ __all__ = ["expanded_dim", "gradient_of", "laid_out", "strided"]
 _PAD = 3
 """Elements between the rows of a slice, and before a 1-D one."""
 
+_PACKED = 3
+"""Projections that lie in one tensor, as queries, keys and values do."""
+
 _ROOM = 8
 """Elements between the columns of a transposed slice: none is misaligned that would not be without."""
 
@@ -23,11 +26,14 @@ def strided(layout: str, spec: TensorSpec) -> tuple[int, tuple[int, ...], int]:
 
     * ``contiguous``: row-major from the start of the storage.
     * ``transposed``: the dims lie in memory in another order, by the sizes one of those that are usual: the last two
-      swapped, the second and the third (heads and positions of attention), or the second one last (channels); of three
-      dims the last two or the first two are swapped. Every second size of a matrix is the transpose of a slice, with
-      room between its columns. A vector takes every second element of a longer one.
-    * ``sliced``: the last dim is the left part of a wider one. The row pitch is odd, so that successive rows start at
-      changing alignments; a vector starts three elements into a longer one.
+      swapped, the second and the third (heads and positions of attention, every second size of these a part of three
+      that are packed), or the second one last (channels); of three dims the last two or the first two are swapped.
+      Every second size of a matrix is the transpose of a slice, with room between its columns. A vector takes every
+      second element of a longer one.
+    * ``sliced``: a part of a larger tensor, by the sizes one of three: the left part of wider rows, whose pitch is odd,
+      so that successive rows start at changing alignments; the right half of rows of twice the width; or, of a matrix,
+      every second row, of more dims, rows from the second on of more than there are. A vector starts three elements
+      into a longer one.
     * ``offset``: row-major, but starting at element 1, which is misaligned to 16 bytes in every type below 16 bytes.
     * ``expanded``: stride 0 along :func:`expanded_dim`, as ``Tensor.expand`` gives; contents are equal along it.
 
@@ -47,25 +53,45 @@ def strided(layout: str, spec: TensorSpec) -> tuple[int, tuple[int, ...], int]:
     if layout == "contiguous" or not shape:
         return spec.numel, plain, 0
     if layout == "transposed":
-        if len(shape) == 1:
-            return 2 * shape[0] - 1, (2,), 0
-        order = _memory_order(shape)
-        sizes = [shape[dim] for dim in order]
-        if len(shape) == 2 and sum(shape) % 2:
-            sizes[-1] += _ROOM
-        inner = dict(zip(order, contiguous_strides(sizes), strict=True))
-        return math.prod(sizes), tuple(inner[dim] for dim in range(len(shape))), 0
+        return _transposed(shape)
     if layout == "sliced":
-        if len(shape) == 1:
-            return shape[0] + 2 * _PAD, (1,), _PAD
-        pitch = shape[-1] + _PAD + shape[-1] % 2
-        strides = contiguous_strides((*shape[:-1], pitch))
-        return spec.numel // shape[-1] * pitch, strides, 0
+        return _sliced(shape)
     dim = expanded_dim(spec)
     if dim is None:
         return spec.numel, plain, 0
     reduced = contiguous_strides((*shape[:dim], 1, *shape[dim + 1 :]))
     return spec.numel // shape[dim], (*reduced[:dim], 0, *reduced[dim + 1 :]), 0
+
+
+def _transposed(shape: tuple[int, ...]) -> tuple[int, tuple[int, ...], int]:
+    if len(shape) == 1:
+        return 2 * shape[0] - 1, (2,), 0
+    order = _memory_order(shape)
+    sizes = [shape[dim] for dim in order]
+    if len(shape) == 2 and sum(shape) % 2:
+        sizes[-1] += _ROOM
+    if len(shape) == 4 and order[1:3] == (2, 1) and sum(shape) // 3 % 2 == 0:
+        sizes[2] *= _PACKED
+    inner = dict(zip(order, contiguous_strides(sizes), strict=True))
+    return math.prod(sizes), tuple(inner[dim] for dim in range(len(shape))), 0
+
+
+def _sliced(shape: tuple[int, ...]) -> tuple[int, tuple[int, ...], int]:
+    if len(shape) == 1:
+        return shape[0] + 2 * _PAD, (1,), _PAD
+    *outer, rows, width = shape
+    every, offset = 1, 0
+    match sum(shape) % 3, len(shape):
+        case 0, _:
+            sizes, offset = (*outer, rows, 2 * width), width
+        case 1, _:
+            sizes = (*outer, rows, width + _PAD + width % 2)
+        case _, 2:
+            sizes, every = (2 * rows, width), 2
+        case _:
+            sizes, offset = (*outer, rows + _PAD, width), width
+    strides = contiguous_strides(sizes)
+    return math.prod(sizes), (every * strides[0], *strides[1:]), offset
 
 
 def _memory_order(shape: tuple[int, ...]) -> tuple[int, ...]:
