@@ -68,6 +68,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "hard-coded shapes, strides, offsets, sizes": (
         "hard_coded_shapes",
+        "thin_shapes",
+        "kernel_widths",
+        "plan_by_shape",
         "ignored_strides",
         "ignored_offset",
         "large_sizes",

@@ -266,6 +266,39 @@ def test_the_tanh_gelu_is_another_operator() -> None:
     assert verdict(0.5 * x * (1 + erf_series(x * 0.7071067811865476)), expectation) == "match"
 
 
+@pytest.mark.parametrize("wide", [True, False])
+@pytest.mark.parametrize(
+    ("name", "dims", "dtype"),
+    [
+        ("group_norm", {"B": 1, "G": 16, "C": 75, "L": 105}, "bfloat16"),
+        ("batch_norm", {"B": 1, "C": 65, "L": 53}, "float16"),
+    ],
+)
+def test_gradients_that_cancel_to_nothing_may_be_rounding_noise(
+    name: str, dims: dict[str, int], dtype: str, wide: bool
+) -> None:
+    """With channels that are equal and an upstream gradient that is equal along the positions, gradients of norms are
+    nothing, and what comes out is the noise of sums as long as the row. Norms that round the normalised value before
+    weight and bias, as Apex does, failed in 9 of 60 calls, norms in the half type throughout in 15 and 35."""
+
+    def norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *rest: float) -> torch.Tensor:
+        rows = x.float() if wide else x
+        over: tuple[int, ...] = (0, 2)
+        if name == "group_norm":
+            rows, over = rows.reshape(x.shape[0], int(rest[0]), -1), (2,)
+        variance, mean = torch.var_mean(rows, over, keepdim=True, correction=0)
+        made = (rows - mean) * torch.rsqrt(variance + rest[-1])
+        return made.view(x.shape).to(x.dtype) * weight[:, None] + bias[:, None]
+
+    task = find(name)
+    case = case_of(name, dims, dtype=dtype, direction="backward", layout="expanded")
+    for seed in range(20):
+        args, grads = drawn(task, case, seed)
+        expectation = oracle.expect(task, case, args, grads)
+        result = compare(gradients(norm, task, case, args, grads or []), expectation)
+        assert isinstance(result, Match), result.message
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # Cheats and bugs fail, for the right reason
 # --------------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from kerneleval.devices import find as find_device
 from kerneleval.judge import inputs
 from kerneleval.judge.bound import Bound
 from kerneleval.judge.images import Image, Plan
-from kerneleval.judge.layouts import expanded_dim
+from kerneleval.judge.layouts import expanded_dims, gradient_of
 from kerneleval.records import DISTRIBUTIONS, LAYOUTS, Scalar, TensorSpec, UsageError
 from kerneleval.tasks import find
 
@@ -19,8 +19,15 @@ X = TensorSpec(name="x", shape=(64, 96), dtype="float32", differentiable=True)
 W = TensorSpec(name="w", shape=(96,), dtype="float32", role="weight", values="ones_normal")
 
 
-def one(spec: TensorSpec, distribution: str = "standard", seed: int = 3, layout: str = "contiguous") -> torch.Tensor:
-    (value,) = inputs.draw([spec], case_of("any", {}, distribution=distribution, layout=layout), seed, "cpu")
+def one(
+    spec: TensorSpec,
+    distribution: str = "standard",
+    seed: int = 3,
+    layout: str = "contiguous",
+    direction: str = "forward",
+) -> torch.Tensor:
+    case = case_of("any", {}, direction=direction, distribution=distribution, layout=layout)
+    (value,) = inputs.draw([spec], case, seed, "cpu")
     return value
 
 
@@ -120,13 +127,17 @@ def test_no_row_of_a_mask_is_closed() -> None:
     spec = TensorSpec(name="m", shape=(500, 3), dtype="bool", role="mask", values="bool")
     mask = one(spec)
     assert mask.any(dim=1).all()
-    wide = one(TensorSpec(name="m", shape=(500, 9), dtype="bool", role="mask", values="bool"))
+    spec = TensorSpec(name="m", shape=(500, 9), dtype="bool", role="mask", values="bool")
+    wide = one(spec, direction="backward")
     assert int(wide.sum(dim=1).min()) >= 4, "over one key gradients cancel to noise"
     assert 0.5 < float(wide.float().mean()) < 0.9
+    alone = one(spec).sum(dim=1) == 1
+    assert 20 < int(alone.sum()) < 120, "a row of one key was never given: kernels took it for padding"
+    assert one(spec).any(dim=1).all()
 
 
 def test_some_rows_of_a_mask_are_open_at_one_end_alone() -> None:
-    mask = one(TensorSpec(name="m", shape=(4, 200, 64), dtype="bool", role="mask", values="bool"))
+    mask = one(TensorSpec(name="m", shape=(4, 200, 64), dtype="bool", role="mask", values="bool"), direction="backward")
     opened = mask.long().sum(-1)
     places = torch.arange(64)
     left = (mask == (places < opened[..., None])).all(-1)
@@ -153,8 +164,8 @@ def test_layouts_hold_every_element(layout: str, shape: tuple[int, ...]) -> None
         assert extent == 0
         return
     view = torch.arange(extent).as_strided(shape, strides, offset)
-    dim = expanded_dim(TensorSpec(name="x", shape=shape, dtype="float32")) if layout == "expanded" else None
-    apart = spec.numel // (shape[dim] if dim is not None else 1)
+    dims = expanded_dims(TensorSpec(name="x", shape=shape, dtype="float32")) if layout == "expanded" else ()
+    apart = spec.numel // math.prod(shape[dim] for dim in dims)
     assert len(view.unique()) == apart, "elements share a place only along the expanded dim"
     assert int(view.max()) < extent
 
@@ -205,6 +216,22 @@ def test_expanded_contents_are_equal_along_the_dim() -> None:
     column = one(TensorSpec(name="x", shape=(1, 8), dtype="float32"), layout="expanded")
     assert len(column.unique()) == 1
     assert torch.equal(one(W, layout="expanded"), one(W)), "weights keep their own contents"
+
+
+def test_upstream_gradients_are_repeated_as_sums_and_means_repeat_them() -> None:
+    """They were along the last dim alone: whoever took (0, 0) or (0, 1) for something else was right."""
+    two = {gradient_strides((4, size)) for size in (5, 6, 7)}
+    assert two == {(0, 1), (0, 0), (1, 0)}, "of a mean over rows, of a sum over all, of a mean over columns"
+    three = {gradient_strides((2, 4, size)) for size in (6, 7, 8)}
+    assert three == {(0, 6, 1), (4, 1, 0)}, "not over all: gradients of normalisations are nothing then"
+    for shape in ((4, 5), (4, 6), (4, 7), (2, 4, 6)):
+        (gradient,) = inputs.upstream([(shape, "float32")], 1, "cpu", "expanded")
+        for dim, stride in enumerate(gradient_strides(shape)):
+            assert stride or torch.equal(gradient, gradient.narrow(dim, 0, 1).expand(shape))
+
+
+def gradient_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return inputs.strided("expanded", gradient_of(shape, "float32"))[1]
 
 
 def test_upstream_gradients_lie_as_the_layout_says() -> None:

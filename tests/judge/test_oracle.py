@@ -13,7 +13,7 @@ from kerneleval.judge import oracle
 from kerneleval.judge.calibration import exactly, positions
 from kerneleval.judge.comparison import Match, Mismatch, compare
 from kerneleval.judge.expectation import Expectation
-from kerneleval.judge.layouts import expanded_dim, laid_out, strided
+from kerneleval.judge.layouts import expanded_dims, laid_out, strided
 from kerneleval.judge.tolerances import ELEMENT, floor_of, reduction_length, unit_roundoff
 from kerneleval.records import LAYOUTS, Case, Scalar, Task, TensorSpec, Tolerance, UsageError
 from kerneleval.tasks import find
@@ -388,7 +388,7 @@ def test_the_native_reference_runs_on_the_candidates_layout(name: str, layout: s
 @pytest.mark.parametrize("shape", [(), (5,), (4, 6), (3, 1, 7), (0, 4), (1, 1)])
 def test_a_laid_out_copy_holds_the_same(shape: tuple[int, ...], layout: str) -> None:
     tensor = torch.randn(shape)
-    if layout == "expanded" and (dim := expanded_dim(TensorSpec(name="x", shape=shape, dtype="float32"))) is not None:
+    for dim in expanded_dims(TensorSpec(name="x", shape=shape, dtype="float32")) if layout == "expanded" else ():
         tensor = tensor.narrow(dim, 0, 1).expand(shape)
     spec = TensorSpec(name="x", shape=shape, dtype="float32", role="data")
     copy = laid_out(tensor, layout, spec)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kerneleval.records import SHAPE_CATEGORIES, Case, Dim, Protocol, Task, UsageError
+from kerneleval.records import SHAPE_CATEGORIES, Case, Dim, Protocol, Scalar, Task, TensorSpec, UsageError
 from kerneleval.tasks import all_tasks, find, sampling, shapes
 from kerneleval.tasks.define import data, operator
 
@@ -243,7 +243,8 @@ def test_the_default_plan_covers_every_distribution_and_layout(name: str) -> Non
     assert len(set(plan)) == len(plan)
     for direction, dtype in itertools.product(task.directions, task.dtypes):
         cases = [c for c in plan if c.direction == direction and c.dtype == dtype]
-        assert len(cases) <= (30 if direction == "forward" else 19)
+        thin = sum(dim.scaled for dim in task.dims)
+        assert len(cases) <= (33 if direction == "forward" else 19) + thin
         assert {c.shape_category for c in cases} == {*SHAPE_CATEGORIES, "edge"}
         others = [c for c in cases if c.layout != "contiguous" or c.distribution != "standard"]
         assert {c.shape_category for c in others} == {"small", "medium"}
@@ -280,7 +281,7 @@ def test_quick_plans_are_smaller(name: str) -> None:
     plan, standard = plan_of(name, "quick"), plan_of(name)
     for direction, dtype in itertools.product(task.directions, task.dtypes):
         count = sum(c.direction == direction and c.dtype == dtype for c in plan)
-        assert 8 <= count <= (19 if direction == "forward" else 12)
+        assert 8 <= count <= (21 if direction == "forward" else 12) + sum(dim.scaled for dim in task.dims)
     layouts = {d: {c.layout for c in plan if c.direction == d} for d in task.directions}
     assert layouts["forward"] == set(task.layouts)
     assert all(2 <= len(found) <= 3 for direction, found in layouts.items() if direction == "backward")
@@ -352,11 +353,16 @@ def test_edges_are_one_element_and_empty() -> None:
     edges = [c for c in shapes.plan(find("gelu"), Protocol(dtypes=("float32",)), SMALL) if c.shape_category == "edge"]
     forward = [c.dims_map for c in edges if c.direction == "forward"]
     assert forward[0] == {"M": 1, "N": 1}
-    assert [[n for n, v in d.items() if v == 0] for d in forward[1:]] == [["M"], ["N"]]
-    assert [c.dims_map for c in edges if c.direction == "backward"] == [{"M": 1, "N": 1}]
+    assert [[n for n, v in d.items() if v == 0] for d in forward[3:]] == [["M"], ["N"]]
+    for thin in (forward[1:3], [c.dims_map for c in edges if c.direction == "backward"][1:]):
+        assert [[n for n, v in d.items() if v == 1] for d in thin] == [["M"], ["N"]], "decoding has a single row"
+        assert all(max(d.values()) >= 16 for d in thin)
+    assert len([c for c in edges if c.direction == "backward"]) == 3
+    halves = [c for c in shapes.plan(find("gelu"), Protocol(dtypes=("float16",)), SMALL) if c.shape_category == "edge"]
+    assert len([c for c in halves if c.direction == "forward" and sorted(c.dims_map.values())[0] == 1]) == 2
     # A maximum over nothing is not defined, over no rows it is.
     amax = shapes.plan(find("amax"), Protocol(categories=("edge",), directions=("forward",)), SMALL)
-    assert {c.dims_map["M"] for c in amax} == {0, 1}
+    assert {0, 1} < {c.dims_map["M"] for c in amax}
     assert all(c.dims_map["N"] > 0 for c in amax)
     conv = shapes.plan(find("conv2d"), Protocol(categories=("edge",), directions=("forward",)), SMALL)
     assert {n for c in conv for n, v in c.dims if v == 0} == {"B"}
@@ -430,7 +436,7 @@ def test_secret_shapes_are_members_that_are_not_planned(name: str) -> None:
             }
             long = len(varied) if len(varied) < 2 else 1 + ("large_scale" in varied)
             near = count - (2 + long if dtype == task.dtypes[0] else 1)
-            assert near in ((1, 2) if dtype == task.dtypes[0] else (0,))
+            assert near in (range(2, 9) if dtype == task.dtypes[0] else (0,))
         assert not {c.dims for c in cases} & {c.dims for c in planned}
         for direction in task.directions:
             first = [c.layout for c in cases if (c.direction, c.dtype) == (direction, task.dtypes[0])]
@@ -449,13 +455,44 @@ def test_secret_sizes_lie_between_the_ranges_and_near_one_another() -> None:
     task = find("gelu")
     planned = shapes.plan(task, Protocol(), SMALL)
     cases = [c for c in shapes.secret(task, planned, SMALL) if (c.direction, c.dtype) == ("forward", "float32")]
-    first, *near = [c for c in cases if (c.layout, c.distribution) == ("contiguous", "standard")]
+    first, *near, thin = [c for c in cases if (c.layout, c.distribution) == ("contiguous", "standard")]
     assert all(17 <= size <= 31 or 129 <= size <= 255 for size in first.dims_map.values())
+    assert 2 <= min(thin.dims_map.values()) <= 7 < max(thin.dims_map.values())
     assert len(near) == 2
     for case in near:
         less = [first.dims_map[dim] - size for dim, size in case.dims_map.items()]
         assert sum(map(bool, less)) == 1
         assert 1 <= max(less) <= 7
+
+
+def test_kernel_widths_and_strides_are_met_at_every_choice() -> None:
+    """No forward conv2d had K = 3 in the default plan."""
+    task = find("conv2d")
+    planned = shapes.plan(task, Protocol(), SMALL)
+    for direction in task.directions:
+        cases = [c for c in (*planned, *shapes.secret(task, planned, SMALL)) if c.direction == direction]
+        met = {(c.dims_map["K"], c.dims_map["S"]) for c in cases if c.dtype == "float32"}
+        assert met == set(itertools.product((1, 2, 3, 4), (1, 2)))
+
+
+def test_secret_cases_repeat_planned_shapes_under_other_plain_arguments() -> None:
+    """Plans kept by shapes alone were right: the stride, or the number of groups, was never another."""
+    for name, plain in (("conv2d", "stride"), ("group_norm", "groups")):
+        task = find(name)
+        planned = list(shapes.plan(task, Protocol(dtypes=("float32",), directions=("forward",)), SMALL))
+
+        def form(case: Case, task: Task = task) -> tuple[object, ...]:
+            return tuple(s.shape for s in task.arguments(case.dims_map, case.dtype) if isinstance(s, TensorSpec))
+
+        def value(case: Case, task: Task = task, plain: str = plain) -> object:
+            found = [s for s in task.arguments(case.dims_map, case.dtype) if s.name == plain]
+            return found[0].value if isinstance(found[0], Scalar) else None
+
+        known: dict[tuple[object, ...], set[object]] = {}
+        for case in planned:
+            known.setdefault(form(case), set()).add(value(case))
+        secret = shapes.secret(task, planned, SMALL)
+        assert any(form(c) in known and value(c) not in known[form(c)] for c in secret)
 
 
 def test_no_secret_shapes_where_sizes_are_not_free_or_one_case_is_judged() -> None:

@@ -40,6 +40,12 @@ _TIES = 14
 rounded up by one kernel and down by another. (Of 983,040 integers of a quantisation to eight bits, the native reference
 got two otherwise than fp64, and a kernel with a reciprocal one.)"""
 
+_NOTHING = 2.0**-44
+"""An output that is nowhere larger than this part of the terms it sums is rounding noise of fp64, about 2^-53 each."""
+
+_LOOKED_AT = 2.0**-10
+"""Larger outputs are something: the arguments are not looked at."""
+
 _HEADROOM = 2.0**10
 """Largest oracle magnitude after scaling: squares of errors and of values both stay within fp32."""
 
@@ -150,6 +156,7 @@ def bounded(
     floor: Floor,
     *,
     args: Sequence[Any] = (),
+    length: int = 1,
     pool: Sequence[Scales] = (),
 ) -> Expected:
     """A floating output with its bounds.
@@ -160,6 +167,7 @@ def bounded(
         probed: output on inputs changed by ``tolerances.PROBE``, in fp32 or wider.
         floor: from ``tolerances.floor_of``.
         args: arguments, whose copies are trivial answers.
+        length: terms summed into one element.
         pool: scales of the same output on other inputs, for outputs with few elements.
     """
     held = oracle.to(_held_dtype(native)) if oracle.dtype == torch.float64 else oracle
@@ -172,9 +180,8 @@ def bounded(
     largest, rms, finite = _extent(views[0], views[1], limit)
     gain = 2.0 ** math.floor(math.log2(_HEADROOM / largest)) if largest > 0 else 1.0
     special = not finite
-    if largest == 0:
-        # a sum that cancels exactly in fp64 leaves rounding errors of its terms, and those are of the inputs' size
-        floor = replace(floor, absolute=floor.absolute + floor.relative * _scale_of(args))
+    if (terms := _cancelled(largest, args, length)) is not None:
+        floor = replace(floor, absolute=floor.absolute + floor.relative * terms)
     measured = _measure(views, floor, gain, rms, None if finite else limit)
     if not finite or not measured.probe_finite:
         measured = _measure(views, floor, gain, rms, limit)
@@ -205,6 +212,16 @@ def bounded(
         typical=_mean_square([scales.rms, *(s.rms * gain for s in pool)]),
     )
     return replace(expected, bounds=bounds)
+
+
+def _cancelled(largest: float, args: Sequence[Any], length: int) -> float | None:
+    """Size of the terms of a sum that cancels in fp64, as gradients of normalisations do under gradients that are
+    equal: what comes out elsewhere is their rounding errors, equal ones where the terms are. None: something is left.
+    """
+    if largest > _LOOKED_AT:
+        return None
+    terms = _scale_of(args) * length
+    return terms if largest <= _NOTHING * terms else None
 
 
 def _scale_of(args: Sequence[Any]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -44,8 +45,12 @@ _MANY_S = 10.0
 _SMALL_MODULE_BYTES = 64 << 20
 """Module problems whose inputs and outputs take no more are called twice in a window."""
 
-_MOST_ALONE = 16
-"""Weights of a module that change alone at most, secret ones where it has more."""
+_LEAST_ALONE, _MOST_ALONE, _ALONE_S = 16, 128, 10.0
+"""Weights of a module that change alone, secret ones where it has more; beyond the first of these numbers only while
+they have taken less than so many seconds."""
+
+_PAIRED = ("transposed", "sliced", "offset")
+"""Layouts in which cases get windows of two calls: their elements may change places."""
 
 _MOVING_PARTS = (1 / 256, 0.5)
 """Parts of the elements that change places: as few as in timed windows, or half where those change no output."""
@@ -64,6 +69,8 @@ class CellJudge:
         self._call_s = 0.0  # of the last window
         self._made_anew = False
         self._plain: set[str] = set()  # directions in which plain arguments have changed alone
+        self._alone: set[tuple[str, str]] = set()  # directions and dtypes in which every argument has
+        self._paired: set[tuple[str, str]] = set()  # directions and layouts in which calls were exchanged
         self._asked: tuple[Call, ...] = ()  # by the last window
         self.scalars: dict[str, float] = {}
         """Plain arguments that get another value than the task's, by name."""
@@ -100,10 +107,14 @@ class CellJudge:
                 # each at the address at which the other was; the second call's inputs come when the first is done
                 more = self._more(case, bound, changed, first)
                 outcome = self._window(bound, [changed, first, *more], cut=1)
-                if more and isinstance(outcome, Passed):
+                kind = (case.direction, case.dtype)
+                if (more or kind not in self._alone) and isinstance(outcome, Passed):
+                    self._alone.add(kind)
                     outcome = self._one_by_one(bound, changed) or outcome
         else:
             outcome = self._window(bound, [first])
+            if isinstance(outcome, Passed) and self._pairs(case) and self.affordable(4) == 4:
+                outcome = self._exchanged(bound, first) or outcome
             mixed = bound.mixed(first)
             if mixed and isinstance(outcome, Passed) and self.affordable(len(mixed)) == len(mixed):
                 # one argument's strides are not another's: they must not be read from the first
@@ -116,6 +127,26 @@ class CellJudge:
         if isinstance(outcome, Passed):
             self.calibration[case] = bound.calibrated(first)
         return outcome
+
+    def _pairs(self, case: Case) -> bool:
+        """Whether a strided case is the first of its direction and layout, of two layouts at most."""
+        kind = (case.direction, case.layout)
+        paired = sum(direction == case.direction for direction, _ in self._paired)
+        return case.layout in _PAIRED and not self.task.module and kind not in self._paired and paired < 2
+
+    def _exchanged(self, bound: Bound, first: Drawn) -> Failed | None:
+        """The call beside one of which few elements differ, then each at the address at which the other was: neither
+        copies kept by address nor one buffer for all strided calls last.
+        """
+        changed = self._changed(bound, first)
+        if changed is None:
+            return None
+        self._paired.add((bound.case.direction, bound.case.layout))
+        for two in ([first, changed], [changed, first]):
+            outcome = self._window(bound, two)
+            if isinstance(outcome, Failed):
+                return outcome
+        return None
 
     def _refused(self, case: Case) -> Failed | None:
         """What to say of a case declared unsupported for its values alone; None: also standard ones are refused.
@@ -145,7 +176,7 @@ class CellJudge:
         assert bound.weights is not None
         outcome: Outcome
         problem, ordinary = self.problem(case), case.distribution == "standard"
-        steps = []
+        steps, alone = [], []
         for half in split(bound.weights)[: 2 if ordinary else 1]:
             fresh = problem.weights(new_secret(), case.distribution)
             steps.append({name: fresh[name] for name in half})
@@ -155,12 +186,15 @@ class CellJudge:
             steps.append(problem.weights(new_secret(), telling))
             for group in secrets.SystemRandom().sample(groups, min(len(groups), _MOST_ALONE)):
                 fresh = problem.weights(new_secret(), telling)
-                steps.append({name: fresh[name] for name in group})
+                alone.append({name: fresh[name] for name in group})
+            steps += alone[:_LEAST_ALONE]
         if ordinary:
             known = {name: w for step in (bound.weights, *steps) for name, w in step.items()}
             steps.append(moved({name: w for name, w in known.items() if name in problem.parameters}, new_secret()))
-        same = new_secret()  # under other weights the same inputs give other outputs
-        for step in steps:
+        same, until = new_secret(), time.monotonic() + _ALONE_S  # other weights: the same inputs give other outputs
+        for number, step in enumerate((*steps, *alone[_LEAST_ALONE:])):
+            if number >= len(steps) and time.monotonic() > until:
+                break
             bound.weights = bound.weights | step
             reveal_weights(self.loaded, bound.weights, list(step))
             outcome = self._window(bound, [bound.draw(same)])
@@ -268,7 +302,11 @@ class CellJudge:
         What a cache may take for the content stays: addresses, shapes, first and last elements, sums. Few elements move
         where that is enough for the old outputs to be wrong, else most of them.
         """
-        moving = {id(t) for t, s in zip(drawn.tensors, bound.form(drawn).slots, strict=True) if self._moves(t, s)}
+        placed = list(zip(drawn.tensors, bound.form(drawn).slots, strict=True))
+        moving = {id(t) for t, slot in placed if self._moves(t, slot)}
+        whole = not moving and not drawn.grads
+        if whole:  # nothing but integers, of which nobody says what they mean: the reference says whether they may
+            moving = {id(t) for t, slot in placed if t.dtype != torch.bool and _free(t, slot)}
         if not moving:
             return None
 
@@ -277,15 +315,19 @@ class CellJudge:
 
         generator = inputs.stream(new_secret(), "exchange", self.device.torch_device)
         for part in _MOVING_PARTS:
-            changed = bound.expect(moved(drawn.args, part), moved(drawn.grads, part))
+            try:
+                changed = bound.expect(moved(drawn.args, part), moved(drawn.grads, part))
+            except UsageError:
+                if not whole:
+                    raise
+                return None
             if not matches(drawn.expectation.native, changed.expectation):
                 break
         return changed
 
     def _moves(self, tensor: torch.Tensor, slot: TensorSlot) -> bool:
         """Whether elements of an input may change places. What a module problem's integers mean, nobody says."""
-        free = not self.task.module or tensor.is_floating_point()
-        return free and slot.refresh == "elements" and tensor.numel() >= 4
+        return (not self.task.module or tensor.is_floating_point()) and _free(tensor, slot)
 
     # -- tools for checks ---------------------------------------------------------------------------------------------
 
@@ -368,6 +410,10 @@ class CellJudge:
             self.loaded.revive()
         except BuildFailed as error:
             self._given_up = Failed(stage=error.stage, reason=error.reason, message=str(error))
+
+
+def _free(tensor: torch.Tensor, slot: TensorSlot) -> bool:
+    return slot.refresh == "elements" and tensor.numel() >= 4
 
 
 def _turns(two: Sequence[Any], count: int = _MANY) -> list[Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from kerneleval.judge.layouts import expanded_dim, gradient_of, strided
+from kerneleval.judge.layouts import expanded_dims, gradient_of, strided
 from kerneleval.records import DISTRIBUTIONS, Argument, Case, Scalar, TensorSpec, UsageError, digest, near
 
 __all__ = ["draw", "exchanged", "stream", "strided", "upstream"]
@@ -28,9 +28,8 @@ SMALL_SCALE = 1e-3
 
 LARGE_SCALE = 1e5
 """Factor of ``large_scale``: beyond the range of half types, in which a kernel may hold parts of wider numbers. float16
-itself gets 16, so that products of two inputs stay below its largest number, 65504."""
+itself gets ``TensorSpec.large_half``."""
 
-_LARGE_SCALE_HALF = 16.0
 _WEIGHT_SCALE = {"outlier": 4.0, "large_scale": 8.0, "small_scale": 0.125}
 """Factors of weights beside data of these distributions; gains about 1 get secret signs there as well."""
 
@@ -44,7 +43,10 @@ _NONFINITE = (float("nan"), float("inf"), float("-inf"))
 _NONFINITE_EACH = 4
 _MOST_EXCHANGED = 1 << 23
 _OPEN = 4
-"""Least places that each row of a mask leaves open, where it has as many."""
+"""Least places that each other row of a mask leaves open, where it has as many."""
+_LONELY = 8
+"""One in so many rows of a mask has a single open place, where there are as many: what comes out of it hangs on nothing
+but the value there, and gradients are rounding noise, so forward alone."""
 _ALIKE_ROWS = 16
 """Rows of a mask that are open in the same manner."""
 _STRUCTURED = ("normal", "positive", "uniform")
@@ -54,7 +56,7 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
     """The arguments of one call: private contiguous tensors of the specified shapes and dtypes, and plain values.
 
     Arguments of role ``data`` follow the case's distribution and, under the ``expanded`` layout, are equal along
-    :func:`~kerneleval.judge.layouts.expanded_dim`. All others are standard whatever the case is, but that weights are
+    :func:`~kerneleval.judge.layouts.expanded_dims`. All others are standard whatever the case is, but that weights are
     larger, smaller and of both signs beside data that is neither standard, constant nor zero.
 
     Standard data is not plain noise: each row (last dim) of ``normal`` data is scaled by a secret factor in [0.5, 2]
@@ -79,7 +81,7 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
             continue
         generator = stream(seed, f"argument {position}", device)
         if spec.role != "data":
-            values.append(_other(spec, case.distribution, generator))
+            values.append(_other(spec, case, generator))
             continue
         values.append(_repeated(spec, case.distribution, case.layout, generator))
     return values
@@ -94,7 +96,7 @@ def upstream(
 ) -> list[torch.Tensor]:
     """Secret upstream gradients: standard data for each floating output, scaled as the case's distribution wants it.
 
-    Under the ``expanded`` layout they are equal along :func:`~kerneleval.judge.layouts.expanded_dim`.
+    Under the ``expanded`` layout they are equal along :func:`~kerneleval.judge.layouts.expanded_dims`.
 
     Args:
         outputs: (shape, dtype) of every output; those of other than floating dtype carry no gradient and are left out.
@@ -155,15 +157,17 @@ def _dtype(name: str) -> torch.dtype:
     return found
 
 
-def _other(spec: TensorSpec, distribution: str, generator: torch.Generator) -> torch.Tensor:
+def _other(spec: TensorSpec, case: Case, generator: torch.Generator) -> torch.Tensor:
     """A weight, index or mask: standard values, no structure; weights scaled beside the data."""
     tensor = _values(spec, spec.shape, generator)
-    if spec.role == "weight" and distribution in _WEIGHT_SCALE and tensor.is_floating_point():
-        tensor.mul_(_WEIGHT_SCALE[distribution])
+    if spec.role == "weight" and case.distribution in _WEIGHT_SCALE and tensor.is_floating_point():
+        tensor.mul_(_WEIGHT_SCALE[case.distribution])
         if spec.values == "ones_normal":
             tensor.mul_(torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device).mul_(2).sub_(1))
     if spec.role == "mask" and spec.values == "bool" and tensor.ndim and tensor.shape[-1]:
         tensor = _open(tensor, generator)
+        if case.direction == "forward" and tensor.numel() >= _LONELY * tensor.shape[-1]:
+            tensor = _lonely(tensor, generator)
     if spec.scale != 1 and (tensor.is_floating_point() or tensor.is_complex()):
         tensor.mul_(spec.scale)
     return tensor
@@ -192,13 +196,21 @@ def _open(mask: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return torch.where(style == 1, place >= width - seen, mask)
 
 
+def _lonely(mask: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The mask with a single place open in every eighth row or so."""
+    rows, width = (*mask.shape[:-1], 1), mask.shape[-1]
+    few = torch.randint(_LONELY, rows, generator=generator, device=mask.device) == 0
+    place = torch.randint(width, rows, generator=generator, device=mask.device)
+    return torch.where(few, torch.arange(width, device=mask.device) == place, mask)
+
+
 def _repeated(spec: TensorSpec, distribution: str, layout: str, generator: torch.Generator) -> torch.Tensor:
     """A contiguous data tensor, equal along a dim where the layout wants it so."""
-    dim = expanded_dim(spec) if layout == "expanded" else None
-    if dim is None:
+    dims = expanded_dims(spec) if layout == "expanded" else ()
+    if not dims:
         return _data(spec, spec.shape, distribution, generator)
-    once = _data(spec, (*spec.shape[:dim], 1, *spec.shape[dim + 1 :]), distribution, generator)
-    return once.expand(spec.shape).contiguous()
+    reduced = tuple(1 if dim in dims else size for dim, size in enumerate(spec.shape))
+    return _data(spec, reduced, distribution, generator).expand(spec.shape).contiguous()
 
 
 def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator: torch.Generator) -> torch.Tensor:
@@ -230,7 +242,7 @@ def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator
         return tensor.mul_(_COMMON_SPREAD).add_(spec.common)
     elif distribution == "negative" and spec.values == "normal":
         tensor = tensor.abs_().neg_()
-    large = _LARGE_SCALE_HALF if dtype == torch.float16 else LARGE_SCALE
+    large = spec.large_half if dtype == torch.float16 else LARGE_SCALE
     factor = spec.scale * {"large_scale": large, "small_scale": SMALL_SCALE}.get(distribution, 1.0)
     return tensor.mul_(factor) if factor != 1 else tensor
 

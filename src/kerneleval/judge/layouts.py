@@ -9,7 +9,7 @@ import torch
 from kerneleval.devices import contiguous_strides
 from kerneleval.records import LAYOUTS, TensorSpec, UsageError, near
 
-__all__ = ["expanded_dim", "gradient_of", "laid_out", "strided"]
+__all__ = ["expanded_dims", "gradient_of", "laid_out", "strided"]
 
 _PAD = 3
 """Elements between the rows of a slice, and before a 1-D one."""
@@ -35,7 +35,7 @@ def strided(layout: str, spec: TensorSpec) -> tuple[int, tuple[int, ...], int]:
       every second row, of more dims, rows from the second on of more than there are. A vector starts three elements
       into a longer one.
     * ``offset``: row-major, but starting at element 1, which is misaligned to 16 bytes in every type below 16 bytes.
-    * ``expanded``: stride 0 along :func:`expanded_dim`, as ``Tensor.expand`` gives; contents are equal along it.
+    * ``expanded``: stride 0 along all :func:`expanded_dims`, as ``Tensor.expand`` gives; contents are equal along it.
 
     A tensor without elements is contiguous in every layout, and so is a scalar, except under ``offset``.
 
@@ -56,11 +56,10 @@ def strided(layout: str, spec: TensorSpec) -> tuple[int, tuple[int, ...], int]:
         return _transposed(shape)
     if layout == "sliced":
         return _sliced(shape)
-    dim = expanded_dim(spec)
-    if dim is None:
-        return spec.numel, plain, 0
-    reduced = contiguous_strides((*shape[:dim], 1, *shape[dim + 1 :]))
-    return spec.numel // shape[dim], (*reduced[:dim], 0, *reduced[dim + 1 :]), 0
+    dims = expanded_dims(spec)
+    reduced = [1 if dim in dims else size for dim, size in enumerate(shape)]
+    strides = tuple(0 if dim in dims else step for dim, step in enumerate(contiguous_strides(reduced)))
+    return math.prod(reduced), strides, 0
 
 
 def _transposed(shape: tuple[int, ...]) -> tuple[int, tuple[int, ...], int]:
@@ -126,11 +125,19 @@ def laid_out(tensor: torch.Tensor, layout: str, spec: TensorSpec) -> torch.Tenso
     return out
 
 
-def expanded_dim(spec: TensorSpec) -> int | None:
-    """The dim along which the ``expanded`` layout repeats: the first with more than one element; None: no dim has.
+def expanded_dims(spec: TensorSpec) -> tuple[int, ...]:
+    """The dims along which the ``expanded`` layout repeats: the first with more than one element; none: no dim has.
 
-    For upstream gradients the last one: gradients of weights are sums over the first dims, and a sum of equal terms
-    rounds as no other does.
+    For upstream gradients, by the sizes, the last one (of a mean over it), the first one (of a mean over a batch, which
+    few outputs have: a sum of equal terms rounds as no other does) or, of matrices, both, as a sum over all has them.
+    In more dims all are not: gradients of normalisations are nothing then.
     """
     dims = [dim for dim, size in enumerate(spec.shape) if size > 1]
-    return (dims[-1] if spec.role == "gradient" else dims[0]) if dims else None
+    if spec.role != "gradient" or not dims:
+        return tuple(dims[:1])
+    match sum(spec.shape) % 3, len(spec.shape):
+        case 0, _:
+            return (dims[0],)
+        case 1, 2:
+            return tuple(dims)
+    return (dims[-1],)

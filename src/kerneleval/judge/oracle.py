@@ -280,7 +280,8 @@ def _expected(call: Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]
         )
         floor = floor_of(own.dtype, length, call.case, call.task.tolerance, tf32=tf32)
         others = [s for s in (scales[index] for scales in pool) if s is not None] if own.numel() < POOLED else []
-        found.append(bounded(wide, own, moved, floor, args=(*call.args, *(call.grads or ())), pool=others))
+        given = (*call.args, *(call.grads or ()))
+        found.append(bounded(wide, own, moved, floor, args=given, length=length, pool=others))
     return tuple(found)
 
 

@@ -37,7 +37,9 @@ NATIVE = 2.0
 
 _NATIVE_ELEMENT = 4.0
 """In fp32 and fp64 an element's error may be this many times the largest native one of its row: where a row hangs on
-one rounded number (the sum that normalises it), native's may be small by luck. Narrower types are off by thousands."""
+one rounded number (the sum that normalises it), native's may be small by luck. Narrower types are off by thousands. In
+half types so under outliers, where a row hangs on a few rounded scores: attention that scales queries and keys before
+their product, no further off than eager PyTorch, was rejected in 1 of 150 cases."""
 
 ELEMENT = 8.0
 """An element's error may be this many times the floor there; also of the largest native error and of the rms floor."""
@@ -80,7 +82,8 @@ _HALF_NORMWISE = 2.0
 
 _BACKWARD_NORMWISE = 2.0
 """``Floor.normwise`` of gradients in fp32 and fp64 where something is summed: they are differences of sums, and a row
-in which these are equal (a query that sees one key) is rounding noise in one kernel and exactly zero in another."""
+in which these are equal (a query that sees one key) is rounding noise in one kernel and exactly zero in another. In
+half types that noise is one of the computing precision."""
 
 _CONSTANT_DRIFT = 0.5
 """Equal terms round alike: a running sum of L of them drifts by up to L / 2 units, not by sqrt(L)."""
@@ -156,13 +159,14 @@ def floor_of(dtype: torch.dtype, length: int, case: Case, tolerance: Tolerance, 
     equal = case.distribution == "constant" or case.layout == "expanded"
     steps = _ROUNDINGS + (_CONSTANT_DRIFT * terms if equal else _ORDER * math.sqrt(terms))
     relative, conditioning, intermediate = steps * computing, steps, 0.0
-    cancels = case.direction == "backward" and tolerance.reduction is not None and unit <= computing
-    normwise = ELEMENT if tolerance.normwise else _BACKWARD_NORMWISE if cancels else 0.0
+    cancels = case.direction == "backward" and tolerance.reduction is not None
+    normwise = ELEMENT if tolerance.normwise else _BACKWARD_NORMWISE if cancels and unit <= computing else 0.0
     if unit > computing:
         # equal elements share one rounding error, which an rms does not average
         relative += 2 * unit if case.distribution == "constant" else unit
         intermediate = _HALF_INTERMEDIATES * unit / computing
-        normwise = min(normwise, _HALF_NORMWISE) or (tolerance.kept if case.direction == "backward" else 0.0)
+        noise = _BACKWARD_NORMWISE * steps * computing / unit if cancels else 0.0
+        normwise = min(normwise, _HALF_NORMWISE) or (tolerance.kept if case.direction == "backward" else 0.0) or noise
     if tf32 and real == torch.float32:
         relative += _TF32_UNIT
         conditioning += _TF32_UNIT / computing
@@ -177,7 +181,7 @@ def floor_of(dtype: torch.dtype, length: int, case: Case, tolerance: Tolerance, 
         absolute=absolute,
         normwise=normwise,
         rms=tolerance.outlier_rms if case.distribution == "outlier" else 1.0,
-        native=NATIVE if unit > computing else _NATIVE_ELEMENT,
+        native=NATIVE if unit > computing and case.distribution != "outlier" else _NATIVE_ELEMENT,
         unit=unit,
         probe_scale=computing / PROBE,
     )

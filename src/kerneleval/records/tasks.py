@@ -58,6 +58,8 @@ class TensorSpec:
     """Whether backward cases ask for this argument's gradient."""
     common: float = 0.0
     """What ``common`` data lies about; 0: it is N(0, 1), as of half types."""
+    large_half: float = 16.0
+    """Factor of ``large_scale`` in float16: with 16, products of two inputs stay below its largest number, 65504."""
     nan_only: bool = False
     """Whether ``nonfinite`` values are NaN alone, because kernels that are right may differ about infinities."""
 

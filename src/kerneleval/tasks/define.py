@@ -33,8 +33,8 @@ from kerneleval.records import (
     UsageError,
 )
 
-__all__ = ["FLOATS", "ROWS", "Arg", "Formula", "Plain", "bias", "data", "fixed", "index", "mask", "operator", "plain",
-           "size", "validate", "weight"]  # fmt: skip
+__all__ = ["FAR_BELOW", "FLOATS", "ROWS", "Arg", "Formula", "Plain", "bias", "data", "fixed", "index", "mask",
+           "operator", "plain", "size", "validate", "weight"]  # fmt: skip
 
 Formula = Callable[[Any], Any]
 """A function of the dims as attributes (own and derived ones)."""
@@ -46,7 +46,11 @@ _DISTRIBUTIONS = tuple(d for d in DISTRIBUTIONS if d not in ("negative", "traine
 """Those that every operator has: the first two of the others are for problem files, the last for few tasks."""
 
 
-_KEPT = 1.0
+FAR_BELOW = -200.0
+"""What rows of unlikely things lie about (log-probabilities): exp gives 0 there in fp32 and bf16 unless the maximum,
+which is no larger, is taken off."""
+
+_KEPT = 2.0
 """``Tolerance.kept`` of operators that models also run in separate calls. Without it, eager attentions of common models
 were rejected in 5 to 10 of 10 runs in float16; with it in none of 36."""
 
@@ -98,6 +102,7 @@ class Arg:
     differentiable: bool = False
     nan_only: bool = False
     common: Formula | None = None
+    large_half: float = 16.0
 
     def at(self, d: Dims, dtype: str) -> TensorSpec:
         """The argument at given dims and dtype."""
@@ -113,6 +118,7 @@ class Arg:
             differentiable=self.differentiable,
             nan_only=self.nan_only,
             common=0.0 if self.common is None else self.common(d),
+            large_half=self.large_half,
         )
 
 
@@ -128,9 +134,9 @@ class Plain:
         return Scalar(name=self.name, value=self.value(d) if callable(self.value) else self.value)
 
 
-def data(name: str, shape: str, fan_in: str = "", common: Formula | None = None) -> Arg:
-    """A differentiable argument that follows the case's distribution and layout; see ``TensorSpec.common``."""
-    return Arg(name=name, shape=shape, fan_in=fan_in, differentiable=True, common=common)
+def data(name: str, shape: str, fan_in: str = "", common: Formula | None = None, large_half: float = 16.0) -> Arg:
+    """A differentiable argument that follows the case's distribution and layout; the rest as in ``TensorSpec``."""
+    return Arg(name=name, shape=shape, fan_in=fan_in, differentiable=True, common=common, large_half=large_half)
 
 
 def weight(name: str, shape: str, fan_in: str = "", values: Literal["normal", "ones_normal"] = "normal") -> Arg:

@@ -25,9 +25,22 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kerneleval.records import SHAPE_CATEGORIES, Dim, Task, digest
+from kerneleval.records import SHAPE_CATEGORIES, Dim, Scalar, Task, TensorSpec, digest
 
-__all__ = ["RANGES", "RATIO", "belongs", "between", "draw", "exists", "is_power_of_two", "lowest", "smaller"]
+__all__ = [
+    "RANGES",
+    "RATIO",
+    "belongs",
+    "between",
+    "draw",
+    "exists",
+    "few",
+    "is_power_of_two",
+    "lowest",
+    "smaller",
+    "thin",
+    "twins",
+]
 
 RANGES: dict[str, tuple[int, int]] = {
     "tiny": (1, 16),
@@ -48,6 +61,12 @@ _GAPS = ((17, 31), (17, 31), (129, 255))
 
 _FEW = 7
 """Steps by which sizes near one another differ at most."""
+
+_MOST_VALUES = 64
+"""Values that a dim may have whose others are tried for the same shapes."""
+
+_FEW_VALUES = 5
+"""Values of a dim that is met at every one of them."""
 
 RATIO = 8
 """Least ratio between the two leading scaled dims of a rectangular case."""
@@ -170,6 +189,55 @@ def smaller(task: Task, dims: Mapping[str, int], seed: int, fits: Fits) -> list[
         if less and allowed(other := {**dims, dim.name: chance.choice(less)}) and fits(other):
             found.append(other)
     return found[:2]
+
+
+def thin(task: Task, dims: Mapping[str, int], name: str, least: int = 0) -> dict[str, int] | None:
+    """The same dims but for one, at its lowest or ``least`` steps above; where the constraint forbids that, at the next
+    that it allows; None: it is no larger.
+
+    A single row, query, column or channel is common (decoding, instance norm), and kernels have paths for it.
+    """
+    allowed = task.constraint or (lambda dims: True)
+    dim = next(dim for dim in task.dims if dim.name == name)
+    trials = ({**dims, name: value} for value in _values(dim)[least : least + _FEW] if value < dims[name])
+    return next(filter(allowed, trials), None)
+
+
+def twins(task: Task, dims: Mapping[str, int], dtype: str) -> list[dict[str, int]]:
+    """Dims at which every tensor has the shape that it has at these, and another plain argument (a stride, a number of
+    groups) another value: a plan kept by shapes alone is wrong there.
+    """
+    allowed = task.constraint or (lambda dims: True)
+
+    def form(at: Mapping[str, int]) -> tuple[list[tuple[int, ...]], list[int]]:
+        specs = task.arguments(at, dtype)
+        whole = [s.value for s in specs if isinstance(s, Scalar) and isinstance(s.value, int)]
+        return [tuple(s.shape) for s in specs if isinstance(s, TensorSpec)], whole
+
+    shapes, plain = form(dims)
+    found = []
+    for dim in task.dims if plain else ():
+        if dim.scaled or dim.high - dim.low >= _MOST_VALUES:
+            continue
+        for value in _values(dim):
+            product = {  # of two dims that a tensor has as one: channels in groups
+                other.name: dims[other.name] * dims[dim.name] // value
+                for other in _scaled(task)
+                if dims[other.name] * dims[dim.name] % value == 0
+            }
+            for change in ({}, *({name: size} for name, size in product.items())):
+                trial = {**dims, dim.name: value, **change}
+                inside = all(trial[d.name] in _values(d) for d in task.dims)
+                if inside and allowed(trial) and form(trial)[0] == shapes and form(trial)[1] != plain:
+                    found.append(trial)
+    return found
+
+
+def few(task: Task) -> list[dict[str, int]]:
+    """Every choice of the dims that have few values (kernel width and stride); empty where none has."""
+    chosen = [dim for dim in task.dims if not dim.scaled and 1 < len(_values(dim)) <= _FEW_VALUES]
+    names = [dim.name for dim in chosen]
+    return [dict(zip(names, row, strict=True)) for row in itertools.product(*map(_values, chosen)) if names]
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import secrets
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, cast
 
@@ -21,7 +22,7 @@ from kerneleval.records import (
     UsageError,
     near,
 )
-from kerneleval.tasks.sampling import RANGES, RATIO, belongs, between, draw, exists, lowest, smaller
+from kerneleval.tasks.sampling import RANGES, RATIO, belongs, between, draw, exists, few, lowest, smaller, thin, twins
 
 __all__ = ["EDGE", "RANGES", "RATIO", "Budget", "belongs", "case_bytes", "exists", "is_timed", "plan", "secret"]
 
@@ -41,6 +42,12 @@ _SECRET = ("small", "medium", "non_power_of_two", "rectangular")
 _SECRET_PART = 4
 """Secret cases take no more than this part of a case's budget, if anything fits into it."""
 _SECRET_DRAWS = 16
+
+_MOST_FEW = 6
+"""Secret cases at most for choices of kernel width, stride and the like that are not planned."""
+
+_THIN = 6
+"""Steps above its lowest value that a secret thin dim lies at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,8 +117,9 @@ def secret(task: Task, planned: Sequence[Case], budget: Budget) -> tuple[Case, .
     """Cases at sizes drawn from the system's randomness, of which none is planned.
 
     For each direction in the first dtype: one standard, at sizes between those of the categories, and two of which one
-    dim is a little smaller, for what is kept by rounded sizes; one in a planned layout that is not contiguous; and long
-    ones under two planned distributions that are not standard, large inputs and a secret one.
+    dim is a little smaller, for what is kept by rounded sizes; one in a planned layout that is not contiguous; long
+    ones under two planned distributions that are not standard, large inputs and a secret one; and those of
+    :func:`_unlike`.
     In every other dtype a standard one. None for tasks with sizes of their own, and none where a single case is judged.
     """
     if task.case_dims or len(planned) < 2:
@@ -175,9 +183,48 @@ def _secret_group(
         between_ranges = first and how[1:] == ("contiguous", "standard")
         if not (between_ranges and add(between(task, secrets.randbits(63), fits), *how)):
             add(_unplanned(task, how[0], direction, dtype, budget, taken), *how)
-    for dims in smaller(task, found[0].dims_map, secrets.randbits(63), fits) if first and found else ():
-        add(dims, *wanted[0])
+    if first and found:
+        planned = [c for c in alike if (c.layout, c.distribution) == ("contiguous", "standard")]
+        sizes = functools.partial(
+            _unplanned, task, direction=direction, dtype=dtype, budget=budget, taken=frozenset(taken)
+        )
+        near_by = smaller(task, found[0].dims_map, secrets.randbits(63), fits)
+        for dims in (*near_by, *_unlike(task, planned, categories, sizes, fits)):
+            add(dims, *wanted[0])
     return found
+
+
+def _unlike(
+    task: Task,
+    planned: Sequence[Case],
+    categories: Sequence[str],
+    sizes: Callable[..., dict[str, int] | None],
+    fits: Callable[[Mapping[str, int]], bool],
+) -> Iterator[dict[str, int]]:
+    """Secret sizes of kinds that the plan leaves out: one dim far below the others; choices of the dims of few values
+    that no standard case makes; and tensors shaped as those of a planned case under other plain arguments.
+    """
+    chance = secrets.SystemRandom()
+    allowed = task.constraint or (lambda dims: True)
+    name = chance.choice([dim.name for dim in task.dims if dim.scaled])
+    base = sizes(category=_of_size(categories, "medium"))
+    thinner = thin(task, base, name, chance.randint(1, _THIN)) if base else None
+    if thinner is not None and fits(thinner):
+        yield thinner
+    left = [c for c in few(task) if not any(c.items() <= case.dims_map.items() for case in planned)]
+    for choice in chance.sample(left, min(len(left), _MOST_FEW)):
+        drawn = (sizes(category=_of_size(categories, "small")) for _ in range(_SECRET_DRAWS))
+        trials = (dims | choice for dims in drawn if dims is not None)
+        yield from itertools.islice((dims for dims in trials if allowed(dims) and fits(dims)), 1)
+    for case in chance.sample(planned, len(planned)):
+        alike = [dims for dims in twins(task, case.dims_map, case.dtype) if fits(dims)]
+        if case.shape_category != EDGE and alike:
+            yield chance.choice(alike)
+            return
+
+
+def _of_size(categories: Sequence[str], wanted: str) -> str:
+    return wanted if wanted in categories else categories[0]
 
 
 def _unplanned(
@@ -373,17 +420,36 @@ class _Planner:
         )
 
     def _edges(self) -> list[dict[str, int]]:
-        """The smallest shape; forward also up to two empty ones: the first and the last dim that may be 0."""
+        """The smallest shape; large ones of which one scaled dim is at its lowest, each in turn in the first dtype and
+        one in the others; forward also up to two empty ones: the first and the last dim that may be 0.
+        """
         smallest = self._smallest()
         if not self._fits(smallest):
             self._refuse(EDGE)
         edges = [smallest]
+        rows = [row for row in self._thin() if row is not None and self._fits(row)]
+        turn = self.task.dtypes.index(self.dtype)
+        edges += rows if turn == 0 else rows[turn % len(rows) :][:1] if rows else []
         if self.task.empty and self.direction == "forward":
             allowed = self.task.constraint or (lambda dims: True)
             base = self._dims("small", 0) if exists(self.task, "small") else smallest
             empty = [trial for dim in self.task.dims if allowed(trial := base | {dim.name: 0})]
             edges += empty[:1] + empty[1:][-1:]
         return edges
+
+    def _thin(self) -> Iterator[dict[str, int] | None]:
+        """For each scaled dim a shape of no powers of two with that dim at its lowest, as large as the budget lets the
+        others be then.
+        """
+        category = "non_power_of_two" if exists(self.task, "non_power_of_two") else "medium"
+        names = [dim.name for dim in self.task.dims if dim.scaled]
+        for row, name in enumerate(names if exists(self.task, category) else ()):
+
+            def fits(dims: Mapping[str, int], name: str = name) -> bool:
+                return self._fits(thin(self.task, dims, name) or dims)
+
+            drawn = draw(self.task, category, row, len(names), self.protocol.suite_seed, fits)
+            yield thin(self.task, drawn, name) if drawn is not None else None
 
 
 def _text(dims: Mapping[str, int]) -> str:

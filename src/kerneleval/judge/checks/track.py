@@ -22,6 +22,7 @@ import torch
 from kerneleval import languages
 from kerneleval.judge.bench import BuildFailed
 from kerneleval.judge.cells import CALL_TIMEOUT_S, CellJudge
+from kerneleval.judge.comparison import Mismatch, compare
 from kerneleval.judge.observation import Seen, Subject, alike, alike_everywhere, right
 from kerneleval.records import Case, Evidence, Outcome, Passed, Task
 from kerneleval.tasks.shapes import EDGE
@@ -301,8 +302,7 @@ class _Examination:
             return  # nothing comes out, so nothing need be computed
         seen = subject.window(record=True, mute=False, timeout_s=CALL_TIMEOUT_S)
         if not alike(seen.outputs, subject.native) and not self._right_when_watched(subject):
-            message = f"{case.key}: right in ordinary windows, wrong while its operators are recorded"
-            yield {"level": "fail", "reason": "wrong_when_watched", "message": message}
+            yield self._wrong(subject)
         one = _Case(case, seen, given=subject.is_given)
         self.found.append(one)
         if case in self.in_order:
@@ -332,6 +332,15 @@ class _Examination:
     def _right_when_watched(self, subject: Subject) -> bool:
         again = subject.window(record=True, mute=False, timeout_s=CALL_TIMEOUT_S)
         return right(again.outputs, subject.expectation())
+
+    def _wrong(self, subject: Subject) -> Evidence:
+        """What to say of a wrong watched window: who is wrong on the same inputs unwatched too has not looked."""
+        result = compare(subject.window(timeout_s=CALL_TIMEOUT_S).outputs, subject.expectation())
+        if isinstance(result, Mismatch):
+            message = f"{subject.case.key}: {result.message}"
+            return {"level": "fail", "stage": "correctness", "reason": "wrong_output", "message": message}
+        message = f"{subject.case.key}: right in ordinary windows, wrong while its operators are recorded"
+        return {"level": "fail", "reason": "wrong_when_watched", "message": message}
 
     def _muted(self, subject: Subject) -> str:
         """What comes out without own kernels, on inputs that were never seen before: twice, if it is right at first."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from kerneleval.judge.bound import Drawn
+from kerneleval.judge.bound import Bound, Drawn
 from kerneleval.judge.cells import CALL_TIMEOUT_S, CellJudge
 from kerneleval.judge.checks.track import chosen
 from kerneleval.judge.comparison import Mismatch, compare
@@ -73,7 +73,7 @@ def _outputs(judge: CellJudge, case: Case) -> _Wrong | None:
     for index, one in enumerate(drawn):
         result = compare(output_views(window, plan, index), one.expectation)
         if isinstance(result, Mismatch):
-            return _Wrong(result.message)
+            return _Wrong(result.message, alone=_wrong_alone(judge, bound, one))
     return None if judge.task.in_place or not window.mutated else _Wrong("the call changed its inputs")
 
 
@@ -92,10 +92,14 @@ def _interleaved(judge: CellJudge, case: Case) -> _Wrong | None:
     for index, one in enumerate(drawn):
         result = compare(output_views(window, plan, index), one.expectation)
         if isinstance(result, Mismatch):
-            ordinary, form = judge.call(bound, [one], look=False)
-            again = compare(output_views(ordinary, form, 0), one.expectation)
-            return _Wrong(result.message, alone=isinstance(again, Mismatch))
+            return _Wrong(result.message, alone=_wrong_alone(judge, bound, one))
     return None
+
+
+def _wrong_alone(judge: CellJudge, bound: Bound, drawn: Drawn) -> bool:
+    """Whether the same call is wrong in an ordinary window too."""
+    window, plan = judge.call(bound, [drawn], look=False)
+    return isinstance(compare(output_views(window, plan, 0), drawn.expectation), Mismatch)
 
 
 def _turns(count: int) -> list[int]:
@@ -117,7 +121,7 @@ def _some(judge: CellJudge, case: Case) -> _Wrong | None:
     for part in parts[: max(1, judge.affordable(len(parts)))]:
         wrong = _part(judge, form, drawn, part)
         if wrong is not None:
-            return wrong
+            return wrong._replace(alone=_wrong_alone(judge, bound, drawn))
     return None
 
 

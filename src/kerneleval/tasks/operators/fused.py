@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.tasks.define import ROWS, bias, data, index, operator, plain, size, weight
+from kerneleval.tasks.define import FAR_BELOW, ROWS, bias, data, index, operator, plain, size, weight
 from kerneleval.tasks.relations import permutation, resampling, shift
 
 
@@ -59,8 +59,8 @@ TASKS = (
         source="vllm",
         dims=ROWS,
         args=(
-            data("x", "M N"),
-            data("residual", "M N"),
+            data("x", "M N", large_half=1024.0),
+            data("residual", "M N", large_half=1024.0),
             weight("weight", "N", values="ones_normal"),
             plain("eps", 1e-6),
         ),
@@ -102,7 +102,7 @@ TASKS = (
         level=2,
         source="aten",
         dims=ROWS,
-        args=(data("logits", "M N"), index("targets", "M", high=lambda d: max(1, d.N))),
+        args=(data("logits", "M N", common=lambda d: FAR_BELOW), index("targets", "M", high=lambda d: max(1, d.N))),
         out=("M",),
         reference=_softmax_cross_entropy,
         flops=lambda d: 4 * d.M * d.N + d.M,

@@ -15,6 +15,8 @@ from kerneleval.tasks.define import ROWS, bias, data, fixed, operator, plain, si
 from kerneleval.tasks.relations import permutation, resampling, shift
 
 _LEAST = 4
+_LARGE = 1024.0
+"""Large float16 numbers, whose squares float16 does not hold."""
 
 
 def _layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
@@ -41,7 +43,12 @@ TASKS = (
         "normalization",
         "out[m] = (x[m] - mean(x[m])) / sqrt(var(x[m]) + eps) * weight + bias, biased variance over the last dim",
         dims=ROWS,
-        args=(data("x", "M N"), weight("weight", "N", values="ones_normal"), bias("N"), plain("eps", 1e-5)),
+        args=(
+            data("x", "M N", large_half=_LARGE),
+            weight("weight", "N", values="ones_normal"),
+            bias("N"),
+            plain("eps", 1e-5),
+        ),
         out=("M N",),
         reference=_layer_norm,
         flops=lambda d: 8 * d.M * d.N,
@@ -60,7 +67,7 @@ TASKS = (
         "normalization",
         "out[m] = x[m] / sqrt(mean(x[m] ** 2) + eps) * weight, mean over the last dim",
         dims=ROWS,
-        args=(data("x", "M N"), weight("weight", "N", values="ones_normal"), plain("eps", 1e-6)),
+        args=(data("x", "M N", large_half=_LARGE), weight("weight", "N", values="ones_normal"), plain("eps", 1e-6)),
         out=("M N",),
         reference=_rms_norm,
         flops=lambda d: 4 * d.M * d.N,
@@ -77,7 +84,7 @@ TASKS = (
         dims=(fixed("B", high=8), fixed("G", high=32), size("C", high=1024), size("L")),
         derive={"channels": lambda d: d.G * d.C},
         args=(
-            data("x", "B channels L"),
+            data("x", "B channels L", large_half=_LARGE),
             weight("weight", "channels", values="ones_normal"),
             bias("channels"),
             plain("groups", lambda d: d.G),
@@ -101,7 +108,12 @@ TASKS = (
         "out = (x - mean[c]) / sqrt(var[c] + eps) * weight[c] + bias[c]; training mode: mean and biased variance over "
         "B and L of this very batch, no running statistics",
         dims=(fixed("B", high=32), size("C"), size("L")),
-        args=(data("x", "B C L"), weight("weight", "C", values="ones_normal"), bias("C"), plain("eps", 1e-5)),
+        args=(
+            data("x", "B C L", large_half=_LARGE),
+            weight("weight", "C", values="ones_normal"),
+            bias("C"),
+            plain("eps", 1e-5),
+        ),
         out=("B C L",),
         reference=_batch_norm,
         flops=lambda d: 8 * d.B * d.C * d.L,
