@@ -108,14 +108,20 @@ class Calling:
                 raise GradientWrittenError(text)
         return found
 
-    def _graph(self, call: Call) -> tuple[list[Any], list[Any], list[Any]]:
+    def _graph(self, call: Call, *, inside: bool = False) -> tuple[list[Any], list[Any], list[Any]]:
         """The outputs of a forward call that carry gradients, the leaves that these are for, and their upstream
         gradients. An output may depend on none of the arguments that gradients are asked for.
+
+        Args:
+            call: the call.
+            inside: whether its arguments are no leaves but made from them, as activations inside a network are.
         """
         import torch
 
         arguments = self._leaves(call)
         leaves = [arguments[position] for position in call.wanted]
+        for position in call.wanted if inside else ():
+            arguments[position] = arguments[position].view_as(arguments[position])
         result = self._loaded.forward(arguments, (), call.dims)
         outputs = [result] if isinstance(result, torch.Tensor) else list(result)
         floating = [o for o in outputs if o.is_floating_point() or o.is_complex()]
@@ -127,12 +133,14 @@ class Calling:
         return [o for o, _ in carrying], leaves, [g for _, g in carrying]
 
     def interleaved(self, calls: Sequence[Call]) -> list[list[Any]]:
-        """Gradients of every call, taken in turn when the forward calls of all have been made."""
+        """Gradients of every call, taken in turn when the forward calls of all have been made; every second one is
+        called as inside a network.
+        """
         import torch
 
         found: list[list[Any]] = [[] for _ in calls]
         with torch.enable_grad():
-            graphs = [self._graph(call) for call in calls]
+            graphs = [self._graph(call, inside=call.turn % 2 == 1) for call in calls]
             for index in sorted(range(len(calls)), key=lambda i: calls[i].turn):
                 found[index] = self._gradients(graphs[index], calls[index].wanted)
         return found

@@ -171,7 +171,7 @@ def _window(judge: CellJudge, plan: Plan, drawn: Sequence[Drawn], *, look: bool 
 
 _LOOKS = {
     "right gradients, but while they are asked for, the outputs are wrong": _outputs,
-    "gradients are wrong when the forward is called again before they are taken": _interleaved,
+    "gradients are wrong inside a network, or when the forward is called again before they are taken": _interleaved,
     "gradients are wrong where only some arguments ask for theirs": _some,
 }
 """Ways in which training differs from a single gradient, by what is wrong there."""
