@@ -108,8 +108,10 @@ def test_a_worker_that_lets_itself_go_on_has_tampered(tmp_path: Path) -> None:
     candidate = Candidate(files=(("gelu.py", RESUMES),), language="torch")
     with Judge("cpu", tmp_path) as judge:
         loaded = Loaded(judge.bench, candidate, ("gelu",))
-        with pytest.raises(WorkerFailure, match="ran while it was stopped") as raised, loaded.runner.worker.paused():
-            time.sleep(0.05)
+        with pytest.raises(WorkerFailure, match="ran while it was stopped") as raised:
+            for _ in range(10):  # on a busy machine it may be kept from running, and what never rests is left out
+                with loaded.runner.worker.paused():
+                    time.sleep(0.05)
         assert raised.value.reason == "tampering"
         loaded.close()
 

@@ -70,7 +70,7 @@ class CellJudge:
         self._made_anew = False
         self._plain: set[str] = set()  # directions in which plain arguments have changed alone
         self._alone: set[tuple[str, str]] = set()  # directions and dtypes in which every argument has
-        self._paired: set[tuple[str, str]] = set()  # directions and layouts in which calls were exchanged
+        self._paired: set[str] = set()  # directions in which strided calls were exchanged
         self._asked: tuple[Call, ...] = ()  # by the last window
         self.scalars: dict[str, float] = {}
         """Plain arguments that get another value than the task's, by name."""
@@ -108,7 +108,8 @@ class CellJudge:
                 more = self._more(case, bound, changed, first)
                 outcome = self._window(bound, [changed, first, *more], cut=1)
                 kind = (case.direction, case.dtype)
-                if (more or kind not in self._alone) and isinstance(outcome, Passed):
+                alone = case.direction == "forward" and kind not in self._alone
+                if (more or alone) and isinstance(outcome, Passed):
                     self._alone.add(kind)
                     outcome = self._one_by_one(bound, changed) or outcome
         else:
@@ -129,10 +130,8 @@ class CellJudge:
         return outcome
 
     def _pairs(self, case: Case) -> bool:
-        """Whether a strided case is the first of its direction and layout, of two layouts at most."""
-        kind = (case.direction, case.layout)
-        paired = sum(direction == case.direction for direction, _ in self._paired)
-        return case.layout in _PAIRED and not self.task.module and kind not in self._paired and paired < 2
+        """Whether a strided case is the first of its direction."""
+        return case.layout in _PAIRED and not self.task.module and case.direction not in self._paired
 
     def _exchanged(self, bound: Bound, first: Drawn) -> Failed | None:
         """The call beside one of which few elements differ, then each at the address at which the other was: neither
@@ -141,7 +140,7 @@ class CellJudge:
         changed = self._changed(bound, first)
         if changed is None:
             return None
-        self._paired.add((bound.case.direction, bound.case.layout))
+        self._paired.add(bound.case.direction)
         for two in ([first, changed], [changed, first]):
             outcome = self._window(bound, two)
             if isinstance(outcome, Failed):

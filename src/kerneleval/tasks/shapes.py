@@ -39,8 +39,8 @@ _DEGENERATE = ("constant", "zeros")
 
 _SECRET = ("small", "medium", "non_power_of_two", "rectangular")
 """Categories from which secret shapes are drawn, where the plan has them: those with many members."""
-_SECRET_PART = 4
-"""Secret cases take no more than this part of a case's budget, if anything fits into it."""
+_PART = 4
+"""Secret cases, if anything fits into it, and thin ones take no more than this part of a case's budget."""
 _SECRET_DRAWS = 16
 
 _MOST_FEW = 6
@@ -236,7 +236,7 @@ def _unplanned(
     taken: Collection[tuple[tuple[str, int], ...]],
 ) -> dict[str, int] | None:
     """Secret sizes of a category other than those taken; None: found none."""
-    for part in (_SECRET_PART, 1):
+    for part in (_PART, 1):
         less = Budget(memory_bytes=budget.memory_bytes // part, flops=budget.flops // part)
         fits = functools.partial(_within, task, direction, dtype, less)
         for _ in range(_SECRET_DRAWS):
@@ -438,15 +438,17 @@ class _Planner:
         return edges
 
     def _thin(self) -> Iterator[dict[str, int] | None]:
-        """For each scaled dim a shape of no powers of two with that dim at its lowest, as large as the budget lets the
-        others be then.
+        """For each scaled dim a shape of no powers of two with that dim at its lowest, as large as a part of the
+        budget lets the others be then.
         """
+        memory_bytes, flops = (limit // _PART for limit in (self.budget.memory_bytes, self.budget.flops))
+        part = Budget(memory_bytes=memory_bytes, flops=flops)
         category = "non_power_of_two" if exists(self.task, "non_power_of_two") else "medium"
         names = [dim.name for dim in self.task.dims if dim.scaled]
         for row, name in enumerate(names if exists(self.task, category) else ()):
 
             def fits(dims: Mapping[str, int], name: str = name) -> bool:
-                return self._fits(thin(self.task, dims, name) or dims)
+                return _within(self.task, self.direction, self.dtype, part, thin(self.task, dims, name) or dims)
 
             drawn = draw(self.task, category, row, len(names), self.protocol.suite_seed, fits)
             yield thin(self.task, drawn, name) if drawn is not None else None

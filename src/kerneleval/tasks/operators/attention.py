@@ -70,8 +70,10 @@ def _scores(
 def _eager(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, seen: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """As model code without fused kernels: scores and weights in the type, the softmax between in fp32."""
-    scores, v = _scores(q, k, v, scale, seen)
+    """As without fused kernels: queries and keys scaled, each by the root, scores and weights in the type, the softmax
+    between in fp32.
+    """
+    scores, v = _scores(q * scale**0.5, k * scale**0.5, v, 1.0, seen)
     return torch.softmax(scores, -1, dtype=torch.promote_types(q.dtype, torch.float32)).to(q.dtype) @ v
 
 
@@ -87,14 +89,7 @@ def _late(
     return (weights.to(q.dtype) @ v / weights.sum(-1, keepdim=True)).to(q.dtype)
 
 
-def _scaled(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, seen: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Queries and keys scaled before their product, each by the root: two more numbers are rounded."""
-    return _eager(q * scale**0.5, k * scale**0.5, v, 1.0, seen)
-
-
-_UNFUSED = (_eager, _late, _scaled)
+_UNFUSED = (_late, _eager)
 
 
 def _causally(attention: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
