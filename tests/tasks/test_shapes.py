@@ -447,7 +447,7 @@ def test_secret_shapes_are_members_that_are_not_planned(name: str) -> None:
                 "rectangular",
                 "contiguous",
             )
-            assert case.shape_category in ("small", "medium", "non_power_of_two", "rectangular")
+            assert case.shape_category in ("small", "medium", "non_power_of_two", "rectangular", "edge")
 
 
 def test_secret_sizes_lie_between_the_ranges_and_near_one_another() -> None:
@@ -501,4 +501,4 @@ def test_no_secret_shapes_where_sizes_are_not_free_or_one_case_is_judged() -> No
     assert shapes.secret(task, planned[:1], SMALL) == ()
     assert shapes.secret(replace(task, case_dims=(("given", {"M": 2, "N": 3}),)), planned, SMALL) == ()
     large = [c for c in planned if c.shape_category == "large"]
-    assert {c.shape_category for c in shapes.secret(task, large, SMALL)} == {"large"}
+    assert {c.shape_category for c in shapes.secret(task, large, SMALL)} <= {"large", "edge"}

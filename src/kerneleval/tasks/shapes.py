@@ -189,8 +189,10 @@ def _secret_group(
             _unplanned, task, direction=direction, dtype=dtype, budget=budget, taken=frozenset(taken)
         )
         near_by = smaller(task, found[0].dims_map, secrets.randbits(63), fits)
-        for dims in (*near_by, *_unlike(task, planned, categories, sizes, fits)):
+        for dims in near_by:
             add(dims, *wanted[0])
+        for dims in _unlike(task, planned, categories, sizes, fits):
+            add(dims, EDGE, "contiguous", "standard")  # one call each: what they look for, one call shows
     return found
 
 
