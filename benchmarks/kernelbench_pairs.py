@@ -68,6 +68,8 @@ def translate(specimen: Specimen, category: str = "power_of_two") -> Pair:
     text = specimen.path.read_text(encoding="utf-8")
     if specimen.task.endswith(".py"):
         problem = Path(specimen.task).read_text(encoding="utf-8")
+        if _takes_integers(problem):
+            raise NotTranslated("the problem takes integers, and KernelBench makes every tensor floating point")
         return Pair(problem=problem, candidate=_code(text), backend=_backend(text))
     task = tasks.find(specimen.task)
     dims = _dims(task, category)
@@ -78,6 +80,13 @@ def translate(specimen: Specimen, category: str = "power_of_two") -> Pair:
         return Pair(problem=problem, candidate=candidate, backend="cuda", needs=("nvcc", "ninja"))
     code = _code(text)
     return Pair(problem=problem, candidate=code + _model_new(code, task, arguments), backend=_backend(code))
+
+
+def _takes_integers(problem: str) -> bool:
+    there: dict[str, Any] = {}
+    exec(compile(problem, "problem", "exec"), there)
+    tensors = [one for one in there["get_inputs"]() if isinstance(one, torch.Tensor)]
+    return any(not one.is_floating_point() for one in tensors)
 
 
 def _backend(code: str) -> str:
