@@ -7,7 +7,7 @@ import torch
 
 from kerneleval.devices import find
 from kerneleval.judge import bound
-from kerneleval.judge.images import Call, Image, Plan, TensorSlot, dense
+from kerneleval.judge.images import Call, Image, Plan, Refresh, TensorSlot, dense
 
 
 def _image(slot: TensorSlot, tensors: list[torch.Tensor]) -> Image:
@@ -53,6 +53,34 @@ def test_calls_before_the_first_one_stay() -> None:
         image.refresh(torch.Generator().manual_seed(3), 2)
         same = [torch.equal(image.tensor(index, 0), old) for index, old in enumerate(before)]
         assert same == [True, True, False, False]
+
+
+@pytest.mark.parametrize("refresh", ["elements", "moved", "scaled", "steps"])
+@pytest.mark.parametrize(("strides", "offset", "extent"), [((1, 16), 0, 128), ((24, 1), 8, 392), ((8, 1), 5, 133)])
+def test_strided_content_changes_and_what_lies_between_stays(
+    refresh: Refresh, strides: tuple[int, int], offset: int, extent: int
+) -> None:
+    slot = TensorSlot(shape=(16, 8), dtype="float32", strides=strides, offset=offset, extent=extent, refresh=refresh)
+    before = [torch.rand(16, 8).sort().values for _ in range(3)]
+    image = _image(slot, before)
+    given = [image.tensor(index, 0).clone() for index in range(3)]
+    gaps = _elsewhere(image, slot)
+    image.refresh(torch.Generator().manual_seed(5))
+    assert torch.equal(_elsewhere(image, slot), gaps)
+    for index, old in enumerate(given):
+        new = image.tensor(index, 0)
+        assert not torch.equal(new, old)
+        assert bool(((new > 0) & (new < 2)).all()), "nothing comes from between"
+
+
+def _elsewhere(image: Image, slot: TensorSlot) -> torch.Tensor:
+    """The bytes that are no element's."""
+    other = Image(image.plan, find("cpu"))
+    other.bytes.zero_()
+    for index in range(len(image.plan.calls)):
+        other.tensor(index, 0).fill_(float("nan"))
+    taken = other.bytes.view(torch.float32).isnan().repeat_interleave(4)
+    return image.bytes[~taken]
 
 
 def test_rows_of_masks_move_by_themselves() -> None:

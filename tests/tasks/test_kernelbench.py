@@ -359,6 +359,25 @@ def test_inputs_are_contiguous_and_carry_no_graph(tmp_path):
     assert all(a.is_contiguous() and not a.requires_grad for a in args)
 
 
+def test_where_inputs_lie_is_a_trait(tmp_path):
+    inputs = [
+        "torch.rand(n, 4)",
+        "torch.rand(4, n).T",
+        "torch.rand(n, 12)[:, 4:8]",
+        "torch.rand(1, 4).expand(n, 4)",  # no place of its own for each element
+        "torch.rand(n, 400)[:, :4]",  # as good as empty
+        "torch.rand(3 * n, 4)[2 * n :]",
+        "torch.randint(9, (2, 2, n)).mT",
+    ]
+    placed = problem(tmp_path, model("return x", inputs=f"[{', '.join(inputs)}]")).traits.placed
+    assert placed == {
+        1: (24, (1, 6), 0),
+        2: (4 + 5 * 12 + 4, (12, 1), 4),
+        5: (24 + 48, (4, 1), 48),
+        6: (24, (12, 1, 6), 0),
+    }
+
+
 def test_scaled_inputs_spare_labels(tmp_path):
     made = problem(
         tmp_path, model("return x", inputs="[torch.rand(n, 4), torch.randint(0, 2, (n,)).float() * 2 - 1]"), n=64

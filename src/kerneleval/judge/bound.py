@@ -140,8 +140,10 @@ class Bound:
 
     def mixed(self, drawn: Drawn) -> list[Call]:
         """The same call, once with a secret part of the tensors contiguous that the case's layout lays out otherwise,
-        and once with all of these but that part; empty where it lays out fewer than two.
+        and once with all of these but that part; empty where it lays out fewer than two, or the problem file does.
         """
+        if self.problem is not None:
+            return []
         form = self.form(drawn)
         laid_out = [i for i, slot in enumerate(form.slots) if not slot.is_contiguous]
         if len(laid_out) < 2:
@@ -155,8 +157,12 @@ class Bound:
             return arg
         shape, dtype = tuple(arg.shape), str(arg.dtype)[6:]
         if self.problem is not None:
-            structured = position in self.problem.traits.structured
-            return dense(shape, dtype, refresh="scaled" if structured else _refresh_of(arg))
+            traits = self.problem.traits
+            slot = dense(shape, dtype, refresh="scaled" if position in traits.structured else _refresh_of(arg))
+            if position not in traits.placed:
+                return slot
+            extent, strides, offset = traits.placed[position]
+            return replace(slot, strides=strides, offset=offset, extent=extent)
         spec = self.specs[position]
         if self.case.layout == "contiguous" or spec.role != "data":
             slot = dense(shape, dtype, refresh="rows" if spec.role == "mask" else "elements")

@@ -229,9 +229,17 @@ class Image:
             if slot.extent == 0:
                 continue
             size = DTYPES[slot.dtype]
-            place = self.plan.places[0][index] // size
-            strides = (form.input_bytes // size, 1)
-            every = typed_view(self.bytes, getattr(torch, slot.dtype), (count, slot.extent), strides, place)
+            place, step, dtype = (
+                self.plan.places[0][index] // size,
+                form.input_bytes // size,
+                getattr(torch, slot.dtype),
+            )
+            if slot.is_contiguous or 0 in slot.strides:
+                every = spread = typed_view(self.bytes, dtype, (count, slot.extent), (step, 1), place)
+            else:  # what lies between the elements stays between them
+                shape, strides = (count, *slot.shape), (step, *slot.strides)
+                spread = typed_view(self.bytes, dtype, shape, strides, place + slot.offset)
+                every = spread.reshape(count, -1)
             if slot.refresh == "scaled":
                 now = self._factors.setdefault(index, _ones(slot.shape, count, every.device))
                 _scale(every[first:], slot.shape, [factors[first:] for factors in now], generator)
@@ -243,6 +251,8 @@ class Image:
                 _roll(every[first:], generator)
                 if slot.refresh == "elements":
                     _exchange(every[first:], generator)
+            if every is not spread:
+                spread.copy_(every.view(spread.shape))
 
     def later(self, first: int) -> torch.Tensor:
         """The bytes of the calls from one on."""

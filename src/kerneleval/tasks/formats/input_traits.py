@@ -19,13 +19,21 @@ _FEW_VALUES = 16
 _ROWS = 64
 _SPARSE = 0.25
 
+_ROOM = 8
+"""Storage that a strided input may span, in multiples of its elements; what is spread wider is given contiguous."""
+_START = 64
+"""Elements: a storage offset is kept modulo this, which keeps its alignment."""
+
 Samples = dict[int, torch.Tensor]
 """Position of a floating argument -> some of its elements."""
+
+Place = tuple[int, tuple[int, ...], int]
+"""(elements of storage, strides, storage offset), in elements."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InputTraits:
-    """Positions of floating arguments with a trait."""
+    """Positions of arguments with a trait; but for ``placed``, of floating ones."""
 
     frozen: frozenset[int]
     """They come out the same under every seed."""
@@ -34,6 +42,8 @@ class InputTraits:
     structured: frozenset[int]
     """Their elements depend on one another: symmetric, a quarter or more of zeros (triangular, sparse), or rows that
     sum to 1. Exchanging single elements breaks that; scaling the whole tensor keeps the first two."""
+    placed: Mapping[int, Place]
+    """Where the elements of those lie that are not row-major from the start of their storage: transposes, slices."""
 
     @classmethod
     def of(cls, args: Sequence[Any], other: Mapping[int, torch.Tensor]) -> InputTraits:
@@ -43,6 +53,7 @@ class InputTraits:
             frozen=frozenset(i for i, values in mine.items() if i in other and torch.equal(values, other[i])),
             labels=frozenset(i for i, values in mine.items() if values.numel() > _FEW_VALUES >= len(values.unique())),
             structured=frozenset(i for i, values in mine.items() if _structured(args[i], values)),
+            placed={i: place for i, arg in enumerate(args) if (place := _place(arg)) is not None},
         )
 
 
@@ -60,6 +71,21 @@ def sample(args: Sequence[Any]) -> Samples:
             # An even step would meet one half of a checkerboard, or one column of a power-of-two matrix, alone.
             found[index] = flat[:: max(1, flat.numel() // _SAMPLE) | 1].clone()
     return found
+
+
+def _place(value: Any) -> Place | None:
+    """Where a tensor's elements lie; None: row-major, no two apart (expanded), or too far from one another."""
+    if not isinstance(value, torch.Tensor) or not value.numel():
+        return None
+    offset, strides = int(value.storage_offset()) % _START, tuple(map(int, value.stride()))
+    if value.is_contiguous() and not offset:
+        return None
+    extent = 1
+    for stride, size in sorted(zip(strides, value.shape, strict=True)):
+        if size > 1 and stride < extent:
+            return None
+        extent += (size - 1) * stride
+    return (offset + extent, strides, offset) if extent <= _ROOM * value.numel() else None
 
 
 def _structured(tensor: torch.Tensor, values: torch.Tensor) -> bool:

@@ -72,7 +72,8 @@ class ModuleProblem:
     # -- inputs -------------------------------------------------------------------------------------------------------
 
     def inputs(self, seed: int, distribution: str = "standard") -> list[Any]:
-        """Arguments of ``forward``: what ``get_inputs()`` gives under the seed, drawn on the device.
+        """Arguments of ``forward``: what ``get_inputs()`` gives under the seed, drawn on the device; contiguous (how it
+        lays them out is a trait).
 
         A floating tensor that comes out the same under every seed is varied: each finite element by up to 10 %, zeros
         staying zero so that masks stay masks; a tensor of nothing but zeros becomes normal noise of scale 0.1. Integers
@@ -93,7 +94,7 @@ class ModuleProblem:
                 f"problem files offer no distribution {distribution!r}; known are standard, {', '.join(DISTRIBUTIONS)}"
             )
         traits = self.traits
-        args = self._draw(seed)
+        args = [v.contiguous() if isinstance(v, torch.Tensor) else v for v in self._draw(seed)]
         generator = torch.Generator(device=self.device).manual_seed(_subseed(seed, "inputs"))
         for index in traits.frozen:
             args[index] = _varied(args[index], generator)
@@ -114,7 +115,7 @@ class ModuleProblem:
 
     @property
     def traits(self) -> InputTraits:
-        """Which inputs never vary, hold labels or are structured. Draws once, if nothing has been drawn yet."""
+        """Which inputs never vary, hold labels, are structured or lie otherwise than row-major. Draws once."""
         if self._traits is None:
             other = sample(self._draw(1))
             self._traits = InputTraits.of(self._draw(0), other)

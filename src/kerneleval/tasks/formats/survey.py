@@ -174,7 +174,7 @@ def build_model(
 
 
 def call_inputs(file: ProblemFile, namespace: ModuleType, device: str, seed: int) -> list[Any]:
-    """``get_inputs()`` under the seed, drawn on the device; tensors are contiguous, detached and there.
+    """``get_inputs()`` under the seed, drawn on the device; tensors are detached and there, with their own strides.
 
     Raises:
         UsageError: it raises or gives no list.
@@ -183,7 +183,7 @@ def call_inputs(file: ProblemFile, namespace: ModuleType, device: str, seed: int
         given = namespace.get_inputs()
     if not isinstance(given, (list, tuple)):
         raise UsageError(f"{file.path}: get_inputs() must give a list of arguments, got {_short(given)}")
-    placed = [v.detach().to(device).contiguous() if isinstance(v, torch.Tensor) else v for v in given]
+    placed = [v.detach().to(device) if isinstance(v, torch.Tensor) else v for v in given]
     for index, value in enumerate(placed):
         if isinstance(value, torch.Tensor):
             if str(value.dtype)[6:] not in DTYPES:
