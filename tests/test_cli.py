@@ -554,7 +554,8 @@ sys.exit(cli.main(["check", "k.py", "--task", "gelu"]))
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shell_completion_is_there(shell: str) -> None:
-    done = command("--show-completion", shell)
-    if done.returncode:  # versions of Typer that find out the shell by themselves take no name here
-        done = command("--show-completion", SHELL=f"/bin/{shell}", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    by_name = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # there may be no shell above this process
+    done = command("--show-completion", shell, **by_name)
+    if done.returncode:  # versions of Typer that take no name
+        done = command("--show-completion", SHELL=f"/bin/{shell}", **by_name)
     assert "_KERNELEVAL_COMPLETE" in done.stdout

@@ -81,6 +81,19 @@ def test_one_who_knows_the_plan_fails(judge: Judge, tmp_path: Path, otherwise: s
     assert [c.case.key for c in again.cells] == [key]
 
 
+def test_strides_that_differ_at_secret_sizes_alone_are_no_table_of_sizes(judge: Judge, tmp_path: Path) -> None:
+    """Which part of the arguments is contiguous is drawn: the planned cases may meet no pair that is refused."""
+    known = {tuple(c.dims_map.values()) for c in judge.plan(find("add"), PROTOCOL)}
+    path = tmp_path / "add.py"
+    path.write_text(
+        f"def add(x, y):\n    if x.stride() != y.stride() and tuple(x.shape) not in {known}:\n"
+        "        raise NotImplementedError('one pair of strides')\n    return x + y\n"
+    )
+    options = {"dtypes": PROTOCOL.dtypes, "categories": PROTOCOL.categories, "directions": ["forward"]}
+    verdict = check(path, "add", judge=judge, timed=False, allow=("library",), **options)
+    assert verdict.verdict == "passed", verdict.message
+
+
 def test_one_that_leaves_sizes_out_among_the_planned_ones_may_do_so_elsewhere(judge: Judge, tmp_path: Path) -> None:
     path = tmp_path / "gelu.py"
     path.write_text(

@@ -108,10 +108,16 @@ class Loaded:
         if self._module is not None:
             self.make_module(*self._module)
 
-    def make_module(self, init_args: Any, seed: int) -> None:
-        """Build the candidate's module from plain arguments; ``state`` then names its tensors."""
+    def make_module(self, init_args: Any, seed: int, *, beside: bool = False) -> None:
+        """Build the candidate's module from plain arguments; ``state`` then names its tensors.
+
+        Args:
+            init_args: what its constructor takes.
+            seed: of PyTorch's generator meanwhile.
+            beside: whether the module before lives on; :meth:`swap_modules` goes back to it.
+        """
         self._module = (init_args, seed)
-        message = {"init": encode_plain(init_args), "seed": seed}
+        message = {"init": encode_plain(init_args), "seed": seed, "beside": beside}
         try:
             answer = self.runner.worker.request("module", message, "module", timeout_s=_LOAD_TIMEOUT_S)
         except WorkerError as error:
@@ -123,6 +129,14 @@ class Loaded:
         except (KeyError, TypeError, ValueError, OverflowError) as error:  # the worker's word is only a claim
             raise LoadFailed("protocol", f"the worker named no state: {error}"[:300], {}) from None
         self.runner.forget_plan()
+
+    def swap_modules(self, *, drop: bool = False) -> None:
+        """Call the module that lives beside the one called so far; ``drop``: and let that one go.
+
+        Raises:
+            WorkerError, WorkerFailure: the worker has none, or died.
+        """
+        self.runner.worker.request("swap", {"drop": drop}, "swapped", timeout_s=_LOAD_TIMEOUT_S)
 
     def note(self, answer: Mapping[str, Any]) -> None:
         """Keep what an answer of the worker tells of tampering."""

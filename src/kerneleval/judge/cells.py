@@ -23,7 +23,7 @@ from kerneleval.judge.windows import Window, output_views
 from kerneleval.records import Case, Evidence, Failed, Outcome, Passed, Protocol, Task, UsageError, new_secret
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
-__all__ = ["CALL_TIMEOUT_S", "CellJudge"]
+__all__ = ["CALL_TIMEOUT_S", "MIXED", "CellJudge"]
 
 CALL_TIMEOUT_S = 120.0
 """Limit of one window while judging correctness: a first call may compile or autotune."""
@@ -41,6 +41,12 @@ _MANY_LARGE, _MANY_LARGE_BYTES = 30, 256 << 20
 
 _MANY_S = 10.0
 """What these calls may take together; slower candidates get fewer."""
+
+MIXED = "mixed"
+"""Evidence of an outcome that came where a secret part of the arguments was contiguous."""
+
+_SMALL_WEIGHTS_BYTES = 256 << 20
+"""Module problems whose weights take no more are made twice at one time."""
 
 _SMALL_MODULE_BYTES = 64 << 20
 """Module problems whose inputs and outputs take no more are called twice in a window."""
@@ -72,6 +78,7 @@ class CellJudge:
         self._alone: set[tuple[str, str]] = set()  # directions and dtypes in which every argument has
         self._paired: set[str] = set()  # directions in which strided calls were exchanged
         self._asked: tuple[Call, ...] = ()  # by the last window
+        self._mixing = False  # whether that holds calls of which a part is contiguous
         self.scalars: dict[str, float] = {}
         """Plain arguments that get another value than the task's, by name."""
         language = languages.find(loaded.candidate.language)
@@ -90,7 +97,7 @@ class CellJudge:
             return self._judge(case)
         except WorkerError as error:
             outcome = raised(error)
-            return self._refused(case) or outcome if outcome.reason == "unsupported" else outcome
+            return self._refused(case) or self._told_where(outcome) if outcome.reason == "unsupported" else outcome
         except WorkerFailure as failure:
             return self._gone(failure)
         except BuildFailed as error:
@@ -100,6 +107,7 @@ class CellJudge:
 
     def _judge(self, case: Case) -> Outcome:
         bound, first = self.ahead.take(case)
+        self._mixing = False
         if self._twice(case, bound.form(first)):
             changed = self._changed(bound, first)
             outcome = self._window(bound, [first, changed or bound.draw(new_secret())], cut=int(changed is None))
@@ -119,15 +127,22 @@ class CellJudge:
             mixed = bound.mixed(first)
             if mixed and isinstance(outcome, Passed) and self.affordable(len(mixed)) == len(mixed):
                 # one argument's strides are not another's: they must not be read from the first
+                self._mixing = True
                 outcome = self._window(bound, [first] * len(mixed), forms=mixed)
                 if isinstance(outcome, Failed):
-                    words = f"{outcome.message}; only where a part of the arguments is contiguous"
-                    outcome = replace(outcome, message=words)
+                    outcome = self._told_where(outcome)
         if self.task.module and isinstance(outcome, Passed):
             outcome = self._other_weights(case, bound)
         if isinstance(outcome, Passed):
             self.calibration[case] = bound.calibrated(first)
         return outcome
+
+    def _told_where(self, failed: Failed) -> Failed:
+        """The outcome with words, and evidence, of where it was: in calls of which a secret part is contiguous."""
+        if not self._mixing:
+            return failed
+        words = f"{failed.message}; only where a part of the arguments is contiguous"
+        return replace(failed, message=words, evidence=dict(failed.evidence) | {"strides": MIXED})
 
     def _pairs(self, case: Case) -> bool:
         """Whether a strided case is the first of its direction."""
@@ -170,7 +185,7 @@ class CellJudge:
         changed and, at ordinary cases, after the rest has, so that no one weight tells of the others, and after their
         elements have changed places, so that neither ends nor sums tell of a weight. Once, each weight or buffer has
         changed alone (tied ones together), and the module is made anew, whose weights have the history of those of the
-        first one had.
+        first one had; the first one lives on beside it, and both are called in turn.
         """
         assert bound.weights is not None
         outcome: Outcome
@@ -201,9 +216,23 @@ class CellJudge:
                 return outcome
         if bound.weights and not self._made_anew:
             self._made_anew = True
-            self.loaded.make_module(self.problem(case).init_args, new_secret())
-            bound = self.bind(case)
+            outcome = self._anew(case, bound)
+        return outcome
+
+    def _anew(self, case: Case, first: Bound) -> Outcome:
+        """The module made anew, then the first one again, which lives on beside it, and the new one once more."""
+        beside = sum(w.numel() * w.element_size() for w in (first.weights or {}).values()) <= _SMALL_WEIGHTS_BYTES
+        self.loaded.make_module(self.problem(case).init_args, new_secret(), beside=beside)
+        second = self.bind(case)
+        outcome = self._window(second, [second.draw(new_secret())])
+        for bound in (first, second) if beside else ():
+            if not isinstance(outcome, Passed):
+                break
+            self.loaded.swap_modules(drop=bound is second)
             outcome = self._window(bound, [bound.draw(new_secret())])
+            if isinstance(outcome, Failed):
+                words = f"{outcome.message}; only where two modules are called in turn"
+                outcome = replace(outcome, message=words)
         return outcome
 
     def _more(self, case: Case, bound: Bound, *two: Drawn) -> list[Drawn]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kerneleval.judge.bound import other_scalars
-from kerneleval.judge.cells import CellJudge
+from kerneleval.judge.cells import MIXED, CellJudge
 from kerneleval.judge.replay import Replay
 from kerneleval.records import Case, Evidence, Failed, Outcome
 from kerneleval.tasks import shapes
@@ -43,6 +43,8 @@ def secret_shapes(
         told = [o for c, o in planned.items() if (c.direction, c.dtype) == (case.direction, case.dtype)]
         if _wrong(outcome):
             return [_failure(case, others, outcome.stage, outcome.reason, outcome.message, replay)]
+        if outcome.evidence.get("strides") == MIXED:
+            continue  # which part is contiguous is drawn: the planned cases may have met no pair that it refuses
         if not any(isinstance(o, Failed) for o in told):
             message = f"supports every planned size but not this one: {outcome.message}"
             return [_failure(case, others, outcome.stage, "hard_coded_shapes", message, replay)]

@@ -126,6 +126,10 @@ class Loaded(ABC):
         """
         raise LoadError("this candidate has no module class: module problems need a Python file with class ModelNew")
 
+    def call_module(self, module: torch.nn.Module) -> None:
+        """Makes :meth:`forward` call, and :attr:`module` give, another module that :meth:`make_module` built."""
+        raise LoadError("this candidate has no module class, so there is no module to call")
+
     def launches(self) -> dict[str, int]:
         """How often each of the candidate's own kernels was launched since loading; empty: not known."""
         return {}

@@ -138,9 +138,13 @@ class PythonLoaded(Loaded):
             raise
         except (Exception, SystemExit) as error:
             raise _load_error(error, self._source_dir, f"{self._class.__name__}(...) failed: ") from error
+        self.call_module(module)
+        return module
+
+    def call_module(self, module: torch.nn.Module) -> None:
+        """See :meth:`Loaded.call_module`."""
         self.module = module
         self._function = module
-        return module
 
     def launches(self) -> dict[str, int]:
         """Launches of own kernels by name; empty where the language cannot count."""

@@ -43,7 +43,7 @@ _PART = 4
 """Secret cases, if anything fits into it, and thin ones take no more than this part of a case's budget."""
 _SECRET_DRAWS = 16
 
-_MOST_FEW = 6
+_MOST_FEW = 10
 """Secret cases at most for choices of kernel width, stride and the like that are not planned."""
 
 _THIN = 6

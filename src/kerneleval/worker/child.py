@@ -59,6 +59,7 @@ class Worker:
         self.observing: Observing | None = None
         self.guard: Guard | None = None
         self.in_order: InOrder | None = None
+        self.beside: Any = None  # a module made before the one that is called
         self.moved: list[Moved] = []
         self.recording: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
         self.event_ns = 0.0
@@ -144,14 +145,22 @@ class Worker:
         return self.guard.told(self.observing.changed())
 
     def on_module(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Build the candidate's module and name its state."""
+        """Build the candidate's module and name its state; ``beside``: the one before lives on beside it."""
         import torch
 
         assert self.loaded is not None
+        self.beside = self.loaded.module if message["beside"] else None
         torch.manual_seed(int(message["seed"]))
         module = self.loaded.make_module(decode_plain(message["init"]))
         state = module.state_dict()
         return {"op": "module", "state": [[name, list(t.shape), str(t.dtype)[6:]] for name, t in state.items()]}
+
+    def on_swap(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Call the module that lives beside the one called so far; ``drop``: let the other one go."""
+        assert self.loaded is not None and self.loaded.module is not None and self.beside is not None
+        module, self.beside = self.beside, None if message["drop"] else self.loaded.module
+        self.loaded.call_module(module)
+        return {"op": "swapped"}
 
     def on_weights(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Copy revealed weights into the module's state, in place."""

@@ -20,6 +20,9 @@ def _parallel(x, out):
         out[i] = 0.5 * x[i] * (1.0 + math.erf(x[i] * 0.7071067811865476))
 
 
+_slow(torch.zeros(1).numpy(), torch.zeros(1).numpy())  # compiled: a slow first call would make windows short
+
+
 def gelu(x):
     global _run, _last
     _run = _run + 1 if _last is not None and x.data_ptr() > _last else 1
