@@ -16,10 +16,10 @@ from kerneleval import generators, tasks
 from kerneleval.generators.archetypes import SUITE
 from kerneleval.records import TensorSpec
 
-ROWS = [(1, 4), (3, 7), (5, 16), (20, 129), (64, 64), (3, 1024), (0, 5), (2, 1000)]
+ROWS = [(1, 4), (3, 7), (5, 16), (6, 129), (16, 64), (1, 1024), (0, 5), (1, 1000)]
 CHANNELS = {
-    "group_norm": [(1, 1, 1, 4), (2, 3, 2, 5), (3, 4, 5, 33), (2, 2, 8, 64)],
-    "batch_norm": [(1, 1, 4), (2, 3, 5), (7, 5, 33), (4, 8, 64)],
+    "group_norm": [(1, 1, 1, 4), (2, 3, 2, 5), (2, 4, 3, 33), (1, 2, 4, 64)],
+    "batch_norm": [(1, 1, 4), (2, 3, 5), (3, 4, 33), (2, 4, 64)],
 }
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 BOUND = {torch.float32: 3e-6, torch.float16: 3e-3, torch.bfloat16: 2e-2}

@@ -1,4 +1,4 @@
-# specimen: class=persistent_kernel task=exp device=any verdict=passed
+# specimen: class=persistent_kernel task=exp device=any verdict=passed categories=tiny,small
 """A few programs that each walk over many blocks."""
 
 import torch
