@@ -28,6 +28,9 @@ strides is wrong; but finite, because kernels that are right read a little beyon
 _ROLL_BYTES = 64 << 20
 """How much memory the places may take at which the elements of a part of an image are found when it is moved along."""
 
+_ROLL_CPU_BYTES = 16 << 10
+"""The same for one call on the CPU, where a loop over the calls costs less than finding so many places."""
+
 Refresh = Literal["elements", "moved", "rows", "scaled", "steps"]
 
 
@@ -303,7 +306,7 @@ def _roll(every: torch.Tensor, generator: torch.Generator) -> None:
     if extent < 4:
         return
     inner = extent - 2
-    if extent * 8 > _ROLL_BYTES:  # places would take more memory than the tensors themselves
+    if extent * 8 > (_ROLL_BYTES if every.is_cuda else _ROLL_CPU_BYTES):
         for call in every[:, 1:-1]:
             call.copy_(call.roll(1 + secrets.randbelow(inner - 1)))
         return

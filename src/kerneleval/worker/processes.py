@@ -85,7 +85,8 @@ def signal_each(pids: Iterable[int], number: int) -> None:
 
 def _read(path: str | Path) -> str:
     """A file of ``/proc`` as text; a process may give itself a name that is no UTF-8, and it stands there as it is."""
-    return Path(path).read_text(encoding="utf-8", errors="replace")
+    with open(path, "rb", buffering=0) as file:  # several of them at every pause: half the time of a text file
+        return file.read().decode("utf-8", "replace")
 
 
 def _stat(pid: int) -> list[str]:
