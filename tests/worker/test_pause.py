@@ -91,10 +91,12 @@ class Spec(ctypes.Structure):
 
 
 signal.signal(signal.SIGCONT, lambda *args: None)
-library, timer = ctypes.CDLL(None), ctypes.c_void_p()
-library.timer_create(1, ctypes.byref(Event(0, 18, 0, b"")), ctypes.byref(timer))
-spec = Spec((0, 2_000_000), (0, 2_000_000))
-library.timer_settime(timer, 0, ctypes.byref(spec), None)
+library = ctypes.CDLL(None)
+for number in range(8):  # a stop that comes while the signal of one is on its way ends that one
+    timer = ctypes.c_void_p()
+    library.timer_create(1, ctypes.byref(Event(0, 18, 0, b"")), ctypes.byref(timer))
+    spec = Spec((0, 2_000_000 + 130_000 * number), (0, 2_000_000))
+    library.timer_settime(timer, 0, ctypes.byref(spec), None)
 
 
 def gelu(x):
