@@ -1,8 +1,8 @@
-"""Token ids to logits: an embedding, a mean over neighbours and a linear layer."""
+"""Token ids to features: an embedding, tanh and a linear layer."""
 import torch
 from torch import nn
 class Model(nn.Module):
-    """A bag of neighbours."""
+    """A linear layer over squashed embeddings."""
     def __init__(self, vocabulary, dim):
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, dim)
