@@ -29,7 +29,8 @@ _ROLL_BYTES = 64 << 20
 """How much memory the places may take at which the elements of a part of an image are found when it is moved along."""
 
 _ROLL_CPU_BYTES = 16 << 10
-"""The same for one call on the CPU, where a loop over the calls costs less than finding so many places."""
+"""The same for one call on the CPU, where a loop over the calls costs less than finding more places than that: 1.0 ms
+against 2.5 for 64 calls of 4,096 elements, 6.9 against 79 for 131,072 (two cores)."""
 
 Refresh = Literal["elements", "moved", "rows", "scaled", "steps"]
 
@@ -231,18 +232,8 @@ class Image:
         for index, slot in enumerate(form.slots):
             if slot.extent == 0:
                 continue
-            size = DTYPES[slot.dtype]
-            place, step, dtype = (
-                self.plan.places[0][index] // size,
-                form.input_bytes // size,
-                getattr(torch, slot.dtype),
-            )
-            if slot.is_contiguous or 0 in slot.strides:
-                every = spread = typed_view(self.bytes, dtype, (count, slot.extent), (step, 1), place)
-            else:  # what lies between the elements stays between them
-                shape, strides = (count, *slot.shape), (step, *slot.strides)
-                spread = typed_view(self.bytes, dtype, shape, strides, place + slot.offset)
-                every = spread.reshape(count, -1)
+            lying = self._every(index, slot)
+            every = lying.reshape(count, -1)  # a copy where elements lie apart: what is between them stays there
             if slot.refresh == "scaled":
                 now = self._factors.setdefault(index, _ones(slot.shape, count, every.device))
                 _scale(every[first:], slot.shape, [factors[first:] for factors in now], generator)
@@ -254,8 +245,20 @@ class Image:
                 _roll(every[first:], generator)
                 if slot.refresh == "elements":
                     _exchange(every[first:], generator)
-            if every is not spread:
-                spread.copy_(every.view(spread.shape))
+            if every.data_ptr() != lying.data_ptr():
+                lying.copy_(every.view(lying.shape))
+
+    def _every(self, index: int, slot: TensorSlot) -> torch.Tensor:
+        """View of the index-th revealed tensor of all calls, (calls, *shape); of one that repeats along a stride of 0
+        the storage, (calls, extent).
+        """
+        size = DTYPES[slot.dtype]
+        place, step = self.plan.places[0][index] // size, self.plan.calls[0].input_bytes // size
+        shape, strides, offset = slot.shape, slot.strides, slot.offset
+        if any(stride == 0 and size > 1 for stride, size in zip(strides, shape, strict=True)):
+            shape, strides, offset = (slot.extent,), (1,), 0
+        count, dtype = len(self.plan.calls), getattr(torch, slot.dtype)
+        return typed_view(self.bytes, dtype, (count, *shape), (step, *strides), place + offset)
 
     def later(self, first: int) -> torch.Tensor:
         """The bytes of the calls from one on."""
@@ -306,7 +309,7 @@ def _roll(every: torch.Tensor, generator: torch.Generator) -> None:
     if extent < 4:
         return
     inner = extent - 2
-    if extent * 8 > (_ROLL_BYTES if every.is_cuda else _ROLL_CPU_BYTES):
+    if extent * 8 > (_ROLL_CPU_BYTES if every.device.type == "cpu" else _ROLL_BYTES):
         for call in every[:, 1:-1]:
             call.copy_(call.roll(1 + secrets.randbelow(inner - 1)))
         return
