@@ -48,7 +48,8 @@ def add(x, y):
 
 
 def swiglu_backward(grad, gate, up):
-    alike(gate, up)
+    alike(grad, gate)
+    alike(gate, up)  # whatever part of the three is contiguous, one of the pairs differs
     sigma = torch.sigmoid(gate)
     return grad * up * sigma * (1 + gate * (1 - sigma)), grad * gate * sigma
 
