@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from kerneleval.records import DTYPES, Protocol, Scalar, Task, TensorSpec
+from kerneleval.records import DTYPES, Case, Protocol, Scalar, Task, TensorSpec
 from kerneleval.tasks import all_tasks, find, shapes
 
 NAMES = tuple(all_tasks())
 BUDGET = shapes.Budget(memory_bytes=4 << 20, flops=20_000_000)
+SMALL = shapes.Budget(memory_bytes=16 << 20, flops=600_000_000)
 
 
 @pytest.fixture(autouse=True, scope="package")
@@ -37,6 +38,19 @@ def _dims_of(name: str, categories: tuple[str, ...]) -> list[dict[str, int]]:
         dtypes=("float32",), directions=("forward",), categories=categories, distributions=("standard",)
     )
     return [case.dims_map for case in shapes.plan(task, protocol, BUDGET)]
+
+
+def check_dims(task: Task, case: Case, budget: shapes.Budget) -> None:
+    """A case keeps to the budget, and its dims to what the task says of them."""
+    dims = case.dims_map
+    assert tuple(dims) == tuple(dim.name for dim in task.dims)
+    assert shapes.case_bytes(task, case.direction, dims, case.dtype) <= budget.memory_bytes
+    assert task.flops(dims) <= budget.flops
+    assert task.constraint is None or task.constraint(dims)
+    for dim in task.dims:
+        if case.shape_category != "edge" or dims[dim.name]:
+            assert dim.low <= dims[dim.name] <= dim.high
+            assert dims[dim.name] % dim.multiple_of == 0
 
 
 def drawn(task: Task, dims: Mapping[str, int], dtype: str, seed: int = 0) -> list[Any]:

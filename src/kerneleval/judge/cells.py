@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,8 @@ from kerneleval.judge.bench import BuildFailed, Loaded
 from kerneleval.judge.bound import Bound, Calibrated, Drawn, other_scalars
 from kerneleval.judge.comparison import Mismatch, compare, matches
 from kerneleval.judge.images import Call, Image, Plan, TensorSlot
-from kerneleval.judge.modules import alike, moved, reveal_weights, split
+from kerneleval.judge.modules import reveal_weights
+from kerneleval.judge.other_weights import OtherWeights
 from kerneleval.judge.windows import Window, output_views
 from kerneleval.records import Case, Evidence, Failed, Outcome, Passed, Protocol, Task, UsageError, new_secret
 from kerneleval.worker.host import WorkerError, WorkerFailure
@@ -45,15 +45,8 @@ _MANY_S = 10.0
 MIXED = "mixed"
 """Evidence of an outcome that came where a secret part of the arguments was contiguous."""
 
-_SMALL_WEIGHTS_BYTES = 256 << 20
-"""Module problems whose weights take no more are made twice at one time."""
-
 _SMALL_MODULE_BYTES = 64 << 20
 """Module problems whose inputs and outputs take no more are called twice in a window."""
-
-_LEAST_ALONE, _MOST_ALONE, _ALONE_S = 16, 128, 10.0
-"""Weights of a module that change alone, secret ones where it has more; beyond the first of these numbers only while
-they have taken less than so many seconds."""
 
 _PAIRED = ("transposed", "sliced", "offset")
 """Layouts in which cases get windows of two calls: their elements may change places."""
@@ -73,7 +66,7 @@ class CellJudge:
         self._given_up: Failed | None = None
         self._many: set[tuple[str, bool]] = set()
         self._call_s = 0.0  # of the last window
-        self._made_anew = False
+        self._other_weights = OtherWeights(self)
         self._plain: set[str] = set()  # directions in which plain arguments have changed alone
         self._alone: set[tuple[str, str]] = set()  # directions and dtypes in which every argument has
         self._paired: set[str] = set()  # directions in which strided calls were exchanged
@@ -106,33 +99,33 @@ class CellJudge:
             self.device.trim()
 
     def _judge(self, case: Case) -> Outcome:
-        bound, first = self.ahead.take(case)
         self._mixing = False
+        bound, first = self.ahead.take(case)
         if self._twice(case, bound.form(first)):
             changed = self._changed(bound, first)
-            outcome = self._window(bound, [first, changed or bound.draw(new_secret())], cut=int(changed is None))
+            outcome = self.window(bound, [first, changed or bound.draw(new_secret())], cut=int(changed is None))
             if changed is not None and isinstance(outcome, Passed):
                 # each at the address at which the other was; the second call's inputs come when the first is done
                 more = self._more(case, bound, changed, first)
-                outcome = self._window(bound, [changed, first, *more], cut=1)
+                outcome = self.window(bound, [changed, first, *more], cut=1)
                 kind = (case.direction, case.dtype)
                 alone = case.direction == "forward" and kind not in self._alone
                 if (more or alone) and isinstance(outcome, Passed):
                     self._alone.add(kind)
                     outcome = self._one_by_one(bound, changed) or outcome
         else:
-            outcome = self._window(bound, [first])
+            outcome = self.window(bound, [first])
             if isinstance(outcome, Passed) and self._pairs(case) and self.affordable(4) == 4:
                 outcome = self._exchanged(bound, first) or outcome
             mixed = bound.mixed(first)
             if mixed and isinstance(outcome, Passed) and self.affordable(len(mixed)) == len(mixed):
                 # one argument's strides are not another's: they must not be read from the first
                 self._mixing = True
-                outcome = self._window(bound, [first] * len(mixed), forms=mixed)
+                outcome = self.window(bound, [first] * len(mixed), forms=mixed)
                 if isinstance(outcome, Failed):
                     outcome = self._told_where(outcome)
         if self.task.module and isinstance(outcome, Passed):
-            outcome = self._other_weights(case, bound)
+            outcome = self._other_weights.judge(case, bound)
         if isinstance(outcome, Passed):
             self.calibration[case] = bound.calibrated(first)
         return outcome
@@ -157,7 +150,7 @@ class CellJudge:
             return None
         self._paired.add(bound.case.direction)
         for two in ([first, changed], [changed, first]):
-            outcome = self._window(bound, two)
+            outcome = self.window(bound, two)
             if isinstance(outcome, Failed):
                 return outcome
         return None
@@ -179,61 +172,6 @@ class CellJudge:
             return self._gone(failure)
         message = f"it declares {case.distribution} values unsupported, and takes standard ones of the same form"
         return Failed(stage="call", reason="refuses_values", message=message, evidence={})
-
-    def _other_weights(self, case: Case, bound: Bound) -> Outcome:
-        """Under other weights, what the module folded or packed once is stale: after a secret half of the weights has
-        changed and, at ordinary cases, after the rest has, so that no one weight tells of the others, and after their
-        elements have changed places, so that neither ends nor sums tell of a weight. Once, each weight or buffer has
-        changed alone (tied ones together), and the module is made anew, whose weights have the history of those of the
-        first one had; the first one lives on beside it, and both are called in turn.
-        """
-        assert bound.weights is not None
-        outcome: Outcome
-        problem, ordinary = self.problem(case), case.distribution == "standard"
-        steps, alone = [], []
-        for half in split(bound.weights)[: 2 if ordinary else 1]:
-            fresh = problem.weights(new_secret(), case.distribution)
-            steps.append({name: fresh[name] for name in half})
-        if ordinary and not self._made_anew:
-            groups = alike(bound.weights)
-            telling = "trained" if "trained" in self.task.distributions else case.distribution
-            steps.append(problem.weights(new_secret(), telling))
-            for group in secrets.SystemRandom().sample(groups, min(len(groups), _MOST_ALONE)):
-                fresh = problem.weights(new_secret(), telling)
-                alone.append({name: fresh[name] for name in group})
-            steps += alone[:_LEAST_ALONE]
-        if ordinary:
-            known = {name: w for step in (bound.weights, *steps) for name, w in step.items()}
-            steps.append(moved({name: w for name, w in known.items() if name in problem.parameters}, new_secret()))
-        same, until = new_secret(), time.monotonic() + _ALONE_S  # other weights: the same inputs give other outputs
-        for number, step in enumerate((*steps, *alone[_LEAST_ALONE:])):
-            if number >= len(steps) and time.monotonic() > until:
-                break
-            bound.weights = bound.weights | step
-            reveal_weights(self.loaded, bound.weights, list(step))
-            outcome = self._window(bound, [bound.draw(same)])
-            if not isinstance(outcome, Passed):
-                return outcome
-        if bound.weights and not self._made_anew:
-            self._made_anew = True
-            outcome = self._anew(case, bound)
-        return outcome
-
-    def _anew(self, case: Case, first: Bound) -> Outcome:
-        """The module made anew, then the first one again, which lives on beside it, and the new one once more."""
-        beside = sum(w.numel() * w.element_size() for w in (first.weights or {}).values()) <= _SMALL_WEIGHTS_BYTES
-        self.loaded.make_module(self.problem(case).init_args, new_secret(), beside=beside)
-        second = self.bind(case)
-        outcome = self._window(second, [second.draw(new_secret())])
-        for bound in (first, second) if beside else ():
-            if not isinstance(outcome, Passed):
-                break
-            self.loaded.swap_modules(drop=bound is second)
-            outcome = self._window(bound, [bound.draw(new_secret())])
-            if isinstance(outcome, Failed):
-                words = f"{outcome.message}; only where two modules are called in turn"
-                outcome = replace(outcome, message=words)
-        return outcome
 
     def _more(self, case: Case, bound: Bound, *two: Drawn) -> list[Drawn]:
         """Further calls of a window, once for each direction: results that lie in a few buffers in turn do not last."""
@@ -271,7 +209,7 @@ class CellJudge:
                     raise
                 continue  # what one argument of a problem file says may hang on another
             for one in (drawn, alone):
-                outcome = self._window(bound, [one])
+                outcome = self.window(bound, [one])
                 if isinstance(outcome, Failed):
                     names = [spec.name for spec in bound.specs] or [f"argument {i}" for i in range(len(drawn.args))]
                     what = names[place] if place < len(names) else "the upstream gradient"
@@ -289,9 +227,14 @@ class CellJudge:
         known = other_scalars(self.task, bound.case, larger=True)
         return [known.get(spec.name, arg) for spec, arg in zip(bound.specs, args, strict=True)]
 
-    def _window(
+    def window(
         self, bound: Bound, drawn: Sequence[Drawn], cut: int = 0, forms: Sequence[Call] | None = None
     ) -> Outcome:
+        """The outcome of one window over the drawn calls; see :meth:`call`.
+
+        Raises:
+            WorkerError, WorkerFailure: the candidate raised, or its process is gone.
+        """
         window, plan = self.call(bound, drawn, look=True, cut=cut, forms=forms)
         self._call_s = window.elapsed_ns / 1e9 / len(drawn)
         if window.wrong is not None:

@@ -12,16 +12,15 @@ from kerneleval.judge.bound import other_scalars
 from kerneleval.judge.cells import MIXED, CellJudge
 from kerneleval.judge.replay import Replay
 from kerneleval.records import Case, Evidence, Failed, Outcome
-from kerneleval.tasks import shapes
+from kerneleval.tasks.secret_sizes import secret_cases
+from kerneleval.tasks.shapes import Budget
 
 __all__ = ["secret_shapes"]
 
 _CHECK = "secret_shapes"
 
 
-def secret_shapes(
-    judge: CellJudge, planned: Mapping[Case, Outcome], budget: shapes.Budget, replay: Replay
-) -> list[Evidence]:
+def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Budget, replay: Replay) -> list[Evidence]:
     """Findings at secret sizes; none where a planned case is already wrong or where sizes are not free.
 
     A candidate may leave sizes out, but then it does so among the planned ones too.
@@ -29,7 +28,7 @@ def secret_shapes(
     if any(_wrong(outcome) for outcome in planned.values()):
         return []
     right: list[str] = []
-    for number, case in enumerate(shapes.secret(judge.task, tuple(planned), budget)):
+    for number, case in enumerate(secret_cases(judge.task, tuple(planned), budget)):
         judge.scalars = other_scalars(judge.task, case, larger=bool(number % 2))
         others = "".join(f", {name}={value:g}" for name, value in judge.scalars.items())
         try:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
-import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, cast
 
@@ -22,32 +19,35 @@ from kerneleval.records import (
     UsageError,
     near,
 )
-from kerneleval.tasks.sampling import RANGES, RATIO, belongs, between, draw, exists, few, lowest, smaller, thin, twins
+from kerneleval.tasks.sampling import RANGES, RATIO, belongs, draw, exists, lowest, thin
 
-__all__ = ["EDGE", "RANGES", "RATIO", "Budget", "belongs", "case_bytes", "exists", "is_timed", "plan", "secret"]
+__all__ = [
+    "DEGENERATE",
+    "EDGE",
+    "PART",
+    "RANGES",
+    "RATIO",
+    "Budget",
+    "belongs",
+    "case_bytes",
+    "exists",
+    "is_timed",
+    "plan",
+    "within",
+]
 
 EDGE = "edge"
-"""Shape category of the smallest and of the empty cases."""
+"""Shape category of the smallest, the thin and the empty cases."""
+
+PART = 4
+"""Thin cases and, if anything fits into it, secret ones take no more than this part of a case's budget."""
 
 _DRAWS = 3
 """Rows of a category for each direction and dtype: 0 carries the standard (timed) case; 1 and 2, in the small and
 medium categories, carry the cases of other distributions and layouts, so that these meet further shapes."""
 
-_DEGENERATE = ("constant", "zeros")
+DEGENERATE = ("constant", "zeros")
 """Distributions that hide a wrong layout, because any order of equal elements is the same; paired with none."""
-
-
-_SECRET = ("small", "medium", "non_power_of_two", "rectangular")
-"""Categories from which secret shapes are drawn, where the plan has them: those with many members."""
-_PART = 4
-"""Secret cases, if anything fits into it, and thin ones take no more than this part of a case's budget."""
-_SECRET_DRAWS = 16
-
-_MOST_FEW = 10
-"""Secret cases at most for choices of kernel width, stride and the like that are not planned."""
-
-_THIN = 6
-"""Steps above its lowest value that a secret thin dim lies at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:
     task; then other distributions and layouts over further small and medium shapes (every one at least twice forward
     and once backward; in the ``quick`` tier every layout once forward and two backward), the distributions also in
     contiguous inputs, for which kernels have paths of their own (in the ``quick`` tier one of them backward); then the
-    smallest and, where defined, empty shapes.
+    edges: the smallest shape, large ones of which one dim is at its lowest and, where defined, empty ones.
     Where the protocol names distributions: exactly those, contiguous, in every shape category.
     Infinities and NaN are given forward only: IEEE arithmetic defines outputs, not gradients.
 
@@ -113,144 +113,7 @@ def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:
     return tuple(dict.fromkeys(cases))
 
 
-def secret(task: Task, planned: Sequence[Case], budget: Budget) -> tuple[Case, ...]:
-    """Cases at sizes drawn from the system's randomness, of which none is planned.
-
-    For each direction in the first dtype: one standard, at sizes between those of the categories, and two of which one
-    dim is a little smaller, for what is kept by rounded sizes; one in a planned layout that is not contiguous; long
-    ones under two planned distributions that are not standard, large inputs and a secret one; and those of
-    :func:`_unlike`.
-    In every other dtype a standard one. None for tasks with sizes of their own, and none where a single case is judged.
-    """
-    if task.case_dims or len(planned) < 2:
-        return ()
-    ordinary = [c for c in planned if (c.layout, c.distribution) == ("contiguous", "standard")]
-    groups: dict[tuple[Direction, str], list[str]] = {}
-    for case in ordinary:
-        if case.shape_category != EDGE and exists(task, case.shape_category):
-            groups.setdefault((case.direction, case.dtype), []).append(case.shape_category)
-    taken = {case.dims for case in planned}
-    cases: list[Case] = []
-    for (direction, dtype), categories in groups.items():
-        alike = [c for c in planned if (c.direction, c.dtype) == (direction, dtype)]
-        cases += _secret_group(task, alike, categories, budget, taken)
-    return tuple(cases)
-
-
-def _secret_group(
-    task: Task,
-    alike: Sequence[Case],
-    categories: Sequence[str],
-    budget: Budget,
-    taken: set[tuple[tuple[str, int], ...]],
-) -> list[Case]:
-    """The secret cases beside planned ones of one direction and dtype; their sizes are taken from now on."""
-    chance = secrets.SystemRandom()
-    direction, dtype = alike[0].direction, alike[0].dtype
-    first = dtype == task.dtypes[0]
-    usual = [c for c in categories if c in _SECRET] or categories
-    wanted = [(chance.choice(usual), "contiguous", "standard")]
-    if first:
-        odd = sorted({c.layout for c in alike} - {"contiguous"})
-        varied = sorted({c.distribution for c in alike} - {"standard", *_DEGENERATE})
-        wanted.append((chance.choice(usual), chance.choice(odd or ["contiguous"]), "standard"))
-        long = [c for c in categories if c == "rectangular"] or usual
-        rest = [d for d in varied if d != "large_scale"]
-        chosen = [d for d in varied if d == "large_scale"] + ([chance.choice(rest)] if rest else [])
-        wanted += [(chance.choice(long), "contiguous", distribution) for distribution in chosen]
-    found: list[Case] = []
-
-    def add(dims: Mapping[str, int] | None, category: str, layout: str, distribution: str) -> bool:
-        """Whether the case is a new one."""
-        if dims is None or (key := tuple(dims.items())) in taken:
-            return False
-        taken.add(key)
-        found.append(
-            Case(
-                task=task.name,
-                direction=direction,
-                dims=key,
-                dtype=dtype,
-                layout=layout,
-                distribution=distribution,
-                shape_category=category,
-            )
-        )
-        return True
-
-    fits = functools.partial(_within, task, direction, dtype, budget)
-    for how in wanted:
-        between_ranges = first and how[1:] == ("contiguous", "standard")
-        if not (between_ranges and add(between(task, secrets.randbits(63), fits), *how)):
-            add(_unplanned(task, how[0], direction, dtype, budget, taken), *how)
-    if first and found:
-        planned = [c for c in alike if (c.layout, c.distribution) == ("contiguous", "standard")]
-        sizes = functools.partial(
-            _unplanned, task, direction=direction, dtype=dtype, budget=budget, taken=frozenset(taken)
-        )
-        near_by = smaller(task, found[0].dims_map, secrets.randbits(63), fits)
-        for dims in near_by:
-            add(dims, *wanted[0])
-        for dims in _unlike(task, planned, categories, sizes, fits):
-            add(dims, EDGE, "contiguous", "standard")  # one call each: what they look for, one call shows
-    return found
-
-
-def _unlike(
-    task: Task,
-    planned: Sequence[Case],
-    categories: Sequence[str],
-    sizes: Callable[..., dict[str, int] | None],
-    fits: Callable[[Mapping[str, int]], bool],
-) -> Iterator[dict[str, int]]:
-    """Secret sizes of kinds that the plan leaves out: one dim far below the others; choices of the dims of few values
-    that no standard case makes; and tensors shaped as those of a planned case under other plain arguments.
-    """
-    chance = secrets.SystemRandom()
-    allowed = task.constraint or (lambda dims: True)
-    name = chance.choice([dim.name for dim in task.dims if dim.scaled])
-    base = sizes(category=_of_size(categories, "medium"))
-    thinner = thin(task, base, name, chance.randint(1, _THIN)) if base else None
-    if thinner is not None and fits(thinner):
-        yield thinner
-    left = [c for c in few(task) if not any(c.items() <= case.dims_map.items() for case in planned)]
-    for choice in chance.sample(left, min(len(left), _MOST_FEW)):
-        drawn = (sizes(category=_of_size(categories, "small")) for _ in range(_SECRET_DRAWS))
-        trials = (dims | choice for dims in drawn if dims is not None)
-        yield from itertools.islice((dims for dims in trials if allowed(dims) and fits(dims)), 1)
-    for case in chance.sample(planned, len(planned)):
-        alike = [dims for dims in twins(task, case.dims_map, case.dtype) if fits(dims)]
-        if case.shape_category != EDGE and alike:
-            yield chance.choice(alike)
-            return
-
-
-def _of_size(categories: Sequence[str], wanted: str) -> str:
-    return wanted if wanted in categories else categories[0]
-
-
-def _unplanned(
-    task: Task,
-    category: str,
-    direction: str,
-    dtype: str,
-    budget: Budget,
-    taken: Collection[tuple[tuple[str, int], ...]],
-) -> dict[str, int] | None:
-    """Secret sizes of a category other than those taken; None: found none."""
-    for part in (_PART, 1):
-        less = Budget(memory_bytes=budget.memory_bytes // part, flops=budget.flops // part)
-        fits = functools.partial(_within, task, direction, dtype, less)
-        for _ in range(_SECRET_DRAWS):
-            drawn = draw(task, category, 0, 1, secrets.randbits(63), fits)
-            if drawn is None:
-                break
-            if tuple(drawn.items()) not in taken:
-                return drawn
-    return None
-
-
-def _within(task: Task, direction: str, dtype: str, budget: Budget, dims: Mapping[str, int]) -> bool:
+def within(task: Task, direction: str, dtype: str, budget: Budget, dims: Mapping[str, int]) -> bool:
     """Whether a case keeps to a budget."""
     return task.flops(dims) <= budget.flops and case_bytes(task, direction, dims, dtype) <= budget.memory_bytes
 
@@ -357,11 +220,11 @@ class _Planner:
         if quick and self.direction == "backward" and not times:
             every = list(self._others(times=1))
             strided = [pair for pair in every if pair[1] != "contiguous"]
-            dense = [pair for pair in every if pair[1] == "contiguous" and pair[0] not in _DEGENERATE]
+            dense = [pair for pair in every if pair[1] == "contiguous" and pair[0] not in DEGENERATE]
             yield from dict.fromkeys((*every[:1], *strided[-1:], *dense[1:2]))
             return
         times = times or (2 if self.direction == "forward" and not quick else 1)
-        varied = [d for d in self.distributions if d not in ("standard", *_DEGENERATE)]
+        varied = [d for d in self.distributions if d not in ("standard", *DEGENERATE)]
         layouts = [layout for layout in self.task.layouts if layout != "contiguous"]
         plain = list(varied) if layouts else []
         if layouts and len(varied) % 2:
@@ -371,7 +234,7 @@ class _Planner:
                 distribution = varied[(i + turn) % len(varied)] if varied else "standard"
                 yield distribution, layouts[i % len(layouts)] if layouts else "contiguous"
             if not quick:
-                yield from ((d, "contiguous") for d in _DEGENERATE if d in self.distributions)
+                yield from ((d, "contiguous") for d in DEGENERATE if d in self.distributions)
         yield from ((d, "contiguous") for d in plain)
 
     # ----------------------------------------------------------------------------------------------------------------
@@ -379,7 +242,7 @@ class _Planner:
     # ----------------------------------------------------------------------------------------------------------------
 
     def _fits(self, dims: Mapping[str, int]) -> bool:
-        return _within(self.task, self.direction, self.dtype, self.budget, dims)
+        return within(self.task, self.direction, self.dtype, self.budget, dims)
 
     def _dims(self, category: str, use: int) -> dict[str, int]:
         """The row of this direction, dtype and use, whatever else the protocol leaves out."""
@@ -443,14 +306,14 @@ class _Planner:
         """For each scaled dim a shape of no powers of two with that dim at its lowest, as large as a part of the
         budget lets the others be then.
         """
-        memory_bytes, flops = (limit // _PART for limit in (self.budget.memory_bytes, self.budget.flops))
+        memory_bytes, flops = (limit // PART for limit in (self.budget.memory_bytes, self.budget.flops))
         part = Budget(memory_bytes=memory_bytes, flops=flops)
         category = "non_power_of_two" if exists(self.task, "non_power_of_two") else "medium"
         names = [dim.name for dim in self.task.dims if dim.scaled]
         for row, name in enumerate(names if exists(self.task, category) else ()):
 
             def fits(dims: Mapping[str, int], name: str = name) -> bool:
-                return _within(self.task, self.direction, self.dtype, part, thin(self.task, dims, name) or dims)
+                return within(self.task, self.direction, self.dtype, part, thin(self.task, dims, name) or dims)
 
             drawn = draw(self.task, category, row, len(names), self.protocol.suite_seed, fits)
             yield thin(self.task, drawn, name) if drawn is not None else None

@@ -1,0 +1,161 @@
+"""Cases at sizes that nobody could know: drawn from the system's randomness beside a plan, which is public."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+from kerneleval.records import Case, Direction, Task
+from kerneleval.tasks.sampling import between, draw, exists, few, smaller, thin, twins
+from kerneleval.tasks.shapes import DEGENERATE, EDGE, PART, Budget, within
+
+__all__ = ["secret_cases"]
+
+_CATEGORIES = ("small", "medium", "non_power_of_two", "rectangular")
+"""Categories from which secret shapes are drawn, where the plan has them: those with many members."""
+_DRAWS = 16
+
+_MOST_FEW = 10
+"""Secret cases at most for choices of kernel width, stride and the like that are not planned."""
+
+_THIN = 6
+"""Steps above its lowest value that a secret thin dim lies at most."""
+
+
+def secret_cases(task: Task, planned: Sequence[Case], budget: Budget) -> tuple[Case, ...]:
+    """Cases at sizes drawn from the system's randomness, of which none is planned.
+
+    For each direction in the first dtype: one standard, at sizes between those of the categories, and two of which one
+    dim is a little smaller, for what is kept by rounded sizes; one in a planned layout that is not contiguous; long
+    ones under two planned distributions that are not standard, large inputs and a secret one; and those of
+    :func:`_unlike`.
+    In every other dtype a standard one. None for tasks with sizes of their own, and none where a single case is judged.
+    """
+    if task.case_dims or len(planned) < 2:
+        return ()
+    ordinary = [c for c in planned if (c.layout, c.distribution) == ("contiguous", "standard")]
+    groups: dict[tuple[Direction, str], list[str]] = {}
+    for case in ordinary:
+        if case.shape_category != EDGE and exists(task, case.shape_category):
+            groups.setdefault((case.direction, case.dtype), []).append(case.shape_category)
+    taken = {case.dims for case in planned}
+    cases: list[Case] = []
+    for (direction, dtype), categories in groups.items():
+        alike = [c for c in planned if (c.direction, c.dtype) == (direction, dtype)]
+        cases += _group(task, alike, categories, budget, taken)
+    return tuple(cases)
+
+
+def _group(
+    task: Task,
+    alike: Sequence[Case],
+    categories: Sequence[str],
+    budget: Budget,
+    taken: set[tuple[tuple[str, int], ...]],
+) -> list[Case]:
+    """The secret cases beside planned ones of one direction and dtype; their sizes are taken from now on."""
+    chance = secrets.SystemRandom()
+    direction, dtype = alike[0].direction, alike[0].dtype
+    first = dtype == task.dtypes[0]
+    usual = [c for c in categories if c in _CATEGORIES] or categories
+    wanted = [(chance.choice(usual), "contiguous", "standard")]
+    if first:
+        odd = sorted({c.layout for c in alike} - {"contiguous"})
+        varied = sorted({c.distribution for c in alike} - {"standard", *DEGENERATE})
+        wanted.append((chance.choice(usual), chance.choice(odd or ["contiguous"]), "standard"))
+        long = [c for c in categories if c == "rectangular"] or usual
+        rest = [d for d in varied if d != "large_scale"]
+        chosen = [d for d in varied if d == "large_scale"] + ([chance.choice(rest)] if rest else [])
+        wanted += [(chance.choice(long), "contiguous", distribution) for distribution in chosen]
+    found: list[Case] = []
+
+    def add(dims: Mapping[str, int] | None, category: str, layout: str, distribution: str) -> bool:
+        """Whether the case is a new one."""
+        if dims is None or (key := tuple(dims.items())) in taken:
+            return False
+        taken.add(key)
+        found.append(
+            Case(
+                task=task.name,
+                direction=direction,
+                dims=key,
+                dtype=dtype,
+                layout=layout,
+                distribution=distribution,
+                shape_category=category,
+            )
+        )
+        return True
+
+    fits = functools.partial(within, task, direction, dtype, budget)
+    for how in wanted:
+        between_ranges = first and how[1:] == ("contiguous", "standard")
+        if not (between_ranges and add(between(task, secrets.randbits(63), fits), *how)):
+            add(_unplanned(task, how[0], direction, dtype, budget, taken), *how)
+    if first and found:
+        planned = [c for c in alike if (c.layout, c.distribution) == ("contiguous", "standard")]
+        sizes = functools.partial(
+            _unplanned, task, direction=direction, dtype=dtype, budget=budget, taken=frozenset(taken)
+        )
+        near_by = smaller(task, found[0].dims_map, secrets.randbits(63), fits)
+        for dims in near_by:
+            add(dims, *wanted[0])
+        for dims in _unlike(task, planned, categories, sizes, fits):
+            add(dims, EDGE, "contiguous", "standard")  # one call each: what they look for, one call shows
+    return found
+
+
+def _unlike(
+    task: Task,
+    planned: Sequence[Case],
+    categories: Sequence[str],
+    sizes: Callable[..., dict[str, int] | None],
+    fits: Callable[[Mapping[str, int]], bool],
+) -> Iterator[dict[str, int]]:
+    """Secret sizes of kinds that the plan leaves out: one dim far below the others; choices of the dims of few values
+    that no standard case makes; and tensors shaped as those of a planned case under other plain arguments.
+    """
+    chance = secrets.SystemRandom()
+    allowed = task.constraint or (lambda dims: True)
+    name = chance.choice([dim.name for dim in task.dims if dim.scaled])
+    base = sizes(category=_of_size(categories, "medium"))
+    thinner = thin(task, base, name, chance.randint(1, _THIN)) if base else None
+    if thinner is not None and fits(thinner):
+        yield thinner
+    left = [c for c in few(task) if not any(c.items() <= case.dims_map.items() for case in planned)]
+    for choice in chance.sample(left, min(len(left), _MOST_FEW)):
+        drawn = (sizes(category=_of_size(categories, "small")) for _ in range(_DRAWS))
+        trials = (dims | choice for dims in drawn if dims is not None)
+        yield from itertools.islice((dims for dims in trials if allowed(dims) and fits(dims)), 1)
+    for case in chance.sample(planned, len(planned)):
+        alike = [dims for dims in twins(task, case.dims_map, case.dtype) if fits(dims)]
+        if case.shape_category != EDGE and alike:
+            yield chance.choice(alike)
+            return
+
+
+def _of_size(categories: Sequence[str], wanted: str) -> str:
+    return wanted if wanted in categories else categories[0]
+
+
+def _unplanned(
+    task: Task,
+    category: str,
+    direction: str,
+    dtype: str,
+    budget: Budget,
+    taken: Collection[tuple[tuple[str, int], ...]],
+) -> dict[str, int] | None:
+    """Secret sizes of a category other than those taken; None: found none."""
+    for part in (PART, 1):
+        less = Budget(memory_bytes=budget.memory_bytes // part, flops=budget.flops // part)
+        fits = functools.partial(within, task, direction, dtype, less)
+        for _ in range(_DRAWS):
+            drawn = draw(task, category, 0, 1, secrets.randbits(63), fits)
+            if drawn is None:
+                break
+            if tuple(drawn.items()) not in taken:
+                return drawn
+    return None

@@ -1,0 +1,97 @@
+"""Sizes that nobody could know: members of the plan's categories, and of the kinds that it leaves out."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from kerneleval.records import Case, Protocol, Scalar, Task, TensorSpec
+from kerneleval.tasks import find, shapes
+from kerneleval.tasks.secret_sizes import secret_cases
+
+from .conftest import SMALL, check_dims
+
+
+@pytest.mark.parametrize("name", ["gelu", "attention", "group_norm", "conv2d", "argmax"])
+def test_secret_shapes_are_members_that_are_not_planned(name: str) -> None:
+    task = find(name)
+    planned = shapes.plan(task, Protocol(), SMALL)
+    drawn = [secret_cases(task, planned, SMALL) for _ in range(2)]
+    assert drawn[0] != drawn[1]
+    for cases in drawn:
+        counts = Counter((c.direction, c.dtype) for c in cases)
+        for (direction, dtype), count in counts.items():
+            varied = {"outlier", "large_scale", "small_scale", "nonfinite", "common"} & {
+                c.distribution for c in planned if (c.direction, c.dtype) == (direction, dtype)
+            }
+            long = len(varied) if len(varied) < 2 else 1 + ("large_scale" in varied)
+            near = count - (2 + long if dtype == task.dtypes[0] else 1)
+            assert near in (range(2, 9) if dtype == task.dtypes[0] else (0,))
+        assert not {c.dims for c in cases} & {c.dims for c in planned}
+        for direction in task.directions:
+            first = [c.layout for c in cases if (c.direction, c.dtype) == (direction, task.dtypes[0])]
+            assert first[0] == "contiguous" != first[1]
+        for case in cases:
+            check_dims(task, case, SMALL)
+            assert case.distribution == "standard" or (case.shape_category, case.layout) == (
+                "rectangular",
+                "contiguous",
+            )
+            assert case.shape_category in ("small", "medium", "non_power_of_two", "rectangular", "edge")
+
+
+def test_secret_sizes_lie_between_the_ranges_and_near_one_another() -> None:
+    """A kernel was wrong from 17 to 31 columns; a workspace was kept by sizes rounded up to 32."""
+    task = find("gelu")
+    planned = shapes.plan(task, Protocol(), SMALL)
+    cases = [c for c in secret_cases(task, planned, SMALL) if (c.direction, c.dtype) == ("forward", "float32")]
+    first, *near, thin = [c for c in cases if (c.layout, c.distribution) == ("contiguous", "standard")]
+    assert all(17 <= size <= 31 or 129 <= size <= 255 for size in first.dims_map.values())
+    assert 2 <= min(thin.dims_map.values()) <= 7 < max(thin.dims_map.values())
+    assert len(near) == 2
+    for case in near:
+        less = [first.dims_map[dim] - size for dim, size in case.dims_map.items()]
+        assert sum(map(bool, less)) == 1
+        assert 1 <= max(less) <= 7
+
+
+def test_kernel_widths_and_strides_are_met_at_every_choice() -> None:
+    """No forward conv2d had K = 3 in the default plan."""
+    task = find("conv2d")
+    planned = shapes.plan(task, Protocol(), SMALL)
+    for direction in task.directions:
+        cases = [c for c in (*planned, *secret_cases(task, planned, SMALL)) if c.direction == direction]
+        met = {(c.dims_map["K"], c.dims_map["S"]) for c in cases if c.dtype == "float32"}
+        assert met == set(itertools.product((1, 2, 3, 4), (1, 2)))
+
+
+def test_secret_cases_repeat_planned_shapes_under_other_plain_arguments() -> None:
+    """Plans kept by shapes alone were right: the stride, or the number of groups, was never another."""
+    for name, plain in (("conv2d", "stride"), ("group_norm", "groups")):
+        task = find(name)
+        planned = list(shapes.plan(task, Protocol(dtypes=("float32",), directions=("forward",)), SMALL))
+
+        def form(case: Case, task: Task = task) -> tuple[object, ...]:
+            return tuple(s.shape for s in task.arguments(case.dims_map, case.dtype) if isinstance(s, TensorSpec))
+
+        def value(case: Case, task: Task = task, plain: str = plain) -> object:
+            found = [s for s in task.arguments(case.dims_map, case.dtype) if s.name == plain]
+            return found[0].value if isinstance(found[0], Scalar) else None
+
+        known: dict[tuple[object, ...], set[object]] = {}
+        for case in planned:
+            known.setdefault(form(case), set()).add(value(case))
+        secret = secret_cases(task, planned, SMALL)
+        assert any(form(c) in known and value(c) not in known[form(c)] for c in secret)
+
+
+def test_no_secret_shapes_where_sizes_are_not_free_or_one_case_is_judged() -> None:
+    task = find("gelu")
+    planned = shapes.plan(task, Protocol(), SMALL)
+    assert secret_cases(task, planned[:1], SMALL) == ()
+    assert secret_cases(replace(task, case_dims=(("given", {"M": 2, "N": 3}),)), planned, SMALL) == ()
+    large = [c for c in planned if c.shape_category == "large"]
+    assert {c.shape_category for c in secret_cases(task, large, SMALL)} <= {"large", "edge"}
