@@ -32,11 +32,11 @@ def main() -> int:
         report = Report("attacks", judge.machine, options.out)
         specimens = collect(judge.device.name, options.only)[options.skip :: options.step]
         started = time.monotonic()
-        left = 0
+        seen = []
         for specimen in specimens:
             if time.monotonic() - started > options.seconds:
-                left += 1
-                continue
+                break
+            seen.append(specimen)
             hangs = "timeout" in specimen.reasons  # minutes each, else
             cells.CALL_TIMEOUT_S, bench._LOAD_TIMEOUT_S = (25.0, 15.0) if hangs else usual
             for _ in range(options.repeats if specimen.verdict == "passed" else options.attack_repeats):
@@ -53,10 +53,11 @@ def main() -> int:
                     wrong.append(f"{specimen.name}: {got}: {_why(verdict)}")
                 print(*rows[-1], "" if due else "NOT ITS DUE", flush=True)
         report.table(("class", "specimen", "verdict", "stage", "reason", "layer", "seconds"), rows)
-        attacks = [s for s in specimens if s.verdict == "failed"]
+        left = len(specimens) - len(seen)
+        attacks = [s for s in seen if s.verdict == "failed"]
         report.say(
             f"{len(attacks)} attacks of {len({s.kind for s in attacks})} classes, "
-            f"{len(specimens) - len(attacks)} honest specimens judged {options.repeats} times, "
+            f"{len(seen) - len(attacks)} honest specimens judged {options.repeats} times, "
             f"attacks {options.attack_repeats}; "
             f"{len(wrong)} did not get their due; {left} not run for lack of time",
             *wrong,

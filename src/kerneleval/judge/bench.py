@@ -171,7 +171,7 @@ class Bench:
         self.cache_dir = Path(cache_dir) if cache_dir else default_cache_dir()
         self.zygote = Zygote(device.name, machine.arch)
         self.trust = Trust(level="weak")
-        self._limits = _limits(worker_memory_bytes or _worker_memory_bytes(device, machine))
+        self._limits = _limits(worker_memory_bytes or _worker_memory_bytes(device))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="bench")
         self._spare: Future[Runner] | None = None
         self._ending: list[Future[None]] = []
@@ -309,9 +309,10 @@ def _copy_tree(source: Path, target: Path, room_bytes: int) -> int:
     return room_bytes
 
 
-def _worker_memory_bytes(device: Device, machine: Machine) -> int:
-    """Host memory that one worker may take: half of a CPU's, at most 8 GiB; a driver's worker needs more room."""
-    return min(8 << 30, machine.memory_bytes // 2) if device.name == "cpu" else 32 << 30
+def _worker_memory_bytes(device: Device) -> int:
+    """Host memory that one worker may take: half of the host's, at most 8 GiB, or 16 where a driver needs room too."""
+    host_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min((8 if device.name == "cpu" else 16) << 30, host_bytes // 2)
 
 
 def _limits(memory_bytes: int) -> Limits:
