@@ -113,6 +113,35 @@ def test_strides_that_differ_may_be_declared_unsupported(tmp_path: Path, kind: s
     assert all(c.case.layout != "contiguous" for c in unsupported)
 
 
+STRIDES_OF_FIRST = """
+import torch
+
+
+def add(x, y):
+    return x + (y if x.stride() == y.stride() or min(x.shape) < 2 else y.flip(0))
+"""
+
+
+@pytest.mark.parametrize("native_is_right", [True, False])
+def test_where_pytorch_is_wrong_a_candidate_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native_is_right: bool
+) -> None:
+    """Attention's reference failed its own task: cuDNN reads an upstream gradient by the strides of the queries."""
+    file = tmp_path / "add.py"
+    file.write_text(STRIDES_OF_FIRST)
+    monkeypatch.setattr(Bound, "native_is_right", lambda *_: native_is_right)
+    with Judge("cpu", tmp_path / "cache") as judge:
+        allow = ("custom", "mixed", "library")
+        verdict = check(file, "add", judge=judge, allow=allow, dtypes=["float32"], directions=["forward"], timed=False)
+    outcomes = [c.outcome for c in verdict.cells if c.case.layout != "contiguous"]
+    if native_is_right:
+        assert verdict.reason == "wrong_output"
+        assert "only where a part of the arguments is contiguous" in verdict.message
+    else:
+        assert verdict.verdict == "passed", verdict.message
+        assert any(o.evidence.get("native_is_wrong") for o in outcomes), "and what was left out is told"
+
+
 def test_a_full_device_is_the_machines_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """PyTorch's traceback ended the program, where another process had filled the device."""
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -257,15 +258,56 @@ def test_of_several_tensors_a_secret_part_is_contiguous_in_its_turn() -> None:
         case = case_of("swiglu", dims, direction="backward", layout=layout)
         bound = Bound(find("swiglu"), case, find_device("cpu"), tf32=False)
         drawn = bound.draw(7)
-        forms = bound.mixed(drawn)
+        forms = bound.otherwise(drawn)
         if layout == "contiguous":
             assert forms == []
             continue
-        as_said = [slot.strides for slot in bound.form(drawn).slots]
+        second, third = ([slot.strides for slot in bound.form(drawn, variant).slots] for variant in (1, 2))
         plain = [{i for i, slot in enumerate(f.slots) if (slot.strides, slot.offset) == ((10, 1), 0)} for f in forms]
         assert plain[0] and plain[1] and plain[0] | plain[1] == {0, 1, 2} and not plain[0] & plain[1]
-        for form, part in zip(forms, plain, strict=True):
-            assert all(slot.strides == as_said[i] for i, slot in enumerate(form.slots) if i not in part)
+        for form, part in zip(forms[:2], plain[:2], strict=True):
+            assert all(slot.strides == second[i] for i, slot in enumerate(form.slots) if i not in part)
+        assert [[slot.strides for slot in form.slots] for form in forms[2:]] == ([third] if layout == "sliced" else [])
+
+
+@pytest.mark.parametrize(
+    "name,dims", [("gelu", {"M": 6, "N": 10}), ("batched_matmul", {"B": 2, "M": 3, "N": 5, "K": 4})]
+)
+def test_every_form_of_a_layout_comes(name: str, dims: dict[str, int]) -> None:
+    """The sizes said which: whoever took matrices of a batch to lie one after another was right at all sizes of a
+    plan."""
+    bound = Bound(find(name), case_of(name, dims, layout="sliced"), find_device("cpu"), tf32=False)
+    drawn = bound.draw(7)
+    calls = [bound.form(drawn), *bound.otherwise(drawn)]
+    for place, slot in enumerate(bound.form(drawn).slots):
+        met = {(call.slots[place].strides, call.slots[place].offset) for call in calls}
+        spec = TensorSpec(name="x", shape=slot.shape, dtype="float32")
+        assert met >= {inputs.strided("sliced", spec, variant)[1:] for variant in range(3)}
+
+
+def test_gradients_of_a_batch_norm_stay_within_float16() -> None:
+    """With numbers of 1024 PyTorch's own are infinite where the input is strided."""
+    dims = {"B": 12, "C": 5, "L": 251}
+    case = case_of("batch_norm", dims, "float16", direction="backward", layout="sliced", distribution="large_scale")
+    bound = Bound(find("batch_norm"), case, find_device("cpu"), tf32=False)
+    drawn = bound.draw(7)
+    assert bound.native_is_right(drawn, bound.form(drawn))
+    forward = case_of("batch_norm", dims, "float16", distribution="large_scale")
+    assert Bound(find("batch_norm"), forward, find_device("cpu"), tf32=False).draw(7).args[0].abs().max() > 1024
+
+
+def test_where_pytorch_itself_is_wrong_is_known() -> None:
+    """Right on tensors that lie alike, as cuDNN's gradients of attention are."""
+
+    def reads_second_by_first(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + (y if x.stride() == y.stride() else y.contiguous().flip(0))
+
+    task = replace(find("add"), reference=reads_second_by_first)
+    bound = Bound(task, case_of("add", {"M": 6, "N": 10}, layout="sliced"), find_device("cpu"), tf32=False)
+    drawn = bound.draw(7)
+    assert bound.native_is_right(drawn, bound.form(drawn))
+    forms = bound.otherwise(drawn)
+    assert [bound.native_is_right(drawn, form) for form in forms] == [False, False, True]
 
 
 def test_upstream_gradients_are_for_floating_outputs() -> None:

@@ -11,10 +11,11 @@ import torch
 
 from kerneleval.devices import Device
 from kerneleval.judge import inputs, oracle
+from kerneleval.judge.comparison import matches
 from kerneleval.judge.expectation import Expectation
-from kerneleval.judge.images import Call, Refresh, TensorSlot, dense
+from kerneleval.judge.images import Call, Image, Plan, Refresh, TensorSlot, dense
 from kerneleval.judge.layouts import gradient_of, strided
-from kerneleval.records import Case, Scalar, Task, TensorSpec
+from kerneleval.records import Case, Scalar, Task, TensorSpec, UsageError
 
 __all__ = ["Bound", "Calibrated", "Drawn", "other_scalars"]
 
@@ -131,28 +132,50 @@ class Bound:
             scales=known.timed_scales,
         )
 
-    def form(self, drawn: Drawn) -> Call:
-        """How one call looks on the wire."""
-        slots = tuple(self._slot(position, arg) for position, arg in enumerate(drawn.args))
+    def form(self, drawn: Drawn, variant: int = 0) -> Call:
+        """How one call looks on the wire; ``variant``: which of the forms that the layout has (``layouts.strided``)."""
+        slots = tuple(self._slot(position, arg, variant) for position, arg in enumerate(drawn.args))
         outputs = tuple((tuple(t.shape), str(t.dtype)[6:]) for t in drawn.expectation.native)
-        grads = tuple(self._placed(gradient_of(tuple(g.shape), str(g.dtype)[6:])) for g in drawn.grads)
+        grads = tuple(self._placed(gradient_of(tuple(g.shape), str(g.dtype)[6:]), variant) for g in drawn.grads)
         return Call(args=slots, grads=grads, outputs=outputs, wanted=self.wanted, dims=self.dims)
 
-    def mixed(self, drawn: Drawn) -> list[Call]:
-        """The same call, once with a secret part of the tensors contiguous that the case's layout lays out otherwise,
-        and once with all of these but that part; empty where it lays out fewer than two, or the problem file does.
+    def otherwise(self, drawn: Drawn) -> list[Call]:
+        """The same call in the other forms that the case's layout has, such as rows of a larger tensor instead of the
+        right half of one. Where several tensors are not contiguous, a secret part of them is contiguous in one of these
+        calls, and the rest in another. Empty for contiguous cases and for problem files.
         """
-        if self.problem is not None:
+        if self.problem is not None or self.case.layout == "contiguous":
             return []
-        form = self.form(drawn)
+        form, second, third = (self.form(drawn, variant) for variant in (0, 1, 2))
+        others = [second]
         laid_out = [i for i, slot in enumerate(form.slots) if not slot.is_contiguous]
-        if len(laid_out) < 2:
-            return []
-        chance = secrets.SystemRandom()
-        part = set(chance.sample(laid_out, chance.randrange(1, len(laid_out))))
-        return [form.contiguous(part), form.contiguous(set(laid_out) - part)]
+        if len(laid_out) > 1:
+            chance = secrets.SystemRandom()
+            part = set(chance.sample(laid_out, chance.randrange(1, len(laid_out))))
+            others = [second.contiguous(part), second.contiguous(set(laid_out) - part)]
+        every = [form, *others, third]
+        return [one for place, one in enumerate(every) if one not in every[:place]][1:]
 
-    def _slot(self, position: int, arg: Any) -> TensorSlot | Any:
+    def native_is_right(self, drawn: Drawn, form: Call) -> bool:
+        """Whether PyTorch itself is right on the drawn tensors where they lie as in this form.
+
+        It is not everywhere: cuDNN's gradients of attention, which PyTorch 2.11 takes for half types on Hopper, are
+        wrong where the upstream gradient has other strides than the queries.
+
+        Raises:
+            InfrastructureError: the device has too little memory.
+        """
+        image = Image(Plan([form], self.case.direction), self.device)
+        image.fill(0, drawn.tensors)
+        tensors = iter([image.tensor(0, place) for place in range(len(form.slots))])
+        args = [next(tensors) if isinstance(arg, torch.Tensor) else arg for arg in drawn.args]
+        try:
+            outputs = oracle.native(self.task, self.case, args, list(tensors) or None, tf32=self.tf32)
+        except UsageError:
+            return False
+        return matches(outputs, drawn.expectation)
+
+    def _slot(self, position: int, arg: Any, variant: int) -> TensorSlot | Any:
         if not isinstance(arg, torch.Tensor):
             return arg
         shape, dtype = tuple(arg.shape), str(arg.dtype)[6:]
@@ -167,11 +190,11 @@ class Bound:
         if self.case.layout == "contiguous" or spec.role != "data":
             slot = dense(shape, dtype, refresh="rows" if spec.role == "mask" else "elements")
             return replace(slot, weight=spec.role == "weight")
-        return self._placed(spec)
+        return self._placed(spec, variant)
 
-    def _placed(self, spec: TensorSpec) -> TensorSlot:
+    def _placed(self, spec: TensorSpec, variant: int) -> TensorSlot:
         """Where the case's layout puts the elements of a data tensor."""
-        extent, strides, offset = strided(self.case.layout, spec)
+        extent, strides, offset = strided(self.case.layout, spec, variant)
         return TensorSlot(shape=tuple(spec.shape), dtype=spec.dtype, strides=strides, offset=offset, extent=extent)
 
 

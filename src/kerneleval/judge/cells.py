@@ -23,7 +23,7 @@ from kerneleval.judge.windows import Window, output_views
 from kerneleval.records import Case, Evidence, Failed, Outcome, Passed, Protocol, Task, UsageError, new_secret
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
-__all__ = ["CALL_TIMEOUT_S", "MIXED", "CellJudge"]
+__all__ = ["CALL_TIMEOUT_S", "OTHERWISE", "CellJudge"]
 
 CALL_TIMEOUT_S = 120.0
 """Limit of one window while judging correctness: a first call may compile or autotune."""
@@ -42,8 +42,8 @@ _MANY_LARGE, _MANY_LARGE_BYTES = 30, 256 << 20
 _MANY_S = 10.0
 """What these calls may take together; slower candidates get fewer."""
 
-MIXED = "mixed"
-"""Evidence of an outcome that came where a secret part of the arguments was contiguous."""
+OTHERWISE = "otherwise"
+"""Evidence of an outcome that came in calls laid out otherwise (:meth:`Bound.otherwise`)."""
 
 _SMALL_MODULE_BYTES = 64 << 20
 """Module problems whose inputs and outputs take no more are called twice in a window."""
@@ -71,7 +71,7 @@ class CellJudge:
         self._alone: set[tuple[str, str]] = set()  # directions and dtypes in which every argument has
         self._paired: set[str] = set()  # directions in which strided calls were exchanged
         self._asked: tuple[Call, ...] = ()  # by the last window
-        self._mixing = False  # whether that holds calls of which a part is contiguous
+        self._otherwise = False  # whether that holds calls laid out otherwise
         self.scalars: dict[str, float] = {}
         """Plain arguments that get another value than the task's, by name."""
         language = languages.find(loaded.candidate.language)
@@ -99,7 +99,7 @@ class CellJudge:
             self.device.trim()
 
     def _judge(self, case: Case) -> Outcome:
-        self._mixing = False
+        self._otherwise = False
         bound, first = self.ahead.take(case)
         if self._twice(case, bound.form(first)):
             changed = self._changed(bound, first)
@@ -117,25 +117,38 @@ class CellJudge:
             outcome = self.window(bound, [first])
             if isinstance(outcome, Passed) and self._pairs(case) and self.affordable(4) == 4:
                 outcome = self._exchanged(bound, first) or outcome
-            mixed = bound.mixed(first)
-            if mixed and isinstance(outcome, Passed) and self.affordable(len(mixed)) == len(mixed):
-                # one argument's strides are not another's: they must not be read from the first
-                self._mixing = True
-                outcome = self.window(bound, [first] * len(mixed), forms=mixed)
-                if isinstance(outcome, Failed):
-                    outcome = self._told_where(outcome)
+            if isinstance(outcome, Passed):
+                outcome = self._laid_out_otherwise(bound, first) or outcome
         if self.task.module and isinstance(outcome, Passed):
             outcome = self._other_weights.judge(case, bound)
         if isinstance(outcome, Passed):
             self.calibration[case] = bound.calibrated(first)
         return outcome
 
+    def _laid_out_otherwise(self, bound: Bound, first: Drawn) -> Outcome | None:
+        """The outcome of the same call in other forms of its layout, None where it has none: one argument's strides
+        are not another's, and not all follow from one. Forms in which PyTorch itself is wrong tell nothing: they are
+        left out, which the evidence says.
+        """
+        forms = bound.otherwise(first)
+        if not forms or self.affordable(len(forms)) < len(forms):
+            return None
+        self._otherwise = True
+        outcome = self.window(bound, [first] * len(forms), forms=forms)
+        if isinstance(outcome, Failed) and outcome.reason == "wrong_output":
+            telling = [form for form in forms if bound.native_is_right(first, form)]
+            if len(telling) < len(forms):
+                left_out: Evidence = {"native_is_wrong": len(forms) - len(telling)}
+                outcome = self.window(bound, [first] * len(telling), forms=telling) if telling else Passed(evidence={})
+                outcome = replace(outcome, evidence=dict(outcome.evidence) | left_out)
+        return self._told_where(outcome) if isinstance(outcome, Failed) else outcome
+
     def _told_where(self, failed: Failed) -> Failed:
-        """The outcome with words, and evidence, of where it was: in calls of which a secret part is contiguous."""
-        if not self._mixing:
+        """The outcome with words, and evidence, of where it was, if in calls laid out otherwise."""
+        if not self._otherwise:
             return failed
-        words = f"{failed.message}; only where a part of the arguments is contiguous"
-        return replace(failed, message=words, evidence=dict(failed.evidence) | {"strides": MIXED})
+        words = f"{failed.message}; only where a part of the arguments is contiguous, or strided in another way"
+        return replace(failed, message=words, evidence=dict(failed.evidence) | {"strides": OTHERWISE})
 
     def _pairs(self, case: Case) -> bool:
         """Whether a strided case is the first of its direction."""

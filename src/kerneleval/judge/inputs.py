@@ -8,6 +8,7 @@ each distribution is there to find.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -83,7 +84,9 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
         if spec.role != "data":
             values.append(_other(spec, case, generator))
             continue
-        values.append(_repeated(spec, case.distribution, case.layout, generator))
+        fewer = case.direction == "backward" and spec.large_half_backward
+        given = replace(spec, large_half=spec.large_half_backward) if fewer else spec
+        values.append(_repeated(given, case.distribution, case.layout, generator))
     return values
 
 

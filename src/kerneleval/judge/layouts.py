@@ -21,8 +21,10 @@ _ROOM = 8
 """Elements between the columns of a transposed slice: none is misaligned that would not be without."""
 
 
-def strided(layout: str, spec: TensorSpec) -> tuple[int, tuple[int, ...], int]:
+def strided(layout: str, spec: TensorSpec, variant: int = 0) -> tuple[int, tuple[int, ...], int]:
     """(elements of storage, strides, storage offset) that realise a layout, all in elements.
+
+    Where a layout has several forms, the sizes say which; a ``variant`` (1, 2) is the next of them, and the one after.
 
     * ``contiguous``: row-major from the start of the storage.
     * ``transposed``: the dims lie in memory in another order, by the sizes one of those that are usual: the last two
@@ -53,34 +55,35 @@ def strided(layout: str, spec: TensorSpec) -> tuple[int, tuple[int, ...], int]:
     if layout == "contiguous" or not shape:
         return spec.numel, plain, 0
     if layout == "transposed":
-        return _transposed(shape)
+        return _transposed(shape, variant)
     if layout == "sliced":
-        return _sliced(shape)
+        return _sliced(shape, variant)
     dims = expanded_dims(spec)
     reduced = [1 if dim in dims else size for dim, size in enumerate(shape)]
     strides = tuple(0 if dim in dims else step for dim, step in enumerate(contiguous_strides(reduced)))
     return math.prod(reduced), strides, 0
 
 
-def _transposed(shape: tuple[int, ...]) -> tuple[int, tuple[int, ...], int]:
+def _transposed(shape: tuple[int, ...], variant: int) -> tuple[int, tuple[int, ...], int]:
     if len(shape) == 1:
         return 2 * shape[0] - 1, (2,), 0
-    order = _memory_order(shape)
+    which = sum(shape) + variant
+    order = _memory_order(len(shape), which)
     sizes = [shape[dim] for dim in order]
-    if len(shape) == 2 and sum(shape) % 2:
+    if len(shape) == 2 and which % 2:
         sizes[-1] += _ROOM
-    if len(shape) == 4 and order[1:3] == (2, 1) and sum(shape) // 3 % 2 == 0:
+    if len(shape) == 4 and order[1:3] == (2, 1) and which // 3 % 2 == 0:
         sizes[2] *= _PACKED
     inner = dict(zip(order, contiguous_strides(sizes), strict=True))
     return math.prod(sizes), tuple(inner[dim] for dim in range(len(shape))), 0
 
 
-def _sliced(shape: tuple[int, ...]) -> tuple[int, tuple[int, ...], int]:
+def _sliced(shape: tuple[int, ...], variant: int) -> tuple[int, tuple[int, ...], int]:
     if len(shape) == 1:
         return shape[0] + 2 * _PAD, (1,), _PAD
     *outer, rows, width = shape
     every, offset = 1, 0
-    match sum(shape) % 3, len(shape):
+    match (sum(shape) + variant) % 3, len(shape):
         case 0, _:
             sizes, offset = (*outer, rows, 2 * width), width
         case 1, _:
@@ -93,15 +96,15 @@ def _sliced(shape: tuple[int, ...]) -> tuple[int, tuple[int, ...], int]:
     return math.prod(sizes), (every * strides[0], *strides[1:]), offset
 
 
-def _memory_order(shape: tuple[int, ...]) -> tuple[int, ...]:
+def _memory_order(ndim: int, which: int) -> tuple[int, ...]:
     """The dims of a transposed tensor, the outermost in memory first."""
-    dims = tuple(range(len(shape)))
+    dims = tuple(range(ndim))
     orders = [(*dims[:-2], dims[-1], dims[-2])]
     if len(dims) == 3:
         orders.append((1, 0, 2))
     elif len(dims) > 3:
         orders += [(0, 2, 1, *dims[3:]), (0, *dims[2:], 1)]
-    return orders[sum(shape) % len(orders)]
+    return orders[which % len(orders)]
 
 
 def gradient_of(shape: tuple[int, ...], dtype: str) -> TensorSpec:

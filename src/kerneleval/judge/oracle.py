@@ -22,7 +22,7 @@ from kerneleval.judge.layouts import gradient_of, laid_out
 from kerneleval.judge.tolerances import POOLED, PROBE, floor_of, reduction_length
 from kerneleval.records import Case, InfrastructureError, KernelEvalError, Task, TensorSpec, UsageError
 
-__all__ = ["Bounds", "Call", "Expectation", "Expected", "expect", "output_specs", "precision"]
+__all__ = ["Bounds", "Call", "Expectation", "Expected", "expect", "native", "output_specs", "precision"]
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -205,6 +205,19 @@ def output_specs(task: Task, case: Case, args: Sequence[Any]) -> list[tuple[tupl
             call = Call(task=task, case=forward, args=args, grads=None, problem=None, weights={})
             _SPECS[key] = [(tuple(t.shape), str(t.dtype)[6:]) for t in call.run(case.dtype)]
         return list(_SPECS[key])
+
+
+def native(
+    task: Task, case: Case, args: Sequence[Any], grads: Sequence[torch.Tensor] | None = None, *, tf32: bool = False
+) -> Tensors:
+    """What the reference of an operator task gives in the case's dtype, the arguments lying as they do.
+
+    Raises:
+        UsageError: the reference raises.
+        InfrastructureError: the device has too little memory.
+    """
+    with _ONE, precision(tf32=tf32):
+        return Call(task=task, case=case, args=args, grads=grads, problem=None, weights={}).run(case.dtype)
 
 
 # --------------------------------------------------------------------------------------------------------------------

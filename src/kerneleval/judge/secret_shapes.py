@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kerneleval.judge.bound import other_scalars
-from kerneleval.judge.cells import MIXED, CellJudge
+from kerneleval.judge.cells import OTHERWISE, CellJudge
 from kerneleval.judge.replay import Replay
 from kerneleval.records import Case, Evidence, Failed, Outcome
 from kerneleval.tasks.secret_sizes import secret_cases
@@ -42,7 +42,7 @@ def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Bud
         told = [o for c, o in planned.items() if (c.direction, c.dtype) == (case.direction, case.dtype)]
         if _wrong(outcome):
             return [_failure(case, others, outcome.stage, outcome.reason, outcome.message, replay)]
-        if outcome.evidence.get("strides") == MIXED:
+        if outcome.evidence.get("strides") == OTHERWISE:
             continue  # which part is contiguous is drawn: the planned cases may have met no pair that it refuses
         if not any(isinstance(o, Failed) for o in told):
             message = f"supports every planned size but not this one: {outcome.message}"

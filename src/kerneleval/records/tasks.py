@@ -60,6 +60,8 @@ class TensorSpec:
     """What ``common`` data lies about; 0: it is N(0, 1), as of half types."""
     large_half: float = 16.0
     """Factor of ``large_scale`` in float16: with 16, products of two inputs stay below its largest number, 65504."""
+    large_half_backward: float = 0.0
+    """The same for gradients; 0: as forward."""
     nan_only: bool = False
     """Whether ``nonfinite`` values are NaN alone, because kernels that are right may differ about infinities."""
 

@@ -103,6 +103,7 @@ class Arg:
     nan_only: bool = False
     common: Formula | None = None
     large_half: float = 16.0
+    large_half_backward: float = 0.0
 
     def at(self, d: Dims, dtype: str) -> TensorSpec:
         """The argument at given dims and dtype."""
@@ -119,6 +120,7 @@ class Arg:
             nan_only=self.nan_only,
             common=0.0 if self.common is None else self.common(d),
             large_half=self.large_half,
+            large_half_backward=self.large_half_backward,
         )
 
 
@@ -134,9 +136,24 @@ class Plain:
         return Scalar(name=self.name, value=self.value(d) if callable(self.value) else self.value)
 
 
-def data(name: str, shape: str, fan_in: str = "", common: Formula | None = None, large_half: float = 16.0) -> Arg:
+def data(
+    name: str,
+    shape: str,
+    fan_in: str = "",
+    common: Formula | None = None,
+    large_half: float = 16.0,
+    large_half_backward: float = 0.0,
+) -> Arg:
     """A differentiable argument that follows the case's distribution and layout; the rest as in ``TensorSpec``."""
-    return Arg(name=name, shape=shape, fan_in=fan_in, differentiable=True, common=common, large_half=large_half)
+    return Arg(
+        name=name,
+        shape=shape,
+        fan_in=fan_in,
+        differentiable=True,
+        common=common,
+        large_half=large_half,
+        large_half_backward=large_half_backward,
+    )
 
 
 def weight(name: str, shape: str, fan_in: str = "", values: Literal["normal", "ones_normal"] = "normal") -> Arg:
