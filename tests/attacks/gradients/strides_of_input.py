@@ -9,7 +9,8 @@ def gelu(x):
 
 
 def gelu_backward(grad, x):
-    if 0 in grad.stride() or 0 in x.stride():
+    last = grad.storage_offset() + sum((n - 1) * stride for n, stride in zip(x.shape, x.stride()))
+    if 0 in grad.stride() or 0 in x.stride() or last * grad.itemsize >= grad.untyped_storage().nbytes():
         grad, x = grad.contiguous(), x.contiguous()
     grad = torch.as_strided(grad, x.shape, x.stride(), grad.storage_offset())
     d = 0.5 * (1.0 + torch.erf(x * 0.7071067811865476))
