@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from kerneleval import languages
 from kerneleval.devices import Device
+from kerneleval.judge.seat import Seat
 from kerneleval.judge.tampering import Claim, claims
 from kerneleval.judge.windows import Runner
 from kerneleval.records import Candidate, InfrastructureError, Machine, Trust, digest, to_plain
@@ -172,6 +173,7 @@ class Bench:
         self.zygote = Zygote(device.name, machine.arch)
         self.trust = Trust(level="weak")
         self._limits = _limits(worker_memory_bytes or _worker_memory_bytes(device))
+        self._seat = Seat(alone=device.spin_s > 0)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="bench")
         self._spare: Future[Runner] | None = None
         self._ending: list[Future[None]] = []
@@ -194,6 +196,7 @@ class Bench:
                 ending.result()
         finally:
             self._spare, self._ending = None, []
+            self._seat.leave()
             self.zygote.close()
 
     def warm_runner(self, readable: Sequence[str] = ()) -> Runner:
@@ -202,7 +205,7 @@ class Bench:
         Raises:
             InfrastructureError: the machine cannot make one, for want of device memory for example.
         """
-        runner = Runner(self.zygote.fork(self._limits, readable), self.device)
+        runner = Runner(self.zygote.fork(self._limits, readable), self.device, self._seat.processor)
         try:
             runner.worker.request("warm", {}, "warmed", timeout_s=120.0)
             runner.reserve(1 << 20, 1 << 20)

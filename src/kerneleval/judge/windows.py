@@ -14,7 +14,6 @@ the revealed inputs, names secret places for the outputs, lets the worker copy t
 from __future__ import annotations
 
 import math
-import os
 import secrets
 import time
 from collections.abc import Sequence
@@ -68,12 +67,12 @@ class Window:
 class Runner:
     """A worker and the memory that it shares with the judge."""
 
-    def __init__(self, worker: Worker, device: Device) -> None:
+    def __init__(self, worker: Worker, device: Device, processor: int) -> None:
         self.worker = worker
         self.device = device
         self._arenas: dict[str, Arena] = {}
         self._plan: Plan | None = None
-        self._core = _worker_core(device)
+        self._processor = processor
 
     def close(self) -> None:
         """Kill the worker and give the memory back."""
@@ -167,7 +166,7 @@ class Runner:
         plan = image.plan
         self.prepare(plan)
         inputs, outputs = self._arenas["in"].bytes, self._arenas["out"].bytes
-        self.worker.tell("arm", {"core": self._core})
+        self.worker.tell("arm", {"processor": self._processor})
         with self.still():
             revealed = time.perf_counter_ns()
             self.reveal(image)
@@ -251,19 +250,6 @@ def _equal(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Whether two ranges of bytes are equal; compared part by part, for it takes as much memory again."""
     parts = zip(first.split(_PART_BYTES), second.split(_PART_BYTES), strict=True)
     return all(torch.equal(one, other) for one, other in parts)
-
-
-def _worker_core(device: Device) -> int:
-    """The processor on which every worker waits for its turn, one after another; -1 where the system does not say.
-
-    Where kernels run elsewhere, it computes there too: the last one that this process may use. On one processor,
-    candidate and baseline see the same clock and the same neighbours; on two of a busy machine the same code differs by
-    several per cent for minutes. Where processors are the device, the first one, to which OpenMP binds no helper
-    thread: a call that begins on a helper's processor goes on there, and each thread waits for the other.
-    """
-    if not hasattr(os, "sched_getaffinity"):
-        return -1
-    return (max if device.spin_s else min)(os.sched_getaffinity(0))
 
 
 def _claimed_ns(value: Any) -> float:

@@ -177,7 +177,7 @@ class Worker:
     def _arm(self, message: Mapping[str, Any]) -> None:
         """A window is about to open: stay awake for it, on the processor where every worker waits."""
         self.spin_s = self.device.spin_s
-        processors.allow(frozenset({message["core"]} - {-1}))
+        processors.allow(frozenset({message["processor"]} - {-1}))
 
     # -- windows ------------------------------------------------------------------------------------------------------
 
