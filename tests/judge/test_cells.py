@@ -60,6 +60,24 @@ def swiglu(gate, up):
 """
 
 
+MEAN_NORM = """
+import torch
+
+
+class {}(torch.nn.Module):
+    def forward(self, x):
+        return x / x.abs().mean(1)[:, None]
+
+
+def get_inputs():
+    return [torch.rand(40, 60)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
 def test_no_ring_of_buffers_survives_the_order_of_calls() -> None:
     """Two buffers in turn did once in a thousand, when the order was merely drawn."""
     one, other = object(), object()
@@ -222,3 +240,27 @@ def test_a_machine_that_cannot_make_a_worker_ready_is_to_blame(tmp_path: Path, m
     blamed = pytest.raises(InfrastructureError, match="no worker can be made ready on cpu: CUDA error: out of memory")
     with Judge("cpu", tmp_path / "cache") as judge, blamed:
         judge.bench.warm_runner()
+
+
+def test_under_other_weights_one_call_is_held_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first call was held beside each of the further ones: inputs of 8 GiB filled a GPU of 140 GiB."""
+    problem, file = tmp_path / "problem.py", tmp_path / "candidate.py"
+    problem.write_text(MEAN_NORM.format("Model"))
+    file.write_text(MEAN_NORM.format("ModelNew"))
+    monkeypatch.setattr(cells, "_SMALL_MODULE_BYTES", 0)
+    held: list[weakref.ref[torch.Tensor]] = []
+    most = [0]
+    expect = Bound.expect
+
+    def expecting(self: Bound, args: list[Any], grads: list[torch.Tensor]) -> Drawn:
+        found = expect(self, args, grads)
+        most[0] = max(most[0], sum(ref() is not None for ref in held))
+        held.extend(weakref.ref(t) for t in found.expectation.oracle)
+        return found
+
+    monkeypatch.setattr(Bound, "expect", expecting)
+    with Judge("cpu", tmp_path / "cache") as judge:
+        verdict = check(file, str(problem), judge=judge, allow=("library",), timed=False)
+    assert verdict.verdict == "passed", verdict.message
+    assert len(held) > 5
+    assert most == [0]

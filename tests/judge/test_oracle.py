@@ -459,3 +459,27 @@ def test_a_rounding_tie_may_turn_one_integer_in_many() -> None:
         assert matches(changed(p1=1, p500=-1, p70=1, p65000=1), native)
         assert not matches(changed(p1=50, p500=-1), native), "a wrong one is no tie"
         assert not matches(changed(p1=1, p2=1, p3=1, p4=1, p5=1), native)
+
+
+def test_the_further_output_is_found_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        oracle, "tiles", lambda shape, _device: [(slice(0, 1), slice(i, i + 7)) for i in range(0, shape[1], 7)]
+    )
+    right = torch.randn(6, 5, dtype=torch.float64)
+    first, second = (right.float() + torch.randn(6, 5) for _ in range(2))
+    further = torch.where((second - right).abs() > (first - right).abs(), second, first)
+    for a, b, o, want in (
+        (first, second, right, further),
+        (first.t(), second.t(), right.t(), further.t()),
+        (
+            first[:1, :1].expand(4, 4),
+            second[:1, :1].expand(4, 4),
+            right[:1, :1].expand(4, 4),
+            further[:1, :1].expand(4, 4),
+        ),
+        (first[:0], second[:0], right[:0], further[:0]),
+        (first[0, 0], second[0, 0], right[0, 0], further[0, 0]),
+    ):
+        kept = a.clone()
+        assert torch.equal(oracle._worse(a, b, o), want)
+        assert torch.equal(a, kept), "it may be a weight"

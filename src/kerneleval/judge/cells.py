@@ -45,6 +45,9 @@ _MANY_S = 10.0
 OTHERWISE = "otherwise"
 """Evidence of an outcome that came in calls laid out otherwise (:meth:`Bound.otherwise`)."""
 
+_LARGE_BYTES = 1 << 30
+"""Before a window that takes more, memory that the judge's allocator keeps is given back."""
+
 _SMALL_MODULE_BYTES = 64 << 20
 """Module problems whose inputs and outputs take no more are called twice in a window."""
 
@@ -119,10 +122,15 @@ class CellJudge:
                 outcome = self._exchanged(bound, first) or outcome
             if isinstance(outcome, Passed):
                 outcome = self._laid_out_otherwise(bound, first) or outcome
-        if self.task.module and isinstance(outcome, Passed):
+        if not isinstance(outcome, Passed):
+            return outcome
+        calibrated = bound.calibrated(first)
+        if self.task.module:
+            del first  # with its expectation five times the output: the next windows need the room
+            changed = None
             outcome = self._other_weights.judge(case, bound)
         if isinstance(outcome, Passed):
-            self.calibration[case] = bound.calibrated(first)
+            self.calibration[case] = calibrated
         return outcome
 
     def _laid_out_otherwise(self, bound: Bound, first: Drawn) -> Outcome | None:
@@ -364,6 +372,8 @@ class CellJudge:
         order = list(range(len(drawn)))
         for index in order:
             image.fill(index, drawn[index].tensors)
+        if plan.input_bytes + plan.output_bytes > _LARGE_BYTES:
+            self.device.trim()  # what was freed here is kept from the worker
         window = self.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=look, cut=cut)
         return window, plan
 

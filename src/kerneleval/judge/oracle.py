@@ -17,7 +17,7 @@ import torch
 
 from kerneleval.judge import inputs
 from kerneleval.judge.calibration import bounded, exactly, positions, scales_of
-from kerneleval.judge.expectation import Bounds, Expectation, Expected, Kind, Scales, as_real
+from kerneleval.judge.expectation import Bounds, Expectation, Expected, Kind, Scales, as_real, tiles
 from kerneleval.judge.layouts import gradient_of, laid_out
 from kerneleval.judge.tolerances import POOLED, PROBE, floor_of, reduction_length
 from kerneleval.records import Case, InfrastructureError, KernelEvalError, Task, TensorSpec, UsageError
@@ -325,10 +325,18 @@ def _laid_out(call: Call) -> Call:
 
 
 def _worse(first: torch.Tensor, second: torch.Tensor, oracle: torch.Tensor) -> torch.Tensor:
-    """Element by element the native output that is further from the oracle."""
+    """Element by element the native output that is further from the oracle; made part by part, for an output may take
+    a tenth of a device's memory.
+    """
     if not _inexact(first) or first.shape != second.shape:
         return first
-    return torch.where((second - oracle).abs() > (first - oracle).abs(), second, first)
+    worse = torch.empty_like(first, memory_format=torch.contiguous_format)
+    shape = (1, first.numel())
+    one, other, right, out = (t.reshape(shape) for t in (first, second, oracle, worse))
+    for rows, columns in tiles(shape, first.device):
+        a, b, o = one[rows, columns], other[rows, columns], right[rows, columns]
+        torch.where((b - o).abs() > (a - o).abs(), b, a, out=out[rows, columns])
+    return worse
 
 
 def _kind(task: Task, native: torch.Tensor) -> Kind:
