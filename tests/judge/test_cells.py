@@ -264,3 +264,15 @@ def test_under_other_weights_one_call_is_held_at_a_time(tmp_path: Path, monkeypa
     assert verdict.verdict == "passed", verdict.message
     assert len(held) > 5
     assert most == [0]
+
+
+def test_a_slow_candidate_is_seen_in_other_forms_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where not all of the calls could be made within 10 s, none was: a nap in strided cases, which are not timed, hid
+    that they were wrong."""
+    file = tmp_path / "add.py"
+    file.write_text(STRIDES_OF_FIRST.replace("    return", "    import time\n\n    time.sleep(0.05)\n    return"))
+    monkeypatch.setattr(cells, "_MANY_S", 0.01)
+    with Judge("cpu", tmp_path / "cache") as judge:
+        allow = ("custom", "mixed", "library")
+        verdict = check(file, "add", judge=judge, allow=allow, dtypes=["float32"], directions=["forward"], timed=False)
+    assert verdict.reason == "wrong_output"

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
 
 from kerneleval.judge import seat
 from kerneleval.judge.seat import Seat
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="not run: names of sockets are Linux's")
 
 TAKES_ONE = """
 from pathlib import Path
@@ -24,11 +27,12 @@ input()
 
 @pytest.fixture(autouse=True)
 def four_processors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    name = uuid.uuid4().hex[:8]
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1, 2, 3})
     for processor, siblings in enumerate(("0,2", "1,3", "0,2", "1,3")):
         file = tmp_path / f"cpu{processor}" / "topology" / "thread_siblings_list"
         file.parent.mkdir(parents=True)
-        file.write_text(f"{siblings} of {tmp_path}\n")  # nobody else's names
+        file.write_text(f"{siblings} of {name}\n")  # nobody else's names, which have room for 108 bytes
     monkeypatch.setattr(seat, "_TOPOLOGY", tmp_path)
 
 

@@ -142,18 +142,20 @@ class Bound:
     def otherwise(self, drawn: Drawn) -> list[Call]:
         """The same call in the other forms that the case's layout has, such as rows of a larger tensor instead of the
         right half of one. Where several tensors are not contiguous, a secret part of them is contiguous in one of these
-        calls, and the rest in another. Empty for contiguous cases and for problem files.
+        calls and the rest in another, and in a third one both lie in forms of their own. Empty for contiguous cases and
+        for problem files.
         """
         if self.problem is not None or self.case.layout == "contiguous":
             return []
-        form, second, third = (self.form(drawn, variant) for variant in (0, 1, 2))
-        others = [second]
+        form, second, third, fourth = (self.form(drawn, variant) for variant in range(4))
+        others = [second, third]
         laid_out = [i for i, slot in enumerate(form.slots) if not slot.is_contiguous]
         if len(laid_out) > 1:
             chance = secrets.SystemRandom()
             part = set(chance.sample(laid_out, chance.randrange(1, len(laid_out))))
-            others = [second.contiguous(part), second.contiguous(set(laid_out) - part)]
-        every = [form, *others, third]
+            rest = set(laid_out) - part
+            others = [second.contiguous(part), third.contiguous(rest), second.mixed(third, rest)]
+        every = [form, *others, *([fourth] if fourth not in (form, second, third) else [])]
         return [one for place, one in enumerate(every) if one not in every[:place]][1:]
 
     def native_is_right(self, drawn: Drawn, form: Call) -> bool:

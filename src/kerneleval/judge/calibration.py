@@ -24,7 +24,7 @@ from kerneleval.judge.tolerances import (
     slack_of_count,
 )
 
-__all__ = ["bounded", "exactly", "positions", "scales_of"]
+__all__ = ["bounded", "exactly", "independent", "positions", "scales_of"]
 
 _ROW = 64
 """Shortest last dim whose rows have scales of their own."""
@@ -158,6 +158,7 @@ def bounded(
     args: Sequence[Any] = (),
     length: int = 1,
     pool: Sequence[Scales] = (),
+    independent: int | None = None,
 ) -> Expected:
     """A floating output with its bounds.
 
@@ -169,6 +170,7 @@ def bounded(
         args: arguments, whose copies are trivial answers.
         length: terms summed into one element.
         pool: scales of the same output on other inputs, for outputs with few elements.
+        independent: how many of the elements are no repetitions, by :func:`independent`; None: all.
     """
     held = oracle.to(_held_dtype(native)) if oracle.dtype == torch.float64 else oracle
     expected = Expected(kind="float", oracle=held, native=native)
@@ -193,7 +195,7 @@ def bounded(
     if floor.normwise:  # where nothing is summed, algorithms that are stable in the norm alone leave rounding errors
         least = ELEMENT * _least(floor, gain)
         measured.local.masked_fill_(measured.local <= 2 * least, max(least, ELEMENT * scales.floor_rms))
-    count = native.numel()
+    count = native.numel() if independent is None else independent
     trivial = () if special else _trivial(as_real(held), args, gain, scales, floor)
     nearest, distance = min(trivial, key=lambda found: found[1], default=("", math.inf))
     bounds = Bounds(
@@ -210,6 +212,7 @@ def bounded(
         limit=limit,
         scales=scales,
         typical=_mean_square([scales.rms, *(s.rms * gain for s in pool)]),
+        independent=count,
     )
     return replace(expected, bounds=bounds)
 
@@ -232,6 +235,17 @@ def _scale_of(args: Sequence[Any]) -> float:
         if isinstance(a, torch.Tensor) and a.is_floating_point() and a.numel()
     ]
     return float(torch.stack(norms).max()) if norms else 0.0
+
+
+def independent(output: torch.Tensor) -> int:
+    """Elements but for those that repeat others along a whole dim, whose errors are one another's: gradients of a bias
+    under the upstream gradient of a sum over all.
+    """
+    count = 1
+    for dim, size in enumerate(output.shape):
+        repeats = size > 1 and bool((output == output.narrow(dim, 0, 1)).all())
+        count *= 1 if repeats else size
+    return count
 
 
 def scales_of(expected: Expected) -> Scales | None:

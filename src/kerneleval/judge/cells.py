@@ -139,17 +139,33 @@ class CellJudge:
         left out, which the evidence says.
         """
         forms = bound.otherwise(first)
-        if not forms or self.affordable(len(forms)) < len(forms):
+        if not forms:
             return None
+        forms = secrets.SystemRandom().sample(forms, max(1, self.affordable(len(forms))))
         self._otherwise = True
-        outcome = self.window(bound, [first] * len(forms), forms=forms)
-        if isinstance(outcome, Failed) and outcome.reason == "wrong_output":
+        outcome = self._in_forms(bound, first, forms)
+        if isinstance(outcome, Failed) and outcome.reason in ("wrong_output", "exception"):
             telling = [form for form in forms if bound.native_is_right(first, form)]
             if len(telling) < len(forms):
                 left_out: Evidence = {"native_is_wrong": len(forms) - len(telling)}
-                outcome = self.window(bound, [first] * len(telling), forms=telling) if telling else Passed(evidence={})
+                outcome = self._in_forms(bound, first, telling)
                 outcome = replace(outcome, evidence=dict(outcome.evidence) | left_out)
         return self._told_where(outcome) if isinstance(outcome, Failed) else outcome
+
+    def _in_forms(self, bound: Bound, first: Drawn, forms: Sequence[Call]) -> Outcome:
+        """The outcome of the same call in these forms, one window for all or, where they are large, for each."""
+        large = sum(form.input_bytes + form.output_bytes for form in forms) > _LARGE_BYTES
+        outcome: Outcome = Passed(evidence={})
+        for part in [[form] for form in forms] if large else [forms][: len(forms)]:
+            try:
+                outcome = self.window(bound, [first] * len(part), forms=part)
+            except WorkerError as error:
+                if error.unsupported:
+                    raise
+                return raised(error)
+            if isinstance(outcome, Failed):
+                return outcome
+        return outcome
 
     def _told_where(self, failed: Failed) -> Failed:
         """The outcome with words, and evidence, of where it was, if in calls laid out otherwise."""

@@ -67,6 +67,8 @@ class Bounds:
     """What the bounds follow from."""
     typical: float
     """rms of the oracle over this and the further draws of a small output: its own rms may be near zero by chance."""
+    independent: int
+    """Elements that are no repetitions of others."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

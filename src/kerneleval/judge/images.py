@@ -99,7 +99,7 @@ class Call:
 
     def contiguous(self, places: Collection[int]) -> Call:
         """The same call with the tensors at these places of :attr:`slots` contiguous."""
-        slots = iter(
+        return self._lying(
             [
                 replace(dense(slot.shape, slot.dtype, refresh=slot.refresh), weight=slot.weight)
                 if i in places
@@ -107,6 +107,14 @@ class Call:
                 for i, slot in enumerate(self.slots)
             ]
         )
+
+    def mixed(self, other: Call, places: Collection[int]) -> Call:
+        """The same call with the tensors at these places of :attr:`slots` as they are in another."""
+        both = zip(self.slots, other.slots, strict=True)
+        return self._lying([theirs if i in places else own for i, (own, theirs) in enumerate(both)])
+
+    def _lying(self, lying: Sequence[TensorSlot]) -> Call:
+        slots = iter(lying)
         args = tuple(next(slots) if isinstance(arg, TensorSlot) else arg for arg in self.args)
         return replace(self, args=args, grads=tuple(slots))
 

@@ -50,7 +50,7 @@ class Judge:
     Args:
         device: name of the device; None: CUDA where there is one, else the CPU.
         cache_dir: where builds and noise figures are kept; None: the user's cache directory.
-        worker_memory_bytes: host memory that a worker may take; 0: half of the machine's, at most 8 GiB (32 on a GPU).
+        worker_memory_bytes: host memory that a worker may take; 0: half of the machine's, at most 8 GiB (16 on a GPU).
 
     Raises:
         UsageError: no such device, or not usable here.

@@ -24,7 +24,8 @@ _ROOM = 8
 def strided(layout: str, spec: TensorSpec, variant: int = 0) -> tuple[int, tuple[int, ...], int]:
     """(elements of storage, strides, storage offset) that realise a layout, all in elements.
 
-    Where a layout has several forms, the sizes say which; a ``variant`` (1, 2) is the next of them, and the one after.
+    Where a layout has several forms, the sizes say which; a ``variant`` (1 to 3) is the next of them, and so on: no
+    layout has more than four.
 
     * ``contiguous``: row-major from the start of the storage.
     * ``transposed``: the dims lie in memory in another order, by the sizes one of those that are usual: the last two
@@ -34,7 +35,7 @@ def strided(layout: str, spec: TensorSpec, variant: int = 0) -> tuple[int, tuple
       second element of a longer one.
     * ``sliced``: a part of a larger tensor, by the sizes one of three: the left part of wider rows, whose pitch is odd,
       so that successive rows start at changing alignments; the right half of rows of twice the width; or, of a matrix,
-      every second row, of more dims, rows from the second on of more than there are. A vector starts three elements
+      every third row, of more dims, rows from the second on of more than there are. A vector starts three elements
       into a longer one.
     * ``offset``: row-major, but starting at element 1, which is misaligned to 16 bytes in every type below 16 bytes.
     * ``expanded``: stride 0 along all :func:`expanded_dims`, as ``Tensor.expand`` gives; contents are equal along it.
@@ -67,12 +68,18 @@ def strided(layout: str, spec: TensorSpec, variant: int = 0) -> tuple[int, tuple
 def _transposed(shape: tuple[int, ...], variant: int) -> tuple[int, tuple[int, ...], int]:
     if len(shape) == 1:
         return 2 * shape[0] - 1, (2,), 0
-    which = sum(shape) + variant
-    order = _memory_order(len(shape), which)
+    dims, number = tuple(range(len(shape))), sum(shape)
+    order, room = (*dims[:-2], dims[-1], dims[-2]), (number + variant) % 2
+    if len(dims) == 3:
+        order = (order, (1, 0, 2))[room]
+    elif len(dims) > 3:
+        heads, plain = (0, 2, 1, *dims[3:]), number // 3 % 2
+        forms = ((order, 0), (heads, 1 - plain), ((0, *dims[2:], 1), 0), (heads, plain))
+        order, room = forms[(number % 3 + variant) % 4]
     sizes = [shape[dim] for dim in order]
-    if len(shape) == 2 and which % 2:
+    if len(dims) == 2 and room:
         sizes[-1] += _ROOM
-    if len(shape) == 4 and order[1:3] == (2, 1) and which // 3 % 2 == 0:
+    if len(dims) == 4 and room:
         sizes[2] *= _PACKED
     inner = dict(zip(order, contiguous_strides(sizes), strict=True))
     return math.prod(sizes), tuple(inner[dim] for dim in range(len(shape))), 0
@@ -89,22 +96,11 @@ def _sliced(shape: tuple[int, ...], variant: int) -> tuple[int, tuple[int, ...],
         case 1, _:
             sizes = (*outer, rows, width + _PAD + width % 2)
         case _, 2:
-            sizes, every = (2 * rows, width), 2
+            sizes, every = (3 * rows, width), 3  # not 2: the right half of wider rows has the same strides
         case _:
             sizes, offset = (*outer, rows + _PAD, width), width
     strides = contiguous_strides(sizes)
     return math.prod(sizes), (every * strides[0], *strides[1:]), offset
-
-
-def _memory_order(ndim: int, which: int) -> tuple[int, ...]:
-    """The dims of a transposed tensor, the outermost in memory first."""
-    dims = tuple(range(ndim))
-    orders = [(*dims[:-2], dims[-1], dims[-2])]
-    if len(dims) == 3:
-        orders.append((1, 0, 2))
-    elif len(dims) > 3:
-        orders += [(0, 2, 1, *dims[3:]), (0, *dims[2:], 1)]
-    return orders[which % len(orders)]
 
 
 def gradient_of(shape: tuple[int, ...], dtype: str) -> TensorSpec:

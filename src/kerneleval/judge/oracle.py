@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from kerneleval.judge import inputs
-from kerneleval.judge.calibration import bounded, exactly, positions, scales_of
+from kerneleval.judge.calibration import bounded, exactly, independent, positions, scales_of
 from kerneleval.judge.expectation import Bounds, Expectation, Expected, Kind, Scales, as_real, tiles
 from kerneleval.judge.layouts import gradient_of, laid_out
 from kerneleval.judge.tolerances import POOLED, PROBE, floor_of, reduction_length
@@ -254,9 +254,8 @@ def expect(
     call = Call(task=task, case=case, args=args, grads=grads, problem=problem, weights=weights or {})
     with _ONE:
         found = _expected(call, tf32, pool=())
-        small = any(e.bounds is not None and e.native.numel() < POOLED for e in found)
-        if small and problem is None:
-            fewest = min(e.native.numel() for e in found if e.bounds is not None)
+        fewest = min((e.bounds.independent for e in found if e.bounds is not None), default=POOLED)
+        if fewest < POOLED and problem is None:
             pool = _pool(call, tf32, min(_POOL_DRAWS, 1 + 64 // fewest))
             found = _expected(call, tf32, pool=pool) if pool else found
     return Expectation(outputs=found, args=(*args, *(grads or ())))
@@ -292,9 +291,10 @@ def _expected(call: Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]
             call.task, call.case, call.args, tuple(call.weights.values()), own.shape, forward_numel
         )
         floor = floor_of(own.dtype, length, call.case, call.task.tolerance, tf32=tf32)
-        others = [s for s in (scales[index] for scales in pool) if s is not None] if own.numel() < POOLED else []
+        count = independent(own) if call.case.layout == "expanded" else own.numel()
+        others = [s for s in (scales[index] for scales in pool) if s is not None] if count < POOLED else []
         given = (*call.args, *(call.grads or ()))
-        found.append(bounded(wide, own, moved, floor, args=given, length=length, pool=others))
+        found.append(bounded(wide, own, moved, floor, args=given, length=length, pool=others, independent=count))
     return tuple(found)
 
 
@@ -334,7 +334,7 @@ def _worse(first: torch.Tensor, second: torch.Tensor, oracle: torch.Tensor) -> t
     shape = (1, first.numel())
     one, other, right, out = (t.reshape(shape) for t in (first, second, oracle, worse))
     for rows, columns in tiles(shape, first.device):
-        a, b, o = one[rows, columns], other[rows, columns], right[rows, columns]
+        a, b, o = one[rows, columns], other[rows, columns].to(one.dtype), right[rows, columns]
         torch.where((b - o).abs() > (a - o).abs(), b, a, out=out[rows, columns])
     return worse
 

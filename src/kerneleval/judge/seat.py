@@ -49,11 +49,12 @@ class Seat:
         siblings = str(processor)
         with contextlib.suppress(OSError):
             siblings = (_TOPOLOGY / f"cpu{processor}/topology/thread_siblings_list").read_text().strip() or siblings
-        taken = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        try:
-            taken.bind(f"\0kerneleval/processors/{siblings}")
-        except OSError:
-            taken.close()
-            return False
-        self._taken = taken
-        return True
+        with contextlib.ExitStack() as unless_taken:
+            try:
+                taken = unless_taken.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+                taken.bind(f"\0kerneleval/processors/{siblings}")
+            except OSError:
+                return False
+            unless_taken.pop_all()
+            self._taken = taken
+            return True
