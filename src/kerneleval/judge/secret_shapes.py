@@ -44,10 +44,18 @@ def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Bud
             return [_failure(case, others, outcome.stage, outcome.reason, outcome.message, replay)]
         if outcome.evidence.get("strides") == OTHERWISE:
             continue  # which part is contiguous is drawn: the planned cases may have met no pair that it refuses
-        if not any(isinstance(o, Failed) for o in told):
+        if not any(isinstance(o, Failed) for o in told) and _no_larger(case, planned):
             message = f"supports every planned size but not this one: {outcome.message}"
             return [_failure(case, others, outcome.stage, "hard_coded_shapes", message, replay)]
     return [{"check": _CHECK, "level": "info", "message": f"right at {', '.join(right)}"}] if right else []
+
+
+def _no_larger(case: Case, planned: Mapping[Case, Outcome]) -> bool:
+    """Whether every dim is within what the candidate was seen to take in that direction: beyond that it may have limits
+    that no planned size met.
+    """
+    taken = [c.dims_map for c, o in planned.items() if c.direction == case.direction and not isinstance(o, Failed)]
+    return all(size <= max((dims[name] for dims in taken), default=0) for name, size in case.dims)
 
 
 def _wrong(outcome: Outcome) -> bool:
