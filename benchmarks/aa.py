@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 
-from benchmarks.report import Report, parser
+from benchmarks.report import Report, parser, until_ended
 from kerneleval import tasks
 from kerneleval.judge import Judge
 from kerneleval.judge.baselines import baseline_candidate
@@ -34,23 +34,27 @@ def main() -> None:
         **words,
     )
     names = [n for n in options.tasks.split(",") if n] or list(tasks.all_tasks())
-    rows, failures, skipped = [], [], []
+    rows, failures = [], []
     with Judge(options.device) as judge:
         report = Report("aa", judge.machine, options.out)
         started = time.monotonic()
         noise = judge.noise(protocol)
         report.say(f"noise by duration class (spread of a quad, between sessions): {noise}", "")
-        for name in names:
-            if time.monotonic() - started > options.seconds:
-                skipped.append(name)
-                continue
-            task = tasks.find(name)
-            verdict = judge.check(baseline_candidate(task, protocol), task, protocol, trusted=True)
-            for cell in verdict.cells:
-                if isinstance(cell.outcome, Failed):
-                    failures.append((cell.case.key, cell.outcome.reason, cell.outcome.message[:200]))
-                elif isinstance(cell.outcome, Passed) and cell.outcome.timing is not None:
-                    rows.append((name, cell.case, cell.outcome.timing))
+        done = []
+        with until_ended():
+            for name in names:
+                if time.monotonic() - started > options.seconds:
+                    break
+                task = tasks.find(name)
+                verdict = judge.check(baseline_candidate(task, protocol), task, protocol, trusted=True)
+                for cell in verdict.cells:
+                    if isinstance(cell.outcome, Failed):
+                        failures.append((cell.case.key, cell.outcome.reason, cell.outcome.message[:200]))
+                    elif isinstance(cell.outcome, Passed) and cell.outcome.timing is not None:
+                        rows.append((name, cell.case, cell.outcome.timing))
+                done.append(name)
+                print(f"{name}: {len(verdict.cells)} cells, {verdict.seconds:.0f} s", flush=True)
+        skipped = [name for name in names if name not in done]
         _tell(report, rows, failures, skipped)
         report.write()
 

@@ -23,6 +23,7 @@ from kerneleval import devices, tasks
 from kerneleval.devices import Device
 from kerneleval.judge.bound import Bound, Drawn, other_scalars
 from kerneleval.judge.comparison import Mismatch, compare
+from kerneleval.judge.oracle import precision
 from kerneleval.records import Case, Protocol, Task, new_secret
 from kerneleval.tasks import shapes
 
@@ -72,7 +73,8 @@ def _measure(task: Task, device: Device, budget: shapes.Budget, tally: _Tally, u
         bound = Bound(task, case, device, tf32=False, scalars=_scalars(task, case, larger))
         drawn = bound.draw(new_secret())
         for label, form, widened in _forms(task, case):
-            outputs = _run(form, bound, drawn, widened)
+            with precision(tf32=False):
+                outputs = _run(form, bound, drawn, widened)
             found = compare(outputs, drawn.expectation)
             key = f"{case.direction} {case.dtype} {label}"
             tally.calls[key] += 1

@@ -18,7 +18,7 @@ from benchmarks.report import Report, parser
 from kerneleval import tasks
 from kerneleval.judge import Judge, checks, clock
 from kerneleval.judge import judge as judging
-from kerneleval.judge.cells import CellJudge
+from kerneleval.judge.repeats import Repeats
 from kerneleval.records import Candidate, Protocol
 
 CPP = """#include <cmath>
@@ -70,7 +70,9 @@ def without(what: str) -> Iterator[None]:
         if every or what == "secret sizes":
             stack.enter_context(mock.patch.object(judging, "secret_shapes", lambda *given: []))
         if every or what == "repeated calls":
-            stack.enter_context(mock.patch.object(CellJudge, "_twice", lambda self, case, form: False))
+            stack.enter_context(mock.patch.object(Repeats, "ordinary", lambda self, case, form: False))
+            stack.enter_context(mock.patch.object(Repeats, "strided", lambda self, bound, first: None))
+            stack.enter_context(mock.patch.object(Repeats, "pair", lambda self, bound, first: None))
         if every or what == "cut windows":
             stack.enter_context(mock.patch.object(clock, "_cut", lambda *given: None))
         yield

@@ -1,17 +1,21 @@
-"""What every benchmark here shares: where results go, how they are headed, tables of plain text."""
+"""What every benchmark here shares: where results go, how they are headed, tables of plain text, what becomes of one
+that is ended early.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
-from collections.abc import Sequence
+import signal
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from kerneleval.records import Machine, to_plain
 
-__all__ = ["Report", "parser"]
+__all__ = ["Report", "parser", "until_ended"]
 
 
 def parser(description: str) -> argparse.ArgumentParser:
@@ -20,6 +24,25 @@ def parser(description: str) -> argparse.ArgumentParser:
     made.add_argument("--device", default=None, help="device kind; CUDA where there is one, else the CPU")
     made.add_argument("--out", type=Path, default=Path("results"), help="directory for the results")
     return made
+
+
+@contextlib.contextmanager
+def until_ended() -> Iterator[None]:
+    """A block that Ctrl-C, or a limit of time (SIGTERM), ends: what comes after it tells what was measured until then.
+
+    A second signal ends the program.
+    """
+
+    def end(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Report:
