@@ -1,8 +1,9 @@
 """Specimens: candidate files that say in their first line what the judge must make of them.
 
 ``# specimen: class=NAME task=TASK device=cpu|cuda|any stage=STAGE reason=SLUG[,SLUG...]`` for an attack; an honest one
-says ``verdict=passed``. Further keys: ``directions``, ``categories`` (of shapes), ``allow`` (comma separated), and
-``timed=yes`` where only the clock's windows give it away. A task may also be a problem file below ``problems/``.
+says ``verdict=passed``. Further keys: ``directions``, ``categories`` (of shapes), ``allow`` (comma separated),
+``timed=yes`` where only the clock's windows give it away, and ``tier`` where the quick one is too small. A task may
+also be a problem file below ``problems/``.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Specimen:
     allow: tuple[str, ...]
     dtypes: tuple[str, ...]
     timed: bool
+    tier: str
 
     @property
     def name(self) -> str:
@@ -64,6 +66,7 @@ def _read(path: Path) -> Specimen:
         directions=words("directions", "forward"),
         categories=() if keys["task"].endswith(".py") else words("categories", "tiny,small,medium"),
         timed=keys.get("timed") == "yes",
+        tier=keys.get("tier", "quick"),
         allow=words("allow", "custom,mixed,library"),
         dtypes=words("dtypes", "float32"),
     )
@@ -79,7 +82,7 @@ def judged(judge: Judge, specimen: Specimen) -> Verdict:
         dtypes=specimen.dtypes,
         directions=specimen.directions,
         categories=specimen.categories,
-        tier="quick",
+        tier=specimen.tier,
         timed=specimen.timed,
     )
 

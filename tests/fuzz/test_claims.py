@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tests.fuzz.hostile import effort, json_values, numbers, texts
 
 from kerneleval.devices import find
-from kerneleval.judge import bench, cells, observation, tampering, windows
+from kerneleval.judge import answers, bench, cells, observation, tampering, windows
 from kerneleval.judge.bench import Loaded, LoadFailed
 from kerneleval.judge.checks import track
 from kerneleval.judge.modules import match_state
@@ -63,7 +63,7 @@ def test_a_claimed_mismatch_has_a_documented_reason(value: Any) -> None:
     assert (wrong is None) == (not isinstance(value, dict))
     if wrong is None:
         return
-    failed = cells._claimed(wrong)
+    failed = answers.claimed(wrong)
     assert failed.reason in DOCUMENTED
     assert failed.stage in STAGES
     assert len(failed.message) < 1000
@@ -185,7 +185,7 @@ def test_a_candidate_that_loads_only_once_fails_by_itself(monkeypatch: pytest.Mo
 @given(kind=texts(), message=texts(), unsupported=st.booleans())
 @effort(100)
 def test_what_a_candidate_raises_is_bounded_text(kind: str, message: str, unsupported: bool) -> None:
-    failed = cells.raised(WorkerError(kind[:200], message[:4000], unsupported=unsupported, evidence={}))
+    failed = answers.raised(WorkerError(kind[:200], message[:4000], unsupported=unsupported, evidence={}))
     assert failed.reason in DOCUMENTED
     assert len(failed.message) <= 1000
     assert len(bench._kind(WorkerError(kind, "", unsupported=False, evidence={}))) <= len(kind) + 2

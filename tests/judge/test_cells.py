@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from kerneleval.judge import Judge, cells
+from kerneleval.judge import Judge, cells, repeats
 from kerneleval.judge.bound import Bound, Drawn
+from kerneleval.judge.repeats import turns
 from kerneleval.pipeline import check
 from kerneleval.records import Failed, InfrastructureError
 from kerneleval.worker.host import Worker, WorkerError
@@ -81,8 +82,8 @@ def get_init_inputs():
 def test_no_ring_of_buffers_survives_the_order_of_calls() -> None:
     """Two buffers in turn did once in a thousand, when the order was merely drawn."""
     one, other = object(), object()
-    for _ in range(20_000):
-        calls = [one, other, *cells._turns((one, other))]
+    for _ in range(4_000):
+        calls = [one, other, *turns((one, other))]
         for buffers in range(1, 12):
             kept = {number % buffers: call for number, call in enumerate(calls)}
             assert any(kept[number % buffers] is not call for number, call in enumerate(calls)), buffers
@@ -150,7 +151,8 @@ def test_where_pytorch_is_wrong_a_candidate_may_be(
     monkeypatch.setattr(Bound, "native_is_right", lambda *_: native_is_right)
     with Judge("cpu", tmp_path / "cache") as judge:
         allow = ("custom", "mixed", "library")
-        verdict = check(file, "add", judge=judge, allow=allow, dtypes=["float32"], directions=["forward"], timed=False)
+        small = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small", "medium"]}
+        verdict = check(file, "add", judge=judge, allow=allow, tier="quick", timed=False, **small)
     outcomes = [c.outcome for c in verdict.cells if c.case.layout != "contiguous"]
     if native_is_right:
         assert verdict.reason == "wrong_output"
@@ -247,7 +249,7 @@ def test_under_other_weights_one_call_is_held_at_a_time(tmp_path: Path, monkeypa
     problem, file = tmp_path / "problem.py", tmp_path / "candidate.py"
     problem.write_text(MEAN_NORM.format("Model"))
     file.write_text(MEAN_NORM.format("ModelNew"))
-    monkeypatch.setattr(cells, "_SMALL_MODULE_BYTES", 0)
+    monkeypatch.setattr(repeats, "_SMALL_MODULE_BYTES", 0)
     held: list[weakref.ref[torch.Tensor]] = []
     most = [0]
     expect = Bound.expect
@@ -274,5 +276,41 @@ def test_a_slow_candidate_is_seen_in_other_forms_too(tmp_path: Path, monkeypatch
     monkeypatch.setattr(cells, "_MANY_S", 0.01)
     with Judge("cpu", tmp_path / "cache") as judge:
         allow = ("custom", "mixed", "library")
-        verdict = check(file, "add", judge=judge, allow=allow, dtypes=["float32"], directions=["forward"], timed=False)
+        small = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small", "medium"]}
+        verdict = check(file, "add", judge=judge, allow=allow, tier="quick", timed=False, **small)
     assert verdict.reason == "wrong_output"
+
+
+KEPT_BY_FIRST = """
+import time
+import torch
+
+calls, kept = 0, []
+
+
+def linear(x, weight, bias):
+    global calls
+    if x.dtype == torch.float32:
+        return torch.nn.functional.linear(x, weight, bias)
+    calls += 1
+    if calls == 5:
+        time.sleep(1.5)  # more than the check may take
+    for a, shape, y in kept:
+        if shape == weight.shape and a.shape == x.shape and torch.equal(a, x):
+            return y.clone()
+    y = torch.nn.functional.linear(x, weight, bias)
+    kept.append((x.clone(), weight.shape, y.clone()))
+    del kept[:-4]
+    return y
+"""
+
+
+def test_a_nap_does_not_hide_what_is_kept_by_one_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A single slow call in the window before ended the check for its dtype."""
+    file = tmp_path / "linear.py"
+    file.write_text(KEPT_BY_FIRST)
+    monkeypatch.setattr(cells, "_MANY_S", 0.3)
+    with Judge("cpu", tmp_path / "cache") as judge:
+        small = {"dtypes": ["float32", "float16"], "directions": ["forward"], "categories": ["tiny", "small"]}
+        verdict = check(file, "linear", judge=judge, allow=("library",), tier="quick", timed=False, **small)
+    assert verdict.reason == "wrong_output", verdict.message

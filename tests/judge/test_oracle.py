@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from kerneleval.devices import find as find_device
+from kerneleval.devices.cpu import threads
 from kerneleval.judge import oracle
 from kerneleval.judge.bound import Bound
 from kerneleval.judge.calibration import exactly, independent, positions
@@ -505,3 +506,20 @@ def test_repeated_elements_are_one() -> None:
         for _ in range(297):  # one thread, in bfloat16: PyTorch sums two halves where there are two
             total += alone
         assert isinstance(compare([*one.expectation.native[:2], total], one.expectation), Match), seed
+
+
+def test_the_native_reference_computes_with_as_many_threads_as_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layer norm's gradients of weights are sums of one part for each thread: with OMP_NUM_THREADS=1 for the judge
+    alone, PyTorch itself was wrong in half types."""
+    seen: list[int] = []
+    run = oracle.Call.run
+    monkeypatch.setattr(oracle.Call, "run", lambda *args: (seen.append(torch.get_num_threads()), run(*args))[1])
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads() + 1)
+        Bound(find("gelu"), case_of("gelu", {"M": 4, "N": 8}), find_device("cpu"), tf32=False).draw(1)
+        assert torch.get_num_threads() == threads() + 1, "and the caller keeps its own number"
+    finally:
+        torch.set_num_threads(before)
+    assert threads() in seen, "the native one"
+    assert len(set(seen)) == 2

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from kerneleval.judge import Judge
+from kerneleval.judge.secret_shapes import _among_taken
 from kerneleval.pipeline import check
-from kerneleval.records import Protocol, Verdict
+from kerneleval.records import Case, Direction, Failed, Outcome, Passed, Protocol, Verdict
 from kerneleval.tasks import find
 
 pytestmark = [pytest.mark.xdist_group("judge")]
@@ -110,3 +111,29 @@ def test_one_that_leaves_sizes_out_among_the_planned_ones_may_do_so_elsewhere(ju
         allow=("library",),
     )
     assert verdict.verdict == "passed", verdict.message
+
+
+def test_limits_of_size_beyond_what_was_taken_tell_of_no_table() -> None:
+    """Secret sizes may be larger than planned ones of some dim: whoever refuses these has a limit, and no table."""
+
+    def case(rows: int, columns: int, direction: Direction = "forward") -> Case:
+        dims = (("M", rows), ("N", columns))
+        return Case(
+            task="gelu",
+            direction=direction,
+            dims=dims,
+            dtype="float32",
+            layout="contiguous",
+            distribution="standard",
+            shape_category="small",
+        )
+
+    planned: dict[Case, Outcome] = {
+        case(10, 100): Passed(evidence={}),
+        case(100, 10): Passed(evidence={}),
+        case(300, 300): Failed(stage="call", reason="unsupported", message="too large"),
+    }
+    assert _among_taken(case(50, 50), planned), "one dim at a time it has taken as much"
+    assert not _among_taken(case(50, 101), planned)
+    assert not _among_taken(case(9, 50), planned), "nor had it met so few rows"
+    assert not _among_taken(case(50, 50, "backward"), planned), "nothing was taken there"

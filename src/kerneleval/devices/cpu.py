@@ -19,7 +19,7 @@ from kerneleval.records import InfrastructureError, Machine
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DEVICE", "SPIN_COUNT"]
+__all__ = ["DEVICE", "SPIN_COUNT", "threads"]
 
 SPIN_COUNT = 30_000
 """``GOMP_SPINCOUNT``: how often OpenMP's helper threads look for work before they sleep. 0.5 to 2 ms, from one
@@ -30,6 +30,14 @@ _SETTLE_S = 0.001
 
 _LONGEST_SPIN_S = 0.03
 """Nobody waits longer than that for helper threads of this process."""
+
+
+@functools.cache
+def threads() -> int:
+    """How many threads workers compute with, and the judge where its answer is compared with theirs: sums of gradients
+    (layer norm in PyTorch) are made in as many parts, which in half types round otherwise.
+    """
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Cpu:
@@ -56,7 +64,7 @@ class Cpu:
             arch=platform.machine(),
             memory_bytes=_meminfo("MemTotal"),
             cache_bytes=_last_level_cache(),
-            units=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+            units=threads(),
             driver=platform.release(),
             torch=torch.__version__,
             triton=_triton_version(),

@@ -1,7 +1,7 @@
 """The oracle: the reference in fp64 on the same inputs, beside what the native reference makes of them.
 
 Three runs of the trusted reference give an expectation: in fp64 (the oracle), in the case's dtype (the native error),
-and in fp32 on inputs moved by 2^-18 of themselves (the conditioning). See ``docs/correctness.md``.
+and in fp32 on inputs moved by 2^-14 of themselves (the conditioning). See ``docs/correctness.md``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from kerneleval.devices.cpu import threads
 from kerneleval.judge import inputs
 from kerneleval.judge.calibration import bounded, exactly, independent, positions, scales_of
 from kerneleval.judge.expectation import Bounds, Expectation, Expected, Kind, Scales, as_real, tiles
@@ -49,6 +50,11 @@ _ONE = threading.RLock()
 _OTHER_KERNELS = ("transposed", "expanded")
 """Layouts for which libraries pick other kernels, with another rounding: the native error is the larger of both."""
 
+_USUAL = 2
+"""Of the usual ways of a fused operator (``Task.unfused``), as many are asked: the last ones in half types, else the
+first ones.
+"""
+
 
 # --------------------------------------------------------------------------------------------------------------------
 # Running the reference
@@ -65,6 +71,20 @@ def precision(*, tf32: bool) -> Iterator[None]:
         yield
     finally:
         matmul.allow_tf32, convolution.allow_tf32 = before
+
+
+@contextlib.contextmanager
+def _as_workers(args: Sequence[Any]) -> Iterator[None]:
+    """On the CPU as many threads as workers have; restored afterwards."""
+    count = torch.get_num_threads()
+    other = count != threads() and any(isinstance(a, torch.Tensor) and a.device.type == "cpu" for a in args)
+    if other:
+        torch.set_num_threads(threads())
+    try:
+        yield
+    finally:
+        if other:
+            torch.set_num_threads(count)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,7 +236,7 @@ def native(
         UsageError: the reference raises.
         InfrastructureError: the device has too little memory.
     """
-    with _ONE, precision(tf32=tf32):
+    with _ONE, precision(tf32=tf32), _as_workers(args):
         return Call(task=task, case=case, args=args, grads=grads, problem=None, weights={}).run(case.dtype)
 
 
@@ -266,12 +286,12 @@ def _expected(call: Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]
         oracle = (call if call.problem is not None else call.converted(_wide)).run("fp64")
         # a module of a half type cannot be run on fp32 inputs: its oracle is probed instead
         probed = _moved(call, oracle)
-    with precision(tf32=tf32):
+    with precision(tf32=tf32), _as_workers(call.args):
         native = call.run(call.case.dtype)
         if call.problem is None and call.case.layout in _OTHER_KERNELS:
             other = _laid_out(call).run(call.case.dtype)
             native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
-        for unfused in call.task.unfused[: None if call.narrow else 1]:
+        for unfused in call.task.unfused[-_USUAL:] if call.narrow else call.task.unfused[:_USUAL]:
             other = replace(call, task=replace(call.task, reference=unfused)).run(call.case.dtype)
             native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
     if not len(oracle) == len(native) == len(probed):

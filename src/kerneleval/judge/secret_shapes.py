@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kerneleval.judge.bound import other_scalars
-from kerneleval.judge.cells import OTHERWISE, CellJudge
+from kerneleval.judge.cells import CellJudge
+from kerneleval.judge.other_forms import OTHERWISE
 from kerneleval.judge.replay import Replay
 from kerneleval.records import Case, Evidence, Failed, Outcome
 from kerneleval.tasks.secret_sizes import secret_cases
@@ -44,18 +45,19 @@ def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Bud
             return [_failure(case, others, outcome.stage, outcome.reason, outcome.message, replay)]
         if outcome.evidence.get("strides") == OTHERWISE:
             continue  # which part is contiguous is drawn: the planned cases may have met no pair that it refuses
-        if not any(isinstance(o, Failed) for o in told) and _no_larger(case, planned):
+        if not any(isinstance(o, Failed) for o in told) and _among_taken(case, planned):
             message = f"supports every planned size but not this one: {outcome.message}"
             return [_failure(case, others, outcome.stage, "hard_coded_shapes", message, replay)]
     return [{"check": _CHECK, "level": "info", "message": f"right at {', '.join(right)}"}] if right else []
 
 
-def _no_larger(case: Case, planned: Mapping[Case, Outcome]) -> bool:
-    """Whether every dim is within what the candidate was seen to take in that direction: beyond that it may have limits
-    that no planned size met.
+def _among_taken(case: Case, planned: Mapping[Case, Outcome]) -> bool:
+    """Whether every dim is within what the candidate was seen to take in that direction: above that, and below, it may
+    have limits that no planned size met.
     """
     taken = [c.dims_map for c, o in planned.items() if c.direction == case.direction and not isinstance(o, Failed)]
-    return all(size <= max((dims[name] for dims in taken), default=0) for name, size in case.dims)
+    sizes = {name: [dims[name] for dims in taken] or [0] for name, _ in case.dims}
+    return all(min(sizes[name]) <= size <= max(sizes[name]) for name, size in case.dims)
 
 
 def _wrong(outcome: Outcome) -> bool:

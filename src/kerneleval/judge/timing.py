@@ -11,9 +11,10 @@ from typing import Any
 import torch
 
 from kerneleval.judge import clock
+from kerneleval.judge.answers import raised
 from kerneleval.judge.bench import BuildFailed, Loaded
 from kerneleval.judge.bound import Bound
-from kerneleval.judge.cells import CellJudge, raised
+from kerneleval.judge.cells import CellJudge
 from kerneleval.judge.clock import TimedRun
 from kerneleval.judge.comparison import Mismatch, compare
 from kerneleval.judge.images import Call, Image, Plan, TensorSlot

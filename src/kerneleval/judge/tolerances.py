@@ -88,10 +88,9 @@ half types that noise is one of the computing precision."""
 _CONSTANT_DRIFT = 0.5
 """Equal terms round alike: a running sum of L of them drifts by up to L / 2 units, not by sqrt(L)."""
 
-_COMMON_FACTOR = 40.0
+_COMMON_FACTOR = 16.0
 """Factor of the floor of ``common`` data: scores that are large alike are rounded as large numbers, which moving the
-inputs does not show. (Backward: FlashAttention in C++ with sums in order, 2 times the bound without it; one that scales
-keys before the product there and scores after it in the forward, 26 times.)"""
+inputs does not show. (FlashAttention in C++ with sums in order: 2 times the bound without it, backward.)"""
 
 _TF32_UNIT = 2.0**-11
 _MOST_GUESSED = 16384

@@ -170,7 +170,8 @@ class Task:
     """Names of arguments that the operator may change; empty: none."""
     unfused: tuple[Callable[..., Any], ...] = ()
     """The operator as separate PyTorch calls, in the ways that are usual, where the reference is one fused kernel: what
-    is usual is as good as the reference. The native error is the largest of theirs, outside half types of the first's.
+    is usual is as good as the reference. The native error is the largest of theirs, in half types of the last two's,
+    else of the first two's.
     """
     no_backward: str = ""
     """Why there is no backward; empty: backward is judged for every differentiable argument."""

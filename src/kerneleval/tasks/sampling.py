@@ -191,16 +191,23 @@ def smaller(task: Task, dims: Mapping[str, int], seed: int, fits: Fits) -> list[
     return found[:2]
 
 
-def thin(task: Task, dims: Mapping[str, int], name: str, least: int = 0) -> dict[str, int] | None:
-    """The same dims but for one, at its lowest or ``least`` steps above; where the constraint forbids that, at the next
-    that it allows; None: it is no larger.
+def thin(task: Task, dims: Mapping[str, int], names: Sequence[str], least: Sequence[int] = ()) -> dict[str, int] | None:
+    """The same dims but for those named, each at its lowest or ``least`` steps above; where the constraint forbids
+    that, at the next that it allows; None: one of them is no larger.
 
-    A single row, query, column or channel is common (decoding, instance norm), and kernels have paths for it.
+    A single row, query, column or channel is common (decoding, instance norm), and kernels have paths for it; few rows
+    by few columns are, too (split sums of a product).
     """
     allowed = task.constraint or (lambda dims: True)
-    dim = next(dim for dim in task.dims if dim.name == name)
-    trials = ({**dims, name: value} for value in _values(dim)[least : least + _FEW] if value < dims[name])
-    return next(filter(allowed, trials), None)
+    found = dict(dims)
+    for name, above in zip(names, least or [0] * len(names), strict=True):
+        dim = next(dim for dim in task.dims if dim.name == name)
+        trials = ({**found, name: value} for value in _values(dim)[above : above + _FEW] if value < dims[name])
+        less = next(filter(allowed, trials), None)
+        if less is None:
+            return None
+        found = less
+    return found
 
 
 def twins(task: Task, dims: Mapping[str, int], dtype: str) -> list[dict[str, int]]:

@@ -7,7 +7,7 @@ import itertools
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from kerneleval.records import Case, Direction, Task
+from kerneleval.records import Case, Direction, Scalar, Task
 from kerneleval.tasks.sampling import between, draw, exists, few, smaller, thin, twins
 from kerneleval.tasks.shapes import DEGENERATE, EDGE, PART, Budget, within
 
@@ -27,11 +27,12 @@ _THIN = 6
 def secret_cases(task: Task, planned: Sequence[Case], budget: Budget) -> tuple[Case, ...]:
     """Cases at sizes drawn from the system's randomness, of which none is planned.
 
-    For each direction in the first dtype: one standard, at sizes between those of the categories, and two of which one
-    dim is a little smaller, for what is kept by rounded sizes; one in a planned layout that is not contiguous; long
-    ones under two planned distributions that are not standard, large inputs and a secret one; and those of
-    :func:`_unlike`.
-    In every other dtype a standard one. None for tasks with sizes of their own, and none where a single case is judged.
+    For each direction in the first dtype judged: one standard, at sizes between those of the categories, and two of
+    which one dim is a little smaller, for what is kept by rounded sizes; one in a planned layout that is not
+    contiguous; long ones under two planned distributions that are not standard, large inputs and a secret one; and
+    those of :func:`_unlike`. In every other dtype a standard one, one under a secret distribution (small inputs
+    where there is an epsilon that they could show) and one of which some dims are thin. None for tasks with sizes
+    of their own, and none where a single case is judged.
     """
     if task.case_dims or len(planned) < 2:
         return ()
@@ -41,10 +42,12 @@ def secret_cases(task: Task, planned: Sequence[Case], budget: Budget) -> tuple[C
         if case.shape_category != EDGE and exists(task, case.shape_category):
             groups.setdefault((case.direction, case.dtype), []).append(case.shape_category)
     taken = {case.dims for case in planned}
+    main: dict[Direction, str] = {}
     cases: list[Case] = []
     for (direction, dtype), categories in groups.items():
         alike = [c for c in planned if (c.direction, c.dtype) == (direction, dtype)]
-        cases += _group(task, alike, categories, budget, taken)
+        first = main.setdefault(direction, dtype) == dtype
+        cases += _group(task, alike, categories, budget, taken, first=first)
     return tuple(cases)
 
 
@@ -54,21 +57,28 @@ def _group(
     categories: Sequence[str],
     budget: Budget,
     taken: set[tuple[tuple[str, int], ...]],
+    *,
+    first: bool,
 ) -> list[Case]:
-    """The secret cases beside planned ones of one direction and dtype; their sizes are taken from now on."""
+    """The secret cases beside planned ones of one direction and dtype, the first one or a further one; their sizes are
+    taken from now on.
+    """
     chance = secrets.SystemRandom()
     direction, dtype = alike[0].direction, alike[0].dtype
-    first = dtype == task.dtypes[0]
     usual = [c for c in categories if c in _CATEGORIES] or categories
     wanted = [(chance.choice(usual), "contiguous", "standard")]
+    varied = sorted({c.distribution for c in alike} - {"standard", *DEGENERATE})
     if first:
         odd = sorted({c.layout for c in alike} - {"contiguous"})
-        varied = sorted({c.distribution for c in alike} - {"standard", *DEGENERATE})
         wanted.append((chance.choice(usual), chance.choice(odd or ["contiguous"]), "standard"))
         long = [c for c in categories if c == "rectangular"] or usual
         rest = [d for d in varied if d != "large_scale"]
         chosen = [d for d in varied if d == "large_scale"] + ([chance.choice(rest)] if rest else [])
         wanted += [(chance.choice(long), "contiguous", distribution) for distribution in chosen]
+    elif varied:
+        plain = [arg.value for arg in task.arguments(alike[0].dims_map, dtype) if isinstance(arg, Scalar)]
+        telling = "small_scale" in varied and any(isinstance(value, float) for value in plain)
+        wanted.append((chance.choice(usual), "contiguous", "small_scale" if telling else chance.choice(varied)))
     found: list[Case] = []
 
     def add(dims: Mapping[str, int] | None, category: str, layout: str, distribution: str) -> bool:
@@ -94,16 +104,17 @@ def _group(
         between_ranges = first and how[1:] == ("contiguous", "standard")
         if not (between_ranges and add(between(task, secrets.randbits(63), fits), *how)):
             add(_unplanned(task, how[0], direction, dtype, budget, taken), *how)
-    if first and found:
-        planned = [c for c in alike if (c.layout, c.distribution) == ("contiguous", "standard")]
-        sizes = functools.partial(
-            _unplanned, task, direction=direction, dtype=dtype, budget=budget, taken=frozenset(taken)
-        )
-        near_by = smaller(task, found[0].dims_map, secrets.randbits(63), fits)
-        for dims in near_by:
+    if not found:
+        return []
+    sizes = functools.partial(_unplanned, task, direction=direction, dtype=dtype, budget=budget, taken=frozenset(taken))
+    unlike = [_thinned(task, sizes(category=_of_size(categories, "medium")), fits)]
+    if first:
+        for dims in smaller(task, found[0].dims_map, secrets.randbits(63), fits):
             add(dims, *wanted[0])
-        for dims in _unlike(task, planned, categories, sizes, fits):
-            add(dims, EDGE, "contiguous", "standard")  # one call each: what they look for, one call shows
+        planned = [c for c in alike if (c.layout, c.distribution) == ("contiguous", "standard")]
+        unlike += _unlike(task, planned, categories, sizes, fits)
+    for trial in unlike:
+        add(trial, EDGE, "contiguous", "standard")  # one call each: what they look for, one call shows
     return found
 
 
@@ -114,16 +125,11 @@ def _unlike(
     sizes: Callable[..., dict[str, int] | None],
     fits: Callable[[Mapping[str, int]], bool],
 ) -> Iterator[dict[str, int]]:
-    """Secret sizes of kinds that the plan leaves out: one dim far below the others; choices of the dims of few values
-    that no standard case makes; and tensors shaped as those of a planned case under other plain arguments.
+    """Secret sizes of kinds that the plan leaves out: choices of the dims of few values that no standard case makes;
+    and tensors shaped as those of a planned case under other plain arguments.
     """
     chance = secrets.SystemRandom()
     allowed = task.constraint or (lambda dims: True)
-    name = chance.choice([dim.name for dim in task.dims if dim.scaled])
-    base = sizes(category=_of_size(categories, "medium"))
-    thinner = thin(task, base, name, chance.randint(1, _THIN)) if base else None
-    if thinner is not None and fits(thinner):
-        yield thinner
     left = [c for c in few(task) if not any(c.items() <= case.dims_map.items() for case in planned)]
     for choice in chance.sample(left, min(len(left), _MOST_FEW)):
         drawn = (sizes(category=_of_size(categories, "small")) for _ in range(_DRAWS))
@@ -134,6 +140,17 @@ def _unlike(
         if case.shape_category != EDGE and alike:
             yield chance.choice(alike)
             return
+
+
+def _thinned(
+    task: Task, dims: Mapping[str, int] | None, fits: Callable[[Mapping[str, int]], bool]
+) -> dict[str, int] | None:
+    """The same dims but for a secret part of them, each of which is a few steps above its lowest."""
+    chance = secrets.SystemRandom()
+    names = [dim.name for dim in task.dims if dim.scaled]
+    few = chance.sample(names, chance.randrange(1, max(2, len(names))))
+    thinner = thin(task, dims, few, [chance.randint(1, _THIN) for _ in few]) if dims else None
+    return thinner if thinner is not None and fits(thinner) else None
 
 
 def _of_size(categories: Sequence[str], wanted: str) -> str:

@@ -77,7 +77,8 @@ def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:
     task; then other distributions and layouts over further small and medium shapes (every one at least twice forward
     and once backward; in the ``quick`` tier every layout once forward and two backward), the distributions also in
     contiguous inputs, for which kernels have paths of their own (in the ``quick`` tier one of them backward); then the
-    edges: the smallest shape, large ones of which one dim is at its lowest and, where defined, empty ones.
+    edges: the smallest shape, large ones of which one dim, or all but one, is at its lowest and, where defined, empty
+    ones.
     Where the protocol names distributions: exactly those, contiguous, in every shape category.
     Infinities and NaN are given forward only: IEEE arithmetic defines outputs, not gradients.
 
@@ -285,16 +286,22 @@ class _Planner:
         )
 
     def _edges(self) -> list[dict[str, int]]:
-        """The smallest shape; large ones of which one scaled dim is at its lowest, each in turn in the first dtype and
-        one in the others; forward also up to two empty ones: the first and the last dim that may be 0.
+        """The smallest shape; large ones of which one scaled dim is at its lowest, each in turn, and in the first dtype
+        large ones of which all others are (in the ``quick`` tier one at its lowest, each in turn in the first dtype and
+        one in the others); forward also up to two empty ones: the first and the last dim that may be 0. The first dtype
+        is the task's, whatever is judged: runs share their cells.
         """
         smallest = self._smallest()
         if not self._fits(smallest):
             self._refuse(EDGE)
         edges = [smallest]
-        rows = [row for row in self._thin() if row is not None and self._fits(row)]
-        turn = self.task.dtypes.index(self.dtype)
-        edges += rows if turn == 0 else rows[turn % len(rows) :][:1] if rows else []
+        scaled = tuple(dim.name for dim in self.task.dims if dim.scaled)
+        chosen: list[tuple[str, ...]] = [(name,) for name in scaled]
+        turn, quick = self.task.dtypes.index(self.dtype), self.protocol.tier == "quick"
+        if turn == 0 and not quick and len(scaled) > 2:
+            chosen += [tuple(name for name in scaled if name != long) for long in scaled]
+        rows = [row for row in self._thin(chosen) if self._fits(row)]
+        edges += rows if turn == 0 or not quick else rows[turn % len(rows) :][:1] if rows else []
         if self.task.empty and self.direction == "forward":
             allowed = self.task.constraint or (lambda dims: True)
             base = self._dims("small", 0) if exists(self.task, "small") else smallest
@@ -302,21 +309,22 @@ class _Planner:
             edges += empty[:1] + empty[1:][-1:]
         return edges
 
-    def _thin(self) -> Iterator[dict[str, int] | None]:
-        """For each scaled dim a shape of no powers of two with that dim at its lowest, as large as a part of the
+    def _thin(self, chosen: Sequence[tuple[str, ...]]) -> Iterator[dict[str, int]]:
+        """For each choice of dims a shape of no powers of two with these at their lowest, as large as a part of the
         budget lets the others be then.
         """
         memory_bytes, flops = (limit // PART for limit in (self.budget.memory_bytes, self.budget.flops))
         part = Budget(memory_bytes=memory_bytes, flops=flops)
         category = "non_power_of_two" if exists(self.task, "non_power_of_two") else "medium"
-        names = [dim.name for dim in self.task.dims if dim.scaled]
-        for row, name in enumerate(names if exists(self.task, category) else ()):
+        for row, names in enumerate(chosen if exists(self.task, category) else ()):
 
-            def fits(dims: Mapping[str, int], name: str = name) -> bool:
-                return within(self.task, self.direction, self.dtype, part, thin(self.task, dims, name) or dims)
+            def fits(dims: Mapping[str, int], names: tuple[str, ...] = names) -> bool:
+                return within(self.task, self.direction, self.dtype, part, thin(self.task, dims, names) or dims)
 
-            drawn = draw(self.task, category, row, len(names), self.protocol.suite_seed, fits)
-            yield thin(self.task, drawn, name) if drawn is not None else None
+            drawn = draw(self.task, category, row, len(chosen), self.protocol.suite_seed, fits)
+            thinner = thin(self.task, drawn, names) if drawn is not None else None
+            if thinner is not None:
+                yield thinner
 
 
 def _text(dims: Mapping[str, int]) -> str:

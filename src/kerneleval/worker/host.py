@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from kerneleval.devices.cpu import SPIN_COUNT
+from kerneleval.devices.cpu import SPIN_COUNT, threads
 from kerneleval.records import InfrastructureError, KernelEvalError, Trust, to_plain
 from kerneleval.worker import processes, sandbox, sweep
 from kerneleval.worker.wire import Channel, Closed, WireError, WireTimeout
@@ -414,7 +414,7 @@ def _environment(device: str, root: Path) -> dict[str, str]:
     environment["PYTHONPATH"] = os.pathsep.join([str(root), *sandbox.package_folders()])
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment["GOMP_SPINCOUNT"] = str(SPIN_COUNT)
-    environment["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
+    environment["OMP_NUM_THREADS"] = str(threads())
     environment["CUDA_MODULE_LOADING"] = "LAZY"
     environment.pop("TRITON_INTERPRET", None)
     if device == "cpu":

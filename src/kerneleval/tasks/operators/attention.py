@@ -25,6 +25,7 @@ from kerneleval.tasks.define import data, fixed, mask, operator, plain, size
 from kerneleval.tasks.relations import homogeneity, permutation, resampling
 
 _LEAST = 4
+_LOG2_E = math.log2(math.e)
 _SCORES = 2**28
 """Most scores of one case: the fp64 oracle holds all of them (2 GiB)."""
 _SCALE = plain("scale", lambda d: float(d.D) ** -0.5)
@@ -89,7 +90,55 @@ def _late(
     return (weights.to(q.dtype) @ v / weights.sum(-1, keepdim=True)).to(q.dtype)
 
 
-_UNFUSED = (_late, _eager)
+class _Recompute(torch.autograd.Function):
+    """Weights made again from the logarithm of each row's sum, as fused kernels do that keep no scores: it is as large
+    as the scores and rounded as they are, and the scores of the backward, where keys are scaled before the product,
+    are rounded otherwise than those of the forward (Dao, FlashAttention-2, 2023, algorithm 2).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, seen: torch.Tensor | None
+    ) -> torch.Tensor:
+        scores = _at_once(q, k, scale * _LOG2_E, seen)
+        top = scores.amax(-1, keepdim=True)
+        weights = torch.exp2(scores - top)
+        total = weights.sum(-1, keepdim=True)
+        out = (weights.to(q.dtype) @ v / total).to(q.dtype)
+        ctx.save_for_backward(q, k, v, out, top + total.log2(), seen)
+        ctx.scale = scale
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        q, k, v, out, logs, seen = ctx.saved_tensors
+        kind = q.dtype
+        weights = torch.exp2(_at_once(q, (k * (ctx.scale * _LOG2_E)).to(kind), 1.0, seen) - logs)
+        own = (grad * out).sum(-1, keepdim=True, dtype=logs.dtype)
+        scores = (weights * ((grad @ v.transpose(-2, -1)).to(logs.dtype) - own)).to(kind)
+        dq, dk = scores @ k * ctx.scale, scores.transpose(-2, -1) @ q * ctx.scale
+        return dq, dk, weights.to(kind).transpose(-2, -1) @ grad, None, None
+
+
+def _at_once(q: torch.Tensor, k: torch.Tensor, scale: float, seen: torch.Tensor | None) -> torch.Tensor:
+    """Scores in fp32 at least."""
+    wide = torch.promote_types(q.dtype, torch.float32)
+    scores = q.to(wide) @ k.to(wide).transpose(-2, -1) * scale
+    return scores if seen is None else scores.masked_fill(~seen, float("-inf"))
+
+
+def _recomputed(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, seen: torch.Tensor | None = None
+) -> torch.Tensor:
+    """See :class:`_Recompute`."""
+    repeats = q.shape[1] // k.shape[1] if k.shape[1] else 1
+    if repeats > 1:
+        k, v = k.repeat_interleave(repeats, 1), v.repeat_interleave(repeats, 1)
+    out: torch.Tensor = _Recompute.apply(q, k, v, scale, seen)  # type: ignore[no-untyped-call]
+    return out
+
+
+_UNFUSED = (_recomputed, _late, _eager)
 
 
 def _causally(attention: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:

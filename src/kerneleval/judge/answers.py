@@ -1,0 +1,39 @@
+"""Outcomes of what a worker answers: an exception, or that an output has the wrong form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerneleval.records import Failed
+from kerneleval.worker.host import WorkerError
+
+__all__ = ["claimed", "raised"]
+
+_FORMS = ("count", "type", "shape", "dtype", "device")
+"""What a worker may say is wrong with an output, ``wrong_`` and which is the reason."""
+
+
+def raised(error: WorkerError) -> Failed:
+    """The outcome of a candidate that raised during a call."""
+    if error.kind == "GradientWrittenError":
+        return Failed(stage="honesty", reason="input_mutation", message=str(error)[:500], evidence=error.evidence)
+    if error.unsupported:
+        return Failed(stage="call", reason="unsupported", message=str(error)[:500], evidence={})
+    return Failed(stage="call", reason="exception", message=f"{error.kind}: {error}"[:1000], evidence=error.evidence)
+
+
+def claimed(wrong: dict[str, Any]) -> Failed:
+    """The outcome of a candidate whose own worker says that an output has the wrong form."""
+    what = wrong.get("what", "")
+    if what == "argument":
+        now, given = wrong.get("got", "an argument is another tensor"), wrong.get("want", "otherwise")
+        message = f"after the call {now}; it was given {given}"
+        return Failed(stage="honesty", reason="input_mutation", message=message, evidence=dict(wrong))
+    if what == "alias":
+        message = f"{wrong.get('got', 'an output lies in the memory of an input')}: outputs must be new tensors"
+        return Failed(stage="correctness", reason="output_alias", message=message, evidence=dict(wrong))
+    if what not in _FORMS:  # a reason is a slug for programs: no text of a worker's becomes one
+        message = "the worker says that an output is wrong in a way that there is not"
+        return Failed(stage="correctness", reason="protocol", message=message, evidence=dict(wrong))
+    message = f"{wrong.get('got', 'something else')}; expected {wrong.get('want', 'another form')}"
+    return Failed(stage="correctness", reason=f"wrong_{what}", message=message, evidence=dict(wrong))
