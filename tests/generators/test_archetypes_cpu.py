@@ -193,6 +193,7 @@ def test_infinities_and_nan(library, name, dims):
         assert torch.equal(got, want)
     nan = torch.randn(3, 200)
     nan[1, 50] = nan[2, 0] = float("nan")
+    nan[1, 20] = float("inf")
     (got,) = call(library(name)["argmax_float32"], [nan], [nan.argmax(-1)], {"M": 3, "N": 200})
     assert torch.equal(got, nan.argmax(-1))
 

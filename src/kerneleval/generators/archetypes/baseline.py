@@ -165,7 +165,9 @@ def amax_backward(g, x):
 @triton.jit
 def argmax_kernel(x, y, n, block: tl.constexpr):
     v, _, _ = row_load(x, n, float("-inf"), block)
-    tl.store(y + tl.program_id(0), tl.argmax(tl.where(v != v, float("inf"), v), axis=0).to(tl.int64))
+    odd = (v != v).to(tl.int32)
+    best = tl.where(tl.max(odd, axis=0) > 0, tl.argmax(odd, axis=0), tl.argmax(v, axis=0))  # NaN before infinity
+    tl.store(y + tl.program_id(0), best.to(tl.int64))
 
 
 def argmax(x):

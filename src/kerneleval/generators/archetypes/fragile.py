@@ -4,7 +4,8 @@
 
 Row lengths that are powers of two from 64 to 8192 get kernels made for them: no masks, the length a constant, and after
 the first call of a shape the compiled kernel is launched directly, past Triton's look-up. Everything else is done by
-one warp a row, 32 elements at a time.
+one warp a row, 32 elements at a time. What the fast path gains nothing at, because a call costs more than the work
+(``argmax``), is not tried.
 """
 
 from __future__ import annotations
@@ -129,41 +130,6 @@ def amax_backward(g, x):
     elif m:
         amax_grad_slow[(m,)](x, g, dx, n, num_warps=1)
     return dx
-
-
-# == argmax: launch
-@triton.jit
-def argmax_fast(x, y, rows: tl.constexpr, n: tl.constexpr):
-    row, at = tile(rows, n)
-    v = tl.load(x + at).to(tl.float32)
-    tl.store(y + row, tl.argmax(tl.where(v != v, float("inf"), v), axis=1).to(tl.int64))
-
-
-@triton.jit
-def argmax_slow(x, y, n):
-    row = tl.program_id(0).to(tl.int64)
-    top = tl.full((32,), float("-inf"), tl.float32)
-    place = tl.arange(0, 32)
-    for first in range(0, n, 32):
-        column = first + tl.arange(0, 32)
-        v = tl.load(x + row * n + column, column < n, other=float("-inf")).to(tl.float32)
-        v = tl.where(v != v, float("inf"), v)
-        place = tl.where(v > top, column, place)
-        top = tl.maximum(top, v)
-    best = tl.where(top == tl.max(top, axis=0), place, n)
-    tl.store(y + row, tl.minimum(tl.min(best, axis=0), n - 1).to(tl.int64))
-
-
-def argmax(x):
-    m, n = x.shape
-    rows = rows_of(m, n, x)
-    (x,) = dense(x)
-    y = torch.empty(m, dtype=torch.int64, device=x.device)
-    if rows:
-        launch(argmax_fast, (m // rows, 1, 1), (x, y), rows=rows, n=n)
-    elif m:
-        argmax_slow[(m,)](x, y, n, num_warps=1)
-    return y
 
 
 # == logs: maxima
