@@ -50,7 +50,14 @@ _HEADROOM = 2.0**10
 """Largest oracle magnitude after scaling: squares of errors and of values both stay within fp32."""
 
 
-def exactly(kind: Kind, oracle: torch.Tensor, native: torch.Tensor, args: Sequence[Any]) -> Expected:
+def exactly(
+    kind: Kind,
+    oracle: torch.Tensor,
+    native: torch.Tensor,
+    args: Sequence[Any],
+    *,
+    near: Sequence[torch.Tensor] = (),
+) -> Expected:
     """An output that is judged by equality.
 
     Args:
@@ -60,6 +67,7 @@ def exactly(kind: Kind, oracle: torch.Tensor, native: torch.Tensor, args: Sequen
         args: the arguments; indices select from the first floating tensor among them whose largest or smallest elements
             the oracle's select, along the dim in which its shape and the output's differ (the last one where several
             would do). Where they select from none, they are judged as ``count``.
+        near: what the oracle gives on inputs that are moved by a few roundings, for counts.
     """
     if kind == "index":
         found = _source_of(oracle, args)
@@ -68,11 +76,13 @@ def exactly(kind: Kind, oracle: torch.Tensor, native: torch.Tensor, args: Sequen
         kind = "count"  # positions in something computed on the way: nobody knows which elements are equal there
     if kind == "count":
         count = native.numel()
-        differing = int(torch.count_nonzero(oracle != native)) if count else 0
+        others = [native, *near]
+        differing = max(int(torch.count_nonzero(oracle != other)) for other in others) if count else 0
         ties = count >> _TIES if count >> _TIES > 2 * differing else 0
         far = math.inf
         if differing > _FEW * count or ties:
-            distance = float(torch.linalg.vector_norm((native.double() - oracle.double()).flatten()))
+            distances = [torch.linalg.vector_norm((other.double() - oracle.double()).flatten()) for other in others]
+            distance = float(torch.stack(distances).max())
             far = slack_of_count(count) * math.sqrt(((NATIVE * distance) ** 2 + ties) / count)
         return Expected(kind=kind, oracle=oracle, native=native, allowed=max(2 * differing, ties), far=far)
     return Expected(kind=kind, oracle=oracle.to(native.dtype), native=native)
