@@ -43,8 +43,8 @@ def users(monkeypatch: pytest.MonkeyPatch) -> list[Slot]:
 def test_is_that_candidates_outcome(
     judge: Judge, specimen: Specimen, users: list[Slot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cells, "CALL_TIMEOUT_S", 8.0 if "timeout" in specimen.reasons else 25.0)
-    monkeypatch.setattr("kerneleval.judge.bench._LOAD_TIMEOUT_S", 10.0)
+    monkeypatch.setattr(cells, "CALL_TIMEOUT_S", 5.0 if "timeout" in specimen.reasons else 25.0)
+    monkeypatch.setattr("kerneleval.judge.bench._LOAD_TIMEOUT_S", 7.0)
     options = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"], "timed": False}
     started = time.monotonic()
     verdict = check(specimen.path, specimen.task, judge=judge, allow=specimen.allow, **options)

@@ -83,7 +83,7 @@ def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 @example("--")
 @example("gelu\n")
 @example("")
-@effort(60)
+@effort(30)
 def test_unknown_tasks(capsys: pytest.CaptureFixture[str], name: str) -> None:
     Path("gelu.py").write_text(GELU)
     for arguments in (("tasks", "--", name), ("check", "gelu.py", f"--task={name}", "--json")):
@@ -101,7 +101,7 @@ def test_unknown_tasks(capsys: pytest.CaptureFixture[str], name: str) -> None:
     )
 )
 @example("gelu/forward/M=4,N=" + "9" * 5000)
-@effort(120)
+@effort(60)
 def test_case_keys(capsys: pytest.CaptureFixture[str], key: str) -> None:
     Path("gelu.py").write_text(GELU)
     code, _ = asked(capsys, "check", "gelu.py", "--task", "gelu", "--device", "cpu", f"--case={key}", "--json")
@@ -111,7 +111,7 @@ def test_case_keys(capsys: pytest.CaptureFixture[str], key: str) -> None:
 @given(
     option=st.sampled_from(["--dtype", "--direction", "--allow", "--device", "--category", "--shapes"]), value=texts()
 )
-@effort(60)
+@effort(30)
 def test_values_of_options(capsys: pytest.CaptureFixture[str], option: str, value: str) -> None:
     Path("gelu.py").write_text(GELU)
     code, _ = asked(capsys, "check", "gelu.py", "--task", "gelu", f"{option}={value}", "--no-timing")
@@ -119,7 +119,7 @@ def test_values_of_options(capsys: pytest.CaptureFixture[str], option: str, valu
 
 
 @given(name=NAMES)
-@effort(60)
+@effort(30)
 def test_files_that_are_not_there(capsys: pytest.CaptureFixture[str], name: str) -> None:
     for arguments in (
         ("check", "--task", "gelu", "--", f"./{name}.py"),
@@ -137,7 +137,7 @@ def test_files_that_are_not_there(capsys: pytest.CaptureFixture[str], name: str)
 @example("x", b"\xff\xfe\x00")
 @example("x", "class Model:\n    pass\n")
 @example("x", "(" * 3000)
-@effort(60)
+@effort(30)
 def test_what_is_in_files(capsys: pytest.CaptureFixture[str], name: str, content: str | bytes) -> None:
     raw = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
     with tempfile.TemporaryDirectory(dir=".") as folder:

@@ -1,4 +1,4 @@
-# specimen: class=half_scores task=grouped_query_attention device=any verdict=passed directions=forward,backward
+# specimen: class=half_scores task=grouped_query_attention device=any verdict=passed directions=forward,backward categories=small
 """Hugging Face's eager_attention_forward: repeat_kv, matmul * scaling, softmax in fp32, cast back, matmul."""
 import torch
 

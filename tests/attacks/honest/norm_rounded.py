@@ -1,4 +1,4 @@
-# specimen: class=rounded_statistics task=group_norm device=any verdict=passed directions=forward,backward categories=tiny,small dtypes=float16,bfloat16
+# specimen: class=rounded_statistics task=group_norm device=any verdict=passed directions=forward,backward categories=tiny,small dtypes=bfloat16
 """Statistics in fp32, the normalised value rounded to the type before weight and bias, as Apex does; autograd."""
 import torch
 def group_norm(x, w, b, groups, eps):

@@ -1,4 +1,4 @@
-# specimen: class=half_scores task=attention device=any verdict=passed directions=forward,backward categories=small dtypes=float16,bfloat16
+# specimen: class=half_scores task=attention device=any verdict=passed directions=forward,backward categories=small dtypes=float16
 """Queries and keys scaled by the root before their product, as PyTorch itself does it without fused kernels."""
 import math
 

@@ -1,4 +1,4 @@
-# specimen: class=split_with_atomics task=sum device=any verdict=passed categories=tiny,small
+# specimen: class=split_with_atomics task=sum device=any verdict=passed categories=tiny
 """Splits each row over programs that add into the output with atomics."""
 
 import torch

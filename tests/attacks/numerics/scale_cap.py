@@ -1,4 +1,4 @@
-# specimen: class=dropped_parameter task=attention device=any stage=correctness reason=wrong_output directions=forward,backward
+# specimen: class=dropped_parameter task=attention device=any stage=correctness reason=wrong_output directions=forward,backward categories=small
 """A scale above D ** -0.5 is taken for that: wrong for unscaled attention (T5) and for heads that were padded."""
 import torch
 def attention(q, k, v, scale):
