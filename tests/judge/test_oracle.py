@@ -532,7 +532,7 @@ def test_integers_that_hang_on_a_rounding_may_be_off(tmp_path: Path) -> None:
     file.write_text(
         "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
         "        return (x > x.mean(1, keepdim=True)).sum(1)\n\n\n"
-        "def get_inputs():\n    return [torch.rand(40, 64)]\n\n\ndef get_init_inputs():\n    return []\n"
+        "def get_inputs():\n    return [torch.rand(40, 65)]\n\n\ndef get_init_inputs():\n    return []\n"
     )
     task = open_task(str(file))
     assert task.build is not None
@@ -542,7 +542,7 @@ def test_integers_that_hang_on_a_rounding_may_be_off(tmp_path: Path) -> None:
     )
     bound = Bound(task, case, find_device("cpu"), tf32=False, problem=problem)
     bound.weights = problem.weights(1, "standard")
-    x = torch.linspace(1, 2, 40 * 64).view(64, 40).t().contiguous()
+    x = torch.linspace(1, 2, 40 * 65).view(65, 40).t().contiguous()
     x[:, 0] = x[:, 1:].double().mean(1).float()  # the mean of its row; no other element is near to it
     x[7:, 0] = 0.0
     near, far = bound.expect([x], []), bound.expect([torch.cat([x[7:], x[7:14]])], [])
@@ -553,3 +553,12 @@ def test_integers_that_hang_on_a_rounding_may_be_off(tmp_path: Path) -> None:
     assert isinstance(compare([fewer[1]], far.expectation), Mismatch), "and not where all is clear"
     fewer[0][3] -= 30
     assert isinstance(compare([fewer[0]], near.expectation), Mismatch)
+
+
+def test_places_hang_on_no_rounding() -> None:
+    """Two elements of a row that are nearly the largest: inputs that move exchange them, a right kernel does not."""
+    right, other = torch.tensor([3, 9, 40, 7]), torch.tensor([3, 12, 40, 8])
+    assert exactly("count", right, right, (), near=[right, other]).allowed == 0
+    assert exactly("count", right, right, (), near=[right, torch.tensor([3, 9, 41, 7])]).allowed == 2
+    nothing = torch.zeros(0, dtype=torch.int64)
+    assert exactly("count", nothing, nothing, (), near=[nothing]).allowed == 0
