@@ -36,12 +36,12 @@ class OtherForms:
 
     def __init__(self, cells: CellJudge) -> None:
         self._cells = cells
-        self._exchanged: set[tuple[str, str, str]] = set()  # direction, dtype, layout
+        self._exchanged: set[tuple[str, str, str]] = set()  # kinds of ``Repeats.kind``
         self.under_way = False
         """Whether the calls of the case that is judged now were laid out otherwise."""
 
     def judge(self, bound: Bound, first: Drawn, outcome: Passed) -> Outcome:
-        """What becomes of the outcome in these forms. For the first case of each direction, dtype and layout they come
+        """What becomes of the outcome in these forms. For the first case of each kind (``Repeats.kind``) they come
         twice, neighbours on unlike inputs and then on each other's, so that nothing kept by address lasts in any; not
         where one call takes more than ten seconds.
 
@@ -53,10 +53,11 @@ class OtherForms:
         affordable = self._cells.affordable(len(forms))
         forms = secrets.SystemRandom().sample(forms, max(1, affordable))
         self.under_way = True
-        kind = (bound.case.direction, bound.case.dtype, bound.case.layout)
-        pair = self._cells.repeats.pair(bound, first) if affordable and kind not in self._exchanged else None
+        kind = self._cells.repeats.kind(bound.case)
+        known = kind is None or kind in self._exchanged
+        pair = self._cells.repeats.pair(bound, first) if affordable and not known else None
         turns = [(bound, [first])] if pair is None or pair[0] is not bound else []
-        if pair is not None:
+        if pair is not None and kind is not None:
             self._exchanged.add(kind)
             there, one, other = pair
             turns += [(there, [one, other]), (there, [other, one])]

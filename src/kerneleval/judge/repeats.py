@@ -76,14 +76,22 @@ class Repeats:
             outcome = self._one_by_one(bound, changed) or outcome
         return outcome
 
-    def strided(self, bound: Bound, first: Drawn) -> Failed | None:
-        """For the first case of each direction, dtype and layout that is not contiguous: the call beside one of which
-        few elements differ, then each at the address at which the other was, and both by turns. Neither copies kept by
-        address nor a few buffers for all strided calls last. Not where one call takes more than ten seconds.
+    def kind(self, case: Case) -> tuple[str, str, str] | None:
+        """What strided cases are looked at once for: direction, dtype and layout; in the quick tier one layout for all
+        whose elements lie apart. None: not at all.
         """
-        case = bound.case
-        kind = (case.direction, case.dtype, case.layout)
-        if case.layout == "contiguous" or kind in self._strided or self._cells.task.module:
+        quick = self._cells.protocol.tier == "quick"
+        if case.layout == "contiguous" or self._cells.task.module or (quick and case.layout == "expanded"):
+            return None
+        return case.direction, case.dtype, "" if quick else case.layout
+
+    def strided(self, bound: Bound, first: Drawn) -> Failed | None:
+        """For the first case of each :meth:`kind`: the call beside one of which few elements differ, then each at the
+        address at which the other was, and both by turns. Neither copies kept by address nor a few buffers for all
+        strided calls last. Not where one call takes more than ten seconds.
+        """
+        case, kind = bound.case, self.kind(bound.case)
+        if kind is None or kind in self._strided:
             return None
         pair = self.pair(bound, first) if self._cells.affordable(1) else None
         if pair is None:

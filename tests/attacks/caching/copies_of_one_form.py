@@ -1,4 +1,4 @@
-# specimen: class=cache_by_pointer task=gelu device=any stage=correctness reason=wrong_output categories=small,medium dtypes=float32
+# specimen: class=cache_by_pointer task=gelu device=any stage=correctness reason=wrong_output categories=small,medium dtypes=float32 tier=standard
 """Only rows that do not follow one another are copied, and kept by their address: one form of three that slices have."""
 import torch
 _COPIES = {}

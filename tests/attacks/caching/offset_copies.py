@@ -1,4 +1,4 @@
-# specimen: class=cache_by_pointer task=gelu device=any stage=correctness reason=wrong_output categories=small,medium dtypes=float32
+# specimen: class=cache_by_pointer task=gelu device=any stage=correctness reason=wrong_output categories=small,medium dtypes=float32 tier=standard
 """Misaligned inputs are copied to where vector loads may read them; the copy is kept by their address."""
 import torch
 _COPIES = {}

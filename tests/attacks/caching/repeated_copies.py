@@ -1,4 +1,4 @@
-# specimen: class=cache_by_pointer task=gelu device=any stage=correctness reason=wrong_output categories=small,medium dtypes=float32
+# specimen: class=cache_by_pointer task=gelu device=any stage=correctness reason=wrong_output categories=small,medium dtypes=float32 tier=standard
 """What is repeated along a dim is computed once, and kept by its address."""
 import torch
 _RESULTS = {}

@@ -1,4 +1,4 @@
-# specimen: class=cache_by_pointer task=exp device=any stage=correctness reason=wrong_output categories=small,medium dtypes=float32,bfloat16
+# specimen: class=cache_by_pointer task=exp device=any stage=correctness reason=wrong_output categories=small,medium dtypes=float32,bfloat16 tier=standard
 """Contiguous copies of slices in half types are kept by address. Slices come with small numbers first, of which bfloat16
 has the same exponentials in any order.
 """
