@@ -43,6 +43,16 @@ def test_records_need_the_standard_library_only() -> None:
     assert done.stdout.strip() == "Case", done.stderr
 
 
+def test_the_first_gradient_of_a_worker_imports_nothing() -> None:
+    """PyTorch brings in SymPy there: half a second in every worker that nobody had prepared."""
+    done = python(
+        "import sys, torch; from kerneleval.worker import zygote; zygote._preload_gradients();"
+        "known = set(sys.modules); x = torch.ones(3, requires_grad=True);"
+        "torch.autograd.grad(torch.nn.functional.gelu(x), (x,), torch.ones(3)); print(set(sys.modules) - known)"
+    )
+    assert done.stdout.strip() == "set()", done.stderr
+
+
 HEAVY = {"numpy", "rich", "scipy", "sqlalchemy", "torch", "triton", "typer"}
 
 

@@ -88,7 +88,7 @@ class _Side:
     """A runner that only says whether it is stopped."""
 
     def __init__(self):
-        self.other, self.stopped, self.windows = None, False, 0
+        self.other, self.stopped, self.timed = None, False, []
 
     @contextlib.contextmanager
     def still(self):
@@ -96,10 +96,10 @@ class _Side:
         yield
         self.stopped = False
 
-    def window(self, image, *, timeout_s, check_mutation, keep=-1):
+    def window(self, image, *, timeout_s, check_mutation, timed, cut=0, decoys=None, keep=-1):
         assert self.other.stopped
         assert not self.stopped
-        self.windows += 1
+        self.timed.append(timed)
         return self
 
 
@@ -108,7 +108,16 @@ def test_the_other_side_stands_still(candidate_first):
     candidate, baseline = _Side(), _Side()
     candidate.other, baseline.other = baseline, candidate
     assert pair_of(candidate, baseline).both(None, candidate_first=candidate_first) == (candidate, baseline)
-    assert (candidate.windows, baseline.windows, candidate.stopped, baseline.stopped) == (1, 1, False, False)
+    assert (candidate.timed, baseline.timed, candidate.stopped, baseline.stopped) == ([True], [True], False, False)
+
+
+def test_nobody_waits_for_rest_before_a_cut_window(monkeypatch):
+    monkeypatch.setattr("kerneleval.judge.pair.verify", lambda *_: None)
+    candidate, baseline = _Side(), _Side()
+    candidate.other, baseline.other = baseline, candidate
+    call = Call(args=(dense((8,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
+    pair_of(candidate, baseline).cut(Image(Plan([call] * 4, "forward"), devices.find("cpu")), None, None)
+    assert (candidate.timed, baseline.timed) == ([False], [False])
 
 
 BURNS = """

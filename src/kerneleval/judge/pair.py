@@ -43,7 +43,9 @@ class Pair:
         """A window of one side while the other stands still: its threads could slow this one down."""
         other = self.baseline if runner is self.candidate else self.candidate
         with other.still():
-            return runner.window(image, timeout_s=self.timeout_s, **({"check_mutation": False} | options))
+            return runner.window(
+                image, timeout_s=self.timeout_s, **({"check_mutation": False, "timed": True} | options)
+            )
 
     def once(self, runner: Runner, image: Image) -> Window:
         """A window on new content."""
@@ -93,6 +95,6 @@ class Pair:
         image.refresh(self.generator)
         decoys = image.later(cut).clone()
         image.refresh(self.generator, cut)
-        theirs = self.alone(self.baseline, image)
-        mine = self.alone(self.candidate, image, cut=cut, decoys=decoys)
+        theirs = self.alone(self.baseline, image, timed=False)
+        mine = self.alone(self.candidate, image, timed=False, cut=cut, decoys=decoys)
         verify((mine, theirs), image, bounds, arbiter)

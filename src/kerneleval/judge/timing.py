@@ -198,6 +198,7 @@ class _Trusted(Runner):
         *,
         timeout_s: float,
         check_mutation: bool,
+        timed: bool = False,
         cut: int = 0,
         decoys: torch.Tensor | None = None,
         keep: int = -1,
@@ -205,7 +206,9 @@ class _Trusted(Runner):
         """As :meth:`Runner.window`."""
         assert keep < 0
         with _blamed_on_the_machine():
-            return self._inner.window(image, timeout_s=timeout_s, check_mutation=check_mutation, cut=cut, decoys=decoys)
+            return self._inner.window(
+                image, timeout_s=timeout_s, check_mutation=check_mutation, timed=timed, cut=cut, decoys=decoys
+            )
 
     def still(self) -> contextlib.AbstractContextManager[None]:
         """Nothing: it stays idle by itself, and to stop it takes time."""

@@ -50,10 +50,14 @@ def _preload(device: str, arch: str) -> dict[str, Any]:
                 found["not_preloaded"][name] = f"{type(error).__name__}: {error}"[:500]
 
     processors.allow(before)
-    gc.collect()
-    gc.freeze()  # no worker's collector walks through what was imported here: 0.1 s each time
     found["total_s"] = time.perf_counter() - started
     return found
+
+
+def _preload_gradients() -> None:
+    """What PyTorch imports when the first gradient is taken, SymPy with it: else half a second in every worker."""
+    with contextlib.suppress(ImportError):  # it is no public module
+        import torch.fx.experimental.symbolic_shapes  # noqa: F401
 
 
 def _reap(pid: int, wait_s: float) -> dict[str, Any]:
@@ -76,6 +80,9 @@ def main(fd: int, device: str, arch: str) -> int:
     channel = Channel(socket.socket(fileno=fd), accept_fds=True)
     with contextlib.suppress(Closed):  # the judge is gone: there is nobody to serve, and nobody to tell
         channel.send({"op": "zygote", "pid": os.getpid(), "loaded": _preload(device, arch)})
+        _preload_gradients()  # while the judge prepares its first window
+        gc.collect()
+        gc.freeze()  # no worker's collector walks through what was imported here: 0.1 s each time
         _serve(channel, fd, device)
     return 0
 
