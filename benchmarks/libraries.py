@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from benchmarks.library_kernels import KERNELS, LEFT_OUT, MODULES, Kernel
-from benchmarks.report import Report, parser
+from benchmarks.report import Report, parser, until_ended
 from kerneleval import tasks
 from kerneleval.judge import Judge
 from kerneleval.judge.inputs import draw, upstream
@@ -52,18 +52,21 @@ def main() -> int:
         for library in sorted(set(MODULES) - present):
             report.say(f"NOT RUN: {library}: there is no module {MODULES[library]} to import")
         _write(options.sources)
-        started, left = time.monotonic(), []
-        for kernel in wanted:
-            if kernel.library not in present:
-                continue
-            for direction in kernel.directions:
-                if options.directions and direction not in options.directions.split(","):
-                    continue
+        chosen = [
+            (kernel, direction)
+            for kernel in wanted
+            if kernel.library in present
+            for direction in kernel.directions
+            if not options.directions or direction in options.directions.split(",")
+        ]
+        started = time.monotonic()
+        with until_ended():
+            for kernel, direction in chosen:
                 if time.monotonic() - started > options.seconds:
-                    left.append(f"{kernel.library} {kernel.name} {direction}")
-                    continue
+                    break
                 rows.append(_judged(judge, kernel, direction, options))
                 print(*_line(rows[-1]), flush=True)
+        left = [f"{kernel.library} {kernel.name} {direction}" for kernel, direction in chosen[len(rows) :]]
         report.say("")
         report.table(_HEAD, [_line(row) for row in rows])
         for row in rows:
