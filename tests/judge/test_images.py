@@ -8,6 +8,7 @@ import torch
 from kerneleval.devices import find
 from kerneleval.judge import bound
 from kerneleval.judge.images import Call, Image, Plan, Refresh, TensorSlot, dense
+from kerneleval.worker.child import _later
 
 
 def _image(slot: TensorSlot, tensors: list[torch.Tensor]) -> Image:
@@ -130,3 +131,20 @@ def test_sorted_integers_stay_sorted_between_the_same_ends(shape: tuple[int, ...
 )
 def test_what_integers_look_like_says_how_they_may_change(tensor: torch.Tensor, refresh: str) -> None:
     assert bound._refresh_of(tensor) == refresh
+
+
+def test_uniform_calls_are_described_once() -> None:
+    """Sixty-four descriptions of one call took longer than the calls."""
+    slots = (dense((3, 5), "float32"), TensorSlot(shape=(4,), dtype="float16", strides=(2,), offset=1, extent=9))
+    call = Call(args=(slots[0], 0.5, slots[1]), grads=(slots[0],), outputs=(), wanted=(0,), dims={"M": 3})
+    plan = Plan([call] * 4, "backward")
+    message = plan.message()
+    assert (len(message["calls"]), message["times"]) == (1, 4)
+    told = [_later(message["calls"][0], number * message["step"]) for number in range(message["times"])]
+    assert told == [Plan._plain(call, places) for places in plan.places]
+
+
+def test_other_calls_are_described_one_by_one() -> None:
+    calls = [Call(args=(dense((n,), "float32"),), grads=(), outputs=(), wanted=(), dims={}) for n in (3, 4)]
+    message = Plan(calls, "forward").message()
+    assert (len(message["calls"]), message["times"]) == (2, 1)

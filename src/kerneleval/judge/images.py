@@ -163,10 +163,16 @@ class Plan:
         self.uniform = all(call == first for call in self.calls)
 
     def message(self) -> dict[str, Any]:
-        """The ``prepare`` message."""
+        """The ``prepare`` message: the calls; where they are uniform the first one, how many there are and how many
+        bytes lie between them.
+        """
+        told = 1 if self.uniform else len(self.calls)
+        described = zip(self.calls[:told], self.places[:told], strict=True)
         return {
             "direction": self.direction,
-            "calls": [self._plain(c, p) for c, p in zip(self.calls, self.places, strict=True)],
+            "calls": [self._plain(c, p) for c, p in described],
+            "times": len(self.calls) if self.uniform else 1,
+            "step": self.calls[0].input_bytes if self.calls else 0,
         }
 
     @staticmethod

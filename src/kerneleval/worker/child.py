@@ -185,7 +185,9 @@ class Worker:
         """Describe the calls of the coming windows."""
         _allow_many_shapes()
         self.results = []
-        self.plain_calls = message["calls"]
+        self.plain_calls = [
+            _later(plain, number * message["step"]) for plain in message["calls"] for number in range(message["times"])
+        ]
         self.calls = [self._prepared(plain, self._revealed) for plain in self.plain_calls]
         self.weights = [
             c.args[i] for c, plain in zip(self.calls, self.plain_calls, strict=True) for i in plain["weights"]
@@ -243,10 +245,10 @@ class Worker:
         import torch
 
         assert self.observing is not None
-        detach, copy = self.observing.detach, self.observing.foreach_copy
+        detach, copy, lay = self.observing.detach, self.observing.foreach_copy, self.observing.as_strided
         targets, sources = [], []
         wrong: dict[str, Any] | None = None
-        arena = self.arenas["out"]
+        arenas: dict[Any, Any] = {}  # by dtype: one view of a shared arena costs a third of a tensor of its own
         for index, (call, outputs, places) in enumerate(zip(calls, results, every_place, strict=True)):
             problem = mismatch(outputs, call.outputs, self.device.torch_device) or self._alias(outputs)
             if problem:
@@ -254,9 +256,10 @@ class Worker:
                 continue
             for output, spec, place in zip(outputs, call.outputs, places, strict=True):
                 if output.numel():
-                    raw = self.device.own_storage(arena, place, output.numel() * output.element_size())
-                    strides = devices.contiguous_strides(spec.shape)
-                    targets.append(devices.typed_view(raw, output.dtype, spec.shape, strides, 0))
+                    if output.dtype not in arenas:
+                        arenas[output.dtype] = self.arenas["out"].bytes.view(output.dtype)
+                    strides, start = devices.contiguous_strides(spec.shape), place // output.element_size()
+                    targets.append(lay(arenas[output.dtype], spec.shape, strides, start))
                     sources.append(detach(output))
         if targets:
             with torch.no_grad():
@@ -328,6 +331,15 @@ class Worker:
 
         place, nbytes, dtype, shape, strides, offset = description
         return devices.typed_view(memory(place, nbytes), getattr(torch, dtype), shape, strides, offset)
+
+
+def _later(plain: dict[str, Any], nbytes: int) -> dict[str, Any]:
+    """A call of the same form whose inputs lie so many bytes further on."""
+
+    def moved(one: dict[str, Any]) -> dict[str, Any]:
+        return {"tensor": [one["tensor"][0] + nbytes, *one["tensor"][1:]]} if "tensor" in one else one
+
+    return plain | {part: [moved(one) for one in plain[part]] for part in ("args", "grads")} if nbytes else plain
 
 
 def _allow_tf32(allowed: bool) -> None:

@@ -39,6 +39,7 @@ class Observing:
         from torch.utils._python_dispatch import TorchDispatchMode
 
         self.detach: Callable[[Any], Any] = torch.Tensor.detach
+        self.as_strided: Callable[..., Any] = torch.as_strided
         self.foreach_copy: Callable[[Any, Any], Any] = torch._foreach_copy_
         self._stance = torch.compiler.set_stance
         self._registry: tuple[set[str], ...] = tuple(getattr(torch.library, n, set()) for n in ("_defs", "_impls"))
