@@ -14,8 +14,9 @@ from kerneleval.devices import find as find_device
 from kerneleval.devices.cpu import threads
 from kerneleval.judge import oracle
 from kerneleval.judge.bound import Bound
-from kerneleval.judge.calibration import exactly, independent, positions
+from kerneleval.judge.calibration import independent
 from kerneleval.judge.comparison import Match, Mismatch, compare
+from kerneleval.judge.exact import exactly, positions
 from kerneleval.judge.expectation import Expectation
 from kerneleval.judge.layouts import expanded_dims, laid_out, strided
 from kerneleval.judge.tolerances import ELEMENT, floor_of, reduction_length, unit_roundoff

@@ -17,7 +17,8 @@ import torch
 
 from kerneleval.devices.cpu import threads
 from kerneleval.judge import inputs
-from kerneleval.judge.calibration import bounded, exactly, independent, positions, scales_of
+from kerneleval.judge.calibration import bounded, independent, scales_of
+from kerneleval.judge.exact import exactly, positions
 from kerneleval.judge.expectation import Bounds, Expectation, Expected, Kind, Scales, as_real, tiles
 from kerneleval.judge.layouts import gradient_of, laid_out
 from kerneleval.judge.tolerances import POOLED, PROBE, floor_of, reduction_length

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from kerneleval.judge import oracle
-from kerneleval.judge.calibration import exactly
 from kerneleval.judge.comparison import Mismatch, compare
+from kerneleval.judge.exact import exactly
 from kerneleval.judge.expectation import Expectation, Expected, as_real
 from kerneleval.judge.inputs import stream
 from kerneleval.records import Case, Evidence, Relation, Task, UsageError
