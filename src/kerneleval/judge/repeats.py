@@ -14,7 +14,7 @@ from kerneleval.judge import inputs
 from kerneleval.judge.bound import Bound, Drawn, other_scalars
 from kerneleval.judge.comparison import matches
 from kerneleval.judge.images import Call, TensorSlot
-from kerneleval.records import Case, Failed, Outcome, Passed, UsageError, new_secret
+from kerneleval.records import LAYOUTS, Case, Failed, Outcome, Passed, UsageError, new_secret
 
 if TYPE_CHECKING:
     from kerneleval.judge.cells import CellJudge
@@ -27,9 +27,10 @@ _MANY, _MANY_BYTES = 10, 1 << 20
 _MANY_STRIDED = 6
 """As many gets a strided case for each direction, dtype and layout."""
 
-_MANY_LARGE, _MANY_LARGE_BYTES = 30, 256 << 20
-"""As many gets one case of each direction that takes more, and of further dtypes as many as a small one, unless all
-calls together take more than that."""
+_MOST, _MOST_BYTES = 30, 256 << 20
+"""As many gets one case of each direction that takes more, and of further dtypes as many as a small one; but of one of
+these, chosen in secret, as many whatever it takes, and so does a strided case of a dtype and layout chosen in secret.
+Unless all calls together take more than that."""
 
 _SMALL_MODULE_BYTES = 64 << 20
 """Module problems whose inputs and outputs take no more are called twice in a window."""
@@ -50,6 +51,11 @@ class Repeats:
         self._many: set[tuple[str, str, bool]] = set()  # direction, dtype, whether large
         self._strided: set[tuple[str, str, str]] = set()  # direction, dtype, layout
         self._alone: set[tuple[str, str]] = set()  # directions and dtypes in which every argument has changed alone
+        judged = [dtype for dtype in cells.task.dtypes if not cells.protocol.dtypes or dtype in cells.protocol.dtypes]
+        self._dtype = secrets.choice(judged[1:] or judged or [""])
+        """Of the dtypes that are not timed, which gets windows of ``_MOST`` calls."""
+        self._lying = secrets.choice(judged or [""]), secrets.choice([a for a in LAYOUTS if a != "contiguous"])
+        """Dtype and layout of the strided windows of as many."""
 
     def ordinary(self, case: Case, form: Call) -> bool:
         """Whether a case is for :meth:`judge`.
@@ -96,11 +102,14 @@ class Repeats:
         pair = self.pair(bound, first) if self._cells.affordable(1) else None
         if pair is None:
             return None
-        further = any(direction == case.direction for direction, _, _ in self._strided)
+        dtype, layout = self._lying
+        chosen = case.dtype == dtype and kind[2] in ("", layout)
+        further = not chosen and any(direction == case.direction for direction, _, _ in self._strided)
         self._strided.add(kind)
         there, one, other = pair
         form = there.form(one)
-        most = min(_MANY_STRIDED, _MANY_LARGE_BYTES // max(form.input_bytes + form.output_bytes, 1))
+        room = _MOST_BYTES // max(form.input_bytes + form.output_bytes, 1)
+        most = min(_MOST if chosen else _MANY_STRIDED, room)
         for two, more in ((one, other), 0), ((other, one), self._cells.affordable(most, further=further)):
             outcome = self._cells.window(there, [*two, *turns(two, more)])
             if isinstance(outcome, Failed):
@@ -163,11 +172,11 @@ class Repeats:
         nbytes = form.input_bytes + form.output_bytes
         large = nbytes > _MANY_BYTES
         most = large and (case.direction, True) not in {(direction, big) for direction, _, big in self._many}
-        count = _MANY_LARGE if most else _MANY
+        count = _MOST if most or case.dtype == self._dtype else _MANY
         kind = (case.direction, case.dtype, large)
-        if kind in self._many or count * nbytes > _MANY_LARGE_BYTES:
+        if kind in self._many or count * nbytes > _MOST_BYTES:
             return []
-        further = any(direction == case.direction for direction, _, _ in self._many)
+        further = case.dtype != self._dtype and any(direction == case.direction for direction, _, _ in self._many)
         affordable = self._cells.affordable(count, further=further)
         if affordable == count:  # else it may have been the first call, which compiles: later cases are asked too
             self._many.add(kind)
