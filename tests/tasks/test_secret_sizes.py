@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from kerneleval.records import Case, Protocol, Scalar, Task, TensorSpec
-from kerneleval.tasks import find, shapes
+from kerneleval.tasks import find, secret_sizes, shapes
 from kerneleval.tasks.secret_sizes import secret_cases
 
 from .conftest import SMALL, check_dims
@@ -29,7 +29,7 @@ def test_secret_shapes_are_members_that_are_not_planned(name: str) -> None:
             }
             if dtype == task.dtypes[0]:
                 long = len(varied) if len(varied) < 2 else 1 + ("large_scale" in varied)
-                assert count - 2 - long in range(2, 9)
+                assert count - 2 - long in range(2, 11)
             else:
                 assert count - 1 - bool(varied) in (0, 1), "and one with thin dims, where the constraint allows it"
         assert not {c.dims for c in cases} & {c.dims for c in planned}
@@ -58,6 +58,25 @@ def test_secret_sizes_lie_between_the_ranges_and_near_one_another() -> None:
         less = [first.dims_map[dim] - size for dim, size in case.dims_map.items()]
         assert sum(map(bool, less)) == 1
         assert 1 <= max(less) <= 7
+
+
+def test_dims_are_thin_together_that_are_so_in_no_planned_case() -> None:
+    """A path for two thin dims of four was met in one check of eighteen."""
+    task = find("conv2d")
+    planned = shapes.plan(task, Protocol(dtypes=("float32",), directions=("forward",)), SMALL)
+    names = [dim.name for dim in task.dims if dim.scaled]
+    lowest = {name: min(c.dims_map[name] for c in planned) for name in names}
+    met = {tuple(n for n in names if c.dims_map[n] == lowest[n]) for c in planned}
+    pairs = set(itertools.combinations(names, 2)) - met
+    assert pairs
+    found = Counter(part for _ in range(60) for part in secret_sizes._thin_parts(task, planned, 3))
+    assert not set(found) & met
+    assert min(found[pair] for pair in pairs) > 3
+    for part in pairs:
+        dims = {dim.name: 40 for dim in task.dims} | {"K": 3, "S": 1}
+        thinner = secret_sizes._thinned(task, dims, part, lambda _: True)
+        assert thinner is not None
+        assert {name for name in names if thinner[name] <= lowest[name] + 6} == set(part)
 
 
 def test_kernel_widths_and_strides_are_met_at_every_choice() -> None:

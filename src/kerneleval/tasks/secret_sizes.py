@@ -23,16 +23,20 @@ _MOST_FEW = 10
 _THIN = 6
 """Steps above its lowest value that a secret thin dim lies at most."""
 
+_MOST_THIN = 3
+"""Secret cases at most, in the first dtype, of which some dims are thin that are in no planned case together."""
+
 
 def secret_cases(task: Task, planned: Sequence[Case], budget: Budget) -> tuple[Case, ...]:
     """Cases at sizes drawn from the system's randomness, of which none is planned.
 
     For each direction in the first dtype judged: one standard, at sizes between those of the categories, and two of
     which one dim is a little smaller, for what is kept by rounded sizes; one in a planned layout that is not
-    contiguous; long ones under two planned distributions that are not standard, large inputs and a secret one; and
-    those of :func:`_unlike`. In every other dtype a standard one, one under a secret distribution (small inputs
-    where there is an epsilon that they could show) and one of which some dims are thin. None for tasks with sizes
-    of their own, and none where a single case is judged.
+    contiguous; long ones under two planned distributions that are not standard, large inputs and a secret one; up to
+    three of which some dims are thin that are in no planned case together, or else one; and those of :func:`_unlike`.
+    In every other dtype a standard one, one under a secret distribution (small inputs where there is an epsilon that
+    they could show) and one of which some dims are thin. None for tasks with sizes of their own, and none where a
+    single case is judged.
     """
     if task.case_dims or len(planned) < 2:
         return ()
@@ -107,7 +111,10 @@ def _group(
     if not found:
         return []
     sizes = functools.partial(_unplanned, task, direction=direction, dtype=dtype, budget=budget, taken=frozenset(taken))
-    unlike = [_thinned(task, sizes(category=_of_size(categories, "medium")), fits)]
+    parts = _thin_parts(task, alike, _MOST_THIN if first else 1)
+    unlike = list[dict[str, int] | None]()
+    for part in parts:
+        unlike.append(_thinned(task, sizes(category=_of_size(categories, "medium")), part, fits))
     if first:
         for dims in smaller(task, found[0].dims_map, secrets.randbits(63), fits):
             add(dims, *wanted[0])
@@ -142,14 +149,25 @@ def _unlike(
             return
 
 
-def _thinned(
-    task: Task, dims: Mapping[str, int] | None, fits: Callable[[Mapping[str, int]], bool]
-) -> dict[str, int] | None:
-    """The same dims but for a secret part of them, each of which is a few steps above its lowest."""
+def _thin_parts(task: Task, planned: Sequence[Case], most: int) -> list[tuple[str, ...]]:
+    """Secret choices of dims that are to be thin together: some that no planned case of one direction and dtype has, or
+    where all come there, one of any.
+    """
     chance = secrets.SystemRandom()
     names = [dim.name for dim in task.dims if dim.scaled]
-    few = chance.sample(names, chance.randrange(1, max(2, len(names))))
-    thinner = thin(task, dims, few, [chance.randint(1, _THIN) for _ in few]) if dims else None
+    lowest = {name: min(case.dims_map[name] for case in planned) for name in names}
+    met = {tuple(name for name in names if case.dims_map[name] == lowest[name]) for case in planned}
+    every = [part for count in range(1, len(names)) for part in itertools.combinations(names, count)]
+    new = [part for part in every if part not in met]
+    return chance.sample(new, min(len(new), most)) or chance.sample(every, min(len(every), 1))
+
+
+def _thinned(
+    task: Task, dims: Mapping[str, int] | None, names: Sequence[str], fits: Callable[[Mapping[str, int]], bool]
+) -> dict[str, int] | None:
+    """The same dims but for these, each of which is a few secret steps above its lowest."""
+    above = [secrets.SystemRandom().randint(1, _THIN) for _ in names]
+    thinner = thin(task, dims, names, above) if dims else None
     return thinner if thinner is not None and fits(thinner) else None
 
 
