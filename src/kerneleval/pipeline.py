@@ -261,6 +261,8 @@ def run(
         open_attempts = store.unfinished(run_id)
         subjects = {task.name: task for task in suite}
         total = len(plan)
+        coming = [candidates.get((a.generator, a.task, a.sample)) for a in open_attempts]
+        owner.build_ahead([candidate for candidate in coming if candidate is not None], on_event)
         for attempt in open_attempts:
             done = total - len(open_attempts) + open_attempts.index(attempt)
             text = f"{attempt.generator}: {attempt.task}"

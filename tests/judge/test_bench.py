@@ -1,13 +1,38 @@
-"""What workers may take."""
+"""What workers may take, and what is built before it is judged."""
 
 from __future__ import annotations
 
 import os
+import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from kerneleval.judge import bench
+from kerneleval import languages
+from kerneleval.judge import Judge, bench
+from kerneleval.pipeline import check
+from kerneleval.records import Candidate
+from kerneleval.worker import processes
+
+SILU = """
+#include <cmath>
+#include <cstdint>
+extern "C" int silu(const float *x, float *out, int64_t M, int64_t N, void *) {
+    for (int64_t i = 0; i < M * N; i++) out[i] = x[i] / (1.0f + std::exp(-x[i]));
+    return 0;
+}
+"""
+SLOW = """
+template <int N> constexpr long sum() { long s = N; for (long i = 0; i < 200000; ++i) s += i % 7; return s; }
+template <int N> struct Slow { static constexpr long value = sum<N>() + Slow<N - 1>::value; };
+template <> struct Slow<0> { static constexpr long value = 0; };
+"""
+"""Its compiler takes a minute or so."""
+
+
+def _candidate(text: str) -> Candidate:
+    return Candidate(files=(("silu.cpp", text),), language="cpp")
 
 
 @pytest.mark.parametrize("device,host_gib,limit_gib", [("cpu", 12, 6), ("cuda", 12, 6), ("cuda", 128, 16)])
@@ -18,3 +43,37 @@ def test_a_worker_may_take_no_more_than_half_of_the_host(
     figures = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": (host_gib << 30) // 4096}
     monkeypatch.setattr(os, "sysconf", figures.__getitem__)
     assert bench._worker_memory_bytes(SimpleNamespace(name=device)) == limit_gib << 30  # type: ignore[arg-type]
+
+
+@pytest.mark.xdist_group("judge")
+def test_candidates_are_built_ahead_and_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty candidates were built one after the other, each when its turn had come: 40 s of a run of 300."""
+    path = tmp_path / "silu.cpp"
+    path.write_text(SILU)
+    good, bad = languages.read_candidate(path), _candidate(SILU + "no C++")
+    told = []
+    with Judge("cpu", tmp_path / "cache") as judge:
+        judge.build_ahead([good, bad, good], lambda event: told.append((event.kind, event.done, event.total)))
+        assert told == [("build", 0, 2), ("build", 1, 2)], "the same content is built once"
+        assert judge.bench.built(good).is_dir()
+        assert not judge.bench.built(bad).exists(), "its verdict will say why"
+        monkeypatch.setattr(bench, "_keep", None)  # who built it once more would have to keep it
+        small = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"]}
+        assert check(path, "silu", judge=judge, timed=False, tier="quick", **small).verdict == "passed"
+        judge.build_ahead([good], lambda event: told.append(event))
+        assert len(told) == 2, "nothing is left to build"
+
+
+@pytest.mark.xdist_group("judge")
+def test_nobody_waits_for_compilers_when_a_run_is_stopped(tmp_path: Path) -> None:
+    def stop(_event: object) -> None:
+        time.sleep(1.0)
+        raise KeyboardInterrupt
+
+    with Judge("cpu", tmp_path / "cache") as judge:
+        slow = [_candidate(f"{SLOW}\nstatic_assert(Slow<{n}>::value > 0);\n{SILU}") for n in (600, 601, 602)]
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            judge.build_ahead(slow, stop)
+        assert time.monotonic() - began < 15
+        assert not [pid for pid in processes.descendants(os.getpid()) if processes.name_of(pid) == "cc1plus"]

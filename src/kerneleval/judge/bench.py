@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
 from kerneleval import languages
 from kerneleval.devices import Device
+from kerneleval.devices.cpu import threads
 from kerneleval.judge.seat import Seat
 from kerneleval.judge.tampering import Claim, claims
 from kerneleval.judge.windows import Runner
 from kerneleval.records import Candidate, InfrastructureError, Machine, Trust, digest, to_plain
+from kerneleval.worker import processes
 from kerneleval.worker.host import Worker, WorkerError, WorkerFailure, Zygote
 from kerneleval.worker.plain import encode_plain
 from kerneleval.worker.sandbox import Limits
@@ -245,6 +248,39 @@ class Bench:
             self._ending.pop(0).result()
         if self._spare is not None and self._spare.exception() is not None:
             self.take_spare()  # raises what went wrong
+
+    def build_ahead(self, candidates: Iterable[Candidate], on_built: Callable[[int, int, Candidate], None]) -> None:
+        """Have the build outputs of these candidates in the cache, each built in a worker of its own, as many at a time
+        as there are processors. What cannot be built is left to whoever judges it.
+
+        Args:
+            candidates: in any language; those that need no build, and those built before, cost nothing.
+            on_built: called with (done, in all, candidate) before each that is waited for.
+        """
+        every = {self.built(c): c for c in candidates if languages.find(c.language).needs_build}
+        wanted = [candidate for path, candidate in every.items() if not path.is_dir()]
+        workers: set[Worker] = set()
+
+        def build(candidate: Candidate) -> None:
+            worker = self.zygote.fork(self._limits, ())
+            workers.add(worker)
+            try:
+                self.build(worker, candidate, worker.directory / "build")
+            except (WorkerError, WorkerFailure, BuildFailed):
+                pass  # its verdict will say so
+            finally:
+                worker.close()
+
+        with ThreadPoolExecutor(min(len(wanted), threads()) or 1, thread_name_prefix="build") as pool:
+            building = [pool.submit(build, candidate) for candidate in wanted]
+            try:
+                for done, (candidate, one) in enumerate(zip(wanted, building, strict=True)):
+                    on_built(done, len(wanted), candidate)
+                    one.result()
+            except BaseException:  # Ctrl-C, say: nobody waits for compilers
+                pool.shutdown(wait=False, cancel_futures=True)
+                processes.signal_each([worker.pid for worker in workers if worker.alive], signal.SIGKILL)
+                raise
 
     def build(self, worker: Worker, candidate: Candidate, directory: Path) -> None:
         """Have the candidate's build outputs in ``directory``: from the cache by content, else compiled in the worker.

@@ -5,26 +5,37 @@ from one.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kerneleval.judge.answers import raised
 from kerneleval.judge.bound import Bound, Drawn
 from kerneleval.judge.images import Call
-from kerneleval.records import Failed, Outcome, Passed
+from kerneleval.records import Case, Evidence, Failed, Outcome, Passed
 from kerneleval.worker.host import WorkerError
 
 if TYPE_CHECKING:
     from kerneleval.judge.cells import CellJudge
 
-__all__ = ["OTHERWISE", "OtherForms"]
+__all__ = ["OTHERWISE", "OtherForms", "let_off"]
 
 OTHERWISE = "otherwise"
 """Evidence of an outcome that came in calls laid out otherwise (:meth:`Bound.otherwise`)."""
 
 _LARGE_BYTES = 1 << 30
 """Forms that take more together get a window each."""
+
+
+def let_off(outcomes: Mapping[Case, Outcome]) -> list[Evidence]:
+    """A finding about the calls in which PyTorch itself is wrong, or raises; none where there are none."""
+    found = {case: int(o.evidence.get("native_is_wrong", 0)) for case, o in outcomes.items()}
+    where = [case.key for case, count in found.items() if count]
+    if not where:
+        return []
+    calls, cells = sum(found.values()), len(where)
+    text = f"{calls} calls in {cells} cells say nothing about the candidate: PyTorch itself is wrong there, or raises"
+    return [{"check": "reference", "level": "info", "message": f"{text}; first at {where[0]}"}]
 
 
 class OtherForms:

@@ -52,7 +52,7 @@ class Repeats:
         self._strided: set[tuple[str, str, str]] = set()  # direction, dtype, layout
         self._alone: set[tuple[str, str]] = set()  # directions and dtypes in which every argument has changed alone
         judged = [dtype for dtype in cells.task.dtypes if not cells.protocol.dtypes or dtype in cells.protocol.dtypes]
-        self._dtype = secrets.choice(judged[1:] or judged or [""])
+        self._dtype = secrets.choice(judged[1:] or [""])
         """Of the dtypes that are not timed, which gets windows of ``_MOST`` calls."""
         self._lying = secrets.choice(judged or [""]), secrets.choice([a for a in LAYOUTS if a != "contiguous"])
         """Dtype and layout of the strided windows of as many."""

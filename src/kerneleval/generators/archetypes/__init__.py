@@ -3,10 +3,11 @@
 They are the reference points of every score (the paper's Table 1): ``baseline`` is what a textbook gives, ``fragile``
 is tuned to powers of two and falls back to a naive path elsewhere, ``robust`` takes one good path for every shape.
 
-The sources stand beside this module, one file for each archetype and language, cut into sections by lines such as
+The sources stand beside this module, one for each archetype and language, cut into sections by lines such as
 ``// == rms_norm: rows columns`` (C++) or ``# == rms_norm: rows columns`` (Triton): a section's name, then the sections
 that it needs. A task's candidate is one self-contained file: the common part and the sections that its own one needs,
-transitively, in the order of the source. An archetype covers the tasks for which it has a section.
+transitively, in the order of the source. An archetype covers the tasks for which it has a section. A long source goes
+on in further files: the normalisations of ``robust.py`` are in ``robust_norms.py``.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ SUITE: tuple[str, ...] = (
 _LANGUAGES = {"cpu": ("cpp", ".cpp"), "cuda": ("triton", ".py"), "rocm": ("triton", ".py")}
 """Device kind -> language, suffix."""
 
+_CONTINUED = {"robust.py": ("robust_norms.py",)}
+"""Source -> the files in which it goes on, in this order."""
+
 _MARK = re.compile(r"^(?://|#) == (\w+)(?:: ([\w ]+))?$", re.MULTILINE)
 
 
@@ -67,19 +71,24 @@ class Archetype:
 
 
 @functools.cache
-def _sections(file: str) -> dict[str, tuple[tuple[str, ...], str]]:
-    """Name -> (names of the sections needed, text), in the order of the file; what precedes the first is ''."""
-    text = resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
-    marks = list(_MARK.finditer(text))
-    found: dict[str, tuple[tuple[str, ...], str]] = {"": ((), text[: marks[0].start()] if marks else text)}
-    for mark, end in zip(marks, [m.start() for m in marks[1:]] + [len(text)], strict=False):
-        name = mark.group(1)
-        if name in found:
-            raise ValueError(f"{file}: the section {name!r} is there twice")
-        needs = tuple((mark.group(2) or "").split())
-        if unknown := [need for need in needs if need not in found]:
-            raise ValueError(f"{file}: the section {name!r} needs {unknown[0]!r}, which does not stand before it")
-        found[name] = (needs, text[mark.end() : end].lstrip("\n"))
+def _sections(source: str) -> dict[str, tuple[tuple[str, ...], str]]:
+    """Name -> (names of the sections needed, text), in the order of the source; what precedes the first is ''.
+
+    What precedes the first one of a file in which the source goes on is left out.
+    """
+    found: dict[str, tuple[tuple[str, ...], str]] = {}
+    for file in (source, *_CONTINUED.get(source, ())):
+        text = resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
+        marks = list(_MARK.finditer(text))
+        found.setdefault("", ((), text[: marks[0].start()] if marks else text))
+        for mark, end in zip(marks, [m.start() for m in marks[1:]] + [len(text)], strict=False):
+            name = mark.group(1)
+            if name in found:
+                raise ValueError(f"{file}: the section {name!r} is there twice")
+            needs = tuple((mark.group(2) or "").split())
+            if unknown := [need for need in needs if need not in found]:
+                raise ValueError(f"{file}: the section {name!r} needs {unknown[0]!r}, which does not stand before it")
+            found[name] = (needs, text[mark.end() : end].lstrip("\n"))
     return found
 
 
