@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import stat
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -249,23 +250,25 @@ class Bench:
         if self._spare is not None and self._spare.exception() is not None:
             self.take_spare()  # raises what went wrong
 
-    def build_ahead(self, candidates: Iterable[Candidate], on_built: Callable[[int, int, Candidate], None]) -> None:
+    def build_ahead(self, candidates: Iterable[Candidate], on_build: Callable[[int, int, Candidate], None]) -> None:
         """Have the build outputs of these candidates in the cache, each built in a worker of its own, as many at a time
         as there are processors. What cannot be built is left to whoever judges it.
 
         Args:
             candidates: in any language; those that need no build, and those built before, cost nothing.
-            on_built: called with (done, in all, candidate) before each that is waited for.
+            on_build: called with (done, in all, candidate) before each that is waited for.
         """
         every = {self.built(c): c for c in candidates if languages.find(c.language).needs_build}
         wanted = [candidate for path, candidate in every.items() if not path.is_dir()]
-        workers: set[Worker] = set()
+        workers: list[Worker] = []
+        stopped = threading.Event()
 
         def build(candidate: Candidate) -> None:
             worker = self.zygote.fork(self._limits, ())
-            workers.add(worker)
+            workers.append(worker)
             try:
-                self.build(worker, candidate, worker.directory / "build")
+                if not stopped.is_set():  # else nobody would end this one
+                    self.build(worker, candidate, worker.directory / "build")
             except (WorkerError, WorkerFailure, BuildFailed):
                 pass  # its verdict will say so
             finally:
@@ -275,9 +278,10 @@ class Bench:
             building = [pool.submit(build, candidate) for candidate in wanted]
             try:
                 for done, (candidate, one) in enumerate(zip(wanted, building, strict=True)):
-                    on_built(done, len(wanted), candidate)
+                    on_build(done, len(wanted), candidate)
                     one.result()
             except BaseException:  # Ctrl-C, say: nobody waits for compilers
+                stopped.set()
                 pool.shutdown(wait=False, cancel_futures=True)
                 processes.signal_each([worker.pid for worker in workers if worker.alive], signal.SIGKILL)
                 raise

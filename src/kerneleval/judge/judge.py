@@ -101,7 +101,7 @@ class Judge:
         return self._noise[protocol.tier]
 
     def build_ahead(self, candidates: Sequence[Candidate], on_event: OnEvent | None = None) -> None:
-        """Build what these candidates need built, several at a time; beside a measurement one at a time is too many."""
+        """Build what these candidates need built, several at a time, as nobody may beside a measurement."""
 
         def tell(done: int, total: int, candidate: Candidate) -> None:
             _tell(on_event, "build", done, total, candidate.files[0][0])

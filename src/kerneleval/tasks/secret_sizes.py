@@ -112,9 +112,8 @@ def _group(
         return []
     sizes = functools.partial(_unplanned, task, direction=direction, dtype=dtype, budget=budget, taken=frozenset(taken))
     parts = _thin_parts(task, alike, _MOST_THIN if first else 1)
-    unlike = list[dict[str, int] | None]()
-    for part in parts:
-        unlike.append(_thinned(task, sizes(category=_of_size(categories, "medium")), part, fits))
+    medium = _of_size(categories, "medium")
+    unlike: list[dict[str, int] | None] = [_thinned(task, sizes(category=medium), part, fits) for part in parts]
     if first:
         for dims in smaller(task, found[0].dims_map, secrets.randbits(63), fits):
             add(dims, *wanted[0])
