@@ -134,7 +134,7 @@ def test_what_integers_look_like_says_how_they_may_change(tensor: torch.Tensor, 
 
 
 def test_uniform_calls_are_described_once() -> None:
-    """Sixty-four descriptions of one call took longer than the calls."""
+    """Sixty-four descriptions of one call took 0.8 ms, a large part of a window."""
     slots = (dense((3, 5), "float32"), TensorSlot(shape=(4,), dtype="float16", strides=(2,), offset=1, extent=9))
     call = Call(args=(slots[0], 0.5, slots[1]), grads=(slots[0],), outputs=(), wanted=(0,), dims={"M": 3})
     plan = Plan([call] * 4, "backward")

@@ -1,4 +1,4 @@
-# specimen: class=stale_after_warm_up task=gelu device=any stage=timing,correctness reason=wrong_output timed=yes
+# specimen: class=stale_after_warm_up task=gelu device=any stage=timing reason=wrong_output timed=yes
 """Honest for as many calls as any warm-up has, then stale."""
 
 import torch
