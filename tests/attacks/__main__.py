@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 
@@ -20,7 +21,7 @@ def main() -> int:
     made = parser(__doc__ or "")
     made.add_argument("--repeats", type=int, default=1, help="how often every honest specimen is judged")
     made.add_argument("--attack-repeats", type=int, default=1, help="how often every attack is")
-    made.add_argument("--only", default="", help="only this folder")
+    made.add_argument("--only", default="", help="only specimens with this in folder/name (a regular expression)")
     made.add_argument("--skip", type=int, default=0, help="begin with this specimen")
     made.add_argument("--step", type=int, default=1, help="of those, only every so many: parts side by side")
     made.add_argument("--seconds", type=float, default=1e9, help="stop beginning new specimens after this long")
@@ -30,7 +31,8 @@ def main() -> int:
     rows = []
     with Judge(options.device) as judge:
         report = Report("attacks", judge.machine, options.out)
-        specimens = collect(judge.device.name, options.only)[options.skip :: options.step]
+        specimens = [s for s in collect(judge.device.name) if re.search(options.only, s.name)]
+        specimens = specimens[options.skip :: options.step]
         started = time.monotonic()
         seen = []
         for specimen in specimens:

@@ -305,6 +305,40 @@ def test_calls_are_drawn_anew_where_drawing_is_the_smaller_part(call_ms, anew):
         assert torch.equal(image.tensor(0, 0), first), "earlier calls stay"
 
 
+class _HeldUp(_Timed):
+    """... of which the first call is slow, and the first window of many waits for something else on the machine."""
+
+    def __init__(self, call_ns, waits_ns):
+        super().__init__(call_ns)
+        self.waits_ns = waits_ns
+        self.seen = {1}
+
+    def window(self, image, **options):
+        window = super().window(image, **options)
+        count = len(image.plan.calls)
+        took = window.elapsed_ns + 30 * self.call_ns + (0.0 if count in self.seen else self.waits_ns)
+        self.seen.add(count)
+        return replace(window, elapsed_ns=took, event_ns=took)
+
+
+@pytest.mark.parametrize("slow", [0, 1, 2], ids=["the candidate", "the baseline", "both"])
+def test_one_slow_window_is_not_taken_for_a_full_one(slow):
+    """On a busy machine windows of 9 to 57 calls stood where 64 to 512 fill one: who cheats in long ones alone passed."""
+    slot = dense((8,), "float32")
+    call = Call(args=(slot,), grads=(), outputs=(((8,), "float32"),), wanted=(), dims={})
+    device = devices.find("cpu")
+    effort = clock.effort_for(Protocol(tier="quick"), device)
+    sides = [_HeldUp(1e4, 4e7 if slow in (side, 2) else 0.0) for side in (0, 1)]
+    pair = pair_of(*sides)
+    alone = Image(Plan([call], "forward"), device)
+
+    def draw(seed):
+        return [torch.randn(8, generator=torch.Generator().manual_seed(seed))]
+
+    image = clock._sized(pair, call, "forward", draw, effort, device, pair.first_calls(alone))
+    assert 1e4 * (30 + len(image.plan.calls)) >= effort.window_ns / 2
+
+
 @pytest.mark.parametrize("room", [7, 16], ids=["one by one", "two calls at a time"])
 @pytest.mark.parametrize("numel", [1, 2, 3, 4, 5, 1000])
 def test_hardly_an_element_is_where_it_was_in_the_next_window(numel, room, monkeypatch):
