@@ -323,7 +323,7 @@ class _HeldUp(_Timed):
 
 @pytest.mark.parametrize("slow", [0, 1, 2], ids=["the candidate", "the baseline", "both"])
 def test_one_slow_window_is_not_taken_for_a_full_one(slow):
-    """On a busy machine windows of 9 to 57 calls stood where 64 to 512 fill one: who cheats in long ones alone passed."""
+    """On a busy machine windows had 9 to 57 calls where 64 to 512 fill one: who cheats in long ones alone passed."""
     slot = dense((8,), "float32")
     call = Call(args=(slot,), grads=(), outputs=(((8,), "float32"),), wanted=(), dims={})
     device = devices.find("cpu")
