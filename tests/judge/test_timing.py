@@ -233,6 +233,9 @@ class _Timed:
     def still(self):
         return contextlib.nullcontext()
 
+    def unchanged(self, held, timeout_s):
+        return True
+
     def window(self, image, **options):
         took = self.call_ns * len(image.plan.calls)
         figures = {"elapsed_ns": took, "collect_ns": 1.0, "unclocked_ns": 0.0, "event_ns": took}
@@ -249,8 +252,23 @@ class _Unsteady(_Timed):
         factor = random.uniform(0.9, 1.1)
         return replace(window, elapsed_ns=factor * window.elapsed_ns, event_ns=factor * window.event_ns)
 
-    def unchanged(self, held, timeout_s):
-        return True
+
+def _measured(candidate, baseline, *, tier):
+    call = Call(args=(dense((8,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
+    return clock.measure(
+        candidate,
+        baseline,
+        call,
+        "forward",
+        lambda seed: [torch.randn(8, generator=torch.Generator().manual_seed(seed))],
+        Protocol(tier=tier),
+        devices.find("cpu"),
+        relative_rms=1.0,
+        worst=1.0,
+        session=0,
+        timeout_s=1.0,
+        arbiter=lambda timed: None,
+    )
 
 
 @pytest.mark.parametrize(("call_ns", "quads"), [(2e5, 12), (2e4, 4)], ids=["long", "short"])
@@ -260,21 +278,7 @@ def test_long_calls_that_scatter_get_more_quads(call_ns, quads, monkeypatch):
     monkeypatch.setattr(clock, "effort_for", lambda *_: effort)
     monkeypatch.setattr(clock, "verify", lambda *_: None)
     monkeypatch.setattr(Pair, "cut", lambda *_: None)
-    call = Call(args=(dense((8,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
-    run = clock.measure(
-        _Unsteady(call_ns),
-        _Unsteady(call_ns),
-        call,
-        "forward",
-        lambda seed: [torch.randn(8, generator=torch.Generator().manual_seed(seed))],
-        Protocol(tier="standard"),
-        devices.find("cpu"),
-        relative_rms=1.0,
-        worst=1.0,
-        session=0,
-        timeout_s=1.0,
-        arbiter=lambda timed: None,
-    )
+    run = _measured(_Unsteady(call_ns), _Unsteady(call_ns), tier="standard")
     assert len(run.samples.candidate_ns) == 2 * quads
 
 
@@ -322,21 +326,14 @@ class _HeldUp(_Timed):
 
 
 @pytest.mark.parametrize("slow", [0, 1, 2], ids=["the candidate", "the baseline", "both"])
-def test_one_slow_window_is_not_taken_for_a_full_one(slow):
+def test_one_slow_window_is_not_taken_for_a_full_one(slow, monkeypatch):
     """On a busy machine windows had 9 to 57 calls where 64 to 512 fill one: who cheats in long ones alone passed."""
-    slot = dense((8,), "float32")
-    call = Call(args=(slot,), grads=(), outputs=(((8,), "float32"),), wanted=(), dims={})
-    device = devices.find("cpu")
-    effort = clock.effort_for(Protocol(tier="quick"), device)
+    monkeypatch.setattr(clock, "verify", lambda *_: None)
+    monkeypatch.setattr(Pair, "cut", lambda *_: None)
     sides = [_HeldUp(1e4, 4e7 if slow in (side, 2) else 0.0) for side in (0, 1)]
-    pair = pair_of(*sides)
-    alone = Image(Plan([call], "forward"), device)
-
-    def draw(seed):
-        return [torch.randn(8, generator=torch.Generator().manual_seed(seed))]
-
-    image = clock._sized(pair, call, "forward", draw, effort, device, pair.first_calls(alone))
-    assert 1e4 * (30 + len(image.plan.calls)) >= effort.window_ns / 2
+    run = _measured(*sides, tier="quick")
+    effort = clock.effort_for(Protocol(tier="quick"), devices.find("cpu"))
+    assert 1e4 * (30 + run.samples.calls) >= clock._SHORT * effort.window_ns
 
 
 @pytest.mark.parametrize("room", [7, 16], ids=["one by one", "two calls at a time"])

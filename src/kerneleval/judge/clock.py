@@ -47,8 +47,6 @@ class Effort:
     """Warm-up windows at most."""
     sessions: int
     """Fresh process pairs."""
-    looks: int = 1
-    """Windows of each side, the shortest of which must be as long as a window should be."""
     patience: int = 1
     """So many times the quads and the wall time for calls of 100 us and more, whose ratio should be within 1 %."""
 
@@ -87,15 +85,16 @@ TIERS: dict[str, Effort] = {
     ),
 }
 
+_SHORT = 0.25
+"""Windows of less than this part of their proper length are measured again, longer: what one of them took may have been
+the work of something else on the machine."""
+
 _DISTINCT = 4
 """Calls of a window that are drawn from scratch."""
 
 _LONG_NS = 1e5
 _HOST_CALLS = 512
 _HOST_QUADS = 2
-_HOST_LOOKS = 3
-_SURELY = 10
-"""One call that takes so many times a window's length takes long however often one looks."""
 _LLC_MULTIPLE = 3
 _DEFER_SLACK_NS = 200_000.0
 _DEFER_SLACK = 0.05
@@ -117,10 +116,15 @@ class TimedRun:
     """One call, drawn in secret, for the oracle."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Quads:
+    kept: list[tuple[Window, Window]]
+    mutated: bool
+    sample: TimedCall
+
+
 def effort_for(protocol: Protocol, device: Device) -> Effort:
-    """The tier's effort; where waking a worker costs a large part of a millisecond, windows are longer and more, and
-    since whatever else runs on the machine can make one of them long, none is thought long enough for one look.
-    """
+    """The tier's effort; where waking a worker costs a large part of a millisecond, windows are longer and more."""
     effort = TIERS[protocol.tier]
     if not device.least_window_ns:
         return effort
@@ -130,9 +134,13 @@ def effort_for(protocol: Protocol, device: Device) -> Effort:
         max_calls=max(effort.max_calls, _HOST_CALLS),
         min_quads=max(effort.min_quads, _HOST_QUADS),
         max_quads=max(effort.max_quads, _HOST_QUADS),
-        looks=_HOST_LOOKS,
         patience=1,  # there most calls take that long
     )
+
+
+def _most_calls(call: Call, effort: Effort, device: Device) -> int:
+    room = device.memory_budget_bytes() // 2 // max(call.input_bytes + call.output_bytes, 1)
+    return max(1, min(room, effort.max_calls))
 
 
 def _sized(
@@ -142,25 +150,24 @@ def _sized(
     draw: Callable[[int], list[torch.Tensor]],
     effort: Effort,
     device: Device,
-    first: tuple[Window, Window],
+    first: tuple[Window, Window] | None,
+    count: int = 1,
 ) -> Image:
-    """An image with as many calls as fill a window of the tier's length, found by growing it.
+    """An image with as many calls as fill a window of the tier's length, found by growing it from ``count`` on.
 
-    ``first`` are windows of one call of candidate and baseline: where they are short, nothing was compiled, loaded or
-    tuned in them, and one call need not be measured again.
+    ``first`` are windows of one call of candidate and baseline, if known: where they are short, nothing was compiled,
+    loaded or tuned in them, and one call need not be measured again.
 
     The first few calls are drawn apart from one another; further ones begin as copies of them, and every one is changed
     at secret places before every window. Where they are few, or drawing takes no longer than the baseline's window, all
     are drawn anew instead: an operator that does more than look at each element has results that can be brought up to
     date in less time than computing takes (a sorted vector, an inverse between diagonal factors).
     """
-    room = device.memory_budget_bytes() // 2 // max(call.input_bytes + call.output_bytes, 1)
-    most = max(1, min(room, effort.max_calls))
-    enough = effort.window_ns / 2
-    count = 1
+    most = _most_calls(call, effort, device)
     drawn: list[list[torch.Tensor]] = []
     drawing_ns = math.inf
     while True:
+        count = min(most, count)
         image = Image(Plan([call] * count, direction), device)
         while len(drawn) < min(count, _DISTINCT):
             began = time.perf_counter_ns()
@@ -171,19 +178,18 @@ def _sized(
             image.fill(index, drawn[index % len(drawn)])
         for runner in pair.sides:
             runner.prepare(image.plan)
-        known = count == 1 and max(window.elapsed_ns for window in first) < enough
-        filled = theirs_ns = math.inf
-        for _ in range(1 if count == most else effort.looks):
-            one, two = pair.told_apart(first) if known else (pair.once(runner, image) for runner in pair.sides)
-            mine, theirs = pair.told_apart((one, two))
-            filled, theirs_ns = min(filled, _filled(mine, theirs)), min(theirs_ns, theirs.elapsed_ns)
-            if filled < enough or (count == 1 and filled >= _SURELY * effort.window_ns):
-                break
-        if count == most or filled >= enough:
-            anew = count <= _DISTINCT or count * drawing_ns <= theirs_ns
+        if count > 1 or first is None or max(window.elapsed_ns for window in first) >= effort.window_ns / 2:
+            first = pair.one_each(image)
+        mine, theirs = first
+        filled = _filled(mine, theirs)
+        if 1 < count < most and device.least_window_ns and filled >= effort.window_ns / 2:
+            # on a host the first window of so many touches new memory
+            filled = min(filled, _filled(*pair.one_each(image)))
+        if count == most or filled >= effort.window_ns / 2:
+            anew = count <= _DISTINCT or count * drawing_ns <= theirs.elapsed_ns
             image.source = draw if anew else None
             return image
-        count = min(most, max(count + 1, math.ceil(count * effort.window_ns / filled)))
+        count = max(count + 1, math.ceil(count * effort.window_ns / filled))
 
 
 def _filled(mine: Window, theirs: Window) -> float:
@@ -251,9 +257,39 @@ def measure(
     held = [_outputs_of(first[0], alone.plan, 0)]
     image = _sized(pair, call, direction, draw, effort, device, first)
     del alone, first
+    most = _most_calls(call, effort, device)
+    while isinstance(found := _in_quads(pair, image, effort, bounds, arbiter, held, most), int):
+        image = _sized(pair, call, direction, draw, effort, device, None, found)
+    if not candidate.unchanged(held, timeout_s):
+        text = "an output that was collected changed when the candidate was called again: outputs must be new tensors"
+        raise TimedMismatch(text, {}, reason="output_reused")
+    samples, excess_ns = _timed(found.kept, call, len(image.plan.calls), session, device)
+    return TimedRun(samples=samples, excess_collect_ns=excess_ns, mutated=found.mutated, sample=found.sample)
+
+
+def _in_quads(
+    pair: Pair,
+    image: Image,
+    effort: Effort,
+    bounds: Bounds,
+    arbiter: Arbiter,
+    held: list[list[torch.Tensor]],
+    most: int,
+) -> _Quads | int:
+    """Quads over one image, as many as the tier asks for; or, where the first one's windows are far too short and
+    could have more calls, how many fill one.
+
+    Args:
+        pair: the workers.
+        image: as many calls as seem to fill a window.
+        effort: the tier's.
+        bounds: see :func:`verify`.
+        arbiter: see :func:`verify`.
+        held: outputs that the candidate's worker holds; a secret call's follow.
+        most: calls in a window at most.
+    """
     count = len(image.plan.calls)
     pair.warm(image, effort.warm_windows)
-
     pairs = 2 * effort.min_quads
     kept_at, kept_call = secrets.randbelow(pairs - 1), secrets.randbelow(count)
     looked, sampled, cut_at = secrets.randbelow(pairs), secrets.randbelow(pairs), secrets.randbelow(pairs + 1)
@@ -267,7 +303,7 @@ def measure(
         for half in range(2):
             if len(kept) == cut_at:
                 pair.cut(image, bounds, arbiter)
-            image.refresh(generator)
+            image.refresh(pair.generator)
             order = candidate_first if half == 0 else not candidate_first
             look = len(kept) == looked
             keep = kept_call if len(kept) == kept_at else -1
@@ -281,6 +317,8 @@ def measure(
             kept.append((_without_outputs(mine), _without_outputs(theirs)))
             ratios.append(math.log(theirs.elapsed_ns / mine.elapsed_ns))
         quads.append(sum(ratios) / 2)
+        if len(quads) == 1 and (more := _more_calls(kept, count, most, effort)):
+            return more
         if len(quads) >= effort.min_quads:
             if statistics.median(theirs.event_ns for _, theirs in kept) >= count * _LONG_NS:
                 patience = effort.patience
@@ -291,12 +329,16 @@ def measure(
                 break
     if cut_at == pairs or effort.sessions > 1:  # for who began to compute ahead since
         pair.cut(image, bounds, arbiter)
-    if not candidate.unchanged(held, timeout_s):
-        text = "an output that was collected changed when the candidate was called again: outputs must be new tensors"
-        raise TimedMismatch(text, {}, reason="output_reused")
     assert sample is not None
-    samples, excess_ns = _timed(kept, call, count, session, device)
-    return TimedRun(samples=samples, excess_collect_ns=excess_ns, mutated=mutated, sample=sample)
+    return _Quads(kept=kept, mutated=mutated, sample=sample)
+
+
+def _more_calls(kept: list[tuple[Window, Window]], count: int, most: int, effort: Effort) -> int:
+    """How many calls fill a window, where ``count`` of them are far too few; else 0."""
+    filled = min(_filled(*windows) for windows in kept)
+    if count == most or filled >= _SHORT * effort.window_ns:
+        return 0
+    return max(count + 1, math.ceil(count * effort.window_ns / filled))
 
 
 def _sample(window: Window, image: Image) -> TimedCall:

@@ -52,6 +52,12 @@ class Pair:
         image.refresh(self.generator)
         return self.alone(runner, image)
 
+    def one_each(self, image: Image) -> tuple[Window, Window]:
+        """(candidate's, baseline's) window on new content, the same for both."""
+        image.refresh(self.generator)
+        one, other = [self.alone(runner, image) for runner in self.sides]
+        return self.told_apart((one, other))
+
     def first_calls(self, image: Image) -> tuple[Window, Window]:
         """A window of either side, which may compile, load or tune. The candidate's worker holds its outputs from now
         on.
