@@ -28,8 +28,6 @@ def main() -> None:
             ("import kerneleval (torch not imported)", f"{_import_ms('import kerneleval'):.1f} ms"),
             ("import kerneleval.records", f"{_import_ms('import kerneleval.records'):.1f} ms"),
             ("import kerneleval.cli", f"{_import_ms('import kerneleval.cli'):.1f} ms"),
-            ("zygote: start to ready", f"{judge.bench.zygote.start_s:.2f} s"),
-            ("zygote: its imports (torch, Triton)", f"{judge.bench.zygote.loaded['total_s']:.2f} s"),
         ]
         candidate = Candidate(files=(("add.py", "def run(x):\n    return x + 1\n"),), language="torch")
         forks, firsts = [], []
@@ -43,6 +41,8 @@ def main() -> None:
             firsts.append(time.perf_counter() - started)
             loaded.close()
         rows += [
+            ("zygote: start to ready", f"{judge.bench.zygote.start_s:.2f} s"),
+            ("zygote: its imports (torch, Triton)", f"{judge.bench.zygote.loaded['total_s']:.2f} s"),
             ("worker: fork to sandboxed and ready (median of 5)", f"{statistics.median(forks) * 1e3:.1f} ms"),
             (
                 "worker: fork to first call answered, device context included",

@@ -21,7 +21,7 @@ SPECIMENS = collect("cpu", "exhaustion")
 
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory):
-    with Judge("cpu", tmp_path_factory.mktemp("cache"), worker_memory_bytes=4 << 30) as judge:
+    with Judge("cpu", tmp_path_factory.mktemp("cache"), worker_memory_bytes=2 << 30) as judge:
         yield judge
 
 

@@ -12,10 +12,10 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import torch
-from scipy import stats
 
 from kerneleval.judge import clock
 from kerneleval.judge.bench import Bench, Loaded
@@ -30,7 +30,7 @@ __all__ = ["CLASSES_NS", "Noise", "floor", "measure_noise"]
 CLASSES_NS: tuple[float, ...] = (2e4, 2e5, 2e6, math.inf)
 """Upper ends of the duration classes: 20 us, 200 us, 2 ms and beyond."""
 
-_VERSION = 6
+_VERSION = 7
 _SESSIONS = 3
 _LEAST_FLOOR = 0.015
 """A/A runs over 224 cells of 28 operators on one H200 left up to 1.2 % in cells of 100 us or more."""
@@ -147,7 +147,7 @@ def _unequal(timed: TimedCall) -> None:
 def _noise(sessions: list[np.ndarray]) -> Noise:
     """Spread within sessions (pooled, robust) and the excess between them (method of moments)."""
     centred = np.concatenate([quads - (np.median(quads) if len(quads) > 2 else 0.0) for quads in sessions])
-    within = float(np.median(np.abs(centred)) / stats.norm.ppf(0.75)) ** 2
+    within = float(np.median(np.abs(centred)) / NormalDist().inv_cdf(0.75)) ** 2
     means = np.array([np.median(quads) for quads in sessions])
     count = float(np.mean([len(quads) for quads in sessions]))
     # the true mean of an A/A run is 0: the second moment about 0 is the variance of the session means

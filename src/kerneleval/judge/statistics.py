@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from scipy import stats
 
 from kerneleval.records import Samples, Timing
 
@@ -51,12 +50,16 @@ def interval(sessions: Sequence[np.ndarray], spread: float, between: float) -> t
     means = np.array([np.median(quads) for quads in sessions])
     estimate = float(means.mean())
     if len(means) >= 3:
+        from scipy import stats  # a second of work, which the quick tier has no use for
+
         half = float(stats.t.ppf(0.975, len(means) - 1) * means.std(ddof=1) / math.sqrt(len(means)))
         return estimate, estimate - half, estimate + half
     variance = 0.0
     for quads in sessions:
         n = len(quads)
         if n >= _FEW:
+            from scipy import stats
+
             # a known spread guards against a lucky small sample of quads that happen to agree
             own = float(stats.t.ppf(0.975, n - 1)) * float(stats.mstats.mjci(quads, prob=[0.5])[0])
             half = max(own, 1.96 * spread / math.sqrt(n) * 0.5)

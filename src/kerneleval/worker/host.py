@@ -80,7 +80,8 @@ class WorkerError(KernelEvalError):
 class Zygote:
     """The forking server of one device kind. A context manager; ending it ends every worker.
 
-    Threads may share it: one request is answered before the next is sent.
+    It loads PyTorch, for seconds, while whoever made it does something else: the first request waits for that. Threads
+    may share it: one request is answered before the next is sent.
 
     Args:
         device: device kind.
@@ -96,7 +97,7 @@ class Zygote:
         self.root = sweep.make_root()
         if os.geteuid() != 0:  # root's memory is out of reach of a worker, which has another user
             sandbox.protect_host()
-        started = time.perf_counter()
+        self._started = time.perf_counter()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "kerneleval.worker.zygote", str(theirs.fileno()), device, arch],
             pass_fds=(theirs.fileno(),),
@@ -108,15 +109,20 @@ class Zygote:
         theirs.close()
         self.channel = Channel(ours)
         self._slots: set[int] = set()
-        try:
-            hello = self.channel.recv(_START_TIMEOUT_S)
-        except BaseException as error:
-            self.close()
-            if isinstance(error, WireError):
-                raise InfrastructureError(f"the worker zygote for {device} did not start: {error}") from error
-            raise
-        self.start_s = time.perf_counter() - started
-        self.loaded: dict[str, Any] = hello["loaded"]
+        self.start_s = 0.0
+        """Until it was ready; 0 before."""
+        self.loaded: dict[str, Any] = {}
+        """What it loaded, and how long that took."""
+
+    def _ready(self) -> None:
+        with self._lock:
+            if self.start_s:
+                return
+            try:
+                self.loaded = self.channel.recv(_START_TIMEOUT_S)["loaded"]
+            except WireError as error:
+                raise InfrastructureError(f"the worker zygote for {self.device} did not start: {error}") from error
+            self.start_s = time.perf_counter() - self._started
 
     def fork(self, limits: sandbox.Limits, readable: Sequence[str] = ()) -> Worker:
         """A new worker in its sandbox, which may also read the paths given.
@@ -124,6 +130,7 @@ class Zygote:
         Raises:
             InfrastructureError: the machine cannot make one.
         """
+        self._ready()
         with self._lock:
             number = next(n for n in range(1 << 16) if n not in self._slots)
             self._slots.add(number)
@@ -167,6 +174,8 @@ class Zygote:
 
     def close(self) -> None:
         """End the zygote; its workers die with it."""
+        if not self.start_s:  # it has none yet, and listens to nobody
+            self._process.kill()
         with contextlib.suppress(WireError):
             self.channel.send({"op": "quit"}, timeout_s=1.0)
         self.channel.close()
