@@ -7,10 +7,14 @@ import os
 import random
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from kerneleval.judge import Judge
 
 os.environ.setdefault("GOMP_SPINCOUNT", "30000")  # as the command line does, before anything loads PyTorch
 if "PYTEST_XDIST_WORKER" in os.environ:  # as many judges as processors: helper threads would wait for one another
@@ -53,6 +57,15 @@ def new_cache(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureR
         return folder
 
     return made
+
+
+@pytest.fixture(scope="session")
+def judge(new_cache: Callable[[], Path]) -> Iterator[Judge]:
+    """A judge of the CPU for every test that does not ask how one begins and ends, which takes seconds."""
+    from kerneleval.judge import Judge
+
+    with Judge("cpu", new_cache()) as judge:
+        yield judge
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

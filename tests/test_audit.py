@@ -7,7 +7,7 @@ import shlex
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,12 +41,6 @@ FEW = Protocol(
     timed=False,
     allow=("custom", "mixed", "library"),
 )
-
-
-@pytest.fixture(scope="module")
-def judge(new_cache: Callable[[], Path]) -> Iterator[Judge]:
-    with Judge("cpu", new_cache()) as judge:
-        yield judge
 
 
 @pytest.fixture

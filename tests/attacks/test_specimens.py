@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 from tests.attacks.specimens import Specimen, collect, got_its_due, judged
 
@@ -16,12 +13,6 @@ HALVES = [
     for number, one in enumerate(SPECIMENS)
 ]
 """Two halves, each with a judge of its own, so that two processes share them."""
-
-
-@pytest.fixture(scope="module")
-def judge(new_cache: Callable[[], Path]):
-    with Judge("cpu", new_cache()) as judge:
-        yield judge
 
 
 @pytest.mark.parametrize("specimen", HALVES)

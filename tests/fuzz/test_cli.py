@@ -34,11 +34,9 @@ NAMES = texts(40).map(lambda s: s.replace("\0", "").replace("/", "_")[:60])
 """What can be a name of a file, more or less."""
 
 
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """One for all: starting a zygote takes seconds."""
-    with judging.Judge("cpu", tmp_path_factory.mktemp("cache")) as judge:
-        yield judge.bench
+@pytest.fixture
+def bench(judge: judging.Judge) -> Bench:
+    return judge.bench
 
 
 def _nobody(*_given: Any, **_options: Any) -> None:

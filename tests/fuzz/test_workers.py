@@ -12,7 +12,6 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -136,12 +135,6 @@ FIELDS = (
     Field(op="module", path=("state",), source=MODULE),
     Field(op="weighted", path=("op",), source=MODULE),
 )
-
-
-@pytest.fixture(scope="module")
-def judge(new_cache: Callable[[], Path]) -> Iterator[Judge]:
-    with Judge("cpu", new_cache()) as judge:
-        yield judge
 
 
 def judged(

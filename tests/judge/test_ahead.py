@@ -107,11 +107,10 @@ def test_a_case_without_memory_is_drawn_again_in_its_turn() -> None:
 
 
 @pytest.mark.parametrize("source", [GELU, GELU.replace("0.5", "0.501")], ids=["right", "wrong"])
-def test_the_verdict_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+def test_the_verdict_is_the_same(judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
     monkeypatch.setattr(Cpu, "pauses", False)
     file = tmp_path / "gelu.py"
     file.write_text(source)
-    with Judge("cpu", tmp_path / "cache") as judge:
-        verdict = check(file, "gelu", judge=judge, allow=("library",), dtypes=["float32"], timed=False)
+    verdict = check(file, "gelu", judge=judge, allow=("library",), dtypes=["float32"], timed=False)
     assert verdict.verdict == ("passed" if source == GELU else "failed"), verdict.message
     assert len(verdict.cells) == len({c.case for c in verdict.cells}) > 8

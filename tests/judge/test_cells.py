@@ -89,43 +89,43 @@ def test_no_ring_of_buffers_survives_the_order_of_calls() -> None:
             assert any(kept[number % buffers] is not call for number, call in enumerate(calls)), buffers
 
 
-def test_a_slow_candidate_gets_fewer_calls_in_a_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_candidate_gets_fewer_calls_in_a_window(
+    judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An interpreted kernel of ten seconds a call met the limit of a window in which it was called twelve times."""
     file = tmp_path / "exp.py"
     file.write_text("import time\nimport torch\n\n\ndef exp(x):\n    time.sleep(0.4)\n    return torch.exp(x)\n")
     monkeypatch.setattr(cells, "CALL_TIMEOUT_S", 3.0)
     monkeypatch.setattr(cells, "_MANY_S", 1.0)
-    with Judge("cpu", tmp_path / "cache") as judge:
-        verdict = check(
-            file,
-            "exp",
-            judge=judge,
-            allow=("custom", "mixed", "library"),
-            dtypes=["float32"],
-            directions=["forward"],
-            categories=["tiny"],
-            distributions=["standard"],
-            timed=False,
-        )
+    verdict = check(
+        file,
+        "exp",
+        judge=judge,
+        allow=("custom", "mixed", "library"),
+        dtypes=["float32"],
+        directions=["forward"],
+        categories=["tiny"],
+        distributions=["standard"],
+        timed=False,
+    )
     assert verdict.verdict == "passed", verdict.message
 
 
 @pytest.mark.parametrize("kind", ["add", "swiglu_backward"])
-def test_strides_that_differ_may_be_declared_unsupported(tmp_path: Path, kind: str) -> None:
+def test_strides_that_differ_may_be_declared_unsupported(judge: Judge, tmp_path: Path, kind: str) -> None:
     """Support may depend on form: it was told as refusing values, because standard ones were given alike strides."""
     name, _, direction = kind.partition("_")
     file = tmp_path / "candidate.py"
     file.write_text(ONE_PAIR_OF_STRIDES)
-    with Judge("cpu", tmp_path / "cache") as judge:
-        verdict = check(
-            file,
-            name,
-            judge=judge,
-            allow=("custom", "mixed", "library"),
-            dtypes=["float32"],
-            directions=[direction or "forward"],
-            timed=False,
-        )
+    verdict = check(
+        file,
+        name,
+        judge=judge,
+        allow=("custom", "mixed", "library"),
+        dtypes=["float32"],
+        directions=[direction or "forward"],
+        timed=False,
+    )
     assert verdict.verdict == "passed", verdict.message
     unsupported = [c for c in verdict.cells if isinstance(c.outcome, Failed) and c.outcome.reason == "unsupported"]
     assert unsupported
@@ -143,16 +143,15 @@ def add(x, y):
 
 @pytest.mark.parametrize("native_is_right", [True, False])
 def test_where_pytorch_is_wrong_a_candidate_may_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native_is_right: bool
+    judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native_is_right: bool
 ) -> None:
     """Attention's reference failed its own task: cuDNN reads an upstream gradient by the strides of the queries."""
     file = tmp_path / "add.py"
     file.write_text(STRIDES_OF_FIRST)
     monkeypatch.setattr(Bound, "native_is_right", lambda *_: native_is_right)
-    with Judge("cpu", tmp_path / "cache") as judge:
-        allow = ("custom", "mixed", "library")
-        small = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small", "medium"]}
-        verdict = check(file, "add", judge=judge, allow=allow, tier="quick", timed=False, **small)
+    allow = ("custom", "mixed", "library")
+    small = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small", "medium"]}
+    verdict = check(file, "add", judge=judge, allow=allow, tier="quick", timed=False, **small)
     outcomes = [c.outcome for c in verdict.cells if c.case.layout != "contiguous"]
     if native_is_right:
         assert verdict.reason == "wrong_output"
@@ -165,7 +164,7 @@ def test_where_pytorch_is_wrong_a_candidate_may_be(
         )
 
 
-def test_a_full_device_is_the_machines_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_device_is_the_machines_fault(judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """PyTorch's traceback ended the program, where another process had filled the device."""
 
     def full(*_args: Any, **_options: Any) -> None:
@@ -174,35 +173,33 @@ def test_a_full_device_is_the_machines_fault(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(cells, "Image", full)
     file = tmp_path / "gelu.py"
     file.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
-    with (
-        Judge("cpu", tmp_path / "cache") as judge,
-        pytest.raises(InfrastructureError, match=r"too little memory left to judge gelu: .* 7\.00 GiB\.$"),
-    ):
+    with pytest.raises(InfrastructureError, match=r"too little memory left to judge gelu: .* 7\.00 GiB\.$"):
         check(file, "gelu", judge=judge, allow=("library",), dtypes=["float32"], timed=False)
 
 
-def test_a_candidate_that_dies_when_its_refusal_is_looked_into_has_died_there(tmp_path: Path) -> None:
+def test_a_candidate_that_dies_when_its_refusal_is_looked_into_has_died_there(judge: Judge, tmp_path: Path) -> None:
     """It was told as ``unsupported``, and the case after it met the dead worker."""
     file = tmp_path / "gelu.py"
     file.write_text(DIES_WHEN_ASKED_AGAIN)
-    with Judge("cpu", tmp_path / "cache") as judge:
-        verdict = check(
-            file,
-            "gelu",
-            judge=judge,
-            allow=("custom", "mixed", "library"),
-            dtypes=["float32"],
-            directions=["forward"],
-            categories=["small"],
-            distributions=["standard", "large_scale"],
-            timed=False,
-        )
+    verdict = check(
+        file,
+        "gelu",
+        judge=judge,
+        allow=("custom", "mixed", "library"),
+        dtypes=["float32"],
+        directions=["forward"],
+        categories=["small"],
+        distributions=["standard", "large_scale"],
+        timed=False,
+    )
     large = next(cell.outcome for cell in verdict.cells if cell.case.distribution == "large_scale")
     assert isinstance(large, Failed)
     assert (verdict.verdict, large.reason) == ("failed", "exit")
 
 
-def test_nothing_of_a_case_is_held_when_the_next_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_of_a_case_is_held_when_the_next_begins(
+    judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Inputs and outputs of every case were kept to the end: 61 GiB of device memory for one operator."""
     file = tmp_path / "gelu.py"
     file.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
@@ -216,18 +213,17 @@ def test_nothing_of_a_case_is_held_when_the_next_begins(tmp_path: Path, monkeypa
         return found
 
     monkeypatch.setattr(Bound, "draw", drawing)
-    with Judge("cpu", tmp_path / "cache") as judge:
-        check(
-            file,
-            "gelu",
-            judge=judge,
-            allow=("custom", "mixed", "library"),
-            dtypes=["float32"],
-            directions=["forward", "backward"],
-            categories=["tiny", "small"],
-            timed=False,
-            on_event=lambda event: alive.append(sum(ref() is not None for ref in held)),
-        )
+    check(
+        file,
+        "gelu",
+        judge=judge,
+        allow=("custom", "mixed", "library"),
+        dtypes=["float32"],
+        directions=["forward", "backward"],
+        categories=["tiny", "small"],
+        timed=False,
+        on_event=lambda event: alive.append(sum(ref() is not None for ref in held)),
+    )
     assert len(held) > 20
     assert max(alive) == 0
 
@@ -247,7 +243,9 @@ def test_a_machine_that_cannot_make_a_worker_ready_is_to_blame(tmp_path: Path, m
         judge.bench.warm_runner()
 
 
-def test_under_other_weights_one_call_is_held_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_under_other_weights_one_call_is_held_at_a_time(
+    judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first call was held beside each of the further ones: inputs of 8 GiB filled a GPU of 140 GiB."""
     problem, file = tmp_path / "problem.py", tmp_path / "candidate.py"
     problem.write_text(MEAN_NORM.format("Model"))
@@ -264,23 +262,23 @@ def test_under_other_weights_one_call_is_held_at_a_time(tmp_path: Path, monkeypa
         return found
 
     monkeypatch.setattr(Bound, "expect", expecting)
-    with Judge("cpu", tmp_path / "cache") as judge:
-        verdict = check(file, str(problem), judge=judge, allow=("library",), timed=False)
+    verdict = check(file, str(problem), judge=judge, allow=("library",), timed=False)
     assert verdict.verdict == "passed", verdict.message
     assert len(held) > 5
     assert most == [0]
 
 
-def test_a_slow_candidate_is_seen_in_other_forms_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_candidate_is_seen_in_other_forms_too(
+    judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where not all of the calls could be made within 10 s, none was: a nap in strided cases, which are not timed, hid
     that they were wrong."""
     file = tmp_path / "add.py"
     file.write_text(STRIDES_OF_FIRST.replace("    return", "    import time\n\n    time.sleep(0.05)\n    return"))
     monkeypatch.setattr(cells, "_MANY_S", 0.01)
-    with Judge("cpu", tmp_path / "cache") as judge:
-        allow = ("custom", "mixed", "library")
-        small = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small", "medium"]}
-        verdict = check(file, "add", judge=judge, allow=allow, tier="quick", timed=False, **small)
+    allow = ("custom", "mixed", "library")
+    small = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small", "medium"]}
+    verdict = check(file, "add", judge=judge, allow=allow, tier="quick", timed=False, **small)
     assert verdict.reason == "wrong_output"
 
 
@@ -308,12 +306,13 @@ def linear(x, weight, bias):
 """
 
 
-def test_a_nap_does_not_hide_what_is_kept_by_one_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nap_does_not_hide_what_is_kept_by_one_argument(
+    judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A single slow call in the window before ended the check for its dtype."""
     file = tmp_path / "linear.py"
     file.write_text(KEPT_BY_FIRST)
     monkeypatch.setattr(cells, "_MANY_S", 0.3)
-    with Judge("cpu", tmp_path / "cache") as judge:
-        small = {"dtypes": ["float32", "float16"], "directions": ["forward"], "categories": ["tiny", "small"]}
-        verdict = check(file, "linear", judge=judge, allow=("library",), tier="quick", timed=False, **small)
+    small = {"dtypes": ["float32", "float16"], "directions": ["forward"], "categories": ["tiny", "small"]}
+    verdict = check(file, "linear", judge=judge, allow=("library",), tier="quick", timed=False, **small)
     assert verdict.reason == "wrong_output", verdict.message

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,11 +57,9 @@ class _Unbuilt:
         """Nothing was opened."""
 
 
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """One for all: starting a zygote takes seconds."""
-    with judging.Judge("cpu", tmp_path_factory.mktemp("cache")) as judge:
-        yield judge.bench
+@pytest.fixture
+def bench(judge: judging.Judge) -> Bench:
+    return judge.bench
 
 
 @pytest.fixture

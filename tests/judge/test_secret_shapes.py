@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,12 +24,6 @@ def gelu(x):
         return torch.nn.functional.gelu(x)
     {otherwise}
 """
-
-
-@pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    with Judge("cpu", tmp_path_factory.mktemp("cache")) as judge:
-        yield judge
 
 
 def test_one_who_knows_the_sizes_of_strided_inputs_alone_fails(judge: Judge, tmp_path: Path) -> None:

@@ -40,21 +40,20 @@ def exp(x):
 """
 
 
-def judged(folder: Path, forgets: str) -> Verdict:
+def judged(judge: Judge, folder: Path, forgets: str) -> Verdict:
     file = folder / "exp.py"
     file.write_text(SOURCE.replace("{forgets}", forgets))
-    with Judge("cpu", folder / "cache") as judge:
-        return check(
-            file,
-            "exp",
-            judge=judge,
-            allow=("custom", "mixed", "library"),
-            dtypes=["float32"],
-            directions=["backward"],
-            categories=["small"],
-            distributions=["standard"],
-            timed=False,
-        )
+    return check(
+        file,
+        "exp",
+        judge=judge,
+        allow=("custom", "mixed", "library"),
+        dtypes=["float32"],
+        directions=["backward"],
+        categories=["small"],
+        distributions=["standard"],
+        timed=False,
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,9 +64,9 @@ def judged(folder: Path, forgets: str) -> Verdict:
     ],
 )
 def test_gradients_that_are_wrong_from_then_on_are_no_matter_of_training(
-    tmp_path: Path, forgets: str, reason: str, words: str
+    judge: Judge, tmp_path: Path, forgets: str, reason: str, words: str
 ) -> None:
-    verdict = judged(tmp_path, forgets)
+    verdict = judged(judge, tmp_path, forgets)
     assert (verdict.verdict, verdict.stage, verdict.reason) == ("failed", "correctness", reason), verdict.message
     assert words in verdict.message
     assert ("called again" in verdict.message) == (reason == "wrong_in_training")

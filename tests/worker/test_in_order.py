@@ -59,19 +59,18 @@ def test_outputs_are_those_that_were_there_right_behind_the_call() -> None:
 
 @pytest.mark.parametrize("source", [ADD, ENTRY], ids=["autograd", "entry"])
 @pytest.mark.parametrize("direction", ["forward", "backward"])
-def test_honest_calls_get_through(tmp_path: Path, source: str, direction: str) -> None:
+def test_honest_calls_get_through(judge: Judge, tmp_path: Path, source: str, direction: str) -> None:
     candidate = Candidate(files=(("add.py", source),), language="torch")
     protocol = Protocol(directions=(direction,), dtypes=("float32",), categories=("small",))  # type: ignore[arg-type]
-    with Judge("cpu", tmp_path) as judge:
-        task = find("add")
-        case = next(c for c in judge.plan(task, protocol) if (c.layout, c.distribution) == ("contiguous", "standard"))
-        loaded = Loaded(judge.bench, candidate, ("add",))
-        cells = CellJudge(loaded, task, protocol, judge.device)
-        assert isinstance(cells.judge(case), Passed)
-        subject = Subject(cells, case)
-        for in_order in (True, False, True):
-            assert alike_everywhere(subject.window(in_order=in_order).outputs, subject.native)
-        loaded.close()
+    task = find("add")
+    case = next(c for c in judge.plan(task, protocol) if (c.layout, c.distribution) == ("contiguous", "standard"))
+    loaded = Loaded(judge.bench, candidate, ("add",))
+    cells = CellJudge(loaded, task, protocol, judge.device)
+    assert isinstance(cells.judge(case), Passed)
+    subject = Subject(cells, case)
+    for in_order in (True, False, True):
+        assert alike_everywhere(subject.window(in_order=in_order).outputs, subject.native)
+    loaded.close()
 
 
 def test_one_element_that_was_never_written_shows() -> None:
