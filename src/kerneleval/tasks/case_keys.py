@@ -25,8 +25,8 @@ _LONGEST_VALUE = 20
 def read_case(key: str, task: Task, protocol: Protocol, planned: Sequence[Case], memory_bytes: int) -> Case:
     """The case of that key: a planned one, or any other that the task defines and the machine can hold.
 
-    Dims other than planned ones must lie within the task's own limits and meet its constraint; 0 is allowed forward
-    where the task is defined for empty tensors. A task with sizes of its own (``case_dims``) has no others.
+    Dims other than planned ones must lie within the task's own limits and meet its constraint; 0 is allowed where the
+    task is defined for empty tensors. A task with sizes of its own (``case_dims``) has no others.
 
     Args:
         key: as :attr:`Case.key` writes it.
@@ -62,7 +62,7 @@ def read_case(key: str, task: Task, protocol: Protocol, planned: Sequence[Case],
             raise UsageError(f"{where}: its {what} {value} is not among those asked for: {', '.join(asked)}")
     if direction == "backward" and distribution == "nonfinite":
         raise UsageError(f"{where}: infinities and NaN are given forward only")
-    dims = _dims(where, dims_text, task, direction, planned)
+    dims = _dims(where, dims_text, task, planned)
     need = case_bytes(task, direction, dims, dtype)
     if need > memory_bytes:
         raise UsageError(
@@ -80,7 +80,7 @@ def read_case(key: str, task: Task, protocol: Protocol, planned: Sequence[Case],
     )
 
 
-def _dims(where: str, text: str, task: Task, direction: str, planned: Sequence[Case]) -> dict[str, int]:
+def _dims(where: str, text: str, task: Task, planned: Sequence[Case]) -> dict[str, int]:
     pairs = [part.partition("=") for part in text.split(",")] if text else []
     if [name for name, _, _ in pairs] != [dim.name for dim in task.dims]:
         wanted = ",".join(f"{dim.name}=..." for dim in task.dims) or "nothing"
@@ -94,11 +94,10 @@ def _dims(where: str, text: str, task: Task, direction: str, planned: Sequence[C
             own_sizes = " or ".join(dict.fromkeys(map(_text, sizes)))
             raise UsageError(f"{where}: task {task.name} is judged at sizes of its own only: {own_sizes}")
         return dims
-    may_be_0 = task.empty and direction == "forward"
     for dim, value, (_, _, given) in zip(task.dims, values, pairs, strict=True):
-        if value is None or not (_allows(dim, value) or (may_be_0 and value == 0)):
+        if value is None or not (_allows(dim, value) or (task.empty and value == 0)):
             said = given if len(given) <= _LONGEST_VALUE else given[:_LONGEST_VALUE] + "..."
-            raise UsageError(f"{where}: {dim.name} must be {_limits(dim, may_be_0)}, not {said!r}")
+            raise UsageError(f"{where}: {dim.name} must be {_limits(dim, task.empty)}, not {said!r}")
     if task.constraint is not None and not task.constraint(dims):
         raise UsageError(
             f"{where}: task {task.name} does not allow {_text(dims)} together; it allows {_text(planned[0].dims_map)}"

@@ -288,7 +288,8 @@ class _Planner:
     def _edges(self) -> list[dict[str, int]]:
         """The smallest shape; large ones of which one scaled dim is at its lowest, each in turn, and in the first dtype
         large ones of which all others are (in the ``quick`` tier one at its lowest, each in turn in the first dtype and
-        one in the others); forward also up to two empty ones: the first and the last dim that may be 0. The first dtype
+        one in the others); and empty ones: the first dim that may be 0, of which backward leaves gradients of weights
+        that are sums of nothing (in the ``quick`` tier in the first dtype), and forward also the last. The first dtype
         is the task's, whatever is judged: runs share their cells.
         """
         smallest = self._smallest()
@@ -302,11 +303,11 @@ class _Planner:
             chosen += [tuple(name for name in scaled if name != long) for long in scaled]
         rows = [row for row in self._thin(chosen) if self._fits(row)]
         edges += rows if turn == 0 or not quick else rows[turn % len(rows) :][:1] if rows else []
-        if self.task.empty and self.direction == "forward":
+        if self.task.empty and (self.direction == "forward" or turn == 0 or not quick):
             allowed = self.task.constraint or (lambda dims: True)
             base = self._dims("small", 0) if exists(self.task, "small") else smallest
             empty = [trial for dim in self.task.dims if allowed(trial := base | {dim.name: 0})]
-            edges += empty[:1] + empty[1:][-1:]
+            edges += empty[:1] + (empty[1:][-1:] if self.direction == "forward" else [])
         return edges
 
     def _thin(self, chosen: Sequence[tuple[str, ...]]) -> Iterator[dict[str, int]]:
