@@ -19,7 +19,9 @@ WORKERS ?= 2
 ARGS ?=
 
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile -c constraints.txt
+# On every processor, which pip's own compiling is not. Templates and tests of other Python versions do not compile.
+COMPILE := $(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null || true
 SOURCES := src tests
 
 .PHONY: help run test attacks gpu fmt lint clean tools
@@ -54,10 +56,12 @@ $(VENV)/.torch: constraints.txt $(VENV)/.made
 
 $(VENV)/.installed: pyproject.toml $(VENV)/.torch
 	$(PIP) -e '.[torch]'
+	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml $(VENV)/.torch
 	$(PIP) -e '.[dev]'
+	@$(COMPILE)
 	@touch $@ $(VENV)/.installed
 
 # ----------------------------------------------------------------------------------------------------------------------

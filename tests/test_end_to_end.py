@@ -219,7 +219,6 @@ def test_a_runs_failures_are_replayed_from_their_files(place: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_a_run_is_stored_and_scored_and_not_judged_again(place: Path) -> None:
     made = place / "mine"
     made.mkdir()
@@ -231,6 +230,6 @@ def test_a_run_is_stored_and_scored_and_not_judged_again(place: Path) -> None:
     assert document["scores"]["mine"]["fast_p"]["0"]["value"] == 1  # right; a plain loop may well be slower
     again = kerneleval("score", "--store", "s.db", "--json")
     assert json.loads(again.stdout) == document
-    started = time.monotonic()
-    assert kerneleval(*command, "--store", "s.db", "--json").returncode == 0
-    assert time.monotonic() - started < 30, "known cells are not judged again"
+    second = kerneleval(*command, "--store", "s.db", "--json")
+    assert second.returncode == 0, second.stderr
+    assert json.loads(second.stdout)["scores"] == document["scores"], "known cells were judged, and timed, again"
