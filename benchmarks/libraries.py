@@ -20,6 +20,8 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +47,15 @@ def main() -> int:
     if options.plain:
         return _plain_here(options)
     wanted = [k for k in KERNELS if re.search(options.only, f"{k.library} {k.task} {k.name}")][options.skip :]
+    if options.untuned:
+        wanted = [replace(kernel, untuned=True) for kernel in wanted]
     present = {library for library, module in MODULES.items() if importlib.util.find_spec(module) is not None}
     rows: list[dict[str, Any]] = []
     with Judge(options.device) as judge:
         report = Report("libraries", judge.machine, options.out)
         for library in sorted(set(MODULES) - present):
             report.say(f"NOT RUN: {library}: there is no module {MODULES[library]} to import")
-        _write(options.sources)
+        _write(options.sources, wanted)
         chosen = [
             (kernel, direction)
             for kernel in wanted
@@ -90,17 +94,18 @@ def _arguments() -> argparse.Namespace:
     made.add_argument("--dtypes", default="", help="comma separated; empty: the task's")
     made.add_argument("--categories", default="", help="comma separated shape categories; empty: all")
     made.add_argument("--untimed", action="store_true")
+    made.add_argument("--untuned", action="store_true", help="the first tuning configuration of every kernel alone")
     made.add_argument("--sources", type=Path, default=None, help="also write the wrappers to this directory")
     made.add_argument("--plain", default="", help="only call this wrapper (library/task/entry) here, beside PyTorch")
     made.add_argument("--case", default="", help="with --plain: the case's fields as JSON")
     return made.parse_args()
 
 
-def _write(directory: Path | None) -> None:
+def _write(directory: Path | None, kernels: Sequence[Kernel]) -> None:
     if directory is None:
         return
     directory.mkdir(parents=True, exist_ok=True)
-    for kernel in KERNELS:
+    for kernel in kernels:
         (directory / _file(kernel)).write_text(kernel.source)
 
 
@@ -228,7 +233,7 @@ def _tell(report: Report, row: dict[str, Any]) -> None:
 def _plain(kernel: Kernel, case: dict[str, Any], device: str) -> list[str]:
     """What the wrapper gives in a process of its own, where nothing of the judge watches it."""
     command = [sys.executable, "-m", "benchmarks.libraries", "--device", device, "--case", json.dumps(case)]
-    command += ["--plain", f"{kernel.library}/{kernel.task}/{kernel.name}"]
+    command += ["--plain", f"{kernel.library}/{kernel.task}/{kernel.name}", *(["--untuned"] * kernel.untuned)]
     environment = dict(os.environ) | ({"TRITON_INTERPRET": "1"} if device == "cpu" else {})
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment,
@@ -244,6 +249,7 @@ def _plain(kernel: Kernel, case: dict[str, Any], device: str) -> list[str]:
 def _plain_here(options: argparse.Namespace) -> int:
     library, task_name, name = options.plain.split("/", 2)
     kernel = next(k for k in KERNELS if (k.library, k.task, k.name) == (library, task_name, name))
+    kernel = replace(kernel, untuned=options.untuned)
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     for line in compare(kernel, Case.from_plain(json.loads(options.case)), device):
         print("PLAIN", line, flush=True)

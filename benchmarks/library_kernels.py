@@ -23,6 +23,18 @@ _HEADS = {
     ),
 }
 
+_UNTUNED = """
+import sys
+
+for _module in [module for name, module in sys.modules.items() if name.startswith("{}.")]:
+    for _value in list(vars(_module).values()):
+        while isinstance(_value, triton.KernelInterface):
+            if isinstance(_value, triton.runtime.Autotuner):
+                _value.configs = _value.configs[:1]
+            _value = getattr(_value, "fn", None)
+"""
+"""FlagGems tunes for every shape: its matrix product takes more than two minutes for the first one."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
@@ -39,10 +51,14 @@ class Kernel:
     directions: tuple[str, ...] = ("forward", "backward")
     """Directions that the library has kernels for."""
 
+    untuned: bool = False
+    """Whether each of its Triton kernels has the first of its tuning configurations alone."""
+
     @property
     def source(self) -> str:
         """The candidate's file."""
-        return f"{_HEADS[self.library]}\n\n{self.body.strip()}\n"
+        head = _HEADS[self.library] + (_UNTUNED.format(MODULES[self.library]) if self.untuned else "")
+        return f"{head}\n\n{self.body.strip()}\n"
 
 
 def _liger(task: str, name: str, signature: str, call: str) -> Kernel:
