@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -202,10 +203,36 @@ def test_reduction_lengths() -> None:
     assert reduction_length(task, backward, args, (), (100, 50), 2000) == 20
     assert reduction_length(task, backward, args, (), (20, 50), 2000) == 100
     assert reduction_length(task, backward, args, (), (20,), 2000) == 100
+    # a sum over several dims is as long as they are together
+    conv = find("conv2d")
+    case = case_of("conv2d", {"B": 3, "C": 20, "O": 30, "H": 40, "W": 50, "K": 3, "S": 1}, direction="backward")
+    outputs = 3 * 30 * 40 * 50
+    assert reduction_length(conv, case, drawn(conv, case)[0], (), (30, 20, 3, 3), outputs) == 3 * 40 * 50
+    assert reduction_length(conv, case, drawn(conv, case)[0], (), (3, 20, 40, 50), outputs) == 270
+    gqa = find("grouped_query_attention")
+    case = case_of("grouped_query_attention", {"B": 2, "G": 2, "R": 4, "L": 64, "S": 32, "D": 16}, direction="backward")
+    assert reduction_length(gqa, case, drawn(gqa, case)[0], (), (2, 2, 32, 16), 2 * 8 * 64 * 16) == 4 * 64
     module = replace(task, module=True)
     weights = (torch.empty(20, 30, 3, 3), torch.empty(20))
     assert reduction_length(module, forward, args, weights, (100, 20), 0) == 270
     assert reduction_length(module, forward, [torch.empty(4, 10**6)], (), (4,), 0) == 16384
+
+
+def test_a_running_sum_over_every_position_is_a_right_gradient_of_weights() -> None:
+    """FlagGems' was refused on a GPU: the sum was taken to be as long as a dim; it runs over batch and positions."""
+    dims = {"B": 2, "C": 48, "O": 48, "H": 256, "W": 256, "K": 1, "S": 1}
+    args, expectation = expected("conv2d", dims, direction="backward")
+    task, case = find("conv2d"), case_of("conv2d", dims, direction="backward")
+    (grad,) = drawn(task, case)[1] or ()
+    x, weight, *_ = args
+    along = [t.transpose(0, 1).reshape(t.shape[1], -1).numpy() for t in (grad, x)]
+    in_turn = [[np.add.accumulate(g * v)[-1] for v in along[1]] for g in along[0]]  # fp32, one term after another
+    gradients = [
+        torch.nn.functional.conv_transpose2d(grad, weight),
+        torch.tensor(np.array(in_turn, dtype=np.float32)).view_as(weight),
+        grad.sum((0, 2, 3)),
+    ]
+    assert not isinstance(found := compare(gradients, expectation), Mismatch), found.message
 
 
 def test_floors_follow_dtype_length_and_distribution() -> None:

@@ -198,8 +198,9 @@ def reduction_length(
     """Number of terms summed into one element of an output, estimated where the task does not say.
 
     Backward, an argument with A elements takes part in (outputs x forward length) products, so each of its elements
-    gathers that many over A; no single sum is longer than the largest of the forward length, the longest dim and
-    (outputs / A), which is what a broadcast argument such as a bias gathers.
+    gathers that many over A; no single sum is longer than the largest of the forward length, the longest dim,
+    (outputs / A), which is what a broadcast argument such as a bias gathers, and what the task states of sums over
+    several dims.
 
     Module problems do not state lengths: the longest dim of an input, the fan-in of a weight or the ratio of input to
     output elements, at most 16384.
@@ -227,7 +228,8 @@ def reduction_length(
     length = max(1, stated(case.dims_map))
     if case.direction == "forward":
         return length
-    return max(1, min(forward_numel * length // own, max(length, longest, forward_numel // own)))
+    gathered = task.tolerance.gathered(case.dims_map) if task.tolerance.gathered is not None else 1
+    return max(1, min(forward_numel * length // own, max(length, longest, forward_numel // own, gathered)))
 
 
 def slack_of_count(count: int) -> float:

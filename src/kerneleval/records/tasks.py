@@ -98,6 +98,10 @@ class Tolerance:
     selects equals the one that the oracle selects (ties are free)."""
     reduction: Callable[[Mapping[str, int]], int] | None = None
     """dims -> number of terms summed into one output element; None: 1."""
+    gathered: Callable[[Mapping[str, int]], int] | None = None
+    """dims -> number of terms of a gradient's longest sum, where that runs over several dims: that of a convolution's
+    weights over batch and positions. None: no longer than a dim, the forward sum, or what a broadcast argument gathers.
+    """
     factor: float = 1.0
     """Multiplies the error floor, for operators with ill-conditioned steps; say why where it is set."""
     normwise: bool = False

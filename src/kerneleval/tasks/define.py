@@ -222,6 +222,7 @@ def operator(
     unfused: tuple[Callable[..., Any], ...] = (),
     flops: Formula,
     reduction: Formula | None = None,
+    gathered: Formula | None = None,
     normwise: bool = False,
     derive: Mapping[str, Formula] | None = None,
     where: Formula | None = None,
@@ -249,6 +250,7 @@ def operator(
         unfused: the same as separate calls, as is usual, where the reference is one fused kernel; see ``Task.unfused``.
         flops: operations of one forward call.
         reduction: terms summed into one output element (None: 1).
+        gathered: terms of a gradient's longest sum, where that runs over several dims; see ``Tolerance.gathered``.
         normwise: whether fast algorithms exist that are stable in the norm alone; see ``Tolerance.normwise``.
         derive: further names for shapes and formulas, each a formula of those before it.
         where: which dims are allowed together. It alone says which dims may be 0 in empty cases.
@@ -283,6 +285,7 @@ def operator(
         tolerance=Tolerance(
             kind="index" if index_output else "float",
             reduction=None if reduction is None else table.formula(reduction),
+            gathered=None if gathered is None else table.formula(gathered),
             normwise=normwise,
             kept=_KEPT if unfused else 0.0,
         ),

@@ -235,6 +235,7 @@ TASKS = (
         unfused=_UNFUSED,
         flops=_flops(lambda d: d.heads),
         reduction=lambda d: d.S + d.D,
+        gathered=lambda d: d.R * d.L,
         where=lambda d: d.S >= _LEAST and d.B * d.heads * d.L * d.D > 0 and d.B * d.heads * d.L * d.S <= _SCORES,
         without=_WITHOUT,
         forward_only=("outlier",),
