@@ -253,7 +253,7 @@ class _Unsteady(_Timed):
         return replace(window, elapsed_ns=factor * window.elapsed_ns, event_ns=factor * window.event_ns)
 
 
-def _measured(candidate, baseline, *, tier):
+def _measured(candidate, baseline, *, tier, pace_ns=0.0):
     call = Call(args=(dense((8,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
     return clock.measure(
         candidate,
@@ -268,7 +268,34 @@ def _measured(candidate, baseline, *, tier):
         session=0,
         timeout_s=1.0,
         arbiter=lambda timed: None,
+        pace_ns=pace_ns,
     )
+
+
+class _Counted(_Timed):
+    """... and keep how many calls each had."""
+
+    def __init__(self, call_ns):
+        super().__init__(call_ns)
+        self.counts = []
+
+    def window(self, image, **options):
+        self.counts.append(len(image.plan.calls))
+        return super().window(image, **options)
+
+
+@pytest.mark.parametrize(
+    ("call_ns", "begins"), [(2e4, 100), (2e7, 1)], ids=["as fast", "a thousand times as slow as the baseline"]
+)
+def test_the_search_for_a_full_window_begins_at_the_baselines_pace(call_ns, begins, monkeypatch):
+    monkeypatch.setattr(clock, "verify", lambda *_: None)
+    monkeypatch.setattr(Pair, "cut", lambda *_: None)
+    candidate, runs = _Counted(call_ns), []
+    for pace_ns in (0.0, 2e4):
+        candidate.counts.clear()
+        runs.append(_measured(candidate, _Timed(2e4), tier="quick", pace_ns=pace_ns))
+    assert candidate.counts[:2] == [1, begins], "after the first call"
+    assert runs[0].samples.calls == runs[1].samples.calls
 
 
 @pytest.mark.parametrize(("call_ns", "quads"), [(2e5, 12), (2e4, 4)], ids=["long", "short"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kerneleval.judge.bench import Bench, BuildFailed, Loaded
-from kerneleval.records import Candidate, InfrastructureError, Origin, Protocol, Task, UsageError
+from kerneleval.records import Candidate, Case, InfrastructureError, Origin, Protocol, Task, UsageError
 
 __all__ = ["Baselines", "baseline_candidate"]
 
@@ -89,7 +89,9 @@ class Baselines:
         """
         candidate = baseline_candidate(task, protocol)
         key = (candidate.hash, protocol.baseline, protocol.tf32)
+        paces: dict[Case, float] = {}
         if fresh and key in self._loaded:
+            paces = self._loaded[key].paces
             self._loaded.pop(key).close()
         if key not in self._loaded:
             while len(self._loaded) >= self._KEPT:
@@ -98,6 +100,7 @@ class Baselines:
                 self._loaded[key] = Loaded(self._bench, candidate, ("run",), trusted=True, tf32=protocol.tf32)
             except BuildFailed as error:
                 raise InfrastructureError(f"the {protocol.baseline} baseline of {task.name} failed: {error}") from error
+            self._loaded[key].paces = paces
         return self._loaded[key]
 
     def drop(self, loaded: Loaded) -> None:

@@ -23,7 +23,7 @@ from kerneleval.devices.cpu import threads
 from kerneleval.judge.seat import Seat
 from kerneleval.judge.tampering import Claim, claims
 from kerneleval.judge.windows import Runner
-from kerneleval.records import Candidate, InfrastructureError, Machine, Trust, digest, to_plain
+from kerneleval.records import Candidate, Case, InfrastructureError, Machine, Trust, digest, to_plain
 from kerneleval.worker import processes
 from kerneleval.worker.host import Worker, WorkerError, WorkerFailure, Zygote
 from kerneleval.worker.plain import encode_plain
@@ -76,6 +76,8 @@ class Loaded:
         self._module: tuple[Any, int] | None = None
         self.state: list[tuple[str, tuple[int, ...], str]] = []
         self.explicit_backward = False
+        self.paces: dict[Case, float] = {}
+        """Of a baseline: what one call took when a case was last timed (ns)."""
         self.tampering: dict[str, Claim] = {}
         """What its workers told of it, by what it did; the first time counts."""
         try:

@@ -89,6 +89,9 @@ _SHORT = 0.25
 """Windows of less than this part of their proper length are measured again, longer: what one of them took may have been
 the work of something else on the machine."""
 
+_MOST_TIMES = 10
+"""So many times its proper length the longer of two windows may take."""
+
 _DISTINCT = 4
 """Calls of a window that are drawn from scratch."""
 
@@ -192,13 +195,24 @@ def _sized(
         count = max(count + 1, math.ceil(count * effort.window_ns / filled))
 
 
+def _begin(first: tuple[Window, Window], pace_ns: float, effort: Effort) -> int:
+    """Calls with which the search for a window's number begins: those that fill the baseline's at its known pace, but
+    not more than the candidate, by its first call, would need ten times as long for.
+    """
+    if not pace_ns:
+        return 1
+    mine, theirs = first
+    own_ns = max(mine.elapsed_ns - (theirs.elapsed_ns - theirs.event_ns), 1e3)
+    return max(1, math.ceil(min(effort.window_ns / pace_ns, _MOST_TIMES * effort.window_ns / own_ns)))
+
+
 def _filled(mine: Window, theirs: Window) -> float:
     """How much of a window's length its calls took (ns): on the shorter of the two sides, which must fill it too, but
     the longer one must not take ten times as long.
     """
     empty = theirs.elapsed_ns - theirs.event_ns
     shorter, longer = sorted((mine.elapsed_ns - empty, theirs.event_ns))
-    return max(shorter, longer / 10, 1e3)
+    return max(shorter, longer / _MOST_TIMES, 1e3)
 
 
 def measure(
@@ -216,6 +230,7 @@ def measure(
     session: int,
     timeout_s: float,
     arbiter: Arbiter,
+    pace_ns: float = 0.0,
 ) -> TimedRun:
     """Time one cell in one session.
 
@@ -234,6 +249,8 @@ def measure(
         timeout_s: limit of one window.
         arbiter: raises TimedMismatch if the oracle says that a call is wrong. It is asked about calls beyond the
             bounds: a few numbers may be ill-conditioned, and then the baseline may be as far off as the candidate.
+        pace_ns: what a call of the baseline took in an earlier session, from which the search for the number of calls
+            begins; 0: not known.
 
     Raises:
         TimedMismatch: a timed output was wrong.
@@ -255,7 +272,7 @@ def measure(
     alone.fill(0, draw(new_secret()))
     first = pair.first_calls(alone)
     held = [_outputs_of(first[0], alone.plan, 0)]
-    image = _sized(pair, call, direction, draw, effort, device, first)
+    image = _sized(pair, call, direction, draw, effort, device, first, _begin(first, pace_ns, effort))
     del alone, first
     most = _most_calls(call, effort, device)
     while isinstance(found := _in_quads(pair, image, effort, bounds, arbiter, held, most), int):

@@ -129,9 +129,11 @@ class Timer:
                 session=session,
                 timeout_s=_WINDOW_TIMEOUT_S,
                 arbiter=lambda timed: _face_oracle(bound, known.form, timed),
+                pace_ns=baseline.paces.get(case, 0.0),
             )
         except _BaselineError as error:
             raise InfrastructureError(f"the baseline of {judge.task.name} failed at {case.key}: {error}") from error
+        baseline.paces[case] = statistics.median(run.samples.baseline_ns)
         _face_oracle(bound, known.form, run.sample)
         return run
 
