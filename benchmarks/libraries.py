@@ -94,7 +94,7 @@ def _arguments() -> argparse.Namespace:
     made.add_argument("--dtypes", default="", help="comma separated; empty: the task's")
     made.add_argument("--categories", default="", help="comma separated shape categories; empty: all")
     made.add_argument("--untimed", action="store_true")
-    made.add_argument("--untuned", action="store_true", help="the first tuning configuration of every kernel alone")
+    made.add_argument("--untuned", action="store_true", help="the smallest tuning configuration of every kernel alone")
     made.add_argument("--sources", type=Path, default=None, help="also write the wrappers to this directory")
     made.add_argument("--plain", default="", help="only call this wrapper (library/task/entry) here, beside PyTorch")
     made.add_argument("--case", default="", help="with --plain: the case's fields as JSON")

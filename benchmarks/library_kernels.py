@@ -24,13 +24,20 @@ _HEADS = {
 }
 
 _UNTUNED = """
+import math
 import sys
+
+
+def _size(config):
+    numbers = [max(1, int(value)) for value in config.kwargs.values() if isinstance(value, (int, bool))]
+    return math.prod(numbers), min(numbers, default=1), config.num_stages, config.num_warps
+
 
 for _module in [module for name, module in sys.modules.items() if name.startswith("{}.")]:
     for _value in list(vars(_module).values()):
         while isinstance(_value, triton.KernelInterface):
             if isinstance(_value, triton.runtime.Autotuner):
-                _value.configs = _value.configs[:1]
+                _value.configs = sorted(_value.configs, key=_size)[:1]
             _value = getattr(_value, "fn", None)
 """
 """FlagGems tunes for every shape: its matrix product takes more than two minutes for the first one."""
@@ -52,7 +59,7 @@ class Kernel:
     """Directions that the library has kernels for."""
 
     untuned: bool = False
-    """Whether each of its Triton kernels has the first of its tuning configurations alone."""
+    """Whether each of its Triton kernels has the smallest of its tuning configurations alone."""
 
     @property
     def source(self) -> str:

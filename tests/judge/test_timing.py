@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import signal
@@ -480,7 +481,8 @@ def test_outputs_of_a_secret_call_are_held_beside_those_of_the_first(tmp_path, m
 
     def spy(self, outputs, timeout_s):
         held.append([[t.clone() for t in one] for one in outputs])
-        assert not any(torch.equal(a, b) for a, b in zip(*outputs, strict=True)), "of another call"
+        for one, other in itertools.combinations(outputs, 2):
+            assert not any(torch.equal(a, b) for a, b in zip(one, other, strict=True)), "of another call"
         return unchanged(self, outputs, timeout_s)
 
     monkeypatch.setattr(Runner, "unchanged", spy)
@@ -489,7 +491,8 @@ def test_outputs_of_a_secret_call_are_held_beside_those_of_the_first(tmp_path, m
     with Judge("cpu", new_cache()) as judge:
         verdict = _timed(path, judge, "medium", allow=["library"])
         assert verdict.verdict == "passed", verdict.message
-        assert [len(outputs) for outputs in held] == [2]
+        assert len(held) == 1
+        assert len(held[0]) >= 2  # a window that turns out too short is given up, and leaves one more
         loaded = Loaded(judge.bench, Candidate(files=(("gelu.py", path.read_text()),), language="torch"), ("gelu",))
         call = Call(args=(dense((50,), "float32"),), grads=(), outputs=(((50,), "float32"),), wanted=(), dims={})
         image = Image(Plan([call] * 3, "forward"), judge.device)

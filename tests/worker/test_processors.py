@@ -52,6 +52,7 @@ extern "C" int gelu(const float *x, float *out, int64_t M, int64_t N, void *) {
 """
 
 
+@pytest.mark.serial  # beside other tests workers have one thread
 @SEVERAL
 @pytest.mark.parametrize("source", [HELPERS, OWN], ids=["helpers are bound", "other threads are free"])
 def test_threads_of_a_candidate(tmp_path: Path, source: str) -> None:

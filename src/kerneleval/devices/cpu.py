@@ -19,7 +19,7 @@ from kerneleval.records import InfrastructureError, Machine
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DEVICE", "SPIN_COUNT", "threads"]
+__all__ = ["DEVICE", "SPIN_COUNT", "processors", "threads"]
 
 SPIN_COUNT = 30_000
 """``GOMP_SPINCOUNT``: how often OpenMP's helper threads look for work before they sleep. 0.5 to 2 ms, from one
@@ -33,11 +33,21 @@ _LONGEST_SPIN_S = 0.03
 
 
 @functools.cache
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
 def threads() -> int:
     """How many threads workers compute with, and the judge where its answer is compared with theirs: sums of gradients
     (layer norm in PyTorch) are made in as many parts, which in half types round otherwise.
+
+    As many as there are processors, or fewer where ``OMP_NUM_THREADS`` says so: judges side by side on the same
+    processors would wait for one another's helper threads at every barrier.
     """
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # a list: one number for each nesting level
+    return min(processors(), int(asked)) if asked.isdecimal() and int(asked) else processors()
 
 
 class Cpu:

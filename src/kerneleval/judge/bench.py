@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from kerneleval import languages
 from kerneleval.devices import Device
-from kerneleval.devices.cpu import threads
+from kerneleval.devices.cpu import processors
 from kerneleval.judge.seat import Seat
 from kerneleval.judge.tampering import Claim, claims
 from kerneleval.judge.windows import Runner
@@ -276,7 +276,7 @@ class Bench:
             finally:
                 worker.close()
 
-        with ThreadPoolExecutor(min(len(wanted), threads()) or 1, thread_name_prefix="build") as pool:
+        with ThreadPoolExecutor(min(len(wanted), processors()) or 1, thread_name_prefix="build") as pool:
             building = [pool.submit(build, candidate) for candidate in wanted]
             try:
                 for done, (candidate, one) in enumerate(zip(wanted, building, strict=True)):

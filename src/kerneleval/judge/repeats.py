@@ -73,6 +73,8 @@ class Repeats:
         and each argument changes alone.
         """
         changed = self.changed(bound, first)
+        if changed is not None:
+            self._room(bound, first, self._further(bound, first))
         outcome = self._cells.window(bound, [first, changed or bound.draw(new_secret())], cut=int(changed is None))
         if changed is None or not isinstance(outcome, Passed):
             return outcome
@@ -108,8 +110,8 @@ class Repeats:
         self._strided.add(kind)
         there, one, other = pair
         form = there.form(one)
-        room = _MOST_BYTES // max(form.input_bytes + form.output_bytes, 1)
-        most = min(_MOST if chosen else _MANY_STRIDED, room)
+        most = min(_MOST if chosen else _MANY_STRIDED, _MOST_BYTES // max(form.input_bytes + form.output_bytes, 1))
+        self._room(there, one, most)
         for two, more in ((one, other), 0), ((other, one), self._cells.affordable(most, further=further)):
             outcome = self._cells.window(there, [*two, *turns(two, more)])
             if isinstance(outcome, Failed):
@@ -164,22 +166,37 @@ class Repeats:
         """Whether elements of an input may change places. What a module problem's integers mean, nobody says."""
         return (not self._cells.task.module or tensor.is_floating_point()) and _free(tensor, slot)
 
+    def _room(self, bound: Bound, drawn: Drawn, further: int) -> None:
+        """Have shared memory for two calls and so many further ones: where it grew for the second window, no tensor of
+        that would lie where one of the first window's lay.
+        """
+        form, calls = bound.form(drawn), 2 + further
+        self._cells.loaded.runner.reserve(calls * form.input_bytes, calls * form.output_bytes)
+
+    def _further(self, bound: Bound, drawn: Drawn) -> int:
+        """How many further calls a window gets if they take no more than ten seconds; 0 where others of the kind had
+        them.
+        """
+        form, case = bound.form(drawn), bound.case
+        nbytes = form.input_bytes + form.output_bytes
+        large = nbytes > _MANY_BYTES
+        most = large and (case.direction, True) not in {(direction, big) for direction, _, big in self._many}
+        count = _MOST if most or case.dtype == self._dtype else _MANY
+        known = (case.direction, case.dtype, large) in self._many
+        return 0 if known or count * nbytes > _MOST_BYTES else count
+
     def _more(self, bound: Bound, *two: Drawn) -> list[Drawn]:
         """Further calls of a window, once for each direction and dtype: results that lie in a few buffers in turn do
         not last.
         """
         form, case = bound.form(two[0]), bound.case
-        nbytes = form.input_bytes + form.output_bytes
-        large = nbytes > _MANY_BYTES
-        most = large and (case.direction, True) not in {(direction, big) for direction, _, big in self._many}
-        count = _MOST if most or case.dtype == self._dtype else _MANY
-        kind = (case.direction, case.dtype, large)
-        if kind in self._many or count * nbytes > _MOST_BYTES:
+        count = self._further(bound, two[0])
+        if not count:
             return []
         further = case.dtype != self._dtype and any(direction == case.direction for direction, _, _ in self._many)
         affordable = self._cells.affordable(count, further=further)
         if affordable == count:  # else it may have been the first call, which compiles: later cases are asked too
-            self._many.add(kind)
+            self._many.add((case.direction, case.dtype, form.input_bytes + form.output_bytes > _MANY_BYTES))
         return turns(two, affordable)
 
     def _one_by_one(self, bound: Bound, drawn: Drawn) -> Failed | None:
