@@ -29,13 +29,20 @@ def test_secret_shapes_are_members_that_are_not_planned(name: str) -> None:
             }
             if dtype == task.dtypes[0]:
                 long = len(varied) if len(varied) < 2 else 1 + ("large_scale" in varied)
-                assert count - 2 - long in range(2, 11)
-            else:
-                assert count - 1 - bool(varied) in (0, 1), "and one with thin dims, where the constraint allows it"
+                again = len(task.dtypes) - 1
+                assert count - 2 - long - again in range(5, 14 + 3 * len(task.dims))
+            else:  # and one with thin dims, where the constraint allows it
+                assert count - 2 - bool(varied) in range(1, 2 + len(task.dims))
         assert not {c.dims for c in cases} & {c.dims for c in planned}
         for direction in task.directions:
-            first = [c.layout for c in cases if (c.direction, c.dtype) == (direction, task.dtypes[0])]
-            assert first[0] == "contiguous" != first[1]
+            first = [c for c in cases if (c.direction, c.dtype) == (direction, task.dtypes[0])]
+            assert "contiguous" in {c.layout for c in first} != {"contiguous"}
+            own = next(c for c in first if c.shape_category != "edge")
+            for place, dtype in enumerate(task.dtypes[1:], 1 - len(task.dtypes)):
+                there, *others = [c for c in cases if (c.direction, c.dtype) == (direction, dtype)]
+                assert there == replace(own, dtype=dtype, shape_category="edge")
+                begun = next(c for c in others if c.shape_category != "edge")
+                assert first[place] == replace(begun, dtype=task.dtypes[0], shape_category="edge")
         for case in cases:
             check_dims(task, case, SMALL)
             assert case.distribution == "standard" or (case.shape_category, case.layout) == (
@@ -50,14 +57,22 @@ def test_secret_sizes_lie_between_the_ranges_and_near_one_another() -> None:
     task = find("gelu")
     planned = shapes.plan(task, Protocol(), SMALL)
     cases = [c for c in secret_cases(task, planned, SMALL) if (c.direction, c.dtype) == ("forward", "float32")]
-    first, *near, thin = [c for c in cases if (c.layout, c.distribution) == ("contiguous", "standard")]
+    plain = [c for c in cases if (c.layout, c.distribution) == ("contiguous", "standard")]
+    below, first, (turned_before, *near), (thin, turned, *again) = plain[:2], plain[2], plain[3:6], plain[6:]
+    assert sorted(turned_before.dims_map.values()) == sorted(near[0].dims_map.values())
     assert all(17 <= size <= 31 or 129 <= size <= 255 for size in first.dims_map.values())
     assert 2 <= min(thin.dims_map.values()) <= 7 < max(thin.dims_map.values())
-    assert len(near) == 2
-    for case in near:
+    assert sorted(turned.dims_map.values()) == sorted(first.dims_map.values())
+    assert len(again) == 2
+    assert turned.dims != first.dims
+    for case in (*below, *near):
         less = [first.dims_map[dim] - size for dim, size in case.dims_map.items()]
         assert sum(map(bool, less)) == 1
         assert 1 <= max(less) <= 7
+    assert [next(dim for dim in ("M", "N") if c.dims_map[dim] < first.dims_map[dim]) for c in below] in (
+        ["M", "N"],
+        ["N", "M"],
+    )
 
 
 def test_dims_are_thin_together_that_are_so_in_no_planned_case() -> None:

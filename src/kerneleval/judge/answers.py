@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from kerneleval.records import Failed
+from kerneleval.records import Case, Failed, Outcome, Passed
 from kerneleval.worker.host import WorkerError
 
-__all__ = ["claimed", "raised"]
+__all__ = ["claimed", "raised", "without_gradient"]
 
 _FORMS = ("count", "type", "shape", "dtype", "device")
 """What a worker may say is wrong with an output, ``wrong_`` and which is the reason."""
@@ -18,8 +19,25 @@ def raised(error: WorkerError) -> Failed:
     if error.kind == "GradientWrittenError":
         return Failed(stage="honesty", reason="input_mutation", message=str(error)[:500], evidence=error.evidence)
     if error.unsupported:
-        return Failed(stage="call", reason="unsupported", message=str(error)[:500], evidence={})
+        evidence = {"no_gradient": True} if error.kind == "NoGradientError" else {}
+        return Failed(stage="call", reason="unsupported", message=str(error)[:500], evidence=evidence)
     return Failed(stage="call", reason="exception", message=f"{error.kind}: {error}"[:1000], evidence=error.evidence)
+
+
+def without_gradient(outcomes: Mapping[Case, Outcome]) -> dict[Case, Outcome]:
+    """The backward cases whose result carried no gradient, though results of others of the dtype did: such a candidate
+    has a backward, and trains nothing there. Empty cases, where there is nothing to train, aside.
+    """
+    right = {(case.direction, case.dtype) for case, outcome in outcomes.items() if isinstance(outcome, Passed)}
+    text = "the forward result carries no gradient here, and does in other backward cases of this dtype"
+    return {
+        case: Failed(stage="correctness", reason="missing_gradient", message=text)
+        for case, outcome in outcomes.items()
+        if isinstance(outcome, Failed)
+        and outcome.evidence.get("no_gradient")
+        and (case.direction, case.dtype) in right
+        and all(size for _, size in case.dims)
+    }
 
 
 def claimed(wrong: dict[str, Any]) -> Failed:

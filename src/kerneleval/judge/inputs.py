@@ -234,6 +234,7 @@ def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator
         flat = tensor.view(-1)
         places = torch.randint(flat.numel(), (count,), generator=generator, device=flat.device)
         flat[places] = flat[places] * OUTLIER_FACTOR
+        tensor = _sparse(tensor, generator) if spec.values == "normal" else tensor
     elif distribution == "nonfinite" and tensor.numel():
         each = max(1, min(_NONFINITE_EACH, tensor.numel() // 64))
         flat = tensor.view(-1)
@@ -242,12 +243,35 @@ def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator
         for row, value in enumerate(values):
             flat.index_fill_(0, places[row], value)
     elif distribution == "common" and spec.common and dtype.itemsize > 2:  # half types may keep scores in the type
-        return tensor.mul_(_COMMON_SPREAD).add_(spec.common)
+        return tensor.mul_(_COMMON_SPREAD).add_(_about(spec, tensor, generator))
     elif distribution == "negative" and spec.values == "normal":
         tensor = tensor.abs_().neg_()
     large = spec.large_half if dtype == torch.float16 else LARGE_SCALE
     factor = spec.scale * {"large_scale": large, "small_scale": SMALL_SCALE}.get(distribution, 1.0)
     return tensor.mul_(factor) if factor != 1 else tensor
+
+
+def _sparse(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """In half of the rows (last dim) half of the elements are exactly 0, as behind a ReLU; half of these rows have
+    nothing above, so that their maximum is 0, many times.
+    """
+    rows = (*tensor.shape[:-1], 1)
+
+    def half(shape: tuple[int, ...]) -> torch.Tensor:
+        return torch.randint(0, 2, shape, generator=generator, device=tensor.device, dtype=torch.bool)
+
+    thin = half(rows)
+    below = thin & half(rows)
+    return torch.where(below, -tensor.abs(), tensor).masked_fill_(thin & half(tuple(tensor.shape)), 0)
+
+
+def _about(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | float:
+    """What ``common`` data lies about: one number, or one of secret sign for each row."""
+    if not spec.common_signs:
+        return spec.common
+    rows = (*tensor.shape[:-1], 1)
+    signs = torch.randint(0, 2, rows, generator=generator, device=tensor.device).mul_(2).sub_(1)
+    return signs.to(tensor.dtype).mul_(spec.common)
 
 
 def _values(spec: TensorSpec, shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:

@@ -16,6 +16,7 @@ import torch
 
 from kerneleval import devices
 from kerneleval.judge import baselines, checks, noise
+from kerneleval.judge.answers import without_gradient
 from kerneleval.judge.bench import Bench, BuildFailed, Loaded
 from kerneleval.judge.cells import CellJudge
 from kerneleval.judge.other_forms import let_off
@@ -178,6 +179,7 @@ class Judge:
             for done, case in enumerate(cases):
                 outcomes[case] = judge.judge(case)
                 _tell(on_event, "case", done + 1, len(cases), case.key)
+        outcomes |= without_gradient(outcomes)
         findings = let_off(outcomes)
         findings += secret_shapes(judge, outcomes, self._budget(task), replay)
         findings += checks.run_all(judge, cases, outcomes)

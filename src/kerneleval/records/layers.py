@@ -54,6 +54,7 @@ _BY_REASON = {
     "wrong_dtype": "numerical",
     "wrong_output": "numerical",
     "wrong_in_training": "numerical",
+    "missing_gradient": "numerical",
     "wrong_shape": "numerical",
     "wrong_type": "numerical",
     "wrong_when_watched": "launch",

@@ -102,6 +102,7 @@ class Arg:
     differentiable: bool = False
     nan_only: bool = False
     common: Formula | None = None
+    common_signs: bool = False
     large_half: float = 16.0
     large_half_backward: float = 0.0
 
@@ -119,6 +120,7 @@ class Arg:
             differentiable=self.differentiable,
             nan_only=self.nan_only,
             common=0.0 if self.common is None else self.common(d),
+            common_signs=self.common_signs,
             large_half=self.large_half,
             large_half_backward=self.large_half_backward,
         )
@@ -141,6 +143,7 @@ def data(
     shape: str,
     fan_in: str = "",
     common: Formula | None = None,
+    common_signs: bool = False,
     large_half: float = 16.0,
     large_half_backward: float = 0.0,
 ) -> Arg:
@@ -151,6 +154,7 @@ def data(
         fan_in=fan_in,
         differentiable=True,
         common=common,
+        common_signs=common_signs,
         large_half=large_half,
         large_half_backward=large_half_backward,
     )

@@ -178,8 +178,8 @@ def between(task: Task, seed: int, fits: Fits) -> dict[str, int] | None:
 
 
 def smaller(task: Task, dims: Mapping[str, int], seed: int, fits: Fits) -> list[dict[str, int]]:
-    """The same dims, twice at most, but for one that is smaller by a few steps; another one each time. Whether they fit
-    is asked again: a smaller stride or kernel makes an output larger.
+    """The same dims but for one that is smaller by a few steps; another one each time, in an order of the seed. Whether
+    they fit is asked again: a smaller stride or kernel makes an output larger.
     """
     allowed = task.constraint or (lambda dims: True)
     chance = random.Random(seed)
@@ -188,7 +188,21 @@ def smaller(task: Task, dims: Mapping[str, int], seed: int, fits: Fits) -> list[
         less = _values(dim, dims[dim.name] - _FEW * dim.multiple_of, dims[dim.name] - 1)
         if less and allowed(other := {**dims, dim.name: chance.choice(less)}) and fits(other):
             found.append(other)
-    return found[:2]
+    return found
+
+
+def turned(task: Task, dims: Mapping[str, int], seed: int, fits: Fits) -> dict[str, int] | None:
+    """The same dims but for two scaled ones that have changed places: often as many elements in another shape; None: no
+    two may.
+    """
+    allowed = task.constraint or (lambda dims: True)
+    pairs = list(itertools.combinations([dim for dim in task.dims if dim.scaled], 2))
+    for one, other in random.Random(seed).sample(pairs, len(pairs)):
+        found = {**dims, one.name: dims[other.name], other.name: dims[one.name]}
+        fit = all(found[dim.name] in _values(dim, found[dim.name], found[dim.name]) for dim in (one, other))
+        if found != dims and fit and allowed(found) and fits(found):
+            return found
+    return None
 
 
 def thin(task: Task, dims: Mapping[str, int], names: Sequence[str], least: Sequence[int] = ()) -> dict[str, int] | None:

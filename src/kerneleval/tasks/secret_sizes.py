@@ -6,9 +6,10 @@ import functools
 import itertools
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from kerneleval.records import Case, Direction, Scalar, Task
-from kerneleval.tasks.sampling import between, draw, exists, few, smaller, thin, twins
+from kerneleval.tasks.sampling import between, draw, exists, few, smaller, thin, turned, twins
 from kerneleval.tasks.shapes import DEGENERATE, EDGE, PART, Budget, within
 
 __all__ = ["secret_cases"]
@@ -30,13 +31,15 @@ _MOST_THIN = 3
 def secret_cases(task: Task, planned: Sequence[Case], budget: Budget) -> tuple[Case, ...]:
     """Cases at sizes drawn from the system's randomness, of which none is planned.
 
-    For each direction in the first dtype judged: one standard, at sizes between those of the categories, and two of
-    which one dim is a little smaller, for what is kept by rounded sizes; one in a planned layout that is not
-    contiguous; long ones under two planned distributions that are not standard, large inputs and a secret one; up to
-    three of which some dims are thin that are in no planned case together, or else one; and those of :func:`_unlike`.
-    In every other dtype a standard one, one under a secret distribution (small inputs where there is an epsilon that
-    they could show) and one of which some dims are thin. None for tasks with sizes of their own, and none where a
-    single case is judged.
+    For each direction in the first dtype judged: one standard, at sizes between those of the categories; before it,
+    for every dim, one of which that dim is a little smaller; behind it two such, for what is kept by rounded sizes;
+    of it and, before, of one of these, one of which two dims have changed places; one in a layout that is not
+    contiguous, with smaller ones before and behind it; long ones under two distributions that are not standard, large
+    inputs and a secret one; up to three of which some dims are thin that are in no planned case together, or else
+    one; and those of :func:`_unlike`. In every other dtype one at the sizes of the first of these; a standard one,
+    with smaller ones before it, and at its sizes later one in the first dtype, for what is kept by sizes alone; one
+    under a secret distribution (small inputs where there is an epsilon that they could show) and one of which some
+    dims are thin. None for tasks with sizes of their own, and none where a single case is judged.
     """
     if task.case_dims or len(planned) < 2:
         return ()
@@ -47,12 +50,22 @@ def secret_cases(task: Task, planned: Sequence[Case], budget: Budget) -> tuple[C
             groups.setdefault((case.direction, case.dtype), []).append(case.shape_category)
     taken = {case.dims for case in planned}
     main: dict[Direction, str] = {}
+    begun: dict[Direction, Case] = {}
     cases: list[Case] = []
+    again: list[Case] = []
     for (direction, dtype), categories in groups.items():
         alike = [c for c in planned if (c.direction, c.dtype) == (direction, dtype)]
         first = main.setdefault(direction, dtype) == dtype
-        cases += _group(task, alike, categories, budget, taken, first=first)
-    return tuple(cases)
+        found = _group(task, alike, categories, budget, taken, first=first)
+        if found and first:
+            begun[direction] = found[0]
+        elif found and direction in begun:
+            cases.append(replace(begun[direction], dtype=dtype, shape_category=EDGE))
+            again.append(replace(found[0], dtype=main[direction], shape_category=EDGE))
+        fits = functools.partial(within, task, direction, dtype, budget)
+        cases += _with_smaller(task, found, fits, {case.dims for case in planned})
+    fit = (c for c in again if within(task, c.direction, c.dtype, budget, c.dims_map))
+    return (*cases, *fit)
 
 
 def _group(
@@ -72,8 +85,12 @@ def _group(
     usual = [c for c in categories if c in _CATEGORIES] or categories
     wanted = [(chance.choice(usual), "contiguous", "standard")]
     varied = sorted({c.distribution for c in alike} - {"standard", *DEGENERATE})
+    odd = sorted({c.layout for c in alike} - {"contiguous"})
+    if odd and varied:  # nothing was left out by request, but the quick tier has few of them backward
+        left_out = {"standard", *DEGENERATE, *(task.forward_only if direction == "backward" else ())}
+        varied = sorted({*task.distributions} - left_out)
+        odd = sorted({*task.layouts} - {"contiguous"})
     if first:
-        odd = sorted({c.layout for c in alike} - {"contiguous"})
         wanted.append((chance.choice(usual), chance.choice(odd or ["contiguous"]), "standard"))
         long = [c for c in categories if c == "rectangular"] or usual
         rest = [d for d in varied if d != "large_scale"]
@@ -106,7 +123,7 @@ def _group(
     fits = functools.partial(within, task, direction, dtype, budget)
     for how in wanted:
         between_ranges = first and how[1:] == ("contiguous", "standard")
-        if not (between_ranges and add(between(task, secrets.randbits(63), fits), *how)):
+        if not (between_ranges and add(_between(task, fits), *how)):
             add(_unplanned(task, how[0], direction, dtype, budget, taken), *how)
     if not found:
         return []
@@ -115,12 +132,69 @@ def _group(
     medium = _of_size(categories, "medium")
     unlike: list[dict[str, int] | None] = [_thinned(task, sizes(category=medium), part, fits) for part in parts]
     if first:
-        for dims in smaller(task, found[0].dims_map, secrets.randbits(63), fits):
+        before, near, behind = _near(task, found[0].dims_map, fits)
+        add(before, EDGE, "contiguous", "standard")
+        for dims in near:
             add(dims, *wanted[0])
+        unlike.append(behind)
         planned = [c for c in alike if (c.layout, c.distribution) == ("contiguous", "standard")]
         unlike += _unlike(task, planned, categories, sizes, fits)
     for trial in unlike:
         add(trial, EDGE, "contiguous", "standard")  # one call each: what they look for, one call shows
+    return found
+
+
+def _between(task: Task, fits: Callable[[Mapping[str, int]], bool]) -> dict[str, int] | None:
+    """Sizes between the ranges of the categories, no two of them alike if that can be had in a few draws."""
+    names = [dim.name for dim in task.dims if dim.scaled]
+    drawn = [dims for _ in range(_DRAWS // 2) if (dims := between(task, secrets.randbits(63), fits)) is not None]
+    return max(drawn, key=lambda dims: len({dims[name] for name in names}), default=None)
+
+
+def _near(
+    task: Task, dims: Mapping[str, int], fits: Callable[[Mapping[str, int]], bool]
+) -> tuple[dict[str, int] | None, list[dict[str, int]], dict[str, int] | None]:
+    """Two sizes of which one dim is a little smaller; what the first of these is with two dims exchanged, which comes
+    before it; and what the given ones are so, which comes behind them: of what is kept by the number of elements, the
+    rows are too few in one of the two.
+    """
+    pair = secrets.randbits(63)
+    less = smaller(task, dims, secrets.randbits(63), fits)
+    less.sort(key=lambda other: _ranks(other) != _ranks(dims))
+    return turned(task, less[0], pair, fits) if less else None, less[:2], turned(task, dims, pair, fits)
+
+
+def _ranks(dims: Mapping[str, int]) -> list[tuple[bool, bool]]:
+    return [(one < other, one > other) for one, other in itertools.combinations(dims.values(), 2)]
+
+
+def _with_smaller(
+    task: Task,
+    cases: Sequence[Case],
+    fits: Callable[[Mapping[str, int]], bool],
+    planned: Collection[tuple[tuple[str, int], ...]],
+) -> list[Case]:
+    """The cases, and before the first one for each of its dims one of which that dim is smaller; such ones also behind
+    a strided one, and one before it. One call each: what is made for smaller sizes is too small for those that follow,
+    and what is made for larger ones holds something else behind these.
+    """
+    taken = {*planned, *(case.dims for case in cases)}
+
+    def less(case: Case) -> list[Case]:
+        """One for each dim, that none of the cases is."""
+        drawn: dict[str, Case] = {}
+        for _ in range(_DRAWS // 4):
+            for dims in smaller(task, case.dims_map, secrets.randbits(63), fits):
+                name = next(name for name, size in case.dims if dims[name] != size)
+                if name not in drawn and (key := tuple(dims.items())) not in taken:
+                    drawn[name] = replace(case, dims=key, shape_category=EDGE)
+        return list(drawn.values())
+
+    found: list[Case] = []
+    for place, case in enumerate(cases):
+        strided = case.layout != "contiguous"
+        before = less(case)[: 1 if strided else None] if place == 0 or strided else []
+        found += [*before, case, *(less(case) if strided else [])]
     return found
 
 

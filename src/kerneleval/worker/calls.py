@@ -9,7 +9,7 @@ from typing import Any
 from kerneleval.languages import Loaded
 from kerneleval.worker.outputs import flatten, written
 
-__all__ = ["Call", "Calling", "GradientWrittenError", "form_of"]
+__all__ = ["Call", "Calling", "GradientWrittenError", "NoGradientError", "form_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,10 @@ def form_of(argument: Any) -> tuple[Any, ...] | None:
 
 class GradientWrittenError(Exception):
     """A backward pass added gradients to the caller's tensors by itself."""
+
+
+class NoGradientError(NotImplementedError):
+    """What a forward call returned carries no gradient."""
 
 
 class Calling:
@@ -127,9 +131,8 @@ class Calling:
         floating = [o for o in outputs if o.is_floating_point() or o.is_complex()]
         carrying = [(o, g) for o, g in zip(floating, call.grads, strict=True) if o.requires_grad]
         if not carrying:
-            raise NotImplementedError(
-                "no backward: the forward result carries no gradient and there is no backward entry point"
-            )
+            text = "no backward: the forward result carries no gradient and there is no backward entry point"
+            raise NoGradientError(text)
         return [o for o, _ in carrying], leaves, [g for _, g in carrying]
 
     def interleaved(self, calls: Sequence[Call]) -> list[list[Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -29,6 +29,9 @@ __all__ = ["CHECK"]
 _MOST_CALLS, _MOST_BYTES = 12, 16 << 20
 """Most forward calls before the first gradient, and the memory that their inputs and outputs may take."""
 
+_APART = ("transposed", "sliced")
+"""Layouts in which the elements of arguments, and of upstream gradients, do not follow one another."""
+
 _FEW_ARGUMENTS = 4
 """Of so many arguments every part is asked for by itself."""
 
@@ -42,22 +45,62 @@ class _Wrong(NamedTuple):
 
 
 def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
-    if judge.loaded.explicit_backward:
-        return  # no forward call is made there
+    backward = [c for c in chosen(cases, outcomes, judge.protocol.timed_dtypes) if c.direction == "backward"]
+    looks: Mapping[str, _Look] = _LOOKS
+    if judge.loaded.explicit_backward:  # autograd asks it for nothing
+        looks = _EXPLICIT if "forward" in {c.direction for c in cases} else {}
+    else:
+        backward += _strided(judge, backward)
     right = []
-    for case in chosen(cases, outcomes, judge.protocol.timed_dtypes):
-        if case.direction != "backward":
-            continue
-        for words, look in _LOOKS.items():
-            wrong = look(judge, case)
+    for case in backward:
+        for words, look in looks.items():
+            try:
+                wrong = look(judge, case)
+            except WorkerError as error:
+                if case.layout == "contiguous" or not error.unsupported:
+                    raise
+                continue
             if wrong is not None:
                 reason = "wrong_output" if wrong.alone else "wrong_in_training"
                 message = f"{case.key}: {wrong.message if wrong.alone else f'{words}: {wrong.message}'}"
                 yield {"level": "fail", "stage": "correctness", "reason": reason, "message": message}
                 return
         right.append(case.key)
-    if right:
+    if right and looks:
         yield {"level": "info", "message": f"outputs are right while gradients are asked for: {', '.join(right)}"}
+
+
+def _strided(judge: CellJudge, cases: Sequence[Case]) -> list[Case]:
+    """Of these cases, a secret one in each layout in which elements lie apart, if PyTorch itself is right there; none
+    of problem files, which have no layouts.
+
+    A candidate may have a path of its own for strided arguments while gradients are asked for.
+    """
+    found = []
+    for layout in _APART:
+        if judge.task.module or not cases or layout not in judge.task.layouts:
+            continue
+        case = replace(secrets.choice([c for c in cases if c.shape_category != "tiny"] or cases), layout=layout)
+        bound = judge.bind(case)
+        drawn = bound.draw(new_secret())
+        if bound.native_is_right(drawn, bound.form(drawn)):
+            found.append(case)
+    return found
+
+
+def _forward_between(judge: CellJudge, case: Case) -> _Wrong | None:
+    """Gradients by an entry point of their own, when the forward was called on other inputs of the same form since."""
+    bound, forward = judge.bind(case), judge.bind(replace(case, direction="forward"))
+    two = [bound.draw(new_secret()) for _ in range(2)]
+    judge.call(forward, [forward.expect(one.args, []) for one in two], look=False)
+    window, plan = judge.call(bound, two, look=False)
+    if window.wrong is not None:
+        return _Wrong(str(window.wrong.get("got", "another form")))
+    for index, one in enumerate(two):
+        result = compare(output_views(window, plan, index), one.expectation)
+        if isinstance(result, Mismatch):
+            return _Wrong(result.message)
+    return None
 
 
 def _outputs(judge: CellJudge, case: Case) -> _Wrong | None:
@@ -169,11 +212,19 @@ def _window(judge: CellJudge, plan: Plan, drawn: Sequence[Drawn], *, look: bool 
     return judge.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=look)
 
 
-_LOOKS = {
+_Look = Callable[[CellJudge, Case], _Wrong | None]
+
+_LOOKS: Mapping[str, _Look] = {
     "right gradients, but while they are asked for, the outputs are wrong": _outputs,
     "gradients are wrong inside a network, or when the forward is called again before they are taken": _interleaved,
     "gradients are wrong where only some arguments ask for theirs": _some,
 }
 """Ways in which training differs from a single gradient, by what is wrong there."""
+
+_EXPLICIT: Mapping[str, _Look] = {
+    "gradients are wrong when the forward was called on other inputs before: backward has the arguments, and nothing "
+    "else belongs to its call": _forward_between,
+}
+"""The same for an entry point for gradients."""
 
 CHECK = _check

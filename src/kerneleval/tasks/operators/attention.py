@@ -33,7 +33,9 @@ _WITHOUT = ("constant", "large_scale", "small_scale")
 
 
 def _common(d: Any) -> float:
-    """Queries and keys about this number have scores about 128, where exp overflows in fp32, which differ by a few."""
+    """Queries and keys about this number have scores about 128, where exp overflows in fp32, which differ by a few; of
+    queries about its negative, all scores are far below zero.
+    """
     return math.sqrt(128 / math.sqrt(d.D))
 
 
@@ -177,7 +179,12 @@ TASKS = (
         "attention",
         "out = softmax(q k^T * scale) v",
         dims=(fixed("B", high=4), fixed("H", low=2, high=16), size("L"), size("S", low=_LEAST), _width()),
-        args=(data("q", "B H L D", common=_common), data("k", "B H S D", common=_common), data("v", "B H S D"), _SCALE),
+        args=(
+            data("q", "B H L D", common=_common, common_signs=True),
+            data("k", "B H S D", common=_common),
+            data("v", "B H S D"),
+            _SCALE,
+        ),
         out=("B H L D",),
         reference=_attention,
         unfused=_UNFUSED,
@@ -197,7 +204,12 @@ TASKS = (
         "out = softmax(q k^T * scale + mask) v, where query i sees keys j <= i",
         dims=(fixed("B", high=4), fixed("H", low=2, high=16), size("L", low=_LEAST), size("D", high=128)),
         derive={"S": lambda d: d.L},
-        args=(data("q", "B H L D", common=_common), data("k", "B H L D", common=_common), data("v", "B H L D"), _SCALE),
+        args=(
+            data("q", "B H L D", common=_common, common_signs=True),
+            data("k", "B H L D", common=_common),
+            data("v", "B H L D"),
+            _SCALE,
+        ),
         out=("B H L D",),
         reference=_causal,
         unfused=tuple(map(_causally, _UNFUSED)),
@@ -225,7 +237,7 @@ TASKS = (
         ),
         derive={"heads": lambda d: d.G * d.R},
         args=(
-            data("q", "B heads L D", common=_common),
+            data("q", "B heads L D", common=_common, common_signs=True),
             data("k", "B G S D", common=_common),
             data("v", "B G S D"),
             _SCALE,
@@ -249,7 +261,7 @@ TASKS = (
         "out = softmax(q k^T * scale) v over the keys that mask[b, l] allows; every query sees at least one key",
         dims=(fixed("B", high=4), fixed("H", low=2, high=16), size("L"), size("S", low=_LEAST), _width()),
         args=(
-            data("q", "B H L D", common=_common),
+            data("q", "B H L D", common=_common, common_signs=True),
             data("k", "B H S D", common=_common),
             data("v", "B H S D"),
             mask("mask", "B L S"),
