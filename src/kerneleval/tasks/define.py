@@ -224,6 +224,7 @@ def operator(
     out: tuple[str, ...],
     reference: Callable[..., Any],
     unfused: tuple[Callable[..., Any], ...] = (),
+    in_type: bool = True,
     flops: Formula,
     reduction: Formula | None = None,
     gathered: Formula | None = None,
@@ -252,6 +253,7 @@ def operator(
         out: shapes of the outputs; ``"M: int64"`` where the dtype is not the case's.
         reference: the operator in plain PyTorch.
         unfused: the same as separate calls, as is usual, where the reference is one fused kernel; see ``Task.unfused``.
+        in_type: whether these keep what is between the calls in half types.
         flops: operations of one forward call.
         reduction: terms summed into one output element (None: 1).
         gathered: terms of a gradient's longest sum, where that runs over several dims; see ``Tolerance.gathered``.
@@ -291,7 +293,7 @@ def operator(
             reduction=None if reduction is None else table.formula(reduction),
             gathered=None if gathered is None else table.formula(gathered),
             normwise=normwise,
-            kept=_KEPT if unfused else 0.0,
+            kept=_KEPT if unfused and in_type else 0.0,
         ),
         relations=relations,
         constraint=None if where is None else table.formula(where),
