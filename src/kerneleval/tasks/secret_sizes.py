@@ -133,9 +133,8 @@ def _group(
     unlike: list[dict[str, int] | None] = [_thinned(task, sizes(category=medium), part, fits) for part in parts]
     if first:
         before, near, behind = _near(task, found[0].dims_map, fits)
-        add(before, EDGE, "contiguous", "standard")
-        for dims in near:
-            add(dims, *wanted[0])
+        for dims in (before, *near):
+            add(dims, EDGE, "contiguous", "standard")
         unlike.append(behind)
         planned = [c for c in alike if (c.layout, c.distribution) == ("contiguous", "standard")]
         unlike += _unlike(task, planned, categories, sizes, fits)
