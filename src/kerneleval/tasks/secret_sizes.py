@@ -87,8 +87,8 @@ def _group(
     varied = sorted({c.distribution for c in alike} - {"standard", *DEGENERATE})
     odd = sorted({c.layout for c in alike} - {"contiguous"})
     if odd and varied:  # nothing was left out by request, but the quick tier has few of them backward
-        left_out = {"standard", *DEGENERATE, *(task.forward_only if direction == "backward" else ())}
-        varied = sorted({*task.distributions} - left_out)
+        left_out = {"standard", "nonfinite", *DEGENERATE, *(task.forward_only if direction == "backward" else ())}
+        varied = sorted({*task.distributions} - left_out | {*varied})
         odd = sorted({*task.layouts} - {"contiguous"})
     if first:
         wanted.append((chance.choice(usual), chance.choice(odd or ["contiguous"]), "standard"))
