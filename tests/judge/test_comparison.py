@@ -397,7 +397,7 @@ def test_the_mean_is_no_answer_even_where_the_output_hardly_varies(dtype: str) -
 
 def test_small_elements_are_judged_beside_huge_ones() -> None:
     """exp of outliers: the rms is that of one element, and all others must be right as well."""
-    (x,), expectation = expected("exp", {"M": 60, "N": 96}, distribution="outlier", seed=3)
+    (x,), expectation = expected("exp", {"M": 60, "N": 96}, distribution="outlier", seed=4)
     native = expectation.native[0]
     finite = torch.where(native.isinf(), 0.0, native)
     assert float(finite.max()) > 1e10 * float(finite.median())

@@ -81,7 +81,15 @@ def test_distributions(dtype: str) -> None:
     plain = one(spec, "small_scale").float() * 1e3
     assert 0.9 < float(plain.std()) < 1.1
     outliers = one(spec, "outlier").float().abs()
-    assert 10 <= int((outliers > 8).sum()) <= 20, "0.1 % of 20000, less those that are small even times 50"
+    assert 8 <= int((outliers > 8).sum()) <= 20, "0.1 % of 20000, less those that are small even times 50, or zero"
+    rows = one(spec, "outlier").float()
+    thin = (rows[:, :4] == 0).all(-1)
+    assert 30 < int(thin.sum()) < 70
+    assert not rows[thin, -1].any()
+    assert 0.08 < float((rows[thin, 4:-1] == 0).float().mean()) < 0.17
+    assert float((rows[~thin] == 0).float().mean()) < 0.01
+    assert 5 < int((rows[thin].amax(-1) == 0).sum()) < 25
+    assert 5 < int((rows[thin].amin(-1) == 0).sum()) < 25
     large = one(spec, "large_scale").float()
     assert float(large.std()) > (14 if dtype == "float16" else 90_000)
     constant = one(spec, "constant")

@@ -267,7 +267,7 @@ def _sparse(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
     thin = one_in(2 if tensor.ndim <= 2 else 16, rows)
     place = torch.arange(width, device=tensor.device)
-    ends = (place < min(4, width // 2)) | (place == width - 1)
+    ends = (place < min(4, width // 4)) | (place == width - 1 if width > 3 else place < 0)
     zero = thin & (ends | one_in(8, tuple(tensor.shape)))
     signed = torch.where(one_in(2, rows), -tensor.abs(), tensor.abs())
     return torch.where(thin & one_in(2, rows), signed, tensor).masked_fill_(zero, 0)
