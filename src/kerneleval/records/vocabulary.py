@@ -54,11 +54,10 @@ DISTRIBUTIONS: tuple[str, ...] = (
     "trained",
     "common",
 )
-"""Input distributions; ``outlier`` multiplies 0.1 % of the elements by 50 (KernelBench-X), and has many exact zeros.
-``negative`` is for tasks
-whose own inputs are not, as those of most problem files, and ``trained`` for modules: standard inputs under weights of
-other signs and sizes than those that they are made with. ``common`` is for operators that do not change where a number
-is added to all scores alike: data far from zero that differs little."""
+"""Input distributions; ``outlier`` multiplies 0.1 % of the elements by 50 (KernelBench-X), and has exact zeros.
+``negative`` is for tasks whose own inputs are not, as those of most problem files, and ``trained`` for modules:
+standard inputs under weights of other signs and sizes than those that they are made with. ``common`` is for operators
+that do not change where a number is added to all scores alike: data far from zero that differs little."""
 
 LAYOUTS: tuple[str, ...] = ("contiguous", "transposed", "sliced", "offset", "expanded")
 """Memory layouts of the inputs."""
