@@ -1,4 +1,4 @@
-"""KernelBench's own references as candidates, through the whole judge, at the files' own sizes.
+"""KernelBench's own references as candidates, through the whole judge, at the files' own sizes or shrunk.
 
 Every problem of the levels named must pass on the library track; what does not is listed with its reason.
 """
@@ -8,12 +8,18 @@ from __future__ import annotations
 import collections
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.report import Report, parser
 from kerneleval import tasks
 from kerneleval.judge import Judge
 from kerneleval.records import Candidate, KernelEvalError, Protocol
+from kerneleval.tasks.formats.problem_file import ProblemFile
+from kerneleval.tasks.formats.sweep import Surveys, shrink
+
+_FLOPS_A_BYTE = 64
+"""Operations of a shrunk problem for each byte."""
 
 
 def main() -> None:
@@ -24,6 +30,7 @@ def main() -> None:
     made.add_argument("--every", type=int, default=1, help="only every n-th problem")
     made.add_argument("--skip", type=int, default=0, help="begin with this problem of the list")
     made.add_argument("--only", default="", help="regular expression on the files' names")
+    made.add_argument("--mebibytes", type=int, default=0, help="size to which problems are shrunk; 0: their own")
     made.add_argument("--timed", action="store_true")
     made.add_argument("--seconds", type=float, default=540.0, help="stop beginning new problems after this long")
     options = made.parse_args()
@@ -41,7 +48,7 @@ def main() -> None:
             if time.monotonic() - began > options.seconds:
                 left.append(path.name)
                 continue
-            rows.append(_row(judge, path, protocol))
+            rows.append(_row(judge, path, protocol, options.mebibytes << 20))
             print(*rows[-1], flush=True)
         failed = [r for r in rows if r[2] != "passed"]
         report.table(("level", "problem", "verdict", "reason", "seconds", "message"), failed)
@@ -54,11 +61,15 @@ def main() -> None:
         report.write()
 
 
-def _row(judge: Judge, path: Path, protocol: Protocol) -> tuple[str, str, str, str, float, str]:
+def _row(judge: Judge, path: Path, protocol: Protocol, most_bytes: int) -> tuple[str, str, str, str, float, str]:
     started = time.perf_counter()
     level = path.parent.name
     try:
         task = tasks.open_task(str(path))
+        if most_bytes:
+            category, own = task.case_dims[0]
+            dims = own | shrink(Surveys(ProblemFile(path)), most_bytes, most_bytes * _FLOPS_A_BYTE)
+            task = replace(task, case_dims=((category, dims),))
         source = path.read_text()
         candidate = Candidate(files=((path.name, source),), language="torch", entry="Model")
         verdict = judge.check(candidate, task, protocol, source=str(path), task_source=str(path))

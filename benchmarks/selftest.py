@@ -16,10 +16,12 @@ from kerneleval.pipeline import selftest
 def main() -> None:
     """Run it."""
     made = parser(__doc__ or "")
-    made.add_argument("--tasks", default="", help="comma separated; empty: all")
+    made.add_argument("--tasks", default="", help="comma separated; empty: four of each category; all: all")
     made.add_argument("--seconds", type=float, default=500.0, help="stop beginning new tasks after this long")
     options = made.parse_args()
-    names = [n for n in options.tasks.split(",") if n] or list(tasks.all_tasks())
+    names = [n for n in options.tasks.split(",") if n] or list(tasks.CORE)
+    if names == ["all"]:
+        names = list(tasks.all_tasks())
     with Judge(options.device) as judge:
         report = Report("selftest", judge.machine, options.out)
         started, found = time.monotonic(), []

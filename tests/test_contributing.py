@@ -19,14 +19,14 @@ import kerneleval
 ROOT = Path(__file__).parent.parent
 EXAMPLE = re.compile(r"<!-- file: src/(\S+) -->\n```python\n(.*?)```", re.DOTALL)
 
-SOFTPLUS_C = r"""
+SQUAREPLUS_C = r"""
 #include <math.h>
 #include <stdint.h>
 
-int softplus(const float *x, float *out, int64_t M, int64_t N, void *stream) {
+int squareplus(const float *x, float *out, int64_t M, int64_t N, void *stream) {
     (void)stream;
     for (int64_t i = 0; i < M * N; i++)
-        out[i] = fmaxf(x[i], 0.0f) + log1pf(expf(-fabsf(x[i])));
+        out[i] = 0.5f * (x[i] + sqrtf(x[i] * x[i] + 4.0f));
     return 0;
 }
 """
@@ -68,7 +68,7 @@ def test_all_are_found(package: Path) -> None:
     code = """
 from kerneleval import devices, generators, languages, scores, tasks
 from kerneleval.judge import checks
-print(tasks.find("softplus").name, devices.find("rehearsal").name, languages.find("c").name)
+print(tasks.find("squareplus").name, devices.find("rehearsal").name, languages.find("c").name)
 print(scores.find("worst_speedup").__name__, generators.find("composite").name, "repeatability" in checks._registry())
 print(scores.definition("worst_speedup"))
 print(devices.find("rehearsal").available())
@@ -76,7 +76,7 @@ print(devices.find("rehearsal").available())
     done = python(package, "-c", code)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "softplus rehearsal c",
+        "squareplus rehearsal c",
         "worst_speedup composite True",
         "Smallest speedup of a correct, timed cell on the primary device, with that cell's own interval.",
         "it is the CPU under another name; set KERNELEVAL_REHEARSAL=1 to use it",
@@ -101,11 +101,11 @@ def test_they_pass_the_linter(package: Path) -> None:
 
 @pytest.mark.slow
 def test_a_candidate_in_the_new_language_passes_the_new_task_under_the_new_check(package: Path, tmp_path: Path) -> None:
-    (tmp_path / "softplus.c").write_text(SOFTPLUS_C)
+    (tmp_path / "squareplus.c").write_text(SQUAREPLUS_C)
     command = ["-m", "kerneleval", "check"]
-    options = "--task softplus --device cpu --dtype fp32 --direction forward --category tiny,small --no-timing --json"
+    options = "--task squareplus --device cpu --dtype fp32 --direction forward --category tiny,small --no-timing --json"
     done = python(
-        package, *command, str(tmp_path / "softplus.c"), *options.split(), KERNELEVAL_CACHE_DIR=str(tmp_path / "cache")
+        package, *command, str(tmp_path / "squareplus.c"), *options.split(), KERNELEVAL_CACHE_DIR=str(tmp_path / "cache")
     )
     assert done.returncode == 0, done.stdout + done.stderr
     verdict = json.loads(done.stdout)

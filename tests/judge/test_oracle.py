@@ -48,6 +48,15 @@ def test_the_native_reference_passes_everywhere(name: str) -> None:
         assert isinstance(result, Match), f"{case.key}: {result.message}"
 
 
+def test_outputs_smaller_than_any_number_of_their_type_are_zero() -> None:
+    task, case = task_of(torch.sigmoid), replace(CASE, distribution="standard")
+    x = torch.full((40, 70), -400.0)
+    expectation = oracle.expect(task, case, [x])
+    assert float(expectation.oracle[0].max()) < 1e-170
+    assert isinstance(compare([torch.zeros_like(x)], expectation), Match)
+    assert isinstance(compare([torch.full_like(x, 1e-30)], expectation), Mismatch)
+
+
 def test_oracle_and_native_are_what_they_say() -> None:
     task, case = find("matmul"), case_of("matmul", {"M": 20, "N": 30, "K": 40})
     args, _ = drawn(task, case)

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from kerneleval.records import DTYPES, Case, Protocol, Scalar, Task, TensorSpec
-from kerneleval.tasks import all_tasks, find, shapes
+from kerneleval.judge import inputs
+from kerneleval.records import DTYPES, Case, Protocol, Task, TensorSpec
+from kerneleval.tasks import CORE, find, shapes
 
-NAMES = tuple(all_tasks())
+NAMES = CORE
 BUDGET = shapes.Budget(memory_bytes=4 << 20, flops=20_000_000)
 SMALL = shapes.Budget(memory_bytes=16 << 20, flops=600_000_000)
 
@@ -35,7 +36,7 @@ def dims_of(task: Task, *categories: str) -> list[dict[str, int]]:
 def _dims_of(name: str, categories: tuple[str, ...]) -> list[dict[str, int]]:
     task = find(name)
     protocol = Protocol(
-        dtypes=("float32",), directions=("forward",), categories=categories, distributions=("standard",)
+        dtypes=task.dtypes[:1], directions=("forward",), categories=categories, distributions=("standard",)
     )
     return [case.dims_map for case in shapes.plan(task, protocol, BUDGET)]
 
@@ -54,26 +55,10 @@ def check_dims(task: Task, case: Case, budget: shapes.Budget) -> None:
 
 
 def drawn(task: Task, dims: Mapping[str, int], dtype: str, seed: int = 0) -> list[Any]:
-    """Standard arguments on the CPU."""
-    generator = torch.Generator().manual_seed(seed)
-    args: list[Any] = []
-    for spec in task.arguments(dims, dtype):
-        if isinstance(spec, Scalar):
-            args.append(spec.value)
-            continue
-        normal = torch.randn(spec.shape, generator=generator, dtype=torch.float64)
-        if spec.values == "bool":
-            flags = torch.rand(spec.shape, generator=generator) < 0.5
-            flags[..., 0] = True
-            args.append(flags)
-        elif spec.values == "integers":
-            args.append(
-                torch.randint(spec.low, spec.high, spec.shape, generator=generator).to(getattr(torch, spec.dtype))
-            )
-        else:
-            value = 1 + 0.1 * normal if spec.values == "ones_normal" else normal
-            args.append((value * spec.scale).to(getattr(torch, spec.dtype)))
-    return args
+    """Standard arguments on the CPU; of the task's own type where it has no floating ones."""
+    dtype = dtype if getattr(torch, task.dtypes[0]).is_floating_point else task.dtypes[0]
+    case = Case(task=task.name, direction="backward", dims=tuple(dims.items()), dtype=dtype)
+    return inputs.draw(task.arguments(dims, dtype), case, seed, "cpu")
 
 
 def outputs(task: Task, args: Sequence[Any]) -> list[torch.Tensor]:

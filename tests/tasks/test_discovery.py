@@ -38,9 +38,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **modules: str) -> 
 
 def test_every_category_has_its_four_operators() -> None:
     found = tasks.all_tasks()
-    assert len(found) == 28
+    assert len(tasks.CORE) == len(set(tasks.CORE)) == 28
     for category in CATEGORIES:
-        assert sum(task.category == category for task in found.values()) == 4, category
+        assert sum(found[name].category == category for name in tasks.CORE) == 4, category
     assert all(name == task.name for name, task in found.items())
     assert tasks.find("gelu") is found["gelu"]
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from kerneleval.records import Relation, Task
-from kerneleval.tasks import find
+from kerneleval.tasks import all_tasks, find
 
 from .conftest import NAMES, dims_of, drawn
 
-PAIRS = [(name, relation.name) for name in NAMES for relation in find(name).relations]
+PAIRS = [(name, relation.name) for name in all_tasks() for relation in find(name).relations]
 
 
 def relation_of(task: Task, name: str) -> Relation:
@@ -37,7 +37,7 @@ def holds(relation: Relation, function: Callable[..., Any], args: Sequence[Any],
             assert a == b
     expected = relation.expect(run(args), args, generator())
     got = run(transformed)
-    return all(torch.allclose(g, e, rtol=1e-9, atol=1e-9) for g, e in zip(got, expected, strict=True))
+    return all(torch.allclose(g, e, rtol=1e-9, atol=1e-9, equal_nan=True) for g, e in zip(got, expected, strict=True))
 
 
 @pytest.mark.parametrize(("name", "relation"), PAIRS)
@@ -47,7 +47,8 @@ def test_the_relation_holds_on_the_reference(name: str, relation: str) -> None:
         args = drawn(task, dims, "float64")
         before = [a.clone() if isinstance(a, torch.Tensor) else a for a in args]
         assert holds(relation_of(task, relation), task.reference, args)
-        assert all(torch.equal(a, b) for a, b in zip(args, before, strict=True) if isinstance(a, torch.Tensor))
+        for a, b in zip(args, before, strict=True):
+            assert not isinstance(a, torch.Tensor) or torch.equal(a.nan_to_num(), b.nan_to_num())
 
 
 @pytest.mark.parametrize(("name", "relation"), PAIRS)
@@ -83,7 +84,7 @@ def test_relations_hold_in_float32_too(name: str) -> None:
         ("gelu", "reflection", lambda x: 1.01 * torch.nn.functional.gelu(x)),
         ("gelu", "row_permutation", lambda x: x + torch.arange(len(x))[:, None]),
         ("silu", "column_permutation", lambda x: x + x[:, :1]),
-        ("exp", "reciprocal", lambda x: 1 + x + x**2 / 2),
+        ("exp", "reflection", lambda x: 1 + x + x**2 / 2),
         ("add", "commutativity", lambda x, y: x + 0.99 * y),
         ("add", "row_resampling", lambda x, y: x + y + x.mean(0)),
         ("sum", "order_within_rows", lambda x: x[:, :-1].sum(-1)),

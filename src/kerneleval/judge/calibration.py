@@ -61,7 +61,7 @@ def bounded(
         probed: output on inputs changed by ``tolerances.PROBE``, in fp32 or wider.
         floor: from ``tolerances.floor_of``.
         args: arguments, whose copies are trivial answers.
-        length: terms summed into one element.
+        length: terms summed into one element; 0: the operator sums nothing.
         pool: scales of the same output on other inputs, for outputs with few elements.
         independent: how many of the elements are no repetitions, by :func:`independent`; None: all.
     """
@@ -73,7 +73,9 @@ def bounded(
     views = tuple(as_real(t).contiguous().view(shape) for t in (held, native, probed))
     limit = finite_limit(as_real(native).dtype)
     largest, rms, finite = _extent(views[0], views[1], limit)
-    gain = 2.0 ** math.floor(math.log2(_HEADROOM / largest)) if largest > 0 else 1.0
+    # an oracle may be smaller than any number of the type: all of it is zero there
+    least = max(largest, float(torch.finfo(as_real(native).dtype).tiny), 2.0**-900)
+    gain = 2.0 ** math.floor(math.log2(_HEADROOM / least)) if largest > 0 else 1.0
     special = not finite
     if (terms := _cancelled(largest, args, length)) is not None:
         floor = replace(floor, absolute=floor.absolute + floor.relative * terms)
@@ -114,7 +116,7 @@ def _cancelled(largest: float, args: Sequence[Any], length: int) -> float | None
     """Size of the terms of a sum that cancels in fp64, as gradients of normalisations do under gradients that are
     equal: what comes out elsewhere is their rounding errors, equal ones where the terms are. None: something is left.
     """
-    if largest > _LOOKED_AT:
+    if largest > _LOOKED_AT or not length:  # where nothing is summed, a small number is one
         return None
     terms = _scale_of(args) * length
     return terms if largest <= _NOTHING * terms else None

@@ -7,6 +7,7 @@ each distribution is there to find.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -50,7 +51,7 @@ _LONELY = 8
 but the value there, and gradients are rounding noise, so forward alone."""
 _ALIKE_ROWS = 16
 """Rows of a mask that are open in the same manner."""
-_STRUCTURED = ("normal", "positive", "uniform")
+_STRUCTURED = ("normal", "positive", "uniform", "symmetric")
 
 
 def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[Any]:
@@ -219,10 +220,10 @@ def _repeated(spec: TensorSpec, distribution: str, layout: str, generator: torch
 def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator: torch.Generator) -> torch.Tensor:
     """A data tensor of the distribution, times ``spec.scale``."""
     dtype = _dtype(spec.dtype)
-    if not (dtype.is_floating_point or dtype.is_complex) or spec.values in ("integers", "bool"):
+    if not (dtype.is_floating_point or dtype.is_complex) or spec.values in ("integers", "bits", "bool"):
         return _discrete(spec, shape, distribution, generator)
     if distribution == "zeros":
-        least = {"positive": 0.1, "variance": 0.5, "ones_normal": 1.0}.get(spec.values, 0.0)
+        least = {"positive": 0.1, "variance": 0.5, "ones_normal": 1.0, "above_one": 1.0}.get(spec.values, 0.0)
         return torch.full(shape, least * spec.scale, dtype=dtype, device=generator.device)
     if distribution == "constant":
         return _constant(spec, dtype, generator).expand(shape).contiguous()
@@ -288,14 +289,23 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], generator: torch.Generator
     if spec.values == "integers":
         high = max(spec.high, spec.low + 1)
         return torch.randint(spec.low, high, shape, generator=generator, device=device, dtype=dtype)
+    if spec.values == "bits":
+        info = torch.iinfo(dtype)
+        return torch.randint(info.min, info.max, shape, generator=generator, device=device, dtype=dtype)
     if spec.values == "bool":
         return torch.randint(0, 2, shape, generator=generator, device=device, dtype=torch.uint8).to(dtype)
-    if spec.values in ("uniform", "variance"):
+    if spec.values in ("uniform", "variance", "symmetric"):
         tensor = torch.rand(shape, generator=generator, device=device, dtype=dtype)
+        if spec.values == "symmetric":
+            return tensor.mul_(2).sub_(1)
         return tensor.add_(0.5) if spec.values == "variance" else tensor
     tensor = torch.randn(shape, generator=generator, device=device, dtype=dtype)
-    if spec.values == "positive":
-        return tensor.abs_().add_(0.1)
+    if spec.values == "special":
+        kind = torch.randint(0, 16, shape, generator=generator, device=device)
+        tensor.masked_fill_(kind < 2, math.nan).masked_fill_(kind == 2, math.inf)
+        return tensor.masked_fill_(kind == 3, -math.inf)
+    if spec.values in ("positive", "above_one"):
+        return tensor.abs_().add_(0.1 if spec.values == "positive" else 1)
     return tensor.mul_(0.1).add_(1) if spec.values == "ones_normal" else tensor
 
 
@@ -304,7 +314,7 @@ def _structured(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generat
     if spec.values not in _STRUCTURED:
         return tensor.mul_(spec.scale) if spec.scale != 1 else tensor
     rows = (*tensor.shape[:-1], 1) if tensor.ndim else ()
-    low, high = (0.5, 1.0) if spec.values == "uniform" else (0.5, 2.0)
+    low, high = (0.5, 1.0) if spec.values in ("uniform", "symmetric") else (0.5, 2.0)
     real = torch.zeros((), dtype=tensor.dtype).real.dtype
 
     def spread(least: float, most: float) -> torch.Tensor:
@@ -320,10 +330,10 @@ def _structured(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generat
 def _constant(spec: TensorSpec, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """One secret value (0-d), of either sign where the values may be negative, in [0.5, 2] times the scale."""
     unit = torch.rand(2, generator=generator, device=generator.device)
-    if spec.values == "uniform":
-        value = unit[0]
-    elif spec.values in ("variance", "ones_normal"):
-        value = unit[0] + 0.5
+    if spec.values in ("uniform", "symmetric"):
+        value = unit[0] if spec.values == "uniform" else 2 * unit[0] - 1
+    elif spec.values in ("variance", "ones_normal", "above_one"):
+        value = unit[0] + (1 if spec.values == "above_one" else 0.5)
     else:
         value = unit[0] * 1.5 + 0.5
         if spec.values == "normal":
@@ -334,7 +344,7 @@ def _constant(spec: TensorSpec, dtype: torch.dtype, generator: torch.Generator) 
 def _discrete(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator: torch.Generator) -> torch.Tensor:
     """Integers and flags as data: constant and zeros keep their meaning, the other distributions have none."""
     if distribution == "zeros":
-        least = 0 if spec.values == "bool" else min(max(0, spec.low), max(spec.high - 1, spec.low))
+        least = 0 if spec.values != "integers" else min(max(0, spec.low), max(spec.high - 1, spec.low))
         return torch.full(shape, least, dtype=_dtype(spec.dtype), device=generator.device)
     if distribution == "constant":
         return _values(spec, (1,) * len(shape), generator).expand(shape).contiguous()

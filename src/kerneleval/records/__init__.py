@@ -17,13 +17,14 @@ from kerneleval.records.layers import LAYERS, caught_by, layer_of, layer_of_find
 from kerneleval.records.outcomes import Evidence, Failed, Outcome, Passed, Samples, Timing, outcome_from_plain
 from kerneleval.records.plain import to_plain
 from kerneleval.records.results import Event, Result, Score
-from kerneleval.records.tasks import Argument, Case, Dim, Relation, Scalar, Task, TensorSpec, Tolerance
+from kerneleval.records.tasks import Argument, Case, Dim, Relation, Scalar, Task, TensorSpec, Tolerance, Values
 from kerneleval.records.verdicts import CellResult, Trust, Verdict
 from kerneleval.records.vocabulary import (
     CATEGORIES,
     DIRECTIONS,
     DISTRIBUTIONS,
     DTYPES,
+    GROUPS,
     LAYOUTS,
     SHAPE_CATEGORIES,
     STAGES,
@@ -36,6 +37,7 @@ __all__ = [
     "DIRECTIONS",
     "DISTRIBUTIONS",
     "DTYPES",
+    "GROUPS",
     "LAYERS",
     "LAYOUTS",
     "SHAPE_CATEGORIES",
@@ -69,6 +71,7 @@ __all__ = [
     "Tolerance",
     "Trust",
     "UsageError",
+    "Values",
     "Verdict",
     "caught_by",
     "digest",

@@ -14,7 +14,7 @@ from kerneleval.records.errors import UsageError
 from kerneleval.records.reading import _fields
 from kerneleval.records.vocabulary import DIRECTIONS, DISTRIBUTIONS, DTYPES, LAYOUTS, Direction
 
-__all__ = ["Argument", "Case", "Dim", "Relation", "Scalar", "Task", "TensorSpec", "Tolerance"]
+__all__ = ["Argument", "Case", "Dim", "Relation", "Scalar", "Task", "TensorSpec", "Tolerance", "Values"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,24 @@ class Dim:
     """Whether the shape category sets this dim's range; False: sampled from ``low`` to ``high`` in every category."""
 
 
+Values = Literal[
+    "normal",
+    "positive",
+    "uniform",
+    "symmetric",
+    "above_one",
+    "special",
+    "integers",
+    "bits",
+    "bool",
+    "ones_normal",
+    "variance",
+]
+"""Standard values: N(0, 1), |N(0, 1)| + 0.1, U[0, 1), U(-1, 1), 1 + |N(0, 1)|, N(0, 1) of which
+an eighth is NaN and an eighth infinite, integers in [low, high), integers over
+the whole range of their type, fair coin, 1 + N(0, 0.1), U[0.5, 1.5) (a positive running variance)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TensorSpec:
     """One tensor argument (or output) of a task at given dims and dtype."""
@@ -45,9 +63,8 @@ class TensorSpec:
     """A key of :data:`DTYPES`."""
     role: Literal["data", "weight", "index", "mask", "output", "gradient"] = "data"
     """``weight`` inputs are standard values times ``scale``; beside unusual data they differ in size and sign alone."""
-    values: Literal["normal", "positive", "uniform", "integers", "bool", "ones_normal", "variance"] = "normal"
-    """How standard values are drawn: N(0, 1), |N(0, 1)| + 0.1, U[0, 1), integers in [low, high), fair coin,
-    1 + N(0, 0.1), U[0.5, 1.5) (a positive running variance)."""
+    values: Values = "normal"
+    """How standard values are drawn."""
     low: int = 0
     """Lower bound of ``integers`` (inclusive)."""
     high: int = 2
@@ -96,8 +113,9 @@ class Tolerance:
     """How outputs are judged; see ``docs/correctness.md`` for the bounds that follow from it."""
 
     kind: Literal["float", "exact", "index"] = "float"
-    """``float``: error against the fp64 oracle; ``exact``: equal; ``index``: an index is right when the element that it
-    selects equals the one that the oracle selects (ties are free)."""
+    """``float``: error against the fp64 oracle; ``exact``: equal (outputs; gradients are judged as ``float``);
+    ``index``: an index is right when the element that it selects equals the one that the oracle selects (ties are
+    free)."""
     reduction: Callable[[Mapping[str, int]], int] | None = None
     """dims -> number of terms summed into one output element; None: 1."""
     gathered: Callable[[Mapping[str, int]], int] | None = None
@@ -158,6 +176,11 @@ class Task:
     """dims -> floating-point operations of one forward call (multiply and add count as two)."""
     bytes: Callable[[Mapping[str, int], str], int]
     """(dims, dtype) -> the fewest bytes that one forward call must move: inputs once, outputs once."""
+    group: str = ""
+    """One of :data:`GROUPS`; empty: none of them."""
+    complexity: int = 1
+    """K of the Standard Kernel Rubric: 1 simple and bound by memory, 2 structured primitives, 3 dense core linear
+    algebra, 4 frontier."""
     tolerance: Tolerance = field(default_factory=Tolerance)
     """How outputs are judged."""
     relations: tuple[Relation, ...] = ()

@@ -9,6 +9,7 @@ __all__ = [
     "DIRECTIONS",
     "DISTRIBUTIONS",
     "DTYPES",
+    "GROUPS",
     "LAYOUTS",
     "SHAPE_CATEGORIES",
     "STAGES",
@@ -29,6 +30,25 @@ CATEGORIES: tuple[str, ...] = (
     "fused",
 )
 """The seven operator categories of KernelEval's coverage axis."""
+
+GROUPS: tuple[str, ...] = (
+    "Activation",
+    "Convolution",
+    "Fusion",
+    "Index",
+    "LinearAlgebra",
+    "Loss",
+    "Math",
+    "MatrixMultiply",
+    "Normalization",
+    "Optimizer",
+    "Pooling",
+    "Quantization",
+    "Random",
+    "Reduce",
+    "SpatialOps",
+)
+"""The fifteen categories of KernelBench-X."""
 
 SHAPE_CATEGORIES: tuple[str, ...] = (
     "tiny",

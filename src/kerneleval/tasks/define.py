@@ -22,6 +22,7 @@ from kerneleval.records import (
     CATEGORIES,
     DISTRIBUTIONS,
     DTYPES,
+    GROUPS,
     LAYOUTS,
     Argument,
     Dim,
@@ -31,10 +32,11 @@ from kerneleval.records import (
     TensorSpec,
     Tolerance,
     UsageError,
+    Values,
 )
 
-__all__ = ["FAR_BELOW", "FLOATS", "ROWS", "Arg", "Formula", "Plain", "bias", "data", "fixed", "index", "mask",
-           "operator", "plain", "size", "validate", "weight"]  # fmt: skip
+__all__ = ["FAR_BELOW", "FLOATS", "INTEGERS", "ROWS", "Arg", "Formula", "Plain", "bias", "bits", "data", "fixed",
+           "flags", "index", "mask", "operator", "plain", "size", "validate", "weight", "whole"]  # fmt: skip
 
 Formula = Callable[[Any], Any]
 """A function of the dims as attributes (own and derived ones)."""
@@ -42,8 +44,26 @@ Formula = Callable[[Any], Any]
 FLOATS: tuple[str, ...] = ("float32", "float16", "bfloat16")
 """The floating types of every built-in operator, the default first."""
 
+INTEGERS: tuple[str, ...] = ("int32", "int64", "int8", "uint8")
+"""The types of operators on bits and whole numbers, the default first."""
+
 _DISTRIBUTIONS = tuple(d for d in DISTRIBUTIONS if d not in ("negative", "trained", "common"))
 """Those that every operator has: the first two of the others are for problem files, the last for few tasks."""
+
+_DISCRETE = ("standard", "constant", "zeros")
+"""Those that mean something where no argument is a floating number."""
+
+_GROUP = {
+    "elementwise": "Math",
+    "reduction": "Reduce",
+    "gemm": "MatrixMultiply",
+    "convolution": "Convolution",
+    "normalization": "Normalization",
+    "attention": "Fusion",
+    "fused": "Fusion",
+}
+_COMPLEXITY = {"normalization": 2, "gemm": 3, "convolution": 3, "attention": 3}
+"""What a task of each category is, unless its table says otherwise."""
 
 
 FAR_BELOW = -200.0
@@ -92,7 +112,7 @@ class Arg:
     name: str
     shape: str
     role: Literal["data", "weight", "index", "mask", "output"] = "data"
-    values: Literal["normal", "positive", "uniform", "integers", "bool", "ones_normal", "variance"] = "normal"
+    values: Values = "normal"
     fan_in: str = ""
     """Names of the dims summed over; the values are scaled by (their product) ** -0.5."""
     low: int | Formula = 0
@@ -146,13 +166,16 @@ def data(
     common_signs: bool = False,
     large_half: float = 16.0,
     large_half_backward: float = 0.0,
+    values: Values = "normal",
+    differentiable: bool = True,
 ) -> Arg:
-    """A differentiable argument that follows the case's distribution and layout; the rest as in ``TensorSpec``."""
+    """An argument that follows the case's distribution and layout; the rest as in ``TensorSpec``."""
     return Arg(
         name=name,
         shape=shape,
+        values=values,
         fan_in=fan_in,
-        differentiable=True,
+        differentiable=differentiable,
         common=common,
         common_signs=common_signs,
         large_half=large_half,
@@ -173,6 +196,21 @@ def bias(shape: str) -> Arg:
 def index(name: str, shape: str, high: Formula, low: int | Formula = 0) -> Arg:
     """Integers (int64) in [low, high)."""
     return Arg(name=name, shape=shape, role="index", values="integers", low=low, high=high, dtype="int64")
+
+
+def whole(name: str, shape: str, low: int | Formula, high: int | Formula, dtype: str = "") -> Arg:
+    """Whole numbers in [low, high) that follow the case's layout, of the case's dtype unless another is given."""
+    return Arg(name=name, shape=shape, values="integers", low=low, high=high, dtype=dtype)
+
+
+def bits(name: str, shape: str) -> Arg:
+    """Whole numbers over all of the case's dtype that follow the case's layout."""
+    return Arg(name=name, shape=shape, values="bits")
+
+
+def flags(name: str, shape: str) -> Arg:
+    """Booleans that follow the case's layout."""
+    return Arg(name=name, shape=shape, values="bool", dtype="bool")
 
 
 def mask(name: str, shape: str) -> Arg:
@@ -237,10 +275,15 @@ def operator(
     empty: bool = False,
     layouts: tuple[str, ...] = LAYOUTS,
     index_output: bool = False,
+    exact: bool = False,
+    dtypes: tuple[str, ...] = FLOATS,
+    factor: float = 1.0,
     no_backward: str = "",
     relations: tuple[Relation, ...] = (),
     source: str = "aten",
     level: int = 1,
+    group: str = "",
+    complexity: int = 0,
 ) -> Task:
     """A task from its table.
 
@@ -267,13 +310,23 @@ def operator(
         empty: whether a dim (any that ``where`` allows) may be 0.
         layouts: the layouts in which data arguments are given.
         index_output: whether the outputs are indices, judged by the elements that they select.
+        exact: whether outputs must be equal to the reference's, because nothing is computed or what is has no rounding.
+        dtypes: the types in which it is judged, the default first.
+        factor: see ``Tolerance.factor``.
         no_backward: why there is no backward.
         relations: metamorphic relations.
-        source: where the operator comes from.
-        level: 1 one operator, 2 a fusion.
+        source: where the operator comes from: ``aten``, ``vllm``, ``cublas`` or ``model``.
+        level: 1 one operator, 2 a fusion, 3 a model's block.
+        group: one of ``records.GROUPS``; empty: what the category has.
+        complexity: K of the rubric; 0: what the category has.
     """
+    tensors = [a for a in args if isinstance(a, Arg)]
+    discrete = all(a.values in ("integers", "bits", "bool") for a in tensors if a.role == "data")
+    known = _DISCRETE if discrete else _DISTRIBUTIONS
     if nonfinite == "nan":
         args = tuple(replace(a, nan_only=True) if isinstance(a, Arg) else a for a in args)
+    if no_backward:
+        args = tuple(replace(a, differentiable=False) if isinstance(a, Arg) else a for a in args)
     table = _Table(args, tuple(_output(i, text) for i, text in enumerate(out)), dict(derive or {}))
     return Task(
         name=name,
@@ -282,16 +335,19 @@ def operator(
         level=level,
         summary=summary,
         dims=dims,
-        dtypes=FLOATS,
+        dtypes=dtypes,
+        group=group or _GROUP[category],
+        complexity=complexity or _COMPLEXITY.get(category, 1),
         arguments=table.arguments,
         reference=reference,
         unfused=unfused,
         flops=table.formula(flops),
         bytes=table.bytes,
         tolerance=Tolerance(
-            kind="index" if index_output else "float",
+            kind="index" if index_output else "exact" if exact else "float",
             reduction=None if reduction is None else table.formula(reduction),
             gathered=None if gathered is None else table.formula(gathered),
+            factor=factor,
             normwise=normwise,
             kept=_KEPT if unfused and in_type else 0.0,
         ),
@@ -299,7 +355,7 @@ def operator(
         constraint=None if where is None else table.formula(where),
         forward_only=forward_only,
         distributions=(
-            *(d for d in _DISTRIBUTIONS if d not in without and (nonfinite or d != "nonfinite")),
+            *(d for d in known if d not in without and (nonfinite or d != "nonfinite")),
             *(("common",) if any(isinstance(a, Arg) and a.common for a in args) else ()),
         ),
         layouts=layouts,
@@ -327,8 +383,12 @@ def validate(task: Task, where: str) -> Task:
         ("dtypes", task.dtypes, tuple(DTYPES)),
         ("distributions", task.distributions, DISTRIBUTIONS),
         ("layouts", task.layouts, LAYOUTS),
+        ("group", (task.group,), (*GROUPS, "")),
+        ("complexity", (task.complexity,), (1, 2, 3, 4)),
     ):
-        problems += [f"{field_name}: {v!r} is unknown; known are {', '.join(known)}" for v in values if v not in known]
+        problems += [
+            f"{field_name}: {v!r} is unknown; known are {', '.join(map(str, known))}" for v in values if v not in known
+        ]
         if not values:
             problems.append(f"{field_name} is empty")
     names = [dim.name for dim in task.dims]

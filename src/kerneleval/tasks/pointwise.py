@@ -1,0 +1,92 @@
+"""Operators of which every output element depends on the elements at its own place alone, a line or two each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+
+from kerneleval.records import Relation, Task, Values
+from kerneleval.tasks.define import ROWS, Arg, Plain, data, operator
+from kerneleval.tasks.relations import mapping, permutation, resampling
+
+__all__ = ["FLAT", "pointwise", "reflected"]
+
+FLAT = "its gradient is zero wherever it has one"
+"""Why steps and comparisons have no backward."""
+
+_BOUNDED: dict[Values, tuple[str, ...]] = {
+    "uniform": ("outlier", "large_scale"),
+    "symmetric": ("outlier", "large_scale"),
+    "above_one": ("small_scale",),
+}
+"""Distributions whose numbers lie outside of where the operator is defined."""
+
+
+def pointwise(
+    name: str,
+    summary: str,
+    reference: Callable[..., Any],
+    each: int,
+    *plains: Plain,
+    over: Sequence[str | Arg] = ("x",),
+    values: Values = "normal",
+    out: str = "",
+    symmetry: Literal["", "odd", "even"] = "",
+    commutes: bool = False,
+    without: tuple[str, ...] = (),
+    no_backward: str = "",
+    relations: tuple[Relation, ...] = (),
+    **more: Any,
+) -> Task:
+    """A task over (M, N).
+
+    Args:
+        name: unique slug.
+        summary: one line with the formula.
+        reference: the operator in plain PyTorch.
+        each: operations for an element.
+        plains: plain arguments, which come last.
+        over: names of the tensor arguments, or the arguments themselves.
+        values: how the arguments that are given by name are drawn.
+        out: dtype of the output, where it is not the case's.
+        symmetry: ``odd``: f(-x) = -f(x); ``even``: f(-x) = f(x).
+        commutes: whether the first two arguments may change places.
+        without: distributions left out, beside those that lie outside of ``values``.
+        no_backward: why there is no backward.
+        relations: further metamorphic relations.
+        more: as ``define.operator`` takes it.
+    """
+    args = tuple(data(a, "M N", values=values) if isinstance(a, str) else a for a in over)
+    found = []
+    for name_of, kind, dim in (("row", "M", 0), ("column", "N", 1)):
+        along = {i: arg.shape.split().index(kind) for i, arg in enumerate(args) if kind in arg.shape.split()}
+        found.append(permutation(f"{name_of}_permutation", along, {0: dim}))
+        if dim == 0:
+            found.append(resampling("row_resampling", along, {0: 0}))
+    if symmetry:
+        sign = -1 if symmetry == "odd" else 1
+        found.append(mapping(symmetry, lambda x, *rest: (-x, *rest), lambda outs, _: [sign * o for o in outs]))
+    if commutes:
+        found.append(mapping("commutativity", lambda x, y, *rest: (y, x, *rest), lambda outs, _: outs))
+    return operator(
+        name,
+        "elementwise",
+        summary,
+        dims=ROWS,
+        args=(*args, *plains),
+        out=(f"M N: {out}" if out else "M N",),
+        reference=reference,
+        flops=lambda d: each * d.M * d.N,
+        without=(*_BOUNDED.get(values, ()), *without),
+        no_backward=no_backward,
+        empty=True,
+        relations=(*found, *relations),
+        **more,
+    )
+
+
+def reflected(of: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Relation:
+    """f(-x) = of(f(x), x)."""
+    return mapping("reflection", lambda x, *rest: (-x, *rest), lambda outs, args: [of(outs[0], args[0])])

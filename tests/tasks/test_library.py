@@ -1,0 +1,105 @@
+"""Every built-in task, at a few small sizes: what it declares is so, and its own self-test finds nothing wrong.
+
+The self-test over every planned case, and the judge with its workers, take ``kerneleval selftest`` half an hour.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from kerneleval.judge import inputs
+from kerneleval.judge.selftest import selftest
+from kerneleval.records import CATEGORIES, GROUPS, Case, Protocol, Scalar, Task, TensorSpec
+from kerneleval.tasks import all_tasks, find, shapes
+
+from .conftest import BUDGET, nbytes, outputs
+
+NAMES = tuple(all_tasks())
+EVERY = pytest.mark.parametrize("name", NAMES)
+SMALL = shapes.Budget(memory_bytes=100_000, flops=2_000_000)
+SOURCES = {"aten", "vllm", "cublas", "model"}
+FEW = 8
+"""Elementwise operations for each element of arguments and outputs that torch's counter does not see."""
+
+
+def cases_of(task: Task, budget: shapes.Budget = SMALL, **restrictions: Any) -> tuple[Case, ...]:
+    return shapes.plan(task, Protocol(tier="quick", **restrictions), budget)
+
+
+def args_of(task: Task, case: Case) -> list[Any]:
+    return inputs.draw(task.arguments(case.dims_map, case.dtype), case, 3, "cpu")
+
+
+@EVERY
+def test_the_declaration_uses_the_vocabulary(name: str) -> None:
+    task = find(name)
+    assert task.category in CATEGORIES
+    assert task.group in GROUPS
+    assert task.source in SOURCES
+    assert task.level in (1, 2, 3)
+    assert task.complexity in (1, 2, 3, 4)
+    assert "=" in task.summary
+    assert "\n" not in task.summary
+    assert len(task.summary) < 240
+    assert len({r.name for r in task.relations}) == len(task.relations)
+    gradients = [s for s in task.arguments(cases_of(task)[0].dims_map, task.dtypes[0]) if _differentiable(s)]
+    assert bool(gradients) != bool(task.no_backward), "backward, or a word why not"
+
+
+@EVERY
+def test_plain_arguments_fit_a_native_launcher(name: str) -> None:
+    task = find(name)
+    for arg in task.arguments(cases_of(task)[0].dims_map, task.dtypes[0]):
+        if isinstance(arg, Scalar):
+            assert type(arg.value) in (bool, int, float), arg
+
+
+@EVERY
+def test_bytes_are_those_of_the_real_tensors_and_outputs_are_fresh(name: str) -> None:
+    task = find(name)
+    for case in cases_of(task, directions=("forward",), categories=("tiny", "small", "medium")):
+        if case.layout == "contiguous" and case.distribution == "standard":
+            args = args_of(task, case)
+            result = outputs(task, args)
+            assert task.bytes(case.dims_map, case.dtype) == nbytes(args) + nbytes(result)
+            given = {a.untyped_storage().data_ptr() for a in args if isinstance(a, torch.Tensor)}
+            assert not given & {o.untyped_storage().data_ptr() for o in result}
+
+
+@EVERY
+def test_flops_agree_with_torchs_counter_where_it_knows_the_operator(name: str) -> None:
+    task = find(name)
+    cases = cases_of(task, BUDGET, directions=("forward",), categories=("small", "medium"), distributions=("standard",))
+    for case in cases[:2]:
+        args = args_of(task, case)
+        with (
+            FlopCounterMode(display=False) as counter,
+            torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
+        ):
+            result = outputs(task, args)
+        assert task.flops(case.dims_map) > 0
+        counted = counter.get_total_flops()
+        if counted and name != "causal_attention":  # torch counts its hidden half too
+            elements = sum(v.numel() for v in (*args, *result) if isinstance(v, torch.Tensor))
+            scores = counted // (2 * min(s for v in args if isinstance(v, torch.Tensor) for s in v.shape if s > 1))
+            assert counted - elements <= task.flops(case.dims_map) <= counted + FEW * (elements + scores)
+
+
+@EVERY
+def test_the_selftest_finds_nothing_wrong(name: str) -> None:
+    task = find(name)
+    found = selftest(task, "cpu", cases_of(task, dtypes=task.dtypes[:1] + task.dtypes[2:3]))
+    assert not found, found[:3]
+
+
+def test_there_are_as_many_as_the_field_asks_for() -> None:
+    assert len(NAMES) >= 180
+    assert {find(name).category for name in NAMES} == set(CATEGORIES)
+
+
+def _differentiable(spec: Any) -> bool:
+    return isinstance(spec, TensorSpec) and spec.differentiable
