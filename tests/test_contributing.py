@@ -105,7 +105,11 @@ def test_a_candidate_in_the_new_language_passes_the_new_task_under_the_new_check
     command = ["-m", "kerneleval", "check"]
     options = "--task squareplus --device cpu --dtype fp32 --direction forward --category tiny,small --no-timing --json"
     done = python(
-        package, *command, str(tmp_path / "squareplus.c"), *options.split(), KERNELEVAL_CACHE_DIR=str(tmp_path / "cache")
+        package,
+        *command,
+        str(tmp_path / "squareplus.c"),
+        *options.split(),
+        KERNELEVAL_CACHE_DIR=str(tmp_path / "cache"),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     verdict = json.loads(done.stdout)

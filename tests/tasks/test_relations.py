@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from kerneleval.records import Relation, Task
+from kerneleval.records import Dim, Relation, Task
 from kerneleval.tasks import all_tasks, find
 
 from .conftest import NAMES, dims_of, drawn
@@ -51,13 +51,20 @@ def test_the_relation_holds_on_the_reference(name: str, relation: str) -> None:
             assert not isinstance(a, torch.Tensor) or torch.equal(a.nan_to_num(), b.nan_to_num())
 
 
+def _named(task: Task) -> list[tuple[str, int]]:
+    return list(dims_of(task, "small")[-1].items())
+
+
+def _small(task: Task) -> list[tuple[Dim, int]]:
+    return list(zip(task.dims, (value for _, value in _named(task)), strict=True))
+
+
 @pytest.mark.parametrize(("name", "relation"), PAIRS)
 def test_the_transformation_changes_something(name: str, relation: str) -> None:
     task = find(name)
-    args = drawn(task, dims_of(task, "small")[-1], "float64")
-    if name.endswith("attention") or task.category in ("convolution", "normalization"):  # B and H may be 1
-        names = {d.name: max(2, v) for d, v in zip(task.dims, dims_of(task, "small")[-1].values(), strict=True)}
-        args = drawn(task, names, "float64")
+    # B and H may be 1
+    dims = {d.name: v if v > 1 or d.high < 2 else max(2, d.multiple_of) for d, v in _small(task)}
+    args = drawn(task, dims if task.constraint is None or task.constraint(dims) else dict(_named(task)), "float64")
     changed = [relation_of(task, relation).transform(args, torch.Generator().manual_seed(seed)) for seed in range(20)]
     assert any(
         not torch.equal(a, b)

@@ -35,8 +35,14 @@ _SAMPLE = 1 << 18
 _NOTHING = 2.0**-44
 """An output that is nowhere larger than this part of the terms it sums is rounding noise of fp64, about 2^-53 each."""
 
+_NOISE = 2.0**-16
+"""What cancelled is a smaller part than this of what comes out when every input moves by ``PROBE`` on its own."""
+
 _LOOKED_AT = 2.0**-10
 """Larger outputs are something: the arguments are not looked at."""
+
+_MOST_GAIN = 100
+"""Largest exponent of a gain."""
 
 _HEADROOM = 2.0**10
 """Largest oracle magnitude after scaling: squares of errors and of values both stay within fp32."""
@@ -61,7 +67,7 @@ def bounded(
         probed: output on inputs changed by ``tolerances.PROBE``, in fp32 or wider.
         floor: from ``tolerances.floor_of``.
         args: arguments, whose copies are trivial answers.
-        length: terms summed into one element; 0: the operator sums nothing.
+        length: terms summed into one element.
         pool: scales of the same output on other inputs, for outputs with few elements.
         independent: how many of the elements are no repetitions, by :func:`independent`; None: all.
     """
@@ -73,11 +79,11 @@ def bounded(
     views = tuple(as_real(t).contiguous().view(shape) for t in (held, native, probed))
     limit = finite_limit(as_real(native).dtype)
     largest, rms, finite = _extent(views[0], views[1], limit)
-    # an oracle may be smaller than any number of the type: all of it is zero there
-    least = max(largest, float(torch.finfo(as_real(native).dtype).tiny), 2.0**-900)
-    gain = 2.0 ** math.floor(math.log2(_HEADROOM / least)) if largest > 0 else 1.0
+    # fp32 holds the gain too; an oracle that is smaller than any number of it is zero
+    gain = 2.0 ** min(_MOST_GAIN, math.floor(math.log2(_HEADROOM / largest))) if largest > 0 else 1.0
     special = not finite
-    if (terms := _cancelled(largest, args, length)) is not None:
+    response = float((views[2] - views[0]).abs().nan_to_num(nan=0.0, posinf=0.0).max())
+    if (terms := _cancelled(largest, response, args, length)) is not None:
         floor = replace(floor, absolute=floor.absolute + floor.relative * terms)
     measured = _measure(views, floor, gain, rms, None if finite else limit)
     if not finite or not measured.probe_finite:
@@ -112,11 +118,12 @@ def bounded(
     return replace(expected, bounds=bounds)
 
 
-def _cancelled(largest: float, args: Sequence[Any], length: int) -> float | None:
+def _cancelled(largest: float, response: float, args: Sequence[Any], length: int) -> float | None:
     """Size of the terms of a sum that cancels in fp64, as gradients of normalisations do under gradients that are
-    equal: what comes out elsewhere is their rounding errors, equal ones where the terms are. None: something is left.
+    equal: what comes out elsewhere is their rounding errors, equal ones where the terms are. None: something is left,
+    or what is small does not grow when the inputs move (a sigmoid far below zero).
     """
-    if largest > _LOOKED_AT or not length:  # where nothing is summed, a small number is one
+    if largest > _LOOKED_AT or largest > _NOISE * response:
         return None
     terms = _scale_of(args) * length
     return terms if largest <= _NOTHING * terms else None

@@ -341,8 +341,7 @@ def _expected(call: Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]
         count = independent(own) if call.case.layout == "expanded" else own.numel()
         others = [s for s in (scales[index] for scales in pool) if s is not None] if count < POOLED else []
         given = (*call.args, *(call.grads or ()))
-        terms = length if call.task.module or call.task.tolerance.reduction is not None else 0
-        found.append(bounded(wide, own, moved, floor, args=given, length=terms, pool=others, independent=count))
+        found.append(bounded(wide, own, moved, floor, args=given, length=length, pool=others, independent=count))
     return tuple(found)
 
 

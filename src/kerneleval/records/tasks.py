@@ -202,6 +202,8 @@ class Task:
     is usual is as good as the reference. The native error is the largest of theirs, in half types of the last two's,
     else of the first two's.
     """
+    backward_dtypes: tuple[str, ...] = ()
+    """Those of the dtypes in which gradients are judged; empty: all."""
     no_backward: str = ""
     """Why there is no backward; empty: backward is judged for every differentiable argument."""
     case_dims: tuple[tuple[str, dict[str, int]], ...] = ()

@@ -9,7 +9,7 @@ from typing import cast
 
 from kerneleval.records import Case, Dim, Direction, Protocol, Task, UsageError
 from kerneleval.tasks.sampling import lowest
-from kerneleval.tasks.shapes import case_bytes
+from kerneleval.tasks.shapes import case_bytes, judged_in
 
 __all__ = ["FORM", "read_case"]
 
@@ -51,7 +51,7 @@ def read_case(key: str, task: Task, protocol: Protocol, planned: Sequence[Case],
         raise UsageError(f"{where} is one of task {name!r}, but the task is {task.name!r}")
     for what, value, own, asked in (
         ("direction", direction, task.directions, protocol.directions),
-        ("dtype", dtype, task.dtypes, protocol.dtypes),
+        ("dtype", dtype, judged_in(task, direction, task.dtypes), protocol.dtypes),
         ("layout", layout, task.layouts, ()),
         ("distribution", distribution, task.distributions, protocol.distributions),
     ):

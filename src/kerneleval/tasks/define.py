@@ -277,6 +277,7 @@ def operator(
     index_output: bool = False,
     exact: bool = False,
     dtypes: tuple[str, ...] = FLOATS,
+    backward_dtypes: tuple[str, ...] = (),
     factor: float = 1.0,
     no_backward: str = "",
     relations: tuple[Relation, ...] = (),
@@ -312,6 +313,7 @@ def operator(
         index_output: whether the outputs are indices, judged by the elements that they select.
         exact: whether outputs must be equal to the reference's, because nothing is computed or what is has no rounding.
         dtypes: the types in which it is judged, the default first.
+        backward_dtypes: those of them in which gradients are judged; empty: all.
         factor: see ``Tolerance.factor``.
         no_backward: why there is no backward.
         relations: metamorphic relations.
@@ -360,6 +362,7 @@ def operator(
         ),
         layouts=layouts,
         empty=empty,
+        backward_dtypes=backward_dtypes,
         no_backward=no_backward,
     )
 

@@ -32,6 +32,7 @@ __all__ = [
     "case_bytes",
     "exists",
     "is_timed",
+    "judged_in",
     "plan",
     "within",
 ]
@@ -103,15 +104,25 @@ def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:
     _restrict(task, "distribution", task.distributions, protocol.distributions, DISTRIBUTIONS)
     cases: list[Case] = []
     for direction in directions:
-        for dtype in dtypes:
+        for dtype in judged_in(task, direction, dtypes):
             planner = _Planner(task, protocol, budget, cast(Direction, direction), dtype, categories)
             cases += planner.given() if task.case_dims else planner.sampled()
+    if not cases and directions == ("backward",) and not judged_in(task, "backward", dtypes):
+        raise UsageError(
+            f"task {task.name}: gradients are judged in {', '.join(task.backward_dtypes)}, not in {', '.join(dtypes)}"
+        )
     if not cases:
         raise UsageError(
             f"task {task.name}: no case is left under distributions={protocol.distributions} and "
             f"directions={directions}; non-finite inputs are judged forward only"
         )
     return tuple(dict.fromkeys(cases))
+
+
+def judged_in(task: Task, direction: str, dtypes: Sequence[str]) -> tuple[str, ...]:
+    """Those of the dtypes in which a direction of the task is judged."""
+    some = task.backward_dtypes if direction == "backward" else ()
+    return tuple(dtype for dtype in dtypes if not some or dtype in some)
 
 
 def within(task: Task, direction: str, dtype: str, budget: Budget, dims: Mapping[str, int]) -> bool:

@@ -1,7 +1,7 @@
-"""Convolutions (cross-correlations, as in PyTorch) with bias, stride and symmetric zero padding.
+"""Convolutions (cross-correlations, as in PyTorch) with stride and symmetric zero padding.
 
-Batch B, kernel width K and stride S are small in every shape category; channels and lengths follow it. Plain
-convolutions pad by K // 2, the transposed one by (K - 1) // 2, so that every output has at least one element.
+Batch B, kernel width K, stride S and dilation are small in every shape category; channels and lengths follow it.
+They pad by dilation * (K // 2), so that every output has at least one element.
 
 No NaN among the inputs: right algorithms spread it. Winograd and FFT tiles hand one NaN on to every output of the tile
 (cuDNN 9.19's float32 transposed convolution on an H200 gave NaN in 4 % of the outputs that have none by definition).
@@ -9,143 +9,379 @@ No NaN among the inputs: right algorithms spread it. Winograd and FFT tiles hand
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.tasks.define import bias, data, fixed, operator, plain, size, weight
-from kerneleval.tasks.relations import additivity, permutation, resampling
+from kerneleval.records import Dim, Relation, Task
+from kerneleval.tasks.define import Arg, Formula, Plain, bias, data, fixed, operator, plain, size, weight
+from kerneleval.tasks.relations import additivity, homogeneity, permutation, resampling
 
-_PADDING = plain("padding", lambda d: d.K // 2)
-_STRIDE = plain("stride", lambda d: d.S)
-_BATCH, _KERNEL, _STEP = fixed("B", high=8), fixed("K", high=5), fixed("S", high=2)
+Tensor = torch.Tensor
+BATCH, KERNEL, STEP = fixed("B", high=8), fixed("K", high=5), fixed("S", high=2)
 # No 5 x 5 here: cuDNN 9.19 computes its float32 weight gradient at stride 1 (without TF32) up to 1.5 % wrong, measured
 # on an H200 against fp64, so that the native reference is no yardstick. Without cuDNN the error is 4e-7.
-_SMALL_KERNEL = fixed("K", high=4)
+SMALL_KERNEL, CUBE = fixed("K", high=4), fixed("K", high=3)
+GROUPS, DILATION = fixed("G", low=2, high=4), fixed("D", low=2, high=3)
+STRIDE = plain("stride", lambda d: d.S)
+PADDING = plain("padding", lambda d: d.K // 2)
+_WIDE_PADDING = plain("padding", lambda d: d.D * (d.K // 2))
+UNIT: Any = {"one": lambda d: 1}
 
 
-def _length(name: str) -> Any:
+def channels(*names: str) -> tuple[Dim, ...]:
+    """Dims that follow the shape category."""
+    return tuple(size(name) for name in names)
+
+
+def length(name: str, kernel: str = "K", dilated: bool = False, strided: bool = True) -> Formula:
     """Formula of a convolution's output length along a dim (PyTorch, Conv2d: Shape)."""
-    return lambda d: (getattr(d, name) + 2 * (d.K // 2) - d.K) // d.S + 1
+
+    def at(d: Any) -> Any:
+        width, apart, step = getattr(d, kernel), d.D if dilated else 1, d.S if strided else 1
+        return (getattr(d, name) + 2 * apart * (width // 2) - apart * (width - 1) - 1) // step + 1
+
+    return at
 
 
-def _transposed_length(name: str) -> Any:
-    """Formula of a transposed convolution's output length along a dim (PyTorch, ConvTranspose2d: Shape)."""
-    return lambda d: (getattr(d, name) - 1) * d.S - 2 * ((d.K - 1) // 2) + d.K
-
-
-def _inside(d: Any) -> bool:
-    """Only the batch may be empty, and a stride of 2 needs a last dim of at least 3.
+def inside(d: Any) -> bool:
+    """Only the batch may be empty, a stride of 2 needs a last dim of at least 3, and volumes are no thinner than the
+    kernel.
 
     PyTorch 2.13's own bfloat16 convolution on CPUs (oneDNN 3.12, AVX-512 and AMX) reads uninitialised memory, forward
-    and backward, where a stride of 2 leaves a single output column: there is no native result to compare with there.
+    and backward, where a stride of 2 leaves a single output column, and in the weight gradients of volumes that are one
+    thinner than the kernel, or that a stride of 2 leaves a single row: there is no native result to compare with there.
     """
-    last = d.own.get("W", d.own.get("L"))
-    return all(value > 0 for name, value in d.own.items() if name != "B") and (d.S == 1 or last > 2)
+    own = d.own
+    last, width = own.get("W", own.get("L", 3)), own.get("K", 1)
+    thick = "T" not in own or (own["T"] >= width and own["H"] >= own.get("J", width))
+    return thick and all(value > 0 for name, value in own.items() if name != "B") and (own.get("S", 1) == 1 or last > 2)
 
 
-_BATCHES = (
+BATCHES = (
     permutation("batch_permutation", {0: 0}, {0: 0}),
     resampling("batch_resampling", {0: 0}, {0: 0}),
     additivity(0, constant=2, per_channel=1),
 )
-_CHANNELS = (
+CHANNELS = (
     permutation("output_channel_permutation", {1: 0, 2: 0}, {0: 1}),
     permutation("input_channel_permutation", {0: 1, 1: 1}, {}),
 )
+CHANNELWISE = permutation("channel_permutation", {0: 1, 1: 0, 2: 0}, {0: 1})
+
+
+def convolution(
+    name: str,
+    summary: str,
+    reference: Callable[..., Any],
+    dims: tuple[Dim, ...],
+    args: tuple[Arg | Plain, ...],
+    out: str,
+    terms: str,
+    derive: dict[str, Formula],
+    relations: tuple[Relation, ...] = BATCHES,
+    **more: Any,
+) -> Task:
+    """A task that convolves a batch.
+
+    Args:
+        name: unique slug.
+        summary: one line with the formula.
+        reference: the operator in plain PyTorch.
+        dims: the free dims but the batch B.
+        args: the arguments, in the order of the call.
+        out: the shape of the output: batch, channels, positions.
+        terms: names of the dims of the weight that are summed over.
+        derive: names that are no free dims.
+        relations: metamorphic relations.
+        more: as ``define.operator`` takes it.
+    """
+    biased = any(arg.name == "bias" for arg in args)
+
+    def over(d: Any, names: list[str]) -> int:
+        return math.prod(getattr(d, name) for name in names)
+
+    settings: dict[str, Any] = {
+        "flops": lambda d: over(d, out.split()) * (2 * over(d, terms.split()) + biased),
+        "reduction": lambda d: over(d, terms.split()),
+        "gathered": lambda d: d.B * over(d, out.split()[2:]),
+        **more,
+    }
+    return operator(
+        name,
+        "convolution",
+        summary,
+        dims=(BATCH, *dims),
+        args=args,
+        out=(out,),
+        derive=derive,
+        reference=reference,
+        normwise=True,
+        where=inside,
+        empty=True,
+        nonfinite=False,
+        relations=relations,
+        **settings,
+    )
+
+
+def _no_bias_2d(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+    return F.conv2d(x, weight, None, stride, padding)
+
+
+def _asymmetric_2d(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int, other: int) -> Tensor:
+    return F.conv2d(x, weight, bias, stride, (padding, other))
+
+
+def _asymmetric_3d(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int, other: int) -> Tensor:
+    return F.conv3d(x, weight, bias, stride, (padding, other, other))
+
+
+def _circular_1d(x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
+    return F.conv1d(F.pad(x, (padding, padding), mode="circular"), weight, bias)
+
+
+def _reflected_2d(x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
+    return F.conv2d(F.pad(x, (padding, padding, padding, padding), mode="reflect"), weight, bias)
+
+
+_GROUPED: dict[str, Formula] = {"channels": lambda d: d.C * d.G, "outputs": lambda d: d.O * d.G}
 
 TASKS = (
-    operator(
+    convolution(
         "conv1d",
-        "convolution",
         "out[b, o, p] = bias[o] + sum_{c, k} x[b, c, p * stride + k - padding] * weight[o, c, k]",
-        dims=(_BATCH, size("C"), size("O"), size("L"), _KERNEL, _STEP),
-        derive={"P": _length("L")},
-        args=(data("x", "B C L"), weight("weight", "O C K", fan_in="C K"), bias("O"), _STRIDE, _PADDING),
-        out=("B O P",),
-        reference=F.conv1d,
-        flops=lambda d: d.B * d.O * d.P * (2 * d.C * d.K + 1),
-        reduction=lambda d: d.C * d.K,
-        gathered=lambda d: d.B * d.P,
-        normwise=True,
-        where=_inside,
-        empty=True,
-        nonfinite=False,
-        relations=(*_BATCHES, *_CHANNELS),
+        F.conv1d,
+        (*channels("C", "O", "L"), KERNEL, STEP),
+        (data("x", "B C L"), weight("weight", "O C K", fan_in="C K"), bias("O"), STRIDE, PADDING),
+        "B O P",
+        "C K",
+        {"P": length("L")},
+        (*BATCHES, *CHANNELS),
     ),
-    operator(
+    convolution(
         "conv2d",
-        "convolution",
         "out[b, o, p, q] = bias[o] + sum_{c, i, j} x[b, c, p * stride + i - padding, q * stride + j - padding] "
         "* weight[o, c, i, j]",
-        dims=(_BATCH, size("C"), size("O"), size("H"), size("W"), _SMALL_KERNEL, _STEP),
-        derive={"P": _length("H"), "Q": _length("W")},
-        args=(data("x", "B C H W"), weight("weight", "O C K K", fan_in="C K K"), bias("O"), _STRIDE, _PADDING),
-        out=("B O P Q",),
-        reference=F.conv2d,
-        flops=lambda d: d.B * d.O * d.P * d.Q * (2 * d.C * d.K * d.K + 1),
-        reduction=lambda d: d.C * d.K * d.K,
-        gathered=lambda d: d.B * d.P * d.Q,
-        normwise=True,
-        where=_inside,
-        empty=True,
-        nonfinite=False,
-        relations=(*_BATCHES, *_CHANNELS),
+        F.conv2d,
+        (*channels("C", "O", "H", "W"), SMALL_KERNEL, STEP),
+        (data("x", "B C H W"), weight("weight", "O C K K", fan_in="C K K"), bias("O"), STRIDE, PADDING),
+        "B O P Q",
+        "C K K",
+        {"P": length("H"), "Q": length("W")},
+        (*BATCHES, *CHANNELS),
     ),
-    operator(
+    convolution(
         "depthwise_conv2d",
-        "convolution",
         "out[b, c, p, q] = bias[c] + sum_{i, j} x[b, c, p * stride + i - padding, q * stride + j - padding] "
         "* weight[c, 0, i, j]",
-        dims=(_BATCH, size("C"), size("H"), size("W"), _KERNEL, _STEP),
-        derive={"one": lambda d: 1, "P": _length("H"), "Q": _length("W")},
-        args=(
+        F.conv2d,
+        (*channels("C", "H", "W"), KERNEL, STEP),
+        (
             data("x", "B C H W"),
             weight("weight", "C one K K", fan_in="K K"),
             bias("C"),
-            _STRIDE,
-            _PADDING,
+            STRIDE,
+            PADDING,
             plain("dilation", 1),
             plain("groups", lambda d: d.C),
         ),
-        out=("B C P Q",),
-        reference=F.conv2d,
-        flops=lambda d: d.B * d.C * d.P * d.Q * (2 * d.K * d.K + 1),
-        reduction=lambda d: d.K * d.K,
-        gathered=lambda d: d.B * d.P * d.Q,
-        normwise=True,
-        where=_inside,
-        empty=True,
-        nonfinite=False,
-        relations=(*_BATCHES, permutation("channel_permutation", {0: 1, 1: 0, 2: 0}, {0: 1})),
+        "B C P Q",
+        "K K",
+        {**UNIT, "P": length("H"), "Q": length("W")},
+        (*BATCHES, CHANNELWISE),
     ),
-    operator(
-        "conv_transpose2d",
-        "convolution",
-        "out[b, o, p, q] = bias[o] + sum x[b, c, h, w] * weight[c, o, i, j] over c and all "
-        "h * stride + i - padding = p, w * stride + j - padding = q",
-        dims=(_BATCH, size("C"), size("O"), size("H"), size("W"), _SMALL_KERNEL, _STEP),
-        derive={"P": _transposed_length("H"), "Q": _transposed_length("W")},
-        args=(
-            data("x", "B C H W"),
-            weight("weight", "C O K K", fan_in="C K K"),
+    convolution(
+        "conv3d",
+        "out[b, o, p, q, r] = bias[o] + sum_{c, i, j, k} x[b, c, p * stride + i - padding, q * stride + j - padding, "
+        "r * stride + k - padding] * weight[o, c, i, j, k]",
+        F.conv3d,
+        (*channels("C", "O", "T", "H", "W"), CUBE, STEP),
+        (data("x", "B C T H W"), weight("weight", "O C K K K", fan_in="C K K K"), bias("O"), STRIDE, PADDING),
+        "B O P Q R",
+        "C K K K",
+        {"P": length("T"), "Q": length("H"), "R": length("W")},
+        (*BATCHES, *CHANNELS),
+    ),
+    convolution(
+        "conv3d_asymmetric",
+        "out[b, o, p, q, r] = bias[o] + sum_{c, i, j, k} x[b, c, p * stride + i - padding, q * stride + j - other, "
+        "r * stride + k - other] * weight[o, c, i, j, k], kernels of K x J x J",
+        _asymmetric_3d,
+        (*channels("C", "O", "T", "H", "W"), CUBE, fixed("J", high=4), STEP),
+        (
+            data("x", "B C T H W"),
+            weight("weight", "O C K J J", fan_in="C K J J"),
             bias("O"),
-            _STRIDE,
-            plain("padding", lambda d: (d.K - 1) // 2),
+            STRIDE,
+            PADDING,
+            plain("other", lambda d: d.J // 2),
         ),
-        out=("B O P Q",),
-        reference=F.conv_transpose2d,
-        flops=lambda d: 2 * d.B * d.C * d.O * d.H * d.W * d.K * d.K + d.B * d.O * d.P * d.Q,
-        reduction=lambda d: d.C * d.K * d.K,
-        gathered=lambda d: d.B * d.H * d.W,
-        normwise=True,
-        where=_inside,
-        empty=True,
-        nonfinite=False,
-        relations=(
-            *_BATCHES,
-            permutation("output_channel_permutation", {1: 1, 2: 0}, {0: 1}),
-            permutation("input_channel_permutation", {0: 1, 1: 0}, {}),
+        "B O P Q R",
+        "C K J J",
+        {"P": length("T"), "Q": length("H", "J"), "R": length("W", "J")},
+        (*BATCHES, *CHANNELS),
+    ),
+    convolution(
+        "conv2d_no_bias",
+        "out[b, o, p, q] = sum_{c, i, j} x[b, c, p * stride + i - padding, q * stride + j - padding] "
+        "* weight[o, c, i, j]",
+        _no_bias_2d,
+        (*channels("C", "O", "H", "W"), SMALL_KERNEL, STEP),
+        (data("x", "B C H W"), weight("weight", "O C K K", fan_in="C K K"), STRIDE, PADDING),
+        "B O P Q",
+        "C K K",
+        {"P": length("H"), "Q": length("W")},
+        (*BATCHES[:2], additivity(0), CHANNELS[1], homogeneity({0: 2.0, 1: -0.5}, {0: -1.0})),
+    ),
+    convolution(
+        "conv2d_pointwise",
+        "out[b, o, p, q] = bias[o] + sum_c x[b, c, p, q] * weight[o, c, 0, 0]",
+        F.conv2d,
+        channels("C", "O", "H", "W"),
+        (data("x", "B C H W"), weight("weight", "O C one one", fan_in="C"), bias("O")),
+        "B O H W",
+        "C",
+        UNIT,
+        (*BATCHES, *CHANNELS),
+    ),
+    convolution(
+        "conv2d_asymmetric",
+        "out[b, o, p, q] = bias[o] + sum_{c, i, j} x[b, c, p * stride + i - padding, q * stride + j - other] "
+        "* weight[o, c, i, j], kernels of K x J",
+        _asymmetric_2d,
+        (*channels("C", "O", "H", "W"), CUBE, fixed("J", low=2, high=5), STEP),
+        (
+            data("x", "B C H W"),
+            weight("weight", "O C K J", fan_in="C K J"),
+            bias("O"),
+            STRIDE,
+            PADDING,
+            plain("other", lambda d: d.J // 2),
         ),
+        "B O P Q",
+        "C K J",
+        {"P": length("H"), "Q": length("W", "J")},
+        (*BATCHES, *CHANNELS),
+    ),
+    convolution(
+        "conv2d_dilated",
+        "out[b, o, p, q] = bias[o] + sum_{c, i, j} x[b, c, p * stride + i * dilation - padding, "
+        "q * stride + j * dilation - padding] * weight[o, c, i, j]",
+        F.conv2d,
+        (*channels("C", "O", "H", "W"), SMALL_KERNEL, STEP, DILATION),
+        (
+            data("x", "B C H W"),
+            weight("weight", "O C K K", fan_in="C K K"),
+            bias("O"),
+            STRIDE,
+            _WIDE_PADDING,
+            plain("dilation", lambda d: d.D),
+        ),
+        "B O P Q",
+        "C K K",
+        {"P": length("H", dilated=True), "Q": length("W", dilated=True)},
+        (*BATCHES, *CHANNELS),
+    ),
+    convolution(
+        "conv2d_grouped",
+        "out[b, g * O + o, p, q] = bias[g * O + o] + sum_{c, i, j} x[b, g * C + c, p * stride + i - padding, "
+        "q * stride + j - padding] * weight[g * O + o, c, i, j] for C and O channels of each of the groups g",
+        F.conv2d,
+        (GROUPS, *channels("C", "O", "H", "W"), SMALL_KERNEL, STEP),
+        (
+            data("x", "B channels H W"),
+            weight("weight", "outputs C K K", fan_in="C K K"),
+            bias("outputs"),
+            STRIDE,
+            PADDING,
+            plain("dilation", 1),
+            plain("groups", lambda d: d.G),
+        ),
+        "B outputs P Q",
+        "C K K",
+        {**_GROUPED, "P": length("H"), "Q": length("W")},
+    ),
+    convolution(
+        "conv1d_dilated_strided",
+        "out[b, o, p] = bias[o] + sum_{c, k} x[b, c, p * stride + k * dilation - padding] * weight[o, c, k]",
+        F.conv1d,
+        (*channels("C", "O", "L"), KERNEL, STEP, DILATION),
+        (
+            data("x", "B C L"),
+            weight("weight", "O C K", fan_in="C K"),
+            bias("O"),
+            STRIDE,
+            _WIDE_PADDING,
+            plain("dilation", lambda d: d.D),
+        ),
+        "B O P",
+        "C K",
+        {"P": length("L", dilated=True)},
+        (*BATCHES, *CHANNELS),
+    ),
+    convolution(
+        "conv1d_grouped",
+        "out[b, g * O + o, p] = bias[g * O + o] + sum_{c, k} x[b, g * C + c, p * stride + k - padding] "
+        "* weight[g * O + o, c, k] for C and O channels of each of the groups g",
+        F.conv1d,
+        (GROUPS, *channels("C", "O", "L"), KERNEL, STEP),
+        (
+            data("x", "B channels L"),
+            weight("weight", "outputs C K", fan_in="C K"),
+            bias("outputs"),
+            STRIDE,
+            PADDING,
+            plain("dilation", 1),
+            plain("groups", lambda d: d.G),
+        ),
+        "B outputs P",
+        "C K",
+        {**_GROUPED, "P": length("L")},
+    ),
+    convolution(
+        "depthwise_conv1d",
+        "out[b, c, p] = bias[c] + sum_k x[b, c, p * stride + k - padding] * weight[c, 0, k]",
+        F.conv1d,
+        (*channels("C", "L"), KERNEL, STEP),
+        (
+            data("x", "B C L"),
+            weight("weight", "C one K", fan_in="K"),
+            bias("C"),
+            STRIDE,
+            PADDING,
+            plain("dilation", 1),
+            plain("groups", lambda d: d.C),
+        ),
+        "B C P",
+        "K",
+        {**UNIT, "P": length("L")},
+        (*BATCHES, CHANNELWISE),
+    ),
+    convolution(
+        "conv1d_circular",
+        "out[b, o, p] = bias[o] + sum_{c, k} x[b, c, (p + k - padding) mod L] * weight[o, c, k]",
+        _circular_1d,
+        (*channels("C", "O"), size("L", low=2), KERNEL),
+        (data("x", "B C L"), weight("weight", "O C K", fan_in="C K"), bias("O"), PADDING),
+        "B O P",
+        "C K",
+        {"P": length("L", strided=False)},
+        (*BATCHES, *CHANNELS),
+    ),
+    convolution(
+        "conv2d_reflect",
+        "out[b, o, p, q] = bias[o] + sum_{c, i, j} y[b, c, p + i, q + j] * weight[o, c, i, j], y = x padded by its "
+        "mirror image about the first and the last row and column",
+        _reflected_2d,
+        (*channels("C", "O"), size("H", low=3), size("W", low=3), SMALL_KERNEL),
+        (data("x", "B C H W"), weight("weight", "O C K K", fan_in="C K K"), bias("O"), PADDING),
+        "B O P Q",
+        "C K K",
+        {"P": length("H", strided=False), "Q": length("W", strided=False)},
+        (*BATCHES, *CHANNELS),
     ),
 )

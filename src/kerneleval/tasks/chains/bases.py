@@ -1,0 +1,168 @@
+"""What a chain may begin with: plain data, a matrix product, a convolution."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the usual name
+
+from kerneleval.tasks.chains.chain import Base
+from kerneleval.tasks.define import bias, data, fixed, size, weight
+
+__all__ = ["BASES"]
+
+
+def _conv2d(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    return F.conv2d(x, weight, bias, padding=1)
+
+
+def _conv3d(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    return F.conv3d(x, weight, bias, padding=1)
+
+
+def _conv_transpose2d(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    return F.conv_transpose2d(x, weight, bias, stride=2, padding=1)
+
+
+def _conv_transpose3d(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    return F.conv_transpose3d(x, weight, bias, stride=2, padding=1)
+
+
+def _same(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+_CHANNELS = (fixed("B", high=4), size("C", high=1024), size("O", low=4, high=512, multiple_of=4))
+_FACES = ("H", "W")
+_BLOCKS = ("D", "H", "W")
+
+
+def _unbiased(base: Base) -> Base:
+    """The base without its bias, which a normalisation behind it would take off again."""
+    return replace(base, text=base.text.replace(", bias", "").replace(" + bias", ""), args=base.args[:2])
+
+
+def _convolution(name: str, run: Any, space: tuple[str, ...], side: int) -> Base:
+    taps = 3 ** len(space)
+    return Base(
+        text=f"{name}(x, weight, bias), kernel 3, padding 1",
+        dims=(*_CHANNELS, *(fixed(s, low=4, high=side) for s in space)),
+        args=(
+            data("x", " ".join(("B", "C", *space))),
+            weight("weight", " ".join(("O", "C", *(["three"] * len(space)))), fan_in=" ".join(("C", "taps"))),
+            bias("O"),
+        ),
+        derive={"three": lambda d: 3, "taps": lambda d: taps},
+        shape=("B", "O", *space),
+        run=run,
+        flops=lambda d: _of(d, "B", "O", *space) * (2 * d.C * taps + 1),
+        reduction=lambda d: d.C * taps,
+        gathered=lambda d: _of(d, "B", *space),
+        normwise=True,
+        complexity=3,
+    )
+
+
+def _transposed(name: str, run: Any, space: tuple[str, ...], side: int) -> Base:
+    taps, wide = 4 ** len(space), tuple(f"{s}_twice" for s in space)
+    return Base(
+        text=f"{name}(x, weight, bias), kernel 4, stride 2, padding 1",
+        dims=(*_CHANNELS, *(fixed(s, low=3, high=side) for s in space)),
+        args=(
+            data("x", " ".join(("B", "C", *space))),
+            weight("weight", " ".join(("C", "O", *(["four"] * len(space)))), fan_in=" ".join(("C", "met"))),
+            bias("O"),
+        ),
+        derive={"four": lambda d: 4, "met": lambda d: 2 ** len(space)}
+        | {f"{s}_twice": lambda d, s=s: 2 * getattr(d, s) for s in space},
+        shape=("B", "O", *wide),
+        run=run,
+        flops=lambda d: 2 * _of(d, "B", "C", "O", *space) * taps + _of(d, "B", "O", *wide),
+        reduction=lambda d: d.C * 2 ** len(space),
+        gathered=lambda d: _of(d, "B", *space),
+        normwise=True,
+        complexity=3,
+    )
+
+
+def _of(d: Any, *names: str) -> int:
+    return math.prod(getattr(d, name) for name in names)
+
+
+BASES: dict[str, Base] = {
+    "rows": Base(
+        text="x",
+        dims=(size("M"), size("N")),
+        args=(data("x", "M N"),),
+        shape=("M", "N"),
+        run=_same,
+        flops=lambda d: 0,
+    ),
+    "image": Base(
+        text="x",
+        dims=(
+            fixed("B", high=4),
+            size("O", low=4, multiple_of=4),
+            fixed("H", low=4, high=24),
+            fixed("W", low=4, high=24),
+        ),
+        args=(data("x", "B O H W"),),
+        shape=("B", "O", "H", "W"),
+        run=_same,
+        flops=lambda d: 0,
+    ),
+    "linear": Base(
+        text="(x weight^T + bias)",
+        dims=(size("M"), size("O", low=4, multiple_of=4), size("K", low=4)),
+        args=(data("x", "M K"), weight("weight", "O K", fan_in="K"), bias("O")),
+        shape=("M", "O"),
+        run=F.linear,
+        flops=lambda d: 2 * d.M * d.O * d.K + d.M * d.O,
+        reduction=lambda d: d.K,
+        normwise=True,
+        complexity=3,
+    ),
+    "matmul": Base(
+        text="(a b)",
+        dims=(size("M"), size("N"), size("K", low=4)),
+        args=(data("a", "M K"), data("b", "K N", fan_in="K")),
+        shape=("M", "N"),
+        run=torch.matmul,
+        flops=lambda d: 2 * d.M * d.N * d.K,
+        reduction=lambda d: d.K,
+        normwise=True,
+        complexity=3,
+    ),
+    "bmm": Base(
+        text="(a b)",
+        dims=(fixed("B", high=8), size("M"), size("N"), size("K", low=4)),
+        args=(data("a", "B M K"), data("b", "B K N", fan_in="K")),
+        shape=("B", "M", "N"),
+        run=torch.bmm,
+        flops=lambda d: 2 * d.B * d.M * d.N * d.K,
+        reduction=lambda d: d.K,
+        normwise=True,
+        complexity=3,
+    ),
+    "mv": Base(
+        text="(a x)",
+        dims=(size("M"), size("N")),
+        args=(data("a", "M N"), data("x", "N", fan_in="N")),
+        shape=("M",),
+        run=torch.mv,
+        flops=lambda d: 2 * d.M * d.N,
+        reduction=lambda d: d.N,
+        complexity=3,
+    ),
+    "conv2d": _convolution("conv2d", _conv2d, _FACES, 16),
+    "conv3d": _convolution("conv3d", _conv3d, _BLOCKS, 8),
+    "conv_transpose2d": _transposed("conv_transpose2d", _conv_transpose2d, _FACES, 12),
+    "conv_transpose3d": _transposed("conv_transpose3d", _conv_transpose3d, _BLOCKS, 5),
+}
+BASES |= {
+    f"{name}_no_bias": _unbiased(BASES[name])
+    for name in ("linear", "conv2d", "conv3d", "conv_transpose2d", "conv_transpose3d")
+}
