@@ -41,7 +41,7 @@ def test_a_list_that_is_cut_short_says_where_all_are() -> None:
     ("name", "said"),
     [
         ("GELU", "did you mean gelu?"),
-        ("soft", "did you mean softmax_cross_entropy?"),
+        ("airy", "did you mean airy_ai?"),
         ("qqq", "more; see kerneleval tasks"),
     ],
 )

@@ -54,6 +54,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "inheriting or importing the reference": ("inherited_reference", "reference_import"),
     "decoy kernels": ("decoy_kernel",),
     "precision downgrade, coarse formulas": ("precision_downgrade", "coarse_approximation"),
+    "quantisation left out, faked, coarse, emulated": (
+        "no_quantisation",
+        "coarse_quantisation",
+        "emulated_quantisation",
+    ),
     "outputs below the tolerance, input-independent ones": ("below_tolerance", "constant_output", "input_independent"),
     "near-identity operators": ("near_identity",),
     "outputs under each other's names": ("swapped_outputs",),

@@ -12,8 +12,18 @@ from dataclasses import dataclass, field
 
 import torch
 
-from kerneleval.judge import diagnosis
-from kerneleval.judge.expectation import Bounds, Expectation, Expected, as_real, distance, tiles
+from kerneleval.judge import contract, diagnosis
+from kerneleval.judge.expectation import (
+    Bounds,
+    Expectation,
+    Expected,
+    as_real,
+    distance,
+    is_eight_bit,
+    opened,
+    steps,
+    tiles,
+)
 from kerneleval.records import Evidence
 
 __all__ = ["Match", "Mismatch", "compare", "matches"]
@@ -66,10 +76,18 @@ def compare(outputs: Sequence[torch.Tensor], expectation: Expectation) -> Match 
         rule = found.broken(expected)
         if rule:
             return _mismatch(index, got, expected, expectation, found, rule)
+        if expected.contract is not None and expected.plain is not None:
+            broken = contract.keeps_to(expected.contract, as_real(got), expected.plain)
+            if broken:
+                evidence = {"output": index, "rule": "contract", **contract.figures(as_real(got), expected.plain)}
+                message = f"output {index} breaks the contract of its quantisation: {broken}"
+                return Mismatch(reason="wrong_output", message=message, evidence=evidence)
         if expected.bounds is not None:
             share = found.rms / expected.bounds.rms if expected.bounds.rms else 0.0
             if share > nearest:
                 nearest, evidence = share, found.evidence(expected.bounds)
+                if expected.plain is not None:
+                    evidence |= contract.figures(as_real(got), expected.plain)
     return Match(evidence=evidence)
 
 
@@ -219,7 +237,8 @@ def _unequal(got: torch.Tensor, expected: Expected) -> torch.Tensor:
     zero = torch.zeros_like(wrong)
     distance = zero
     if math.isfinite(expected.far):
-        distance = torch.linalg.vector_norm((got.double() - expected.oracle.double()).flatten())
+        own, wanted = (steps(t.to(got.dtype)) if is_eight_bit(got) else t for t in (got, expected.oracle))
+        distance = torch.linalg.vector_norm((own.double() - wanted.double()).flatten())
     return torch.stack([distance, zero, wrong, zero])
 
 
@@ -237,6 +256,9 @@ def differing(got: torch.Tensor, expected: Expected) -> torch.Tensor:
         if expected.distinct:
             wrong |= (got.sort(dim).values.diff(dim=dim) == 0).any(dim, keepdim=True)
         return wrong
+    if is_eight_bit(expected.native):
+        own, wanted, native = (steps(t.to(expected.native.dtype)) for t in (got, expected.oracle, expected.native))
+        return (own != wanted) & (own != native)
     unequal = got != expected.oracle
     if got.is_floating_point() or got.is_complex():
         unequal &= ~(got.isnan() & expected.oracle.isnan())
@@ -259,6 +281,7 @@ def _mismatch(
     else:
         wrong = _beyond(got, expected)
         evidence = found.evidence(expected.bounds)
+    got = opened(got)
     slug, words = diagnosis.diagnose(got, expected, expectation.args, wrong)
     count, of = int(torch.count_nonzero(wrong)), wrong.numel()
     evidence |= {"output": index, "rule": rule, "diagnosis": slug, "beyond": count, "of": of}

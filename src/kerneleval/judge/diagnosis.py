@@ -24,6 +24,7 @@ SLUGS: dict[str, str] = {
     "wrong_sign": "the right values with the wrong sign",
     "scaled": "the right values times a constant factor",
     "shifted": "the right values plus a constant",
+    "not_quantised": "the result of exact arithmetic, without the error that its quantisation makes",
     "tail_wrong": "only the last rows or columns are wrong: a partial block is not handled",
     "rows_wrong": "whole rows are wrong and the others right",
     "permuted": "the right values in wrong places",
@@ -48,7 +49,7 @@ def diagnose(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: 
         args: arguments and upstream gradients of the call.
         wrong: which elements are beyond their tolerance.
     """
-    for test in (_by_value, _by_fit, _by_place, _by_precision):
+    for test in (_by_value, _by_quantisation, _by_fit, _by_place, _by_precision):
         found = test(got, expected, args, wrong)
         if found is not None:
             slug, detail = found
@@ -104,6 +105,16 @@ def _by_value(
         if torch.equal(arg, got):
             return "input_copy", f"it is a copy of tensor {position} of the call"
     return None
+
+
+def _by_quantisation(
+    got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor
+) -> tuple[str, str] | None:
+    if expected.plain is None:
+        return None
+    own = as_real(got).double()
+    apart = [torch.linalg.vector_norm(own - other.double()) for other in (expected.plain, expected.oracle)]
+    return ("not_quantised", "") if bool(4 * apart[0] < apart[1]) else None
 
 
 def _by_fit(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor) -> tuple[str, str] | None:

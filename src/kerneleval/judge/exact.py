@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from kerneleval.judge.expectation import Expected, Kind
+from kerneleval.judge.expectation import Expected, Kind, is_eight_bit, opened, steps
 from kerneleval.judge.tolerances import NATIVE, slack_of_count
 
 __all__ = ["exactly", "positions"]
@@ -43,22 +43,37 @@ def exactly(
             is off by more than one: those are places (of a largest element), which do not hang on how sums are rounded.
     """
     if kind == "index":
-        found = _source_of(oracle, args)
-        if found is not None:
-            return Expected(kind=kind, oracle=oracle, native=native, source=found[0], dim=found[1])
+        selected = _source_of(oracle, args)
+        if selected is not None:
+            return Expected(kind=kind, oracle=oracle, native=native, source=selected[0], dim=selected[1])
         kind = "count"  # positions in something computed on the way: nobody knows which elements are equal there
+    if kind == "count" and is_eight_bit(native):
+        rounded = oracle.to(native.dtype)
+        places = [steps(other.to(native.dtype)) for other in near]
+        allowed, far = _allowed(steps(rounded), steps(native), places, numbers=True)
+        return Expected(kind=kind, oracle=opened(rounded), native=native, allowed=allowed, far=far)
     if kind == "count":
-        count = native.numel()
-        others = [native, *(near if all(_by_one(oracle, other) for other in near) else ())]
-        differing = max(int(torch.count_nonzero(oracle != other)) for other in others) if count else 0
-        ties = count >> _TIES if count >> _TIES > 2 * differing else 0
-        far = math.inf
-        if differing > _FEW * count or ties:
-            distances = [torch.linalg.vector_norm((other.double() - oracle.double()).flatten()) for other in others]
-            distance = float(torch.stack(distances).max())
-            far = slack_of_count(count) * math.sqrt(((NATIVE * distance) ** 2 + ties) / count)
-        return Expected(kind=kind, oracle=oracle, native=native, allowed=max(2 * differing, ties), far=far)
+        allowed, far = _allowed(oracle, native, near)
+        return Expected(kind=kind, oracle=oracle, native=native, allowed=allowed, far=far)
     return Expected(kind=kind, oracle=oracle.to(native.dtype), native=native)
+
+
+def _allowed(
+    oracle: torch.Tensor, native: torch.Tensor, near: Sequence[torch.Tensor], *, numbers: bool = False
+) -> tuple[int, float]:
+    """Integers that may differ, and the bound on their rms distance: infinite where it does not count, which it always
+    does of ``numbers``, that are nowhere far apart.
+    """
+    count = native.numel()
+    others = [native, *(near if all(_by_one(oracle, other) for other in near) else ())]
+    differing = max(int(torch.count_nonzero(oracle != other)) for other in others) if count else 0
+    ties = count >> _TIES if count >> _TIES > 2 * differing else 0
+    far = math.inf
+    if differing > _FEW * count or ties or (numbers and count):
+        distances = [torch.linalg.vector_norm((other.double() - oracle.double()).flatten()) for other in others]
+        distance = float(torch.stack(distances).max())
+        far = slack_of_count(count) * math.sqrt(((NATIVE * distance) ** 2 + ties) / count)
+    return max(2 * differing, ties), far
 
 
 def _by_one(oracle: torch.Tensor, other: torch.Tensor) -> bool:

@@ -11,7 +11,19 @@ import torch
 
 from kerneleval.judge.tolerances import ELEMENT, POOLED
 
-__all__ = ["Bounds", "Expectation", "Expected", "Kind", "Scales", "as_real", "distance", "tiles"]
+__all__ = [
+    "Bounds",
+    "Expectation",
+    "Expected",
+    "Kind",
+    "Scales",
+    "as_real",
+    "distance",
+    "is_eight_bit",
+    "opened",
+    "steps",
+    "tiles",
+]
 
 Kind = Literal["float", "exact", "index", "count"]
 
@@ -77,7 +89,8 @@ class Expected:
 
     kind: Kind
     """``float``: within ``bounds``; ``exact``: equal to the oracle; ``index``: selects equal elements; ``count``:
-    integers of a floating computation, equal to the oracle but where the native reference is not either."""
+    integers of a floating computation, equal to the oracle but where the native reference is not either; also numbers
+    of eight bits, by their places among all that there are."""
     oracle: torch.Tensor
     """fp64; fp32 for half types, whose roundoff is 2^13 times fp32's; the native dtype for integers."""
     native: torch.Tensor
@@ -92,6 +105,10 @@ class Expected:
     """``index``: no element is selected twice along it."""
     allowed: int = 0
     """``count``: elements that may differ."""
+    plain: torch.Tensor | None = None
+    """``float`` outputs of an operator that quantises: what comes out without it, as ``oracle`` is held."""
+    contract: tuple[float, float, float] | None = None
+    """What its outputs must keep to beside ``plain`` (``Tolerance.contract``); None: not even the oracle's do."""
     far: float = math.inf
     """``count``: bound on their rms distance from the oracle, where native itself gets more than a few otherwise (a
     fixed-point number has rounding errors too)."""
@@ -147,9 +164,29 @@ class Expectation:
         return [e.bounds for e in self.outputs if e.bounds is not None and e.bounds.typical > 0]
 
 
+def opened(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself; floating numbers of eight bits as fp32, because PyTorch does no arithmetic on them."""
+    return tensor.float() if is_eight_bit(tensor) else tensor
+
+
+def is_eight_bit(tensor: torch.Tensor) -> bool:
+    """Whether it holds floating numbers of eight bits."""
+    return tensor.is_floating_point() and tensor.itemsize == 1
+
+
+def steps(tensor: torch.Tensor) -> torch.Tensor:
+    """Floating numbers of eight bits by their places among all that there are, zero at 0: neighbours differ by one.
+    Anything else as it is.
+    """
+    if not is_eight_bit(tensor):
+        return tensor
+    places = tensor.contiguous().view(torch.uint8).to(torch.int16)
+    return torch.where(places < 128, places, 128 - places)
+
+
 def as_real(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself; a complex one as real and imaginary parts in a further last dim."""
-    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    """The tensor, opened; a complex one as real and imaginary parts in a further last dim."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else opened(tensor)
 
 
 def tiles(shape: tuple[int, int], device: torch.device) -> Iterator[tuple[slice, slice]]:

@@ -82,13 +82,23 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
             values.append(spec.value)
             continue
         generator = stream(seed, f"argument {position}", device)
+        dtype = _dtype(spec.dtype)
+        narrow = dtype.is_floating_point and dtype.itemsize == 1  # drawn wider: nothing draws in these
+        given = replace(spec, dtype="float32") if narrow else spec
         if spec.role != "data":
-            values.append(_other(spec, case, generator))
-            continue
-        fewer = case.direction == "backward" and spec.large_half_backward
-        given = replace(spec, large_half=spec.large_half_backward) if fewer else spec
-        values.append(_repeated(given, case.distribution, case.layout, generator))
+            tensor = _other(given, case, generator)
+        else:
+            fewer = case.direction == "backward" and spec.large_half_backward
+            given = replace(given, large_half=spec.large_half_backward) if fewer else given
+            tensor = _repeated(given, case.distribution, case.layout, generator)
+        values.append(_saturated(tensor, dtype) if narrow else tensor)
     return values
+
+
+def _saturated(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The tensor in an eight-bit type, no number beyond its largest: e4m3fn has no infinity, and would make it NaN."""
+    most = float(torch.finfo(dtype).max)
+    return tensor.clamp_(-most, most).to(dtype)
 
 
 def upstream(

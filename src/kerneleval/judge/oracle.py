@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,12 +19,23 @@ import torch
 from kerneleval.devices.cpu import threads
 from kerneleval.judge import inputs
 from kerneleval.judge.calibration import bounded, independent, scales_of
+from kerneleval.judge.contract import keeps_to
 from kerneleval.judge.exact import exactly, positions
-from kerneleval.judge.expectation import Bounds, Expectation, Expected, Kind, Scales, as_real, tiles
+from kerneleval.judge.expectation import (
+    Bounds,
+    Expectation,
+    Expected,
+    Kind,
+    Scales,
+    as_real,
+    is_eight_bit,
+    opened,
+    tiles,
+)
 from kerneleval.judge.layouts import gradient_of, laid_out
 from kerneleval.judge.other_formulas import ByLogSums
 from kerneleval.judge.tolerances import POOLED, PROBE, floor_of, reduction_length
-from kerneleval.records import Case, InfrastructureError, KernelEvalError, Task, TensorSpec, UsageError
+from kerneleval.records import Case, InfrastructureError, KernelEvalError, Task, TensorSpec, Tolerance, UsageError
 
 __all__ = ["Bounds", "Call", "Expectation", "Expected", "expect", "native", "output_specs", "precision"]
 
@@ -201,7 +213,7 @@ def _probed(tensor: torch.Tensor, number: int, size: float = 0.0) -> torch.Tenso
     """Every element moved by PROBE of itself or a little more (or that times ``size``), up or down, in fp32 or the
     tensor's own wider type.
     """
-    narrow = tensor.dtype in (torch.float16, torch.bfloat16)
+    narrow = tensor.is_floating_point() and tensor.itemsize <= 2
     moved = (tensor.float() if narrow else tensor).contiguous()
     flat = as_real(moved).reshape(-1)
     if flat.numel() == 0:
@@ -323,6 +335,7 @@ def _expected(call: Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]
         raise UsageError(f"task {call.task.name} has {counts}")
     forward_numel = sum(g.numel() for g in call.grads or ())
     near: list[Tensors] = []
+    plain = _unquantised(call)
     found = []
     for index, (wide, own, moved) in enumerate(zip(oracle, native, probed, strict=True)):
         if wide.shape != own.shape:
@@ -337,12 +350,35 @@ def _expected(call: Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]
         length = reduction_length(
             call.task, call.case, call.args, tuple(call.weights.values()), own.shape, forward_numel
         )
-        floor = floor_of(own.dtype, length, call.case, call.task.tolerance, tf32=tf32)
+        aside = _rms(wide - plain[index]) if plain else 0.0
+        floor = floor_of(own.dtype, length, call.case, call.task.tolerance, tf32=tf32, quantised_rms=aside)
         count = independent(own) if call.case.layout == "expanded" else own.numel()
         others = [s for s in (scales[index] for scales in pool) if s is not None] if count < POOLED else []
         given = (*call.args, *(call.grads or ()))
-        found.append(bounded(wide, own, moved, floor, args=given, length=length, pool=others, independent=count))
+        one = bounded(wide, own, moved, floor, args=given, length=length, pool=others, independent=count)
+        found.append(_by_contract(one, plain[index], call.task.tolerance) if plain else one)
     return tuple(found)
+
+
+def _unquantised(call: Call) -> Tensors:
+    """What comes out in fp64 without the quantisation; empty: the operator has none."""
+    form = call.task.tolerance.exact_form
+    if form is None:
+        return ()
+    with precision(tf32=False):
+        return replace(call, task=replace(call.task, reference=form)).converted(_wide).run("fp64")
+
+
+def _rms(tensor: torch.Tensor) -> float:
+    finite = tensor.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+    return float(torch.linalg.vector_norm(finite)) / math.sqrt(max(1, tensor.numel()))
+
+
+def _by_contract(expected: Expected, plain: torch.Tensor, tolerance: Tolerance) -> Expected:
+    """The same with the contract, if the oracle itself keeps to it."""
+    held = plain.to(expected.oracle.dtype)
+    keeps = not keeps_to(tolerance.contract, expected.oracle, held)
+    return replace(expected, plain=held, contract=tolerance.contract if keeps else None)
 
 
 def _moved(call: Call, oracle: Tensors) -> Tensors:
@@ -377,20 +413,21 @@ def _worse(first: torch.Tensor, second: torch.Tensor, oracle: torch.Tensor) -> t
     """
     if not _inexact(first) or first.shape != second.shape:
         return first
+    dtype, first, second = first.dtype, opened(first), opened(second)
     worse = torch.empty_like(first, memory_format=torch.contiguous_format)
     shape = (1, first.numel())
     one, other, right, out = (t.reshape(shape) for t in (first, second, oracle, worse))
     for rows, columns in tiles(shape, first.device):
         a, b, o = one[rows, columns], other[rows, columns].to(one.dtype), right[rows, columns]
         torch.where((b - o).abs() > (a - o).abs(), b, a, out=out[rows, columns])
-    return worse
+    return worse.to(dtype)
 
 
 def _kind(call: Call, native: torch.Tensor) -> Kind:
     kind = call.task.tolerance.kind
     if kind != "float" and call.case.direction == "forward":  # a gradient may be a sum of equal copies
         return kind
-    return "float" if _inexact(native) else "count"
+    return "float" if _inexact(native) and not is_eight_bit(native) else "count"
 
 
 _POOLS: dict[tuple[Any, ...], list[list[Scales | None]]] = {}

@@ -15,7 +15,7 @@ import torch
 from kerneleval.judge import oracle
 from kerneleval.judge.comparison import Mismatch, compare
 from kerneleval.judge.exact import exactly
-from kerneleval.judge.expectation import Expectation, Expected, as_real
+from kerneleval.judge.expectation import Expectation, Expected, as_real, opened
 from kerneleval.judge.inputs import stream
 from kerneleval.records import Case, Evidence, Relation, Task, UsageError
 
@@ -122,7 +122,7 @@ def _centred(expected: Expected, wanted: torch.Tensor, own: torch.Tensor, moved:
     breach = (as_real(native).double() - as_real(own).double()).abs_().mul_(bounds.gain)
     breach = torch.where(breach.isfinite(), breach, 0.0)
     rms, largest = torch.stack([breach.square().mean().sqrt(), breach.max()]).tolist()
-    special = bounds.special or not bool(wanted.isfinite().all())
+    special = bounds.special or not bool(opened(wanted).isfinite().all())
     widened = replace(
         bounds,
         local=bounds.local * _WIDER,

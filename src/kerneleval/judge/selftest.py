@@ -15,7 +15,9 @@ import torch
 
 from kerneleval.judge import inputs, oracle
 from kerneleval.judge.comparison import Mismatch, compare
-from kerneleval.judge.expectation import Expectation
+from kerneleval.judge.contract import keeps_to
+from kerneleval.judge.expectation import Expectation, opened
+from kerneleval.judge.tolerances import POOLED
 from kerneleval.records import Case, Evidence, Task
 
 __all__ = ["selftest"]
@@ -189,7 +191,7 @@ def _no_trivial_answer(probe: _Probe) -> Iterator[str]:
 
 def _constant(output: torch.Tensor) -> bool:
     """Whether all elements are one number but for rounding, as gradients of a bias whose outputs are summed are."""
-    low, high = torch.aminmax(output)
+    low, high = torch.aminmax(opened(output))
     return bool(high - low <= _ROUNDINGS * torch.finfo(output.dtype).eps * torch.maximum(low.abs(), high.abs()))
 
 
@@ -210,7 +212,7 @@ def _mutants(probe: _Probe) -> Iterator[str]:
             if bool(end > 0.5 * scale) and bool(end > sizes.max() / _TELLING):
                 mutants.append((f"with the end of its {name} dim left at zero", partial))
         if output.is_floating_point() and bool(torch.any(output != 0)):
-            mutants.append(("with the wrong sign", -output))
+            mutants.append(("with the wrong sign", (-opened(output)).to(output.dtype)))
         for name, mutant in mutants:
             if probe.accepts([*native[:position], mutant, *native[position + 1 :]]):
                 yield f"output {position} passes {name}"
@@ -221,6 +223,9 @@ def _downgrades(probe: _Probe) -> Iterator[str]:
     native = probe.expectation.native
     if not any(t.is_floating_point() for t in native):
         return
+    if probe.call.task.tolerance.exact_form is not None:  # its type is narrow already
+        yield from _unquantised(probe)
+        return
     for name, narrow in _narrower(probe.call.case.dtype, probe.tf32).items():
         outputs = probe.native(probe.call.converted(functools.partial(_apply, narrow)))
         if name != "tf32":  # products of tf32 numbers are accumulated and stored in fp32
@@ -229,6 +234,20 @@ def _downgrades(probe: _Probe) -> Iterator[str]:
             continue  # the sign of a number is the same in any type
         if probe.accepts(outputs):
             yield f"computing with {name} inputs passes"
+
+
+def _unquantised(probe: _Probe) -> Iterator[str]:
+    """What exact arithmetic gives, and a result that breaks the contract of its own operator."""
+    for position, (expected, native) in enumerate(
+        zip(probe.expectation.outputs, probe.expectation.native, strict=True)
+    ):
+        if expected.plain is None or native.numel() < POOLED:  # the bounds of fewer leave room for luck
+            continue
+        if probe.accepts([*probe.expectation.native[:position], expected.plain.to(native.dtype)]):
+            yield f"output {position} passes without any quantisation"
+        if expected.contract is None:
+            broken = keeps_to(probe.call.task.tolerance.contract, expected.oracle, expected.plain)
+            yield f"output {position} of the oracle breaks the contract: {broken}"
 
 
 def _apply(narrow: Callable[[torch.Tensor], torch.Tensor], tensor: torch.Tensor, number: int) -> torch.Tensor:

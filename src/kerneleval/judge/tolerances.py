@@ -23,6 +23,7 @@ __all__ = [
     "NATIVE",
     "POOLED",
     "PROBE",
+    "QUANTISED",
     "SPREAD",
     "Floor",
     "finite_limit",
@@ -58,6 +59,12 @@ CLEAR = 0.125
 
 POOLED = 256
 """Outputs with fewer elements get their scale from further draws, because a handful of numbers has none."""
+
+QUANTISED = 0.5
+"""A candidate must be nearer to the quantised oracle than this share of what the quantisation changes. A number near
+the middle of two steps may go to either: quantising in fp32 moves one in 10^4 of them, in float16 one in 100 and the
+rms by a third of the share; without quantisation a result is off by all of it, and by twice that where numbers are cut
+and not rounded."""
 
 PROBE = 2.0**-14
 """Relative change of the inputs by which conditioning is measured: small enough for operators to answer linearly, large
@@ -139,7 +146,9 @@ def finite_limit(dtype: torch.dtype) -> float:
     return float(torch.finfo(dtype).max) * (1 - 8 * unit_roundoff(dtype))
 
 
-def floor_of(dtype: torch.dtype, length: int, case: Case, tolerance: Tolerance, *, tf32: bool) -> Floor:
+def floor_of(
+    dtype: torch.dtype, length: int, case: Case, tolerance: Tolerance, *, tf32: bool, quantised_rms: float = 0.0
+) -> Floor:
     """The floor of an output.
 
     Half types are expected to be computed in fp32 and rounded once; fp32 and fp64 in their own precision. TF32, where
@@ -151,6 +160,7 @@ def floor_of(dtype: torch.dtype, length: int, case: Case, tolerance: Tolerance, 
         case: gives the distribution and the layout; sums over constant and over repeated data drift.
         tolerance: the task's; gives its factor and whether norms count.
         tf32: whether TF32 is allowed.
+        quantised_rms: of operators that quantise, rms distance of the oracle from what comes out without it.
     """
     real = torch.zeros((), dtype=dtype).real.dtype
     unit = unit_roundoff(real)
@@ -174,11 +184,13 @@ def floor_of(dtype: torch.dtype, length: int, case: Case, tolerance: Tolerance, 
     # float16 subnormals are ordinary numbers of small kernels; below the normal range of the others, hardware may flush
     absolute = float(info.tiny) * float(info.eps) if real == torch.float16 else float(info.tiny)
     factor = tolerance.factor * (_COMMON_FACTOR if case.distribution == "common" else 1.0)
+    # what moves by half a step there is a step, however it is rounded; rounding the output is 0.3 units as rms
+    quantised = tolerance.exact_form is not None
     return Floor(
-        relative=factor * relative,
-        conditioning=factor * conditioning,
-        intermediate=factor * intermediate,
-        absolute=absolute,
+        relative=factor * relative * (0.5 if quantised else 1.0),
+        conditioning=0.0 if quantised else factor * conditioning,
+        intermediate=0.0 if quantised else factor * intermediate,
+        absolute=absolute + QUANTISED * quantised_rms,
         normwise=normwise,
         rms=tolerance.outlier_rms if case.distribution == "outlier" else 1.0,
         native=NATIVE if unit > computing and case.distribution != "outlier" else _NATIVE_ELEMENT,

@@ -20,7 +20,7 @@ LAYERS: dict[str, str] = {
     "ghost": "calls with own kernels made no-ops: what is right without them was computed elsewhere",
     "temporal": "outputs of the windows that are timed",
     "tampering": "what it did to the worker, and to functions that everybody relies on",
-    "static": "what its sources say; it only warns",
+    "static": "what its sources say; it warns, and fails only what must quantise and names no narrow arithmetic",
 }
 """What each layer looks at, in the order in which they are shown."""
 
@@ -37,6 +37,7 @@ _BY_REASON = {
     "load_error": "build",
     "memory_limit": "sandbox",
     "missing": "build",
+    "not_quantised": "static",
     "output_alias": "behavioural",
     "output_flood": "sandbox",
     "protocol": "wire",
@@ -62,6 +63,7 @@ _BY_REASON = {
 
 _BY_CHECK = {
     "conditions": "temporal",
+    "low_precision": "static",
     "relations": "numerical",
     "secret_shapes": "numerical",
     "static": "static",

@@ -131,6 +131,12 @@ class Tolerance:
     kept: float = 0.0
     """Times the largest floor of the output that an element of a gradient may be off in half types, for operators of
     which kernels keep a step in the type: what that leaves does not follow the size of a row's gradient."""
+    exact_form: Callable[..., Any] | None = None
+    """For operators that quantise: the same without it. A candidate must be nearer to the quantised oracle than half of
+    what lies between the two, so that the error of the quantisation, and no other, is in the result."""
+    contract: tuple[float, float, float] = (0.95, 0.05, 0.1)
+    """For these: least cosine, largest relative L1 error and largest rms error over the rms, of the outputs against
+    those of ``exact_form``, wherever the oracle's own outputs keep to it (KernelBench-X's contract)."""
     outlier_rms: float = 1.0
     """Multiplies the error floor of whole outputs (not of elements) under outliers; say why where it is set."""
 

@@ -95,6 +95,8 @@ DTYPES: dict[str, int] = {
     "bool": 1,
     "complex64": 8,
     "complex128": 16,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
 }
 """Element types by torch's name, with their size in bytes."""
 

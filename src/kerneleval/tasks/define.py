@@ -35,8 +35,9 @@ from kerneleval.records import (
     Values,
 )
 
-__all__ = ["FAR_BELOW", "FLOATS", "INTEGERS", "ROWS", "Arg", "Formula", "Plain", "bias", "bits", "data", "fixed",
-           "flags", "index", "mask", "operator", "plain", "size", "validate", "weight", "whole"]  # fmt: skip
+__all__ = ["FAR_BELOW", "FLOATS", "INTEGERS", "ROWS", "Arg", "Formula", "Plain", "Table", "bias", "bits", "data",
+           "fixed", "flags", "index", "mask", "operator", "plain", "size", "table_of", "validate", "weight",
+           "whole"]  # fmt: skip
 
 Formula = Callable[[Any], Any]
 """A function of the dims as attributes (own and derived ones)."""
@@ -183,7 +184,9 @@ def data(
     )
 
 
-def weight(name: str, shape: str, fan_in: str = "", values: Literal["normal", "ones_normal"] = "normal") -> Arg:
+def weight(
+    name: str, shape: str, fan_in: str = "", values: Literal["normal", "ones_normal", "variance"] = "normal"
+) -> Arg:
     """A differentiable parameter: standard values, scaled by the fan-in so that outputs stay near unit scale."""
     return Arg(name=name, shape=shape, role="weight", values=values, fan_in=fan_in, differentiable=True)
 
@@ -224,27 +227,42 @@ def plain(name: str, value: Any) -> Plain:
 
 
 @dataclass(frozen=True)
-class _Table:
+class Table:
     """The closures of a task, all from one description."""
 
     args: tuple[Arg | Plain, ...]
+    """The arguments, in the order of the call."""
     outputs: tuple[Arg, ...]
+    """The outputs."""
     derive: Mapping[str, Formula] = field(default_factory=dict)
+    """Names that are no dims of their own."""
+    formulas: Mapping[str, Formula] = field(default_factory=dict)
+    """What is computed from the dims: ``flops``; ``where``, ``reduction`` and ``gathered`` where there are such."""
 
     def space(self, dims: Mapping[str, int]) -> Dims:
+        """Dims as attributes."""
         return Dims(dims, self.derive)
 
     def arguments(self, dims: Mapping[str, int], dtype: str) -> tuple[Argument, ...]:
+        """The arguments at given dims and dtype."""
         d = self.space(dims)
         return tuple(arg.at(d, dtype) for arg in self.args)
 
     def bytes(self, dims: Mapping[str, int], dtype: str) -> int:
+        """Bytes of every argument and output."""
         d = self.space(dims)
         tensors = [*(arg for arg in self.args if isinstance(arg, Arg)), *self.outputs]
         return sum(arg.at(d, dtype).nbytes for arg in tensors)
 
     def formula(self, formula: Formula) -> Callable[[Mapping[str, int]], Any]:
+        """A formula as a function of the dims."""
         return lambda dims: formula(self.space(dims))
+
+
+def table_of(task: Task) -> Table | None:
+    """The table that a task was made from; None: it was made in another way, as those of peers' files are."""
+    owner = getattr(task.arguments, "__self__", None)
+    return owner if isinstance(owner, Table) else None
 
 
 def _output(position: int, text: str) -> Arg:
@@ -279,6 +297,8 @@ def operator(
     dtypes: tuple[str, ...] = FLOATS,
     backward_dtypes: tuple[str, ...] = (),
     factor: float = 1.0,
+    exact_form: Callable[..., Any] | None = None,
+    contract: tuple[float, float, float] = (0.95, 0.05, 0.1),
     no_backward: str = "",
     relations: tuple[Relation, ...] = (),
     source: str = "aten",
@@ -315,6 +335,8 @@ def operator(
         dtypes: the types in which it is judged, the default first.
         backward_dtypes: those of them in which gradients are judged; empty: all.
         factor: see ``Tolerance.factor``.
+        exact_form: of operators that quantise, the same without it; see ``Tolerance.exact_form``.
+        contract: least cosine, largest relative L1 and rms errors against it.
         no_backward: why there is no backward.
         relations: metamorphic relations.
         source: where the operator comes from: ``aten``, ``vllm``, ``cublas`` or ``model``.
@@ -329,7 +351,13 @@ def operator(
         args = tuple(replace(a, nan_only=True) if isinstance(a, Arg) else a for a in args)
     if no_backward:
         args = tuple(replace(a, differentiable=False) if isinstance(a, Arg) else a for a in args)
-    table = _Table(args, tuple(_output(i, text) for i, text in enumerate(out)), dict(derive or {}))
+    formulas = {"flops": flops, "where": where, "reduction": reduction, "gathered": gathered}
+    table = Table(
+        args=args,
+        outputs=tuple(_output(i, text) for i, text in enumerate(out)),
+        derive=dict(derive or {}),
+        formulas={kind: formula for kind, formula in formulas.items() if formula is not None},
+    )
     return Task(
         name=name,
         category=category,
@@ -352,6 +380,8 @@ def operator(
             factor=factor,
             normwise=normwise,
             kept=_KEPT if unfused and in_type else 0.0,
+            exact_form=exact_form,
+            contract=contract,
         ),
         relations=relations,
         constraint=None if where is None else table.formula(where),

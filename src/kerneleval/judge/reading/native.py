@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kerneleval.judge.reading.rules import Hit, Rule
 
-__all__ = ["read_native"]
+__all__ = ["read_native", "words"]
 
 _Token = tuple[str, str, int]
 """Kind, text, line."""
@@ -59,6 +59,13 @@ def read_native(text: str, rules: Sequence[Rule]) -> list[Hit]:
             if met is not None:
                 hits.append(Hit(met, line, token))
     return hits
+
+
+def words(text: str) -> Iterator[str]:
+    """The names in a source, each as often as it stands there; ``signed char`` and the like by its last word."""
+    for kind, token, _ in _tokens(text):
+        if kind == "name":
+            yield token
 
 
 def _tokens(text: str) -> Iterator[_Token]:

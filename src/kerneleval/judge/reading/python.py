@@ -137,6 +137,12 @@ class Source:
             if _NATIVE_TEXT.search(text):
                 yield line, text
 
+    def short_texts(self) -> Iterator[str]:
+        """Strings of up to 20 characters, as names of types are, that are no docstrings."""
+        for _, text in self._texts:
+            if len(text) <= 20:
+                yield text
+
     def _strings(self) -> Iterator[tuple[int, str]]:
         for node in self.each(ast.Constant):
             if id(node) not in self._docstrings:

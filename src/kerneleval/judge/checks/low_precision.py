@@ -1,0 +1,38 @@
+"""Operators that quantise: the integers, or the numbers of eight bits, must be in the sources.
+
+What comes out shows that a quantisation took place, not in which units the products were made: numbers of eight bits
+held in fp32 give the same ones. So a candidate in whose sources no narrow type, no conversion to one and no instruction
+on them stands is told apart here. Sources that name them and do not use them are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kerneleval.judge.cells import CellJudge
+from kerneleval.judge.reading.integers import narrow_words
+from kerneleval.records import Case, Evidence, Outcome, Passed
+
+__all__ = ["CHECK", "NEEDS_WORKER"]
+
+NEEDS_WORKER = False
+
+
+def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+    if judge.task.tolerance.exact_form is None or judge.loaded.trusted:
+        return
+    if not any(isinstance(outcomes.get(case), Passed) for case in cases):
+        return
+    found = narrow_words(judge.loaded.candidate)
+    if found:
+        yield {"level": "info", "message": f"the sources compute with {', '.join(found[:8])}", "words": list(found)}
+        return
+    yield {
+        "level": "fail",
+        "reason": "not_quantised",
+        "message": "the outputs are those of a quantisation, but no integer or eight-bit type, conversion or "
+        "instruction stands in the sources: the arithmetic is that of wide floating numbers",
+    }
+
+
+CHECK = _check

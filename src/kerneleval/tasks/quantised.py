@@ -1,0 +1,62 @@
+"""Steps of operators that quantise: scales, integers of eight and four bits, numbers of eight bits.
+
+All are computed in fp32, or in fp64 for the oracle, whatever the type of the data: quantising in a half type moves one
+number in a hundred to another step.
+"""
+
+from __future__ import annotations
+
+import torch
+
+__all__ = ["FP8", "FP8_MOST", "INT8_MOST", "fp8", "grouped_uint4", "int8", "product", "scale_of", "wide"]
+
+Tensor = torch.Tensor
+
+FP8 = torch.float8_e4m3fn
+FP8_MOST = 448.0
+"""Largest number of e4m3fn."""
+INT8_MOST = 127.0
+"""Largest quantised magnitude: symmetric, -128 is left out."""
+
+
+def wide(x: Tensor) -> Tensor:
+    """fp64 as it is, anything else in fp32."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def scale_of(x: Tensor, dims: int | tuple[int, ...], most: float = INT8_MOST) -> Tensor:
+    """Max |x| over ``dims`` (kept as 1) divided by the largest quantised number; 1 where all are zero."""
+    largest = x.abs().amax(dims, keepdim=True)
+    return torch.where(largest > 0, largest / most, 1.0)
+
+
+def int8(x: Tensor, scale: Tensor) -> Tensor:
+    """round(x / scale), ties to even, within [-127, 127]: whole numbers, held as floating ones."""
+    return torch.round(x / scale).clamp(-INT8_MOST, INT8_MOST)
+
+
+def fp8(x: Tensor, scale: Tensor) -> Tensor:
+    """X / scale rounded to e4m3fn, beyond its largest number to that; held in the type of x."""
+    return (x / scale).clamp(-FP8_MOST, FP8_MOST).to(FP8).to(x.dtype)
+
+
+def grouped_uint4(w: Tensor, group: int) -> Tensor:
+    """Weights (N, K) through four bits, in groups of K of its own scale and zero point, and back.
+
+    scale = (max - min) / 15, zero = round(-min / scale), q = clamp(round(w / scale) + zero, 0, 15), where min and max
+    include zero.
+    """
+    parts = w.unflatten(-1, (-1, group))
+    low, high = parts.amin(-1, keepdim=True).clamp_max(0), parts.amax(-1, keepdim=True).clamp_min(0)
+    scale = torch.where(high > low, (high - low) / 15, 1.0)
+    zero = torch.round(-low / scale)
+    q = (torch.round(parts / scale) + zero).clamp(0, 15)
+    return ((q - zero) * scale).flatten(-2)
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """A @ b for whole numbers within [-127, 127], by the GPU's integer units where PyTorch has a call for it."""
+    fits = a.ndim == b.ndim == 2 and a.shape[0] > 16 and a.shape[1] % 8 == 0 and b.shape[1] % 8 == 0
+    if a.is_cuda and fits and a.dtype == torch.float32:
+        return torch._int_mm(a.to(torch.int8), b.to(torch.int8)).float()
+    return a @ b
