@@ -59,6 +59,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "coarse_quantisation",
         "emulated_quantisation",
     ),
+    "draws that are none, or depend on one another": ("no_draw", "dependent_draws"),
     "outputs below the tolerance, input-independent ones": ("below_tolerance", "constant_output", "input_independent"),
     "near-identity operators": ("near_identity",),
     "outputs under each other's names": ("swapped_outputs",),

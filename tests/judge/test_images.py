@@ -148,3 +148,15 @@ def test_other_calls_are_described_one_by_one() -> None:
     calls = [Call(args=(dense((n,), "float32"),), grads=(), outputs=(), wanted=(), dims={}) for n in (3, 4)]
     message = Plan(calls, "forward").message()
     assert (len(message["calls"]), message["times"]) == (2, 1)
+
+
+def test_seeds_are_drawn_anew_in_every_window() -> None:
+    """A seed that came again let numbers be kept by it: 3.8 times as fast at 2,400 of them."""
+    call = Call(args=(dense((1,), "int64", refresh="seeds"),), grads=(), outputs=(), wanted=(), dims={})
+    image = Image(Plan([call] * 8, "forward"), find("cpu"))
+    generator, met = torch.Generator().manual_seed(7), set()
+    for _ in range(4):
+        image.refresh(generator)
+        met |= {int(image.tensor(number, 0)) for number in range(8)}
+    assert len(met) == 32
+    assert all(0 <= seed < 2**31 for seed in met)

@@ -190,7 +190,8 @@ class Bound:
             return replace(slot, strides=strides, offset=offset, extent=extent)
         spec = self.specs[position]
         if self.case.layout == "contiguous" or spec.role != "data":
-            slot = dense(shape, dtype, refresh="rows" if spec.role == "mask" else "elements")
+            seed = spec.name == "seed" and self.task.tolerance.law is not None
+            slot = dense(shape, dtype, refresh="seeds" if seed else "rows" if spec.role == "mask" else "elements")
             return replace(slot, weight=spec.role == "weight")
         return self._placed(spec, variant)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from kerneleval.judge import contract, diagnosis
+from kerneleval.judge import contract, diagnosis, distribution
 from kerneleval.judge.expectation import (
     Bounds,
     Expectation,
@@ -69,6 +69,9 @@ def compare(outputs: Sequence[torch.Tensor], expectation: Expectation) -> Match 
         wrong = _form(index, got, expected)
         if wrong is not None:
             return wrong
+    improbable = _improbable(outputs, expectation)
+    if improbable is not None:
+        return improbable
     evidence: Evidence = {}
     nearest = -1.0
     for index, found in _found(outputs, expectation):
@@ -93,7 +96,21 @@ def compare(outputs: Sequence[torch.Tensor], expectation: Expectation) -> Match 
 
 def matches(outputs: Sequence[torch.Tensor], expectation: Expectation) -> bool:
     """Whether outputs of the right form are right, as :func:`compare` has it, without a word about what is wrong."""
+    if _improbable(outputs, expectation) is not None:
+        return False
     return all(not found.broken(expectation.outputs[index]) for index, found in _found(outputs, expectation))
+
+
+def _improbable(outputs: Sequence[torch.Tensor], expectation: Expectation) -> Mismatch | None:
+    """The first output that was not drawn as it should have been."""
+    for index, (got, expected) in enumerate(zip(outputs, expectation.outputs, strict=True)):
+        if expected.law is None or not got.numel():
+            continue
+        wrong = distribution.implausible(expected.law, got, expectation.args)
+        if wrong is not None:
+            message = f"output {index}: {wrong[0]}"
+            return Mismatch(reason="wrong_output", message=message, evidence={"output": index, **wrong[1]})
+    return None
 
 
 def _found(outputs: Sequence[torch.Tensor], expectation: Expectation) -> list[tuple[int, _Found]]:
@@ -190,7 +207,7 @@ def _max(values: object) -> float:
 
 def _figures(got: torch.Tensor, expected: Expected) -> list[torch.Tensor]:
     """For each tile: rms numerator (as a norm), largest error, largest excess, bulk sum."""
-    if got.numel() == 0:
+    if got.numel() == 0 or expected.law is not None:
         return []
     if expected.bounds is None:
         return [_unequal(got, expected)]

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 
 from kerneleval.judge.tolerances import ELEMENT, POOLED
+from kerneleval.records import Law
 
 __all__ = [
     "Bounds",
@@ -25,7 +26,7 @@ __all__ = [
     "tiles",
 ]
 
-Kind = Literal["float", "exact", "index", "count"]
+Kind = Literal["float", "exact", "index", "count", "random"]
 
 _TILE = {"cpu": 1 << 16}
 _TILE_DEVICE = 1 << 25
@@ -90,7 +91,7 @@ class Expected:
     kind: Kind
     """``float``: within ``bounds``; ``exact``: equal to the oracle; ``index``: selects equal elements; ``count``:
     integers of a floating computation, equal to the oracle but where the native reference is not either; also numbers
-    of eight bits, by their places among all that there are."""
+    of eight bits, by their places among all that there are; ``random``: drawn by ``law``."""
     oracle: torch.Tensor
     """fp64; fp32 for half types, whose roundoff is 2^13 times fp32's; the native dtype for integers."""
     native: torch.Tensor
@@ -105,6 +106,8 @@ class Expected:
     """``index``: no element is selected twice along it."""
     allowed: int = 0
     """``count``: elements that may differ."""
+    law: Law | None = None
+    """``random``: what its numbers are drawn by."""
     plain: torch.Tensor | None = None
     """``float`` outputs of an operator that quantises: what comes out without it, as ``oracle`` is held."""
     contract: tuple[float, float, float] | None = None
@@ -134,18 +137,27 @@ class Expectation:
         return tuple(expected.oracle for expected in self.outputs)
 
     @property
+    def drawn(self) -> bool:
+        """Whether outputs are drawn: those of the baseline are other ones."""
+        return any(expected.law is not None for expected in self.outputs)
+
+    @property
     def timed_relative_rms(self) -> float:
         """Bound on rms(candidate - native) / rms(native) on other inputs of the same case, over all outputs.
 
         Both may be off by their bound in opposite directions; a quarter is added because other inputs have other
         scales. rms(native) is to be taken no smaller than :attr:`timed_scales`.
         """
+        if self.drawn:
+            return math.inf
         found = [1.25 * (b.rms + b.scales.native_rms) / b.typical for b in self._scaled()]
         return max(found, default=0.0)
 
     @property
     def timed_worst(self) -> float:
         """Bound on max |candidate - native| / rms(native), alike; doubled, because extremes scatter more."""
+        if self.drawn:
+            return math.inf
         found = []
         for b in self._scaled():
             slack = float(b.slack.max())

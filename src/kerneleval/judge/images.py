@@ -32,7 +32,10 @@ _ROLL_CPU_BYTES = 16 << 10
 """The same for one call on the CPU, where a loop over the calls costs less than finding more places than that: 1.0 ms
 against 2.5 for 64 calls of 4,096 elements, 6.9 against 79 for 131,072 (two cores)."""
 
-Refresh = Literal["elements", "moved", "rows", "scaled", "steps"]
+_SEEDS = 2**31
+"""Seeds lie below this."""
+
+Refresh = Literal["elements", "moved", "rows", "scaled", "seeds", "steps"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +55,8 @@ class TensorSlot:
     refresh: Refresh = "elements"
     """How timing windows get new content: ``elements`` move along and some are exchanged; all are ``moved`` along and
     none is lost (permutations); each of the ``rows`` moves by itself (masks: none may be closed); rows and columns are
-    ``scaled`` (where elements depend on one another); or the ``steps`` from element to element of each row are moved
-    along (sorted offsets, which stay sorted and keep their ends)."""
+    ``scaled`` (where elements depend on one another); ``seeds`` are drawn anew; or the ``steps`` from element to
+    element of each row are moved along (sorted offsets, which stay sorted and keep their ends)."""
     weight: bool = False
     """Whether it is a weight. Those change by PyTorch's own operators, which raise a tensor's version, so whoever packs
     them by version is right; data comes from anywhere, and results kept by its version are stale."""
@@ -253,6 +256,8 @@ class Image:
                 _scale(every[first:], slot.shape, [factors[first:] for factors in now], generator)
             elif slot.refresh == "rows":
                 _roll_rows(every[first:], slot.shape, generator)
+            elif slot.refresh == "seeds":
+                every[first:].random_(0, _SEEDS, generator=generator)
             elif slot.refresh == "steps":
                 _move_steps(every[first:], slot.shape, generator)
             else:

@@ -32,6 +32,9 @@ _TELLING = 8.0
 """An end whose largest element is a smaller part of the largest of all is within what half types are off there: bounds
 follow the largest error of a row, and a short last dim makes the whole output one row."""
 
+_TELLING_DRAWS = 4096
+"""Half as many numbers as it takes to tell that they are not drawn as they should be."""
+
 _ROUNDINGS = 64.0
 """Roundings by which equal elements may differ."""
 
@@ -67,6 +70,10 @@ def selftest(task: Task, device: str, cases: Sequence[Case], *, tf32: bool = Fal
     findings: list[Evidence] = []
     for case in cases:
         probe = _Probe.of(task, case, device, _SEED, tf32)
+        if task.tolerance.law is not None:
+            for drawn in (_reference_passes, _badly_drawn):
+                findings += [_finding(case, drawn.__name__, text) for text in drawn(probe)]
+            continue
         for test in (_reference_passes, _half_in_fp32, _well_conditioned):
             findings += [_finding(case, test.__name__, text) for text in test(probe)]
         telling = case.distribution == "standard" and case.layout == "contiguous" and case.shape_category != "edge"
@@ -127,6 +134,26 @@ def _reference_passes(probe: _Probe) -> Iterator[str]:
     result = compare(probe.expectation.native, probe.expectation)
     if isinstance(result, Mismatch):
         yield f"the native reference fails its own task: {result.message}"
+
+
+def _badly_drawn(probe: _Probe) -> Iterator[str]:
+    """What is no draw, or no independent one, of outputs that are drawn."""
+    for position, output in enumerate(probe.expectation.native):
+        flat = output.reshape(-1)
+        half = flat.numel() // 2
+        if half < _TELLING_DRAWS:
+            continue
+        wrong = {
+            "the same number everywhere": flat[:1].expand(flat.shape),
+            "numbers in order": flat.sort().values,
+            "the first half twice": torch.cat((flat[:half], flat[:half], flat[2 * half :])),
+            "its last eighth left at zero": torch.cat((flat[: -(half // 4)], torch.zeros_like(flat[: half // 4]))),
+        }
+        if flat.is_floating_point():
+            wrong["its numbers times 1.25"] = flat * 1.25
+        for name, mutant in wrong.items():
+            if probe.accepts([mutant.view(output.shape).contiguous()]):
+                yield f"output {position} passes with {name}"
 
 
 def _well_conditioned(probe: _Probe) -> Iterator[str]:

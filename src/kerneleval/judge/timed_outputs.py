@@ -27,6 +27,10 @@ _COMPARE_BYTES = 256 << 20
 """Outputs are compared in parts of about this size: the comparison needs several times as much for itself."""
 
 
+_TELLING = 256
+"""Elements of an output that is drawn which are equal under two seeds by no chance, be they flags."""
+
+
 class TimedMismatch(Exception):  # noqa: N818 - an outcome, not an error
     """An output of a timed window differs from the baseline's beyond the bound."""
 
@@ -58,7 +62,7 @@ class Bounds:
     """How far the outputs of a call may be from the baseline's."""
 
     relative_rms: float
-    """||candidate - baseline|| / ||baseline||."""
+    """||candidate - baseline|| / ||baseline||; infinite: outputs are drawn, and have nothing to do with each other."""
     worst: float
     """max |candidate - baseline| / rms(baseline)."""
     scales: tuple[float, ...]
@@ -76,7 +80,13 @@ def timed_call(window: Window, image: Image, index: int) -> TimedCall:
 
 
 def verify(pair: tuple[Window, Window], image: Image, bounds: Bounds, arbiter: Arbiter) -> None:
-    """Compare the candidate's outputs with the baseline's; the oracle has the last word on every call that differs."""
+    """Compare the candidate's outputs with the baseline's; the oracle has the last word on every call that differs.
+
+    Outputs that are drawn are put to the oracle at a call chosen in secret, and must differ wherever seeds do.
+    """
+    if math.isinf(bounds.relative_rms):
+        _drawn(pair[0], image, arbiter)
+        return
     try:
         _against_baseline(pair, image.plan, bounds)
     except TimedMismatch as mismatch:
@@ -87,6 +97,32 @@ def verify(pair: tuple[Window, Window], image: Image, bounds: Bounds, arbiter: A
                 arbiter(timed_call(pair[0], image, index))
             except TimedMismatch as error:
                 raise mismatch from error
+
+
+def _drawn(window: Window, image: Image, arbiter: Arbiter) -> None:
+    plan = image.plan
+    if window.wrong is not None:
+        raise TimedMismatch(f"{window.wrong.get('got')}, expected {window.wrong.get('want')}", dict(window.wrong))
+    calls = range(len(plan.calls))
+    arbiter(timed_call(window, image, secrets.choice(calls)))
+    shape, dtype = plan.calls[0].outputs[0]
+    numel = math.prod(shape)
+    if numel < _TELLING:
+        return
+    rows = _stacked(window, plan, 0, dtype, numel)[_calls_in_order(window, plan)].contiguous()
+    kept = rows.view(torch.uint8).view(len(calls), -1)[:, : _TELLING * DTYPES[dtype]]
+    different, seeds = len(torch.unique(kept, dim=0)), len({_seed(image, index) for index in calls})
+    if different < seeds:
+        message = f"in a timed window {len(calls)} calls with {seeds} seeds gave {different} different outputs"
+        raise TimedMismatch(message, {"calls": len(calls), "seeds": seeds, "different": different})
+
+
+def _seed(image: Image, index: int) -> int:
+    """That of one call: the only argument of a task that draws which is a single int64."""
+    for place, slot in enumerate(image.plan.calls[index].slots):
+        if slot.dtype == "int64" and math.prod(slot.shape) == 1:
+            return int(image.tensor(index, place))
+    return 0
 
 
 def _against_baseline(pair: tuple[Window, Window], plan: Plan, bounds: Bounds) -> None:

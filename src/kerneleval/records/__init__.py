@@ -17,7 +17,7 @@ from kerneleval.records.layers import LAYERS, caught_by, layer_of, layer_of_find
 from kerneleval.records.outcomes import Evidence, Failed, Outcome, Passed, Samples, Timing, outcome_from_plain
 from kerneleval.records.plain import to_plain
 from kerneleval.records.results import Event, Result, Score
-from kerneleval.records.tasks import Argument, Case, Dim, Relation, Scalar, Task, TensorSpec, Tolerance, Values
+from kerneleval.records.tasks import Argument, Case, Dim, Law, Relation, Scalar, Task, TensorSpec, Tolerance, Values
 from kerneleval.records.verdicts import CellResult, Trust, Verdict
 from kerneleval.records.vocabulary import (
     CATEGORIES,
@@ -55,6 +55,7 @@ __all__ = [
     "Failed",
     "InfrastructureError",
     "KernelEvalError",
+    "Law",
     "Machine",
     "Origin",
     "Outcome",

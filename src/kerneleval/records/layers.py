@@ -29,6 +29,7 @@ _BY_REASON = {
     "build_error": "build",
     "crash": "sandbox",
     "decoy_kernel": "ghost",
+    "dependent_draws": "numerical",
     "device_error": "sandbox",
     "exception": "behavioural",
     "exit": "sandbox",
@@ -38,6 +39,7 @@ _BY_REASON = {
     "memory_limit": "sandbox",
     "missing": "build",
     "not_quantised": "static",
+    "not_reproducible": "numerical",
     "output_alias": "behavioural",
     "output_flood": "sandbox",
     "protocol": "wire",
@@ -63,6 +65,7 @@ _BY_REASON = {
 
 _BY_CHECK = {
     "conditions": "temporal",
+    "drawing": "numerical",
     "low_precision": "static",
     "relations": "numerical",
     "secret_shapes": "numerical",

@@ -14,7 +14,7 @@ from kerneleval.records.errors import UsageError
 from kerneleval.records.reading import _fields
 from kerneleval.records.vocabulary import DIRECTIONS, DISTRIBUTIONS, DTYPES, LAYOUTS, Direction
 
-__all__ = ["Argument", "Case", "Dim", "Relation", "Scalar", "Task", "TensorSpec", "Tolerance", "Values"]
+__all__ = ["Argument", "Case", "Dim", "Law", "Relation", "Scalar", "Task", "TensorSpec", "Tolerance", "Values"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,14 +108,23 @@ class Scalar:
 Argument = TensorSpec | Scalar
 
 
+Law = Callable[[Any, Sequence[Any], Callable[[Any], Any]], tuple[Any, Any]]
+"""(output, arguments, noise) -> (which elements no draw could give, numbers that are uniform on [0, 1] and independent
+if the output was drawn as the task says). Floating arguments come in fp64; ``noise(like)`` is uniform, for outputs
+that are discrete (a flag that is 1 with probability p becomes a number above 1 - p, at random there) or rounded."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
     """How outputs are judged; see ``docs/correctness.md`` for the bounds that follow from it."""
 
-    kind: Literal["float", "exact", "index"] = "float"
+    kind: Literal["float", "exact", "index", "random"] = "float"
     """``float``: error against the fp64 oracle; ``exact``: equal (outputs; gradients are judged as ``float``);
     ``index``: an index is right when the element that it selects equals the one that the oracle selects (ties are
-    free)."""
+    free); ``random``: by distribution, see ``law``."""
+    law: Law | None = None
+    """Of operators that draw: how their output is distributed. Such a task has an argument ``seed``, int64 with one
+    element, and one output."""
     reduction: Callable[[Mapping[str, int]], int] | None = None
     """dims -> number of terms summed into one output element; None: 1."""
     gathered: Callable[[Mapping[str, int]], int] | None = None
@@ -245,7 +254,8 @@ class Case:
     distribution: str = "standard"
     """One of :data:`DISTRIBUTIONS`."""
     shape_category: str = "medium"
-    """The category from which the dims were sampled, or ``edge`` / ``given``."""
+    """The category from which the dims were sampled; ``edge``; ``given``; or ``real:`` and the name of a model's shape.
+    """
 
     @property
     def dims_map(self) -> dict[str, int]:

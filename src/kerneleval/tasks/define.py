@@ -26,6 +26,7 @@ from kerneleval.records import (
     LAYOUTS,
     Argument,
     Dim,
+    Law,
     Relation,
     Scalar,
     Task,
@@ -297,6 +298,7 @@ def operator(
     dtypes: tuple[str, ...] = FLOATS,
     backward_dtypes: tuple[str, ...] = (),
     factor: float = 1.0,
+    law: Law | None = None,
     exact_form: Callable[..., Any] | None = None,
     contract: tuple[float, float, float] = (0.95, 0.05, 0.1),
     no_backward: str = "",
@@ -335,6 +337,7 @@ def operator(
         dtypes: the types in which it is judged, the default first.
         backward_dtypes: those of them in which gradients are judged; empty: all.
         factor: see ``Tolerance.factor``.
+        law: of operators that draw, see ``Tolerance.law``.
         exact_form: of operators that quantise, the same without it; see ``Tolerance.exact_form``.
         contract: least cosine, largest relative L1 and rms errors against it.
         no_backward: why there is no backward.
@@ -374,7 +377,8 @@ def operator(
         flops=table.formula(flops),
         bytes=table.bytes,
         tolerance=Tolerance(
-            kind="index" if index_output else "exact" if exact else "float",
+            kind="random" if law is not None else "index" if index_output else "exact" if exact else "float",
+            law=law,
             reduction=None if reduction is None else table.formula(reduction),
             gathered=None if gathered is None else table.formula(gathered),
             factor=factor,

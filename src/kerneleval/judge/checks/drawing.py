@@ -1,0 +1,73 @@
+"""Operators that draw: equal seeds give equal outputs, and unlike seeds outputs that do not hang on each other."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from kerneleval.judge.cells import CellJudge
+from kerneleval.judge.distribution import dependent
+from kerneleval.records import Case, Evidence, Outcome, Passed, TensorSpec, new_secret
+
+__all__ = ["CHECK"]
+
+_MOST_BYTES = 1 << 22
+"""Of each dtype the smallest and the largest ordinary case that are looked at take no more."""
+
+
+def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+    law = judge.task.tolerance.law
+    if law is None:
+        return
+    for case in _chosen(judge, cases, outcomes):
+        form = judge.calibration[case].form
+        arguments = judge.bind(case).arguments(new_secret())
+        place = _place_of_seed(judge, case)
+        seed = secrets.randbelow(2**31 - 2)
+        given = [_with(arguments, place, value) for value in (seed, seed + 1, secrets.randbelow(2**31), seed)]
+        drawn = [[t.clone() for t in judge.outputs(form, args, case)] for args in given]
+        if not all(torch.equal(one, again) for one, again in zip(drawn[0], drawn[3], strict=True)):
+            message = f"{case.key}: seed {seed} gave other numbers when it came again"
+            yield {"level": "fail", "stage": "correctness", "reason": "not_reproducible", "message": message}
+            return
+        for first, second in ((0, 1), (0, 2), (1, 2)):
+            pair = [(drawn[i][0], given[i]) for i in (first, second)]
+            words = dependent(law, *pair)
+            if words:
+                message = f"{case.key}: {words}"
+                yield {"level": "fail", "stage": "correctness", "reason": "dependent_draws", "message": message}
+                return
+        message = f"{case.key}: a seed that comes again gives the same numbers, and other seeds independent ones"
+        yield {"level": "info", "message": message}
+
+
+def _chosen(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> list[Case]:
+    found: list[Case] = []
+    for dtype in dict.fromkeys(case.dtype for case in cases):
+        there = [
+            case
+            for case in cases
+            if (case.dtype, case.distribution, case.layout) == (dtype, "standard", "contiguous")
+            and isinstance(outcomes.get(case), Passed)
+            and 0 < judge.task.bytes(case.dims_map, dtype) <= _MOST_BYTES
+        ]
+        there.sort(key=lambda case: judge.task.bytes(case.dims_map, case.dtype))
+        found += dict.fromkeys(there[:1] + there[-1:])
+    return found
+
+
+def _place_of_seed(judge: CellJudge, case: Case) -> int:
+    specs = judge.task.arguments(case.dims_map, case.dtype)
+    return next(i for i, spec in enumerate(specs) if isinstance(spec, TensorSpec) and spec.name == "seed")
+
+
+def _with(arguments: Sequence[Any], place: int, seed: int) -> list[Any]:
+    changed = list(arguments)
+    changed[place] = torch.full_like(arguments[place], seed)
+    return changed
+
+
+CHECK = _check

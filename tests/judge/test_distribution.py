@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from kerneleval.judge import oracle
+from kerneleval.judge.comparison import Match, Mismatch, compare
+from kerneleval.judge.distribution import dependent, implausible
+from kerneleval.tasks import all_tasks, find
+
+from .conftest import case_of, drawn
+
+DRAWN = tuple(name for name, task in all_tasks().items() if task.tolerance.law is not None)
+SIZES = {"M": 100, "N": 200}
+
+
+def law_of(name: str) -> Any:
+    return find(name).tolerance.law
+
+
+def uniform(seed: int, count: int = 1 << 14) -> torch.Tensor:
+    return torch.rand(count, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_what_the_reference_draws_passes(name: str) -> None:
+    task = find(name)
+    for seed, dtype in enumerate(task.dtypes * 4):
+        case = case_of(name, SIZES, dtype)
+        args, _ = drawn(task, case, seed)
+        expectation = oracle.expect(task, case, args)
+        other, _ = drawn(task, case, seed + 100)
+        result = compare([task.reference(*_reseeded(task, case, args, other))], expectation)
+        assert isinstance(result, Match), result.message
+
+
+def _reseeded(task: Any, case: Any, args: list[Any], other: list[Any]) -> list[Any]:
+    names = [spec.name for spec in task.arguments(case.dims_map, case.dtype)]
+    return [b if name == "seed" else a for name, a, b in zip(names, args, other, strict=True)]
+
+
+WRONG: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "constant": lambda u: torch.full_like(u, 0.5),
+    "sorted": lambda u: u.sort().values,
+    "halves": lambda u: torch.cat((u[: len(u) // 2],) * 2),
+    "blocks": lambda u: u[:1000].repeat(len(u) // 1000 + 1)[: len(u)],
+    "pairs": lambda u: u.repeat_interleave(2)[: len(u)],
+    "tail of zeros": lambda u: torch.cat((u[:-128], torch.zeros(128))),
+    "tail of halves": lambda u: torch.cat((u[:-128], torch.full((128,), 0.5))),
+    "scaled": lambda u: u * 0.9,
+    "squared": lambda u: u.square(),
+    "mean of two": lambda u: (u + u.roll(1)) / 2,
+    "four bits": lambda u: (u * 16).floor() / 16,
+    "a hole": lambda u: torch.where((u > 0.3) & (u < 0.33), u - 0.1, u),
+    "ramp": lambda u: torch.arange(len(u)) / len(u),
+    "random walk": lambda u: (u - 0.5).cumsum(0).remainder(1.0) * 0.5 + u * 0.5,
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_draw_is_told(name: str) -> None:
+    law = law_of("rand")
+    right = uniform(1)
+    assert implausible(law, right, []) is None
+    found = implausible(law, WRONG[name](right), [])
+    assert found is not None
+    assert found[1]["rule"] == "distribution"
+    assert found[1]["p_value"] < 1e-9
+
+
+def test_numbers_that_cannot_be_drawn_are_told_one_by_one() -> None:
+    x = uniform(2, 100).view(10, 10)
+    x[3, 4] = 1.0
+    found = implausible(law_of("rand"), x, [])
+    assert found is not None
+    assert "element [3, 4] is 1, which cannot be drawn; 1 of 100 elements cannot" in found[0]
+    x[3, 4] = float("nan")
+    assert implausible(law_of("rand"), x, []) is not None
+
+
+def test_few_numbers_tell_nothing_but_whether_they_are_possible() -> None:
+    assert implausible(law_of("rand"), torch.zeros(15), []) is None
+    assert implausible(law_of("rand"), torch.full((15,), 2.0), []) is not None
+
+
+def test_right_draws_fail_never_in_a_thousand() -> None:
+    law = law_of("randn")
+    generator = torch.Generator().manual_seed(5)
+    for count in (16, 65, 1025, 5000):
+        for _ in range(250):
+            assert implausible(law, torch.randn(count, generator=generator), []) is None
+
+
+def test_streams_that_overlap_depend_on_each_other() -> None:
+    law, long = law_of("rand"), uniform(3, 20_000)
+    first, other = long[:10_000], uniform(4, 10_000)
+    assert not dependent(law, (first, []), (other, []))
+    for second in (first, long[1:10_001], long[5000:15_000], (first + other).remainder(1.0) * 0.5 + first * 0.5):
+        assert dependent(law, (first, []), (second, []))
+    assert dependent(law, (1 - first, []), (first, []))
+
+
+def test_a_wrong_draw_is_a_wrong_output() -> None:
+    task, case = find("dropout"), case_of("dropout", SIZES)
+    args, _ = drawn(task, case)
+    expectation = oracle.expect(task, case, args)
+    assert expectation.drawn
+    result = compare([args[0].clone()], expectation)
+    assert isinstance(result, Mismatch)
+    assert result.reason == "wrong_output"
