@@ -25,6 +25,11 @@ SMALL = shapes.Budget(memory_bytes=200_000, flops=10_000_000)
 SOURCES = {"aten", "vllm", "cublas", "model"}
 HALF_HIDDEN = ("causal_attention", "gram", "matmul_lower_triangular", "matmul_upper_triangular")
 """Of these torch counts the half that need not be computed."""
+DECOMPOSED = (
+    *("inverse_square_root", "low_rank_svd", "matrix_log", "matrix_power_eig", "polar"),
+    *("qr_solve", "singular_value_shrinkage", "svd_reconstruct"),
+)
+"""Of these torch counts the products alone, and nothing of the factorisation before them."""
 FEW = 8
 """Elementwise operations for each element of arguments and outputs that torch's counter does not see."""
 
@@ -102,7 +107,9 @@ def test_flops_agree_with_torchs_counter_where_it_knows_the_operator(name: str) 
             elements = sum(v.numel() for v in (*args, *result) if isinstance(v, torch.Tensor))
             sizes = [size for v in args if isinstance(v, torch.Tensor) for size in v.shape if size > 1]
             scores = counted // (2 * min(sizes, default=1))
-            assert counted - elements <= task.flops(case.dims_map) <= counted + FEW * (elements + scores)
+            assert counted - elements <= task.flops(case.dims_map)
+            if name not in DECOMPOSED:
+                assert task.flops(case.dims_map) <= counted + FEW * (elements + scores)
 
 
 @EVERY
@@ -113,7 +120,7 @@ def test_the_selftest_finds_nothing_wrong(name: str) -> None:
 
 
 def test_there_are_as_many_as_the_field_asks_for() -> None:
-    assert len(NAMES) >= 180
+    assert len(NAMES) >= 450
     assert {find(name).category for name in NAMES} == set(CATEGORIES)
 
 

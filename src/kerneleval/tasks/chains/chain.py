@@ -162,6 +162,7 @@ def _longest(base: Formula | None, sums: Sequence[Names]) -> Formula | None:
 
 def _allowed(base: Formula | None, sums: Sequence[tuple[Step, Names]], shapes: Sequence[Names]) -> Formula:
     def where(d: Any) -> bool:
+        """No tensor on the way is empty, and every step that sums or pools has the elements that it needs."""
         if base is not None and not base(d):
             return False
         return all(_size(d, shape) > 0 for shape in shapes) and all(_size(d, o) >= s.least for s, o in sums)

@@ -170,6 +170,11 @@ linear_no_bias batch_norm scale softmax
 linear divide gelu
 conv2d sub_scalar sub_scalar mish
 linear group_norm silu channel_scale silu
+rows mul add log_softmax
+linear relu layer_norm
+conv2d max_pool relu
+conv2d_no_bias layer_norm silu
+bmm log_softmax_last
 """
 
 _FLAT: Any = {"dtypes": ("float32",)}  # in half types the output hardly varies

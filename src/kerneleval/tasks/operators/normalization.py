@@ -8,10 +8,12 @@ eps ** -0.5.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.tasks.define import ROWS, bias, data, fixed, operator, plain, size, weight
+from kerneleval.tasks.define import ROWS, Arg, bias, data, fixed, operator, plain, size, weight
 from kerneleval.tasks.relations import permutation, resampling, shift
 
 _LEAST = 4
@@ -35,7 +37,64 @@ def _batch_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: 
     return F.batch_norm(x, None, None, weight, bias, True, 0.0, eps)
 
 
+def _layer_norm_plain(x: torch.Tensor, eps: float) -> torch.Tensor:
+    return F.layer_norm(x, x.shape[-1:], eps=eps)
+
+
+def _layer_norm_no_bias(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    return F.layer_norm(x, x.shape[-1:], weight, None, eps)
+
+
+def _layer_norm_4d(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
+    return F.layer_norm(x, x.shape[1:], weight, bias, eps)
+
+
+def _rms_norm_plain(x: torch.Tensor, eps: float) -> torch.Tensor:
+    return F.rms_norm(x, x.shape[-1:], eps=eps)
+
+
+def _group_norm_plain(x: torch.Tensor, groups: int, eps: float) -> torch.Tensor:
+    return F.group_norm(x, groups, eps=eps)
+
+
+def _instance_norm(x: torch.Tensor, eps: float) -> torch.Tensor:
+    return F.instance_norm(x, eps=eps)
+
+
+def _instance_norm_affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
+    return F.instance_norm(x, weight=weight, bias=bias, eps=eps)
+
+
+def _batch_norm_inference(
+    x: torch.Tensor,
+    running_mean: torch.Tensor,
+    running_var: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    eps: float,
+) -> torch.Tensor:
+    return F.batch_norm(x, running_mean, running_var, weight, bias, False, 0.0, eps)
+
+
 _ROWS = (permutation("row_permutation", {0: 0}, {0: 0}), resampling("row_resampling", {0: 0}, {0: 0}))
+_BATCH = (permutation("batch_permutation", {0: 0}, {0: 0}), resampling("batch_resampling", {0: 0}, {0: 0}))
+_X = data("x", "M N", large_half=_LARGE)
+_WEIGHT, _EPS, _SMALL_EPS = weight("weight", "N", values="ones_normal"), plain("eps", 1e-5), plain("eps", 1e-6)
+_CENTRED: Any = {"reduction": lambda d: d.N, "without": ("constant",), "where": lambda d: d.N >= _LEAST, "empty": True}
+_SCALED: Any = {**_CENTRED, "without": ()}
+_IMAGE: Any = {
+    "dims": (fixed("B", high=8), size("C", high=1024), size("H", high=512), size("W", high=512)),
+    "out": ("B C H W",),
+    "flops": lambda d: 8 * d.B * d.C * d.H * d.W,
+}
+_PIXELS = data("x", "B C H W", large_half=_LARGE)
+_CHANNELS = (weight("weight", "C", values="ones_normal"), bias("C"))
+_INSTANCES: Any = {
+    **_IMAGE,
+    "reduction": lambda d: d.H * d.W,
+    "where": lambda d: d.H * d.W >= _LEAST and d.C > 0 and d.B > 0,
+    "without": ("constant",),
+}
 
 TASKS = (
     operator(
@@ -126,5 +185,122 @@ TASKS = (
             permutation("position_permutation", {0: 2}, {0: 2}),
             permutation("channel_permutation", {0: 1, 1: 0, 2: 0}, {0: 1}),
         ),
+    ),
+    operator(
+        "layer_norm_plain",
+        "normalization",
+        "out[m] = (x[m] - mean(x[m])) / sqrt(var(x[m]) + eps), biased variance over the last dim",
+        dims=ROWS,
+        args=(_X, _EPS),
+        out=("M N",),
+        reference=_layer_norm_plain,
+        flops=lambda d: 6 * d.M * d.N,
+        relations=(*_ROWS, permutation("feature_permutation", {0: 1}, {0: 1}), shift("shift_invariance", 0, False)),
+        **_CENTRED,
+    ),
+    operator(
+        "layer_norm_no_bias",
+        "normalization",
+        "out[m] = (x[m] - mean(x[m])) / sqrt(var(x[m]) + eps) * weight, biased variance over the last dim",
+        dims=ROWS,
+        args=(_X, _WEIGHT, _EPS),
+        out=("M N",),
+        reference=_layer_norm_no_bias,
+        flops=lambda d: 7 * d.M * d.N,
+        relations=(*_ROWS, permutation("feature_permutation", {0: 1, 1: 0}, {0: 1})),
+        backward_dtypes=("float32",),  # on CPUs PyTorch sums gradients of weights in half types
+        **_CENTRED,
+    ),
+    operator(
+        "layer_norm_4d",
+        "normalization",
+        "out[b] = (x[b] - mean(x[b])) / sqrt(var(x[b]) + eps) * weight + bias, biased variance over all of x[b]",
+        args=(_PIXELS, weight("weight", "C H W", values="ones_normal"), bias("C H W"), _EPS),
+        reference=_layer_norm_4d,
+        reduction=lambda d: d.C * d.H * d.W,
+        where=lambda d: d.C * d.H * d.W >= _LEAST and d.B > 0,
+        without=("constant",),
+        relations=(*_BATCH, permutation("channel_permutation", {0: 1, 1: 0, 2: 0}, {0: 1})),
+        **_IMAGE,
+    ),
+    operator(
+        "rms_norm_plain",
+        "normalization",
+        "out[m] = x[m] / sqrt(mean(x[m] ** 2) + eps), mean over the last dim",
+        dims=ROWS,
+        args=(_X, _SMALL_EPS),
+        out=("M N",),
+        reference=_rms_norm_plain,
+        flops=lambda d: 3 * d.M * d.N,
+        relations=(*_ROWS, permutation("feature_permutation", {0: 1}, {0: 1})),
+        **_SCALED,
+    ),
+    operator(
+        "group_norm_plain",
+        "normalization",
+        "out = (x - mean) / sqrt(var + eps); mean and biased variance over each group of C of the G * C channels and "
+        "all of L",
+        dims=(fixed("B", high=8), fixed("G", high=32), size("C", high=1024), size("L")),
+        derive={"channels": lambda d: d.G * d.C},
+        args=(data("x", "B channels L", large_half=_LARGE), plain("groups", lambda d: d.G), _EPS),
+        out=("B channels L",),
+        reference=_group_norm_plain,
+        flops=lambda d: 6 * d.B * d.G * d.C * d.L,
+        reduction=lambda d: d.C * d.L,
+        where=lambda d: d.C * d.L >= _LEAST and d.B > 0 and d.G > 0,
+        without=("constant",),
+        relations=(*_BATCH, permutation("position_permutation", {0: 2}, {0: 2})),
+    ),
+    operator(
+        "instance_norm",
+        "normalization",
+        "out[b, c] = (x[b, c] - mean(x[b, c])) / sqrt(var(x[b, c]) + eps), biased variance",
+        args=(_PIXELS, _EPS),
+        reference=_instance_norm,
+        relations=(*_BATCH, permutation("channel_permutation", {0: 1}, {0: 1})),
+        **_INSTANCES,
+    ),
+    operator(
+        "instance_norm_affine",
+        "normalization",
+        "out[b, c] = (x[b, c] - mean(x[b, c])) / sqrt(var(x[b, c]) + eps) * weight[c] + bias[c], biased variance",
+        args=(_PIXELS, *_CHANNELS, _EPS),
+        reference=_instance_norm_affine,
+        gathered=lambda d: d.B * d.H * d.W,
+        relations=(*_BATCH, permutation("channel_permutation", {0: 1, 1: 0, 2: 0}, {0: 1})),
+        **_INSTANCES,
+    ),
+    operator(
+        "batch_norm_inference",
+        "normalization",
+        "out = (x - running_mean[c]) / sqrt(running_var[c] + eps) * weight[c] + bias[c]",
+        args=(
+            _PIXELS,
+            Arg(name="running_mean", shape="C", role="weight"),
+            Arg(name="running_var", shape="C", role="weight", values="variance"),
+            *_CHANNELS,
+            _EPS,
+        ),
+        reference=_batch_norm_inference,
+        gathered=lambda d: d.B * d.H * d.W,
+        relations=(*_BATCH, permutation("channel_permutation", dict.fromkeys(range(1, 5), 0) | {0: 1}, {0: 1})),
+        complexity=1,
+        **_IMAGE,
+    ),
+    operator(
+        "batch_norm2d",
+        "normalization",
+        "out = (x - mean[c]) / sqrt(var[c] + eps) * weight[c] + bias[c]; training mode: mean and biased variance over "
+        "batch and positions, no running statistics",
+        args=(data("x", "B C H W", large_half=_LARGE, large_half_backward=16.0), *_CHANNELS, _EPS),
+        reference=_batch_norm,
+        reduction=lambda d: d.B * d.H * d.W,
+        where=lambda d: d.B * d.H * d.W >= _LEAST and d.C > 0,
+        without=("constant",),
+        relations=(
+            permutation("batch_permutation", {0: 0}, {0: 0}),
+            permutation("channel_permutation", {0: 1, 1: 0, 2: 0}, {0: 1}),
+        ),
+        **_IMAGE,
     ),
 )
