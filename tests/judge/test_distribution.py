@@ -71,6 +71,12 @@ def test_what_is_no_draw_is_told(name: str) -> None:
     assert found[1]["p_value"] < 1e-9
 
 
+def test_large_blocks_that_come_again_are_told() -> None:
+    law, block = law_of("rand"), uniform(6, 1 << 20)
+    assert implausible(law, block, []) is None
+    assert implausible(law, torch.cat((block, block)), []) is not None
+
+
 def test_numbers_that_cannot_be_drawn_are_told_one_by_one() -> None:
     x = uniform(2, 100).view(10, 10)
     x[3, 4] = 1.0
