@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from kerneleval.judge import oracle
+from kerneleval.judge.calibration import bounded
 from kerneleval.judge.comparison import Match, Mismatch, compare
 from kerneleval.judge.diagnosis import SLUGS
-from kerneleval.judge.expectation import Expectation, tiles
+from kerneleval.judge.expectation import Expectation, Scales, tiles
+from kerneleval.judge.tolerances import floor_of
 from kerneleval.records import to_plain
 from kerneleval.tasks import find
 
@@ -535,3 +537,14 @@ def test_large_outputs_are_compared_tile_by_tile(dims: dict[str, int]) -> None:
     off = native.clone()
     off[-1, -1] += 1
     assert verdict(off, expectation) != "match"
+
+
+def test_native_passes_a_draw_in_which_it_is_further_off_than_in_others() -> None:
+    """Scales of small outputs come from several draws; eight that were nine times as good rejected native itself."""
+    oracle_ = torch.linspace(-1, 1, 66, dtype=torch.float64)
+    native = (oracle_ * (1 + 2.0**-9)).to(torch.bfloat16)
+    call = {"M": 1, "N": 66}
+    floor = floor_of(torch.bfloat16, 1, case_of("gelu", call, "bfloat16"), find("gelu").tolerance, tf32=False)
+    lucky = Scales(rms=0.6, native_rms=1e-6, native_max=1e-6, floor_rms=1e-6, floor_max=1e-6, bulk=0.0)
+    expected = bounded(oracle_, native, oracle_.clone(), replace(floor, relative=1e-6), pool=[lucky] * 8)
+    assert isinstance(compare([native], Expectation(outputs=(expected,), args=())), Match)
