@@ -143,7 +143,7 @@ def test_check_passes_defaults_on(check: Recorder, capsys: pytest.CaptureFixture
 
 def test_check_passes_every_option_on(check: Recorder) -> None:
     words = (
-        "--device cpu --shapes sweep --allow library --precise --dtype fp16,bf16 --dtype float32 --direction forward "
+        "--device cpu --shapes real --allow library --precise --dtype fp16,bf16 --dtype float32 --direction forward "
         "--distribution zeros --category tiny,large --no-timing --tf32 --baseline compile --entry f --language torch "
         "--suite-seed 7 --store s.db "
         f"--case {CASE.key} --json"
@@ -153,7 +153,7 @@ def test_check_passes_every_option_on(check: Recorder) -> None:
     del options["on_event"]
     assert options == {
         "device": "cpu",
-        "shapes": "sweep",
+        "shapes": "real",
         "allow": ("library",),
         "tier": "precise",
         "dtypes": ("float16", "bfloat16", "float32"),
@@ -247,6 +247,9 @@ def test_run_without_options_leaves_generators_and_suite_to_the_pipeline(run: Re
     assert (options["generators"], options["tasks"]) == ((), ())
     assert options["allow"] == ("custom", "mixed", "library")
     assert options["resume"] is True
+    assert options["shapes"] == "default"
+    assert cli.main(["run", "--shapes", "real", "--json"]) == 0
+    assert run.calls[1][1]["shapes"] == "real"
 
 
 def test_run_takes_options_more_than_once(run: Recorder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -359,7 +362,7 @@ def test_the_cache_directory_is_where_the_judge_puts_it(base: str, monkeypatch: 
         (["check", "k.py"], "missing option '--task'"),
         (["check", "k.py", "--task"], "'--task' requires an argument"),
         ([*CHECK, "--frob"], "no such option: --frob"),
-        ([*CHECK, "--shapes", "all"], "'all' is not one of 'default', 'sweep'"),
+        ([*CHECK, "--shapes", "all"], "'all' is not one of 'default', 'sweep', 'real'"),
         ([*CHECK, "--allow", "costum"], "--allow 'costum' is unknown; did you mean custom?"),
         ([*CHECK, "--allow", ","], "--allow is empty"),
         ([*CHECK, "--dtype", "f16"], "--dtype 'f16' is unknown; did you mean"),
@@ -370,7 +373,15 @@ def test_the_cache_directory_is_where_the_judge_puts_it(base: str, monkeypatch: 
         ([*CHECK, "--quick", "--precise"], "--quick and --precise exclude each other"),
         (["tasks", "geluu"], "no task is called 'geluu'; did you mean gelu"),
         (["tasks", "gelu", "--category", "gemm"], "give either a task or --category"),
+        (["tasks", "gelu", "--level", "1", "--search", "x"], "give either a task or --level, --search"),
         (["tasks", "--category", "gem"], "--category 'gem' is unknown; did you mean gemm?"),
+        (["tasks", "--group", "Poling"], "--group 'Poling' is unknown; did you mean Pooling?"),
+        (["tasks", "--source", "vlm"], "--source 'vlm' is unknown; did you mean vllm?"),
+        (["tasks", "--level", "1,7"], "--level '7' is unknown; known are 1, 2, 3"),
+        (["tasks", "--complexity", "0"], "--complexity '0' is unknown; known are 1, 2, 3, 4"),
+        (["tasks", "--dtype", "f32"], "--dtype 'f32' is unknown; did you mean"),
+        (["tasks", "--direction", "back"], "--direction 'back' is unknown; did you mean backward?"),
+        (["tasks", "--search", "gelus"], "--search 'gelus' is in no task's name or formula; did you mean gelu"),
     ],
 )
 def test_a_usage_error_is_one_line_and_exit_code_2(
@@ -445,16 +456,75 @@ def test_tasks_lists_all_categories(capsys: pytest.CaptureFixture[str]) -> None:
     listed = json.loads(capsys.readouterr().out)
     assert len(listed) >= 28
     assert len({task["category"] for task in listed}) == 7
-    assert {"name", "category", "source", "level", "summary", "dims", "dtypes", "directions"} == set(listed[0])
+    assert {"name", "category", "source", "level", "summary", "dims", "dtypes", "directions"} < set(listed[0])
     assert cli.main(["tasks"]) == 0
     text = capsys.readouterr().out
     assert all(task["name"] in text for task in listed)
+    assert f"\n{len(listed)} tasks: " in text
 
 
 def test_tasks_filters_by_category(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["tasks", "--category", "gemm,attention", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert {task["category"] for task in listed} == {"gemm", "attention"}
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "allowed"),
+    [
+        ("--group linearalgebra,Loss", "group", {"LinearAlgebra", "Loss"}),
+        ("--source vllm --source cublas", "source", {"vllm", "cublas"}),
+        ("--level 2", "level", {2}),
+        ("--complexity 2,3", "complexity", {2, 3}),
+    ],
+)
+def test_tasks_filters_by_what_tasks_are(
+    words: str, field: str, allowed: set[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["tasks", *words.split(), "--json"]) == 0
+    assert {task[field] for task in json.loads(capsys.readouterr().out)} == allowed
+
+
+def test_tasks_filters_by_where_tasks_are_judged(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["tasks", "--dtype", "fp64,i8", "--direction", "backward", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert listed
+    for task in listed:
+        assert {"float64", "int8"} & set(task["dtypes"])
+        assert "backward" in task["directions"]
+
+
+def test_tasks_with_shapes_of_models(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["tasks", "--real", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert len(listed) >= 400
+    assert all(task["real_shapes"] for task in listed)
+    assert cli.main(["tasks", "rms_norm"]) == 0
+    text = capsys.readouterr().out
+    assert "real:llama3_8b.prefill" in text
+    assert "https://huggingface.co/meta-llama/Meta-Llama-3-8B" in text
+
+
+def test_what_a_run_leaves_out_stays_on_stderr(
+    run: Recorder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def work(*args: Any, on_event: Any, **options: Any) -> str:
+        for i in range(3):
+            on_event(Event(kind="note", done=0, total=0, text=f"gelu: shape {i} is left out"))
+        return "run-1"
+
+    monkeypatch.setattr(pipeline, "run", work)
+    assert cli.main(["run", "--shapes", "real"]) == 0
+    assert capsys.readouterr().err.splitlines() == [f"note: gelu: shape {i} is left out" for i in range(3)]
+
+
+def test_tasks_filters_add_up_and_may_leave_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["tasks", "--search", "softmax Cross", "--category", "fused", "--json"]) == 0
+    assert [task["name"] for task in json.loads(capsys.readouterr().out)] == ["softmax_cross_entropy"]
+    assert cli.main(["tasks", "--category", "attention", "--group", "Pooling"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert " tasks; leave a filter out: --category" in text
+    assert text.startswith("0 of ")
 
 
 def test_tasks_shows_one(capsys: pytest.CaptureFixture[str]) -> None:

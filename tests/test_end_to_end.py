@@ -27,6 +27,14 @@ extern "C" int gelu(const float* x, float* out, int64_t M, int64_t N, void*) {
 """
 LIBRARY = "import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n"
 WRONG = "import torch\n\n\ndef gelu(x):\n    return torch.relu(x)\n"
+PATCHES = """import torch
+
+
+def patchify(x, patch):
+    B, C, H, W = x.shape
+    cut = x.reshape(B, C, H // patch, patch, W // patch, patch)
+    return cut.permute(0, 2, 4, 1, 3, 5).reshape(B, (H // patch) * (W // patch), C * patch * patch)
+"""
 DEAF = """import torch
 
 
@@ -105,9 +113,40 @@ def test_the_library_itself_is_no_kernel_unless_allowed() -> None:
     assert kerneleval("check", "library.py", *FEW, "--no-timing", "--allow", "library").returncode == 0
 
 
+def test_a_kernel_at_the_shapes_of_models(place: Path) -> None:
+    (place / "patches.py").write_text(PATCHES)
+    (place / "wrong_patches.py").write_text(PATCHES.replace("3, 5)", "5, 3)"))
+    few = "--task patchify --device cpu --shapes real --dtype fp32 --direction forward --allow library --no-timing"
+    done = kerneleval("check", "patches.py", *few.split(), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    verdict = json.loads(done.stdout)
+    assert {cell["case"]["shape_category"] for cell in verdict["cells"]} == {"real:vit_b16.patches"}
+    assert verdict["protocol"]["shapes"] == "real"
+    wrong = kerneleval("check", "wrong_patches.py", *few.split())
+    assert wrong.returncode == 1, wrong.stderr
+    assert "real:vit_b16.patches" in wrong.stdout
+    assert "--shapes real" in wrong.stdout
+
+
+def test_a_run_at_the_shapes_of_models_says_what_it_leaves_out(place: Path) -> None:
+    (place / "mine").mkdir()
+    (place / "mine" / "causal_softmax.py").write_text("def causal_softmax(x):\n    return x + 1\n")
+    words = "run -g mine/ --task causal_softmax --device cpu --shapes real --distribution zeros --direction forward"
+    done = kerneleval(*words.split(), "--quick", "--store", "s.db")
+    assert done.returncode == 0, done.stderr
+    assert "note: causal_softmax: llama3_8b.prefill (B=1,H=32,L=2048) is left out forward in float32" in done.stderr
+    refused = kerneleval("run", "--task", "cholesky", "--device", "cpu", "--shapes", "real", "--store", "t.db")
+    assert refused.returncode == 2
+    assert "task cholesky has no shapes of real models" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (
+            "check library.py --task gelu --shapes real --category tiny",
+            "shape categories (tiny) are for sampled shapes",
+        ),
         ("check nothing.py --task gelu", "nothing.py"),
         ("check library.py --task geluu", "did you mean gelu"),
         ("check library.py --task nothing.py", "nothing.py"),

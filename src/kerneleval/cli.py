@@ -42,6 +42,7 @@ from kerneleval.options import (
     Precise,
     Quick,
     Shapes,
+    ShapesOption,
     StoreOption,
     Tier,
     case_of,
@@ -49,6 +50,7 @@ from kerneleval.options import (
     complete_devices,
     complete_tasks,
     device_of,
+    query_of,
     split,
     store_of,
     tier_of,
@@ -93,7 +95,7 @@ def check(
         ),
     ],
     device: DeviceOption = None,
-    shapes: Annotated[Shapes, typer.Option(help="'sweep' varies a problem file's own sizes too.")] = Shapes.default,
+    shapes: ShapesOption = Shapes.default,
     allow: AllowOption = "custom,mixed",
     quick: Quick = False,
     precise: Precise = False,
@@ -164,6 +166,7 @@ def run(
         ),
     ] = None,
     device: DeviceOption = None,
+    shapes: ShapesOption = Shapes.default,
     store: StoreOption = None,
     quick: Quick = False,
     precise: Precise = False,
@@ -182,6 +185,7 @@ def run(
         "generators": tuple(split(generator)),
         "tasks": tuple(split(task)),
         "device": device_of(device),
+        "shapes": shapes.value,
         "store_url": store_url,
         "tier": tier_of(quick, precise),
         "allow": chosen_of("--allow", [allow], TRACKS),
@@ -267,22 +271,55 @@ def tasks(
         ),
     ] = "",
     category: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only these operator categories.")] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only these KernelBench-X categories.")
+    ] = None,
+    source: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only from there: aten, vllm ...")] = None,
+    level: Annotated[list[str] | None, typer.Option(metavar="N", help="Only 1 operators, 2 fusions, 3 models.")] = None,
+    complexity: Annotated[
+        list[str] | None, typer.Option(metavar="K", help="Only these K of the rubric, 1 to 4.")
+    ] = None,
+    dtype: Annotated[list[str] | None, typer.Option(metavar="DTYPE", help="Only tasks judged in one of these.")] = None,
+    direction: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only tasks judged forward, backward.")
+    ] = None,
+    real: Annotated[
+        bool, typer.Option("--real", help="Only tasks with shapes of real models (--shapes real).")
+    ] = False,
+    search: Annotated[str, typer.Option("--search", "-s", metavar="TEXT", help="Words of the name or formula.")] = "",
     as_json: Json = False,
 ) -> int:
-    """List the tasks, or show one with its formula, sizes, cost and relations."""
+    """List the tasks, or show one with its formula, sizes, arguments, rules and cost.
+
+    Options that choose may be repeated and may hold commas; of several values in one any will do.
+    """
+    given = {
+        "--category": category,
+        "--group": group,
+        "--source": source,
+        "--level": level,
+        "--complexity": complexity,
+        "--dtype": dtype,
+        "--direction": direction,
+        "--real": real,
+        "--search": search,
+    }
+    if name and (filters := [option for option, value in given.items() if value]):
+        raise UsageError(f"give either a task or {', '.join(filters)}")
+    query = query_of(given)  # before torch is waited for
     from kerneleval import tasks as stage
     from kerneleval.reports import tasks as report
+    from kerneleval.reports import tasks_view
 
-    if name and category:
-        raise UsageError("give either a task or --category")
     if name:
         task = report.describe(stage.open_task(name))
-        _print_json(task) if as_json else report.render_task(task, _console())
+        _print_json(task) if as_json else tasks_view.render_task(task, _console())
         return PASSED
-    chosen = chosen_of("--category", category, CATEGORIES) or CATEGORIES
-    listed = [report.summarise(task) for task in stage.all_tasks().values() if task.category in chosen]
+    every = list(stage.all_tasks().values())
+    chosen_of("--source", source, sorted({task.source for task in every}))
+    listed = [report.summarise(task) for task in query.select(every)]
     listed.sort(key=lambda task: (CATEGORIES.index(task["category"]), task["name"]))
-    _print_json(listed) if as_json else report.render_tasks(listed, _console())
+    _print_json(listed) if as_json else tasks_view.render_tasks(listed, _console(), len(every))
     return PASSED
 
 
@@ -314,9 +351,9 @@ def selftest(
     if as_json:
         _print_json(found)
     else:
-        from kerneleval.reports import tasks as report
+        from kerneleval.reports import tasks_view
 
-        report.render_selftest(found, _console())
+        tasks_view.render_selftest(found, _console())
     return PASSED if all(one["passed"] for one in found) else FAILED
 
 

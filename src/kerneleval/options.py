@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kerneleval import settings
-from kerneleval.records import UsageError, near
+from kerneleval.records import CATEGORIES, DIRECTIONS, DTYPES, GROUPS, UsageError, near
+
+if TYPE_CHECKING:
+    from kerneleval.tasks.search import Query
 
 __all__ = [
     "SHORT_DTYPES",
@@ -24,6 +27,7 @@ __all__ = [
     "Precise",
     "Quick",
     "Shapes",
+    "ShapesOption",
     "StoreOption",
     "Tier",
     "case_of",
@@ -31,6 +35,7 @@ __all__ = [
     "complete_devices",
     "complete_tasks",
     "device_of",
+    "query_of",
     "split",
     "store_of",
     "tier_of",
@@ -38,10 +43,11 @@ __all__ = [
 
 
 class Shapes(StrEnum):
-    """Which sizes a peer's problem is judged at."""
+    """Which sizes a candidate is judged at."""
 
     default = "default"
     sweep = "sweep"
+    real = "real"
 
 
 class Tier(StrEnum):
@@ -90,6 +96,12 @@ AllowOption = Annotated[str, typer.Option(help="Tracks that may pass: custom, mi
 DtypeOption = Annotated[list[str] | None, typer.Option(metavar="DTYPE", help="Only these dtypes: float32 or fp32 ...")]
 DirectionOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only forward, or only backward.")]
 DistributionOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only these input distributions.")]
+ShapesOption = Annotated[
+    Shapes,
+    typer.Option(
+        help="'sweep' varies a problem file's own sizes too; 'real': the shapes of models instead of sampled."
+    ),
+]
 BaselineOption = Annotated[Baseline, typer.Option(help="What speedup is measured against.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A verdict in about a second, with wide intervals.")]
 Precise = Annotated[bool, typer.Option("--precise", help="Intervals of 1 %, from several fresh processes.")]
@@ -99,7 +111,12 @@ Precise = Annotated[bool, typer.Option("--precise", help="Intervals of 1 %, from
 # Arguments
 # --------------------------------------------------------------------------------------------------------------------
 
-SHORT_DTYPES = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16"}
+SHORT_DTYPES = {
+    "fp64": "float64", "fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16",
+    "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "u8": "uint8", "c64": "complex64",
+    "c128": "complex128",
+}  # fmt: skip
+"""Names that people give dtypes."""
 
 
 def split(values: Iterable[str] | None) -> list[str]:
@@ -119,6 +136,29 @@ def chosen_of(
     if values and not chosen:
         raise UsageError(f"{option} is empty; known are {', '.join(known)}")
     return tuple(chosen)
+
+
+def query_of(given: Mapping[str, Any]) -> Query:
+    """What the filters of ``kerneleval tasks`` ask for; ``--source`` as it is, because only the tasks know their own.
+
+    Raises:
+        UsageError: an unknown value; the message has the known ones.
+    """
+    from kerneleval.tasks.search import Query
+
+    levels = chosen_of("--level", given["--level"], "123")
+    complexities = chosen_of("--complexity", given["--complexity"], "1234")
+    return Query(
+        categories=chosen_of("--category", given["--category"], CATEGORIES),
+        groups=chosen_of("--group", given["--group"], GROUPS, {group.lower(): group for group in GROUPS}),
+        sources=tuple(split(given["--source"])),
+        levels=tuple(map(int, levels)),
+        complexities=tuple(map(int, complexities)),
+        dtypes=chosen_of("--dtype", given["--dtype"], DTYPES, SHORT_DTYPES),
+        directions=chosen_of("--direction", given["--direction"], DIRECTIONS),
+        real=given["--real"],
+        text=given["--search"],
+    )
 
 
 def case_of(key: str | None) -> str:

@@ -77,7 +77,8 @@ def check(
             its hash in the store.
         task: name of a built-in task, path of a problem file, or a task.
         device: device kind; None: CUDA where there is one, else the CPU.
-        shapes: ``default``, or ``sweep`` to vary a problem file's own sizes too.
+        shapes: ``default``; ``sweep`` to vary a problem file's own sizes too; ``real`` for the shapes of models instead
+            of sampled ones.
         allow: tracks that may pass.
         tier: ``quick``, ``standard`` or ``precise``.
         dtypes: only these dtypes; empty: the task's.
@@ -151,8 +152,8 @@ def _read(path: str | Path, task_name: str, named: dict[str, str], store_url: st
 def _open_task(name_or_path: str, shapes: str, suite_seed: int) -> Task:
     from kerneleval import tasks
 
-    if shapes not in ("default", "sweep"):
-        raise UsageError(f"shapes {shapes!r} is unknown; known are default, sweep")
+    if shapes not in ("default", "sweep", "real"):
+        raise UsageError(f"shapes {shapes!r} is unknown; known are default, real, sweep")
     return tasks.open_task(name_or_path, sweep=shapes == "sweep", suite_seed=suite_seed)
 
 
@@ -199,6 +200,7 @@ def run(
     tasks: Sequence[str] = (),
     *,
     device: str | None = None,
+    shapes: str = "default",
     store_url: str | None = None,
     tier: str = "standard",
     dtypes: Sequence[str] = (),
@@ -220,6 +222,7 @@ def run(
         generators: names, or paths of directories with candidates.
         tasks: names or paths; empty: the archetypes' suite.
         device: device kind; None: CUDA where there is one, else the CPU.
+        shapes: as in :func:`check`.
         store_url: path or URL of the store; None: ``./kerneleval.db``.
         tier: as in :func:`check`; so are ``dtypes``, ``directions``, ``distributions``, ``allow`` and ``baseline``.
         name: a name for the run.
@@ -235,16 +238,16 @@ def run(
         InfrastructureError: the machine, the disk or the database failed.
     """
     from kerneleval import generators as makers
-    from kerneleval import tasks as library
     from kerneleval.languages import read_candidate
     from kerneleval.store import for_replay, open_store
 
     makers_found = [makers.find(g, read=read_candidate) for g in generators or ARCHETYPES]
     given = list(tasks or makers.SUITE)
-    suite = [library.open_task(t) for t in given]
+    suite = [_open_task(t, shapes, suite_seed=0) for t in given]
     protocol = Protocol(
         tier=tier,  # type: ignore[arg-type]
         baseline=baseline,
+        shapes=shapes,  # type: ignore[arg-type]
         dtypes=tuple(dtypes) or ("float32",),
         directions=tuple(directions),
         distributions=tuple(distributions),
@@ -253,6 +256,9 @@ def run(
     store = open_store(store_url)
     with _borrowed(judge, device) as owner:
         plan, candidates = _plan(makers_found, suite, owner, protocol)
+        for task in suite:
+            for line in owner.left_out(task, protocol):
+                _tell(on_event, "note", 0, 0, f"{task.name}: {line}")
         names = [maker.name for maker in makers_found]
         sources = {task.name: source for task, source in zip(suite, given, strict=True)}
         run_id = store.begin_run(

@@ -90,6 +90,18 @@ def test_unknown_tasks(capsys: pytest.CaptureFixture[str], name: str) -> None:
 
 
 @given(
+    option=st.sampled_from(
+        ["--category", "--group", "--source", "--level", "--complexity", "--dtype", "--direction", "--search"]
+    ),
+    value=texts(),
+)
+@effort(30)
+def test_filters_of_tasks(capsys: pytest.CaptureFixture[str], option: str, value: str) -> None:
+    code, _ = asked(capsys, "tasks", f"{option}={value}")
+    assert code == 2 or option == "--search" or not value.strip(" ,")
+
+
+@given(
     key=st.one_of(
         texts(),
         st.lists(

@@ -37,13 +37,15 @@ from kerneleval.records import (
     to_plain,
 )
 from kerneleval.reports import json as documents
-from kerneleval.reports import tasks as task_reports
+from kerneleval.reports import tasks_view
 from kerneleval.reports.doctor_view import render as render_doctor
 from kerneleval.reports.progress import ProgressDisplay
+from kerneleval.reports.tasks import describe, summarise
 from kerneleval.reports.terminal import render_scores, render_verdict
 from kerneleval.reports.text import safe
 from kerneleval.scores import Setting, score_all
 from kerneleval.store import RunInfo
+from kerneleval.tasks import find
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\")
 """What Rich writes for its own styles."""
@@ -253,25 +255,36 @@ def test_tasks_and_doctor_do_nothing_to_a_terminal(text: str, width: int) -> Non
     finding = {"test": text, "case": text, "message": text}
     tested = [{"task": text, "passed": False, "cases": 1, "seconds": 1.0, "findings": [finding]}]
     listed = [
-        {
+        summarise(find("gelu"))
+        | {
             "name": text,
-            "category": "gemm",
+            "category": text,
+            "group": text,
             "source": text,
-            "level": 1,
             "summary": text,
             "dims": [text],
             "dtypes": [text],
-            "directions": ["forward"],
         }
     ]
+    described = _with_text(describe(find("linear_w4a16")), text)
     for render, value in (
-        (task_reports.render_selftest, tested),
-        (task_reports.render_tasks, listed),
+        (tasks_view.render_selftest, tested),
+        (tasks_view.render_tasks, listed),
+        (tasks_view.render_task, described),
         (render_doctor, _found(text)),
     ):
         shown = printed(render, value, width)
         assert not CONTROL & set(shown), render
         shown.encode()
+
+
+def _with_text(value: Any, text: str) -> Any:
+    """The same with the text for every text."""
+    if isinstance(value, dict):
+        return {name: _with_text(part, text) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_with_text(part, text) for part in value]
+    return text if isinstance(value, str) else value
 
 
 def _found(text: str) -> dict[str, Any]:

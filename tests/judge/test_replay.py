@@ -131,6 +131,23 @@ def test_the_line_of_a_stored_candidate_asks_the_same_again(asked: Callable[[lis
     assert asked(shlex.split(first.replay.line())[1:]).replay.line() == first.replay.line()
 
 
+def test_the_line_of_a_models_shape_asks_the_same_again(asked: Callable[[list[str]], Judged]) -> None:
+    options = "--task gelu --device cpu --shapes real --dtype fp32 --direction forward --quick"
+    words = ["check", "gelu.py", *options.split()]
+    first = asked(words)
+    assert {c.shape_category.partition(":")[0] for c in first.cases or ()} <= {"real"}
+    again = asked(shlex.split(first.replay.line())[1:])
+    assert (again.task, again.protocol, again.cases) == (first.task, first.protocol, first.cases)
+    case = Case(
+        task="gelu",
+        direction="forward",
+        dims=(("M", 32), ("N", 14336)),
+        dtype="float32",
+        shape_category="real:llama3_8b.decode_mlp",
+    )
+    assert asked(shlex.split(first.replay.line_of(case, "correctness"))[1:]).cases == (case,)
+
+
 def test_the_line_of_a_problem_asks_the_same_again(asked: Callable[[list[str]], Judged]) -> None:
     first = asked(["check", "gelu.py", "--task", "p.py", "--device", "cpu", "--shapes", "sweep", "--quick"])
     again = asked(shlex.split(first.replay.line())[1:])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,6 +45,10 @@ from kerneleval.tasks import shapes
 __all__ = ["Judge"]
 
 OnEvent = Callable[[Event], None]
+
+_REAL_BYTES, _REAL_FLOPS = 32, 64
+"""Times what a sampled case may take, the shape of a model may: on two cores 128 MiB and 9.6 GFLOP, a few tenths of a
+second a call; on an H200 what the device has room for and 32 TFLOP."""
 
 
 class Judge:
@@ -83,10 +88,17 @@ class Judge:
 
     def plan(self, task: Task, protocol: Protocol) -> tuple[Case, ...]:
         """The cases at which a candidate for this task is judged here."""
-        return shapes.plan(task, protocol, self._budget(task))
+        return shapes.plan(task, protocol, self._budget(task, protocol))
 
-    def _budget(self, task: Task) -> shapes.Budget:
+    def left_out(self, task: Task, protocol: Protocol) -> tuple[str, ...]:
+        """What the plan leaves out of the shapes that were asked for by name, a line each."""
+        return shapes.left_out(task, protocol, self._budget(task, protocol))
+
+    def _budget(self, task: Task, protocol: Protocol) -> shapes.Budget:
         memory_bytes, flops = self.device.case_budget()
+        if protocol.shapes == "real":  # they do not shrink
+            memory_bytes = min(_REAL_BYTES * memory_bytes, self.device.largest_case_bytes())
+            flops *= _REAL_FLOPS
         if task.case_dims:  # sizes that the user gave need only fit
             memory_bytes, flops = self.device.largest_case_bytes(), 1 << 62
         return shapes.Budget(memory_bytes=memory_bytes, flops=flops)
@@ -160,7 +172,8 @@ class Judge:
             loaded.close()
             self.device.trim()
             self.bench.make_spare()
-        return verdict
+        left = [] if only is not None else _not_planned(self.left_out(task, protocol))
+        return replace(verdict, findings=(*verdict.findings, *left))
 
     def _judge(
         self,
@@ -181,7 +194,7 @@ class Judge:
                 _tell(on_event, "case", done + 1, len(cases), case.key)
         outcomes |= without_gradient(outcomes)
         findings = let_off(outcomes)
-        findings += secret_shapes(judge, outcomes, self._budget(task), replay)
+        findings += secret_shapes(judge, outcomes, self._budget(task, protocol), replay)
         findings += checks.run_all(judge, cases, outcomes)
         track = checks.track_of(findings)
         readings: list[dict[str, Any]] = []
@@ -312,6 +325,10 @@ def _barred(track: str, findings: Sequence[Evidence], protocol: Protocol) -> Fai
         seen = next((finding["message"] for finding in findings if finding.get("track") == track), "")
         return Failed(stage="honesty", reason="track_not_allowed", message=f"{message}. {seen}" if seen else message)
     return None
+
+
+def _not_planned(lines: Sequence[str]) -> list[Evidence]:
+    return [{"check": "shapes", "level": "info", "message": line} for line in lines]
 
 
 def _held_against(finding: Evidence) -> Failed:

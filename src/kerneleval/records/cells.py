@@ -58,8 +58,8 @@ class Protocol:
     """Timing effort (``docs/timing.md``)."""
     baseline: str = "eager"
     """What speedup is measured against: ``eager`` or ``compile``."""
-    shapes: Literal["default", "sweep"] = "default"
-    """``sweep`` varies a peer problem's own sizes too."""
+    shapes: Literal["default", "sweep", "real"] = "default"
+    """``sweep`` varies a peer problem's own sizes too; ``real``: at the shapes of models alone."""
     dtypes: tuple[str, ...] = ()
     """Restrict to these dtypes; empty: the task's."""
     directions: tuple[str, ...] = ()

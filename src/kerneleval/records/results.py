@@ -15,7 +15,8 @@ class Event:
     """One step of a long job, for progress displays."""
 
     kind: str
-    """The bar that it belongs to: ``generate``, ``build``, ``judge`` ..."""
+    """The bar that it belongs to: ``generate``, ``build``, ``judge`` ...; ``note``: to none, its text is a line
+    that stays."""
     done: int
     """Steps done so far."""
     total: int

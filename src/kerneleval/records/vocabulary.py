@@ -11,6 +11,7 @@ __all__ = [
     "DTYPES",
     "GROUPS",
     "LAYOUTS",
+    "REAL",
     "SHAPE_CATEGORIES",
     "STAGES",
     "TRACKS",
@@ -61,6 +62,9 @@ SHAPE_CATEGORIES: tuple[str, ...] = (
     "square",
 )
 """The eight shape categories of KernelEval's robustness axis."""
+
+REAL = "real:"
+"""What the shape category of a case begins with that has a real model's shape, whose name follows."""
 
 DISTRIBUTIONS: tuple[str, ...] = (
     "standard",

@@ -18,6 +18,8 @@ __all__ = ["ProgressDisplay", "TimeLeft", "progress"]
 
 OUTER = "run"
 """The kind of event that counts whole candidates; every other kind is a step within one."""
+NOTE = "note"
+"""The kind that is no step: its line stays."""
 
 REFRESH_S = 0.1
 LINE_S = 10.0
@@ -80,6 +82,9 @@ class ProgressDisplay:
 
     def __call__(self, event: Event) -> None:
         """Show one event."""
+        if event.kind == NOTE:
+            self._console.print(f"{NOTE}: {safe(event.text)}", markup=False, highlight=False, soft_wrap=True)
+            return
         left = self._left.seconds(event.done, event.total) if event.kind == OUTER else None
         if self._bars is None:
             self._line(event, left)

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kerneleval.records import (
+    REAL,
     SHAPE_CATEGORIES,
     CellResult,
     Failed,
@@ -210,6 +211,8 @@ def _failures(verdict: Verdict) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for cell, outcome in failed[:SHOWN_FAILURES]:
         line = Text(f"{safe(cell.case.key)} ", style="bold")
+        if cell.case.shape_category.startswith(REAL):
+            line.append(f"({safe(cell.case.shape_category)}) ", style="not bold")
         layer = layer_of(outcome.stage, outcome.reason)
         line.append(f"{safe(outcome.stage)}/{safe(outcome.reason)}{_in_layer(layer)}: ", style="red not bold")
         lines.append(line.append(safe(outcome.message), style="not bold"))

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from kerneleval.records import Case, Direction, Scalar, Task
+from kerneleval.records import SHAPE_CATEGORIES, Case, Direction, Scalar, Task
 from kerneleval.tasks.sampling import between, draw, exists, few, smaller, thin, turned, twins
 from kerneleval.tasks.shapes import DEGENERATE, EDGE, PART, Budget, within
 
@@ -39,14 +39,15 @@ def secret_cases(task: Task, planned: Sequence[Case], budget: Budget) -> tuple[C
     one; and those of :func:`_unlike`. In every other dtype one at the sizes of the first of these; a standard one,
     with smaller ones before it, and at its sizes later one in the first dtype, for what is kept by sizes alone; one
     under a secret distribution (small inputs where there is an epsilon that they could show) and one of which some
-    dims are thin. None for tasks with sizes of their own, and none where a single case is judged.
+    dims are thin. None for tasks with sizes of their own or at the shapes of models, and none where a single case is
+    judged.
     """
     if task.case_dims or len(planned) < 2:
         return ()
     ordinary = [c for c in planned if (c.layout, c.distribution) == ("contiguous", "standard")]
     groups: dict[tuple[Direction, str], list[str]] = {}
     for case in ordinary:
-        if case.shape_category != EDGE and exists(task, case.shape_category):
+        if case.shape_category in SHAPE_CATEGORIES and exists(task, case.shape_category):
             groups.setdefault((case.direction, case.dtype), []).append(case.shape_category)
     taken = {case.dims for case in planned}
     main: dict[Direction, str] = {}

@@ -10,6 +10,7 @@ from kerneleval.records import (
     DIRECTIONS,
     DISTRIBUTIONS,
     DTYPES,
+    REAL,
     SHAPE_CATEGORIES,
     Case,
     Direction,
@@ -19,6 +20,7 @@ from kerneleval.records import (
     UsageError,
     near,
 )
+from kerneleval.tasks.real_shapes import RealShape, real_shapes
 from kerneleval.tasks.sampling import RANGES, RATIO, belongs, draw, exists, lowest, thin
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "exists",
     "is_timed",
     "judged_in",
+    "left_out",
     "plan",
     "within",
 ]
@@ -82,6 +85,8 @@ def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:
     ones.
     Where the protocol names distributions: exactly those, contiguous, in every shape category.
     Infinities and NaN are given forward only: IEEE arithmetic defines outputs, not gradients.
+    Where the protocol asks for real shapes: those of models (``real_shapes.py``) that fit the budget instead of sampled
+    ones, in the standard distribution, contiguous; other distributions and layouts once, at the smallest of them.
 
     Args:
         task: the task.
@@ -93,8 +98,10 @@ def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:
 
     Raises:
         UsageError: the protocol names something unknown or that the task does not have; or a case cannot be made to fit
-            the budget (the message names the task, the smallest size and the budget).
+            the budget (the message names the task, the smallest size and the budget); or no shape of a model does.
     """
+    if protocol.shapes == "real":
+        _ask_for_real(task, protocol)
     directions = _restrict(task, "direction", task.directions, protocol.directions, DIRECTIONS)
     dtypes = _restrict(task, "dtype", task.dtypes, protocol.dtypes, tuple(DTYPES))
     known = tuple(dict.fromkeys(c for c, _ in task.case_dims)) or tuple(
@@ -106,17 +113,70 @@ def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:
     for direction in directions:
         for dtype in judged_in(task, direction, dtypes):
             planner = _Planner(task, protocol, budget, cast(Direction, direction), dtype, categories)
-            cases += planner.given() if task.case_dims else planner.sampled()
+            if protocol.shapes == "real":
+                cases += planner.real()
+            else:
+                cases += planner.given() if task.case_dims else planner.sampled()
     if not cases and directions == ("backward",) and not judged_in(task, "backward", dtypes):
         raise UsageError(
             f"task {task.name}: gradients are judged in {', '.join(task.backward_dtypes)}, not in {', '.join(dtypes)}"
         )
+    if not cases and protocol.shapes == "real" and (why := left_out(task, protocol, budget)):
+        raise UsageError(f"task {task.name}: no shape of a model fits here; {why[0]}")
     if not cases:
         raise UsageError(
             f"task {task.name}: no case is left under distributions={protocol.distributions} and "
             f"directions={directions}; non-finite inputs are judged forward only"
         )
     return tuple(dict.fromkeys(cases))
+
+
+def _ask_for_real(task: Task, protocol: Protocol) -> None:
+    """Whether real shapes can be asked for; raises UsageError."""
+    if protocol.categories:
+        named = ", ".join(protocol.categories)
+        raise UsageError(f"shape categories ({named}) are for sampled shapes; leave out either them or real shapes")
+    if not real_shapes(task):
+        from kerneleval.tasks import all_tasks
+
+        names = [other.name for other in all_tasks().values() if real_shapes(other)]
+        hint = near(task.name, names, see="kerneleval tasks --real")
+        raise UsageError(f"task {task.name} has no shapes of real models; {len(names)} tasks have: {hint}")
+
+
+def left_out(task: Task, protocol: Protocol, budget: Budget) -> tuple[str, ...]:
+    """A line for each real shape that the protocol asks for and the budget has no room for, with the reason; in the
+    order of the table.
+    """
+    if protocol.shapes != "real":
+        return ()
+    lines = []
+    for shape in real_shapes(task):
+        where, most_bytes, most_flops = [], 0, 0
+        for direction in (d for d in task.directions if not protocol.directions or d in protocol.directions):
+            dtypes = [dtype for dtype in task.dtypes if not protocol.dtypes or dtype in protocol.dtypes]
+            over = [
+                dtype
+                for dtype in judged_in(task, direction, dtypes)
+                if not within(task, direction, dtype, budget, shape.dims)
+            ]
+            if over:
+                where.append(f"{direction} in {', '.join(over)}")
+                most_bytes = max(most_bytes, *(case_bytes(task, direction, shape.dims, dtype) for dtype in over))
+                most_flops = task.flops(shape.dims)
+        if where:
+            why, limits = [], []
+            if most_bytes > budget.memory_bytes:
+                why.append(f"{_mib(most_bytes)} of tensors")
+                limits.append(_mib(budget.memory_bytes))
+            if most_flops > budget.flops:
+                why.append(f"{most_flops:.3g} operations")
+                limits.append(f"{budget.flops:.3g} operations")
+            lines.append(
+                f"{shape.name} ({_text(shape.dims)}) is left out {' and '.join(where)}: it takes "
+                f"{' and '.join(why)}; a case may take {' and '.join(limits)} here"
+            )
+    return tuple(lines)
 
 
 def judged_in(task: Task, direction: str, dtypes: Sequence[str]) -> tuple[str, ...]:
@@ -208,6 +268,15 @@ class _Planner:
             return self._product(shapes)
         cases = [self._case(c, dims) for c, dims in shapes if "standard" in self.distributions]
         return cases + [self._case(*shapes[0], layout, d) for d, layout in self._others(times=1)]
+
+    def real(self) -> list[Case]:
+        """Cases at those shapes of models that fit; other distributions and layouts once, at the smallest."""
+        shapes = [(_named(shape), shape.dims) for shape in real_shapes(self.task) if self._fits(shape.dims)]
+        if self.protocol.distributions or not shapes:
+            return self._product(shapes)
+        cases = [self._case(*shape) for shape in shapes if "standard" in self.distributions]
+        least = min(shapes, key=lambda shape: case_bytes(self.task, self.direction, shape[1], self.dtype))
+        return cases + [self._case(*least, layout, d) for d, layout in self._others(times=1)]
 
     def _product(self, shapes: Sequence[tuple[str, dict[str, int]]]) -> list[Case]:
         chosen = [d for d in self.distributions if d in self.protocol.distributions]
@@ -337,6 +406,11 @@ class _Planner:
             thinner = thin(self.task, drawn, names) if drawn is not None else None
             if thinner is not None:
                 yield thinner
+
+
+def _named(shape: RealShape) -> str:
+    """The shape category of its cases."""
+    return REAL + shape.name
 
 
 def _text(dims: Mapping[str, int]) -> str:

@@ -100,6 +100,7 @@ def _rms_norm_backward(grad: Tensor, x: Tensor, weight: Tensor, eps: float) -> t
 _LEAST, _LARGE = 4, 1024.0
 _X = data("x", "M N", large_half=_LARGE)
 _WEIGHT = weight("weight", "N", values="ones_normal")
+_SUMMED: Any = {"backward_dtypes": ("float32",)}  # on CPUs PyTorch sums gradients of weights in half types
 _EPS, _SMALL_EPS = plain("eps", 1e-5), plain("eps", 1e-6)
 
 
@@ -177,6 +178,7 @@ TASKS = (
         _EPS,
         out=("M N", "M N"),
         without=("constant",),
+        **_SUMMED,
     ),
     _rows(
         "deep_norm",
@@ -190,6 +192,7 @@ TASKS = (
         plain("alpha", 1.5),
         _EPS,
         without=("constant",),
+        **_SUMMED,
     ),
     _rows(
         "rms_norm_gated",
@@ -321,7 +324,7 @@ TASKS = (
         reduction=lambda d: d.C,
         gathered=lambda d: d.B * d.H * d.W,
         without=("constant",),
-        backward_dtypes=("float32",),  # on CPUs PyTorch sums gradients of weights in half types
+        **_SUMMED,
         relations=(*_of_batch(0), permutation("channel_permutation", {0: 1, 1: 0, 2: 0}, {0: 1})),
         **_PIXELS,
     ),

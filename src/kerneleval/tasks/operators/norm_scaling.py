@@ -128,6 +128,7 @@ TASKS = (
         reduction=lambda d: d.M * d.N,
         where=lambda d: d.M * d.N >= 4,
         empty=False,
+        factor=2.0,  # PyTorch adds up strided tensors in turn on CPUs: 1.1 times the bound without
         relations=(permutation("row_permutation", {0: 0}, {0: 0}), _COLUMNS, _FREE),
         **_NOT_ZERO,
     ),

@@ -1,0 +1,65 @@
+"""Which tasks are asked for: by what they are, and by words."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from kerneleval.records import Task, UsageError, near
+from kerneleval.tasks.real_shapes import real_shapes
+
+__all__ = ["Query"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """What tasks must be; an empty field asks for nothing, and of several values in one any will do."""
+
+    categories: tuple[str, ...] = ()
+    """Operator categories."""
+    groups: tuple[str, ...] = ()
+    """Categories of KernelBench-X."""
+    sources: tuple[str, ...] = ()
+    """Where operators come from."""
+    levels: tuple[int, ...] = ()
+    """1 one operator, 2 a fusion, 3 a model's block."""
+    complexities: tuple[int, ...] = ()
+    """K of the Standard Kernel Rubric."""
+    dtypes: tuple[str, ...] = ()
+    """Data types in which a task is judged."""
+    directions: tuple[str, ...] = ()
+    """Directions in which a task is judged."""
+    real: bool = False
+    """Whether a task must have shapes of real models."""
+    text: str = ""
+    """Words of which each is somewhere in the name or the formula, in any case."""
+
+    def select(self, tasks: Iterable[Task]) -> list[Task]:
+        """Those of the tasks that meet all of it, in their order.
+
+        Raises:
+            UsageError: there is a text, and none of the tasks holds it.
+        """
+        tasks = list(tasks)
+        if self.text and not any(self._holds(task) for task in tasks):
+            hint = near("_".join(self.text.split()), [task.name for task in tasks], see="kerneleval tasks")
+            raise UsageError(f"--search {self.text!r} is in no task's name or formula; {hint}")
+        return [task for task in tasks if self._met(task)]
+
+    def _met(self, task: Task) -> bool:
+        wanted: tuple[tuple[Collection[object], Collection[object]], ...] = (
+            (self.categories, (task.category,)),
+            (self.groups, (task.group,)),
+            (self.sources, (task.source,)),
+            (self.levels, (task.level,)),
+            (self.complexities, (task.complexity,)),
+            (self.dtypes, task.dtypes),
+            (self.directions, task.directions),
+        )
+        if self.real and not real_shapes(task):
+            return False
+        return self._holds(task) and all(not asked or set(asked) & set(own) for asked, own in wanted)
+
+    def _holds(self, task: Task) -> bool:
+        where = f"{task.name} {task.summary}".casefold()
+        return all(word in where for word in self.text.casefold().split())
