@@ -1,6 +1,8 @@
 # make run      everything, then the job: the three archetypes, judged on the CPU over the default suite
 # make test     everything, then style, types, the import law and the tests
 # make attacks  every specimen of an attack and of an honest pattern, and what the judge makes of it
+# make tasks-selftest
+#               every built-in task: its reference passes, planted bugs do not; goes on where it was stopped
 # make gpu      the measurements that need an NVIDIA GPU
 #
 # A fresh machine needs Python 3.11 or newer and a C++ compiler. PYTHON and CXX choose others than those found;
@@ -24,7 +26,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-com
 COMPILE := $(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null || true
 SOURCES := src tests
 
-.PHONY: help run test attacks gpu fmt lint clean tools
+.PHONY: help run test attacks tasks-selftest gpu fmt lint clean tools
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -81,6 +83,9 @@ test: lint
 
 attacks: $(VENV)/.installed-dev | tools
 	$(BIN)/python -m tests.attacks $(ARGS)
+
+tasks-selftest: $(VENV)/.installed | tools
+	$(BIN)/python -m benchmarks.tasks_selftest $(ARGS)
 
 lint: $(VENV)/.installed-dev | tools
 	$(BIN)/ruff check $(SOURCES)

@@ -3,7 +3,7 @@
 # named by benchmark, device and date.
 #
 # Usage: scripts/gpu.sh [PART ...]      none: all parts, which are
-#        start tests margins selftest attacks clock aa latency layers archetypes kernelbench kbattacks libraries
+#        start tests margins tasks selftest attacks clock aa latency layers archetypes kernelbench kbattacks libraries
 # Needs python3 with a CUDA build of torch, Triton, NumPy and SciPy. `tests` needs pytest; `archetypes` needs SQLAlchemy,
 # Typer, Rich and pydantic-settings. KERNELBENCH names a checkout of KernelBench: `latency` then times it beside us,
 # `kernelbench` judges its levels 1 and 2, and `kbattacks` has both judge the corpus of attacks. `libraries` judges the
@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 export PYTHONPATH="src:.${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 OUT=${OUT:-results}
 PYTHON=${PYTHON:-python3}
-parts=${*:-start tests margins selftest attacks clock aa latency layers archetypes kernelbench kbattacks libraries}
+parts=${*:-start tests margins tasks selftest attacks clock aa latency layers archetypes kernelbench kbattacks libraries}
 status=0
 mkdir -p "$OUT"
 
@@ -36,6 +36,7 @@ for p in $parts; do
     start) part start "$PYTHON" -m benchmarks.start_times --out "$OUT" ;;
     tests) part tests "$PYTHON" -m pytest -m gpu -q -p no:cacheprovider tests ;;
     margins) part margins "$PYTHON" -m benchmarks.false_rejections --out "$OUT" ${MARGIN_ARGS:---seconds 120} ;;
+    tasks) part tasks "$PYTHON" -m benchmarks.tasks_selftest --out "$OUT" ${TASKS_ARGS:-} ;;
     selftest) part selftest "$PYTHON" -m benchmarks.selftest --out "$OUT" ${SELFTEST_ARGS:-} ;;
     attacks) part attacks "$PYTHON" -m tests.attacks --out "$OUT" ${ATTACK_ARGS:-} ;;
     clock) part clock "$PYTHON" -m benchmarks.clock_agreement --out "$OUT" ;;
@@ -61,7 +62,7 @@ for p in $parts; do
       else
         echo "== libraries NOT RUN: neither liger_kernel nor flag_gems can be imported; install or unpack their wheels"
       fi ;;
-    *) echo "error: unknown part '$p'; parts are start tests margins selftest attacks clock aa latency layers archetypes kernelbench kbattacks libraries" >&2; exit 2 ;;
+    *) echo "error: unknown part '$p'; parts are start tests margins tasks selftest attacks clock aa latency layers archetypes kernelbench kbattacks libraries" >&2; exit 2 ;;
   esac
 done
 exit $status

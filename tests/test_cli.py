@@ -519,12 +519,12 @@ def test_what_a_run_leaves_out_stays_on_stderr(
 
 
 def test_tasks_filters_add_up_and_may_leave_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["tasks", "--search", "softmax Cross", "--category", "fused", "--json"]) == 0
+    assert cli.main(["tasks", "--search", "Softmax_cross entropy", "--category", "fused", "--json"]) == 0
     assert [task["name"] for task in json.loads(capsys.readouterr().out)] == ["softmax_cross_entropy"]
     assert cli.main(["tasks", "--category", "attention", "--group", "Pooling"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert " tasks; leave a filter out: --category" in text
-    assert text.startswith("0 of ")
+    assert " 0 of " in text
 
 
 def test_tasks_shows_one(capsys: pytest.CaptureFixture[str]) -> None:

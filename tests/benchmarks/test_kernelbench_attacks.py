@@ -93,6 +93,9 @@ def _outputs(model: torch.nn.Module, given: list[Any]) -> list[torch.Tensor]:
     return [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
 
 
+OTHERWISE_JUDGED = ("dropout", "matmul_w8a8", "rand", "randn", "scaled_fp8_quant")
+
+
 def test_no_specimen_is_lost() -> None:
     def translated(specimen: Specimen) -> bool:
         try:
@@ -104,6 +107,9 @@ def test_no_specimen_is_lost() -> None:
     assert {n for n in left if n.startswith("exhaustion/")} == {
         f"exhaustion/{n}" for n in ("file_flood", "fork_bomb", "memory_bomb", "output_flood")
     }
+    # KernelBench compares with allclose, which has no meaning for draws, and its problems do not quantise
+    ours = {s.name for s in SPECIMENS if s.task in OTHERWISE_JUDGED}
+    left -= ours
     assert not [s for s in SPECIMENS if s.name in left and s.verdict == "passed"]
     forward = {s.name for s in SPECIMENS if s.name in left and "backward" not in s.directions}
     assert {n for n in forward if not n.startswith("exhaustion/")} == {"caching/by_ids"}  # its problem takes integers

@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import (
 from kerneleval.records import CATEGORIES, REAL, Case, Protocol, Scalar, Task, UsageError
 from kerneleval.tasks import all_tasks, find, real_shapes, shapes
 from kerneleval.tasks.case_keys import read_case
+from kerneleval.tasks.models.sources import SOURCES
 from kerneleval.tasks.sampling import lowest
 from kerneleval.tasks.secret_sizes import secret_cases
 
@@ -29,7 +30,7 @@ ASKED = Protocol(shapes="real")
 # --------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("table", real_shapes._TABLES, ids=lambda table: "_".join(table.dims))
+@pytest.mark.parametrize("table", real_shapes.TABLES, ids=lambda table: "_".join(table.dims))
 def test_a_table_reads_as_it_is_meant(table: Any) -> None:
     names = [name for name, _ in table.rows]
     assert len(set(names)) == len(names)
@@ -37,22 +38,22 @@ def test_a_table_reads_as_it_is_meant(table: Any) -> None:
         assert len(values) == len(table.dims), name
         assert all(value > 0 for value in values)
         model, _, part = name.partition(".")
-        assert model in real_shapes.SOURCES
+        assert model in SOURCES
         assert part.replace("_", "").isalnum()
 
 
 def test_every_source_is_public_and_used() -> None:
-    used = {name.partition(".")[0] for table in real_shapes._TABLES for name, _ in table.rows}
-    assert used == set(real_shapes.SOURCES)
-    assert all("https://" in source for source in real_shapes.SOURCES.values())
+    used = {name.partition(".")[0] for table in real_shapes.TABLES for name, _ in table.rows}
+    assert used == set(SOURCES)
+    assert all("https://" in source for source in SOURCES.values())
 
 
 def test_every_table_is_of_some_task() -> None:
     found = set()
     for task in all_tasks().values():
         dims = {dim.name for dim in task.dims}
-        found |= {next((i for i, t in enumerate(real_shapes._TABLES) if set(t.dims) == dims and t.means(task)), -1)}
-    assert set(range(len(real_shapes._TABLES))) <= found
+        found |= {next((i for i, t in enumerate(real_shapes.TABLES) if set(t.dims) == dims and t.means(task)), -1)}
+    assert set(range(len(real_shapes.TABLES))) <= found
 
 
 def test_hundreds_of_tasks_of_all_categories_have_shapes() -> None:

@@ -27,9 +27,13 @@ _ODDS = 1e-9
 _FEWEST = 16
 """With fewer numbers nothing is told but whether each is possible."""
 
-_SAMPLE = 1 << 18
-"""Most numbers for the tests that sort or transform: a run of them from a secret place. The correlation at lags beyond
-that is looked at among as many that lie apart, by a power of two, as blocks that come again do."""
+_SORTED = 1 << 18
+"""Most numbers for the tests that sort: a run of them from a secret place."""
+
+_TRANSFORMED = {"cpu": 1 << 20}
+_TRANSFORMED_DEVICE = 1 << 24
+"""The same for those that transform. The correlation at lags beyond that is looked at among as many that lie apart, by
+a power of two, as large blocks that come again do."""
 
 _RESOLVED = 0.5
 """Numbers of a type with unit roundoff u tell a shift of u from none where there are more than (this / u)^2: they may
@@ -69,15 +73,18 @@ def implausible(law: Law, output: torch.Tensor, args: Sequence[Any]) -> tuple[st
     if n < _FEWEST:
         return None
     most = int(_RESOLVED / unit_roundoff(output.dtype)) ** 2 if output.is_floating_point() else n
-    sample = _run(uniform, min(_SAMPLE, most))
+    sample = _run(uniform, min(_SORTED, most))
+    longest = _TRANSFORMED.get(output.device.type, _TRANSFORMED_DEVICE)
     found = [
         ("Kolmogorov-Smirnov", _distance(sample)),
         ("chi-square", _chi_square(sample)),
         *_moments(_run(uniform, most), most),
         *(found for size in _BLOCKS if size < n for found in _moments(uniform, size)),
-        ("autocorrelation", _autocorrelation(_run(uniform, _SAMPLE))),
-        ("autocorrelation", _autocorrelation(uniform[:: 1 << max(0, math.ceil(math.log2(n / _SAMPLE)))])),
+        ("autocorrelation", _autocorrelation(_run(uniform, longest))),
     ]
+    if n > longest:
+        apart = 1 << math.ceil(math.log2(n / longest))
+        found.append(("autocorrelation", _autocorrelation(uniform[::apart])))
     name, odds = min(found, key=lambda one: one[1])
     if odds >= _ODDS:
         return None
@@ -92,7 +99,7 @@ def dependent(law: Law, first: tuple[torch.Tensor, Sequence[Any]], second: tuple
     The correlation of the two is looked at at every shift, so that streams which overlap show: a counter that starts at
     the seed gives the same numbers again, one place further.
     """
-    one, other = (uniforms(law, output, args)[1][:_SAMPLE] for output, args in (first, second))
+    one, other = (uniforms(law, output, args)[1][:_SORTED] for output, args in (first, second))
     n = min(one.numel(), other.numel())
     if n < _FEWEST:
         return ""

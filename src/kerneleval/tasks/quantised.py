@@ -56,7 +56,7 @@ def grouped_uint4(w: Tensor, group: int) -> Tensor:
 
 def product(a: Tensor, b: Tensor) -> Tensor:
     """A @ b for whole numbers within [-127, 127], by the GPU's integer units where PyTorch has a call for it."""
-    fits = a.ndim == b.ndim == 2 and a.shape[0] > 16 and a.shape[1] % 8 == 0 and b.shape[1] % 8 == 0
+    fits = a.ndim == b.ndim == 2 and all(size >= 32 and size % 16 == 0 for size in (*a.shape, b.shape[1]))
     if a.is_cuda and fits and a.dtype == torch.float32:
         return torch._int_mm(a.to(torch.int8), b.to(torch.int8)).float()
     return a @ b

@@ -35,6 +35,10 @@ def _same(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def _pooled_conv_transpose3d(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return _conv_transpose3d(F.avg_pool3d(x, 2), weight, bias)
+
+
 _CHANNELS = (fixed("B", high=4), size("C", high=1024), size("O", low=4, high=512, multiple_of=4))
 _FACES = ("H", "W")
 _BLOCKS = ("D", "H", "W")
@@ -88,6 +92,23 @@ def _transposed(name: str, run: Any, space: tuple[str, ...], side: int) -> Base:
     )
 
 
+def _batch(base: Base) -> Base:
+    """The base for more than one item: of one alone, a batch norm and a mean behind it leave the shift."""
+    return replace(base, dims=tuple(fixed("B", low=2, high=4) if dim.name == "B" else dim for dim in base.dims))
+
+
+def _pooled(base: Base) -> Base:
+    """The base behind an average of pairs along all dims: what goes out is as large as what comes in."""
+    return replace(
+        base,
+        text=base.text.replace("(x,", "(avg_pool(x, 2),"),
+        args=(data("x", " ".join(("B", "C", *base.shape[2:]))), *base.args[1:]),
+        run=_pooled_conv_transpose3d,
+        flops=lambda d: base.flops(d) + _of(d, "B", "C", *base.shape[2:]),
+        reduction=lambda d: d.C * 64,
+    )
+
+
 def _of(d: Any, *names: str) -> int:
     return math.prod(getattr(d, name) for name in names)
 
@@ -96,6 +117,14 @@ BASES: dict[str, Base] = {
     "rows": Base(
         text="x",
         dims=(size("M"), size("N")),
+        args=(data("x", "M N"),),
+        shape=("M", "N"),
+        run=_same,
+        flops=lambda d: 0,
+    ),
+    "short_rows": Base(
+        text="x",
+        dims=(size("M"), fixed("N", low=2, high=8)),
         args=(data("x", "M N"),),
         shape=("M", "N"),
         run=_same,
@@ -166,3 +195,5 @@ BASES |= {
     f"{name}_no_bias": _unbiased(BASES[name])
     for name in ("linear", "conv2d", "conv3d", "conv_transpose2d", "conv_transpose3d")
 }
+BASES["pooled_conv_transpose3d"] = _pooled(BASES["conv_transpose3d"])
+BASES["conv_transpose3d_batch"] = _batch(BASES["conv_transpose3d_no_bias"])

@@ -8,12 +8,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.tasks.chains.chain import Names, Step
-from kerneleval.tasks.define import Arg, Plain, data, plain, weight
+from kerneleval.tasks.chains.norms import LEAST, NORMS
+from kerneleval.tasks.define import Arg, Plain, data, mask, plain, weight
 
 __all__ = ["STEPS"]
-
-_LEAST = 4
-"""Fewest elements of a normalised group, as in operators/normalization.py."""
 
 _HALF = 0.6
 """Plain factors are no powers of two, so that leaving one out, or merging two, shows."""
@@ -68,6 +66,22 @@ def _sum_first(x: torch.Tensor) -> torch.Tensor:
     return x.sum(2, keepdim=True)
 
 
+def _mean_first(x: torch.Tensor) -> torch.Tensor:
+    return x.mean(2, keepdim=True)
+
+
+def _sum_items(x: torch.Tensor) -> torch.Tensor:
+    return x.flatten(1).sum(1)
+
+
+def _mean_items(x: torch.Tensor) -> torch.Tensor:
+    return x.flatten(1).mean(1)
+
+
+def _centred(x: torch.Tensor) -> torch.Tensor:
+    return x - _global_avg_pool(x)
+
+
 def _avg_pool_features(x: torch.Tensor) -> torch.Tensor:
     return F.avg_pool1d(x.unsqueeze(1), 2).squeeze(1)
 
@@ -104,6 +118,14 @@ def _log_softmax_last(x: torch.Tensor) -> torch.Tensor:
     return F.log_softmax(x, dim=-1)
 
 
+def _log_softmax_first(x: torch.Tensor) -> torch.Tensor:
+    return F.log_softmax(x, dim=0)
+
+
+def _softmax_positions(x: torch.Tensor) -> torch.Tensor:
+    return F.softmax(x.flatten(2), dim=2).view_as(x)
+
+
 def _global_avg_pool(x: torch.Tensor) -> torch.Tensor:
     return x.mean(tuple(range(2, x.ndim)), keepdim=True)
 
@@ -112,28 +134,12 @@ def _avg_pool(x: torch.Tensor) -> torch.Tensor:
     return F.avg_pool3d(x, 2) if x.ndim == 5 else F.avg_pool2d(x, 2) if x.ndim == 4 else F.avg_pool1d(x, 2)
 
 
+def _adaptive_avg_pool(x: torch.Tensor) -> torch.Tensor:
+    return F.adaptive_avg_pool2d(x, (x.shape[2] // 2, x.shape[3] // 2))
+
+
 def _max_pool(x: torch.Tensor) -> torch.Tensor:
     return F.max_pool3d(x, 2) if x.ndim == 5 else F.max_pool2d(x, 2) if x.ndim == 4 else F.max_pool1d(x, 2)
-
-
-def _group_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, groups: int, eps: float) -> torch.Tensor:
-    return F.group_norm(x, groups, weight, bias, eps)
-
-
-def _batch_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
-    return F.batch_norm(x, None, None, weight, bias, True, 0.0, eps)
-
-
-def _instance_norm(x: torch.Tensor, eps: float) -> torch.Tensor:
-    return F.instance_norm(x, eps=eps)
-
-
-def _layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
-    return F.layer_norm(x, x.shape[-1:], weight, bias, eps)
-
-
-def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    return F.rms_norm(x, x.shape[-1:], weight, eps)
 
 
 def _div(x: torch.Tensor, by: float) -> torch.Tensor:
@@ -146,6 +152,26 @@ def _leaky_relu(x: torch.Tensor, slope: float) -> torch.Tensor:
 
 def _gelu_tanh(x: torch.Tensor) -> torch.Tensor:
     return F.gelu(x, approximate="tanh")
+
+
+def _double(x: torch.Tensor) -> torch.Tensor:
+    return x + x
+
+
+def _times_mish(x: torch.Tensor) -> torch.Tensor:
+    return x * F.mish(x)
+
+
+def _times_hardswish(x: torch.Tensor) -> torch.Tensor:
+    return x * F.hardswish(x)
+
+
+def _shifted_swish(x: torch.Tensor) -> torch.Tensor:
+    return x * torch.sigmoid(x + 3) / 6
+
+
+def _dropout(x: torch.Tensor, keep: torch.Tensor, p: float) -> torch.Tensor:
+    return torch.where(keep, x, 0) / (1 - p)
 
 
 def _residual(x: torch.Tensor, origin: torch.Tensor) -> torch.Tensor:
@@ -168,6 +194,14 @@ def _less(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return x - other
 
 
+def _sum_times(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return (x + other) * other
+
+
+def _min_and_bias(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return x.amin(1, keepdim=True) + bias
+
+
 def _channel(shape: Names) -> tuple[Arg | Plain, ...]:
     return (weight("bias", shape[1]),)
 
@@ -176,12 +210,12 @@ def _scales(shape: Names) -> tuple[Arg | Plain, ...]:
     return (weight("scale", shape[1], values="ones_normal"),)
 
 
-def _affine(name: str, *more: Plain) -> tuple[Arg | Plain, ...]:
-    return (weight("weight", name, values="ones_normal"), weight("bias", name), *more)
-
-
 def _other(shape: Names) -> tuple[Arg | Plain, ...]:
     return (data("other", " ".join(shape)),)
+
+
+def _kept(shape: Names) -> tuple[Arg | Plain, ...]:
+    return (mask("keep", " ".join(shape)), plain("p", 0.3))
 
 
 def _flat(shape: Names) -> Names:
@@ -210,6 +244,10 @@ def _fewer_features(shape: Names) -> Names:
 
 def _second(shape: Names) -> Names:
     return (shape[1],)
+
+
+def _behind_batch(shape: Names) -> Names:
+    return shape[1:]
 
 
 def _channel_step(text: str, run: Any, each: int = 1, **more: Any) -> Step:
@@ -244,6 +282,17 @@ STEPS: dict[str, Step] = {
     "log_softmax_last": Step(
         text="log_softmax({x})", run=_log_softmax_last, each=5, over=lambda s: s[-1:], least=2, complexity=2
     ),
+    "log_softmax_first": Step(
+        text="log_softmax({x})", run=_log_softmax_first, each=5, over=lambda s: s[:1], least=2, mixes=True, complexity=2
+    ),
+    "softmax_positions": Step(
+        text="softmax over positions of {x}",
+        run=_softmax_positions,
+        each=5,
+        over=lambda s: s[2:],
+        least=2,
+        complexity=2,
+    ),
     "scale": Step(text="{x} * factor", run=torch.mul, args=_numbers(factor=_HALF)),
     "amplify": Step(text="{x} * factor", run=torch.mul, args=_numbers(factor=6.5)),
     "divide": Step(text="{x} / divisor", run=_div, args=_numbers(divisor=1.4)),
@@ -258,20 +307,31 @@ STEPS: dict[str, Step] = {
     "add": Step(text="({x} + other)", run=_elementwise, args=_other),
     "sub": Step(text="({x} - other)", run=_less, args=_other),
     "mul": Step(text="({x} * other)", run=_product, args=_other),
+    "sum_times": Step(text="({x} + other) * other", run=_sum_times, each=2, args=_other),
+    "double": Step(text="2 {x}", run=_double),
+    "times_mish": Step(text="y mish(y), y = {x}", run=_times_mish, each=6),
+    "times_hardswish": Step(text="y hardswish(y), y = {x}", run=_times_hardswish, each=6),
+    "shifted_swish": Step(text="y sigmoid(y + 3) / 6, y = {x}", run=_shifted_swish, each=6),
+    "dropout": Step(text="({x} / (1 - p) where keep, else 0)", run=_dropout, each=2, args=_kept),
     "residual": Step(text="({x} + the first result)", run=_residual, again=True),
     "gate": Step(text="({x} * the first result)", run=_gated, again=True),
     "sum": _channel_step("sum_c {x}", _sum_channels),
     "mean": _channel_step("mean_c {x}", _mean_channels),
     "max": _channel_step("max_c {x}", _max_channels, jumps=True),
     "min": _channel_step("min_c {x}", _min_channels, jumps=True),
-    "std": _channel_step("std_c {x}", _std_channels, 4, least=_LEAST, complexity=2),
+    "std": _channel_step("std_c {x}", _std_channels, 4, least=LEAST, complexity=2),
     "logsumexp": _channel_step("logsumexp_c {x}", _logsumexp_channels, 4, complexity=2),
+    "min_and_bias": Step(text="(min_c {x} + bias[c])", run=_min_and_bias, each=2, args=_channel, jumps=True),
     "min_first": Step(text="min_h {x}", run=_min_first, shape=_first_flat, jumps=True),
     "sum_first": Step(text="sum_h {x}", run=_sum_first, shape=_first_flat, over=lambda s: s[2:3]),
+    "mean_first": Step(text="mean_h {x}", run=_mean_first, shape=_first_flat, over=lambda s: s[2:3]),
+    "sum_items": Step(text="sum of all {x}", run=_sum_items, shape=lambda s: s[:1], over=_behind_batch),
+    "mean_items": Step(text="mean of all {x}", run=_mean_items, shape=lambda s: s[:1], over=_behind_batch),
+    "centre": Step(text="(y - mean over positions of y), y = {x}", run=_centred, each=2, over=lambda s: s[2:], least=2),
     "mean_last": Step(text="mean {x}", run=_mean_all, shape=lambda s: s[:-1], over=lambda s: s[-1:]),
     "min_last": Step(text="min {x}", run=_amin_last, shape=lambda s: s[:-1], over=lambda s: s[-1:], jumps=True),
     "std_last": Step(
-        text="std {x}", run=_std_last, each=4, shape=lambda s: s[:-1], over=lambda s: s[-1:], least=_LEAST, complexity=2
+        text="std {x}", run=_std_last, each=4, shape=lambda s: s[:-1], over=lambda s: s[-1:], least=LEAST, complexity=2
     ),
     "avg_pool_features": Step(text="avg_pool({x}, 2)", run=_avg_pool_features, shape=_fewer_features),
     "max_pool_features": Step(text="max_pool({x}, 2)", run=_max_pool_features, shape=_fewer_features, jumps=True),
@@ -279,51 +339,9 @@ STEPS: dict[str, Step] = {
         text="mean over positions of {x}", run=_global_avg_pool, shape=_pointed, over=lambda s: s[2:]
     ),
     "avg_pool": Step(text="avg_pool({x}, 2)", run=_avg_pool, shape=_halved, complexity=2),
+    "adaptive_avg_pool": Step(
+        text="adaptive_avg_pool({x}) to half the size", run=_adaptive_avg_pool, shape=_halved, complexity=2
+    ),
     "max_pool": Step(text="max_pool({x}, 2)", run=_max_pool, shape=_halved, jumps=True, complexity=2),
-    "group_norm": Step(
-        text="group_norm({x}, groups)",
-        run=_group_norm,
-        each=8,
-        args=lambda s: _affine(s[1], plain("groups", 2), plain("eps", 1e-5)),
-        over=lambda s: s[1:],
-        least=2 * _LEAST,
-        complexity=2,
-    ),
-    "batch_norm": Step(
-        text="batch_norm({x})",
-        run=_batch_norm,
-        each=8,
-        args=lambda s: _affine(s[1], plain("eps", 1e-5)),
-        over=lambda s: (s[0], *s[2:]),
-        least=_LEAST,
-        mixes=True,
-        complexity=2,
-    ),
-    "instance_norm": Step(
-        text="instance_norm({x})",
-        run=_instance_norm,
-        each=8,
-        args=_numbers(eps=1e-5),
-        over=lambda s: s[2:],
-        least=_LEAST,
-        complexity=2,
-    ),
-    "layer_norm": Step(
-        text="layer_norm({x})",
-        run=_layer_norm,
-        each=8,
-        args=lambda s: _affine(s[-1], plain("eps", 1e-5)),
-        over=lambda s: s[-1:],
-        least=_LEAST,
-        complexity=2,
-    ),
-    "rms_norm": Step(
-        text="rms_norm({x})",
-        run=_rms_norm,
-        each=4,
-        args=lambda s: (weight("weight", s[-1], values="ones_normal"), plain("eps", 1e-6)),
-        over=lambda s: s[-1:],
-        least=_LEAST,
-        complexity=2,
-    ),
 }
+STEPS |= NORMS

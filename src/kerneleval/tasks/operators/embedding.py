@@ -40,7 +40,8 @@ def _token_and_position(index: Tensor, tokens: Tensor, positions: Tensor) -> Ten
 
 
 def _embedding_backward(grad: Tensor, index: Tensor, rows: int) -> Any:
-    return _aten.embedding_dense_backward(grad, index, rows, -1, False)
+    # on CUDA (PyTorch 2.11) it reads beyond a gradient that lies otherwise
+    return _aten.embedding_dense_backward(grad.contiguous(), index.contiguous(), rows, -1, False)
 
 
 def _one_hot(index: Tensor, classes: int) -> Tensor:

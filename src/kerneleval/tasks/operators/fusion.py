@@ -7,8 +7,10 @@ from typing import Any
 from kerneleval.records import Task
 from kerneleval.tasks.chains import BASES, STEPS, chain
 
-_NORMS = {"group_norm", "batch_norm", "instance_norm", "layer_norm", "rms_norm", "std"}
-_KINKS = {"relu", "leaky_relu", "hardtanh", "hardswish", "hardsigmoid", "hardshrink", "clamp", "clamp_min", "clamp_max"}
+_NORMS = {"group_norm", "batch_norm", "batch_norm_unshifted", "instance_norm", "layer_norm", "layer_norm_plain",
+          "layer_norm_items", "rms_norm", "std"}  # fmt: skip
+_KINKS = {"relu", "leaky_relu", "hardtanh", "hardswish", "hardsigmoid", "hardshrink", "clamp", "clamp_min", "clamp_max",
+          "times_hardswish"}  # fmt: skip
 _WIDE = {"conv3d", "conv_transpose3d"}
 """Bases behind which PyTorch has no pools in half types on CPUs."""
 
@@ -175,6 +177,29 @@ linear relu layer_norm
 conv2d max_pool relu
 conv2d_no_bias layer_norm silu
 bmm log_softmax_last
+conv_transpose3d_no_bias batch_norm_unshifted centre
+conv_transpose3d add times_hardswish
+conv3d hardswish group_norm global_avg_pool
+linear layer_norm_plain sum_times
+conv3d channel_scale tanh channel_scale sigmoid
+linear group_norm leaky_relu double
+linear group_norm min_and_bias
+conv_transpose2d softmax bias_add scale sigmoid
+conv2d avg_pool sigmoid sum_items
+conv3d group_norm clamp dropout
+image sum_times group_norm
+image batch_norm hardsigmoid
+image adaptive_avg_pool sigmoid
+bmm dropout gelu
+bmm rms_norm gelu dropout
+bmm rms_norm gelu dropout sub
+rows cos avg_pool_features
+rows dropout hardshrink
+conv2d_no_bias batch_norm relu dropout
+conv2d selu instance_norm
+conv2d_no_bias layer_norm_items silu
+linear sigmoid dropout
+matmul sigmoid tanh channel_scale bias_add
 """
 
 _FLAT: Any = {"dtypes": ("float32",)}  # in half types the output hardly varies
@@ -187,6 +212,25 @@ TASKS = (
     _fusion("conv2d scale min tanh", **_FLAT),
     _fusion("conv_transpose2d max sum_first gelu bias_add", **_FLAT),
     _fusion("linear sigmoid amplify logsumexp", **_FLAT),
+    _fusion("linear scale double clamp logsumexp times_mish", **_FLAT),
+    _fusion("linear max sub_scalar gelu", **_FLAT),
+    _fusion("conv2d scale min tanh tanh", **_FLAT),
+    _fusion("linear dropout softmax", **_FLAT),
+    _fusion("conv3d group_norm mean_items", **_FLAT),
+    _fusion("conv_transpose3d mean_first bias_add softmax tanh scale", **_FLAT),
+    _fusion("conv_transpose3d logsumexp shifted_swish sub_scalar clamp", **_FLAT),
+    _fusion(
+        "pooled_conv_transpose3d clamp softmax_positions channel_scale",
+        name="avg_pool_conv_transpose3d_clamp_softmax_channel_scale",
+        **_FLAT,
+    ),
+    _fusion(
+        "conv_transpose3d_batch scale batch_norm global_avg_pool",
+        name="conv_transpose3d_scale_batch_norm_global_avg_pool",
+        **_FLAT,
+    ),
+    _fusion("short_rows gelu min_last", name="gelu_amin", **_FLAT),
+    _fusion("mv log_softmax_first dropout", name="mv_log_softmax_dropout"),
     _fusion("rows softmax log_softmax", **_FLAT),
     _fusion("mv sigmoid sub_scalar", backward_dtypes=("float32",)),
 )

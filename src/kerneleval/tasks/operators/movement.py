@@ -24,6 +24,11 @@ _DIAGONAL = plain("diagonal", lambda d: d.K - 3)
 _NEAR: Any = {"dims": (*ROWS, fixed("K", high=5))}
 
 
+def _channel_shuffle(x: Tensor, groups: int) -> Any:
+    # torch.channel_shuffle takes views on CUDA, of its argument and of the gradient, and raises where they are strided
+    return x.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2)
+
+
 def copied(x: Tensor) -> Tensor:
     """A contiguous copy, also of what is contiguous already."""
     return x.clone(memory_format=torch.contiguous_format)
@@ -359,7 +364,7 @@ TASKS = (
     moved(
         "channel_shuffle",
         "out[b, i * groups + g] = x[b, g * C + i] for C channels a group",
-        torch.channel_shuffle,
+        _channel_shuffle,
         "B channels H W",
         "B channels H W",
         plain("groups", lambda d: d.G),

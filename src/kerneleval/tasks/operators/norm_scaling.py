@@ -42,7 +42,7 @@ def _standardize(x: Tensor, eps: float) -> Tensor:
 
 
 def _min_max(x: Tensor, eps: float) -> Tensor:
-    low, high = torch.aminmax(x, dim=-1, keepdim=True)
+    low, high = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
     return (x - low) / (high - low + eps)
 
 

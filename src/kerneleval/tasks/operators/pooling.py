@@ -188,8 +188,7 @@ _UNPADDED = (plain("p", 2.0), plain("kernel", lambda d: d.K), plain("stride", la
 _ROOT: Any = {
     "least": 4,
     "each": lambda d: 2 * d.K * d.K + 2,
-    "relations": (homogeneity({0: -2.0}, {0: 2.0}),),
-    "without": ("zeros",),  # the gradient of a root at 0
+    "relations": (homogeneity({0: 2.0}, {0: 2.0}),),
 }
 TASKS = (
     pooled(
@@ -352,21 +351,23 @@ TASKS = (
     ),
     pooled(
         "lp_pool1d",
-        "out[b, c, l] = (sum_k x[b, c, l * stride + k] ** p) ** (1 / p)",
+        "out[b, c, l] = (sum_k x[b, c, l * stride + k] ** p) ** (1 / p), x > 0",
         _lp_pool1d,
         "L",
         "P",
         *_UNPADDED,
+        over=(data("x", "B C L", values="positive"),),
         derive=_across("L", "P", padded=False),
         **_ROOT,
     ),
     pooled(
         "lp_pool2d",
-        "out[b, c, h, w] = (sum_{i, j} x[b, c, h * stride + i, w * stride + j] ** p) ** (1 / p)",
+        "out[b, c, h, w] = (sum_{i, j} x[b, c, h * stride + i, w * stride + j] ** p) ** (1 / p), x > 0",
         _lp_pool2d,
         "H W",
         "P Q",
         *_UNPADDED,
+        over=(data("x", "B C H W", values="positive"),),
         derive=_across("H W", "P Q", padded=False),
         **_ROOT,
     ),

@@ -68,7 +68,7 @@ def _conv2d_w8a8(x: Tensor, w: Tensor, bias: Tensor, stride: int, padding: int) 
     return (y * images * channels.view(1, -1, 1, 1) + wide(bias).view(1, -1, 1, 1)).to(x.dtype)
 
 
-def _layernorm_w8a8(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+def _layer_norm_w8a8(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
     a, g = wide(x), wide(weight)
     rows, whole = scale_of(a, -1), scale_of(g, -1)
     y = F.layer_norm(int8(a, rows) * rows, (x.shape[-1],), int8(g, whole) * whole, wide(bias), eps)
@@ -225,10 +225,10 @@ TASKS = (
         flops=lambda d: d.B * d.O * d.P * d.Q * (18 * d.C + 3) + 3 * (d.B * d.C * d.H * d.W + 9 * d.O * d.C),
     ),
     _quantised(
-        "layernorm_w8a8",
+        "layer_norm_w8a8",
         f"out = (y - mean(y)) / sqrt(var(y) + eps) * q(w) * s(w) + bias, y = q(x) * s(x), {_ROUNDED} of each row of x "
         "and all of w",
-        _layernorm_w8a8,
+        _layer_norm_w8a8,
         _layer_norm,
         category="normalization",
         dtypes=("float32", "float16"),  # rounding to bfloat16 is more than half of this error

@@ -25,6 +25,26 @@ _AXES = {
 _KIND = {"B": "batch", "M": "row", "N": "column"}
 
 
+def _aminmax(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.amin(-1), x.amax(-1)  # torch.aminmax has gradients from PyTorch 2.12 on
+
+
+def _sum(x: Tensor) -> Tensor:
+    return torch.sum(x, -1)
+
+
+def _amax(x: Tensor) -> Tensor:
+    return torch.amax(x, -1)
+
+
+def _argmax(x: Tensor) -> Tensor:
+    return torch.argmax(x, -1)
+
+
+def _logsumexp(x: Tensor) -> Tensor:
+    return torch.logsumexp(x, -1)
+
+
 def along(function: Callable[..., Any], dim: int, take: int | None = None, **settings: Any) -> Callable[..., Any]:
     """A function of PyTorch along one dim, which bears its name; of several outputs the one to take."""
 
@@ -170,7 +190,7 @@ _SHARED = "; NaN wins; the gradient is shared equally between equal "
 
 
 TASKS = (
-    reduced("sum", "out[m] = sum_n x[m, n]", along(torch.sum, -1), relations=(additivity(0),), **_SUM),
+    reduced("sum", "out[m] = sum_n x[m, n]", _sum, relations=(additivity(0),), **_SUM),
     reduced("sum_dim0", "out[n] = sum_m x[m, n]", along(torch.sum, 0), over="first", **_SUM),
     reduced(
         "sum_middle",
@@ -200,7 +220,7 @@ TASKS = (
         each=2,
         **_MEAN,
     ),
-    reduced("amax", f"out[m] = max_n x[m, n]{_SHARED}maxima", along(torch.amax, -1), relations=(_SHIFT,), **_EXTREME),
+    reduced("amax", f"out[m] = max_n x[m, n]{_SHARED}maxima", _amax, relations=(_SHIFT,), **_EXTREME),
     reduced("amin", f"out[m] = min_n x[m, n]{_SHARED}minima", along(torch.amin, -1), relations=(_SHIFT,), **_EXTREME),
     reduced("amax_dim0", f"out[n] = max_m x[m, n]{_SHARED}maxima", along(torch.amax, 0), over="first", **_EXTREME),
     reduced(
@@ -213,7 +233,7 @@ TASKS = (
     reduced(
         "aminmax",
         f"out0[m], out1[m] = min_n x[m, n], max_n x[m, n]{_SHARED}ones",
-        along(torch.aminmax, -1),
+        _aminmax,
         out=("", ""),
         each=2,
         relations=(mapping("reflection", lambda x: [-x], lambda outs, _: [-outs[1], -outs[0]]),),
@@ -222,7 +242,7 @@ TASKS = (
     reduced(
         "argmax",
         "out[m] = an n for which x[m, n] is largest; NaN wins; any of several equal ones is right",
-        along(torch.argmax, -1),
+        _argmax,
         relations=(_INDEX_FOLLOWS,),
         **_INDEX,
     ),
@@ -355,7 +375,7 @@ TASKS = (
     reduced(
         "logsumexp",
         "out[m] = log sum_n exp(x[m, n])",
-        along(torch.logsumexp, -1),
+        _logsumexp,
         given=data("x", "M N", common=lambda d: FAR_BELOW),
         each=4,
         least=1,

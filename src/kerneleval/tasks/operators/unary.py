@@ -56,6 +56,7 @@ TASKS = (
         symmetry="odd",
         without=("zeros", "outlier"),
         nonfinite=True,
+        backward_dtypes=("float32",),  # one gradient near zero is larger than all others, and than their rounding
         relations=(homogeneity({0: 2.0}, {0: 0.5}),),
     ),
     pointwise(

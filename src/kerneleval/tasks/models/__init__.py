@@ -1,0 +1,1 @@
+"""Shapes of models in public use, as tables: rows and products, attention, experts, images."""

@@ -1,0 +1,212 @@
+"""The map of peers: every name of three other benchmarks, and the built-in tasks that cover it.
+
+The map is ``peers.csv`` beside this file, a row a name. Its note says where ours differs; where there are no tasks, why
+not. ``python -m kerneleval.tasks.peers`` prints ``docs/peers.md``.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from importlib import resources
+
+from kerneleval.records import KernelEvalError, UsageError, near
+
+__all__ = ["Counts", "PeerName", "covered", "covering", "names", "page", "parse", "systems"]
+
+_FIELDS = ("system", "group", "name", "tasks", "note")
+_FILE = "peers.csv"
+
+UNLISTED = frozenset(
+    f"{operator}_{dtype}" for operator in ("mul", "relu", "sigmoid", "tanh") for dtype in ("bf16", "fp16")
+)
+"""Files of KernelBench-X that its own list of 176 does not have: eight of its 184 are one operator in a half type."""
+
+_ABOUT = {
+    "KernelBench-X": "https://github.com/BonnieW05/KernelBenchX: 184 files, of which its list has 176 (the others are "
+    "`mul`, `relu`, `sigmoid` and `tanh` in two half types). Groups are its categories.",
+    "KernelGenBench": "https://github.com/flagos-ai/KernelGenBench: 110 of PyTorch's ATen operators, 50 of vLLM 0.13, "
+    "50 of cuBLAS.",
+    "KernelBench": "https://github.com/ScalingIntelligence/KernelBench: levels 1 and 2. Its problem files themselves "
+    "can be judged, too: [kernelbench.md](kernelbench.md).",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeerName:
+    """One name of a peer."""
+
+    system: str
+    """The peer."""
+    group: str
+    """The peer's own category, part or level."""
+    name: str
+    """The name, as the peer has it."""
+    tasks: tuple[str, ...]
+    """Built-in tasks that cover it; empty: none."""
+    note: str
+    """Where ours differs, or why there is none."""
+
+    @property
+    def listed(self) -> bool:
+        """Whether it is in the peer's own list, beside being a file of it."""
+        return not (self.system == "KernelBench-X" and self.name in UNLISTED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """How much of a peer is covered."""
+
+    names: int
+    """Its names."""
+    mapped: int
+    """Those that have tasks."""
+    listed: int
+    """Its names, as its own list has them."""
+    listed_mapped: int
+    """Those of them that have tasks."""
+    tasks: int
+    """Different tasks that they have."""
+
+    def __str__(self) -> str:
+        both = f"{self.mapped} of {self.names} mapped"
+        if self.listed < self.names:
+            both += f" ({self.listed_mapped} of {self.listed} in the peer's own list)"
+        return f"{both}, to {self.tasks} tasks"
+
+
+def names(system: str = "", group: str = "") -> tuple[PeerName, ...]:
+    """Names of a peer, of one of its groups, or of all peers, in the order of the map.
+
+    Raises:
+        UsageError: no such peer or group.
+        KernelEvalError: the map does not hold together.
+    """
+    found = _all()
+    if system:
+        system = _known(system, [row.system for row in found], "peer")
+        found = tuple(row for row in found if row.system == system)
+    if group:
+        group = _known(group, [row.group for row in found], f"group of {system or 'a peer'}")
+        found = tuple(row for row in found if row.group == group)
+    return found
+
+
+def systems() -> tuple[str, ...]:
+    """The peers, in the order of the map."""
+    return tuple(dict.fromkeys(row.system for row in _all()))
+
+
+def covered(system: str, group: str = "") -> Counts:
+    """How much of a peer, or of one of its groups, is covered; raises as :func:`names`."""
+    found = names(system, group)
+    listed = [row for row in found if row.listed]
+    return Counts(
+        names=len(found),
+        mapped=sum(bool(row.tasks) for row in found),
+        listed=len(listed),
+        listed_mapped=sum(bool(row.tasks) for row in listed),
+        tasks=len({task for row in found for task in row.tasks}),
+    )
+
+
+def covering(task: str) -> tuple[PeerName, ...]:
+    """The peers' names that a task covers; none for a task that no peer has."""
+    return tuple(row for row in _all() if task in row.tasks)
+
+
+def parse(text: str, known: Collection[str]) -> tuple[PeerName, ...]:
+    """The map, from the text of its file.
+
+    Args:
+        text: of a CSV file with the columns system, group, name, tasks (with spaces between) and note.
+        known: the names of all tasks.
+
+    Raises:
+        KernelEvalError: naming the row and what is wrong with it.
+    """
+    reader = csv.reader(io.StringIO(text))
+    if tuple(next(reader, ())) != _FIELDS:
+        raise KernelEvalError(f"{_FILE} must begin with the line {','.join(_FIELDS)}")
+    found: dict[tuple[str, str, str], PeerName] = {}
+    for cells in reader:
+        where = f"{_FILE}, line {reader.line_num}"
+        if len(cells) != len(_FIELDS):
+            raise KernelEvalError(f"{where}: {len(cells)} cells, not {len(_FIELDS)}: {','.join(cells)!r}")
+        system, group, name, tasks, note = (cell.strip() for cell in cells)
+        row = PeerName(system=system, group=group, name=name, tasks=tuple(tasks.split()), note=note)
+        key = (system, group, name)
+        where += f", {' '.join(key)}"
+        if not all(key):
+            raise KernelEvalError(f"{where}: system, group and name must be given")
+        if key in found:
+            raise KernelEvalError(f"{where}: the name is there twice")
+        if not row.tasks and not row.note:
+            raise KernelEvalError(f"{where}: neither a task nor the reason why there is none")
+        if len(set(row.tasks)) < len(row.tasks):
+            raise KernelEvalError(f"{where}: a task is there twice")
+        for task in row.tasks:
+            if task not in known:
+                raise KernelEvalError(f"{where}: no task is called {task!r}; {near(task, known)}")
+        found[key] = row
+    return tuple(found.values())
+
+
+def page() -> str:
+    """``docs/peers.md``."""
+    return "\n".join((*_head(), *(line for system in systems() for line in _section(system)), ""))
+
+
+@functools.cache
+def _all() -> tuple[PeerName, ...]:
+    from kerneleval.tasks import all_tasks
+
+    return parse(resources.files(__package__).joinpath(_FILE).read_text(encoding="utf-8"), all_tasks())
+
+
+def _known(wanted: str, known: Collection[str], what: str) -> str:
+    """The name as it is spelled, whatever its case."""
+    spelled = {name.casefold(): name for name in known}
+    if wanted.casefold() not in spelled:
+        raise UsageError(f"no {what} is called {wanted!r}; {near(wanted, spelled.values())}")
+    return spelled[wanted.casefold()]
+
+
+def _head() -> Iterator[str]:
+    yield from (
+        "# The map of peers",
+        "",
+        "Every name of three other benchmarks, and the [built-in tasks](tasks.md) that cover it. The table is",
+        "`src/kerneleval/tasks/peers.csv`; `python -m kerneleval.tasks.peers` prints this page.",
+        "",
+        "A task covers a name if it computes the same function. Notes say where it does not, or not of all that the",
+        "peer's operator takes. What holds throughout is not noted: sizes, dtypes, distributions and layouts are those",
+        "that the judge plans, and plain numbers (widths and strides of kernels and pools, factors, bounds) are ours;",
+        "outputs are fresh tensors; a random mask is an argument, so that there is one right answer.",
+        "",
+        "| peer | names | mapped | tasks |",
+        "|---|---:|---:|---:|",
+    )
+    for system in systems():
+        counts = covered(system)
+        yield f"| {system} | {counts.names} | {counts.mapped} | {counts.tasks} |"
+
+
+def _section(system: str) -> Iterator[str]:
+    yield from ("", f"## {system}", "", _ABOUT[system], "", f"{covered(system)}.")
+    for group in dict.fromkeys(row.group for row in names(system)):
+        counts = covered(system, group)
+        yield from ("", f"### {group}", "", f"{counts.mapped} of {counts.names} mapped.", "")
+        yield from ("| name | tasks | note |", "|---|---|---|")
+        for row in names(system, group):
+            tasks = " ".join(f"`{task}`" for task in row.tasks) or "none"
+            yield f"| `{row.name}` | {tasks} | {row.note} |"
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(page())

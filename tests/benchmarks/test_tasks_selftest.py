@@ -1,0 +1,278 @@
+"""The self-test of the library: it goes on where it was stopped, counts what it planted, and says what went wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.processes import Broken, work_through
+
+from benchmarks import fingerprints, tasks_selftest
+from kerneleval.judge.mutants import KINDS
+from kerneleval.records import InfrastructureError
+from kerneleval.tasks import find
+
+ROOT = Path(__file__).parent.parent.parent
+FEW = ("--tasks", "relu,add", "--device", "cpu", "--jobs", "1", "--dtype", "fp32")
+
+
+def double(job: Any) -> Any:
+    """Runs in a process of its own, by this module's name."""
+    if job == "raises":
+        raise ValueError("no such job")
+    if job == "dies":
+        os._exit(3)
+    if job == "hangs":
+        time.sleep(60)
+    if job == "breaks":
+        raise Broken("the device is gone")
+    if job == "process":
+        return os.getpid()
+    return 2 * job
+
+
+def end(killed: int, survived: int, **more: Any) -> dict[str, Any]:
+    """One task's result."""
+    survivor = {"kind": "constant", "name": "output 0: zeros", "direction": "forward", "dtype": "float32", "why": "w|y"}
+    return {
+        "task": "t",
+        "category": "gemm",
+        "cases": 7,
+        "seconds": 1.5,
+        "passed": True,
+        "findings": [],
+        "kinds": {"constant": {"killed": killed, "survived": survived, "equivalent": 1}},
+        "meetings": {"killed": 3 * killed, "survived": survived},
+        "survivors": [survivor] * survived,
+        "equivalent": [{"kind": "constant", "name": "n", "why": "it gives the same", "in": ["forward float32"]}],
+        "not_planted": {"badly_drawn": {"it does not draw": 4}},
+        **more,
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Processes
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def test_jobs_are_done_and_a_bad_one_costs_itself_alone() -> None:
+    jobs = [1, "raises", 2, "dies", 3, "hangs", 4]
+    found = {job: (result, error) for job, result, error in work_through(jobs, double, 2, seconds_each=5.0)}
+    assert {job: found[job][0] for job in (1, 2, 3, 4)} == {1: 2, 2: 4, 3: 6, 4: 8}
+    assert found["raises"] == (None, "ValueError: no such job")
+    assert found["dies"] == (None, "its process died (exit code 3)")
+    assert found["hangs"] == (None, "took longer than 5 s")
+
+
+def test_a_process_that_is_beyond_use_gets_no_further_job() -> None:
+    """After an illegal access every call on that GPU fails, at once: it would take up all the jobs that are left."""
+    found = [*work_through(["process", "process", "breaks", "process"], double, 1, seconds_each=60.0)]
+    (first, second, broken, third) = [(result, error) for _, result, error in found]
+    assert broken == (None, "the device is gone")
+    assert first == second
+    assert third[0] != first[0]
+
+
+def test_processes_that_cannot_start_are_an_error_and_no_endless_loop() -> None:
+    def local(job: Any) -> Any:
+        return job
+
+    with pytest.raises(InfrastructureError, match="ended before its first job"):
+        list(work_through([1, 2], local, 1, seconds_each=5.0))
+
+
+def test_no_job_is_begun_when_time_is_up() -> None:
+    done: list[Any] = []
+    for job, *_ in work_through([1, 2, 3], double, 1, seconds_each=5.0, go_on=lambda: not done):
+        done.append(job)
+    assert done == [1]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Fingerprints
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_declaration_is_the_same_in_every_process_and_another_one_when_it_changes() -> None:
+    names = ("gelu", "attention", "conv2d_add", "softmax_cross_entropy", "adam", "dropout")
+    own = {name: fingerprints.of_task(find(name)) for name in names}
+    assert len(set(own.values())) == len(names)
+    code = (
+        "import json; from benchmarks import fingerprints; from kerneleval.tasks import find;"
+        f"print(json.dumps({{n: fingerprints.of_task(find(n)) for n in {names}}}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert json.loads(done.stdout) == own
+    task = find("gelu")
+    for changed in (
+        dataclasses.replace(task, reference=lambda x: x + 1),
+        dataclasses.replace(task, dtypes=task.dtypes[:1]),
+        dataclasses.replace(task, tolerance=dataclasses.replace(task.tolerance, factor=2.0)),
+        dataclasses.replace(task, flops=lambda dims: 3),
+    ):
+        assert fingerprints.of_task(changed) != own["gelu"]
+    assert fingerprints.of_code() == fingerprints.of_code()
+    assert fingerprints.of_code() != fingerprints.of_code("another setting")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Counting
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_score_leaves_out_what_is_right() -> None:
+    total = tasks_selftest.summarise([end(3, 1), end(4, 0, category="fused", passed=False)])
+    assert (total["planted"], total["killed"], total["survived"], total["equivalent"]) == (10, 7, 1, 2)
+    assert total["score"] == pytest.approx(7 / 8)
+    assert (total["tasks"], total["passed"], total["cases"]) == (2, 1, 14)
+    assert total["categories"]["gemm"]["score"] == pytest.approx(3 / 4)
+    assert total["kinds"]["constant"]["score"] == pytest.approx(7 / 8)
+    assert total["tasks_without"] == {"badly_drawn": {"it does not draw": 2}}
+    assert tasks_selftest.score(0, 0) is None
+
+
+def test_the_report_lists_survivors_failures_and_what_is_right() -> None:
+    finding = {"test": "depends", "case": "t/forward", "message": "hardly depends"}
+    results = [
+        end(3, 1),
+        end(4, 0, passed=False, findings=[finding]),
+        end(0, 0, passed=False, error="its process died"),
+    ]
+    text = tasks_selftest.written(results, {"date": "today"})
+    assert "1 of 3 tasks passed" in text
+    assert "Mutation score 87.50 %" in text
+    assert "- `t` constant (forward, float32): output 0: zeros: w|y" in text
+    assert "- `t` depends: t/forward: hardly depends" in text
+    assert "- `t`: its process died" in text
+    assert "- constant: it gives the same: 1 tasks: t" in text
+    assert all(f"| {kind} |" in text for kind in KINDS)
+
+
+def test_a_mutant_is_killed_by_one_case_and_a_kind_without_mutants_says_why() -> None:
+    from kerneleval.judge.mutants import Fate
+
+    def fate(kind: str, name: str, *fates: str) -> list[Fate]:
+        return [Fate(kind=kind, name=name, fate=f, why=f"because {f}") for f in fates]  # type: ignore[arg-type]
+
+    found = tasks_selftest._counted(
+        {
+            ("forward", "float32", "constant", "a"): fate("constant", "a", "survived", "killed", "not_applicable"),
+            ("forward", "float32", "constant", "b"): fate("constant", "b", "survived", "equivalent"),
+            ("forward", "float32", "constant", "c"): fate("constant", "c", "equivalent", "not_applicable"),
+            ("forward", "float32", "wrong_axis", ""): fate("wrong_axis", "", "not_applicable"),
+        }
+    )
+    assert found["kinds"] == {"constant": {"killed": 1, "survived": 1, "equivalent": 1}}
+    assert found["meetings"] == {"survived": 2, "killed": 1, "equivalent": 2}
+    assert [(one["name"], one["why"]) for one in found["survivors"]] == [("b", "because survived")]
+    assert [one["name"] for one in found["equivalent"]] == ["c"]
+    assert found["not_planted"] == {"wrong_axis": {"because not_applicable": 1}}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The program
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def test_it_tests_reports_and_takes_what_it_knows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    journal, out = tmp_path / "kept" / "j.jsonl", tmp_path / "out"
+    words = [*FEW, "--journal", str(journal), "--out", str(out)]
+    assert tasks_selftest.main(words) == 0
+    said = capsys.readouterr().out
+    assert "2 of 2 tasks passed" in said
+    assert "mutation score 100.00 %" in said
+    (report,), (data,) = out.glob("*-some.md"), out.glob("*-some.json")
+    assert report.name.startswith("tasks_selftest-CPU-")
+    body = json.loads(data.read_text())
+    assert {one["task"] for one in body["tasks"]} == {"relu", "add"}
+    assert body["total"]["score"] == 1.0
+    assert body["machine"]["device"] == "cpu"
+    first = journal.read_text()
+    assert len(first.splitlines()) == 2
+    # a run that was killed while it wrote, and then goes on
+    lines = first.splitlines()
+    journal.write_text(lines[0] + "\n" + lines[1][: len(lines[1]) // 2])
+    assert tasks_selftest.main(words) == 0
+    assert "1 of them in" in capsys.readouterr().out
+    assert len([line for line in journal.read_text().splitlines() if line.endswith("}")]) == 2
+    # all of it is known now
+    assert tasks_selftest.main([*words, "--jobs", "2"]) == 0
+    assert "2 of them in" in capsys.readouterr().out
+    # what another shard has found is taken, too
+    assert tasks_selftest.main([*FEW, "--journal", str(tmp_path / "n"), "--out", str(out), "--with", str(journal)]) == 0
+    assert "2 of them in" in capsys.readouterr().out
+    assert tasks_selftest.main([*words, "--fresh", "--shard", "2/2"]) == 0
+    said = capsys.readouterr().out
+    assert "1 tasks on" in said
+    assert "0 of them in" in said
+    assert list(out.glob("*-some-shard_2_of_2.md"))
+
+
+def test_what_is_not_begun_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*FEW, "--journal", str(tmp_path / "j"), "--out", str(tmp_path), "--limit-seconds", "0.001"]
+    assert tasks_selftest.main(words) == 2
+    assert "no task was tested" in capsys.readouterr().err
+    assert tasks_selftest.main([*words[:-2], "--tasks", "relu"]) == 0
+    assert tasks_selftest.main(words) == 1
+    assert "1 tasks were not begun in 0.001 s" in capsys.readouterr().out
+    assert list(tmp_path.glob("*-some-unfinished.md"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--tasks", "reluu"), "no task is called 'reluu'; did you mean relu"),
+        (("--dtype", "f8"), "--dtype 'f8' is unknown"),
+        (("--direction", "back"), "--direction 'back' is unknown; did you mean backward?"),
+        (("--shard", "3/2"), "--shard '3/2' is no part"),
+        (("--jobs", "0"), "--jobs 0 is no number of processes"),
+        (("--device", "cudo"), "no device is called 'cudo'"),
+        (("--with", "nowhere.jsonl"), "cannot read the journal nowhere.jsonl"),
+        (("--journal", "/proc/none/j"), "cannot write to the journal /proc/none/j"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    words: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = ("--device", "cpu", "--journal", str(tmp_path / "j"), "--out", str(tmp_path))
+    assert tasks_selftest.main([*first, *words]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_it_can_be_interrupted_and_goes_on(sent: signal.Signals, tmp_path: Path) -> None:
+    journal = tmp_path / "j.jsonl"
+    words = ("--device", "cpu", "--jobs", "1", "--dtype", "fp32", "--journal", str(journal), "--out", str(tmp_path))
+    command = [sys.executable, "-m", "benchmarks.tasks_selftest", *words]
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    began = time.monotonic()
+    while time.monotonic() - began < 120 and not (journal.exists() and journal.read_text().count("\n") >= 2):
+        time.sleep(0.2)
+    process.send_signal(sent)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted; " in err
+    assert "Traceback" not in err
+    known = tasks_selftest.kept(journal)
+    assert len(known) >= 2
+    assert not list(tmp_path.glob("*.md"))
+    names = ",".join(one["task"] for one in known.values())
+    assert tasks_selftest.main([*words, "--tasks", names]) == 0
