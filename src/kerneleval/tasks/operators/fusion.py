@@ -64,7 +64,6 @@ conv_transpose3d bias_add residual gate residual
 conv_transpose3d mean bias_add tanh scale
 conv_transpose3d scale avg_pool bias_add scale
 conv_transpose3d_no_bias sum layer_norm gelu
-linear sub_scalar sum gelu residual
 conv3d leaky_relu bias_add clamp gelu
 conv_transpose3d add hardswish
 linear_no_bias batch_norm bias_add divide silu
@@ -233,4 +232,5 @@ TASKS = (
     _fusion("mv log_softmax_first dropout", name="mv_log_softmax_dropout"),
     _fusion("rows softmax log_softmax", **_FLAT),
     _fusion("mv sigmoid sub_scalar", backward_dtypes=("float32",)),
+    _fusion("linear sub_scalar sum gelu residual", backward_dtypes=("float32",)),
 )

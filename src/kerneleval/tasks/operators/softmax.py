@@ -211,6 +211,7 @@ TASKS = (
         _softmax_one,
         given=(data("x", "M N"),),
         shifts=False,
+        backward_dtypes=("float32",),  # rows that are equal leave rounding errors of half types alone
         source="model",
     ),
     normalised(
