@@ -548,3 +548,13 @@ def test_native_passes_a_draw_in_which_it_is_further_off_than_in_others() -> Non
     lucky = Scales(rms=0.6, native_rms=1e-6, native_max=1e-6, floor_rms=1e-6, floor_max=1e-6, bulk=0.0)
     expected = bounded(oracle_, native, oracle_.clone(), replace(floor, relative=1e-6), pool=[lucky] * 8)
     assert isinstance(compare([native], Expectation(outputs=(expected,), args=())), Match)
+
+
+def test_outputs_of_denormal_numbers_have_bounds() -> None:
+    """The gradient of a softmax over numbers that lie far apart may be the smallest number of fp64."""
+    call = {"M": 4, "N": 8}
+    oracle_ = torch.zeros(4, 8, dtype=torch.float64)
+    oracle_[0, 0] = 5e-324
+    floor = floor_of(torch.float32, 8, case_of("softmax", call), find("softmax").tolerance, tf32=False)
+    found = bounded(oracle_, torch.zeros(4, 8), oracle_.clone(), floor)
+    assert isinstance(compare([torch.zeros(4, 8)], Expectation(outputs=(found,), args=())), Match)

@@ -94,3 +94,9 @@ def test_tf32_is_not_asked_for_where_it_is_allowed() -> None:
     case = case_of("matmul", {"M": 30, "N": 40, "K": 50})
     assert selftest(task, "cpu", (case,)) == []
     assert selftest(task, "cpu", (case,), tf32=True) == []
+
+
+def test_a_table_drawn_anew_that_names_the_same_pages_is_no_finding():
+    """Two pages of four, in another order: attention over them is the same; another draw differs."""
+    dims = {"B": 1, "G": 3, "R": 4, "W": 13, "V": 4, "S": 32, "N": 2}
+    assert selftest(find("paged_attention_gqa"), "cpu", [case_of("paged_attention_gqa", dims, "bfloat16")]) == []

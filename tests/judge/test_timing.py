@@ -491,8 +491,8 @@ def test_outputs_of_a_secret_call_are_held_beside_those_of_the_first(tmp_path, m
     with Judge("cpu", new_cache()) as judge:
         verdict = _timed(path, judge, "medium", allow=["library"])
         assert verdict.verdict == "passed", verdict.message
-        assert len(held) == 1
-        assert len(held[0]) >= 2  # a window that turns out too short is given up, and leaves one more
+        assert held  # one measurement; more where a loaded machine has it repeated
+        assert all(len(one) >= 2 for one in held)  # a window that turns out too short is given up, and leaves one more
         loaded = Loaded(judge.bench, Candidate(files=(("gelu.py", path.read_text()),), language="torch"), ("gelu",))
         call = Call(args=(dense((50,), "float32"),), grads=(), outputs=(((50,), "float32"),), wanted=(), dims={})
         image = Image(Plan([call] * 3, "forward"), judge.device)

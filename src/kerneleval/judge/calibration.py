@@ -80,7 +80,7 @@ def bounded(
     limit = finite_limit(as_real(native).dtype)
     largest, rms, finite = _extent(views[0], views[1], limit)
     # fp32 holds the gain too; an oracle that is smaller than any number of it is zero
-    gain = 2.0 ** min(_MOST_GAIN, math.floor(math.log2(_HEADROOM / largest))) if largest > 0 else 1.0
+    gain = 2.0 ** min(_MOST_GAIN, math.floor(math.log2(_HEADROOM) - math.log2(largest))) if largest > 0 else 1.0
     special = not finite
     response = float((views[2] - views[0]).abs().nan_to_num(nan=0.0, posinf=0.0).max())
     if (terms := _cancelled(largest, response, args, length)) is not None:

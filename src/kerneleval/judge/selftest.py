@@ -95,8 +95,8 @@ def _examined(task: Task, device: str, case: Case, tf32: bool, *, further: bool)
     asked: Iterable[Planted] = badly_drawn(probe) if drawn else ()
     if telling and not drawn and not probe.small:
         asked = known(probe)
-        for test in (_depends, _contract_kept):
-            found += [_finding(case, test.__name__, text) for text in test(probe)]
+        found += [_finding(case, "_depends", text) for text in _of_two_draws(task, case, device, tf32, probe)]
+        found += [_finding(case, "_contract_kept", text) for text in _contract_kept(probe)]
     fates: list[Fate] = []
     for mutant in planted(probe) if telling and further else asked:
         end = fate(probe, mutant)
@@ -173,6 +173,12 @@ def _depends(probe: Probe) -> Iterator[str]:
         if probe.accepts(probe.native(call)):
             what = f"argument {position}" if forward else f"upstream gradient {position}"
             yield f"the output passes although {what} has other values: it hardly depends on it"
+
+
+def _of_two_draws(task: Task, case: Case, device: str, tf32: bool, probe: Probe) -> Iterable[str]:
+    """What :func:`_depends` says of two draws: a table of two pages drawn anew may name the same pages."""
+    said = tuple(_depends(probe))
+    return said and [text for text in _depends(Probe.of(task, case, device, _AGAIN, tf32)) if text in said]
 
 
 def _contract_kept(probe: Probe) -> Iterator[str]:

@@ -50,19 +50,20 @@ def _one_hot(index: Tensor, classes: int) -> Tensor:
 
 # Half types are added up in the type, so picks of one and the same row by the hundred leave nothing but rounding.
 _OFTEN = 32
+# Gradients of rows of no elements end in an illegal memory access on CUDA (PyTorch 2.11), so D is never 0.
 _TABLE = (size("V", low=4), size("N"), size("K"))
 _BAGS = (size("V", low=8), size("D", high=2048), size("B"), fixed("L", high=32))
 _PICKS: Any = {"group": "Index", "reduction": lambda d: 1}  # gradients add up where a row is picked twice
 _WORDS = (index("index", "B L", lambda d: d.V), data("weight", "V D"))
 _WORD: Any = {
-    "where": lambda d: d.V > 0 and d.B * d.L <= _OFTEN * d.V,
+    "where": lambda d: d.V * d.D > 0 and d.B * d.L <= _OFTEN * d.V,
     "relations": (resampling("picks_resampling", {0: 0}, {0: 0}),),
     **_PICKS,
 }
 _BAG: Any = {
     **_WORD,
     "dims": _BAGS,
-    "where": lambda d: d.V * d.L > 0 and d.B * d.L <= _OFTEN * d.V,
+    "where": lambda d: d.V * d.D * d.L > 0 and d.B * d.L <= _OFTEN * d.V,
     "relations": (*_WORD["relations"], permutation("order_within_bags", {0: 1}, {})),
     "nonfinite": "nan",
 }
@@ -115,7 +116,7 @@ TASKS = (
         "V N",
         plain("rows", lambda d: d.V),
         dims=_TABLE,
-        where=lambda d: d.V > 0 and d.K <= _OFTEN * d.V,
+        where=lambda d: d.V * d.N > 0 and d.K <= _OFTEN * d.V,
         each=2,
         reduction=lambda d: 1 + d.K // max(d.V, 1),
         exact=False,
