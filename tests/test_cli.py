@@ -541,6 +541,35 @@ def test_tasks_shows_one(capsys: pytest.CaptureFixture[str]) -> None:
         assert word in text
 
 
+def test_tasks_shows_the_map_of_a_peer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["tasks", "--peer", "kernelbench-x", "--json"]) == 0
+    peer = json.loads(capsys.readouterr().out)
+    assert (peer["system"], peer["names"]) == ("KernelBench-X", 184)
+    row = next(row for row in peer["rows"] if row["name"] == "gelu")
+    assert "gelu" in row["tasks"]
+    assert cli.main(["tasks", "--peer", "KernelBench-X"]) == 0
+    text = capsys.readouterr().out
+    assert "KernelBench-X: 184 of 184 mapped" in text
+    assert "combined_activation" in text
+    assert cli.main(["tasks", "gelu"]) == 0
+    assert "KernelBench-X: gelu" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--peer", "KernelBenchY"], "KernelBench"),
+        (["gelu", "--peer", "KernelBench"], "either a task or --peer"),
+        (["--peer", "KernelBench", "--level", "1"], "either --peer or --level"),
+    ],
+)
+def test_a_peer_that_cannot_be_shown(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["tasks", *words]) == 2
+    captured = capsys.readouterr()
+    assert told in captured.err
+    assert not captured.out
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out.startswith(f"kerneleval {__version__} (Python ")

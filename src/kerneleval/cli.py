@@ -287,9 +287,12 @@ def tasks(
         bool, typer.Option("--real", help="Only tasks with shapes of real models (--shapes real).")
     ] = False,
     search: Annotated[str, typer.Option("--search", "-s", metavar="TEXT", help="Words of the name or formula.")] = "",
+    peer: Annotated[
+        str, typer.Option(metavar="NAME", help="The map of one: KernelBench-X, KernelGenBench, KernelBench.")
+    ] = "",
     as_json: Json = False,
 ) -> int:
-    """List the tasks, or show one with its formula, sizes, arguments, rules and cost.
+    """List the tasks, or show one with its formula, sizes, arguments, rules and cost, or which names of a peer they are.
 
     Options that choose may be repeated and may hold commas; of several values in one any will do.
     """
@@ -304,13 +307,20 @@ def tasks(
         "--real": real,
         "--search": search,
     }
-    if name and (filters := [option for option, value in given.items() if value]):
-        raise UsageError(f"give either a task or {', '.join(filters)}")
+    filters = [option for option, value in given.items() if value]
+    if (name or peer) and filters:
+        raise UsageError(f"give either {'a task' if name else '--peer'} or {', '.join(filters)}")
+    if name and peer:
+        raise UsageError("give either a task or --peer")
     query = query_of(given)  # before torch is waited for
     from kerneleval import tasks as stage
+    from kerneleval.reports import peers, tasks_view
     from kerneleval.reports import tasks as report
-    from kerneleval.reports import tasks_view
 
+    if peer:
+        names = peers.summarise_peer(peer)
+        _print_json(names) if as_json else peers.render_peer(names, _console())
+        return PASSED
     if name:
         task = report.describe(stage.open_task(name))
         _print_json(task) if as_json else tasks_view.render_task(task, _console())

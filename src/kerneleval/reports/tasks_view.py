@@ -210,7 +210,16 @@ def _rules(task: Mapping[str, Any]) -> dict[str, list[str]]:
         "in place": [", ".join(task["in_place"])] if task["in_place"] else [],
         "tolerance": [_tolerance(task["tolerance"])],
         "relations": [", ".join(task["relations"]) or "none"],
+        "peers": [f"{system}: {', '.join(names)}" for system, names in _peers(task).items()],
     }
+
+
+def _peers(task: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The names that it has in other benchmarks."""
+    found: dict[str, list[str]] = {}
+    for row in task["peers"]:
+        found.setdefault(row["system"], []).append(row["name"])
+    return found
 
 
 def _backward(task: Mapping[str, Any]) -> str:
