@@ -273,7 +273,8 @@ def written(results: Sequence[Found], heading: Mapping[str, str]) -> str:
     total = summarise(results)
     lines = ["# Self-test of the built-in tasks", "", *(f"- {name}: {text}" for name, text in heading.items()), ""]
     lines += [
-        f"{total['passed']} of {total['tasks']} tasks passed with their reference, in {total['cases']} cases. "
+        f"{total['passed']} of {total['tasks']} tasks passed with their reference, in {total['cases']} cases of three "
+        "draws each. "
         f"{total['planted']} mutants were planted (a bug in one direction and dtype of a task): {total['killed']} were "
         f"killed, {total['survived']} survived, {total['equivalent']} are equivalent, that is right. "
         f"Mutation score {_percent(total['score'])}.",

@@ -292,7 +292,7 @@ def tasks(
     ] = "",
     as_json: Json = False,
 ) -> int:
-    """List the tasks, or show one with its formula, sizes, arguments, rules and cost, or which names of a peer they are.
+    """List the tasks, or show one with its formula, sizes, arguments, rules and cost, or the map of a peer.
 
     Options that choose may be repeated and may hold commas; of several values in one any will do.
     """
