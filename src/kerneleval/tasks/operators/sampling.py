@@ -79,11 +79,6 @@ def _sample_by_race(probabilities: Tensor, noise: Tensor) -> Tensor:
     return torch.argmax(wide(probabilities) / wide(noise), -1)
 
 
-def _sample_by_sum(probabilities: Tensor, uniform: Tensor) -> Tensor:
-    sums = wide(probabilities).cumsum(-1)
-    return torch.searchsorted(sums, wide(uniform)[:, None] * sums[:, -1:], right=True).squeeze(-1)
-
-
 def _token_logprobs(logits: Tensor, token: Tensor) -> tuple[Tensor, Tensor]:
     chosen = logits.gather(-1, token[:, None])
     found = (wide(chosen) - torch.logsumexp(wide(logits), -1, keepdim=True)).squeeze(-1).to(logits.dtype)
@@ -266,6 +261,7 @@ TASKS = (
         each=6,
         relations=(_COLUMNS, *_MOVED),
         **_ROW,
+        **_SINGLE,
     ),
     _logits(
         "sample_by_race",
@@ -275,16 +271,6 @@ TASKS = (
         "M: int64",
         each=2,
         **_ROW,
-    ),
-    _logits(
-        "sample_by_sum",
-        "out[m] = the first n with probabilities[m, 0] + ... + probabilities[m, n] > uniform[m] * the sum of the row",
-        _sample_by_sum,
-        (data("probabilities", "M N", values="positive"), data("uniform", "M", values="uniform")),
-        "M: int64",
-        each=2,
-        **_ROW,
-        **_SINGLE,
     ),
     _logits(
         "token_logprobs",
