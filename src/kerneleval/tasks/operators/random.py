@@ -175,7 +175,9 @@ def _gumbel_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[Tens
 def _dropout_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple[Tensor, Tensor]:
     x, p = args[0], args[2]
     kept, scaled = output != 0, x / (1 - p)
-    wrong = kept & ~((output - scaled).abs() <= _HALF_UNIT * scaled.abs())
+    limits = torch.finfo(output.dtype)
+    denormal = limits.smallest_normal * limits.eps  # the step between numbers too small for their full precision
+    wrong = kept & ~((output - scaled).abs() <= _HALF_UNIT * scaled.abs() + denormal)
     return wrong, _flags_law(kept, 1 - p, noise)[x != 0]
 
 
