@@ -143,6 +143,20 @@ def test_outputs_of_eight_bits_are_equal_but_for_ties(dtype: str) -> None:
     assert isinstance(compare([y], expectation), Mismatch)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_integers_of_eight_bits_are_near_where_they_are_not_equal(dtype: str) -> None:
+    """One in fifty of bfloat16 lies half way between two integers: as many might differ, a whole row among them."""
+    (x,), expectation = asked(dtype, "dynamic_scaled_int8_quant", M=372, N=348)
+    scale = x.float().abs().amax(-1, keepdim=True) / 127
+    y = (x.float() * (1 / scale)).round().to(torch.int8)
+    assert isinstance(compare([y, scale], expectation), Match)
+    wrong = y.clone()
+    wrong[-1] = 0
+    result = compare([wrong, scale], expectation)
+    assert isinstance(result, Mismatch)
+    assert result.evidence["rule"] == "equality"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "found"),
     [

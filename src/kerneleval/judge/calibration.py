@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from kerneleval.judge.expectation import Bounds, Expected, Scales, as_real, distance, tiles
+from kerneleval.judge.expectation import Bounds, Expected, Scales, as_real, distance, opened, tiles
 from kerneleval.judge.tolerances import (
     BULK_SHARE,
     CLEAR,
@@ -131,10 +131,9 @@ def _cancelled(largest: float, response: float, args: Sequence[Any], length: int
 
 def _scale_of(args: Sequence[Any]) -> float:
     """Largest rms of a floating argument; elements that are not finite count as zero."""
+    numbers = [opened(a) for a in args if isinstance(a, torch.Tensor) and a.is_floating_point() and a.numel()]
     norms = [
-        torch.linalg.vector_norm(torch.where(a.isfinite(), a, 0.0).double()) / math.sqrt(a.numel())
-        for a in args
-        if isinstance(a, torch.Tensor) and a.is_floating_point() and a.numel()
+        torch.linalg.vector_norm(torch.where(a.isfinite(), a, 0.0).double()) / math.sqrt(a.numel()) for a in numbers
     ]
     return float(torch.stack(norms).max()) if norms else 0.0
 

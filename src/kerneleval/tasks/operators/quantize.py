@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Callable
+from typing import Any
 
-from kerneleval.tasks.define import data, operator, size, weight
-from kerneleval.tasks.quantised import FP8, FP8_MOST, scale_of, wide
+import torch
+import torch.nn.functional as F  # noqa: N812 - the usual name
+
+from kerneleval.records import Task
+from kerneleval.tasks.define import ROWS, data, operator, plain, size, weight
+from kerneleval.tasks.quantised import FP8, FP8_MOST, INT8_MOST, scale_of, wide
 
 Tensor = torch.Tensor
 
+_GROUP = 64
 
-def _to_fp8(x: Tensor, scale: Tensor) -> Tensor:
+
+def _to_fp8(x: Tensor, scale: Tensor | float) -> Tensor:
     q = (x / scale).clamp(-FP8_MOST, FP8_MOST)
     return q if q.dtype == torch.float64 else q.to(FP8)  # the oracle is not rounded
 
 
+def _to_int8(x: Tensor, scale: Tensor, zero: Tensor | float = 0.0) -> Tensor:
+    return (torch.round(x / scale) + zero).clamp(-128, 127).to(torch.int8)
+
+
 def _scaled_fp8_quant(x: Tensor, scale: Tensor) -> Tensor:
     return _to_fp8(wide(x), wide(scale))
+
+
+def _convert_fp8(x: Tensor, scale: float) -> Tensor:
+    return _to_fp8(wide(x), scale)
 
 
 def _dynamic_per_token_scaled_fp8_quant(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -25,39 +40,256 @@ def _dynamic_per_token_scaled_fp8_quant(x: Tensor) -> tuple[Tensor, Tensor]:
     return _to_fp8(y, scale), scale
 
 
-def _dequantize_fp8(x: Tensor, scale: Tensor) -> Tensor:
-    return (wide(x) * wide(scale)).to(scale.dtype)
+def _scaled_int8_quant(x: Tensor, scale: Tensor) -> Tensor:
+    return _to_int8(wide(x), wide(scale))
 
+
+def _scaled_int8_quant_azp(x: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
+    return _to_int8(wide(x), wide(scale), torch.round(32 * wide(zero)))
+
+
+def _dynamic_scaled_int8_quant(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = wide(x)
+    scale = scale_of(y, -1)
+    return _to_int8(y, scale), scale
+
+
+def _dynamic_scaled_int8_quant_azp(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    y = wide(x)
+    low, high = y.amin(-1, keepdim=True), y.amax(-1, keepdim=True)
+    scale = torch.where(high > low, (high - low) / 255, 1.0)
+    zero = torch.round(-128 - low / scale)
+    return _to_int8(y, scale, zero), scale, zero.to(torch.int32)
+
+
+def _normalised(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    return F.rms_norm(wide(x), (x.shape[-1],), wide(weight), eps)
+
+
+def _rms_norm_static_fp8_quant(x: Tensor, weight: Tensor, scale: Tensor, eps: float) -> Tensor:
+    return _to_fp8(_normalised(x, weight, eps), wide(scale))
+
+
+def _rms_norm_dynamic_per_token_quant(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    y = _normalised(x, weight, eps)
+    scale = scale_of(y, -1, FP8_MOST)
+    return _to_fp8(y, scale), scale
+
+
+def _rms_norm_dynamic_per_token_int8_quant(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    y = _normalised(x, weight, eps)
+    scale = scale_of(y, -1)
+    return _to_int8(y, scale), scale
+
+
+def _add_rms_norm_dynamic_per_token_quant(
+    x: Tensor, residual: Tensor, weight: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    total = wide(x) + wide(residual)
+    return *_rms_norm_dynamic_per_token_quant(total, weight, eps), total.to(x.dtype)
+
+
+def _in_groups(x: Tensor, most: float) -> tuple[Tensor, Tensor]:
+    groups = x.unflatten(-1, (-1, _GROUP))
+    scale = scale_of(groups, -1, most)
+    q = _to_fp8(groups, scale) if most == FP8_MOST else _to_int8(groups, scale)
+    return q.flatten(-2), scale.squeeze(-1)
+
+
+def _rms_norm_per_block_quant(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    return _in_groups(_normalised(x, weight, eps), FP8_MOST)
+
+
+def _per_token_group_quant_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
+    return _in_groups(wide(x), FP8_MOST)
+
+
+def _per_token_group_quant_int8(x: Tensor) -> tuple[Tensor, Tensor]:
+    return _in_groups(wide(x), INT8_MOST)
+
+
+def _gated(x: Tensor) -> Tensor:
+    gate, up = wide(x).chunk(2, -1)
+    return F.silu(gate) * up
+
+
+def _silu_and_mul_quant(x: Tensor, scale: Tensor) -> Tensor:
+    return _to_fp8(_gated(x), wide(scale))
+
+
+def _silu_and_mul_per_token_quant(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = _gated(x)
+    scale = scale_of(y, -1, FP8_MOST)
+    return _to_fp8(y, scale), scale
+
+
+def _quantise(name: str, summary: str, reference: Callable[..., Any], *args: Any, **more: Any) -> Task:
+    """A task of the family; ``more`` as ``define.operator`` takes it."""
+    settings: dict[str, Any] = {"dims": ROWS, "out": _FP8, "flops": lambda d: 3 * d.M * d.N, **more}
+    return operator(
+        name,
+        "elementwise",
+        summary,
+        args=args,
+        reference=reference,
+        nonfinite=False,
+        group="Quantization",
+        source="vllm",
+        no_backward="rounding has no gradient",
+        **{**settings, "derive": {**_NAMES, **settings.get("derive", {})}},
+    )
+
+
+_NAMES: Any = {"one": lambda d: 1, "groups": lambda d: d.N // _GROUP, "both": lambda d: 2 * d.N}
+_FP8, _INT8 = ("M N: float8_e4m3fn",), ("M N: int8",)
+_WITH_SCALE, _INT8_SCALE = (*_FP8, "M one: float32"), (*_INT8, "M one: float32")
+_GROUPS: Any = {"dims": (size("M"), size("N", low=_GROUP, multiple_of=_GROUP))}
+_X = data("x", "M N")
+_OF_FP8 = {"derive": {"steps": lambda d: 112**2}, "without": ("large_scale", "small_scale")}
+_OF_INT8 = {"derive": {"steps": lambda d: 32**2}, "without": ("large_scale", "small_scale")}
+"""A scale with which most of standard numbers are within the range, and use it."""
+_SCALE = weight("scale", "one", values="variance", fan_in="steps")
+_NORM: Any = {
+    "flops": lambda d: 9 * d.M * d.N,
+    "reduction": lambda d: d.N,
+    "where": lambda d: d.N > 0,
+    "complexity": 2,
+    "level": 2,
+}
+_NORMED = (_X, weight("weight", "N"), plain("eps", 1e-6))
 
 TASKS = (
-    operator(
-        "scaled_fp8_quant",
-        "elementwise",
-        "out = x / scale in e4m3fn, beyond 448 that",
-        dims=(size("M"), size("N")),
-        args=(data("x", "M N"), weight("scale", "one", values="variance")),
-        derive={"one": lambda d: 1},
-        out=("M N: float8_e4m3fn",),
-        reference=_scaled_fp8_quant,
-        flops=lambda d: 3 * d.M * d.N,
-        nonfinite=False,
-        group="Quantization",
-        source="vllm",
-        no_backward="rounding has no gradient",
+    _quantise(
+        "scaled_fp8_quant", "out = x / scale in e4m3fn, beyond 448 that", _scaled_fp8_quant, _X, _SCALE, **_OF_FP8
     ),
-    operator(
+    _quantise(
+        "convert_fp8",
+        "out = x / scale in e4m3fn, beyond 448 that; scale a plain number",
+        _convert_fp8,
+        _X,
+        plain("scale", 0.0125),
+        without=("large_scale", "small_scale"),
+    ),
+    _quantise(
         "dynamic_per_token_scaled_fp8_quant",
-        "elementwise",
         "out = x / s in e4m3fn, s = max |x[m]| / 448; s",
-        dims=(size("M"), size("N")),
-        args=(data("x", "M N"),),
-        derive={"one": lambda d: 1},
-        out=("M N: float8_e4m3fn", "M one: float32"),
-        reference=_dynamic_per_token_scaled_fp8_quant,
-        flops=lambda d: 4 * d.M * d.N,
-        nonfinite=False,
-        group="Quantization",
-        source="vllm",
-        no_backward="rounding has no gradient",
+        _dynamic_per_token_scaled_fp8_quant,
+        _X,
+        out=_WITH_SCALE,
+    ),
+    _quantise(
+        "per_token_group_quant_fp8",
+        f"out = x / s in e4m3fn, s = max |x| / 448 of each {_GROUP} of a row; s",
+        _per_token_group_quant_fp8,
+        _X,
+        out=(*_FP8, "M groups: float32"),
+        **_GROUPS,
+    ),
+    _quantise(
+        "scaled_int8_quant",
+        "out = round(x / scale), ties to even, within [-128, 127]",
+        _scaled_int8_quant,
+        _X,
+        _SCALE,
+        out=_INT8,
+        **_OF_INT8,
+    ),
+    _quantise(
+        "scaled_int8_quant_azp",
+        "out = round(x / scale) + round(32 zero), ties to even, within [-128, 127]",
+        _scaled_int8_quant_azp,
+        _X,
+        _SCALE,
+        weight("zero", "one"),
+        out=_INT8,
+        **_OF_INT8,
+    ),
+    _quantise(
+        "dynamic_scaled_int8_quant",
+        "out = round(x / s), ties to even, s = max |x[m]| / 127; s",
+        _dynamic_scaled_int8_quant,
+        _X,
+        out=_INT8_SCALE,
+    ),
+    _quantise(
+        "dynamic_scaled_int8_quant_azp",
+        "out = round(x / s) + z, s = (max - min of x[m]) / 255, z = round(-128 - min / s); s, z",
+        _dynamic_scaled_int8_quant_azp,
+        _X,
+        dims=(size("M"), size("N", low=2)),
+        where=lambda d: d.N > 1,
+        out=(*_INT8_SCALE, "M one: int32"),
+        dtypes=("float32",),  # of half types the zero of one row in fifty lies half way between two
+        flops=lambda d: 5 * d.M * d.N,
+    ),
+    _quantise(
+        "per_token_group_quant_int8",
+        f"out = round(x / s), ties to even, s = max |x| / 127 of each {_GROUP} of a row; s",
+        _per_token_group_quant_int8,
+        _X,
+        out=(*_INT8, "M groups: float32"),
+        **_GROUPS,
+    ),
+    _quantise(
+        "rms_norm_static_fp8_quant",
+        "out = y / scale in e4m3fn, y = rms_norm(x) * weight, beyond 448 that",
+        _rms_norm_static_fp8_quant,
+        *_NORMED[:2],
+        _SCALE,
+        _NORMED[2],
+        **{**_NORM, **_OF_FP8, "without": ()},
+    ),
+    _quantise(
+        "rms_norm_dynamic_per_token_quant",
+        "out = y / s in e4m3fn, y = rms_norm(x) * weight, s = max |y[m]| / 448; s",
+        _rms_norm_dynamic_per_token_quant,
+        *_NORMED,
+        out=_WITH_SCALE,
+        **_NORM,
+    ),
+    _quantise(
+        "rms_norm_dynamic_per_token_int8_quant",
+        "out = round(y / s), y = rms_norm(x) * weight, s = max |y[m]| / 127; s",
+        _rms_norm_dynamic_per_token_int8_quant,
+        *_NORMED,
+        out=_INT8_SCALE,
+        **_NORM,
+    ),
+    _quantise(
+        "add_rms_norm_dynamic_per_token_quant",
+        "out = y / s in e4m3fn, y = rms_norm(x + residual) * weight, s = max |y[m]| / 448; s; x + residual",
+        _add_rms_norm_dynamic_per_token_quant,
+        _X,
+        data("residual", "M N"),
+        *_NORMED[1:],
+        out=(*_WITH_SCALE, "M N"),
+        **_NORM,
+    ),
+    _quantise(
+        "rms_norm_per_block_quant",
+        f"out = y / s in e4m3fn, y = rms_norm(x) * weight, s = max |y| / 448 of each {_GROUP} of a row; s",
+        _rms_norm_per_block_quant,
+        *_NORMED,
+        out=(*_FP8, "M groups: float32"),
+        **{**_NORM, **_GROUPS},
+    ),
+    _quantise(
+        "silu_and_mul_quant",
+        "out = silu(x[m, n]) * x[m, N + n] / scale in e4m3fn, beyond 448 that",
+        _silu_and_mul_quant,
+        data("x", "M both"),
+        _SCALE,
+        flops=lambda d: 7 * d.M * d.N,
+        level=2,
+        **_OF_FP8,
+    ),
+    _quantise(
+        "silu_and_mul_per_token_quant",
+        "out = y / s in e4m3fn, y = silu(x[m, n]) * x[m, N + n], s = max |y[m]| / 448; s",
+        _silu_and_mul_per_token_quant,
+        data("x", "M both"),
+        out=_WITH_SCALE,
+        flops=lambda d: 8 * d.M * d.N,
+        level=2,
     ),
 )

@@ -1,0 +1,120 @@
+"""Caches of keys and values in eight bits: written with a scale, read with the scales that stand beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kerneleval.tasks.define import data, fixed, index, operator, plain, size, weight, whole
+from kerneleval.tasks.operators.kv_cache import sequences
+from kerneleval.tasks.operators.movement import moved
+from kerneleval.tasks.quantised import FP8, FP8_MOST, wide
+
+Tensor = torch.Tensor
+
+
+def _cp_gather_indexer_k_quant_cache(
+    cache: Tensor, table: Tensor, cuts: Tensor, tokens: int, features: int
+) -> tuple[Tensor, Tensor]:
+    sequence, position = sequences(cuts, tokens)
+    slots = cache.shape[1] // (features + 4)
+    page, place = table[sequence, position // slots], position % slots
+    numbers = cache[:, : slots * features].unflatten(1, (slots, features))
+    scales = cache[:, slots * features :].unflatten(1, (slots, 4))
+    return numbers[page, place], scales[page, place]
+
+
+def _places(slot: Tensor) -> tuple[Tensor, Tensor]:
+    (stored,) = torch.nonzero(slot >= 0, as_tuple=True)
+    return stored, slot[stored] * len(slot) + stored
+
+
+def _reshape_and_cache_fp8(key: Tensor, slot: Tensor, scale: Tensor, pages: int, slots: int) -> Any:
+    stored, places = _places(slot)
+    rows = (wide(key)[stored] / wide(scale)).clamp(-FP8_MOST, FP8_MOST)
+    cache = rows.new_zeros(pages * slots, *key.shape[1:]).index_copy(0, places, rows).unflatten(0, (pages, slots))
+    return cache if cache.dtype == torch.float64 else cache.to(FP8)
+
+
+def _gather_and_dequant_cache(cache: Tensor, table: Tensor, cuts: Tensor, scale: Tensor, tokens: int) -> Tensor:
+    sequence, position = sequences(cuts, tokens)
+    slots = cache.shape[1]
+    rows = cache[table[sequence, position // slots], position % slots]
+    return (rows.to(wide(scale).dtype) * wide(scale)).to(scale.dtype)
+
+
+_CACHED: Any = {"source": "vllm", "no_backward": "caches have no gradient", "group": "Quantization"}
+_READ = (fixed("S", low=4, high=32), size("D", low=4, high=512, multiple_of=4), fixed("B", low=2), size("T", low=4))
+_CUTS = index("cuts", "others", lambda d: d.T + 1)
+
+TASKS = (
+    moved(
+        "cp_gather_indexer_k_quant_cache",
+        "out0[t], out1[t] = the D numbers of a key and the bytes of its scale, from page table[b, p // S] (S keys, S "
+        "scales), place p mod S, p that of token t in its sequence b, from the sorted cuts on",
+        _cp_gather_indexer_k_quant_cache,
+        (whole("cache", "V room", 0, 256), index("table", "B pages", lambda d: d.V), _CUTS),
+        "T D, T four",
+        plain("tokens", lambda d: d.T),
+        plain("features", lambda d: d.D),
+        dims=(size("V", high=1024), *_READ),
+        derive={
+            "others": lambda d: d.B - 1,
+            "pages": lambda d: -(-d.T // d.S),
+            "room": lambda d: d.S * (d.D + 4),
+            "four": lambda d: 4,
+        },
+        where=lambda d: d.V * d.S * d.B * d.D > 0,
+        dtypes=("uint8",),
+        **_CACHED,
+    ),
+    operator(
+        "reshape_and_cache_fp8",
+        "elementwise",
+        "out = pages of zeros with key[t] / scale in e4m3fn, beyond 448 that, in slot number slot[t] * T + t; those "
+        "with slot[t] < 0 are left out",
+        dims=(size("T", low=8, high=4096), size("V", high=1024), fixed("S", low=4, high=32), fixed("G"), size("D")),
+        args=(
+            data("key", "T G D"),
+            index("slot", "T", lambda d: d.V * d.S // max(1, d.T), low=lambda d: -max(1, d.V * d.S // d.T // 4)),
+            weight("scale", "one", values="variance", fan_in="steps"),
+            plain("pages", lambda d: d.V),
+            plain("slots", lambda d: d.S),
+        ),
+        out=("V S G D: float8_e4m3fn",),
+        derive={"one": lambda d: 1, "steps": lambda d: 112**2},
+        where=lambda d: d.V * d.S >= d.T,
+        reference=_reshape_and_cache_fp8,
+        flops=lambda d: 3 * d.T * d.G * d.D,
+        without=("large_scale", "small_scale"),
+        dtypes=("float16", "bfloat16"),  # few of the numbers are not zero, so that steps of fp32 hardly show
+        nonfinite=False,
+        **_CACHED,
+    ),
+    operator(
+        "gather_and_dequant_cache",
+        "elementwise",
+        "out[t] = scale * cache[table[b, p // S], p mod S] in int8, p the place of token t in its sequence b, from the "
+        "sorted cuts on",
+        dims=(size("V", high=1024), *_READ),
+        args=(
+            whole("cache", "V S D", -127, 128, dtype="int8"),
+            index("table", "B pages", lambda d: d.V),
+            _CUTS,
+            weight("scale", "one", values="variance", fan_in="steps"),
+            plain("tokens", lambda d: d.T),
+        ),
+        out=("T D",),
+        derive={
+            "others": lambda d: d.B - 1,
+            "pages": lambda d: -(-d.T // d.S),
+            "one": lambda d: 1,
+            "steps": lambda d: 32**2,
+        },
+        reference=_gather_and_dequant_cache,
+        flops=lambda d: d.T * d.D,
+        nonfinite=False,
+        **_CACHED,
+    ),
+)
