@@ -67,6 +67,7 @@ _BAG: Any = {
     "relations": (*_WORD["relations"], permutation("order_within_bags", {0: 1}, {})),
     "nonfinite": "nan",
 }
+_NO_BFLOAT16: Any = {"backward_dtypes": ("float32", "float16")}  # PyTorch has no such gradient on CUDA
 _WEIGHTED = (
     resampling("bag_resampling", {0: 0, 2: 0}, {0: 0}),
     permutation("order_within_bags", {0: 1, 2: 1}, {}),
@@ -150,6 +151,7 @@ TASKS = (
         "B D",
         scaling=2.0,
         **_BAG,
+        **_NO_BFLOAT16,
     ),
     moved(
         "embedding_bag_weighted",
@@ -160,6 +162,7 @@ TASKS = (
         exact=False,
         scaling=0,
         **{**_BAG, "reduction": lambda d: d.L, "relations": _WEIGHTED},
+        **_NO_BFLOAT16,
     ),
     moved(
         "one_hot",

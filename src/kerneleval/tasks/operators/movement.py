@@ -26,7 +26,7 @@ _NEAR: Any = {"dims": (*ROWS, fixed("K", high=5))}
 
 def _channel_shuffle(x: Tensor, groups: int) -> Any:
     # torch.channel_shuffle takes views on CUDA, of its argument and of the gradient, and raises where they are strided
-    return x.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2)
+    return copied(x.unflatten(1, (groups, -1)).transpose(1, 2)).flatten(1, 2)
 
 
 def copied(x: Tensor) -> Tensor:

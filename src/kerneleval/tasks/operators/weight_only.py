@@ -125,9 +125,14 @@ def _rows_alone(d: Any) -> bool:
     return all(size > 0 for name, size in d.own.items() if name != "M")
 
 
+def _whole_groups(d: Any) -> bool:
+    """The same, and all of K is in groups."""
+    return _rows_alone(d) and d.K % d.group == 0
+
+
 def _several_groups(d: Any) -> bool:
     """The same; Marlin keeps the scales of a single group in another order."""
-    return _rows_alone(d) and d.R > 1
+    return _whole_groups(d) and d.R > 1
 
 
 def _of_standard(dtype: str, distribution: str) -> bool:
@@ -168,7 +173,7 @@ _ALLSPARK: Any = {
 _ONE_ZERO: Any = {**_SHAPES, "steps": lambda d: 4**d.bits // 12}
 
 _M, _S = size("M", high=4096), fixed("S", high=3)
-_MATRIX = (size("K", low=128, high=4096, multiple_of=128), size("N", low=16, high=4096, multiple_of=16))
+_MATRIX = (size("K", low=64, high=4096, multiple_of=64), size("N", low=16, high=4096, multiple_of=16))
 _TILED = (_MATRIX[0], size("N", low=64, high=4096, multiple_of=64))
 
 _SCALES = Arg(name="scales", shape="R N", role="weight", values="variance", fan_in="K steps")
@@ -217,6 +222,7 @@ def _dequantized(name: str, summary: str, reference: Any, args: tuple[Any, ...],
         "elementwise",
         summary,
         dims=(*_MATRIX, _S, *further),
+        where=_whole_groups,
         derive=derive,
         args=args,
         out=("K N",),
@@ -286,7 +292,7 @@ TASKS = (
         _awq_gemm,
         (_words("qweight", "K words"), _SCALES, _ZEROS),
         dims=(_M, *_MATRIX, _S),
-        where=_rows_alone,
+        where=_whole_groups,
         derive=_AWQ,
     ),
     _dequantized(
@@ -310,7 +316,7 @@ TASKS = (
         _gptq_gemm,
         (_words("qweight", "rows N"), _ZEROS, _SCALES, _GROUPS, _BITS),
         dims=(_M, *_MATRIX, _S, fixed("P", high=3)),
-        where=_rows_alone,
+        where=_whole_groups,
         derive=_GPTQ,
     ),
     _product(
