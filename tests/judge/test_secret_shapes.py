@@ -6,12 +6,14 @@ import shlex
 from pathlib import Path
 
 import pytest
+import torch
 
 from kerneleval.judge import Judge
+from kerneleval.judge.bound import other_scalars
 from kerneleval.judge.secret_shapes import _among_taken
 from kerneleval.pipeline import check
 from kerneleval.records import Case, Direction, Failed, Outcome, Passed, Protocol, Verdict
-from kerneleval.tasks import find
+from kerneleval.tasks import find, shapes
 
 pytestmark = [pytest.mark.xdist_group("judge")]
 
@@ -130,3 +132,14 @@ def test_limits_of_size_beyond_what_was_taken_tell_of_no_table() -> None:
     assert not _among_taken(case(50, 101), planned)
     assert not _among_taken(case(9, 50), planned), "nor had it met so few rows"
     assert not _among_taken(case(50, 50, "backward"), planned), "nothing was taken there"
+
+
+def test_secret_plain_values_are_numbers_of_every_type() -> None:
+    """Of those above 0.34 a kernel in fp32 counts 0.3401, PyTorch's own in float16 does not: 0.34 is none of its."""
+    task = find("count_greater")
+    case = next(c for c in shapes.plan(task, Protocol(tier="quick"), shapes.Budget(memory_bytes=10**6, flops=10**7)))
+    for larger in (False, True) * 20:
+        value = other_scalars(task, case, larger=larger)["value"]
+        assert 1.2 < value / 0.25 < 1.7 if larger else 0.45 < value / 0.25 < 0.85
+        assert torch.tensor(value, dtype=torch.bfloat16).item() == torch.tensor(value, dtype=torch.float16).item()
+        assert torch.tensor(value, dtype=torch.float16).item() == value

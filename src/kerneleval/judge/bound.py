@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,9 @@ __all__ = ["Bound", "Calibrated", "Drawn", "other_scalars"]
 
 _SMALL = 1e-2
 """Below that a plain argument is taken for an epsilon."""
+
+_STEPS = 2**8
+"""A fraction in these is a number of bfloat16, and of float16."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +61,8 @@ class Calibrated:
 def other_scalars(task: Task, case: Case, *, larger: bool) -> dict[str, float]:
     """Secret values for the plain floating arguments. Small ones, which are added to something (epsilons), become 30 to
     100 times as large, so that it shows where they are left out, or, where they are not to be ``larger`` and the data
-    is small enough to show it, as small; others (scales) become larger or smaller by up to a half.
+    is small enough to show it, as small; others (scales) become larger or smaller by up to a half, and are numbers of
+    every floating type: to what is compared with them, a rounded one would be another.
     """
     specs = task.arguments(case.dims_map, case.dtype)
     values = {s.name: s.value for s in specs if isinstance(s, Scalar) and isinstance(s.value, float) and s.value}
@@ -68,7 +73,13 @@ def other_scalars(task: Task, case: Case, *, larger: bool) -> dict[str, float]:
             return draw(1.25, 1.6) if larger else draw(0.5, 0.8)
         return 1 / draw(30, 100) if case.distribution == "small_scale" and not larger else draw(30, 100)
 
-    return {name: float(f"{value * factor(value):.3g}") for name, value in values.items()}
+    def told(value: float) -> float:
+        if abs(value) < _SMALL:
+            return float(f"{value * factor(value):.3g}")
+        fraction, exponent = math.frexp(value * factor(value))
+        return math.ldexp(round(fraction * _STEPS), exponent) / _STEPS
+
+    return {name: told(value) for name, value in values.items()}
 
 
 class Bound:

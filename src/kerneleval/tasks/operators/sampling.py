@@ -79,10 +79,13 @@ def _sample_by_race(probabilities: Tensor, noise: Tensor) -> Tensor:
     return torch.argmax(wide(probabilities) / wide(noise), -1)
 
 
-def _token_logprobs(logits: Tensor, token: Tensor) -> tuple[Tensor, Tensor]:
-    chosen = logits.gather(-1, token[:, None])
-    found = (wide(chosen) - torch.logsumexp(wide(logits), -1, keepdim=True)).squeeze(-1).to(logits.dtype)
-    return found, (logits > chosen).sum(-1) + 1
+def _token_logprobs(logits: Tensor, token: Tensor) -> Tensor:
+    chosen = wide(logits.gather(-1, token[:, None]))
+    return (chosen - torch.logsumexp(wide(logits), -1, keepdim=True)).squeeze(-1).to(logits.dtype)
+
+
+def _token_ranks(logits: Tensor, token: Tensor) -> Tensor:
+    return (logits > logits.gather(-1, token[:, None])).sum(-1) + 1
 
 
 def _greedy_verification(draft: Tensor, target: Tensor) -> Tensor:
@@ -274,13 +277,23 @@ TASKS = (
     ),
     _logits(
         "token_logprobs",
-        "out0 = log_softmax(logits[m])[token[m]], out1 = 1 + how many logits are larger",
+        "out = log_softmax(logits[m])[token[m]]",
         _token_logprobs,
         (_LOGITS, index("token", "M", lambda d: d.N)),
         "M",
-        "M: int64",
-        each=5,
+        each=4,
         **{**_ROW, "where": lambda d: d.N > 1, "no_backward": "", "dims": (size("M"), size("N", low=4)), **_SINGLE},
+    ),
+    _logits(
+        "token_ranks",
+        "out = 1 + how many of logits[m] are larger than that of token[m]",
+        _token_ranks,
+        (_LOGITS, index("token", "M", lambda d: d.N)),
+        "M: int64",
+        exact=True,
+        where=lambda d: d.N > 1,
+        dims=(size("M"), size("N", low=4)),
+        relations=_MOVED,
     ),
     _logits(
         "residual_distribution",
