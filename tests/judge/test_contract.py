@@ -10,6 +10,7 @@ import torch
 from kerneleval.judge import oracle
 from kerneleval.judge.comparison import Match, Mismatch, compare
 from kerneleval.judge.contract import figures, keeps_to
+from kerneleval.judge.exact import exactly
 from kerneleval.judge.expectation import Expectation, steps
 from kerneleval.judge.reading.integers import narrow_words
 from kerneleval.records import Candidate
@@ -175,3 +176,23 @@ def test_integers_of_eight_bits_are_near_where_they_are_not_equal(dtype: str) ->
 def test_words_of_narrow_arithmetic(name: str, text: str, found: tuple[str, ...]) -> None:
     language = {"py": "python", "cpp": "cpp", "cu": "cuda"}[name.rpartition(".")[2]]
     assert narrow_words(Candidate(files=((name, text),), language=language, entry="run")) == found
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.int8])
+def test_copies_of_one_number_of_eight_bits_are_one(dtype: torch.dtype) -> None:
+    """Each number of a row that comes again 342 times counts once: of few, chance may let another kernel's differ."""
+    row = torch.arange(1, 65, dtype=torch.float64)
+    oracle_ = row.expand(342, 64).contiguous()
+
+    def off(columns: int) -> torch.Tensor:
+        out = oracle_.to(dtype).clone()
+        bits = out.view(torch.int8)
+        bits[:, :columns] += 1
+        return out
+
+    found = Expectation(outputs=(exactly("count", oracle_.to(off(0).dtype).double(), off(1), ()),), args=())
+    assert isinstance(compare([off(3)], found), Match)
+    assert isinstance(compare([off(9)], found), Mismatch)
+    wrong = off(0)
+    wrong[-1] = 0
+    assert isinstance(compare([wrong], found), Mismatch)

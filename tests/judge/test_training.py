@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kerneleval.judge import Judge
+from kerneleval.judge.checks import training
 from kerneleval.pipeline import check
 from kerneleval.records import Verdict
 
@@ -70,3 +71,26 @@ def test_gradients_that_are_wrong_from_then_on_are_no_matter_of_training(
     assert (verdict.verdict, verdict.stage, verdict.reason) == ("failed", "correctness", reason), verdict.message
     assert words in verdict.message
     assert ("called again" in verdict.message) == (reason == "wrong_in_training")
+
+
+def test_what_ends_pytorch_too_is_no_fault_of_a_candidate(
+    judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """group_norm's gradients of weight and bias alone, channels last, on a CPU (PyTorch 2.13): a segmentation fault."""
+    name = "conv2d_group_norm_tanh_hardswish_residual_logsumexp"
+    monkeypatch.setattr(training, "_parts", lambda count: [(4,), (0,)])
+    monkeypatch.setattr(training, "_APART", ("transposed",))
+    asked: list[bool] = []
+    ends = training._ends_pytorch
+    monkeypatch.setattr(training, "_ends_pytorch", lambda *rest: asked.append(ends(*rest)) or asked[-1])
+    file = tmp_path / f"{name}.py"
+    file.write_text(
+        "import torch\nfrom torch.nn import functional as F\n\n\n"
+        f"def {name}(x, weight, bias, weight2, bias2, groups, eps):\n"
+        "    c = F.conv2d(x, weight, bias, padding=1)\n    n = F.group_norm(c, groups, weight2, bias2, eps)\n"
+        "    return torch.logsumexp(c + F.hardswish(torch.tanh(n)), 1, keepdim=True)\n"
+    )
+    options = {"dtypes": ["float32"], "categories": ["small"], "distributions": ["standard"], "timed": False}
+    verdict = check(file, name, judge=judge, allow=("custom", "mixed", "library"), **options)
+    assert verdict.verdict == "passed", verdict.message
+    assert asked in ([], [True])

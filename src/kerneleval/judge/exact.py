@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from kerneleval.judge.calibration import independent
 from kerneleval.judge.expectation import Expected, Kind, is_eight_bit, opened, steps
 from kerneleval.judge.tolerances import NATIVE, slack_of_count
 
@@ -64,7 +65,8 @@ def _allowed(
 ) -> tuple[int, float]:
     """Integers that may differ, and the bound on their rms distance: infinite where it does not count, which it always
     does of ``numbers`` of eight bits, that are nowhere far apart (of those quantised from bfloat16 one in fifty lies
-    half way between two: were these free, a row might be missing).
+    half way between two: were these free, a row might be missing). Of numbers those that repeat others are one, and
+    where few differ, chance may make another kernel's more by twice the root of how many.
     """
     count = native.numel()
     others = [native, *(near if all(_by_one(oracle, other) for other in near) else ())]
@@ -75,7 +77,9 @@ def _allowed(
         distances = [torch.linalg.vector_norm((other.double() - oracle.double()).flatten()) for other in others]
         distance = float(torch.stack(distances).max())
         far = slack_of_count(count) * math.sqrt(((NATIVE * distance) ** 2 + ties) / count)
-    return max(2 * differing, ties), far
+    copies = count // max(1, independent(native)) if numbers and differing else 1
+    chance = math.ceil(2 * math.sqrt(differing / copies)) if numbers else 0
+    return max(2 * differing + copies * chance, ties), far
 
 
 def _by_one(oracle: torch.Tensor, other: torch.Tensor) -> bool:

@@ -162,7 +162,8 @@ class Relation:
     expect: Callable[[Sequence[Any], Sequence[Any], Any], Sequence[Any]]
     """(outputs on the original, original arguments, generator) -> the outputs expected on the transformed."""
     holds: Callable[[str, str], bool] | None = None
-    """(dtype, distribution) -> whether the relation is to be checked there; None: float32 and standard only."""
+    """(dtype, distribution) -> whether the relation is to be checked there; None: standard data only, in float32 or,
+    where the task has none, in its first type that is no half one."""
 
 
 @dataclass(frozen=True, kw_only=True)

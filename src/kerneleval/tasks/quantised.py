@@ -6,9 +6,15 @@ number in a hundred to another step.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 import torch
 
-__all__ = ["FP8", "FP8_MOST", "INT8_MOST", "fp8", "grouped_uint4", "int8", "product", "scale_of", "wide"]
+from kerneleval.records import Relation
+
+__all__ = ["FP8", "FP8_MOST", "INT8_MOST", "bytewise", "fp8", "grouped_uint4", "int8", "product", "scale_of", "wide"]
 
 Tensor = torch.Tensor
 
@@ -60,3 +66,23 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     if a.is_cuda and fits and a.dtype == torch.float32:
         return torch._int_mm(a.to(torch.int8), b.to(torch.int8)).float()
     return a @ b
+
+
+def bytewise(relation: Relation) -> Relation:
+    """The same relation, for which numbers of e4m3fn are moved as their bytes: not every CUDA build selects any."""
+
+    def as_bytes(values: Sequence[Any]) -> list[Any]:
+        return [v.view(torch.uint8) if _is_fp8(v) else v for v in values]
+
+    def back(values: Sequence[Any], like: Sequence[Any]) -> list[Any]:
+        return [v.view(FP8) if _is_fp8(other) else v for v, other in zip(values, like, strict=True)]
+
+    return replace(
+        relation,
+        transform=lambda args, generator: back(relation.transform(as_bytes(args), generator), args),
+        expect=lambda outs, args, generator: back(relation.expect(as_bytes(outs), as_bytes(args), generator), outs),
+    )
+
+
+def _is_fp8(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype == FP8

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from kerneleval.judge.baselines import baseline_candidate
+from kerneleval.judge.bench import Loaded
 from kerneleval.judge.bound import Bound, Drawn
 from kerneleval.judge.cells import CALL_TIMEOUT_S, CellJudge
 from kerneleval.judge.checks.track import chosen
@@ -21,7 +23,7 @@ from kerneleval.judge.comparison import Mismatch, compare
 from kerneleval.judge.images import Call, Image, Plan
 from kerneleval.judge.windows import Window, output_views
 from kerneleval.records import Case, Evidence, Outcome, new_secret
-from kerneleval.worker.host import WorkerError
+from kerneleval.worker.host import WorkerError, WorkerFailure
 
 __all__ = ["CHECK"]
 
@@ -114,7 +116,7 @@ def _outputs(judge: CellJudge, case: Case) -> _Wrong | None:
     two = [bound.draw(new_secret()) for _ in range(2)]
     drawn = [two[secrets.randbelow(2)] for _ in range(_count(judge, bound.form(two[0])) - 2)] + two
     plan = Plan([replace(bound.form(one), wanted=wanted) for one in drawn], "training")
-    window = _window(judge, plan, drawn, look=True)
+    window = _window(judge.loaded, judge, plan, drawn, look=True)
     if window.wrong is not None:
         return _Wrong(str(window.wrong.get("got", "another form")))
     for index, one in enumerate(drawn):
@@ -133,7 +135,7 @@ def _interleaved(judge: CellJudge, case: Case) -> _Wrong | None:
     drawn = [*two, *(two[secrets.randbelow(2)] for _ in range(more))]
     turns = _turns(len(drawn))
     plan = Plan([replace(bound.form(one), turn=turn) for one, turn in zip(drawn, turns, strict=True)], "interleaved")
-    window = _window(judge, plan, drawn)
+    window = _window(judge.loaded, judge, plan, drawn)
     if window.wrong is not None:
         return _Wrong(str(window.wrong.get("got", "another form")))
     for index, one in enumerate(drawn):
@@ -166,10 +168,34 @@ def _some(judge: CellJudge, case: Case) -> _Wrong | None:
     form = bound.form(drawn)
     parts = _parts(len(form.wanted))
     for part in parts[: max(1, judge.affordable(len(parts)))]:
-        wrong = _part(judge, form, drawn, part)
+        try:
+            wrong = _part(judge, form, drawn, part)
+        except WorkerFailure:
+            if case.layout not in _APART or not _ends_pytorch(judge, form, drawn, part):
+                raise
+            judge.loaded.revive()
+            continue
         if wrong is not None:
             return wrong._replace(alone=_wrong_alone(judge, bound, drawn))
     return None
+
+
+def _ends_pytorch(judge: CellJudge, form: Call, drawn: Drawn, part: Sequence[int]) -> bool:
+    """Whether the eager reference dies of the same, in a worker of its own, as group_norm of PyTorch 2.13 does on a CPU
+    where channels come last and no gradient of its input is asked for.
+    """
+    protocol = judge.protocol
+    candidate = baseline_candidate(judge.task, replace(protocol, baseline="eager"))
+    reference = Loaded(judge.loaded.bench, candidate, ("run",), trusted=True, tf32=protocol.tf32)
+    try:
+        _window(reference, judge, _asked(form, part), [drawn])
+    except WorkerFailure:
+        return True
+    except WorkerError:
+        return False
+    finally:
+        reference.close()
+    return False
 
 
 def _parts(count: int) -> list[tuple[int, ...]]:
@@ -188,10 +214,9 @@ def _parts(count: int) -> list[tuple[int, ...]]:
 
 def _part(judge: CellJudge, form: Call, drawn: Drawn, part: Sequence[int]) -> _Wrong | None:
     """The gradients of these arguments alone, by their places among those that can have one."""
-    asked = replace(form, wanted=tuple(form.wanted[i] for i in part), outputs=tuple(form.outputs[i] for i in part))
-    plan = Plan([asked], "backward")
+    plan = _asked(form, part)
     try:
-        window = _window(judge, plan, [drawn])
+        window = _window(judge.loaded, judge, plan, [drawn])
     except WorkerError as error:
         return _Wrong(str(error))
     if window.wrong is not None:
@@ -199,6 +224,12 @@ def _part(judge: CellJudge, form: Call, drawn: Drawn, part: Sequence[int]) -> _W
     wanted = replace(drawn.expectation, outputs=tuple(drawn.expectation.outputs[i] for i in part))
     result = compare(output_views(window, plan, 0), wanted)
     return _Wrong(result.message) if isinstance(result, Mismatch) else None
+
+
+def _asked(form: Call, part: Sequence[int]) -> Plan:
+    """A call that asks for the gradients of these arguments alone."""
+    outputs = tuple(form.outputs[i] for i in part)
+    return Plan([replace(form, wanted=tuple(form.wanted[i] for i in part), outputs=outputs)], "backward")
 
 
 def _count(judge: CellJudge, form: Call) -> int:
@@ -209,11 +240,11 @@ def _count(judge: CellJudge, form: Call) -> int:
     return least + secrets.randbelow(most - least + 1)
 
 
-def _window(judge: CellJudge, plan: Plan, drawn: Sequence[Drawn], *, look: bool = False) -> Window:
+def _window(loaded: Loaded, judge: CellJudge, plan: Plan, drawn: Sequence[Drawn], *, look: bool = False) -> Window:
     image = Image(plan, judge.device)
     for index, one in enumerate(drawn):
         image.fill(index, one.tensors)
-    return judge.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=look)
+    return loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=look)
 
 
 _Look = Callable[[CellJudge, Case], _Wrong | None]

@@ -1,9 +1,9 @@
 """Weights in the blocks of ggml's files, and their products with rows that are rounded to eight bits.
 
 A file keeps the scales of a block beside its numbers, as halves between bytes. Here they are an argument of their own,
-because random bytes are no scales: ``numbers`` has the bytes of each block, in the order of the file, ``scales`` what
-it has as halves, in the type of the data. Rows of data are rounded to Q8_1: of each 32 numbers round(x / s), s = max
-|x| / 127, in fp32.
+because random bytes are no scales: ``numbers`` has the other bytes of each block, in the order of the file, ``scales``
+the halves, in the type of the data. Rows of data are rounded to Q8_1: of each 32 numbers round(x / s), s = max |x| /
+127, in fp32.
 """
 
 from __future__ import annotations

@@ -10,8 +10,11 @@ from kerneleval.tasks.define import data, fixed, index, operator, plain, size, w
 from kerneleval.tasks.operators.kv_cache import sequences
 from kerneleval.tasks.operators.movement import moved
 from kerneleval.tasks.quantised import FP8, FP8_MOST, wide
+from kerneleval.tasks.relations import homogeneity
 
 Tensor = torch.Tensor
+
+_GROUP = 32
 
 
 def _cp_gather_indexer_k_quant_cache(
@@ -30,11 +33,28 @@ def _places(slot: Tensor) -> tuple[Tensor, Tensor]:
     return stored, slot[stored] * len(slot) + stored
 
 
-def _reshape_and_cache_fp8(key: Tensor, slot: Tensor, scale: Tensor, pages: int, slots: int) -> Any:
+def _paged(rows: Tensor, places: Tensor, pages: int, slots: int) -> Tensor:
+    """Pages of zeros (pages, slots, ...) with the rows in their places."""
+    cache = rows.new_zeros(pages * slots, *rows.shape[1:]).index_copy(0, places, rows)
+    return cache.view(pages, slots, *rows.shape[1:])
+
+
+def _paged_fp8(rows: Tensor, places: Tensor, pages: int, slots: int) -> Tensor:
+    cache = _paged(rows.clamp(-FP8_MOST, FP8_MOST), places, pages, slots)
+    return cache if cache.dtype == torch.float64 else cache.to(FP8)  # the oracle is not rounded
+
+
+def _reshape_and_cache_fp8(key: Tensor, slot: Tensor, scale: Tensor, pages: int, slots: int) -> Tensor:
     stored, places = _places(slot)
-    rows = (wide(key)[stored] / wide(scale)).clamp(-FP8_MOST, FP8_MOST)
-    cache = rows.new_zeros(pages * slots, *key.shape[1:]).index_copy(0, places, rows).unflatten(0, (pages, slots))
-    return cache if cache.dtype == torch.float64 else cache.to(FP8)
+    return _paged_fp8(wide(key)[stored] / wide(scale), places, pages, slots)
+
+
+def _indexer_k_quant_and_cache(key: Tensor, slot: Tensor, pages: int, slots: int) -> tuple[Tensor, Tensor]:
+    stored, places = _places(slot)
+    groups = wide(key)[stored].unflatten(-1, (-1, _GROUP))
+    scale = groups.abs().amax(-1, keepdim=True).clamp_min(1e-4) / FP8_MOST
+    numbers = _paged_fp8((groups / scale).flatten(-2), places, pages, slots)
+    return numbers, _paged(scale.squeeze(-1), places, pages, slots)
 
 
 def _gather_and_dequant_cache(cache: Tensor, table: Tensor, cuts: Tensor, scale: Tensor, tokens: int) -> Tensor:
@@ -47,6 +67,14 @@ def _gather_and_dequant_cache(cache: Tensor, table: Tensor, cuts: Tensor, scale:
 _CACHED: Any = {"source": "vllm", "no_backward": "caches have no gradient", "group": "Quantization"}
 _READ = (fixed("S", low=4, high=32), size("D", low=4, high=512, multiple_of=4), fixed("B", low=2), size("T", low=4))
 _CUTS = index("cuts", "others", lambda d: d.T + 1)
+_TOKENS = (size("T", low=8, high=4096), size("V", high=1024), fixed("S", low=4, high=32))
+_SLOT = index("slot", "T", lambda d: d.V * d.S // max(1, d.T), low=lambda d: -max(1, d.V * d.S // d.T // 4))
+_PAGES = (plain("pages", lambda d: d.V), plain("slots", lambda d: d.S))
+_WRITTEN: Any = {
+    "where": lambda d: d.V * d.S >= d.T,
+    "nonfinite": False,
+    **_CACHED,
+}
 
 TASKS = (
     moved(
@@ -74,23 +102,29 @@ TASKS = (
         "elementwise",
         "out = pages of zeros with key[t] / scale in e4m3fn, beyond 448 that, in slot number slot[t] * T + t; those "
         "with slot[t] < 0 are left out",
-        dims=(size("T", low=8, high=4096), size("V", high=1024), fixed("S", low=4, high=32), fixed("G"), size("D")),
-        args=(
-            data("key", "T G D"),
-            index("slot", "T", lambda d: d.V * d.S // max(1, d.T), low=lambda d: -max(1, d.V * d.S // d.T // 4)),
-            weight("scale", "one", values="variance", fan_in="steps"),
-            plain("pages", lambda d: d.V),
-            plain("slots", lambda d: d.S),
-        ),
+        dims=(*_TOKENS, fixed("G"), size("D")),
+        args=(data("key", "T G D"), _SLOT, weight("scale", "one", values="variance", fan_in="steps"), *_PAGES),
         out=("V S G D: float8_e4m3fn",),
         derive={"one": lambda d: 1, "steps": lambda d: 112**2},
-        where=lambda d: d.V * d.S >= d.T,
         reference=_reshape_and_cache_fp8,
         flops=lambda d: 3 * d.T * d.G * d.D,
         without=("large_scale", "small_scale"),
         dtypes=("float16", "bfloat16"),  # few of the numbers are not zero, so that steps of fp32 hardly show
-        nonfinite=False,
-        **_CACHED,
+        **_WRITTEN,
+    ),
+    operator(
+        "indexer_k_quant_and_cache",
+        "elementwise",
+        "out0, out1 = pages of zeros with key[t] / s in e4m3fn and with s = max(1e-4, max |key|) / 448 of each "
+        f"{_GROUP} of a token, in slot number slot[t] * T + t; those with slot[t] < 0 are left out",
+        dims=(*_TOKENS, fixed("D", low=_GROUP, high=8 * _GROUP, multiple_of=_GROUP)),
+        args=(data("key", "T D"), _SLOT, *_PAGES),
+        out=("V S D: float8_e4m3fn", "V S groups: float32"),
+        derive={"groups": lambda d: d.D // _GROUP},
+        reference=_indexer_k_quant_and_cache,
+        flops=lambda d: 3 * d.T * d.D,
+        relations=(homogeneity({0: 4.0}, {1: 4.0}),),
+        **_WRITTEN,
     ),
     operator(
         "gather_and_dequant_cache",
@@ -114,6 +148,7 @@ TASKS = (
         },
         reference=_gather_and_dequant_cache,
         flops=lambda d: d.T * d.D,
+        relations=(homogeneity({3: -2.0}, {0: -2.0}),),
         nonfinite=False,
         **_CACHED,
     ),

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Task
-from kerneleval.tasks.define import ROWS, data, operator, plain, size, weight
-from kerneleval.tasks.quantised import FP8, FP8_MOST, INT8_MOST, scale_of, wide
+from kerneleval.records import Relation, Task
+from kerneleval.tasks.define import ROWS, Arg, data, operator, plain, size, weight
+from kerneleval.tasks.quantised import FP8, FP8_MOST, INT8_MOST, bytewise, scale_of, wide
+from kerneleval.tasks.relations import homogeneity, resampling
 
 Tensor = torch.Tensor
 
@@ -58,8 +59,8 @@ def _dynamic_scaled_int8_quant_azp(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     y = wide(x)
     low, high = y.amin(-1, keepdim=True), y.amax(-1, keepdim=True)
     scale = torch.where(high > low, (high - low) / 255, 1.0)
-    zero = torch.round(-128 - low / scale)
-    return _to_int8(y, scale, zero), scale, zero.to(torch.int32)
+    zero = torch.round(-128 - low / scale).clamp(-128, 127)
+    return _to_int8(y, scale, zero), scale, zero.to(torch.int8)
 
 
 def _normalised(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -123,9 +124,18 @@ def _silu_and_mul_per_token_quant(x: Tensor) -> tuple[Tensor, Tensor]:
     return _to_fp8(y, scale), scale
 
 
-def _quantise(name: str, summary: str, reference: Callable[..., Any], *args: Any, **more: Any) -> Task:
-    """A task of the family; ``more`` as ``define.operator`` takes it."""
+def _quantise(
+    name: str,
+    summary: str,
+    reference: Callable[..., Any],
+    *args: Any,
+    relations: tuple[Relation, ...] = (),
+    **more: Any,
+) -> Task:
+    """A task of the family, whose rows may be drawn anew; ``more`` as ``define.operator`` takes it."""
     settings: dict[str, Any] = {"dims": ROWS, "out": _FP8, "flops": lambda d: 3 * d.M * d.N, **more}
+    rows = {i: 0 for i, arg in enumerate(args) if isinstance(arg, Arg) and arg.shape.startswith("M ")}
+    row_resampling = resampling("row_resampling", rows, dict.fromkeys(range(len(settings["out"])), 0))
     return operator(
         name,
         "elementwise",
@@ -136,6 +146,7 @@ def _quantise(name: str, summary: str, reference: Callable[..., Any], *args: Any
         group="Quantization",
         source="vllm",
         no_backward="rounding has no gradient",
+        relations=(bytewise(row_resampling), *relations),
         **{**settings, "derive": {**_NAMES, **settings.get("derive", {})}},
     )
 
@@ -145,9 +156,11 @@ _FP8, _INT8 = ("M N: float8_e4m3fn",), ("M N: int8",)
 _WITH_SCALE, _INT8_SCALE = (*_FP8, "M one: float32"), (*_INT8, "M one: float32")
 _GROUPS: Any = {"dims": (size("M"), size("N", low=_GROUP, multiple_of=_GROUP))}
 _X = data("x", "M N")
-_OF_FP8 = {"derive": {"steps": lambda d: 112**2}, "without": ("large_scale", "small_scale")}
-_OF_INT8 = {"derive": {"steps": lambda d: 32**2}, "without": ("large_scale", "small_scale")}
+_OF_FP8: Any = {"derive": {"steps": lambda d: 112**2}, "without": ("large_scale", "small_scale")}
+_OF_INT8: Any = {"derive": {"steps": lambda d: 32**2}, "without": ("large_scale", "small_scale")}
 """A scale with which most of standard numbers are within the range, and use it."""
+_BOTH_SCALED: Any = {"relations": (homogeneity({0: 4.0, 1: 4.0}, {}),)}
+_SCALE_FOLLOWS: Any = {"relations": (homogeneity({0: 4.0}, {1: 4.0}),)}
 _SCALE = weight("scale", "one", values="variance", fan_in="steps")
 _NORM: Any = {
     "flops": lambda d: 9 * d.M * d.N,
@@ -160,7 +173,13 @@ _NORMED = (_X, weight("weight", "N"), plain("eps", 1e-6))
 
 TASKS = (
     _quantise(
-        "scaled_fp8_quant", "out = x / scale in e4m3fn, beyond 448 that", _scaled_fp8_quant, _X, _SCALE, **_OF_FP8
+        "scaled_fp8_quant",
+        "out = x / scale in e4m3fn, beyond 448 that",
+        _scaled_fp8_quant,
+        _X,
+        _SCALE,
+        **_OF_FP8,
+        **_BOTH_SCALED,
     ),
     _quantise(
         "convert_fp8",
@@ -176,6 +195,7 @@ TASKS = (
         _dynamic_per_token_scaled_fp8_quant,
         _X,
         out=_WITH_SCALE,
+        **_SCALE_FOLLOWS,
     ),
     _quantise(
         "per_token_group_quant_fp8",
@@ -184,6 +204,7 @@ TASKS = (
         _X,
         out=(*_FP8, "M groups: float32"),
         **_GROUPS,
+        **_SCALE_FOLLOWS,
     ),
     _quantise(
         "scaled_int8_quant",
@@ -193,6 +214,7 @@ TASKS = (
         _SCALE,
         out=_INT8,
         **_OF_INT8,
+        **_BOTH_SCALED,
     ),
     _quantise(
         "scaled_int8_quant_azp",
@@ -203,6 +225,7 @@ TASKS = (
         weight("zero", "one"),
         out=_INT8,
         **_OF_INT8,
+        **_BOTH_SCALED,
     ),
     _quantise(
         "dynamic_scaled_int8_quant",
@@ -210,17 +233,21 @@ TASKS = (
         _dynamic_scaled_int8_quant,
         _X,
         out=_INT8_SCALE,
+        **_SCALE_FOLLOWS,
     ),
     _quantise(
         "dynamic_scaled_int8_quant_azp",
-        "out = round(x / s) + z, s = (max - min of x[m]) / 255, z = round(-128 - min / s); s, z",
+        "out = round(x / s) + z, s = (max - min of x[m]) / 255, z = round(-128 - min / s), both within [-128, 127]; "
+        "s, z",
         _dynamic_scaled_int8_quant_azp,
         _X,
-        dims=(size("M"), size("N", low=2)),
-        where=lambda d: d.N > 1,
-        out=(*_INT8_SCALE, "M one: int32"),
+        dims=(size("M"), size("N", low=128)),
+        where=lambda d: d.N >= 128,  # so that every row has numbers of both signs, and its zero is within int8
+        without=("constant",),
+        out=(*_INT8_SCALE, "M one: int8"),
         dtypes=("float32",),  # of half types the zero of one row in fifty lies half way between two
         flops=lambda d: 5 * d.M * d.N,
+        **_SCALE_FOLLOWS,
     ),
     _quantise(
         "per_token_group_quant_int8",
@@ -229,6 +256,7 @@ TASKS = (
         _X,
         out=(*_INT8, "M groups: float32"),
         **_GROUPS,
+        **_SCALE_FOLLOWS,
     ),
     _quantise(
         "rms_norm_static_fp8_quant",

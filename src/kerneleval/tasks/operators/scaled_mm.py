@@ -10,7 +10,7 @@ import torch
 
 from kerneleval.records import Task
 from kerneleval.tasks.define import Arg, bias, data, fixed, operator, size, weight, whole
-from kerneleval.tasks.quantised import FP8, FP8_MOST, product, wide
+from kerneleval.tasks.quantised import FP8, FP8_MOST, bytewise, product, wide
 from kerneleval.tasks.relations import permutation, resampling
 
 Tensor = torch.Tensor
@@ -83,7 +83,11 @@ def _multiplied(name: str, summary: str, reference: Callable[..., Any], args: tu
         source="vllm",
         complexity=3,
         no_backward="numbers that are quantised have no gradient",
-        **{**settings, "derive": {"one": lambda d: 1, "steps": lambda d: 73**2, **settings.get("derive", {})}},
+        **{
+            **settings,
+            "derive": {"one": lambda d: 1, "steps": lambda d: 73**2, **settings.get("derive", {})},
+            "relations": tuple(bytewise(relation) for relation in settings["relations"]),
+        },
     )
 
 
@@ -103,7 +107,6 @@ _A_ONE, _B_ONE = (
 )
 _OF_ONE = {"relations": (permutation("row_permutation", {0: 0}, {0: 0}), permutation("columns", {1: 1}, {0: 1}))}
 _OF_FP8: Any = {"derive": {"steps": lambda d: 1}}
-_UNLIKE = ("large_scale", "small_scale")
 
 TASKS = (
     _multiplied(
@@ -131,7 +134,10 @@ TASKS = (
             whole("zero", "M one", -128, 128, dtype="int32"),
             bias("N"),
         ),
-        relations=(),
+        relations=(
+            resampling("row_resampling", {0: 0, 2: 0, 5: 0}, {0: 0}),
+            permutation("columns", {1: 1, 3: 1, 4: 0, 6: 0}, {0: 1}),
+        ),
     ),
     _multiplied(
         "cutlass_scaled_mm_fp8",
