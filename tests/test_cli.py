@@ -570,6 +570,20 @@ def test_a_peer_that_cannot_be_shown(words: list[str], told: str, capsys: pytest
     assert not captured.out
 
 
+def test_score_explains(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["score", "--explain", "composite"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "S = Speedup_med x (1 - CV_shape) x C_op x P_hw" in text
+    assert "n is the number of tasks" in text
+    assert "scores/composite.py" in text
+    assert cli.main(["score", "--explain", "all", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert {"composite", "worth", "shape_gap", "pass_at_k"} <= {one["name"] for one in said}
+    assert all(one["definition"] for one in said)
+    assert cli.main(["score", "--explain", "compsite"]) == 2
+    assert "did you mean composite" in capsys.readouterr().err
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out.startswith(f"kerneleval {__version__} (Python ")

@@ -209,9 +209,19 @@ def score(
         str, typer.Argument(metavar="RUN", help="Identifier or name; the latest run otherwise.")
     ] = "latest",
     store: StoreOption = None,
+    explain: Annotated[
+        str, typer.Option(metavar="NAME", help="Say what this score means, or every one: all; reads no run.")
+    ] = "",
     as_json: Json = False,
 ) -> int:
-    """Compute the scores of a stored run again."""
+    """Compute the scores of a stored run again, or say what a score means."""
+    if explain:
+        from kerneleval import scores
+        from kerneleval.reports import scores_view
+
+        said = [scores.explanation(name) for name in (scores.all_scores() if explain == "all" else (explain,))]
+        _print_json(said) if as_json else scores_view.render_explanations(said, _console())
+        return PASSED
     from kerneleval import pipeline
 
     return _show_scores(pipeline.score(store_of(store), run_id), as_json)

@@ -256,6 +256,49 @@ def test_composite_of_nothing_right_is_zero_and_of_too_little_is_nan():
     assert math.isnan(value("composite", []).value)
 
 
+def test_a_point_on_each_axis_by_hand():
+    results = []
+    for task in "abcd":
+        results += rows(task, [1.0, 2.0, 3.0, 2.0])
+        results += rows(task, ["wrong_output"] * 4, direction="backward")
+    results += rows("a", [0.5] * 3, device="cuda")
+    evenness, coverage, portability = 1 - math.sqrt(2 / 3) / 2, 4 / 8, 1 / 2
+    found = value("worth", results)
+    assert list(found) == ["speedup_med", "cv_shape", "c_op", "p_hw"]
+    assert found["speedup_med"].value == pytest.approx(0.01 * evenness * coverage * portability)
+    assert found["cv_shape"].value == pytest.approx(2.0 * 0.01 * coverage * portability)
+    assert found["c_op"].value == pytest.approx(2.0 * evenness * 0.01 * portability)
+    assert found["p_hw"].value == pytest.approx(2.0 * evenness * coverage * 0.01)
+    assert all(of.low <= of.value <= of.high and of.n == 4 for of in found.values())
+    assert "4 tasks" in found["p_hw"].note
+
+
+def test_what_cannot_be_better_is_worth_nothing():
+    found = value("worth", rows("a", [2.0] * 4) + rows("b", [2.0] * 4))
+    assert [found[axis].value for axis in ("cv_shape", "c_op", "p_hw")] == [0.0, 0.0, 0.0]
+    assert found["speedup_med"].value == pytest.approx(0.01)
+    assert math.isnan(value("worth", rows("a", [1.5, 1.5]))["c_op"].value)
+    assert math.isnan(value("worth", [])["c_op"].value)
+
+
+def test_the_gap_between_powers_of_two_and_others_by_hand():
+    one = [1.0, 1.0, 1.0, 1.0, 3.0, 1.5, 1.0, 1.0]  # in the order of the categories
+    results = [r for task in "abcde" for r in rows(task, one)]
+    found = value("shape_gap", results)
+    assert found.value == pytest.approx(2.0)
+    assert (found.low, found.high, found.n) == (pytest.approx(2.0), pytest.approx(2.0), 10)
+    uneven = [
+        r
+        for task, at in zip("abcde", (1.0, 2.0, 3.0, 4.0, 5.0), strict=True)
+        for r in rows(task, [1.0] * 4 + [at, 1.0])
+    ]
+    assert value("shape_gap", uneven).value == pytest.approx(3.0)
+    assert value("shape_gap", uneven).low < 3.0 < value("shape_gap", uneven).high
+    nothing = value("shape_gap", rows("a", [1.0] * 4))
+    assert math.isnan(nothing.value)
+    assert "power_of_two" in nothing.note
+
+
 # ---------------------------------------------------------------------------------------------- fast_p
 
 

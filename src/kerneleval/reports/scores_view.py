@@ -14,7 +14,7 @@ from rich.text import Text
 from kerneleval.records import CATEGORIES, SHAPE_CATEGORIES, to_plain
 from kerneleval.reports.text import count, figure, fits, number, plural, safe, share, span
 
-__all__ = ["render_scores"]
+__all__ = ["render_explanations", "render_scores"]
 
 Plain = dict[str, Any]
 
@@ -48,10 +48,11 @@ def render_scores(document: Mapping[str, Any], console: Console) -> None:
         return
     _print(console, scores, _table_1)
     _notes(scores, console)
+    _print(console, scores, _worth)
     _print(console, scores, _fast_p, _pass_at_k, _coverage, _shapes)
     _gap(scores, console)
     _print(console, scores, _cv, _devices, _failures)
-    console.print("Definitions: docs/scores.md. Intervals: 95 %.", style="dim")
+    console.print("Definitions: kerneleval score --explain NAME, docs/scores.md. Intervals: 95 %.", style="dim")
 
 
 Builder = Callable[[Mapping[str, Plain], bool], Table | None]
@@ -126,6 +127,28 @@ def _notes(scores: Mapping[str, Plain], console: Console) -> None:
         who = "" if len(names) == len(scores) else f"{', '.join(names)}: "
         console.print(Text(safe(f"  {who}{note}"), style="dim"))
     console.print()
+
+
+def _worth(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
+    """Where the next point would count most."""
+    axes = {
+        "speedup_med": "Speed + 0.01",
+        "cv_shape": "Shape CV - 0.01",
+        "c_op": "Coverage + 0.01",
+        "p_hw": "Portability + 0.01",
+    }
+    if not all(axes.keys() <= of.get("worth", {}).keys() for of in scores.values()):
+        return None
+    table = _grid("What a point on each axis would add to S", "Generator", list(axes.values()))
+    for name, of in scores.items():
+        values = {axis: number(of["worth"][axis]["value"]) for axis in axes}
+        cells = [span(of["worth"][axis], narrow=narrow) for axis in axes]
+        best = max(values.values())
+        for cell, value in zip(cells, values.values(), strict=True):
+            if value == best and value > 0:
+                cell.stylize("bold")
+        table.add_row(Text(safe(name)), *cells)
+    return table
 
 
 def _fast_p(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
@@ -249,6 +272,9 @@ def _gap(scores: Mapping[str, Plain], console: Console) -> None:
         text = (
             f"  {name}: {figure(ratio)}x between {fast} ({figure(values[fast])}x) and {slow} ({figure(values[slow])}x)"
         )
+        even = of.get("shape_gap", {})
+        if not math.isnan(number(even.get("value", math.nan))):
+            text += f"; {span(even, 'x').plain} at powers of two as elsewhere"
         console.print(Text(safe(text), style="dim"))
     console.print()
 
@@ -290,3 +316,22 @@ def _failures(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
         rest = sum(counts[r] for r in reasons[SHOWN_REASONS:])
         table.add_row(f"{plural(rest, 'cell')} for {plural(len(reasons) - SHOWN_REASONS, 'more reason')}")
     return table
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Definitions
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def render_explanations(said: Sequence[Mapping[str, str]], console: Console) -> None:
+    """What scores mean, one after another.
+
+    Args:
+        said: records of :func:`kerneleval.scores.explanation`.
+        console: where it is printed.
+    """
+    for one in said:
+        console.print(Text(safe(one["name"]), style="bold").append(f"  {safe(one['file'])}", style="not bold dim"))
+        for paragraph in filter(None, (one["definition"], *one["details"].split("\n\n"))):
+            console.print(Text(safe(paragraph.replace("``", "`"))))
+        console.print()

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 
 from kerneleval.records import Result, Score
 from kerneleval.scores.cells import by_generator
-from kerneleval.scores.registry import DEFAULT, Setting, Table, all_scores, definition, find, score
+from kerneleval.scores.registry import DEFAULT, Setting, Table, all_scores, definition, explanation, find, score
 
-__all__ = ["Setting", "all_scores", "by_generator", "definition", "find", "score", "score_all"]
+__all__ = ["Setting", "all_scores", "by_generator", "definition", "explanation", "find", "score", "score_all"]
 
 
 def score_all(results: Iterable[Result], setting: Setting = DEFAULT) -> dict[str, dict[str, Score | Table]]:

@@ -41,8 +41,8 @@ def over_pairs(table: Floats, draw: Draw) -> Floats:
 @score
 def c_op(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     """Share of all (operator, direction) pairs of the suite that are correct in every supported case and not regressing
-    (no timed cell claimed ``slower``), on the primary device. A pair that the candidate supports in part counts by the
-    share of its cells that it supports.
+    (the pair as a whole slower than the baseline beyond noise), on the primary device. A pair that the candidate
+    supports in part counts by the share of its cells that it supports.
 
     Declaring a case unsupported is honest and costs coverage; otherwise a kernel that supports one easy case would
     cover its operator. With several samples of a task the mean over them counts. Wilson's interval; n is the number of

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from kerneleval.records import Result, Score, UsageError, near
 
-__all__ = ["DEFAULT", "ScoreFunction", "Setting", "Table", "all_scores", "definition", "find", "score"]
+__all__ = ["DEFAULT", "ScoreFunction", "Setting", "Table", "all_scores", "definition", "explanation", "find", "score"]
 
 Table = dict[str, Score]
 """Several scores of one kind by what they are of: a category, a threshold, a cell."""
@@ -89,3 +89,17 @@ def definition(name: str) -> str:
     """What a score means: the first paragraph of its docstring, on one line."""
     text = inspect.getdoc(find(name)) or ""
     return " ".join(text.split("\n\n")[0].split())
+
+
+def explanation(name: str) -> dict[str, str]:
+    """All that there is to say of a score: ``name``, ``definition``, ``details`` (the rest of the docstring, paragraphs
+    with empty lines between), ``file`` (its module). Raises UsageError with near names for an unknown one.
+    """
+    function = find(name)
+    paragraphs = [" ".join(part.split()) for part in (inspect.getdoc(function) or "").split("\n\n")]
+    return {
+        "name": name,
+        "definition": paragraphs[0],
+        "details": "\n\n".join(paragraphs[1:]),
+        "file": f"{function.__module__.replace('.', '/')}.py",
+    }
