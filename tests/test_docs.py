@@ -78,7 +78,7 @@ def test_options_that_are_shown_exist(page: Path) -> None:
     from kerneleval import cli
 
     known = {"--help", "--install-completion", "--show-completion", "--version"}
-    for command in ("check", "run", "score", "audit", "tasks", "selftest", "doctor"):
+    for command in ("check", "run", "score", "compare", "audit", "tasks", "selftest", "doctor"):
         known |= options(cli, command)
     for line in re.findall(r"^\$ (kerneleval .*)$|`(kerneleval [^`]*)`", page.read_text(), re.MULTILINE):
         words = " ".join(line).split()

@@ -228,6 +228,22 @@ def score(
 
 
 @app.command()
+def compare(
+    first: Annotated[str, typer.Argument(metavar="A", help="RUN, RUN:GENERATOR, or a generator of the latest run.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The same: what is held against A.")],
+    store: StoreOption = None,
+    as_json: Json = False,
+) -> int:
+    """Compare two runs or generators cell by cell: what got better, what got worse, what cannot be told."""
+    from kerneleval import pipeline
+    from kerneleval.reports import compare_view
+
+    found = pipeline.compare(first, second, store_url=store_of(store))
+    _print_json(found) if as_json else compare_view.render_comparisons(found, _console())
+    return PASSED
+
+
+@app.command()
 def audit(
     run_id: Annotated[
         str, typer.Argument(metavar="RUN", help="Identifier or name; the latest run that is no audit otherwise.")

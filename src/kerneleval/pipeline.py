@@ -24,16 +24,17 @@ from kerneleval.records import (
     Trust,
     UsageError,
     Verdict,
+    near,
     to_plain,
 )
 
 if TYPE_CHECKING:
     from kerneleval.generators import Generator
     from kerneleval.judge.judge import Judge
-    from kerneleval.store.plan import Attempt, Planned
+    from kerneleval.store.plan import Attempt, Planned, RunInfo
     from kerneleval.store.store import Store
 
-__all__ = ["check", "run", "score", "selftest"]
+__all__ = ["check", "compare", "run", "score", "selftest"]
 
 OnEvent = Callable[[Event], None]
 
@@ -480,6 +481,64 @@ def score(store_url: str | None = None, run: str | Sequence[str] = "latest") -> 
     info = store.run(run if isinstance(run, str) else run[0])
     setting = scores.Setting(not_evaluated=dict(info.not_evaluated))
     return {"run": to_plain(info), "scores": to_plain(scores.score_all(results, setting))}
+
+
+def compare(first: str, second: str, *, store_url: str | None = None) -> dict[str, Any]:
+    """The second of two runs, or of two generators, against the first, as plain data.
+
+    Args:
+        first: ``RUN``, ``RUN:GENERATOR``, or a generator of the latest run. A run is an identifier, its beginning or a
+            name.
+        second: the same. Of two runs, the generators that both have are compared, each with itself; where each run
+            has just one generator, these two.
+        store_url: path or URL of the store; None: ``./kerneleval.db``.
+
+    Returns:
+        ``comparisons``, each with ``before`` and ``after`` (run, name, generator), ``comparison`` (a
+        :class:`kerneleval.scores.paired.Comparison`) and ``counts`` (change -> cells); ``not_compared``: generators
+        that one of the runs lacks.
+
+    Raises:
+        UsageError: no such store, run or generator; both are the same; nothing in common.
+    """
+    from kerneleval.scores import by_generator, paired
+    from kerneleval.store import open_store
+
+    store = open_store(store_url, create=False, write=False)
+    sides = [_side(store, text) for text in (first, second)]
+    (run, chosen), (other_run, other_chosen) = sides
+    names = [(a, b) for a in chosen for b in other_chosen if a == b]
+    if len(chosen) == len(other_chosen) == 1:
+        names = [(chosen[0], other_chosen[0])]
+    if not names:
+        have = f"{first} has {', '.join(chosen)}, {second} has {', '.join(other_chosen)}"
+        raise UsageError(f"{have}: name one of each, as {run.id}:{chosen[0]}")
+    if (run.id, names[0][0]) == (other_run.id, names[0][1]):
+        raise UsageError(f"{first} and {second} are the same; give another run, or two generators of it")
+    rows = by_generator(store.results(run.id))
+    other_rows = rows if other_run.id == run.id else by_generator(store.results(other_run.id))
+    comparisons = []
+    for name, other in names:
+        found = paired.compare(rows.get(name, []), other_rows.get(other, []))
+        before = {"run": run.id, "name": run.name, "generator": name}
+        after = {"run": other_run.id, "name": other_run.name, "generator": other}
+        plain = {"before": before, "after": after, "counts": found.counts(), "comparison": to_plain(found)}
+        comparisons.append(plain)
+    compared = {name for both in names for name in both}
+    left = [name for name in dict.fromkeys((*chosen, *other_chosen)) if name not in compared]
+    return {"comparisons": comparisons, "not_compared": left}
+
+
+def _side(store: Store, text: str) -> tuple[RunInfo, list[str]]:
+    """The run meant, and which of its generators."""
+    run, _, generator = text.rpartition(":") if ":" in text else (text, "", "")
+    latest = store.run()
+    if not generator and text in latest.generators:
+        return latest, [text]
+    info = store.run(run)
+    if generator and generator not in info.generators:
+        raise UsageError(f"run {run} has no generator {generator!r}; {near(generator, info.generators)}")
+    return info, [generator] if generator else list(info.generators)
 
 
 def _tell(on_event: OnEvent | None, kind: str, done: int, total: int, text: str) -> None:

@@ -1,0 +1,117 @@
+"""Two runs or generators side by side, for people: what got better, what got worse, what cannot be told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kerneleval.reports.text import figure, number, plural, safe, share, span
+
+__all__ = ["render_comparisons"]
+
+Plain = Mapping[str, Any]
+
+_SHOWN = 20
+"""Pairs that are listed; the rest is counted."""
+
+_WORDS = {
+    "rescued": "wrong before, right now",
+    "broken": "right before, wrong now",
+    "faster": "faster",
+    "slower": "slower",
+    "not_told": "a difference that noise explains",
+    "untimed": "right in both, not timed in both",
+    "both_wrong": "wrong in both",
+}
+_STYLES = {"rescued": "green", "faster": "green", "broken": "red", "slower": "red"}
+
+
+def render_comparisons(document: Plain, console: Console) -> None:
+    """Print what :func:`kerneleval.pipeline.compare` gives.
+
+    Args:
+        document: its plain data.
+        console: where to print.
+    """
+    for one in document["comparisons"]:
+        console.print(Text(safe(f"{_named(one['after'])} against {_named(one['before'])}"), style="bold"))
+        _summary(one, console)
+        _changed(one["comparison"]["pairs"], console)
+        console.print()
+    for name in document["not_compared"]:
+        console.print(Text(safe(f"{name} is in one of the runs alone: not compared"), style="dim"))
+    console.print(
+        "Speedups against the same baseline; intervals: 95 %; of the cells called faster or slower at most 5 % are "
+        "expected to be neither.",
+        style="dim",
+    )
+
+
+def _named(side: Plain) -> str:
+    return f"{side['generator']} of {side['name']} ({side['run']})"
+
+
+def _summary(one: Plain, console: Console) -> None:
+    comparison, counts = one["comparison"], one["counts"]
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    p = number(comparison["p_correct"])
+    verdict = "" if p >= 0.05 else ": a difference"
+    right = Text.assemble(
+        share(comparison["correct_before"]),
+        " to ",
+        share(comparison["correct_after"]),
+        Text(f" of {plural(len(comparison['pairs']), 'pair')}, p = {p:.2g}{verdict}", style="dim"),
+    )
+    table.add_row("right (operator, direction)", right)
+    note = comparison["speed"]["note"]
+    speed = Text.assemble(span(comparison["speed"], "x"), Text(f"  {safe(note)}" if note else "", style="dim"))
+    table.add_row("speed, cells right in both", speed)
+    for change, words in _WORDS.items():
+        if counts[change]:
+            table.add_row(Text(words), Text(plural(counts[change], "cell"), style=_STYLES.get(change, "dim")))
+    for side, words in (("only_before", "in the first alone"), ("only_after", "in the second alone")):
+        if comparison[side]:
+            table.add_row(Text(words), Text(plural(comparison[side], "cell"), style="dim"))
+    console.print(table)
+
+
+def _changed(pairs: Sequence[Plain], console: Console) -> None:
+    changed = [p for p in pairs if p["before"] != p["after"] or p["faster"] or p["slower"]]
+    if not changed:
+        console.print("Nothing changed beyond noise.")
+        return
+    changed.sort(key=_rank)
+    table = Table(box=box.SIMPLE_HEAD, title=Text("What changed, the worst first"), title_justify="left")
+    for name in ("task", "direction", "right"):
+        table.add_column(name, overflow="fold")
+    for name in ("speed", "faster", "slower", "timed"):
+        table.add_column(name, justify="right")
+    for p in changed[:_SHOWN]:
+        right = "yes" if p["before"] and p["after"] else "no" if p["before"] == p["after"] else ""
+        text = Text(right, style="dim") if right else Text("rescued", "green") if p["after"] else Text("broken", "red")
+        ratio = number(p["ratio"])
+        table.add_row(
+            Text(safe(p["task"])),
+            p["direction"],
+            text,
+            figure(ratio, "x"),
+            *(str(p[name]) if p[name] else "" for name in ("faster", "slower", "timed")),
+        )
+    console.print(table)
+    if len(changed) > _SHOWN:
+        console.print(Text(f"and {plural(len(changed) - _SHOWN, 'more pair')}: --json has all", style="dim"))
+
+
+def _rank(pair: Plain) -> tuple[int, float]:
+    broken = pair["before"] and not pair["after"]
+    rescued = pair["after"] and not pair["before"]
+    ratio = number(pair["ratio"])
+    return (0 if broken else 2 if rescued else 1, 0.0 if math.isnan(ratio) else ratio)
