@@ -169,9 +169,12 @@ def test_chunks_do_not_change_the_kind_of_draw(monkeypatch):
 
 
 def test_hierarchical_interval_covers_the_truth():
-    """Tasks differ by a factor of e^0.3 and their cells by e^0.1; the true median is 1.2, the true CV the cells'."""
+    """Tasks differ by a factor of e^0.3 and their cells by e^0.1; the true median is 1.2, the true CV that of eight
+    cells, on average (0.97 of that of ever so many).
+    """
     generator = np.random.default_rng(7)
-    true_cv = math.sqrt(math.exp(0.1**2) - 1)
+    many = np.exp(generator.normal(0, 0.1, (200_000, 8)))
+    true_cv = float((many.std(axis=1, ddof=1) / many.mean(axis=1)).mean())
     hits = {"speedup_med": 0, "cv_shape": 0}
     rounds = 80
     for _ in range(rounds):
@@ -182,8 +185,36 @@ def test_hierarchical_interval_covers_the_truth():
         for name, truth in (("speedup_med", 1.2), ("cv_shape", true_cv)):
             found = find(name)(results, Setting())
             hits[name] += found.low <= truth <= found.high
-    assert hits["speedup_med"] >= 0.85 * rounds
-    assert hits["cv_shape"] >= 0.80 * rounds
+    assert hits["speedup_med"] >= 0.88 * rounds  # four standard errors below 95 %: 0.85; benchmarks/ counts exactly
+    assert hits["cv_shape"] >= 0.88 * rounds
+
+
+@pytest.mark.parametrize("n", [5, 8, 30])
+def test_few_tasks_have_the_truth_as_often_as_many(n):
+    """Means of logarithms of speedup, and medians, each of tasks that differ by a factor of e^0.3."""
+    generator = np.random.default_rng(n)
+    rounds, held = 200, {"t": 0, "median": 0}
+    for _ in range(rounds):
+        logs = generator.normal(0, 0.3, n)
+        _, low, high = intervals.mean_over_tasks(logs.tolist())
+        held["t"] += low <= 0 <= high
+        of = intervals.nested([str(i) for i in range(n)], [(str(i), 0, x) for i, x in enumerate(logs)])
+        _, low, high, _ = intervals.interval(
+            lambda draw, of=of: intervals.median(draw.cells(of)[..., 0].reshape(len(draw.tasks), -1)),
+            n,
+            n,
+            never_outside=(-math.inf, math.inf),
+        )
+        held["median"] += low <= 0 <= high
+    assert all(0.90 * rounds <= times for times in held.values()), held
+
+
+def test_the_tails_of_few_tasks_are_thinner():
+    shares = [intervals._tail(n) for n in (1, 2, 5, 20, 1000)]
+    assert shares[0] == 0.025
+    assert shares[1:] == sorted(shares[1:])
+    assert shares[2] == pytest.approx(stats.norm.sf(math.sqrt(5 / 4) * 2.776445), rel=1e-5)
+    assert shares[-1] == pytest.approx(0.025, abs=2e-4)
 
 
 def test_every_score_is_found_defined_and_unchanged():

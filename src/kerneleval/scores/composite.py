@@ -33,7 +33,7 @@ def product(
 def composite(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     """S = Speedup_med x (1 - CV_shape) x C_op x P_hw, with CV_shape clipped to [0, 1]: equation (1) of KernelEval.
 
-    The interval is a hierarchical bootstrap (tasks, then cells) of the whole product; n is the number of tasks. It does
+    The interval is a hierarchical bootstrap (whole tasks) of the whole product; n is the number of tasks. It does
     not hold the uncertainty of single timings, which is far smaller; in the quick tier it may not be.
     """
     mine = primary(checked(results), setting)

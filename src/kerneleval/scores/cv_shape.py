@@ -45,7 +45,7 @@ def cv_shape(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     deviation over mean of the speedups of its timed cells on the primary device; then the mean over these groups.
 
     The standard deviation is the sample one (n - 1). Clipped to [0, 1] in S only. The interval is a hierarchical
-    bootstrap (tasks, then cells); n is the number of groups.
+    bootstrap (whole tasks); n is the number of groups.
     """
     table = speeds(checked(results), setting)
     groups = int(table.eligible.sum())

@@ -62,8 +62,8 @@ def p_hw(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     supported case counts as speedup 0.
 
     Thus a device fails when half of its pairs are wrong or slow. A device that was not available, or on which nothing
-    was timed, is neither a pass nor a failure: the note names it. The interval is a hierarchical bootstrap (tasks, then
-    cells) on these devices; n is the number of devices evaluated.
+    was timed, is neither a pass nor a failure: the note names it. The interval is a hierarchical bootstrap (whole
+    tasks) on these devices; n is the number of devices evaluated.
     """
     tasks = tuple(dict.fromkeys(r.task for r in checked(results)))
     table = machines(results, tasks)

@@ -96,7 +96,7 @@ class Comparison:
     """McNemar's exact p-value of no difference; 1 where no pair changed."""
     speed: Score
     """Geometric mean of the ratios, tasks alike: mean of log ratio within each pair, then over pairs. Hierarchical
-    bootstrap (tasks, then cells); n is the number of cells."""
+    bootstrap (whole tasks); n is the number of cells."""
 
     def counts(self) -> dict[str, int]:
         """How many cells changed in which way."""

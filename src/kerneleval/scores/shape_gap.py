@@ -23,7 +23,7 @@ def shape_gap(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     """How many times as fast, against the baseline, a generator is at powers of two as elsewhere: the median speedup
     over the ``power_of_two`` cells divided by that over the ``non_power_of_two`` ones, of the primary device.
 
-    1 is even; a kernel tuned to powers of two is above. The interval is a hierarchical bootstrap (tasks, then cells);
+    1 is even; a kernel tuned to powers of two is above. The interval is a hierarchical bootstrap (whole tasks);
     n is the number of cells of both sides.
     """
     mine = primary(checked(results), setting)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kerneleval.records import Result
 from kerneleval.scores.cells import device_names, primary, timing_of
-from kerneleval.scores.intervals import Nested, nested
+from kerneleval.scores.intervals import FEW, Nested, nested
 from kerneleval.scores.registry import Setting
 
 __all__ = ["Speeds", "few_tasks", "speeds", "where"]
@@ -70,4 +70,4 @@ def where(results: Sequence[Result], setting: Setting) -> str:
 
 def few_tasks(tasks: int) -> str:
     """A warning where resampling tasks says little; else empty."""
-    return f"{tasks} task{'s' * (tasks != 1)}: the interval is too narrow" if 0 < tasks < 5 else ""
+    return f"{tasks} task{'s' * (tasks != 1)}: the interval is too narrow" if 0 < tasks < FEW else ""

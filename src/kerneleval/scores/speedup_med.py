@@ -24,7 +24,7 @@ def over_cells(cells: Floats) -> Floats:
 def speedup_med(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     """Median speedup over the correct, timed cells of the primary device, both directions.
 
-    The interval is a hierarchical bootstrap (tasks, then cells); n is the number of cells.
+    The interval is a hierarchical bootstrap (whole tasks); n is the number of cells.
     """
     table = speeds(checked(results), setting)
     if not table.cells:
