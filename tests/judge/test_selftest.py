@@ -68,6 +68,15 @@ def test_a_wide_tolerance_lets_narrow_types_through() -> None:
     assert failed_tests(mine(torch.tanh, tolerance=Tolerance(factor=3000.0))) == {"downgrades"}
 
 
+def test_a_narrow_type_must_be_noticed_at_one_case_at_least() -> None:
+    """The logarithm of a sum of 960 numbers near 1 is the same in TF32; that of a few is not."""
+    task = find("linear_sigmoid_amplify_logsumexp")
+    hides = case_of(task.name, {"M": 42, "O": 960, "K": 776})
+    shows = case_of(task.name, {"M": 42, "O": 12, "K": 76})
+    assert {finding["test"] for finding in selftest(task, "cpu", (hides,))} == {"downgrades"}
+    assert selftest(task, "cpu", (hides, shows)) == []
+
+
 def test_a_random_reference_fails_its_own_task() -> None:
     assert "well_conditioned" in failed_tests(mine(lambda x: x + torch.rand_like(x)))
 

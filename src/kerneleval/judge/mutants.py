@@ -45,6 +45,10 @@ _TELLING = 8.0
 """An end whose largest element is a smaller part of the largest of all is within what half types are off there: bounds
 follow the largest error of a row, and a short last dim makes the whole output one row."""
 
+_OWN_ERRORS = 4.0
+"""An end of at most so many of PyTorch's own largest errors is within bounds: on the CPU, it sums gradients of the
+gains of norms in half types (2,000 rows: 4 to 5 % off, 16,000: 10 to 15 %), and whoever does as PyTorch must pass."""
+
 _TELLING_DRAWS = 4096
 """Half as many numbers as it takes to tell that they are not drawn as they should be."""
 
@@ -283,11 +287,25 @@ def _ends(probe: Probe) -> Iterator[Planted]:
             said = f"with the end of its {name} dim left at zero"
             # an end that happens to be near zero is no bug; another draw shows it
             end = sizes.select(dim, -1).max()
-            if bool(end > 0.5 * scale) and bool(end > sizes.max() / _TELLING):
-                yield _at(probe, kind, position, said, partial, f"output {position} passes {said}")
+            why_not = ""
+            if not (bool(end > 0.5 * scale) and bool(end > sizes.max() / _TELLING)):
+                why_not = "the end is near zero in this draw"
+            elif bool(end <= _OWN_ERRORS * _own_error(probe, position)):
+                why_not = "PyTorch itself is off by a quarter of the end and more"
+            if why_not:
+                yield Planted(kind=kind, name=f"output {position}: {said}", why_not=why_not)
             else:
-                yield Planted(kind=kind, name=f"output {position}: {said}", why_not="the end is near zero in this draw")
+                yield _at(probe, kind, position, said, partial, f"output {position} passes {said}")
         yield from _sign(probe, position, output)
+
+
+def _own_error(probe: Probe, position: int) -> float:
+    """Largest error of the native reference against the oracle; 0 where the output is judged by equality."""
+    expected = probe.expectation.outputs[position]
+    if expected.bounds is None:
+        return 0.0
+    error = (as_real(expected.native).double() - as_real(expected.oracle).double()).abs()
+    return float(error.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).max())
 
 
 def _signs(probe: Probe) -> Iterator[Planted]:

@@ -6,7 +6,7 @@ but luck; a tolerance that lets a planted bug through is too wide.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,7 +49,8 @@ def selftest(task: Task, device: str, cases: Sequence[Case], *, tf32: bool = Fal
 
     * the output depends on every tensor argument, and a gradient on every upstream gradient;
     * zeros, the mean of the output and copies of inputs are rejected;
-    * planted bugs are rejected: the last row or column missing, the wrong sign, a narrower type.
+    * planted bugs are rejected: the last row or column missing, the wrong sign; a narrower type at one case of the
+      direction and dtype at least, because there are outputs that hide it (``logsumexp`` of a thousand numbers near 1).
 
     Args:
         task: an operator or module task.
@@ -63,7 +64,19 @@ def selftest(task: Task, device: str, cases: Sequence[Case], *, tf32: bool = Fal
     Raises:
         UsageError: the reference raises.
     """
-    return [finding for case in cases for finding in _examined(task, device, case, tf32, further=False).findings]
+    examined = [_examined(task, device, case, tf32, further=False) for case in cases]
+    shown = {
+        (one.case.direction, one.case.dtype, f"computing with {end.name} passes")
+        for one in examined
+        for end in one.mutants
+        if end.kind == "precision_downgrade" and end.fate == "killed"
+    }
+    return [
+        finding
+        for one in examined
+        for finding in one.findings
+        if (one.case.direction, one.case.dtype, finding["message"]) not in shown
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,23 +116,30 @@ def _examined(task: Task, device: str, case: Case, tf32: bool, *, further: bool)
     if further:
         found += [_finding(case, "reference_passes", text) for text in _runs_again(task, case, device, tf32)]
     fates: list[Fate] = []
+    passed: dict[tuple[str, str], str] = {}
     for mutant in planted(probe) if telling and further else asked:
         end = fate(probe, mutant)
         fates.append(end)
         told = mutant.kind == "badly_drawn" if drawn else not probe.small
         if end.fate in ("survived", "equivalent") and mutant.said and told:
-            found.append(_finding(case, _TEST_OF.get(mutant.kind, "mutants"), mutant.said))
-    if further and any(end.fate == "survived" for end in fates):
-        fates = _drawn_again(fates, Probe.of(task, case, device, _AGAIN, tf32))
+            passed[end.kind, end.name] = mutant.said
+    left = set(passed) | {(end.kind, end.name) for end in fates if end.fate == "survived" and further}
+    killed = _killed(Probe.of(task, case, device, _AGAIN, tf32), left) if left else {}
+    found += [
+        _finding(case, _TEST_OF.get(key[0], "mutants"), said) for key, said in passed.items() if key not in killed
+    ]
+    fates = [killed.get((end.kind, end.name), end) for end in fates]
     return Examined(case=case, findings=found, mutants=fates if telling else [])
 
 
-def _drawn_again(fates: Sequence[Fate], probe: Probe) -> list[Fate]:
-    """The same, but for survivors that are killed on a second draw, as a candidate gets two at every such case."""
-    left = {(end.kind, end.name) for end in fates if end.fate == "survived"}
-    again = (fate(probe, mutant) for mutant in planted(probe) if (mutant.kind, mutant.name) in left)
-    killed = {(end.kind, end.name): end for end in again if end.fate == "killed"}
-    return [killed.get((end.kind, end.name), end) for end in fates]
+def _killed(probe: Probe, left: Collection[tuple[str, str]]) -> dict[tuple[str, str], Fate]:
+    """Those of the mutants, by kind and name, that are killed on a second draw, as a candidate gets two at every such
+    case. Where PyTorch itself sums a half type's gradients in that type (norms on the CPU: 5 % off over 2,000 rows on
+    one thread), a single draw may leave an end that is within its errors.
+    """
+    law = probe.call.task.tolerance.law is not None
+    again = (fate(probe, m) for m in (badly_drawn(probe) if law else planted(probe)) if (m.kind, m.name) in left)
+    return {(end.kind, end.name): end for end in again if end.fate == "killed"}
 
 
 def _finding(case: Case, test: str, text: str) -> Evidence:
