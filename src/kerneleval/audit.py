@@ -203,6 +203,7 @@ def _planned(
         task=attempt.task,
         category=attempt.category,
         level=attempt.level,
+        group=task.group,
         cases=attempt.cases if request["same_shapes"] else judge.plan(task, protocol),
         sample=attempt.sample,
         candidate=candidate if attempt.origin is None else replace(candidate, origin=attempt.origin),

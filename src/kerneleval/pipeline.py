@@ -5,6 +5,7 @@ Only ``audit.py`` joins them too: store -> judge -> store.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,6 +32,7 @@ from kerneleval.records import (
 if TYPE_CHECKING:
     from kerneleval.generators import Generator
     from kerneleval.judge.judge import Judge
+    from kerneleval.scores import Setting
     from kerneleval.store.plan import Attempt, Planned, RunInfo
     from kerneleval.store.store import Store
 
@@ -239,6 +241,7 @@ def run(
         InfrastructureError: the machine, the disk or the database failed.
     """
     from kerneleval import generators as makers
+    from kerneleval.judge import limits
     from kerneleval.languages import read_candidate
     from kerneleval.store import for_replay, open_store
 
@@ -263,7 +266,14 @@ def run(
         names = [maker.name for maker in makers_found]
         sources = {task.name: source for task, source in zip(suite, given, strict=True)}
         run_id = store.begin_run(
-            name or "+".join(names), names, owner.machine, protocol, plan, tasks=sources, resume=resume
+            name or "+".join(names),
+            names,
+            owner.machine,
+            protocol,
+            plan,
+            tasks=sources,
+            limits={owner.machine.fingerprint: limits.measure(owner.device, protocol.dtypes)},
+            resume=resume,
         )
         open_attempts = store.unfinished(run_id)
         subjects = {task.name: task for task in suite}
@@ -312,6 +322,7 @@ def _plan(
                         task=task.name,
                         category=task.category,
                         level=task.level,
+                        group=task.group,
                         cases=cases,
                         sample=sample,
                         candidate=candidate,
@@ -478,9 +489,35 @@ def score(store_url: str | None = None, run: str | Sequence[str] = "latest") -> 
 
     store = open_store(store_url, create=False, write=False)
     results = list(store.results(run))
-    info = store.run(run if isinstance(run, str) else run[0])
-    setting = scores.Setting(not_evaluated=dict(info.not_evaluated))
-    return {"run": to_plain(info), "scores": to_plain(scores.score_all(results, setting))}
+    infos = [store.run(one) for one in ([run] if isinstance(run, str) else run)]
+    return {"run": to_plain(infos[0]), "scores": to_plain(scores.score_all(results, _setting(infos)))}
+
+
+def _setting(infos: Sequence[RunInfo]) -> Setting:
+    """What the scores of these runs need to know beyond their results."""
+    from kerneleval.scores import Setting
+
+    limits = {machine: of for info in infos for machine, of in info.limits.items()}
+    sources = {name: source for info in infos for name, source in info.tasks.items()}
+    work = functools.cache(functools.partial(_work, functools.cache(functools.partial(_task_at_hand, sources))))
+    return Setting(not_evaluated=dict(infos[0].not_evaluated), limits=limits, work=work if limits else None)
+
+
+def _work(task_of: Callable[[str], Task | None], case: Case) -> tuple[float, float] | None:
+    """Floating-point operations of a forward call and the fewest bytes that it must move."""
+    task = task_of(case.task)
+    return None if task is None else (float(task.flops(case.dims_map)), float(task.bytes(case.dims_map, case.dtype)))
+
+
+def _task_at_hand(sources: dict[str, str], name: str) -> Task | None:
+    """The task of a stored run; None: it is not built in, and its file is gone or was changed to another's name."""
+    from kerneleval import tasks
+
+    try:
+        task = tasks.open_task(sources.get(name, name))
+    except UsageError:
+        return None
+    return task if task.name == name else None
 
 
 def compare(first: str, second: str, *, store_url: str | None = None) -> dict[str, Any]:

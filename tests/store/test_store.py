@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 
 import pytest
 import store_builders as make
 
-from kerneleval.records import Failed, Origin, Passed, Protocol, Scalar, UsageError
+from kerneleval.records import Failed, Limits, Origin, Passed, Protocol, Scalar, UsageError
 from kerneleval.store import Planned, open_store
 
 
@@ -38,8 +39,22 @@ def test_verdict_and_results_come_back_equal(url):
         assert (first.run, first.generator, first.sample, first.task) == (run, "g", 0, "task000")
         assert (first.category, first.level, first.device) == ("elementwise", 1, "cpu")
         assert (first.candidate, first.machine) == (made.hash, make.machine().fingerprint)
+        assert (first.origin, first.judged_s, first.group) == (made.origin, 0.5, "")
         assert dataclasses.replace(store.candidate(made.hash), origin=made.origin) == made
         assert store.candidate(made.hash).hash == made.hash
+
+
+def test_groups_and_limits_come_back(url):
+    plan = [dataclasses.replace(p, group=group) for p, group in zip(make.plan(2, 1), ("Loss", ""), strict=True)]
+    limits = {make.machine().fingerprint: Limits(bandwidth_bytes_per_s=1e12, flop_per_s=(("float32", 1e13),))}
+    with open_store(url) as store:
+        run = begin(store, plan, limits=limits)
+        info = store.run(run)
+        assert info.limits == limits
+        assert info.groups == {"task000": "Loss"}
+        assert [r.group for r in store.results(run)] == ["Loss", ""]
+        assert all(math.isnan(r.judged_s) for r in store.results(run))  # nothing was judged yet
+        assert [r.origin for r in store.results(run)] == [p.candidate.origin for p in plan]
 
 
 def test_what_was_planned_and_never_came_counts_as_failed(url):

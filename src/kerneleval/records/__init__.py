@@ -14,6 +14,7 @@ from kerneleval.records.cells import Cell, Machine, Protocol
 from kerneleval.records.errors import InfrastructureError, KernelEvalError, UsageError, near
 from kerneleval.records.hashing import digest, new_secret
 from kerneleval.records.layers import LAYERS, caught_by, layer_of, layer_of_finding, layers_of
+from kerneleval.records.limits import Limits
 from kerneleval.records.outcomes import Evidence, Failed, Outcome, Passed, Samples, Timing, outcome_from_plain
 from kerneleval.records.plain import to_plain
 from kerneleval.records.results import Event, Result, Score
@@ -58,6 +59,7 @@ __all__ = [
     "InfrastructureError",
     "KernelEvalError",
     "Law",
+    "Limits",
     "Machine",
     "Origin",
     "Outcome",

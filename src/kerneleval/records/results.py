@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 
+from kerneleval.records.candidates import Origin
 from kerneleval.records.outcomes import Outcome
 from kerneleval.records.tasks import Case
 
@@ -51,6 +53,12 @@ class Result:
     """The point."""
     outcome: Outcome
     """What came out."""
+    group: str = ""
+    """The task's category in KernelBench-X's taxonomy, one of :data:`GROUPS`; empty: none, or not known."""
+    origin: Origin = field(default_factory=Origin)
+    """Where the candidate came from and what it cost to make; of all cells of one sample the same."""
+    judged_s: float = math.nan
+    """Wall time of judging the whole sample, seconds; NaN: not judged."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kerneleval.records import CATEGORIES, SHAPE_CATEGORIES, to_plain
+from kerneleval.records import CATEGORIES, GROUPS, SHAPE_CATEGORIES, to_plain
 from kerneleval.reports.text import count, figure, fits, number, plural, safe, share, span
 
 __all__ = ["render_explanations", "render_scores"]
@@ -49,7 +49,7 @@ def render_scores(document: Mapping[str, Any], console: Console) -> None:
     _print(console, scores, _table_1)
     _notes(scores, console)
     _print(console, scores, _worth)
-    _print(console, scores, _fast_p, _pass_at_k, _coverage, _shapes)
+    _print(console, scores, _fast_p, _pass_at_k, _limits, _cost, _coverage, _groups, _shapes)
     _gap(scores, console)
     _print(console, scores, _cv, _devices, _failures)
     console.print("Definitions: kerneleval score --explain NAME, docs/scores.md. Intervals: 95 %.", style="dim")
@@ -187,6 +187,42 @@ def _pass_at_k(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
     return table
 
 
+def _limits(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
+    """How near to the machine, where its limits were measured."""
+    columns = {"Fraction of limit (median)": "fraction_of_limit", "SOL score (mean over tasks)": "sol_score"}
+    if all(
+        math.isnan(number(of.get(key, {}).get("value", math.nan))) for of in scores.values() for key in columns.values()
+    ):
+        return None
+    table = _grid("How near to the machine's limit, forward", "Generator", list(columns))
+    for name, of in scores.items():
+        table.add_row(Text(safe(name)), *(span(of.get(key), narrow=narrow) for key in columns.values()))
+    return table
+
+
+_COSTS = {
+    "usd": "US dollars",
+    "tokens_in": "tokens in",
+    "tokens_out": "tokens out",
+    "making_s": "making, s",
+    "judging_s": "judging, s",
+}
+
+
+def _cost(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
+    """Costs per sample, per correct one and per accepted speedup."""
+    keys = [f"{kind}/{per}" for kind in _COSTS for per in ("sample", "correct", "accepted")]
+    there = [key for key in keys if any(key in of.get("cost", {}) for of in scores.values())]
+    if not there:
+        return None
+    table = _grid("Cost", "", _names(scores))
+    for key in there:
+        kind, _, per = key.partition("/")
+        cells = (span(of.get("cost", {}).get(key), narrow=narrow) for of in scores.values())
+        table.add_row(f"{_COSTS[kind]} per {'accepted speedup' if per == 'accepted' else per}", *cells)
+    return table
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # Where the numbers come from
 # --------------------------------------------------------------------------------------------------------------------
@@ -199,21 +235,28 @@ def _union(scores: Mapping[str, Plain], key: str, order: Sequence[str] = ()) -> 
 
 
 def _coverage(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
-    keys = _union(scores, "c_op_by_category")
-    categories = [c for c in (*CATEGORIES, *dict.fromkeys(k.partition("/")[0] for k in keys)) if f"{c}/all" in keys]
+    return _covered(scores, "c_op_by_category", CATEGORIES, "Coverage by operator category and direction", "Category")
+
+
+def _groups(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
+    title = "Coverage by KernelBench-X's category and direction"
+    return _covered(scores, "c_op_by_group", GROUPS, title, "Category")
+
+
+def _covered(scores: Mapping[str, Plain], key: str, order: Sequence[str], title: str, first: str) -> Table | None:
+    keys = _union(scores, key)
+    categories = [c for c in (*order, *dict.fromkeys(k.partition("/")[0] for k in keys)) if f"{c}/all" in keys]
     directions = [d for d in ("forward", "backward") if f"all/{d}" in keys]
     if not categories:
         return None
     table = _grid(
-        "Coverage by operator category and direction",
-        "Category",
+        title,
+        first,
         [Text(f"{safe(name)}\n{direction}") for name in scores for direction in directions],
     )
     for category in dict.fromkeys(categories):
         cells = [
-            share(of["c_op_by_category"].get(f"{category}/{direction}"))
-            for of in scores.values()
-            for direction in directions
+            share(of.get(key, {}).get(f"{category}/{direction}")) for of in scores.values() for direction in directions
         ]
         table.add_row(Text(safe(category)), *cells, end_section=category == "all")
     return table

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kerneleval.records import CATEGORIES, DIRECTIONS, Result, Score
+from kerneleval.records import CATEGORIES, DIRECTIONS, GROUPS, Result, Score
 from kerneleval.scores.cells import Pair, checked, pairs, primary
 from kerneleval.scores.intervals import Draw, Floats, share
 from kerneleval.scores.registry import DEFAULT, Setting, Table, score
 from kerneleval.scores.speeds import where
 
-__all__ = ["c_op", "c_op_by_category", "counts", "coverage", "over_pairs"]
+__all__ = ["c_op", "c_op_by_category", "c_op_by_group", "counts", "coverage", "over_pairs"]
 
 
 def coverage(pair: Pair) -> float:
@@ -58,14 +58,30 @@ def c_op_by_category(results: Sequence[Result], setting: Setting = DEFAULT) -> T
     Keys are ``CATEGORY/DIRECTION``.
     """
     everything = pairs(primary(checked(results), setting), setting)
-    known = {pair.category for pair in everything}
-    categories = [c for c in CATEGORIES if c in known] + sorted(known - set(CATEGORIES))
+    return _by({pair.task: pair.category for pair in everything}, everything, CATEGORIES)
+
+
+@score
+def c_op_by_group(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
+    """C_op of each of KernelBench-X's fifteen categories and each direction; ``all`` stands for every one of them that
+    is there, or for both directions. Keys are ``GROUP/DIRECTION``; pairs of tasks without a group are left out.
+    """
+    mine = primary(checked(results), setting)
+    groups = {r.task: r.group for r in mine if r.group}
+    known = [pair for pair in pairs(mine, setting) if pair.task in groups]
+    return _by(groups, known, GROUPS)
+
+
+def _by(label_of: Mapping[str, str], everything: Sequence[Pair], order: Sequence[str]) -> Table:
+    """Coverage by a label of each task, and by direction."""
+    known = {label_of[pair.task] for pair in everything}
+    labels = [c for c in order if c in known] + sorted(known - set(order))
     table: Table = {}
-    for category in (*categories, "all"):
+    for label in (*labels, "all"):
         for direction in (*DIRECTIONS, "all"):
-            chosen = [p for p in everything if category in (p.category, "all") and direction in (p.direction, "all")]
+            chosen = [p for p in everything if label in (label_of[p.task], "all") and direction in (p.direction, "all")]
             if chosen:
-                table[f"{category}/{direction}"] = _share(chosen, "")
+                table[f"{label}/{direction}"] = _share(chosen, "")
     return table
 
 

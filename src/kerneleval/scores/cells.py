@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from kerneleval.records import Failed, Passed, Result, Timing, UsageError
 from kerneleval.scores.registry import Setting
 
-__all__ = ["Attempted", "Pair", "attempted", "by_generator", "checked", "device_names", "pairs", "primary", "timing_of"]
+__all__ = [
+    "Attempted",
+    "Pair",
+    "attempted",
+    "beyond_noise",
+    "by_generator",
+    "checked",
+    "device_names",
+    "pairs",
+    "primary",
+    "timing_of",
+]
 
 
 def by_generator(results: Iterable[Result]) -> dict[str, list[Result]]:
@@ -44,6 +55,22 @@ def checked(results: Sequence[Result]) -> Sequence[Result]:
 def timing_of(result: Result) -> Timing | None:
     """The timing of a correct cell; None where it failed or was not timed."""
     return result.outcome.timing if isinstance(result.outcome, Passed) else None
+
+
+def beyond_noise(timings: Sequence[Timing]) -> int:
+    """1: together faster than the baseline, -1: slower, 0: neither beyond doubt. The geometric mean of the speedups
+    must have an interval that excludes 1, and be further from 1 than the noise floor.
+    """
+    timed = [t for t in timings if t.speedup > 0 and t.low > 0]
+    if not timed:
+        return 0
+    n = len(timed)
+    centre = sum(math.log(t.speedup) for t in timed) / n
+    half = math.sqrt(sum((math.log(t.high / t.low) / 2) ** 2 for t in timed)) / n
+    noise = sum(t.noise for t in timed) / n
+    if abs(centre) <= half or abs(centre) <= math.log1p(noise):
+        return 0
+    return 1 if centre > 0 else -1
 
 
 def unsupported(result: Result) -> bool:
@@ -119,14 +146,7 @@ class Pair:
         noise floor. One slow shape is a regression of that cell (the score ``regressions`` lists it) and shows in
         CV_shape; were it to cost the whole pair, coverage would say over again what robustness says.
         """
-        timings = [t for t in self.timings if t.speedup > 0 and t.low > 0]
-        if not timings:
-            return False
-        n = len(timings)
-        centre = sum(math.log(t.speedup) for t in timings) / n
-        half = math.sqrt(sum((math.log(t.high / t.low) / 2) ** 2 for t in timings)) / n
-        noise = sum(t.noise for t in timings) / n
-        return centre + half < 0 and centre < -math.log1p(noise)
+        return beyond_noise(self.timings) < 0
 
     @property
     def tried(self) -> bool:

@@ -10,9 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from kerneleval.records import Result, Score, UsageError, near
+from kerneleval.records import Case, Limits, Result, Score, UsageError, near
 
-__all__ = ["DEFAULT", "ScoreFunction", "Setting", "Table", "all_scores", "definition", "explanation", "find", "score"]
+__all__ = [
+    "DEFAULT",
+    "ScoreFunction",
+    "Setting",
+    "Table",
+    "Work",
+    "all_scores",
+    "definition",
+    "explanation",
+    "find",
+    "score",
+]
 
 Table = dict[str, Score]
 """Several scores of one kind by what they are of: a category, a threshold, a cell."""
@@ -35,7 +46,14 @@ class Setting:
     """The k of pass@k."""
     fast_at: float = 1.0
     """The p of fast_p@k."""
+    limits: Mapping[str, Limits] = field(default_factory=dict)
+    """Machine fingerprint -> measured limits; a machine that is not in it was not measured."""
+    work: Work | None = None
+    """What a case must do at least; None: not known of any."""
 
+
+Work = Callable[[Case], tuple[float, float] | None]
+"""Forward case -> (floating-point operations, fewest bytes to move); None: its task is not at hand."""
 
 DEFAULT = Setting()
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kerneleval.records import Candidate, Case, Machine, Origin, Protocol
+from kerneleval.records import Candidate, Case, Limits, Machine, Origin, Protocol
 
 __all__ = ["Attempt", "Planned", "RunInfo"]
 
@@ -28,6 +28,8 @@ class Planned:
     """Level of the task."""
     cases: tuple[Case, ...]
     """The cases, in the order of judging; at least one."""
+    group: str = ""
+    """The task's category in KernelBench-X's taxonomy; empty: none."""
     sample: int = 0
     """Index among the generator's samples for this task."""
     machine: str = ""
@@ -92,6 +94,11 @@ class RunInfo:
     """What was given as ``--task``: task name -> name or path; a task that is not in it was given by its name."""
     audit: Mapping[str, Any] = field(default_factory=dict)
     """Of an audit: ``of`` (the run that it judges again) and what else was asked of it; empty: no audit."""
+
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """Task name -> its category in KernelBench-X's taxonomy, where it has one."""
+    limits: Mapping[str, Limits] = field(default_factory=dict)
+    """Machine fingerprint -> its measured limits; a machine that is not in it was not measured."""
 
     @property
     def complete(self) -> bool:

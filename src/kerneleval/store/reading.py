@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from kerneleval.records import (
     CellResult,
     Failed,
     InfrastructureError,
+    Limits,
     Machine,
     Origin,
     Outcome,
@@ -140,6 +142,8 @@ def _run(row: Any, machines: Mapping[str, Machine], counts: tuple[int, int], bod
         not_evaluated={str(device): str(why) for device, why in body["not_evaluated"].items()},
         tasks={str(name): str(where) for name, where in body.get("tasks", {}).items()},
         audit=dict(body.get("audit", {})),
+        groups={str(name): str(group) for name, group in body.get("groups", {}).items()},
+        limits={str(machine): Limits.from_plain(of) for machine, of in body.get("limits", {}).items()},
     )
 
 
@@ -287,8 +291,12 @@ def results(connection: Connection, run_ids: Sequence[str], filters: Mapping[str
             if allowed:
                 query = query.where(FILTERS[name].in_(list(allowed)))
         known: dict[str, Case] = {}
+        groups = _groups(connection, run)
+        at, origin, judged_s = -1, Origin(), math.nan
         for row in connection.execute(query.execution_options(yield_per=_ROWS)):
             case = known.get(row.id) or known.setdefault(row.id, _case(row))
+            if row.attempt != at:  # an attempt's cells follow one another
+                at, (origin, judged_s) = row.attempt, _of_attempt(row)
             yield Result(
                 run=row.run,
                 generator=row.generator,
@@ -301,7 +309,24 @@ def results(connection: Connection, run_ids: Sequence[str], filters: Mapping[str
                 machine=row.machine,
                 case=case,
                 outcome=_outcome(row) if row.body is not None else _not_judged(row),
+                group=groups.get(row.task, ""),
+                origin=origin,
+                judged_s=judged_s,
             )
+
+
+def _groups(connection: Connection, run: str) -> Mapping[str, str]:
+    body = connection.execute(select(schema.runs.c.body).where(schema.runs.c.id == run)).scalar()
+    return _read(f"run {run}", lambda plain: dict(plain.get("groups", {})), body or "{}")
+
+
+def _of_attempt(row: Any) -> tuple[Origin, float]:
+    """Where the candidate of a row's attempt came from, and how long judging it took."""
+    origin = Origin() if row.origin is None else _read(f"origin of {row.task}", Origin.from_plain, row.origin)
+    if row.verdict_body is None:
+        return origin, math.nan
+    seconds = _read(f"verdict of {row.task}", lambda plain: float(plain.get("seconds", math.nan)), row.verdict_body)
+    return origin, seconds
 
 
 def _cells_query() -> Select[Any]:
@@ -315,6 +340,8 @@ def _cells_query() -> Select[Any]:
     return (
         select(
             *(a.c[n] for n in ("run", "generator", "sample", "task", "category", "level", "machine", "candidate")),
+            a.c.id.label("attempt"),
+            a.c.origin,
             schema.machines.c.device,
             *(c for c in schema.cases.c if c is not schema.cases.c.task),
             o.c.key,

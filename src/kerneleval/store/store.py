@@ -11,6 +11,7 @@ from kerneleval.records import (
     Candidate,
     Case,
     Cell,
+    Limits,
     Machine,
     Outcome,
     Protocol,
@@ -86,6 +87,7 @@ class Store:
         not_evaluated: Mapping[str, str] | None = None,
         tasks: Mapping[str, str] | None = None,
         audit: Mapping[str, Any] | None = None,
+        limits: Mapping[str, Limits] | None = None,
         resume: bool = False,
     ) -> str:
         """Store a run with everything that it is going to judge; returns its identifier.
@@ -99,6 +101,7 @@ class Store:
             not_evaluated: devices asked for and not available: kind -> why.
             tasks: where tasks were found: name -> what was given as ``--task``.
             audit: what an audit was asked for, its ``of`` the run that it judges again; None: this is no audit.
+            limits: what the machines can do at best: fingerprint -> limits.
             resume: return the latest run of the same name, generators, machines, protocol and plan instead, if it
                 was interrupted.
 
@@ -117,6 +120,7 @@ class Store:
                 not_evaluated=not_evaluated or {},
                 tasks=tasks or {},
                 audit=audit or {},
+                limits=limits or {},
                 resume=resume,
             )
 

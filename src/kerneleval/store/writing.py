@@ -17,6 +17,7 @@ from kerneleval.records import (
     Case,
     Cell,
     Failed,
+    Limits,
     Machine,
     Outcome,
     Passed,
@@ -97,6 +98,7 @@ def begin_run(
     not_evaluated: Mapping[str, str],
     tasks: Mapping[str, str],
     audit: Mapping[str, Any],
+    limits: Mapping[str, Limits],
     resume: bool,
 ) -> str:
     """See :meth:`Store.begin_run`."""
@@ -120,6 +122,8 @@ def begin_run(
         "machines": [m.fingerprint for m in machines],
         "not_evaluated": dict(not_evaluated),
         "tasks": dict(tasks),
+        "groups": {p.task: p.group for p in resolved if p.group},
+        "limits": to_plain(dict(limits)),
     }
     if audit:
         body["audit"] = dict(audit)

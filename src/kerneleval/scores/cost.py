@@ -1,0 +1,102 @@
+"""What a generator's samples cost to make and to judge, and what a right or an accepted one costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kerneleval.records import Result, Score
+from kerneleval.scores.cells import attempted, beyond_noise, checked, primary, timing_of
+from kerneleval.scores.intervals import NOTHING, Draw, Floats, interval
+from kerneleval.scores.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.speeds import few_tasks
+
+__all__ = ["cost"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sample:
+    """One sample at one task."""
+
+    task: str
+    costs: tuple[float, ...]
+    """In the order of :data:`_KINDS`; NaN: not recorded."""
+    correct: bool
+    accepted: bool
+
+
+_KINDS: dict[str, Callable[[Result], float]] = {
+    "usd": lambda r: r.origin.money_usd or math.nan,
+    "tokens_in": lambda r: float(r.origin.tokens_in) or math.nan,
+    "tokens_out": lambda r: float(r.origin.tokens_out) or math.nan,
+    "making_s": lambda r: r.origin.seconds or math.nan,
+    "judging_s": lambda r: r.judged_s if r.candidate else math.nan,
+}
+"""Kind of cost -> that of a sample; what an origin has as 0 was not recorded."""
+
+_PER = ("sample", "correct", "accepted")
+
+
+@score
+def cost(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
+    """What one sample, one correct one and one accepted speedup cost on the primary device: money (``usd``), tokens in
+    and out, seconds of making it (``making_s``) and of judging it (``judging_s``, wall time).
+
+    Keys are ``KIND/sample``, ``KIND/correct``, ``KIND/accepted``: all costs over the number of these, those of failed
+    samples included. Accepted is what is correct and, in a direction, as a whole faster than the baseline beyond noise.
+    A kind that no sample has recorded is left out; samples that lack it, where others have it, are left out of it, and
+    counted in the note. Tasks are drawn for the interval (bootstrap); n is the number of samples.
+    """
+    samples = _samples(primary(checked(results), setting))
+    table: Table = {}
+    for position, kind in enumerate(_KINDS):
+        known = [s for s in samples if not math.isnan(s.costs[position])]
+        if known:
+            for per in _PER:
+                table[f"{kind}/{per}"] = _ratio(known, position, per, len(samples))
+    return table
+
+
+def _samples(results: Sequence[Result]) -> list[_Sample]:
+    cells: dict[tuple[str, int], list[Result]] = {}
+    for r in results:
+        cells.setdefault((r.task, r.sample), []).append(r)
+    right = {(a.task, a.sample) for of in attempted(results).values() for a in of if a.correct}
+    found = []
+    for key, of in cells.items():
+        costs = tuple(function(of[0]) for function in _KINDS.values())
+        faster = any(
+            beyond_noise([t for r in of if r.case.direction == direction and (t := timing_of(r)) is not None]) > 0
+            for direction in ("forward", "backward")
+        )
+        found.append(_Sample(task=key[0], costs=costs, correct=key in right, accepted=key in right and faster))
+    return found
+
+
+def _ratio(samples: Sequence[_Sample], position: int, per: str, all_samples: int) -> Score:
+    """All costs over the number of samples that count."""
+    tasks = list(dict.fromkeys(s.task for s in samples))
+    place = {task: t for t, task in enumerate(tasks)}
+    sums = np.zeros((len(tasks), 2))
+    for s in samples:
+        counts = {"sample": True, "correct": s.correct, "accepted": s.accepted}[per]
+        sums[place[s.task]] += (s.costs[position], counts)
+    if not sums[:, 1].any():
+        return NOTHING(f"no {per} sample")
+
+    def statistic(draw: Draw) -> Floats:
+        total, count = np.moveaxis(sums[draw.tasks].sum(axis=1), -1, 0)
+        out: Floats = np.where(count > 0, total / np.maximum(count, 1), math.nan)
+        return out
+
+    value, low, high, undefined = interval(statistic, len(tasks), len(tasks), never_outside=(0.0, math.inf))
+    notes = [few_tasks(len(tasks))]
+    if len(samples) < all_samples:
+        notes.append(f"recorded of {len(samples)} of {all_samples} samples")
+    if undefined > 0.025:  # the upper end of the interval is none
+        high = math.inf
+        notes.append(f"resamples of the tasks may have no {per} sample, so that there is no upper end")
+    return Score(value=value, low=low, high=high, n=len(samples), note="; ".join(filter(None, notes)))
