@@ -57,7 +57,7 @@ $(VENV)/.torch: constraints.txt $(VENV)/.made
 	@touch $@
 
 $(VENV)/.installed: pyproject.toml $(VENV)/.torch
-	$(PIP) -e '.[torch]'
+	$(PIP) -e '.[torch,report,analysis]'
 	@$(COMPILE)
 	@touch $@
 
