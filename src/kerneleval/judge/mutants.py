@@ -49,6 +49,10 @@ _OWN_ERRORS = 4.0
 """An end of at most so many of PyTorch's own largest errors is within bounds: on the CPU, it sums gradients of the
 gains of norms in half types (2,000 rows: 4 to 5 % off, 16,000: 10 to 15 %), and whoever does as PyTorch must pass."""
 
+_FEW_STEPS = 32.0
+"""An end of at most so many of the smallest numbers of its type is within bounds: gradients of a mean over a million
+elements in float16 are."""
+
 _TELLING_DRAWS = 4096
 """Half as many numbers as it takes to tell that they are not drawn as they should be."""
 
@@ -290,6 +294,8 @@ def _ends(probe: Probe) -> Iterator[Planted]:
             why_not = ""
             if not (bool(end > 0.5 * scale) and bool(end > sizes.max() / _TELLING)):
                 why_not = "the end is near zero in this draw"
+            elif bool(end <= _FEW_STEPS * _step(output)):
+                why_not = "the end is a few steps of its type"
             elif bool(end <= _OWN_ERRORS * _own_error(probe, position)):
                 why_not = "PyTorch itself is off by a quarter of the end and more"
             if why_not:
@@ -297,6 +303,14 @@ def _ends(probe: Probe) -> Iterator[Planted]:
             else:
                 yield _at(probe, kind, position, said, partial, f"output {position} passes {said}")
         yield from _sign(probe, position, output)
+
+
+def _step(output: torch.Tensor) -> float:
+    """The smallest number of an output's type that is not zero; 0 of whole numbers, of which one is no small step."""
+    if not output.is_floating_point():
+        return 0.0
+    info = torch.finfo(output.dtype)
+    return float(info.tiny) * float(info.eps)
 
 
 def _own_error(probe: Probe, position: int) -> float:
