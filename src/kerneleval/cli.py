@@ -244,6 +244,30 @@ def compare(
 
 
 @app.command()
+def export(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Where the files go; made where it is not there.")],
+    run_id: Annotated[
+        str, typer.Argument(metavar="RUN", help="Identifier or name; the latest run otherwise.")
+    ] = "latest",
+    store: StoreOption = None,
+    file_format: Annotated[str, typer.Option("--format", metavar="NAME", help="parquet or jsonl.")] = "parquet",
+    as_json: Json = False,
+) -> int:
+    """Write a run as tables for other programs: cells, attempts, candidates and scores."""
+    if file_format not in ("parquet", "jsonl"):
+        raise UsageError(f"--format {file_format!r} is unknown; known are parquet, jsonl")
+    from kerneleval import pipeline
+
+    written = pipeline.export(folder, run_id, store_url=store_of(store), file_format=file_format)
+    if as_json:
+        _print_json(written)
+    else:
+        for path, count in written.items():
+            typer.echo(f"{_one_line(path)}: {count} rows")
+    return PASSED
+
+
+@app.command()
 def audit(
     run_id: Annotated[
         str, typer.Argument(metavar="RUN", help="Identifier or name; the latest run that is no audit otherwise.")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kerneleval.store.plan import Attempt, Planned, RunInfo
     from kerneleval.store.store import Store
 
-__all__ = ["check", "compare", "run", "score", "selftest"]
+__all__ = ["check", "compare", "export", "run", "score", "selftest"]
 
 OnEvent = Callable[[Event], None]
 
@@ -518,6 +518,47 @@ def _task_at_hand(sources: dict[str, str], name: str) -> Task | None:
     except UsageError:
         return None
     return task if task.name == name else None
+
+
+def export(
+    folder: str | Path, run: str = "latest", *, store_url: str | None = None, file_format: str = "parquet"
+) -> dict[str, int]:
+    """Write a run as tables: ``cells``, ``attempts``, ``candidates`` and ``scores``, a file each.
+
+    Args:
+        folder: where the files go; made where it is not there. Files of these names are replaced, each by a whole one.
+        run: identifier, its beginning, name or ``latest``.
+        store_url: path or URL of the store; None: ``./kerneleval.db``.
+        file_format: ``parquet`` or ``jsonl``.
+
+    Returns:
+        path of each file -> its number of rows.
+
+    Raises:
+        UsageError: no such store or run; a folder that cannot be written; a package that is missing.
+    """
+    from kerneleval import scores
+    from kerneleval.reports import export as tables
+    from kerneleval.store import open_store
+
+    store = open_store(store_url, create=False, write=False)
+    info = store.run(run)
+    place = Path(folder)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{place} can't be made: {error.strerror}; give another folder") from error
+    results = list(store.results(info.id))
+    rows: dict[str, Iterable[dict[str, Any]]] = {
+        "cells": tables.cell_rows(results),
+        "attempts": tables.attempt_rows(store.verdicts(info.id)),
+        "candidates": tables.candidate_rows(
+            store.candidate(found) for found in dict.fromkeys(a.candidate for a in store.attempts(info.id)) if found
+        ),
+        "scores": tables.score_rows(scores.score_all(results, _setting([info]))),
+    }
+    paths = {name: place / f"{name}.{file_format}" for name in rows}
+    return {str(paths[name]): tables.write_table(paths[name], name, of) for name, of in rows.items()}
 
 
 def compare(first: str, second: str, *, store_url: str | None = None) -> dict[str, Any]:
