@@ -244,6 +244,27 @@ def compare(
 
 
 @app.command()
+def transitions(
+    source: Annotated[
+        str, typer.Argument(metavar="RUN", help="Identifier or name, or a .jsonl file of KernelBench-X's corpus.")
+    ] = "latest",
+    store: StoreOption = None,
+    noise: Annotated[
+        float | None, typer.Option(min=0, max=10, help="What a change of speed without an interval must exceed: 0.02.")
+    ] = None,
+    pairs: Annotated[str, typer.Option(metavar="FILE", help="Write pairs to learn from, .jsonl or .parquet.")] = "",
+    as_json: Json = False,
+) -> int:
+    """Tell what became of candidates from one iteration to the next: rescued, regressed, faster, slower."""
+    from kerneleval import pipeline
+    from kerneleval.reports import transitions_view
+
+    found = pipeline.transitions(source, store_url=store_of(store), noise=noise, pairs_to=pairs)
+    _print_json(found) if as_json else transitions_view.render_transitions(found, _console())
+    return PASSED
+
+
+@app.command()
 def export(
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Where the files go; made where it is not there.")],
     run_id: Annotated[

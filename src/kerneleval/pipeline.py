@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kerneleval.store.plan import Attempt, Planned, RunInfo
     from kerneleval.store.store import Store
 
-__all__ = ["check", "compare", "export", "run", "score", "selftest"]
+__all__ = ["check", "compare", "export", "run", "score", "selftest", "transitions"]
 
 OnEvent = Callable[[Event], None]
 
@@ -558,7 +558,7 @@ def export(
         "scores": tables.score_rows(scores.score_all(results, _setting([info]))),
     }
     paths = {name: place / f"{name}.{file_format}" for name in rows}
-    return {str(paths[name]): tables.write_table(paths[name], name, of) for name, of in rows.items()}
+    return {str(paths[name]): tables.write_table(paths[name], tables.TABLES[name], of) for name, of in rows.items()}
 
 
 def compare(first: str, second: str, *, store_url: str | None = None) -> dict[str, Any]:
@@ -605,6 +605,54 @@ def compare(first: str, second: str, *, store_url: str | None = None) -> dict[st
     compared = {name for both in names for name in both}
     left = [name for name in dict.fromkeys((*chosen, *other_chosen)) if name not in compared]
     return {"comparisons": comparisons, "not_compared": left}
+
+
+def transitions(
+    source: str = "latest", *, store_url: str | None = None, noise: float | None = None, pairs_to: str | Path = ""
+) -> dict[str, Any]:
+    """What became of candidates from one iteration to the next, as plain data.
+
+    Args:
+        source: a run (identifier, its beginning, name or ``latest``), or a file of KernelBench-X's corpus (``.jsonl``).
+        store_url: path or URL of the store; None: ``./kerneleval.db``.
+        noise: what a change of speed without an interval must exceed, as a ratio minus 1; None: the default.
+        pairs_to: file for error-correction and optimisation pairs, ``.parquet`` or ``.jsonl``; empty: none is written.
+
+    Raises:
+        UsageError: no such store, run or file; no such corpus; a file that cannot be written.
+    """
+    from kerneleval.analysis import pairs as learning
+    from kerneleval.analysis import steps
+    from kerneleval.analysis import transitions as between
+    from kerneleval.analysis.formats import kernelbenchx
+
+    if source.endswith(".jsonl"):
+        chains = [[record.before, record.after] for record in kernelbenchx.read(source)]
+    else:
+        from kerneleval.store import open_store
+
+        store = open_store(store_url, create=False, write=False)
+        info = store.run(source)
+        hashes = dict.fromkeys(attempt.candidate for attempt in store.attempts(info.id))
+        chains = steps.steps_of_run(store.verdicts(info.id), {h: store.candidate(h) for h in hashes if h})
+    found = between.transitions(chains, noise=between.NOISE if noise is None else noise)
+    rows = list(learning.pairs(found))
+    if pairs_to:
+        from kerneleval.reports import export as tables
+
+        tables.write_table(pairs_to, learning.COLUMNS, rows)
+    return {
+        "transitions": len(found),
+        "tasks": len({one.before.task for one in found}),
+        "counts": between.counts(found),
+        "shares": to_plain(between.shares(found)),
+        "repair_bias": to_plain(between.repair_bias(found)),
+        "pairs": {
+            kind: sum(row["kind"] == kind for row in rows) for kind in dict.fromkeys(row["kind"] for row in rows)
+        },
+        "left_out": learning.left_out(found),
+        "written": str(pairs_to),
+    }
 
 
 def _side(store: Store, text: str) -> tuple[RunInfo, list[str]]:

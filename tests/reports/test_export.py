@@ -46,7 +46,7 @@ def read(path: Path) -> list[dict[str, object]]:
 @pytest.mark.parametrize("ending", export.FORMATS)
 def test_cells_come_back_from_either_format(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"cells.{ending}"
-    assert export.write_table(path, "cells", export.cell_rows([RIGHT, WRONG])) == 2
+    assert export.write_table(path, export.TABLES["cells"], export.cell_rows([RIGHT, WRONG])) == 2
     right, wrong = read(path)
     assert list(right) == list(export.TABLES["cells"])
     assert (right["passed"], right["speedup"], right["low"], right["high"]) == (True, 2.0, 1.5, None)
@@ -61,7 +61,12 @@ def test_cells_come_back_from_either_format(tmp_path: Path, ending: str) -> None
 def test_scores_and_their_tables(tmp_path: Path, ending: str) -> None:
     one = Score(value=0.5, low=0.25, high=math.nan, n=4, note="why")
     path = tmp_path / f"scores.{ending}"
-    assert export.write_table(path, "scores", export.score_rows({"g": {"c_op": one, "fast_p": {"1.0": one}}})) == 2
+    assert (
+        export.write_table(
+            path, export.TABLES["scores"], export.score_rows({"g": {"c_op": one, "fast_p": {"1.0": one}}})
+        )
+        == 2
+    )
     assert read(path) == [
         {"generator": "g", "score": "c_op", "of": "", "value": 0.5, "low": 0.25, "high": None, "n": 4, "note": "why"},
         {
@@ -80,7 +85,7 @@ def test_scores_and_their_tables(tmp_path: Path, ending: str) -> None:
 @pytest.mark.parametrize("ending", export.FORMATS)
 def test_no_rows_are_a_table_too(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"cells.{ending}"
-    assert export.write_table(path, "cells", []) == 0
+    assert export.write_table(path, export.TABLES["cells"], []) == 0
     assert read(path) == []
 
 
@@ -93,13 +98,13 @@ def test_what_was_there_stays_where_writing_fails(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        export.write_table(path, "cells", broken())
+        export.write_table(path, export.TABLES["cells"], broken())
     assert path.read_text() == "before\n"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_other_endings_and_missing_folders_are_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cells.csv: a table is written as .parquet or .jsonl"):
-        export.write_table(tmp_path / "cells.csv", "cells", [])
+        export.write_table(tmp_path / "cells.csv", export.TABLES["cells"], [])
     with pytest.raises(UsageError, match="can't be written: No such file or directory"):
-        export.write_table(tmp_path / "not there" / "cells.jsonl", "cells", [])
+        export.write_table(tmp_path / "not there" / "cells.jsonl", export.TABLES["cells"], [])

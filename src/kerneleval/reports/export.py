@@ -144,19 +144,18 @@ def _median(times_ns: Sequence[float]) -> float | None:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def write_table(path: str | os.PathLike[str], table: str, rows: Iterable[Row]) -> int:
+def write_table(path: str | os.PathLike[str], columns: Mapping[str, str], rows: Iterable[Row]) -> int:
     """Write one table; returns the number of rows. The file appears when it is whole, and replaces one that was there.
 
     Args:
         path: ends with ``.parquet`` or ``.jsonl``.
-        table: a key of :data:`TABLES`.
+        columns: column -> type, as one of :data:`TABLES` has them.
         rows: columns that a row lacks, NaN and infinities are null, in both formats.
 
     Raises:
         UsageError: another ending, a folder that is not there or cannot be written, or pyarrow is not installed.
     """
     target = Path(path)
-    columns = TABLES[table]
     write = {".parquet": _write_parquet, ".jsonl": _write_jsonl}.get(target.suffix)
     if write is None:
         raise UsageError(f"{target}: a table is written as {' or '.join(f'.{name}' for name in FORMATS)}; rename it")

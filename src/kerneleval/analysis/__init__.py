@@ -1,0 +1,1 @@
+"""Stage 8b, beyond scores: what changed between candidates, what success depends on (``docs/analysis.md``)."""

@@ -1,0 +1,1 @@
+"""Results that others published, as steps: one file a publisher (``docs/analysis.md``)."""
