@@ -65,7 +65,7 @@ _POOL_ELEMENTS = 1 << 18
 _ONE = threading.RLock()
 """Whether TF32 is allowed is one setting of the whole process: one expectation is made at a time."""
 
-_OTHER_KERNELS = ("transposed", "expanded")
+_OTHER_KERNELS = ("transposed", "sliced", "expanded")
 """Layouts for which libraries pick other kernels, with another rounding: the native error is the larger of both."""
 
 _USUAL = 2

@@ -22,6 +22,8 @@ def _fusion(names: str, **more: Any) -> Task:
     if (_NORMS | _KINKS) & set(steps):
         # rounding a product to a half type moves it across a kink, or by a part of the deviation that a norm divides by
         more.setdefault("backward_dtypes", ("float32",))
+    if steps[1] == "sigmoid":  # flat but for a few of its products, which rounding the inputs moves
+        more.setdefault("forward_only", ("large_scale",))
     if steps[0].removesuffix("_no_bias") in _WIDE and {"avg_pool", "max_pool"} & set(steps):
         more.setdefault("dtypes", ("float32",))
     if steps[0].endswith("_no_bias"):
