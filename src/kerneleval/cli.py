@@ -244,6 +244,52 @@ def compare(
 
 
 @app.command()
+def report(
+    run_id: Annotated[
+        str, typer.Argument(metavar="RUN", help="Identifier or name; the latest run otherwise.")
+    ] = "latest",
+    html: Annotated[
+        str, typer.Option("--html", metavar="FILE", help="Write one HTML file that opens without a network.")
+    ] = "",
+    markdown: Annotated[
+        str, typer.Option("--markdown", metavar="FILE", help="Write a summary for a pull request.")
+    ] = "",
+    store: StoreOption = None,
+    as_json: Json = False,
+) -> int:
+    """Print the headline of a run, and write a report to look at."""
+    from kerneleval import pipeline
+
+    found = pipeline.report(run_id, store_url=store_of(store), html_to=html, markdown_to=markdown)
+    if as_json:
+        from kerneleval.reports import json
+
+        _print_json(json.scores_document(found["run"], found["scores"]) | {"written": found["written"]})
+    else:
+        from kerneleval.reports import scores_view
+
+        scores_view.render_headline(found, _console())
+    return PASSED
+
+
+@app.command()
+def analyse(
+    run_id: Annotated[
+        str, typer.Argument(metavar="RUN", help="Identifier or name; the latest run otherwise.")
+    ] = "latest",
+    store: StoreOption = None,
+    as_json: Json = False,
+) -> int:
+    """Tell what correctness depends on, what makes tasks hard, how readable the code is, how machines differ."""
+    from kerneleval import pipeline
+    from kerneleval.reports import analysis_view
+
+    found = pipeline.analyse(run_id, store_url=store_of(store))
+    _print_json(found) if as_json else analysis_view.render_analysis(found, _console())
+    return PASSED
+
+
+@app.command()
 def transitions(
     source: Annotated[
         str, typer.Argument(metavar="RUN", help="Identifier or name, or a .jsonl file of KernelBench-X's corpus.")

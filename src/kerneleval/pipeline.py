@@ -6,6 +6,7 @@ Only ``audit.py`` joins them too: store -> judge -> store.
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
     from kerneleval.generators import Generator
     from kerneleval.judge.judge import Judge
     from kerneleval.scores import Setting
+    from kerneleval.scores.limit import Point
     from kerneleval.store.plan import Attempt, Planned, RunInfo
     from kerneleval.store.store import Store
 
-__all__ = ["check", "compare", "export", "run", "score", "selftest", "transitions"]
+__all__ = ["analyse", "check", "compare", "export", "report", "run", "score", "selftest", "transitions"]
 
 OnEvent = Callable[[Event], None]
 
@@ -605,6 +607,98 @@ def compare(first: str, second: str, *, store_url: str | None = None) -> dict[st
     compared = {name for both in names for name in both}
     left = [name for name in dict.fromkeys((*chosen, *other_chosen)) if name not in compared]
     return {"comparisons": comparisons, "not_compared": left}
+
+
+def report(
+    run: str = "latest", *, store_url: str | None = None, html_to: str | Path = "", markdown_to: str | Path = ""
+) -> dict[str, Any]:
+    """A run to look at: one HTML file that needs no network, a Markdown summary, and the scores as plain data.
+
+    Args:
+        run: identifier, its beginning, name or ``latest``.
+        store_url: path or URL of the store; None: ``./kerneleval.db``.
+        html_to: file for the HTML report; empty: none is written.
+        markdown_to: file for the summary, of at most sixty lines; empty: none is written.
+
+    Returns:
+        ``run`` and ``scores`` as :func:`score` gives them, and ``written``: the files.
+
+    Raises:
+        UsageError: no such store or run; a file that cannot be written; a package that is missing.
+    """
+    from kerneleval import scores
+    from kerneleval.reports import html, markdown
+    from kerneleval.reports.files import write_text
+    from kerneleval.scores.limit import roofline
+    from kerneleval.store import open_store
+
+    store = open_store(store_url, create=False, write=False)
+    info = store.run(run)
+    results, setting = list(store.results(info.id)), _setting([info])
+    found = scores.score_all(results, setting)
+    written = []
+    if html_to or markdown_to:
+        extras = {"roofline": [_in_roofline(point) for point in roofline(results, setting)]}
+        document = html.build(info, found, results, store.verdicts(info.id), _Stored(store), extras)
+        if html_to:
+            html.write(document, html_to)
+        if markdown_to:
+            write_text(markdown_to, markdown.render(document))
+        written = [str(path) for path in (html_to, markdown_to) if path]
+    return {"run": to_plain(info), "scores": to_plain(found), "written": written}
+
+
+def _in_roofline(point: Point) -> dict[str, Any]:
+    return {
+        "generator": point.result.generator,
+        "task": point.result.task,
+        "case": point.result.case.key,
+        "intensity": point.flop / point.nbytes if point.nbytes else math.inf,
+        "achieved_flop_s": point.flop / point.time_s,
+        "fraction": point.fraction,
+    }
+
+
+class _Stored:
+    """Candidates of a store, looked up as in a dict."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def get(self, key: str, /) -> Candidate | None:
+        """The candidate with this content hash; None: none was made."""
+        return self._store.candidate(key) if key else None
+
+
+def analyse(run: str | Sequence[str] = "latest", *, store_url: str | None = None) -> dict[str, Any]:
+    """What correctness depends on, what makes tasks hard, how readable the code is, how machines differ; plain data.
+
+    Args:
+        run: identifier, its beginning, name or ``latest``; several merge their machines.
+        store_url: path or URL of the store; None: ``./kerneleval.db``.
+
+    Raises:
+        UsageError: no such store or run; a package that is missing.
+    """
+    from kerneleval.analysis import attribution, difficulty, hardware, sources
+    from kerneleval.store import open_store
+
+    store = open_store(store_url, create=False, write=False)
+    infos = [store.run(name) for name in ([run] if isinstance(run, str) else run)]
+    results = list(store.results([info.id for info in infos]))
+    places = {name: source for info in infos for name, source in info.tasks.items()}
+    names = dict.fromkeys(r.task for r in results)
+    tasks = {name: task for name in names if (task := _task_at_hand(places, name)) is not None}
+    hashes = dict.fromkeys(r.candidate for r in results if r.candidate)
+    measured = {found: sources.measure(store.candidate(found)) for found in hashes}
+    keys = (attribution.of_category, attribution.of_group)
+    return {
+        "runs": [info.id for info in infos],
+        "attribution": [to_plain(attribution.attribute(results, key=key)) for key in keys],
+        "difficulty": to_plain(difficulty.difficulty(results, tasks)),
+        "sources": to_plain(sources.by_generators(measured, results)),
+        "hardware": to_plain(hardware.hardware(results)),
+    }
 
 
 def transitions(

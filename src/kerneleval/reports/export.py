@@ -6,13 +6,12 @@ import json
 import math
 import os
 import statistics
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from kerneleval.records import Candidate, Failed, Result, Score, UsageError, Verdict
+from kerneleval.reports.files import replacing
 from kerneleval.store import Attempt
 
 __all__ = ["FORMATS", "TABLES", "attempt_rows", "candidate_rows", "cell_rows", "score_rows", "write_table"]
@@ -159,32 +158,8 @@ def write_table(path: str | os.PathLike[str], columns: Mapping[str, str], rows: 
     write = {".parquet": _write_parquet, ".jsonl": _write_jsonl}.get(target.suffix)
     if write is None:
         raise UsageError(f"{target}: a table is written as {' or '.join(f'.{name}' for name in FORMATS)}; rename it")
-    with _replacing(target) as unfinished:
+    with replacing(target) as unfinished:
         return write(unfinished, columns, (_known(row, columns) for row in rows))
-
-
-@contextmanager
-def _replacing(target: Path) -> Iterator[Path]:
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    except OSError as error:
-        raise UsageError(f"{target} can't be written: {error.strerror}; give a folder that can be") from error
-    os.close(handle)
-    unfinished = Path(name)
-    try:
-        yield unfinished
-        unfinished.chmod(0o666 & ~_umask())
-        unfinished.replace(target)
-    except OSError as error:
-        raise UsageError(f"{target} can't be written: {error.strerror or error}; nothing was changed") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 def _known(row: Row, columns: Mapping[str, str]) -> Row:

@@ -14,7 +14,7 @@ from rich.text import Text
 from kerneleval.records import CATEGORIES, GROUPS, SHAPE_CATEGORIES, to_plain
 from kerneleval.reports.text import count, figure, fits, number, plural, safe, share, span
 
-__all__ = ["render_explanations", "render_scores"]
+__all__ = ["render_explanations", "render_headline", "render_scores"]
 
 Plain = dict[str, Any]
 
@@ -53,6 +53,26 @@ def render_scores(document: Mapping[str, Any], console: Console) -> None:
     _gap(scores, console)
     _print(console, scores, _cv, _devices, _failures)
     console.print("Definitions: kerneleval score --explain NAME, docs/scores.md. Intervals: 95 %.", style="dim")
+
+
+def render_headline(document: Mapping[str, Any], console: Console) -> None:
+    """Print the first table of a run and what a point on each axis would be worth.
+
+    Args:
+        document: as :func:`render_scores` takes it, with ``written``: the files of the report.
+        console: where to print.
+    """
+    plain = to_plain(document)
+    scores: dict[str, Plain] = plain["scores"]
+    _head(plain["run"], console)
+    if scores:
+        _print(console, scores, _table_1)
+        _notes(scores, console)
+        _print(console, scores, _worth)
+    for path in plain["written"]:
+        console.print(Text(f"Written: {safe(path)}"))
+    if not plain["written"]:
+        console.print("The whole report: --html FILE; a summary for a pull request: --markdown FILE.", style="dim")
 
 
 Builder = Callable[[Mapping[str, Plain], bool], Table | None]

@@ -1,0 +1,205 @@
+"""What correctness follows: the category of the operator, or the method (generator) that made the kernel.
+
+Logistic models of "this pair is right" on the one, on the other and on both, each against the model that knows neither.
+KernelBench-X reports so that category explains about three times as much as method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kerneleval.analysis.logistic import LikelihoodRatio, Model, logistic, null, ratio_test, saturated
+from kerneleval.records import Result, Score
+from kerneleval.scores.cells import by_generator, checked, pairs, primary
+from kerneleval.scores.intervals import NOTHING, share
+from kerneleval.scores.registry import DEFAULT, Setting
+
+__all__ = [
+    "Attribution",
+    "Row",
+    "attribute",
+    "of_category",
+    "of_group",
+    "rows",
+]
+
+PERMUTATIONS = 2000
+"""Rearrangements behind a permutation p-value, which is therefore never below 1 / 2001."""
+
+SEED = 20240607
+"""Fixed, so that the same results always give the same p-value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribution:
+    """The three models of one run, and what each factor adds to the other."""
+
+    taxonomy: str
+    """What categories these are: ``category``, ``group``, or the name of the function given, without ``of_``."""
+    right: Score
+    """Share of the pairs that are right; Wilson's interval over tasks, n is the number of pairs."""
+    null_log_likelihood: float
+    """Log-likelihood of the model that knows the share alone; NaN where nothing, or everything, is right."""
+    category: Model
+    """On category alone."""
+    method: Model
+    """On method (generator) alone."""
+    both: Model
+    """On both, added in log odds."""
+    category_beyond_method: LikelihoodRatio
+    """What category adds to method."""
+    method_beyond_category: LikelihoodRatio
+    """What method adds to category."""
+    ratio: float
+    """Pseudo-R2 of category over that of method; NaN: one of them is NaN, or both are 0."""
+    note: str = ""
+    """What was left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One (task, generator, sample, direction) pair."""
+
+    task: str
+    """Task name."""
+    category: str
+    """Its category in the taxonomy asked for."""
+    method: str
+    """Generator."""
+    sample: int
+    """Sample index."""
+    right: bool
+    """Right in every supported case, of which there is one."""
+
+
+def of_category(result: Result) -> str:
+    """The operator category, one of the seven."""
+    return result.category
+
+
+def of_group(result: Result) -> str:
+    """The category in KernelBench-X's taxonomy; empty: none, and the row is left out."""
+    return result.group
+
+
+def rows(
+    results: Iterable[Result], setting: Setting = DEFAULT, *, key: Callable[[Result], str] = of_category
+) -> list[Row]:
+    """The pairs of the primary machine, of all generators. A pair that a generator did not try is wrong.
+
+    Args:
+        results: of any number of generators; each cell once.
+        setting: names the primary device; empty: that of the first result.
+        key: category of a result; empty: it is left out.
+
+    Raises:
+        UsageError: a cell comes twice, or the setting names a device that was not evaluated.
+    """
+    found = []
+    for method, of in by_generator(primary(list(results), setting)).items():
+        for pair in pairs(checked(of), DEFAULT):
+            category = key(pair.cells[0])
+            row = Row(task=pair.task, category=category, method=method, sample=pair.sample, right=pair.correct)
+            found += [row] if category else []
+    return found
+
+
+def attribute(
+    results: Iterable[Result], setting: Setting = DEFAULT, *, key: Callable[[Result], str] = of_category
+) -> Attribution:
+    """How far category and method explain which pairs are right. Arguments and errors as in :func:`rows`."""
+    cells = list(results)
+    data = rows(cells, setting, key=key)
+    everything = rows(cells, setting, key=lambda _: "any")
+    category, method = ([getattr(row, name) for row in data] for name in ("category", "method"))
+    right = [row.right for row in data]
+    one = logistic({"category": category}, right, permuted=_permuted_category(data))
+    other = logistic({"method": method}, right, permuted=_permuted_method(data))
+    both = logistic({"category": category, "method": method}, right)
+    tasks = len({row.task for row in data})
+    left_out = len(everything) - len(data)
+    taxonomy = str(getattr(key, "__name__", "category of one's own")).removeprefix("of_")
+    comparable = one.pseudo_r2 > 0 or other.pseudo_r2 > 0
+    return Attribution(
+        taxonomy=taxonomy,
+        right=share(sum(right) / len(right), len(right), independent=tasks) if right else NOTHING("no pair"),
+        null_log_likelihood=null(right),
+        category=one,
+        method=other,
+        both=both,
+        category_beyond_method=ratio_test(both, other),
+        method_beyond_category=ratio_test(both, one),
+        ratio=_divided(one.pseudo_r2, other.pseudo_r2) if comparable else math.nan,
+        note=f"{left_out} pairs of tasks without a {taxonomy} left out" if left_out else "",
+    )
+
+
+def _divided(a: float, b: float) -> float:
+    return a / b if b else math.inf if a > 0 else math.nan
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Permutations: rows of one task are alike, which the chi-squared test does not know
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _permuted_category(data: Sequence[Row]) -> Callable[[], float]:
+    """Categories rearranged among whole tasks."""
+
+    def p() -> float:
+        sums: dict[str, tuple[int, int]] = {}
+        for row in data:
+            k, n = sums.get(row.task, (0, 0))
+            sums[row.task] = (k + row.right, n + 1)
+        category_of = {row.task: row.category for row in data}
+        return _permutation_p(
+            np.array(list(sums.values())), [category_of[t] for t in sums], np.zeros(len(sums), dtype=np.int_)
+        )
+
+    return p
+
+
+def _permuted_method(data: Sequence[Row]) -> Callable[[], float]:
+    """Methods rearranged among the attempts (both directions of a sample together) at each task."""
+
+    def p() -> float:
+        sums: dict[tuple[str, str, int], tuple[int, int]] = {}
+        for row in data:
+            k, n = sums.get((row.task, row.method, row.sample), (0, 0))
+            sums[row.task, row.method, row.sample] = (k + row.right, n + 1)
+        place = {task: i for i, task in enumerate(dict.fromkeys(task for task, _, _ in sums))}
+        within = np.array([place[task] for task, _, _ in sums])
+        return _permutation_p(np.array(list(sums.values())), [method for _, method, _ in sums], within)
+
+    return p
+
+
+def _permutation_p(sums: NDArray[np.int_], levels: Sequence[str], within: NDArray[np.int_]) -> float:
+    """Share of rearrangements of the levels among units of the same block that fit at least as well as what is.
+
+    Args:
+        sums: (units, 2) rows that are right, and rows.
+        levels: the level of each unit.
+        within: (units,) the block of each.
+    """
+    names = {level: i for i, level in enumerate(dict.fromkeys(levels))}
+    ids = np.array([names[level] for level in levels])
+    order = np.argsort(within, kind="stable")
+    ids, sums, within = ids[order], sums[order], within[order]
+    generator = np.random.default_rng(SEED)
+
+    def fit(of: NDArray[np.int_]) -> float:
+        k, n = (np.bincount(of, weights=sums[:, i], minlength=len(names)) for i in (0, 1))
+        return float(saturated(k, n))
+
+    least = fit(ids) - 1e-9
+    as_good = 0
+    for _ in range(PERMUTATIONS):
+        shuffled = np.lexsort((generator.random(len(ids)), within))
+        as_good += fit(ids[shuffled]) >= least
+    return (1 + as_good) / (1 + PERMUTATIONS)

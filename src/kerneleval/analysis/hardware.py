@@ -1,0 +1,210 @@
+"""How far a kernel's speedup depends on the machine.
+
+The same source, at the same cells, on every machine where it was timed. KernelBench-X reports speedups that differ by
+up to 21 times between machines.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from kerneleval.records import Case, Result, Score, Timing
+from kerneleval.scores.cells import device_names, timing_of
+from kerneleval.scores.intervals import FEW, NOTHING, interval, median, nested
+
+__all__ = ["Agreement", "Hardware", "Kernel", "hardware"]
+
+FEWEST_KERNELS = 3
+"""Two kernels are ranked alike or not: no agreement can be told from chance."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """One source for one task, on the machines where it was timed."""
+
+    task: str
+    """Task name."""
+    candidate: str
+    """Content hash."""
+    generators: tuple[str, ...]
+    """Who made it."""
+    speedups: Mapping[str, float]
+    """Machine -> geometric mean of its speedups over the common cells."""
+    cells: int
+    """Cells that are right and timed on every one of these machines."""
+    left_out: int
+    """Cells that are right and timed on some of them alone."""
+    cv: float
+    """Coefficient of variation of the speedup over machines (n - 1); NaN: fewer than two machines."""
+    ratio: Score
+    """Speedup on the best machine over that on the worst. Interval from those of the timings; the choice of the two
+    extremes is not in it. n is the number of common cells."""
+    best: str = ""
+    """Machine of the highest speedup."""
+    worst: str = ""
+    """Machine of the lowest."""
+    beyond_noise: bool = False
+    """Whether the interval of the ratio excludes 1 and the ratio exceeds both machines' noise floors."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """Whether two machines rank kernels alike."""
+
+    first: str
+    """One machine."""
+    second: str
+    """The other."""
+    tau: float
+    """Kendall's tau-b (1945, Biometrika 33:239) of the kernels' speedups; NaN: see ``note``."""
+    p: float
+    """Two-sided p-value of no agreement."""
+    kernels: int
+    """Kernels with a common cell."""
+    note: str = ""
+    """Why it is NaN."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hardware:
+    """Speedup over machines, of a whole run or several."""
+
+    machines: Mapping[str, str]
+    """Fingerprint -> name for people, by which the other fields name it."""
+    cv: Score
+    """Median over kernels of the coefficient of variation; hierarchical bootstrap over tasks, n is the number of
+    kernels."""
+    kernels: tuple[Kernel, ...]
+    """Every kernel that was timed, the most variable first."""
+    agreements: tuple[Agreement, ...]
+    """One for each pair of machines."""
+
+
+Table = dict[str, dict[Case, Timing]]
+"""Machine -> cell -> timing."""
+
+
+def hardware(results: Iterable[Result]) -> Hardware:
+    """Variation of every kernel's speedup over machines, and how far machines agree on the order of kernels.
+
+    Args:
+        results: of one run or several, of any number of generators and machines. The same source made twice counts
+            once.
+    """
+    cells = list(results)
+    names = device_names(cells)
+    tables: dict[tuple[str, str], Table] = {}
+    makers: dict[tuple[str, str], dict[str, None]] = {}
+    for r in cells:
+        if r.candidate and (timing := timing_of(r)) is not None and timing.speedup > 0:
+            key = (r.task, r.candidate)
+            tables.setdefault(key, {}).setdefault(names[r.machine], {})[r.case] = timing
+            makers.setdefault(key, {})[r.generator] = None
+    kernels = [_kernel(*key, tuple(makers[key]), table) for key, table in tables.items()]
+    pairs = itertools.combinations(names.values(), 2)
+    return Hardware(
+        machines=names,
+        cv=_median_cv(kernels, len(names)),
+        kernels=tuple(sorted(kernels, key=lambda k: (math.isnan(k.cv), -k.cv, k.task, k.candidate))),
+        agreements=tuple(_agreement(first, second, tables) for first, second in pairs),
+    )
+
+
+def _kernel(task: str, candidate: str, generators: tuple[str, ...], table: Table) -> Kernel:
+    common = _common(table.values())
+    everywhere = len(set().union(*table.values()))
+    speedups = {machine: _geometric_mean(of, common) for machine, of in table.items()} if common else {}
+    best = max(speedups, key=speedups.__getitem__, default="")
+    worst = min(speedups, key=speedups.__getitem__, default="")
+    beyond = False
+    if len(table) < 2:
+        ratio = NOTHING(f"timed on {next(iter(table))} alone", len(common))
+    elif not common:
+        ratio = NOTHING(f"no cell is timed on all of {', '.join(table)}")
+    else:
+        ratio, beyond = _ratio(table[best], table[worst], common)
+    return Kernel(
+        task=task,
+        candidate=candidate,
+        generators=generators,
+        speedups=speedups,
+        cells=len(common),
+        left_out=everywhere - len(common),
+        cv=_variation(list(speedups.values())),
+        ratio=ratio,
+        best=best if len(speedups) > 1 else "",
+        worst=worst if len(speedups) > 1 else "",
+        beyond_noise=beyond,
+    )
+
+
+def _common(cells: Iterable[Mapping[Case, Timing]]) -> list[Case]:
+    first, *others = cells
+    return [case for case in first if all(case in other for other in others)]
+
+
+def _geometric_mean(timings: Mapping[Case, Timing], cases: Sequence[Case]) -> float:
+    return math.exp(statistics.fmean(math.log(timings[case].speedup) for case in cases))
+
+
+def _variation(speedups: Sequence[float]) -> float:
+    return statistics.stdev(speedups) / statistics.fmean(speedups) if len(speedups) > 1 else math.nan
+
+
+def _ratio(best: Mapping[Case, Timing], worst: Mapping[Case, Timing], common: Sequence[Case]) -> tuple[Score, bool]:
+    """Ratio of two geometric means over the same cells, errors of independent timings added in quadrature; and whether
+    it is beyond noise.
+    """
+    timings = [of[case] for of in (best, worst) for case in common]
+    centre = statistics.fmean(math.log(best[case].speedup / worst[case].speedup) for case in common)
+    n = len(common)
+    if not all(0 < t.low <= t.high < math.inf for t in timings):
+        note = "timings without an interval"
+        return Score(value=math.exp(centre), low=math.nan, high=math.nan, n=n, note=note), False
+    half = math.sqrt(sum((math.log(t.high / t.low) / 2) ** 2 for t in timings)) / n
+    noise = math.hypot(*(statistics.fmean(math.log1p(of[case].noise) for case in common) for of in (best, worst)))
+    score = Score(value=math.exp(centre), low=math.exp(centre - half), high=math.exp(centre + half), n=n)
+    return score, centre > half and centre > noise
+
+
+def _median_cv(kernels: Sequence[Kernel], machines: int) -> Score:
+    told = [kernel for kernel in kernels if not math.isnan(kernel.cv)]
+    if machines < 2:
+        return NOTHING("one machine says nothing of others" if machines else "no results")
+    if not told:
+        return NOTHING("no kernel has a cell that is right and timed on two machines")
+    tasks = tuple(dict.fromkeys(kernel.task for kernel in told))
+    table = nested(tasks, [(kernel.task, 0, kernel.cv) for kernel in told])
+    value, low, high, _ = interval(
+        lambda draw: median(draw.cells(table).reshape(len(draw.tasks), -1)),
+        len(tasks),
+        table.values.size,
+        never_outside=(0.0, math.inf),
+    )
+    note = "" if len(tasks) >= FEW else f"{len(tasks)} task{'s' * (len(tasks) != 1)}: the interval is too narrow"
+    return Score(value=value, low=low, high=high, n=len(told), note=note)
+
+
+def _agreement(first: str, second: str, tables: Mapping[tuple[str, str], Table]) -> Agreement:
+    pairs = []
+    for table in tables.values():
+        if first in table and second in table and (common := _common([table[first], table[second]])):
+            pairs.append([_geometric_mean(table[machine], common) for machine in (first, second)])
+    tau, p, note = math.nan, math.nan, ""
+    if len(pairs) < FEWEST_KERNELS:
+        note = f"{len(pairs)} kernels in common; {FEWEST_KERNELS} are needed"
+    else:
+        one, other = np.array(pairs).T
+        if np.ptp(one) == 0 or np.ptp(other) == 0:
+            note = "every kernel is as fast as every other on one of them"
+        else:
+            found = stats.kendalltau(one, other)
+            tau, p = float(found.statistic), float(found.pvalue)
+    return Agreement(first=first, second=second, tau=tau, p=p, kernels=len(pairs), note=note)

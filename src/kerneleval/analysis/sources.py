@@ -1,0 +1,283 @@
+"""What sources are like: maintainability index, cyclomatic complexity, lines, functions, kernels.
+
+Python by Radon, C, C++, CUDA and HIP by Lizard, in strings of a Python file too. Sources are read, never run.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from kerneleval.records import Candidate, Result, Score, UsageError
+from kerneleval.scores.cells import by_generator
+from kerneleval.scores.intervals import FEW, NOTHING, interval, median, nested
+
+__all__ = ["LIMIT_CHARS", "METRICS", "NATIVE", "SourceMetrics", "by_generators", "measure", "native_code"]
+
+LIMIT_CHARS = 256 << 10
+"""Longer files are not measured: no kernel is so long, and Lizard's time grows with its square."""
+
+NATIVE = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hip", ".hpp")
+"""Suffixes of C, C++, CUDA and HIP."""
+
+METRICS = (
+    "maintainability",
+    "complexity_sum",
+    "complexity_mean",
+    "complexity_max",
+    "logical_lines",
+    "functions",
+    "kernels",
+)
+"""The fields of :class:`SourceMetrics` that are numbers."""
+
+_COMPILED_BY = frozenset(
+    (
+        "numba.cuda.jit",
+        "numba.guvectorize",
+        "numba.jit",
+        "numba.njit",
+        "numba.vectorize",
+        "triton.experimental.gluon.jit",
+        "triton.jit",
+        "triton.runtime.jit.jit",
+    )
+)
+"""Decorators that make a Python function a kernel, or a part of one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceMetrics:
+    """What a candidate's source is like; NaN where it could not be told, with the reason in the note."""
+
+    candidate: str
+    """Content hash."""
+    language: str
+    """Its language."""
+    maintainability: float = math.nan
+    """Maintainability index of its Python, 0 to 100 (Coleman et al. 1994, IEEE Computer 27(8):44, rescaled as Radon and
+    Visual Studio do); of several files the mean, by logical lines. Higher is easier."""
+    complexity_sum: float = math.nan
+    """McCabe's cyclomatic complexity (1976, IEEE TSE 2:308), over all functions."""
+    complexity_mean: float = math.nan
+    """The same, mean over functions."""
+    complexity_max: float = math.nan
+    """The same, of the most complex function."""
+    logical_lines: float = math.nan
+    """Statements of Python; of other languages lines that are neither empty nor comment."""
+    functions: float = math.nan
+    """Functions and methods; those inside another function count as a part of it."""
+    kernels: float = math.nan
+    """Functions given to a kernel compiler: ``triton.jit`` and Numba's decorators, ``__global__``. NaN: the language
+    (C++) does not mark them."""
+    note: str = ""
+    """What could not be told, and why."""
+
+
+def measure(candidate: Candidate) -> SourceMetrics:
+    """The metrics of a candidate's sources. A source that does not parse gives NaN and a note, never an exception.
+
+    Raises:
+        UsageError: Radon or Lizard is not installed.
+    """
+    parts: list[_Part] = []
+    notes: list[str] = []
+    for path, text in candidate.files:
+        suffix = PurePosixPath(path).suffix.lower()
+        if suffix != ".py" and suffix not in NATIVE:
+            continue
+        if len(text) > LIMIT_CHARS:
+            notes.append(f"{path}: longer than {LIMIT_CHARS >> 10} Ki characters")
+            continue
+        try:
+            parts += _python(text) if suffix == ".py" else [_native(text, marks=suffix not in (".cpp", ".cc", ".cxx"))]
+        except _UNREADABLE as error:
+            notes.append(f"{path}: does not parse: {str(error) or type(error).__name__}"[:200])
+    if notes or not parts:  # of what is left alone the numbers would be too small
+        why = "; ".join(notes) or "no source in a language that is measured"
+        return SourceMetrics(candidate=candidate.hash, language=candidate.language, note=why)
+    each = [c for part in parts for c in part.complexities]
+    python = [part for part in parts if not math.isnan(part.index)]
+    weights = [max(part.lines, 1) for part in python]
+    marked = [part.kernels for part in parts if part.kernels is not None]
+    return SourceMetrics(
+        candidate=candidate.hash,
+        language=candidate.language,
+        maintainability=(statistics.fmean([part.index for part in python], weights=weights) if python else math.nan),
+        complexity_sum=float(sum(each)),
+        complexity_mean=statistics.fmean(each) if each else math.nan,
+        complexity_max=float(max(each)) if each else math.nan,
+        logical_lines=float(sum(part.lines for part in parts)),
+        functions=float(len(each)),
+        kernels=float(sum(marked)) if marked else math.nan,
+        note="; ".join(_remarks(parts, each)),
+    )
+
+
+def _remarks(parts: list[_Part], each: list[int]) -> Iterator[str]:
+    if all(math.isnan(part.index) for part in parts):
+        yield "the maintainability index is one of Python alone"
+    elif any(math.isnan(part.index) for part in parts):
+        yield "the maintainability index is that of the Python alone"
+    if not each:
+        yield "no function"
+    if all(part.kernels is None for part in parts):
+        yield "C++ does not mark its kernels"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One text in one language."""
+
+    complexities: list[int]
+    lines: int
+    kernels: int | None
+    index: float = math.nan
+
+
+_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError, IndexError, KeyError, AttributeError, TypeError)
+"""What Radon, Lizard and Python's parser raise on texts that are no program (Lizard's errors are plain ones)."""
+
+
+def _python(text: str) -> list[_Part]:
+    try:
+        from radon.complexity import cc_visit
+        from radon.metrics import mi_visit
+        from radon.raw import analyze
+    except ModuleNotFoundError as error:
+        raise UsageError("source metrics need Radon; install it with: pip install 'kerneleval[analysis]'") from error
+    from kerneleval.judge.reading.python import Source, Unreadable
+
+    try:
+        source = Source(text)
+    except Unreadable as error:
+        raise ValueError(str(error)) from error
+    functions = [block for block in cc_visit(text) if hasattr(block, "is_method")]
+    own = _Part(
+        complexities=[block.complexity for block in functions],
+        lines=analyze(text).lloc,
+        kernels=sum(_is_kernel(source, node) for node in source.each(ast.FunctionDef)),
+        index=float(mi_visit(text, multi=True)),
+    )
+    return [own, *(_native(inner, marks="__global__" in inner) for _, inner in source.native_texts())]
+
+
+def _is_kernel(source: Any, function: ast.FunctionDef) -> bool:
+    decorators = (d.func if isinstance(d, ast.Call) else d for d in function.decorator_list)
+    return any(source.dotted(d) in _COMPILED_BY for d in decorators)
+
+
+def _native(text: str, *, marks: bool) -> _Part:
+    try:
+        import lizard
+    except ModuleNotFoundError as error:
+        raise UsageError("source metrics need Lizard; install it with: pip install 'kerneleval[analysis]'") from error
+    read = lizard.analyze_file.analyze_source_code("source.cpp", text)
+    kernels = set(re.findall(r"\b__global__\b[^;{}]*?\b(?!__launch_bounds__)(\w+)\s*\((?!\()", native_code(text)))
+    return _Part(
+        complexities=[int(function.cyclomatic_complexity) for function in read.function_list],
+        lines=int(read.nloc),
+        kernels=len(kernels) if marks else None,
+    )
+
+
+_APART = re.compile(
+    r"""
+      (?P<number> \b\d[\w.']* )
+    | (?P<out> //(?:[^\n\\]|\\.)* | /\*.*?(?:\*/|\Z)
+             | R"(?P<mark>[^()\\\s]{0,16})\(.*?(?:\)(?P=mark)"|\Z) | "(?:[^"\\\n]|\\.)*"? | '(?:[^'\\\n]|\\.)*'? )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_CONDITION = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b[ \t]*(\S*)")
+
+
+def native_code(text: str, *, strings: Callable[[int, str], object] | None = None) -> str:
+    """A C-like source with comments, strings and what ``#if 0`` leaves out blanked, every line where it was.
+
+    Args:
+        text: the source.
+        strings: called with the position and the text of every string, as it stands there.
+    """
+
+    def blank(match: re.Match[str]) -> str:
+        if match["out"] is None:
+            return match[0]
+        if strings is not None and match[0].startswith(('"', 'R"')):
+            strings(match.start(), match[0])
+        return _blanked(match[0])
+
+    return _living(_APART.sub(blank, text))
+
+
+def _living(code: str) -> str:
+    """The code without what stands in ``#if 0`` up to its ``#else``, ``#elif`` or ``#endif``."""
+    kept: list[str] = []
+    dead = 0  # how deep in conditions, from the first #if 0 on
+    for line in code.splitlines(keepends=True):
+        word, condition = match.groups() if (match := _CONDITION.match(line)) else ("", "")
+        if dead:
+            dead += word.startswith("if")
+            dead -= word == "endif" or (dead == 1 and word in ("elif", "else"))
+        kept.append(_blanked(line) if dead else line)
+        if not dead and word == "if" and condition == "0":
+            dead = 1
+    return "".join(kept)
+
+
+def _blanked(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Generators
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def by_generators(measured: Mapping[str, SourceMetrics], results: Iterable[Result]) -> dict[str, dict[str, Score]]:
+    """Generator -> metric -> median over its attempts, hierarchical bootstrap over tasks; n is the number of attempts.
+
+    Args:
+        measured: candidate hash -> its metrics.
+        results: which generator made which candidate for which task, right or wrong.
+    """
+    found = {}
+    for generator, of in by_generator(results).items():
+        attempts = {(r.task, r.sample): r.candidate for r in of}
+        tasks = tuple(dict.fromkeys(task for task, _ in attempts))
+        missing = sum(candidate not in measured for candidate in attempts.values())
+        found[generator] = {name: _median(name, attempts, tasks, measured, missing) for name in METRICS}
+    return found
+
+
+def _median(
+    name: str,
+    attempts: Mapping[tuple[str, int], str],
+    tasks: tuple[str, ...],
+    measured: Mapping[str, SourceMetrics],
+    missing: int,
+) -> Score:
+    known = [(task, 0, getattr(measured[c], name)) for (task, _), c in attempts.items() if c in measured]
+    told = [row for row in known if not math.isnan(row[2])]
+    left = {"without a source": missing, "not told": len(known) - len(told)}
+    note = ", ".join(f"{count} {words}" for words, count in left.items() if count)
+    if not told:
+        return NOTHING(note or "no attempt")
+    table = nested(tasks, told)
+    value, low, high, _ = interval(
+        lambda draw: median(draw.cells(table).reshape(len(draw.tasks), -1)),
+        len(tasks),
+        table.values.size,
+        never_outside=(-np.inf, np.inf),
+    )
+    if len({row[0] for row in told}) < FEW:
+        note = "; ".join(filter(None, (note, "few tasks: the interval is too narrow")))
+    return Score(value=value, low=low, high=high, n=len(told), note=note)

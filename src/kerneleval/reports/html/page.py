@@ -1,0 +1,248 @@
+"""The document in its templates: text of others made harmless, figures in words, everything inlined."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import json
+import math
+import time
+from importlib import resources
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from kerneleval import __version__
+from kerneleval.reports.html.document import SECTIONS, Document
+from kerneleval.reports.html.plots import COLOURS, GLYPHS, colours, figures
+from kerneleval.reports.html.strips import forest, panels
+from kerneleval.reports.text import duration, figure, number, plural, safe
+
+__all__ = ["as_data", "harmless", "page"]
+
+Plain = dict[str, Any]
+
+_LONGEST = 200_000
+"""Characters of one text; sources are shortened long before, with a word on it."""
+
+
+def page(document: Document) -> str:
+    """The whole page."""
+    clean: Document = harmless(document)
+    plots = figures(clean)
+    data = as_data({"plots": plots, "shapes": clean["shapes"], "cells": clean["cells"], "colours": _colours(clean)})
+    style, script, plotly = _file("style.css"), _file("script.js"), _plotly()
+    template = _environment().get_template("report.html.j2")
+    return template.render(
+        doc=clean,
+        sections=SECTIONS,
+        place=colours(clean),
+        plots=plots,
+        panels=panels(clean) if "shapes" not in clean["not_evaluated"] else [],
+        data=Markup(data),
+        style=Markup(style),
+        script=Markup(script),
+        plotly=Markup(plotly),
+        policy=_policy(script, plotly),
+        version=__version__,
+        columns=_columns(clean),
+        factors=FACTORS,
+    )
+
+
+def harmless(value: Any) -> Any:
+    """The same plain data, every control and direction-changing character in it shown by its code."""
+    if isinstance(value, str):
+        return value if value.replace("\n", "").replace("\t", "").isprintable() else safe(value, _LONGEST)
+    if isinstance(value, dict):
+        return {harmless(name): harmless(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [harmless(part) for part in value]
+    return value
+
+
+def as_data(value: Any) -> str:
+    """Plain data as JSON that ends no ``<script>`` and starts no comment in one."""
+    text = json.dumps(_finite(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _finite(value: Any) -> Any:
+    """The same with null, which plotly.js leaves out, for numbers that JSON lacks."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    return [_finite(part) for part in value] if isinstance(value, list) else value
+
+
+def _colours(document: Document) -> list[str]:
+    return list(colours(document))
+
+
+def _file(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+@functools.cache
+def _plotly() -> str:
+    """The text of plotly.js, from Plotly's package."""
+    from plotly.offline import get_plotlyjs
+
+    text: str = get_plotlyjs()
+    return text.replace("</script", "<\\/script").replace("\r\n", "\n")
+
+
+def _policy(*scripts: str) -> str:
+    """Content security policy: no network at all, and no script but ours, whatever a text of others may hold."""
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts
+    )
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Templates
+# --------------------------------------------------------------------------------------------------------------------
+
+LEADERBOARD: tuple[tuple[str, str, str, str], ...] = (
+    ("S", "composite", "", ""),
+    ("Speed", "speedup_med", "", "×"),
+    ("Peak", "peak", "", "×"),
+    ("Shape CV", "cv_shape", "", ""),
+    ("Coverage", "c_op", "", "%"),
+    ("Portability", "p_hw", "", "%"),
+    ("fast₁", "fast_p", "1", "%"),
+    ("Geo. mean", "geometric_mean", "", "×"),
+    ("pass@1", "pass_at_k", "1", "%"),
+    ("Shape gap", "shape_gap", "", "×"),
+    ("Slower", "regressions", "all", "%"),
+)
+"""Columns of the leaderboard: title, score, key in its table, unit."""
+
+IF_THERE: tuple[tuple[str, str, str, str], ...] = (
+    ("Of the limit", "fraction_of_limit", "", "%"),
+    ("US$ a right one", "cost", "usd/correct", ""),
+    ("Tokens a right one", "cost", "tokens_out/correct", ""),
+)
+"""Further columns, where a generator has a value."""
+
+FACTORS: tuple[tuple[str, str, str], ...] = (
+    ("Speed", "speedup_med", "×"),
+    ("Shape CV", "cv_shape", ""),
+    ("Coverage", "c_op", "%"),
+    ("Portability", "p_hw", "%"),
+)
+"""The factors of S: title, score, unit."""
+
+
+def _columns(document: Document) -> list[tuple[str, str, str, str]]:
+    there = []
+    for column in IF_THERE:
+        _, key, part, _ = column
+        tables = [of.get(key) or {} for of in document["scores"].values()]
+        found = [table.get(part) if part else table for table in tables]
+        if any(score and not math.isnan(number(score["value"])) for score in found):
+            there.append(column)
+    return [*LEADERBOARD, *there]
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    folder = resources.files(__package__).joinpath("templates")
+    texts = {entry.name: entry.read_text(encoding="utf-8") for entry in folder.iterdir() if entry.name.endswith(".j2")}
+    environment = jinja2.Environment(
+        loader=jinja2.DictLoader(texts),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "score": _score,
+        "units": _units,
+        "duration": lambda seconds: duration(number(seconds)),
+        "figure": lambda value: figure(number(value)),
+        "many": lambda n: f"{n:,}",
+        "plural": lambda n, noun: plural(n, noun) if n < 1000 else f"{n:,} {noun}s",
+        "when": lambda unix_s: time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(unix_s)),
+        "si": _si,
+        "code": _code,
+        "bar": _bar,
+        "colour": lambda slot: f"g{slot % COLOURS}",
+        "glyph": lambda slot: GLYPHS[slot % len(GLYPHS)],
+        "sortable": _sortable,
+        "breakable": lambda text: Markup("+<wbr>").join(str(text).split("+")),
+        "clip": _clip,
+        "prose": _prose,
+        "anchor": lambda text: hashlib.sha256(str(text).encode()).hexdigest()[:12],
+    }
+    environment.globals |= {"number": number, "isnan": math.isnan, "max": max, "min": min}
+    return environment
+
+
+def _units(value: float, unit: str) -> str:
+    if math.isnan(value):
+        return "–"
+    if unit == "%":
+        shown = 100 * value
+        return f"{shown:.0f} %" if shown >= 10 or shown == 0 else f"{shown:.1f} %"
+    return figure(value, unit)
+
+
+def _score(score: Plain | None, unit: str = "") -> Markup:
+    """A plain score with its interval, and n and note where the pointer rests."""
+    if score is None or math.isnan(number(score["value"])):
+        note = (score or {}).get("note") or "no value"
+        return Markup('<span class="none" title="{}">–</span>').format(note)
+    value, low, high = (number(score[name]) for name in ("value", "low", "high"))
+    title = "; ".join(filter(None, (f"n = {score['n']:,}", score["note"])))
+    shown = Markup('<span class="v" title="{}">{}</span>').format(title, _units(value, unit))
+    if math.isnan(low) or math.isnan(high):
+        return shown + Markup(' <span class="ci">no interval</span>')
+    bounds = f"{_units(low, unit).removesuffix(unit).strip()}–{_units(high, unit)}"
+    return shown + Markup(' <span class="ci">{}</span>').format(bounds)
+
+
+def _sortable(score: Plain | None) -> str:
+    """What a cell is sorted by; empty: it has no value."""
+    value = number(score["value"]) if score else math.nan
+    return "" if math.isnan(value) else f"{value:.9g}"
+
+
+def _si(value: Any, unit: str) -> str:
+    """A large quantity with a prefix of thousands."""
+    amount = number(value)
+    for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(amount) >= size:
+            return f"{amount / size:.3g} {prefix}{unit}"
+    return f"{figure(amount)} {unit}"
+
+
+def _bar(score: Plain | None, top: float, slot: int) -> Markup:
+    if score is None:
+        return Markup("")
+    return forest(number(score["value"]), number(score["low"]), number(score["high"]), top, slot)
+
+
+def _clip(text: str, most: int) -> str:
+    """The text, or its beginning and how much more there is."""
+    return text if len(text) <= most else f"{text[:most]} … ({len(text) - most:,} more characters)"
+
+
+def _prose(text: str) -> Markup:
+    """A docstring's paragraph, its ``names`` in the type of code."""
+    parts = text.split("``")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if i % 2 else Markup.escape(part) for i, part in enumerate(parts)
+    )
+
+
+def _code(text: str) -> Markup:
+    """Source with its lines numbered (by the style sheet, so that copying takes the source alone)."""
+    return Markup("").join(Markup("<span>{}\n</span>").format(line) for line in text.split("\n"))
