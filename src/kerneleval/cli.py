@@ -282,10 +282,21 @@ def analyse(
 ) -> int:
     """Tell what correctness depends on, what makes tasks hard, how readable the code is, how machines differ."""
     from kerneleval import pipeline
-    from kerneleval.reports import analysis_view
 
     found = pipeline.analyse(run_id, store_url=store_of(store))
-    _print_json(found) if as_json else analysis_view.render_analysis(found, _console())
+    if as_json:
+        _print_json(found)
+        return PASSED
+    from kerneleval.analysis import difficulty, rubric
+    from kerneleval.reports import analysis_view
+
+    console = _console()
+    for one in found["attribution"]:
+        analysis_view.render_attribution(one, console)
+    analysis_view.render_difficulty(found["difficulty"], console, difficulty.PROXIES)
+    analysis_view.render_sources(found["sources"], console)
+    analysis_view.render_rubric(found["rubric"], console, rubric.AXES, rubric.LEVELS)
+    analysis_view.render_hardware(found["hardware"], console)
     return PASSED
 
 

@@ -22,6 +22,7 @@ from kerneleval.records import (
     Failed,
     Machine,
     Protocol,
+    Result,
     Task,
     Trust,
     UsageError,
@@ -31,6 +32,7 @@ from kerneleval.records import (
 )
 
 if TYPE_CHECKING:
+    from kerneleval.analysis.rubric import Profile
     from kerneleval.generators import Generator
     from kerneleval.judge.judge import Judge
     from kerneleval.scores import Setting
@@ -638,7 +640,11 @@ def report(
     found = scores.score_all(results, setting)
     written = []
     if html_to or markdown_to:
-        extras = {"roofline": [_in_roofline(point) for point in roofline(results, setting)]}
+        profiles = _rubric(store, [info], results, _tasks_at_hand([info], results), _candidates(store, results))
+        extras = {
+            "roofline": [_in_roofline(point) for point in roofline(results, setting)],
+            "rubric": _as_levels(profiles),
+        }
         document = html.build(info, found, results, store.verdicts(info.id), _Stored(store), extras)
         if html_to:
             html.write(document, html_to)
@@ -657,6 +663,16 @@ def _in_roofline(point: Point) -> dict[str, Any]:
         "achieved_flop_s": point.flop / point.time_s,
         "fraction": point.fraction,
     }
+
+
+def _as_levels(profiles: Sequence[Profile]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Generator -> axis -> level -> attempts; ``none``: not evaluated, ``why``."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for one in profiles:
+        levels: dict[str, Any] = {str(level): count for level, count in one.counts.items()}
+        levels |= {"none": sum(one.not_evaluated.values()), "why": "; ".join(one.not_evaluated)}
+        found.setdefault(one.generator, {})[one.axis] = levels
+    return found
 
 
 class _Stored:
@@ -686,19 +702,48 @@ def analyse(run: str | Sequence[str] = "latest", *, store_url: str | None = None
     store = open_store(store_url, create=False, write=False)
     infos = [store.run(name) for name in ([run] if isinstance(run, str) else run)]
     results = list(store.results([info.id for info in infos]))
-    places = {name: source for info in infos for name, source in info.tasks.items()}
-    names = dict.fromkeys(r.task for r in results)
-    tasks = {name: task for name in names if (task := _task_at_hand(places, name)) is not None}
-    hashes = dict.fromkeys(r.candidate for r in results if r.candidate)
-    measured = {found: sources.measure(store.candidate(found)) for found in hashes}
+    tasks = _tasks_at_hand(infos, results)
+    candidates = _candidates(store, results)
+    measured = {found: sources.measure(candidate) for found, candidate in candidates.items()}
     keys = (attribution.of_category, attribution.of_group)
     return {
         "runs": [info.id for info in infos],
         "attribution": [to_plain(attribution.attribute(results, key=key)) for key in keys],
         "difficulty": to_plain(difficulty.difficulty(results, tasks)),
         "sources": to_plain(sources.by_generators(measured, results)),
+        "rubric": to_plain(_rubric(store, infos, results, tasks, candidates)),
         "hardware": to_plain(hardware.hardware(results)),
     }
+
+
+def _tasks_at_hand(infos: Sequence[RunInfo], results: Sequence[Result]) -> dict[str, Task]:
+    places = {name: source for info in infos for name, source in info.tasks.items()}
+    names = dict.fromkeys(r.task for r in results)
+    return {name: task for name in names if (task := _task_at_hand(places, name)) is not None}
+
+
+def _candidates(store: Store, results: Sequence[Result]) -> dict[str, Candidate]:
+    """Every candidate of the results by its hash."""
+    return {found: store.candidate(found) for found in dict.fromkeys(r.candidate for r in results) if found}
+
+
+def _rubric(
+    store: Store,
+    infos: Sequence[RunInfo],
+    results: Sequence[Result],
+    tasks: dict[str, Task],
+    candidates: dict[str, Candidate],
+) -> list[Profile]:
+    """Each generator on each axis of the Standard Kernel Rubric."""
+    from kerneleval.analysis import rubric
+
+    verdicts = {
+        (attempt.generator, attempt.task, attempt.sample): rubric.seen(verdict)
+        for info in infos
+        for attempt, verdict in store.verdicts(info.id)
+        if attempt.machine == results[0].machine
+    }
+    return rubric.profiles(rubric.rate(results, tasks, candidates, verdicts))
 
 
 def transitions(

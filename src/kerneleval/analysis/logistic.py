@@ -114,7 +114,7 @@ def logistic(
     fit = _fit(table.design, table.right, table.total)
     base = null(right)
     free = fit.rank - 1
-    statistic = max(0.0, 2 * (fit.log_likelihood - base))
+    statistic = float(max(0.0, 2 * (fit.log_likelihood - base)))
     return Model(
         factors=tuple(factors),
         log_likelihood=fit.log_likelihood,
@@ -144,7 +144,7 @@ def null(right: Sequence[bool]) -> float:
 
 
 def saturated(right: NDArray[Any], total: NDArray[Any]) -> Floats:
-    """Log-likelihood of the model that knows each group's share: (..., groups) counts of right and of all -> (...).
+    """Log-likelihood of the model that knows each group's share: (..., groups) right ones and all of them -> (...).
 
     That of a model on one factor has this closed form.
     """
@@ -241,7 +241,7 @@ def _fit(design: Floats, right: Floats, total: Floats) -> _Fit:
     fixed = np.abs(nowhere).max(axis=0, initial=0.0) <= _ZERO
     spread = np.sqrt(np.einsum("ij,jk,ik->i", basis, np.linalg.inv(hessian(best) * size), basis))
     coefficients[fixed], errors[fixed] = (basis @ best)[fixed], spread[fixed]
-    return _Fit(-loss(best) * size, coefficients, errors, rank, separated, aliased)
+    return _Fit(float(-loss(best) * size), coefficients, errors, rank, separated, aliased)
 
 
 _ZERO = 1e-9

@@ -43,6 +43,9 @@ NEAR, LOOSE = 0.90, 0.50
 """Speed over that of the best known implementation from which P is 3 ("within approximately 5 to 10 %") and 2 ("within
 roughly 50 %"); 4 matches or exceeds it."""
 
+SAME = 0.05
+"""What is slower by less than the machine's noise floor matches; never more than this, however noisy the machine."""
+
 MINOR, GUIDED = 0.10, 0.50
 """Share of its lines up to which a human's edits are minor corrections (A 3) and guidance (A 2). The rubric gives no
 figures: these are this program's."""
@@ -151,7 +154,6 @@ def rate(
     for key in right:
         rivals.setdefault(key[1], {})[key] = timed[key]
     origins = {of[0].candidate: of[0].origin for of in attempts.values() if of[0].candidate}
-    read: dict[tuple[str, Seen], Reading] = {}
     ratings = []
     for key, of in attempts.items():
         generator, task, sample = key
@@ -165,7 +167,171 @@ def rate(
         if not of[0].candidate:
             none = Grade(level=None, reason="no candidate")
             grades |= dict.fromkeys("RHPA", none)
-        ratings.append(
-            Rating(generator=generator, task=task, sample=sample, candidate=of[0].candidate, grades=grades)
-        )
+        ratings.append(Rating(generator=generator, task=task, sample=sample, candidate=of[0].candidate, grades=grades))
     return ratings
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The axes
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _complexity(task: Task | None) -> Grade:
+    if task is None:
+        return Grade(level=None, reason="the task is not at hand")
+    return Grade(level=task.complexity, reason="of the task")
+
+
+def _source(candidate: Candidate | None, saw: Seen) -> tuple[Grade, Grade]:
+    """R and H."""
+    if candidate is None:
+        both = Grade(level=None, reason="the source is not in the store")
+        return both, both
+    if saw.track == "library":
+        why = "the judge saw no arithmetic in kernels of its own"
+        return Grade(level=1, reason=why), Grade(level=None, reason="all arithmetic is a library's")
+    reading = read_sources(candidate, saw.launched)
+    marks = [*reading.marks, *read_compiled(saw.compiled)]
+    level, marks_r = _highest(marks, "R")
+    if level is None and candidate.language == "torch" and not reading.unread:
+        level, reason_r = 1, "PyTorch without a kernel of its own"
+    else:
+        reason_r = _reason(level, reading, saw)
+    r = Grade(level=level, reason=reason_r, marks=marks_r)
+    if level in (None, 1):
+        return r, Grade(level=None, reason="all arithmetic is a library's" if level else reason_r)
+    level_h, marks_h = _highest(marks, "H")
+    if level_h is None and reading.unread:
+        return r, Grade(level=None, reason=reading.unread)
+    reason_h = _reason(level_h, reading, saw) if level_h else "none of the features of the levels above in its source"
+    if level == 2 and not saw.compiled:
+        reason_h += "; what its compiler chose was not looked at"
+    return r, Grade(level=level_h or 1, reason=reason_h, marks=marks_h)
+
+
+def _highest(marks: Sequence[Mark], axis: str) -> tuple[int | None, tuple[Mark, ...]]:
+    """The highest level that is shown, and what shows it."""
+    own = [mark for mark in marks if mark.axis == axis]
+    level = max((mark.level for mark in own), default=None)
+    return level, tuple(mark for mark in own if mark.level == level)
+
+
+def _reason(level: int | None, reading: Reading, saw: Seen) -> str:
+    said = ["in its source" if level else "nothing that the rubric names is in its source"]
+    if level and not saw.track:
+        said.append("it was not seen running")
+    elif saw.track == "mixed":
+        said.append("library kernels beside its own")
+    if reading.unread:
+        said.append(f"not read: {reading.unread}")
+    if reading.not_launched:
+        said.append(f"not launched, so not counted: {', '.join(reading.not_launched[:6])}")
+    return "; ".join(said)
+
+
+def _performance(own: Mapping[Case, Timing], others: Mapping[Key, Mapping[Case, Timing]]) -> Grade:
+    """Geometric mean speed over that of the fastest implementation known: the baseline, or another right kernel of
+    these results that is timed in at least half of the same cells.
+    """
+    if not own:
+        return Grade(level=None, reason="right, but not timed")
+    best, against = _log_ratio(own, None), "the baseline"
+    for (generator, _, sample), theirs in others.items():
+        if 2 * len(own.keys() & theirs.keys()) >= len(own) and (ratio := _log_ratio(own, theirs))[0] < best[0]:
+            best, against = ratio, f"{generator}, sample {sample}"
+    centre, half, noise = best
+    level = _level_of(centre, noise)
+    reason = f"{math.exp(centre):.2f} x the speed of the best known ({against})"
+    if math.isnan(half):
+        return Grade(level=level, reason=f"{reason}; its timings have no interval")
+    low, high = _level_of(centre - half, noise), _level_of(centre + half, noise)
+    reason += f" [{math.exp(centre - half):.2f}, {math.exp(centre + half):.2f}]"
+    return Grade(level=level, reason=reason + (f"; the interval reaches levels {low} to {high}" if low != high else ""))
+
+
+def _log_ratio(own: Mapping[Case, Timing], theirs: Mapping[Case, Timing] | None) -> tuple[float, float, float]:
+    """Logarithm of the ratio of the speeds, half its 95 % interval (errors of independent timings in quadrature) and
+    the noise floor, over the common cells.
+    """
+    cells = [case for case in own if theirs is None or case in theirs]
+    sides = [[of[case] for case in cells] for of in (own, theirs) if of is not None]
+    logs = [statistics.fmean(math.log(t.speedup) for t in side) for side in sides]
+    noise = math.hypot(*(statistics.fmean(math.log1p(t.noise) for t in side) for side in sides))
+    centre = logs[0] - (logs[1] if len(logs) > 1 else 0.0)
+    every = [t for side in sides for t in side]
+    if not all(0 < t.low <= t.high < math.inf for t in every):
+        return centre, math.nan, noise
+    return centre, math.sqrt(sum((math.log(t.high / t.low) / 2) ** 2 for t in every)) / len(cells), noise
+
+
+def _level_of(log_ratio: float, noise: float) -> int:
+    if log_ratio >= -min(noise, math.log1p(SAME)):
+        return 4
+    return 3 if log_ratio >= math.log(NEAR) else 2 if log_ratio >= math.log(LOOSE) else 1
+
+
+def _automation(origin: Origin, candidate: Candidate | None, origins: Mapping[str, Origin]) -> Grade:
+    """By the lines that humans changed, in it and in those that it was made from."""
+    edits, known, at = 0, {""}, origin
+    while True:
+        if at.human_edits < 0:
+            return Grade(level=None, reason="not recorded whether a human changed it")
+        edits += at.human_edits
+        if at.parent in known:
+            break
+        if at.parent not in origins:
+            return Grade(level=None, reason=f"it refines {at.parent[:16]}, of which nothing is recorded here")
+        known.add(at.parent)
+        at = origins[at.parent]
+    if not origin.model:
+        return Grade(level=None, reason="no model is recorded: who wrote it is not known")
+    if not edits:
+        return Grade(level=4, reason=f"{origin.model}, no line changed by a human")
+    if candidate is None:
+        return Grade(level=None, reason=f"{edits} lines changed by a human, of a source that is not in the store")
+    lines = sum(1 for _, text in candidate.files for line in text.splitlines() if line.strip())
+    part = edits / max(lines, 1)
+    level = 3 if part <= MINOR else 2 if part <= GUIDED else 1
+    return Grade(level=level, reason=f"{origin.model}, {edits} of {lines} lines changed by a human")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Generators
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def profiles(ratings: Iterable[Rating]) -> list[Profile]:
+    """Each generator on each axis: how many attempts are on which level."""
+    of_generator: dict[str, list[Rating]] = {}
+    for rating in ratings:
+        of_generator.setdefault(rating.generator, []).append(rating)
+    return [_profile(generator, axis, of) for generator, of in of_generator.items() for axis in AXES]
+
+
+def _profile(generator: str, axis: str, ratings: Sequence[Rating]) -> Profile:
+    grades = [(rating.task, rating.grades[axis]) for rating in ratings]
+    told = [(task, 0, float(grade.level)) for task, grade in grades if grade.level is not None]
+    counts = Counter(int(level) for _, _, level in told)
+    why = Counter(grade.reason for _, grade in grades if grade.level is None)
+    return Profile(
+        generator=generator,
+        axis=axis,
+        counts={level: counts[level] for level in (1, 2, 3, 4)},
+        not_evaluated=dict(why.most_common()),
+        median=_median(told),
+    )
+
+
+def _median(told: Sequence[tuple[str, int, float]]) -> Score:
+    if not told:
+        return NOTHING("not evaluated")
+    tasks = tuple(dict.fromkeys(task for task, _, _ in told))
+    table = nested(tasks, told)
+    value, low, high, _ = interval(
+        lambda draw: median_of(draw.cells(table).reshape(len(draw.tasks), -1)),
+        len(tasks),
+        table.values.size,
+        never_outside=(1.0, 4.0),
+    )
+    note = "" if len(tasks) >= FEW else "few tasks: the interval is too narrow"
+    return Score(value=value, low=low, high=high, n=len(told), note=note)

@@ -1,121 +1,329 @@
-"""Analyses of a run for people: what correctness depends on, what makes tasks hard, code, machines."""
+"""Analyses for people: attribution, difficulty, hardware, sources, rubric. Each takes the plain data of its record."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kerneleval.reports.text import figure, number, plural, safe, share, span
+from kerneleval.reports.text import MISSING, count, figure, fits, number, plural, safe, share, span
 
-__all__ = ["render_analysis"]
+__all__ = ["render_attribution", "render_difficulty", "render_hardware", "render_rubric", "render_sources"]
 
 Plain = Mapping[str, Any]
 
-_SHOWN = 12
+_SHOWN = 20
+"""Rows of a long table; the JSON document has all."""
+
+_REASONS = 4
+"""Reasons for having no level that are shown of each axis."""
+
+_NAME = 60
+"""Characters of a name that comes from a file."""
+
+
+def _grid(title: str, first: str, columns: Sequence[str | Text], *, narrow: bool = False) -> Table:
+    """A table of figures; a narrow one breaks the names in its first column."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
+    table.add_column(first, no_wrap=not narrow, overflow="fold", ratio=1 if narrow else None)
+    for column in columns:
+        table.add_column(column, justify="right", overflow="fold", no_wrap=narrow)
+    return table
+
+
+def _print(console: Console, build: Callable[[bool], Table]) -> None:
+    """Print the table, the narrow one where the other has no room."""
+    table = build(False)
+    console.print(table if fits(table, console, console.width) else build(True))
+
+
+def _named(name: Any) -> Text:
+    return Text(safe(str(name), _NAME).replace("\n", " "))
+
+
+def _dim(text: str) -> Text:
+    return Text(safe(text), style="dim")
+
+
+def _p(value: Any) -> str:
+    p = number(value)
+    return MISSING if math.isnan(p) else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _reasons(said: Iterable[tuple[str, str]], console: Console, *, of: int = 0, who: str = "") -> None:
+    """(note, what it is of) pairs, each note once; what it is of is left out where that is everything."""
+    notes: dict[str, list[str]] = {}
+    for note, what in said:
+        if note:
+            notes.setdefault(note, []).append(what)
+    for note, whats in notes.items():
+        console.print(_dim(f"  {who}{note}" + (f" ({', '.join(whats)})" if len(whats) != of else "")))
+
+
+def _more(shown: int, total: int, noun: str, console: Console) -> None:
+    if total > shown:
+        console.print(_dim(f"  and {plural(total - shown, noun)} more: --json has all"))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Attribution
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def render_attribution(found: Plain, console: Console) -> None:
+    """Print a :class:`kerneleval.analysis.attribution.Attribution`.
+
+    Args:
+        found: its plain data.
+        console: where to print.
+    """
+    words = {"category": f"{found['taxonomy']} of the operator", "method": "method (generator)", "both": "both"}
+
+    def build(narrow: bool) -> Table:
+        title = "What correctness follows: logistic models"
+        wide = ["McFadden's pseudo-R²", "adjusted", "parameters", "p of chi-squared", "p of permutation"]
+        table = _grid(title, "Known of a pair", ["R²", "adj.", "df", "p", "p perm."] if narrow else wide, narrow=narrow)
+        for name, said in words.items():
+            model = found[name]
+            table.add_row(
+                Text(said),
+                figure(number(model["pseudo_r2"])),
+                figure(number(model["adjusted_r2"])),
+                str(model["parameters"]) if model["levels"] else MISSING,
+                _p(model["against_null"]["p"]),
+                _p(model["p_permuted"]),
+            )
+        return table
+
+    _print(console, build)
+    right = found["right"]
+    line = Text.assemble("  right: ", share(right), _dim(f" of {plural(right['n'], 'pair')}"))
+    if not math.isnan(ratio := number(found["ratio"])):
+        line.append(f"; {safe(found['taxonomy'], _NAME)} explains {figure(ratio)} times as much as method")
+    console.print(line)
+    for name, said in (
+        ("category_beyond_method", "what category adds to method"),
+        ("method_beyond_category", "what method adds to category"),
+    ):
+        test = found[name]
+        chi2 = f"χ²({test['df']}) = {figure(number(test['statistic']))}, p {_p(test['p'])}"
+        console.print(_dim(f"  {said}: {test['note'] or chi2}"))
+    for name, said in words.items():
+        if found[name]["note"]:
+            console.print(_dim(f"  {said}: {found[name]['note']}"))
+    if found["note"]:
+        console.print(_dim(f"  {found['note']}"))
+    console.print()
+    for name in ("category", "method"):
+        _levels(name, found, console)
+
+
+def _levels(name: str, found: Plain, console: Console) -> None:
+    """Each level with its share, and its coefficient in the model on both."""
+    both = {level["level"]: level for level in found["both"]["levels"] if level["factor"] == name}
+    own = [level for level in found[name]["levels"] if level["factor"] == name]
+    if not own:
+        return
+    title = "By " + (found["taxonomy"] if name == "category" else "method")
+    table = _grid(f"{title}, the most often right first", "", ["right", "pairs", "log odds (of both)", "error"])
+    ordered = sorted(own, key=lambda level: -level["right"] / level["n"])
+    for level in ordered[:_SHOWN]:
+        model = both.get(level["level"], {"coefficient": "nan", "error": "nan", "note": ""})
+        value, error = number(model["coefficient"]), number(model["error"])
+        table.add_row(
+            _named(level["level"]),
+            f"{100 * level['right'] / level['n']:.0f} %",
+            str(level["n"]),
+            Text(model["note"], style="dim") if model["note"] else figure(value),
+            figure(error),
+        )
+    console.print(table)
+    _more(_SHOWN, len(ordered), "level", console)
+    console.print()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Difficulty
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def render_difficulty(found: Plain, console: Console, words: Plain) -> None:
+    """Print a :class:`kerneleval.analysis.difficulty.Difficulty`.
+
+    Args:
+        found: its plain data.
+        console: where to print.
+        words: proxy -> what it is (:data:`kerneleval.analysis.difficulty.PROXIES`).
+    """
+
+    def build(narrow: bool) -> Table:
+        title = "What goes with failure: rank correlations over tasks"
+        table = _grid(title, "Proxy", ["Spearman's ρ", "tasks", "p", "adjusted p"], narrow=narrow)
+        for one in found["correlations"]:
+            rho = span(dict(one["rho"]), narrow=narrow)
+            if number(one["p_adjusted"]) < 0.05:
+                rho.stylize("bold")
+            table.add_row(words[one["proxy"]], rho, str(one["rho"]["n"]), _p(one["p"]), _p(one["p_adjusted"]))
+        return table
+
+    _print(console, build)
+    _reasons(((one["rho"]["note"], words[one["proxy"]]) for one in found["correlations"]), console)
+    console.print(_dim("  above 0: tasks with more of it fail more often; bold: told from chance at 5 %"))
+    if found["note"]:
+        console.print(_dim(f"  {found['note']}"))
+    console.print()
+    tasks = found["tasks"]
+
+    def hardest(narrow: bool) -> Table:
+        names = {"complexity": "K", "arguments": "arguments", "output_rank": "rank", "flop_per_byte": "FLOP/byte"}
+        names |= {"reference_lines": "lines", "reference_nodes": "nodes"}
+        if narrow:
+            names = {"complexity": "K", "flop_per_byte": "FLOP/byte", "reference_lines": "lines"}
+        table = _grid("Tasks, the hardest first", "Task", ["right", "of", *names.values()], narrow=narrow)
+        for task in tasks[:_SHOWN]:
+            figures = [_plain(task["proxies"][name]) for name in names]
+            right = f"{100 * number(task['right']):.0f} %"
+            table.add_row(_named(task["task"]), right, str(task["attempts"]), *figures)
+        return table
+
+    _print(console, hardest)
+    _more(_SHOWN, len(tasks), "task", console)
+    console.print()
+
+
+def _plain(value: Any) -> str:
+    """Whole numbers without decimals."""
+    of = number(value)
+    return f"{of:.0f}" if of == round(of, 0) else figure(of) if not math.isnan(of) else MISSING
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Hardware
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def render_hardware(found: Plain, console: Console) -> None:
+    """Print a :class:`kerneleval.analysis.hardware.Hardware`.
+
+    Args:
+        found: its plain data.
+        console: where to print.
+    """
+    cv = found["cv"]
+    if math.isnan(number(cv["value"])):
+        console.print(Text(f"Speedup over machines: not evaluated: {safe(cv['note'])}"))
+        console.print()
+        return
+    machines = list(found["machines"].values())
+    kernels = [one for one in found["kernels"] if not math.isnan(number(one["cv"]))]
+
+    def build(narrow: bool) -> Table:
+        columns: list[str | Text] = ["kernel", *(_named(m) for m in machines), "best / worst", "CV", "cells"]
+        table = _grid("Speedup over machines, the most variable first", "Task", columns, narrow=narrow)
+        for one in kernels[:_SHOWN]:
+            ratio = span(dict(one["ratio"]), "x", narrow=narrow)
+            if one["beyond_noise"]:
+                ratio.stylize("bold")
+            speeds = [figure(number(one["speedups"].get(machine)), "x") for machine in machines]
+            spread = figure(number(one["cv"])), str(one["cells"])
+            table.add_row(_named(one["task"]), _named(one["candidate"][:8]), *speeds, ratio, *spread)
+        return table
+
+    _print(console, build)
+    _more(_SHOWN, len(kernels), "kernel", console)
+    console.print(Text.assemble("  median CV: ", span(dict(cv)), _dim(f" of {plural(cv['n'], 'kernel')}")))
+    console.print(_dim("  bold: best and worst differ beyond noise"))
+    alone = len(found["kernels"]) - len(kernels)
+    if alone:
+        console.print(_dim(f"  {plural(alone, 'kernel')} with no cell on two machines"))
+    for one in found["agreements"]:
+        said = one["note"] or f"Kendall's τ-b = {figure(number(one['tau']))}, p = {_p(one['p'])}"
+        console.print(_dim(f"  {one['first']} and {one['second']}, {plural(one['kernels'], 'kernel')}: {said}"))
+    console.print()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Sources
+# --------------------------------------------------------------------------------------------------------------------
 
 _METRICS = {
-    "maintainability": "maintainability",
-    "complexity_mean": "complexity, mean",
-    "complexity_max": "complexity, largest",
-    "logical_lines": "lines",
+    "maintainability": "maintainability index (0 to 100)",
+    "complexity_sum": "cyclomatic complexity, sum",
+    "complexity_mean": "mean of a function",
+    "complexity_max": "of the most complex function",
+    "logical_lines": "logical lines",
     "functions": "functions",
     "kernels": "kernels",
 }
 
 
-def render_analysis(found: Plain, console: Console) -> None:
-    """Print the analyses of a run.
+def render_sources(found: Mapping[str, Plain], console: Console) -> None:
+    """Print what :func:`kerneleval.analysis.sources.by_generators` gives.
 
     Args:
-        found: as :func:`kerneleval.pipeline.analyse` gives it.
+        found: its plain data.
         console: where to print.
     """
-    for of in found["attribution"]:
-        _attribution(of, console)
-    _difficulty(found["difficulty"], console)
-    _sources(found["sources"], console)
-    _hardware(found["hardware"], console)
+    if not found:
+        console.print("No sources.")
+        return
 
+    def build(narrow: bool) -> Table:
+        table = _grid("Sources, medians over attempts", "", [_named(name) for name in found], narrow=narrow)
+        for metric, words in _METRICS.items():
+            table.add_row(words, *(span(of.get(metric), narrow=narrow) for of in found.values()))
+        return table
 
-def _table(console: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="right" if i else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    console.print(Text(title, style="bold"))
-    console.print(table)
-
-
-def _note(text: str, console: Console) -> None:
-    if text:
-        console.print(Text(f"  {safe(text, 300)}", style="dim"))
-
-
-def _p(value: Any) -> str:
-    """A p-value: in words where it is smaller than three places show."""
-    p = number(value)
-    return "< 0.001" if p < 0.001 else figure(p)
-
-
-def _attribution(of: Plain, console: Console) -> None:
-    taxonomy = {"category": "operator category", "group": "KernelBench-X's category"}.get(
-        of["taxonomy"], str(of["taxonomy"])
-    )
-    rows: list[list[str | Text]] = []
-    for name in ("category", "method", "both"):
-        model = of[name]
-        figures = [figure(number(model[key])) for key in ("pseudo_r2", "adjusted_r2")]
-        rows.append([{"both": "category + method"}.get(name, name), *figures, Text(safe(model["note"], 120))])
-    right = f"{share(of['right']).plain} of {of['right']['n']} pairs right"
-    title = f"What correctness depends on, by {safe(taxonomy)}: {right}"
-    _table(console, title, ("Model", "McFadden's pseudo-R2", "adjusted", "note"), rows)
-    category, method = _p(of["category_beyond_method"]["p"]), _p(of["method_beyond_category"]["p"])
-    _note(f"p of category beyond method {category}, of method beyond category {method}", console)
-    _note(of["note"], console)
+    _print(console, build)
+    for name, of in found.items():
+        notes = ((score["note"], _METRICS.get(metric, metric)) for metric, score in of.items())
+        _reasons(notes, console, of=len(of), who=f"{name}: ")
     console.print()
 
 
-def _difficulty(of: Plain, console: Console) -> None:
-    rows: list[list[str | Text]] = [
-        [safe(c["proxy"].replace("_", " ")), span(c["rho"]), _p(c["p_adjusted"]), Text(safe(c["rho"]["note"], 80))]
-        for c in of["correlations"]
-    ]
-    _table(console, "What goes with failure, over tasks", ("Proxy", "Spearman's rho", "adjusted p", "note"), rows)
-    _note(of["note"], console)
-    console.print()
+# --------------------------------------------------------------------------------------------------------------------
+# Rubric
+# --------------------------------------------------------------------------------------------------------------------
 
 
-def _sources(profiles: Mapping[str, Plain], console: Console) -> None:
-    if profiles:
-        rows: list[list[str | Text]] = [
-            [safe(name), *(span(of.get(key)) for key in _METRICS)] for name, of in profiles.items()
-        ]
-        _table(console, "Sources, medians over attempts", ("Generator", *_METRICS.values()), rows)
+def render_rubric(
+    found: Sequence[Plain], console: Console, axes: Mapping[str, str], levels: Mapping[str, Sequence[str]]
+) -> None:
+    """Print what :func:`kerneleval.analysis.rubric.profiles` gives.
+
+    Args:
+        found: its plain data.
+        console: where to print.
+        axes: axis -> what it is (:data:`kerneleval.analysis.rubric.AXES`).
+        levels: axis -> names of its levels (:data:`kerneleval.analysis.rubric.LEVELS`).
+    """
+    for generator in dict.fromkeys(one["generator"] for one in found):
+        own = [one for one in found if one["generator"] == generator]
+
+        def build(narrow: bool, own: Sequence[Plain] = own, generator: str = generator) -> Table:
+            title = f"Standard Kernel Rubric, attempts on each level: {safe(generator, _NAME)}"
+            columns = ["1", "2", "3", "4", "median", "none"]
+            table = _grid(title, "Axis", columns if narrow else [*columns, "most often"], narrow=narrow)
+            for one in own:
+                axis = one["axis"]
+                counts = {level: int(one["counts"][str(level)]) for level in (1, 2, 3, 4)}
+                most = max(counts, key=counts.__getitem__)
+                cells = [Text(str(n), style="bold" if n and level == most else "dim") for level, n in counts.items()]
+                none = count(sum(one["not_evaluated"].values()))
+                name = [] if narrow else [Text(levels[axis][most - 1] if counts[most] else MISSING, style="dim")]
+                table.add_row(f"{axis} {axes[axis]}", *cells, span(dict(one["median"]), narrow=narrow), none, *name)
+            return table
+
+        _print(console, build)
+        none = [(f"{plural(n, 'attempt')}: {why}", one["axis"]) for one in own for why, n in _top(one)]
+        _reasons(none, console)
         console.print()
 
 
-def _hardware(of: Plain, console: Console) -> None:
-    if len(of["machines"]) < 2:
-        console.print(Text("Speedup from machine to machine: not evaluated, there is one machine", style="dim"))
-        return
-    kernels = [k for k in of["kernels"] if len(k["speedups"]) > 1]
-    rows: list[list[str | Text]] = [
-        [
-            safe(f"{', '.join(k['generators'])}: {k['task']}"),
-            ", ".join(f"{safe(machine)} {figure(number(v))}x" for machine, v in k["speedups"].items()),
-            figure(number(k["cv"])),
-            span(k["ratio"], "x"),
-        ]
-        for k in kernels[:_SHOWN]
-    ]
-    _table(console, "Speedup from machine to machine", ("Kernel", "speedup", "CV", "best / worst"), rows)
-    if len(kernels) > _SHOWN:
-        _note(f"{plural(len(kernels) - _SHOWN, 'more kernel')}: --json", console)
-    for pair in of["agreements"]:
-        told = pair["note"] or f"Kendall's tau-b {figure(number(pair['tau']))}, p {_p(pair['p'])}"
-        _note(f"{pair['first']} and {pair['second']}, {plural(pair['kernels'], 'kernel')}: {told}", console)
+def _top(profile: Plain) -> list[tuple[str, int]]:
+    """The most frequent reasons for having no level."""
+    return [(safe(why, 200), int(n)) for why, n in list(profile["not_evaluated"].items())[:_REASONS]]

@@ -1,0 +1,365 @@
+"""What a source reaches for, as the Standard Kernel Rubric asks: how it is expressed (R), and for which hardware (H).
+
+One row of :data:`FEATURES` is one thing to look for; what it proves is a level of one axis. Comments, docstrings,
+strings that are no code, and what ``#if 0`` leaves out prove nothing. Where the judge saw which kernels were launched,
+functions of Triton and Numba that none of these calls prove nothing either.
+"""
+
+from __future__ import annotations
+
+import ast
+import bisect
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from kerneleval.analysis.sources import LIMIT_CHARS, NATIVE, native_code
+from kerneleval.records import Candidate
+
+__all__ = ["FEATURES", "Feature", "Mark", "Reading", "read_compiled", "read_sources"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """Evidence for a level of an axis."""
+
+    axis: str
+    """``R`` or ``H``."""
+    level: int
+    """1 to 4."""
+    file: str
+    """Path within the candidate, or what compiled code is called."""
+    line: int
+    """Line in it, from 1."""
+    what: str
+    """What stands there."""
+    says: str
+    """What it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What was found in a candidate."""
+
+    marks: tuple[Mark, ...]
+    """Evidence, the highest level of each axis first."""
+    unread: str = ""
+    """Why files were not read; their evidence is missing."""
+    not_launched: tuple[str, ...] = ()
+    """Functions with features that no launched kernel calls."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feature:
+    """One thing to look for."""
+
+    axis: str
+    level: int
+    says: str
+    python: tuple[str, ...] = ()
+    """Names as they would be imported; ``x.*`` is everything below ``x``."""
+    native: str = ""
+    """Regular expression over C, C++, CUDA and HIP without comments and strings."""
+    assembly: str = ""
+    """Regular expression over inline assembly and PTX."""
+    machine: str = ""
+    """Regular expression over SASS and AMDGCN, beside those over PTX."""
+
+
+_TL = "triton.language"
+_GLUON = "triton.experimental.gluon"
+
+FEATURES: tuple[Feature, ...] = (
+    # -- R: 1 library composition, 2 high-level DSL, 3 lower-level DSL, 4 instruction level
+    Feature(
+        axis="R",
+        level=1,
+        says="calls a library's kernels",
+        python=("torch.matmul", "torch.mm", "torch.bmm", "torch.compile", "torch.nn.functional.*", "torch.ops.aten.*"),
+        native=r"\b(?:cublas|cudnn|rocblas|hipblas|miopen)[A-Z]\w*(?=\s*\()|\bcutlass::gemm::device::\w+|\b(?:at|torch)::\w+(?=\()",
+    ),
+    Feature(
+        axis="R",
+        level=2,
+        says="a kernel in a high-level DSL, whose compiler schedules and maps it",
+        python=("triton.jit", "cuda.tile.kernel", "helion.kernel", "numba.njit", "numba.jit", "numba.vectorize"),
+    ),
+    Feature(
+        axis="R",
+        level=3,
+        says="a kernel in a DSL with explicit threads, tiles or layouts",
+        python=(f"{_GLUON}.jit", "cutlass.cute.*", "numba.cuda.jit", "tilelang.*"),
+        native=r"\bcute::\w+|\bnamespace\s+cute\b|\bkittens::\w+",
+    ),
+    Feature(
+        axis="R",
+        level=3,
+        says="explicit loops over memory in C++; the compiler chooses the instructions",
+        native=r"\b(?:for|while)(?=\s*\()",
+    ),
+    Feature(axis="R", level=4, says="a kernel in CUDA or HIP C++, with explicit threads", native=r"\b__global__\b"),
+    Feature(
+        axis="R",
+        level=4,
+        says="instructions of a processor, named one by one",
+        native=r"\b_mm\d*_\w+|\b(?:vld|vst|vfma|vmla|vadd|vmul)\w*_[fsu]\d+\b|\bsv\w+_[fsu]\d+\w*|\b_tile_\w+",
+    ),
+    # -- H: 1 portable, 2 compute units, 3 pipelines of an architecture, 4 its newest features
+    Feature(
+        axis="H",
+        level=2,
+        says="matrix or vector units",
+        python=(f"{_TL}.dot", f"{_TL}.dot_scaled", f"{_GLUON}.language.nvidia.ampere.mma_v2"),
+        native=r"\bwmma::\w+|\b__builtin_amdgcn_(?:mfma|wmma)\w*|\brocwmma::\w+|\bSM(?:70|75|80|89)_\d+x\d+x\d+_\w+"
+        r"|\b_mm(?:256|512)?_(?:add|sub|mul|fmadd|fnmadd|load|loadu|store|storeu|max|min|set1|dp)\w*"
+        r"|\b(?:vld1q|vst1q|vfmaq|vmlaq|vaddq|vmulq)_\w+",
+        assembly=r"\bw?mma\.(?:sync|load|store|mma)\S*",
+        machine=r"\b[HIDQ]MMA\b\S*|\bv_w?mfma_\w+|\bv_wmma_\w+",
+    ),
+    Feature(
+        axis="H",
+        level=3,
+        says="copies or synchronisation of an architecture",
+        python=(f"{_GLUON}.language.nvidia.ampere.async_copy.*", "cutlass.cute.nvgpu.cpasync.*"),
+        native=r"\b__pipeline_(?:memcpy_async|commit|wait_prior)\b|\bmemcpy_async\b|\bcuda::(?:pipeline|barrier)\b"
+        r"|\bmake_pipeline\b|\bSM80_CP_ASYNC\w*|\bSM75_U\w*LDSM\w*|\b__builtin_amdgcn_(?:raw_buffer|global)_load_lds\b"
+        r"|\b__builtin_amdgcn_sched_group_barrier\b|\b_mm\d*_stream_\w+|\b_mm_prefetch\b|\b__builtin_prefetch\b",
+        assembly=r"\bcp\.async\.(?!bulk)\S+|\bldmatrix\.\S+|\bmbarrier\.\S+|\bbar\.(?:sync|arrive)\s+[^;,]+,\s*\S+",
+        machine=r"\bLDGSTS\b\S*|\bLDSM\b\S*|\bglobal_load_lds\w*|\bbuffer_load_\w+.*\blds\b",
+    ),
+    Feature(
+        axis="H",
+        level=4,
+        says="the newest features: warpgroup matrix instructions, TMA, tensor memory, clusters",
+        python=(
+            f"{_TL}.make_tensor_descriptor",
+            f"{_TL}._experimental_make_tensor_descriptor",
+            f"{_TL}._experimental_descriptor_load",
+            f"{_TL}._experimental_descriptor_store",
+            "triton.tools.tensor_descriptor.*",
+            "triton.tools.experimental_descriptor.*",
+            f"{_GLUON}.language.nvidia.hopper.*",
+            f"{_GLUON}.language.nvidia.blackwell.*",
+            "cutlass.cute.nvgpu.tcgen05.*",
+            "cutlass.cute.nvgpu.warpgroup.*",
+            "cutlass.cute.nvgpu.cpasync.CopyBulkTensorTileG2SOp",
+        ),
+        native=r"\b__cluster_dims__\b|\bthis_cluster\b|\bcluster_group\b|\bcudaLaunchAttributeCluster\w+|\bCUtensorMap\b"
+        r"|\bcuTensorMapEncode\w+|\bSM90_TMA\w*|\bSM90_\d+x\d+x\d+_\w+|\bSM100_\w+|\bcp_async_bulk\w*"
+        r"|\b_tile_(?:dp\w+|loadd|stored)\b",
+        assembly=r"\bwgmma\.\S+|\bcp\.(?:reduce\.)?async\.bulk\S*|\btcgen05\.\S+|\bbarrier\.cluster\S*"
+        r"|\bmapa\.\S+|\bsetmaxnreg\.\S+",
+        machine=r"\b[HIQ]GMMA\b\S*|\bUTMALDG\b\S*|\bUTMASTG\b\S*|\bUTC\w*MMA\b\S*|\bUCGABAR_\w+",
+    ),
+)
+"""What to look for. The levels are the rubric's; which features show them is this program's choice, and on CPUs, of
+which the rubric says nothing, the levels too."""
+
+_INSTRUCTIONS = Feature(axis="R", level=4, says="inline assembly")
+_PIPELINED = Feature(axis="H", level=3, says="a software pipeline of a depth of its own")
+_SPECIALISED = Feature(axis="H", level=4, says="warps that specialise")
+_CLUSTERED = Feature(axis="H", level=4, says="a cluster of blocks")
+
+_LONGEST_WHAT = 80
+
+
+def read_sources(candidate: Candidate, launched: Collection[str] = ()) -> Reading:
+    """Evidence for R and H in the sources of a candidate.
+
+    Args:
+        candidate: its files.
+        launched: names of the kernels that the judge saw launched; empty: not known, all count.
+    """
+    marks: list[Mark] = []
+    unread: list[str] = []
+    idle: list[str] = []
+    for path, text in candidate.files:
+        suffix = PurePosixPath(path).suffix.lower()
+        if suffix != ".py" and suffix not in NATIVE:
+            continue
+        if len(text) > LIMIT_CHARS:
+            unread.append(f"{path} is longer than {LIMIT_CHARS >> 10} Ki characters")
+        elif suffix in NATIVE:
+            marks += _native(path, text)
+        else:
+            try:
+                found, not_called = _python(path, text, launched)
+            except ValueError as error:
+                unread.append(f"{path}: {error}")
+                continue
+            marks += found
+            idle += not_called
+    return Reading(marks=_sorted(marks), unread="; ".join(unread), not_launched=tuple(dict.fromkeys(idle)))
+
+
+def read_compiled(compiled: Mapping[str, str]) -> tuple[Mark, ...]:
+    """Evidence for H in compiled code.
+
+    Args:
+        compiled: name -> text of PTX, SASS or AMDGCN. A text that is longer than the limit of sources is cut there.
+    """
+    marks: list[Mark] = []
+    for name, text in compiled.items():
+        for feature in FEATURES:
+            pattern = "|".join(filter(None, (feature.assembly, feature.machine)))
+            if feature.axis == "H" and pattern:
+                marks += _matches(feature, name, re.sub(r"//.*|/\*.*?\*/", "", text[: 16 * LIMIT_CHARS]), pattern, 1)
+    return _sorted(marks)
+
+
+def _sorted(marks: Sequence[Mark]) -> tuple[Mark, ...]:
+    """One mark for each thing at its first line; the highest levels first."""
+    first: dict[tuple[str, int, str, str], Mark] = {}
+    for mark in sorted(marks, key=lambda m: (m.axis, -m.level, m.file, m.line)):
+        first.setdefault((mark.axis, mark.level, mark.file, mark.what), mark)
+    return tuple(first.values())
+
+
+def _mark(feature: Feature, file: str, line: int, what: str) -> Mark:
+    short = " ".join(what.split())[:_LONGEST_WHAT]
+    return Mark(axis=feature.axis, level=feature.level, file=file, line=line, what=short, says=feature.says)
+
+
+def _matches(feature: Feature, file: str, text: str, pattern: str, line: int) -> Iterator[Mark]:
+    seen = set()
+    for match in re.finditer(pattern, text):
+        if match[0] not in seen:
+            seen.add(match[0])
+            yield _mark(feature, file, line + text.count("\n", 0, match.start()), match[0])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# C, C++, CUDA, HIP
+# --------------------------------------------------------------------------------------------------------------------
+
+_TILES = re.compile(r"\bcute\b|\bkittens\b")
+_ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b(?:\s+(?:volatile|__volatile__|goto|inline))*\s*\(")
+
+
+def _native(file: str, text: str, line: int = 1) -> list[Mark]:
+    strings: list[tuple[int, str]] = []
+    code = native_code(text, strings=lambda at, string: strings.append((at, string)))
+    marks: list[Mark] = []
+    for feature in FEATURES:
+        if feature.native:
+            marks += _matches(feature, file, code, feature.native, line)
+    for at, within in _statements(code, strings):
+        place = line + text.count("\n", 0, at)
+        marks += [m for where, string in within for m in _assembly(file, string, line + text.count("\n", 0, where))]
+        if any(_instructions(string) for _, string in within):  # else a barrier of the compiler, asm("" ::: "memory")
+            marks.append(_mark(_INSTRUCTIONS, file, place, "asm"))
+    if any(m.axis == "R" and _TILES.search(m.what) for m in marks):  # these are C++ with __global__ too
+        marks = [m for m in marks if not (m.axis == "R" and m.what == "__global__")]
+    return marks
+
+
+def _statements(code: str, strings: Sequence[tuple[int, str]]) -> Iterator[tuple[int, list[tuple[int, str]]]]:
+    """Where each statement of inline assembly begins, and its strings with their places."""
+    closed: dict[int, int] = {}
+    stack: list[int] = []
+    for bracket in re.finditer(r"[()]", code):
+        if bracket[0] == "(":
+            stack.append(bracket.start())
+        elif stack:
+            closed[stack.pop()] = bracket.start()
+    places = [at for at, _ in strings]
+    done = 0
+    for match in _ASM.finditer(code):
+        end = closed.get(match.end() - 1, 0)
+        if match.start() >= done and end:  # none stands within another
+            done = end
+            yield match.start(), list(strings[bisect.bisect(places, match.start()) : bisect.bisect(places, end)])
+
+
+def _instructions(text: str) -> list[str]:
+    """The instructions in a string of assembly, without its comments; those of clobbers and constraints are names."""
+    inside = re.sub(r"//[^\n]*?(?=\\n|\n|$)", "", text.removeprefix("R").strip('"'))
+    return [found for part in re.split(r"[;\n]|\\[nt]", inside) if "." in (found := part.strip(" \t{}()"))]
+
+
+def _assembly(file: str, text: str, line: int) -> Iterator[Mark]:
+    for instruction in _instructions(text):
+        for feature in FEATURES:
+            if feature.assembly:
+                yield from _matches(feature, file, instruction, feature.assembly, line)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Python
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _python(file: str, text: str, launched: Collection[str]) -> tuple[list[Mark], list[str]]:
+    from kerneleval.judge.reading.python import Source, Unreadable
+
+    try:
+        source = Source(text)
+    except Unreadable as error:
+        raise ValueError(str(error)) from error
+    spans = _kernels(source)
+    called = _called(source, spans, launched)
+    owners = {line: name for name, node in spans.items() for line in _lines(node)}
+    marks: list[Mark] = []
+    idle: dict[str, None] = {}
+    for mark in _python_marks(source, file):
+        owner = owners.get(mark.line, "")
+        if owner and called is not None and owner not in called:
+            idle[owner] = None
+        else:
+            marks.append(mark)
+    return marks, list(idle)
+
+
+def _python_marks(source: Any, file: str) -> Iterator[Mark]:
+    for feature in FEATURES:
+        for line, what in source.uses(feature.python):
+            yield _mark(feature, file, line, what)
+    dots = any(True for _ in source.uses((f"{_TL}.dot", f"{_TL}.dot_scaled")))
+    for call in source.each(ast.Call):
+        name = source.dotted(call.func)
+        if name == f"{_TL}.inline_asm_elementwise":
+            for node in ast.walk(call):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    # the kernel around it is Triton's all the same: it tells of the hardware alone
+                    yield from (m for m in _assembly(file, node.value, node.lineno) if m.axis == "H")
+        for keyword in call.keywords:
+            value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+            if keyword.arg == "warp_specialize" and value is True:
+                yield _mark(_SPECIALISED, file, call.lineno, "warp_specialize=True")
+            elif keyword.arg == "num_ctas" and isinstance(value, int) and value > 1:
+                yield _mark(_CLUSTERED, file, call.lineno, f"num_ctas={value}")
+            elif keyword.arg == "num_stages" and isinstance(value, int) and value > 1 and dots:
+                yield _mark(_PIPELINED, file, call.lineno, f"num_stages={value} beside tl.dot")
+    for line, inner in source.native_texts():
+        yield from _native(file, inner, line)
+
+
+def _kernels(source: Any) -> dict[str, ast.FunctionDef]:
+    """Functions with a decorator that compiles them, by name."""
+    compilers = tuple(n for f in FEATURES if f.axis == "R" and f.level in (2, 3) for n in f.python if "jit" in n)
+    found = {}
+    for node in source.each(ast.FunctionDef):
+        decorators = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
+        if any(source.dotted(d) in compilers for d in decorators):
+            found[node.name] = node
+    return found
+
+
+def _called(source: Any, spans: Mapping[str, ast.FunctionDef], launched: Collection[str]) -> set[str] | None:
+    """Kernels that were launched and those that they call, by name; None: not known, or under other names."""
+    open_ = [name for name in spans if name in launched]
+    if not open_:
+        return None
+    reached: set[str] = set()
+    while open_:
+        name = open_.pop()
+        if name not in reached:
+            reached.add(name)
+            open_ += [n.id for n in ast.walk(spans[name]) if isinstance(n, ast.Name) and n.id in spans]
+    return reached
+
+
+def _lines(node: ast.FunctionDef) -> range:
+    return range(min([node.lineno, *(d.lineno for d in node.decorator_list)]), (node.end_lineno or node.lineno) + 1)
