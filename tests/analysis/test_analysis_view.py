@@ -1,4 +1,4 @@
-"""Analyses in a terminal: every figure that matters, at any width, from plain data, and nothing that names can forge."""
+"""Analyses in a terminal: every figure that matters, at any width, and nothing that names can forge."""
 
 from __future__ import annotations
 

@@ -54,6 +54,18 @@ def test_agrees_with_statsmodels(chosen):
     assert [one.error for one in levels] == pytest.approx(list(fit.bse), rel=1e-5)
 
 
+def test_a_cell_of_one_outcome_need_not_separate():
+    """One combination is all right, and the model has a greatest likelihood all the same: that of statsmodels."""
+    cell = {("x", "a"): (3, 3), ("x", "b"): (4, 9), ("y", "a"): (5, 9), ("y", "b"): (3, 9)}
+    everything = [(c, m, i < k) for (c, m), (k, n) in cell.items() for i in range(n)]
+    factors = {"category": [c for c, _, _ in everything], "method": [m for _, m, _ in everything]}
+    right = [r for _, _, r in everything]
+    model = logistic(factors, right)
+    levels, fit = statsmodels_fit(factors, right, model)
+    assert (model.note, model.log_likelihood) == ("", pytest.approx(fit.llf, rel=1e-9))
+    assert [one.error for one in levels] == pytest.approx(list(fit.bse), rel=1e-5)
+
+
 def test_one_factor_is_the_shares_of_its_groups():
     """The saturated model in closed form, written out."""
     factors, right = sample()
@@ -170,6 +182,25 @@ def test_permutation_knows_that_rows_of_a_task_are_alike():
     found = attribute(run(lambda g, i, c: c == "gemm" or (i == 1), tasks=4, generators=names))
     assert found.category.against_null.p < 1e-10
     assert found.category.p_permuted > 0.9  # every category is one task: any order of them fits as well
+
+
+def test_methods_are_rearranged_within_tasks_alone():
+    """One method tried easy tasks, the other hard ones: nothing is known of methods."""
+    data = [r for i in range(10) for r in cells(f"easy{i}", [1.0], generator="a")]
+    data += [r for i in range(10) for r in cells(f"hard{i}", ["wrong_output"], generator="b")]
+    found = attribute(data).method
+    assert (found.pseudo_r2, found.p_permuted) == (1.0, 1.0) and found.against_null.p < 1e-5
+
+
+def test_samples_are_attempts_of_their_own_and_directions_are_not():
+    data = []
+    for sample in range(6):
+        for direction in ("forward", "backward"):
+            data += cells("t", [1.0], generator="a", sample=sample, direction=direction)
+            data += cells("t", ["wrong_output"], generator="b", sample=sample, direction=direction)
+    p = attribute(data).method.p_permuted
+    assert 0 < p < 0.01  # 2 of the 924 ways to share out twelve attempts fit as well; of 24 pairs hardly any would
+    assert p > 1 / 2001
 
 
 def test_methods_alone():

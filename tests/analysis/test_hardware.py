@@ -45,6 +45,11 @@ def test_only_common_cells_count():
     assert one.speedups == {"cpu": 1.0, "cuda": 1.0} and not one.beyond_noise
 
 
+def test_common_is_common_to_all():
+    one = hardware(kernel("k", {"cpu": (1.0, 9.0), "cuda": (1.0, 9.0), "rocm": (1.0, None)})).kernels[0]
+    assert (one.cells, one.left_out, one.cv) == (1, 1, 0)
+
+
 def test_a_difference_within_noise_is_none():
     one = hardware(kernel("k", {"cpu": (1.0,), "cuda": (1.012,)})).kernels[0]
     assert one.ratio.low < 1 < one.ratio.high and not one.beyond_noise
