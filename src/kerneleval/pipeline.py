@@ -20,6 +20,7 @@ from kerneleval.records import (
     CellResult,
     Event,
     Failed,
+    Limits,
     Machine,
     Protocol,
     Result,
@@ -245,7 +246,6 @@ def run(
         InfrastructureError: the machine, the disk or the database failed.
     """
     from kerneleval import generators as makers
-    from kerneleval.judge import limits
     from kerneleval.languages import read_candidate
     from kerneleval.store import for_replay, open_store
 
@@ -276,7 +276,7 @@ def run(
             protocol,
             plan,
             tasks=sources,
-            limits={owner.machine.fingerprint: limits.measure(owner.device, protocol.dtypes)},
+            limits={owner.machine.fingerprint: _limits(store, owner, protocol)},
             resume=resume,
         )
         open_attempts = store.unfinished(run_id)
@@ -333,6 +333,18 @@ def _plan(
                     )
                 )
     return plan, found
+
+
+def _limits(store: Store, judge: Judge, protocol: Protocol) -> Limits:
+    """The machine's limits: those that an earlier run of the store measured, so that runs have the same scale."""
+    from kerneleval.judge import limits
+
+    wanted = limits.computed(protocol.dtypes)
+    for info in store.runs():
+        known = info.limits.get(judge.machine.fingerprint)
+        if known is not None and wanted <= {dtype for dtype, _ in known.flop_per_s}:
+            return known
+    return limits.measure(judge.device, protocol.dtypes)
 
 
 def _attempt(

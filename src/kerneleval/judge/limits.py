@@ -10,7 +10,7 @@ import torch
 from kerneleval.devices import Device
 from kerneleval.records import InfrastructureError, Limits
 
-__all__ = ["measure"]
+__all__ = ["computed", "measure"]
 
 _REPEATS, _FOR_S = 7, 0.15
 """At least so many calls, for at least so long; the fastest counts: a limit is what the machine can do, and everything
@@ -29,6 +29,11 @@ _CACHES, _LEAST_BYTES = 8, 2**28
 """Copied buffers are so many times as large as the last-level cache, and so large at least."""
 
 _COMPUTED = ("float64", "float32", "float16", "bfloat16")
+
+
+def computed(dtypes: Sequence[str]) -> set[str]:
+    """Those of the types in which :func:`measure` measures operations."""
+    return set(dtypes) & set(_COMPUTED)
 
 
 def measure(device: Device, dtypes: Sequence[str]) -> Limits:
