@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -39,8 +40,12 @@ def check_nothing_torn(url: str, cells: int) -> set[str]:
     return finished
 
 
-def kill_and_resume(url: str, attempts: int, cells: int, kills: int, longest_s: float) -> int:
-    """Kill a writer again and again, then let it finish; returns how many kills hit it at work."""
+def kill_and_resume(url: str, attempts: int, cells: int, kills: int, lines: int, longest_s: float) -> int:
+    """Kill a writer again and again, then let it finish; returns how many kills hit it at work.
+
+    Each is killed up to `longest_s` after it said up to `lines` of its attempts: by the clock alone a fast machine would
+    be done before.
+    """
     random.seed(20240607)
     said: list[str] = []
     runs: set[str] = set()
@@ -50,19 +55,21 @@ def kill_and_resume(url: str, attempts: int, cells: int, kills: int, longest_s: 
         assert writer.stdout
         assert writer.stderr
         runs.add(writer.stdout.readline())
-        timer = threading.Timer(random.uniform(0, longest_s), writer.kill)
+        out = ""
         if round_ < kills:
-            timer.start()
-        out, error = writer.communicate(timeout=60)
-        timer.cancel()
+            out = "".join(writer.stdout.readline() for _ in range(random.randint(0, lines)))
+            time.sleep(random.uniform(0, longest_s))
+            writer.kill()
+        rest, error = writer.communicate(timeout=60)
         # a writer killed in the middle of a line has not said it
-        whole = [line for line in out.splitlines(keepends=True) if line.endswith("\n")]
+        whole = [line for line in (out + rest).splitlines(keepends=True) if line.endswith("\n")]
         stored = [line.split()[1] for line in whole if line.startswith("stored ")]
         assert not set(stored) & set(said), "a finished attempt was judged again"
         said += stored
         finished = check_nothing_torn(url, cells)
         assert set(said) <= finished, "a finished verdict was lost"
-        if writer.returncode == 0:
+        # a kill may come when all is stored and the interpreter is about to end: the next writer would begin a new run
+        if len(finished) == attempts:
             break
         assert writer.returncode == -signal.SIGKILL, error
         hits += 1
@@ -73,7 +80,7 @@ def kill_and_resume(url: str, attempts: int, cells: int, kills: int, longest_s: 
 
 def test_kill_9_loop_on_sqlite(tmp_path):
     path = tmp_path / "store.db"
-    hits = kill_and_resume(str(path), attempts=120, cells=8, kills=8, longest_s=0.15)
+    hits = kill_and_resume(str(path), attempts=120, cells=8, kills=8, lines=8, longest_s=0.02)
     assert hits >= 3
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -82,7 +89,7 @@ def test_kill_9_loop_on_sqlite(tmp_path):
 
 
 def test_kill_9_loop_on_postgresql(server_url):
-    assert kill_and_resume(server_url, attempts=40, cells=8, kills=4, longest_s=0.3) >= 1
+    assert kill_and_resume(server_url, attempts=80, cells=8, kills=4, lines=8, longest_s=0.05) >= 1
 
 
 def test_kill_9_while_the_store_is_made(tmp_path):
