@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from benchmarks.report import Report, parser, until_ended
 from kerneleval import devices
-from kerneleval.scores import cv_shape, intervals, speedup_med
+from kerneleval.scores import cv_shape, intervals
 from kerneleval.scores.intervals import Draw, Nested, interval, mean_over_tasks
 from kerneleval.scores.speeds import Speeds
 
@@ -53,7 +53,7 @@ def median_interval(speeds: Floats) -> tuple[float, float]:
     """Of Speedup_med."""
     of = Nested(speeds, np.full(speeds.shape[:2], speeds.shape[2]))
     _, low, high, _ = interval(
-        lambda draw: speedup_med.over_cells(draw.cells(of)), len(speeds), speeds.size, never_outside=(0.0, math.inf)
+        lambda draw: draw.median(of), len(speeds), speeds.size, never_outside=(0.0, math.inf)
     )
     return low, high
 
@@ -64,7 +64,7 @@ def cv_interval(speeds: Floats) -> tuple[float, float]:
     table = Speeds(tuple(map(str, range(len(speeds)))), of, np.ones(speeds.shape[:2], dtype=bool))
 
     def statistic(draw: Draw) -> Floats:
-        return cv_shape.over_groups(draw.cells(of), table, draw)
+        return cv_shape.over_groups(table, draw)
 
     _, low, high, _ = interval(statistic, len(speeds), speeds.size, never_outside=(0.0, math.inf))
     return low, high

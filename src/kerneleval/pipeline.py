@@ -567,7 +567,7 @@ def export(
     results = list(store.results(info.id))
     rows: dict[str, Iterable[dict[str, Any]]] = {
         "cells": tables.cell_rows(results),
-        "attempts": tables.attempt_rows(store.verdicts(info.id)),
+        "attempts": tables.attempt_rows(store.verdicts(info.id, cells=False)),
         "candidates": tables.candidate_rows(
             store.candidate(found) for found in dict.fromkeys(a.candidate for a in store.attempts(info.id)) if found
         ),
@@ -609,8 +609,8 @@ def compare(first: str, second: str, *, store_url: str | None = None) -> dict[st
         raise UsageError(f"{have}: name one of each, as {run.id}:{chosen[0]}")
     if (run.id, names[0][0]) == (other_run.id, names[0][1]):
         raise UsageError(f"{first} and {second} are the same; give another run, or two generators of it")
-    rows = by_generator(store.results(run.id))
-    other_rows = rows if other_run.id == run.id else by_generator(store.results(other_run.id))
+    rows = by_generator(store.results(run.id, generators=[name for name, _ in names]))
+    other_rows = by_generator(store.results(other_run.id, generators=[name for _, name in names]))
     comparisons = []
     for name, other in names:
         found = paired.compare(rows.get(name, []), other_rows.get(other, []))
@@ -652,12 +652,13 @@ def report(
     found = scores.score_all(results, setting)
     written = []
     if html_to or markdown_to:
-        profiles = _rubric(store, [info], results, _tasks_at_hand([info], results), _candidates(store, results))
+        verdicts = list(store.verdicts(info.id, cells=False))
+        profiles = _rubric(verdicts, results, _tasks_at_hand([info], results), _candidates(store, results))
         extras = {
             "roofline": [_in_roofline(point) for point in roofline(results, setting)],
             "rubric": _as_levels(profiles),
         }
-        document = html.build(info, found, results, store.verdicts(info.id), _Stored(store), extras)
+        document = html.build(info, found, results, verdicts, _Stored(store), extras)
         if html_to:
             html.write(document, html_to)
         if markdown_to:
@@ -717,13 +718,14 @@ def analyse(run: str | Sequence[str] = "latest", *, store_url: str | None = None
     tasks = _tasks_at_hand(infos, results)
     candidates = _candidates(store, results)
     measured = {found: sources.measure(candidate) for found, candidate in candidates.items()}
+    verdicts = [both for info in infos for both in store.verdicts(info.id, cells=False)]
     keys = (attribution.of_category, attribution.of_group)
     return {
         "runs": [info.id for info in infos],
         "attribution": [to_plain(attribution.attribute(results, key=key)) for key in keys],
         "difficulty": to_plain(difficulty.difficulty(results, tasks)),
         "sources": to_plain(sources.by_generators(measured, results)),
-        "rubric": to_plain(_rubric(store, infos, results, tasks, candidates)),
+        "rubric": to_plain(_rubric(verdicts, results, tasks, candidates)),
         "hardware": to_plain(hardware.hardware(results)),
     }
 
@@ -740,8 +742,7 @@ def _candidates(store: Store, results: Sequence[Result]) -> dict[str, Candidate]
 
 
 def _rubric(
-    store: Store,
-    infos: Sequence[RunInfo],
+    verdicts: Sequence[tuple[Attempt, Verdict]],
     results: Sequence[Result],
     tasks: dict[str, Task],
     candidates: dict[str, Candidate],
@@ -749,13 +750,12 @@ def _rubric(
     """Each generator on each axis of the Standard Kernel Rubric."""
     from kerneleval.analysis import rubric
 
-    verdicts = {
+    saw = {
         (attempt.generator, attempt.task, attempt.sample): rubric.seen(verdict)
-        for info in infos
-        for attempt, verdict in store.verdicts(info.id)
+        for attempt, verdict in verdicts
         if attempt.machine == results[0].machine
     }
-    return rubric.profiles(rubric.rate(results, tasks, candidates, verdicts))
+    return rubric.profiles(rubric.rate(results, tasks, candidates, saw))
 
 
 def transitions(

@@ -11,6 +11,7 @@ from score_builders import rows, timing
 
 from kerneleval.records import Score, UsageError
 from kerneleval.scores import Setting, by_generator, find, score_all
+from kerneleval.scores.cells import checked
 from kerneleval.scores.composite import product
 
 
@@ -403,3 +404,14 @@ def test_results_that_can_not_be_scored_together():
         value("composite", rows("a", [1.0]) + rows("a", [1.0], generator="h"))
     with pytest.raises(UsageError, match=r"comes twice \(runs r and s\); score one run at a time"):
         value("c_op", rows("a", [1.0]) + rows("a", [1.0], run="s"))
+
+
+def test_cells_that_come_twice_are_found_after_a_first_look():
+    results = rows("t", [1.0, 2.0])
+    assert list(checked(checked(results))) == results
+    twice = checked(results)
+    twice = [*twice, twice[0]]
+    with pytest.raises(UsageError, match="comes twice"):
+        checked(twice)
+    with pytest.raises(UsageError, match="comes twice"):
+        find("speedup_med")(twice, Setting())

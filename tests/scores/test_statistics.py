@@ -157,6 +157,22 @@ def test_resamples_draw_from_their_own_group():
     assert np.unique(drawn, return_counts=True)[1] == pytest.approx(drawn.size / 3, rel=0.1)
 
 
+@settings(deadline=None)
+@given(st.integers(1, 12), st.integers(1, 3), st.integers(1, 9), st.integers(0, 2**32 - 1), st.booleans())
+def test_medians_and_sums_of_whole_tasks_are_those_of_their_cells(tasks, groups, cells, seed, ties):
+    generator = np.random.default_rng(seed)
+    values = generator.normal(0, 1, (tasks, groups, cells))
+    if ties:
+        values = np.round(values)
+    counts = generator.integers(0, cells + 1, (tasks, groups))
+    values[np.arange(cells) >= counts[..., None]] = math.nan
+    table = intervals.Nested(values, counts)
+    draw = intervals.Draw(generator.integers(0, tasks, (30, tasks)), None)
+    np.testing.assert_array_equal(draw.median(table), intervals.median(draw.cells(table).reshape(30, -1)))
+    columns = generator.normal(0, 1, (tasks, 2))
+    np.testing.assert_allclose(draw.sums(columns), columns[draw.tasks].sum(axis=1), atol=1e-12)
+
+
 def test_chunks_do_not_change_the_kind_of_draw(monkeypatch):
     results = [r for i in range(6) for r in rows(f"t{i}", [1 + i / 10, 1.1, 1.3, 1.2])]
     whole = find("speedup_med")(results, Setting())

@@ -17,7 +17,7 @@ from scipy import stats
 
 from kerneleval.records import Case, Result, Score, Timing
 from kerneleval.scores.cells import device_names, timing_of
-from kerneleval.scores.intervals import FEW, NOTHING, interval, median, nested
+from kerneleval.scores.intervals import FEW, NOTHING, interval, nested
 
 __all__ = ["Agreement", "Hardware", "Kernel", "hardware"]
 
@@ -183,7 +183,7 @@ def _median_cv(kernels: Sequence[Kernel], machines: int) -> Score:
     tasks = tuple(dict.fromkeys(kernel.task for kernel in told))
     table = nested(tasks, [(kernel.task, 0, kernel.cv) for kernel in told])
     value, low, high, _ = interval(
-        lambda draw: median(draw.cells(table).reshape(len(draw.tasks), -1)),
+        lambda draw: draw.median(table),
         len(tasks),
         table.values.size,
         never_outside=(0.0, math.inf),

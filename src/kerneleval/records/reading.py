@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -21,18 +22,22 @@ def _float(value: Any) -> float:
 def _fields(cls: type, plain: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(plain, Mapping):
         raise UsageError(f"{cls.__name__}: expected an object, got {plain!r:.80}")
-    known = {f.name: f for f in dataclasses.fields(cls)}
+    known, required = _names(cls)
     unknown = [str(k) for k in plain if k not in known]
     if unknown:
         raise UsageError(f"{cls.__name__}: unknown field {unknown[0]!r:.80}; known are {', '.join(known)}")
-    required = [
-        n
-        for n, f in known.items()
-        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING and n not in plain
-    ]
-    if required:
-        raise UsageError(f"{cls.__name__}: field {required[0]!r} is missing")
+    missing = [name for name in required if name not in plain]
+    if missing:
+        raise UsageError(f"{cls.__name__}: field {missing[0]!r} is missing")
     return {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()}
+
+
+@functools.cache
+def _names(cls: type) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The fields of a record by name, and the names of those that it must have."""
+    known: dict[str, Any] = {f.name: f for f in dataclasses.fields(cls)}
+    missing = dataclasses.MISSING
+    return known, tuple(n for n, f in known.items() if f.default is missing and f.default_factory is missing)
 
 
 _R = TypeVar("_R")

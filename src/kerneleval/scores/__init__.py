@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from kerneleval.records import Result, Score
-from kerneleval.scores.cells import by_generator
+from kerneleval.scores.cells import by_generator, checked
 from kerneleval.scores.registry import DEFAULT, Setting, Table, all_scores, definition, explanation, find, score
 
 __all__ = ["Setting", "all_scores", "by_generator", "definition", "explanation", "find", "score", "score_all"]
@@ -33,5 +33,6 @@ def score_all(results: Iterable[Result], setting: Setting = DEFAULT) -> dict[str
         own = setting
         if not setting.primary and first is not None and any(r.machine == first[0].machine for r in rows):
             own = dataclasses.replace(setting, primary=first[0].machine)
-        found[generator] = {name: function(rows, own) for name, function in all_scores().items()}
+        once = checked(rows)
+        found[generator] = {name: function(once, own) for name, function in all_scores().items()}
     return found

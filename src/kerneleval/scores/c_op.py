@@ -33,7 +33,7 @@ def counts(all_pairs: Sequence[Pair], tasks: Sequence[str]) -> Floats:
 
 def over_pairs(table: Floats, draw: Draw) -> Floats:
     """(resamples,): coverage over the pairs of the tasks drawn."""
-    covered, total = np.moveaxis(table[draw.tasks].sum(axis=1), -1, 0)
+    covered, total = draw.sums(table).T
     out: Floats = covered / total
     return out
 

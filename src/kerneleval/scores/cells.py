@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -31,12 +32,18 @@ def by_generator(results: Iterable[Result]) -> dict[str, list[Result]]:
     return groups
 
 
+class _Checked(list[Result]):
+    """Results of one generator in which every cell comes once: they are checked once for all scores."""
+
+
 def checked(results: Sequence[Result]) -> Sequence[Result]:
     """The results, if they are of one generator and hold every cell once.
 
     Raises:
         UsageError: they are of several generators, or hold a cell twice (two runs of the same thing).
     """
+    if isinstance(results, _Checked):
+        return results
     generators = sorted({r.generator for r in results})
     if len(generators) > 1:
         raise UsageError(f"a score is of one generator, got {', '.join(generators)}; split them with by_generator")
@@ -49,7 +56,7 @@ def checked(results: Sequence[Result]) -> Sequence[Result]:
                 f"{r.run}); score one run at a time, or runs on different machines"
             )
         seen[identity] = r.run
-    return results
+    return _Checked(results)
 
 
 def timing_of(result: Result) -> Timing | None:
@@ -105,7 +112,8 @@ def primary(results: Sequence[Result], setting: Setting) -> list[Result]:
     if machine is None:
         known = ", ".join(device_names(results).values())
         raise UsageError(f"primary device {wanted!r} was not evaluated; evaluated are {known}")
-    return [r for r in results if r.machine == machine]
+    chosen = [r for r in results if r.machine == machine]
+    return _Checked(chosen) if isinstance(results, _Checked) else chosen
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -128,17 +136,17 @@ class Pair:
     cells: tuple[Result, ...]
     """Its cells; empty: a pair of the suite that the run did not plan."""
 
-    @property
+    @functools.cached_property
     def correct(self) -> bool:
         """Whether it is right in every supported case, and supports one."""
         return _correct(self.cells)
 
-    @property
+    @functools.cached_property
     def supported(self) -> float:
         """Share of its cells that are not declared unsupported."""
         return 1 - sum(map(unsupported, self.cells)) / len(self.cells) if self.cells else 0.0
 
-    @property
+    @functools.cached_property
     def regressing(self) -> bool:
         """Whether the pair as a whole is slower than the baseline beyond noise.
 
@@ -148,12 +156,12 @@ class Pair:
         """
         return beyond_noise(self.timings) < 0
 
-    @property
+    @functools.cached_property
     def tried(self) -> bool:
         """Whether there is a candidate that claims to support any of it."""
         return any(not unsupported(r) and not _without_candidate(r) for r in self.cells)
 
-    @property
+    @functools.cached_property
     def timings(self) -> tuple[Timing, ...]:
         """Timings of its timed cells."""
         return tuple(t for r in self.cells if (t := timing_of(r)) is not None)

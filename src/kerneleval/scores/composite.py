@@ -44,10 +44,9 @@ def composite(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     devices = p_hw.machines(results, table.tasks)
 
     def statistic(draw: Draw) -> Floats:
-        cells = draw.cells(table.nested)
         return product(
-            speedup_med.over_cells(cells),
-            cv_shape.over_groups(cells, table, draw),
+            draw.median(table.nested),
+            cv_shape.over_groups(table, draw),
             c_op.over_pairs(covered, draw),
             p_hw.over_devices(devices, draw),
         )

@@ -88,7 +88,7 @@ def _ratio(samples: Sequence[_Sample], position: int, per: str, all_samples: int
         return NOTHING(f"no {per} sample")
 
     def statistic(draw: Draw) -> Floats:
-        total, count = np.moveaxis(sums[draw.tasks].sum(axis=1), -1, 0)
+        total, count = draw.sums(sums).T
         out: Floats = np.where(count > 0, total / np.maximum(count, 1), math.nan)
         return out
 

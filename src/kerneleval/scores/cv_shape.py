@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kerneleval.records import CATEGORIES, Result, Score
 from kerneleval.scores.cells import checked, primary
@@ -16,27 +17,36 @@ from kerneleval.scores.speeds import MIN_SHAPES, Speeds, few_tasks, speeds, wher
 __all__ = ["cv_by_category", "cv_shape", "over_groups"]
 
 
-def over_groups(cells: Floats, table: Speeds, draw: Draw) -> Floats:
-    """(resamples, tasks, groups, cells) -> (resamples,): mean over the eligible groups of standard deviation / mean.
+def over_groups(table: Speeds, draw: Draw) -> Floats:
+    """(resamples,): mean over the eligible groups of standard deviation / mean.
 
     A resample of n cells has on average only (n - 1) / n of the data's variance, because cells repeat; with three
     shapes a group that is 18 % of the standard deviation. Resamples are scaled up by that, so that the interval lies
     around the value and not below it.
     """
-    eligible = table.eligible[draw.tasks]
+    if draw.whole:
+        found = _of_groups(table.nested.values, table.eligible)
+        total, groups = draw.sums(np.stack([found.sum(axis=1), table.eligible.sum(axis=1)], axis=1)).T
+    else:
+        eligible = table.eligible[draw.tasks]
+        found = _of_groups(draw.cells(table.nested), eligible, drawn=True)
+        total, groups = found.sum(axis=(1, 2)), eligible.sum(axis=(1, 2))
+    out: Floats = np.divide(total, groups, out=np.full(len(total), math.nan), where=groups > 0)
+    return out
+
+
+def _of_groups(cells: Floats, eligible: NDArray[np.bool_], *, drawn: bool = False) -> Floats:
+    """(..., cells) -> (...): standard deviation / mean of each group; 0 of those that are not eligible."""
     n = np.sum(~np.isnan(cells), axis=-1)
     n_safe = np.maximum(n, 2)
     filled = np.nan_to_num(cells)
     mean = filled.sum(axis=-1) / n_safe
     squares = np.where(np.isnan(cells), 0.0, (filled - mean[..., None]) ** 2).sum(axis=-1)
     variance = squares / (n_safe - 1)
-    if draw.generator is not None:
+    if drawn:
         variance *= n_safe / (n_safe - 1)
     cv = np.divide(np.sqrt(variance), mean, out=np.zeros_like(mean), where=eligible & (mean > 0))
-    groups = eligible.sum(axis=(1, 2))
-    total = np.where(eligible, cv, 0.0).sum(axis=(1, 2))
-    out: Floats = np.divide(total, groups, out=np.full(len(cells), math.nan), where=groups > 0)
-    return out
+    return np.where(eligible, cv, 0.0)
 
 
 @score
@@ -52,7 +62,7 @@ def cv_shape(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     if not groups:
         return NOTHING(f"no (task, direction, dtype) has {MIN_SHAPES} timed shapes")
     value, low, high, _ = interval(
-        lambda draw: over_groups(draw.cells(table.nested), table, draw),
+        lambda draw: over_groups(table, draw),
         len(table.tasks),
         table.nested.values.size,
         never_outside=(0.0, math.inf),

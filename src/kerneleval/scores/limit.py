@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kerneleval.records import Failed, Result, Score, Timing
 from kerneleval.scores.cells import checked, primary, timing_of, unsupported
-from kerneleval.scores.intervals import NOTHING, interval, mean_over_tasks, median, nested
+from kerneleval.scores.intervals import NOTHING, interval, mean_over_tasks, nested
 from kerneleval.scores.registry import DEFAULT, Setting, score
 from kerneleval.scores.speeds import few_tasks, where
 
@@ -84,7 +84,7 @@ def fraction_of_limit(results: Sequence[Result], setting: Setting = DEFAULT) -> 
     groups = ((p.result.task, (p.result.sample, p.result.case.dtype), p.fraction) for p in points)
     table = nested(tasks, groups)
     value, low, high, _ = interval(
-        lambda draw: median(draw.cells(table).reshape(len(draw.tasks), -1)),
+        lambda draw: draw.median(table),
         len(tasks),
         table.values.size,
         never_outside=(0.0, math.inf),

@@ -42,6 +42,8 @@ def _rows(pair: Pair) -> list[tuple[str, object, float]]:
 
 def on_device(of: Nested, draw: Draw) -> Floats:
     """(resamples,): median over the pairs of the median over each pair's cells."""
+    if draw.whole:
+        return draw.median(Nested(median(of.values)[..., None], np.minimum(of.counts, 1)))
     by_pair = median(draw.cells(of))
     return median(by_pair.reshape(len(by_pair), -1))
 

@@ -228,11 +228,13 @@ def _speed(cells: Sequence[Cell]) -> Score:
     table = nested(tasks, [(c.task, c.direction, math.log(c.ratio)) for c in timed])
 
     def mean(draw: Draw) -> Floats:
-        drawn = draw.cells(table)
+        drawn = table.values if draw.whole else draw.cells(table)
         n = np.sum(~np.isnan(drawn), axis=-1)
         of_pairs = np.nansum(drawn, axis=-1) / np.maximum(n, 1)
         there = n > 0
-        out: Floats = np.exp(np.where(there, of_pairs, 0.0).sum(axis=(1, 2)) / there.sum(axis=(1, 2)))
+        sums = np.stack([np.where(there, of_pairs, 0.0).sum(axis=-1), there.sum(axis=-1)], axis=-1)
+        total, count = (draw.sums(sums) if draw.whole else sums.sum(axis=1)).T
+        out: Floats = np.exp(total / count)
         return out
 
     value, low, high, _ = interval(mean, len(tasks), table.values.size, never_outside=(0.0, math.inf))

@@ -9,7 +9,7 @@ import numpy as np
 
 from kerneleval.records import Result, Score
 from kerneleval.scores.cells import checked, primary, timing_of
-from kerneleval.scores.intervals import NOTHING, Draw, Floats, interval, median, nested
+from kerneleval.scores.intervals import NOTHING, Draw, Floats, interval, nested
 from kerneleval.scores.registry import DEFAULT, Setting, score
 from kerneleval.scores.speeds import few_tasks, where
 
@@ -45,7 +45,7 @@ def shape_gap(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
             return NOTHING(f"no correct cell of {side} shapes was timed")
 
     def statistic(draw: Draw) -> Floats:
-        there, elsewhere = (median(cells.reshape(len(cells), -1)) for cells in (draw.cells(of) for of in sides))
+        there, elsewhere = (draw.median(of) for of in sides)
         out: Floats = np.divide(there, elsewhere, out=np.full_like(there, math.nan), where=elsewhere > 0)
         return out
 

@@ -8,16 +8,11 @@ from collections.abc import Sequence
 
 from kerneleval.records import SHAPE_CATEGORIES, Result, Score
 from kerneleval.scores.cells import checked, primary
-from kerneleval.scores.intervals import NOTHING, Floats, interval, median
+from kerneleval.scores.intervals import NOTHING, interval
 from kerneleval.scores.registry import DEFAULT, Setting, Table, score
 from kerneleval.scores.speeds import few_tasks, speeds, where
 
-__all__ = ["over_cells", "peak", "speedup_by_shape", "speedup_med"]
-
-
-def over_cells(cells: Floats) -> Floats:
-    """(resamples, tasks, groups, cells) -> (resamples,): the median over all cells."""
-    return median(cells.reshape(len(cells), -1))
+__all__ = ["peak", "speedup_by_shape", "speedup_med"]
 
 
 @score
@@ -30,7 +25,7 @@ def speedup_med(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     if not table.cells:
         return NOTHING("no correct cell was timed")
     value, low, high, _ = interval(
-        lambda draw: over_cells(draw.cells(table.nested)),
+        lambda draw: draw.median(table.nested),
         len(table.tasks),
         table.nested.values.size,
         never_outside=(0.0, math.inf),

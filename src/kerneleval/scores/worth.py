@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from kerneleval.records import Result, Score
-from kerneleval.scores import c_op, cv_shape, p_hw, speedup_med
+from kerneleval.scores import c_op, cv_shape, p_hw
 from kerneleval.scores.cells import checked, pairs, primary
 from kerneleval.scores.composite import product
 from kerneleval.scores.intervals import NOTHING, Draw, Floats, interval
@@ -40,10 +40,9 @@ def worth(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     devices = p_hw.machines(results, table.tasks)
 
     def factors(draw: Draw) -> tuple[Floats, Floats, Floats, Floats]:
-        cells = draw.cells(table.nested)
         return (
-            speedup_med.over_cells(cells),
-            cv_shape.over_groups(cells, table, draw),
+            draw.median(table.nested),
+            cv_shape.over_groups(table, draw),
             c_op.over_pairs(covered, draw),
             p_hw.over_devices(devices, draw),
         )

@@ -181,7 +181,9 @@ def attempts(connection: Connection, run: str, *, unfinished: bool = False) -> t
     return tuple(_attempts_where(connection, *conditions).values())
 
 
-def _attempts_where(connection: Connection, *conditions: ColumnElement[bool]) -> dict[int, Attempt]:
+def _attempts_where(
+    connection: Connection, *conditions: ColumnElement[bool], cases: bool = True
+) -> dict[int, Attempt]:
     """Attempts by row number, the earliest planned first; the conditions may use attempts, runs and verdicts."""
     table, verdict = schema.attempts, schema.verdicts
     query = (
@@ -193,8 +195,8 @@ def _attempts_where(connection: Connection, *conditions: ColumnElement[bool]) ->
         .order_by(table.c.id)
     )
     rows = connection.execute(query).all()
-    cases = _cases_of(connection, [row.id for row in rows])
-    return {row.id: _attempt(row, cases.get(row.id, ())) for row in rows}
+    found = _cases_of(connection, [row.id for row in rows]) if cases else {}
+    return {row.id: _attempt(row, found.get(row.id, ())) for row in rows}
 
 
 def _cases_of(connection: Connection, ids: Sequence[int]) -> dict[int, tuple[Case, ...]]:
@@ -381,14 +383,15 @@ def _not_judged(row: Any) -> Failed:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def verdicts(connection: Connection, run: str) -> Iterator[tuple[Attempt, Verdict]]:
+def verdicts(connection: Connection, run: str, *, cells: bool = True) -> Iterator[tuple[Attempt, Verdict]]:
     """Every finished attempt of a run with its verdict, in the order of the plan."""
-    finished = _attempts_where(connection, schema.attempts.c.run == run, schema.verdicts.c.attempt.is_not(None))
+    conditions = schema.attempts.c.run == run, schema.verdicts.c.attempt.is_not(None)
+    finished = _attempts_where(connection, *conditions, cases=cells)
     for number, attempt in finished.items():
-        yield attempt, _verdict(connection, number, attempt)
+        yield attempt, _verdict(connection, number, attempt, cells=cells)
 
 
-def _verdict(connection: Connection, number: int, attempt: Attempt) -> Verdict:
+def _verdict(connection: Connection, number: int, attempt: Attempt, *, cells: bool = True) -> Verdict:
     table = schema.verdicts
     row = connection.execute(select(table).where(table.c.attempt == number)).one()
     # what scores and people's queries see counts: a body that says otherwise does not
@@ -396,8 +399,10 @@ def _verdict(connection: Connection, number: int, attempt: Attempt) -> Verdict:
     what = f"verdict of {attempt.task}"
     read = functools.partial(_without_cells, columns)
     verdict = _load(row.body, row.format, schema.VERDICT_FORMAT, VERDICT_UPGRADES, what, read)
-    cells = connection.execute(_cells_query().where(schema.attempts.c.id == number)).all()
-    judged = tuple(CellResult(case=_case(c), outcome=_outcome(c)) for c in cells if c.body is not None)
+    if not cells:
+        return verdict
+    rows = connection.execute(_cells_query().where(schema.attempts.c.id == number)).all()
+    judged = tuple(CellResult(case=_case(c), outcome=_outcome(c)) for c in rows if c.body is not None)
     return dataclasses.replace(verdict, cells=judged)
 
 

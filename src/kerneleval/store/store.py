@@ -226,10 +226,16 @@ class Store:
                 connection, candidate_hash=candidate, task=task, machine=machine, protocol=protocol, cases=cases
             )
 
-    def verdicts(self, run: str = "latest") -> Iterator[tuple[Attempt, Verdict]]:
-        """Every finished attempt of a run with its verdict and the cells judged."""
+    def verdicts(self, run: str = "latest", *, cells: bool = True) -> Iterator[tuple[Attempt, Verdict]]:
+        """Every finished attempt of a run with its verdict.
+
+        Args:
+            run: as in :meth:`run`.
+            cells: whether the attempts come with their cases, and the verdicts with their cells; both are empty
+                otherwise, which reads far less.
+        """
         with self._database.reading() as connection:
-            yield from reading.verdicts(connection, reading.find_run(connection, run, self.place))
+            yield from reading.verdicts(connection, reading.find_run(connection, run, self.place), cells=cells)
 
     def results(self, runs: Sequence[str] | str = "latest", **filters: Sequence[Any]) -> Iterator[Result]:
         """One row for every planned cell of the runs, in the order of the plan; what scores are computed from.
