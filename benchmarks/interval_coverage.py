@@ -52,9 +52,7 @@ SCENES: tuple[Callable[[np.random.Generator, int], Floats], ...] = (log_normal, 
 def median_interval(speeds: Floats) -> tuple[float, float]:
     """Of Speedup_med."""
     of = Nested(speeds, np.full(speeds.shape[:2], speeds.shape[2]))
-    _, low, high, _ = interval(
-        lambda draw: draw.median(of), len(speeds), speeds.size, never_outside=(0.0, math.inf)
-    )
+    _, low, high, _ = interval(lambda draw: draw.median(of), len(speeds), speeds.size, never_outside=(0.0, math.inf))
     return low, high
 
 

@@ -43,8 +43,8 @@ def check_nothing_torn(url: str, cells: int) -> set[str]:
 def kill_and_resume(url: str, attempts: int, cells: int, kills: int, lines: int, longest_s: float) -> int:
     """Kill a writer again and again, then let it finish; returns how many kills hit it at work.
 
-    Each is killed up to `longest_s` after it said up to `lines` of its attempts: by the clock alone a fast machine would
-    be done before.
+    Each is killed up to `longest_s` after it said up to `lines` of its attempts: by the clock alone, a fast machine
+    would be done before.
     """
     random.seed(20240607)
     said: list[str] = []

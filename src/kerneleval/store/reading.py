@@ -181,9 +181,7 @@ def attempts(connection: Connection, run: str, *, unfinished: bool = False) -> t
     return tuple(_attempts_where(connection, *conditions).values())
 
 
-def _attempts_where(
-    connection: Connection, *conditions: ColumnElement[bool], cases: bool = True
-) -> dict[int, Attempt]:
+def _attempts_where(connection: Connection, *conditions: ColumnElement[bool], cases: bool = True) -> dict[int, Attempt]:
     """Attempts by row number, the earliest planned first; the conditions may use attempts, runs and verdicts."""
     table, verdict = schema.attempts, schema.verdicts
     query = (
