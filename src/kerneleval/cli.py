@@ -234,7 +234,10 @@ def compare(
     store: StoreOption = None,
     as_json: Json = False,
 ) -> int:
-    """Compare two runs or generators cell by cell: what got better, what got worse, what cannot be told."""
+    """Compare two runs or generators cell by cell: what got better, what got worse, what cannot be told.
+
+    Two without a cell in common (other shapes or machines, published results) are compared task by task.
+    """
     from kerneleval import pipeline
     from kerneleval.reports import compare_view
 

@@ -588,14 +588,15 @@ def compare(first: str, second: str, *, store_url: str | None = None) -> dict[st
         store_url: path or URL of the store; None: ``./kerneleval.db``.
 
     Returns:
-        ``comparisons``, each with ``before`` and ``after`` (run, name, generator), ``comparison`` (a
-        :class:`kerneleval.scores.paired.Comparison`) and ``counts`` (change -> cells); ``not_compared``: generators
-        that one of the runs lacks.
+        ``comparisons``, each with ``before`` and ``after`` (run, name, generator), ``by`` (``cell``; ``task`` where the
+        two have no cell in common), ``comparison`` (a :class:`kerneleval.scores.paired.Comparison`, or a
+        :class:`kerneleval.scores.by_task.TaskComparison`) and ``counts`` (change -> cells; empty by task);
+        ``not_compared``: generators that one of the runs lacks.
 
     Raises:
         UsageError: no such store, run or generator; both are the same; nothing in common.
     """
-    from kerneleval.scores import by_generator, paired
+    from kerneleval.scores import by_generator, by_task, paired
     from kerneleval.store import open_store
 
     store = open_store(store_url, create=False, write=False)
@@ -613,10 +614,16 @@ def compare(first: str, second: str, *, store_url: str | None = None) -> dict[st
     other_rows = by_generator(store.results(other_run.id, generators=[name for _, name in names]))
     comparisons = []
     for name, other in names:
-        found = paired.compare(rows.get(name, []), other_rows.get(other, []))
-        before = {"run": run.id, "name": run.name, "generator": name}
-        after = {"run": other_run.id, "name": other_run.name, "generator": other}
-        plain = {"before": before, "after": after, "counts": found.counts(), "comparison": to_plain(found)}
+        plain: dict[str, Any] = {
+            "before": {"run": run.id, "name": run.name, "generator": name},
+            "after": {"run": other_run.id, "name": other_run.name, "generator": other},
+        }
+        mine, theirs = rows.get(name, []), other_rows.get(other, [])
+        if paired.in_common(mine, theirs):
+            found = paired.compare(mine, theirs)
+            plain |= {"by": "cell", "counts": found.counts(), "comparison": to_plain(found)}
+        else:
+            plain |= {"by": "task", "counts": {}, "comparison": to_plain(by_task.compare_tasks(mine, theirs))}
         comparisons.append(plain)
     compared = {name for both in names for name in both}
     left = [name for name in dict.fromkeys((*chosen, *other_chosen)) if name not in compared]

@@ -20,11 +20,17 @@ from kerneleval.store import open_store
 Outcome = Callable[[Case], CellResult]
 
 
-def stored(url: str, name: str, outcomes: dict[str, Outcome]) -> str:
-    """A run in which each generator gets the same at every cell of four tasks."""
+def stored(url: str, name: str, outcomes: dict[str, Outcome], shapes: int = 0) -> str:
+    """A run in which each generator gets the same at every cell of four tasks; `shapes`: other ones."""
     with open_store(url) as store:
         planned = [
-            dataclasses.replace(one, candidate=candidate(f"{name} {generator} {one.task}", generator))
+            dataclasses.replace(
+                one,
+                candidate=candidate(f"{name} {generator} {one.task}", generator),
+                cases=tuple(
+                    dataclasses.replace(c, dims=tuple((dim, size + shapes) for dim, size in c.dims)) for c in one.cases
+                ),
+            )
             for generator in outcomes
             for one in plan(4, 3, generator)
         ]
@@ -99,3 +105,20 @@ def test_how_it_looks(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(json.loads(capsys.readouterr().out)["comparisons"]) == 2
     assert cli.main(["compare", "monday", "nothing", "--store", place]) == 2
     assert "no run 'nothing'" in capsys.readouterr().err
+
+
+def test_two_without_a_cell_in_common_are_compared_by_task(place: str) -> None:
+    stored(place, "elsewhere", {"g": lambda c: passed(c, 3.0), "h": lambda c: passed(c, 1.0)}, shapes=1000)
+    found = pipeline.compare("monday", "elsewhere", store_url=place)
+    g, h = found["comparisons"]
+    assert (g["by"], h["by"]) == ("task", "task")
+    assert g["comparison"]["speed"]["value"] == pytest.approx(3.0)
+    assert g["comparison"]["speed"]["n"] == 4
+    assert (h["comparison"]["correct_before"]["value"], h["comparison"]["correct_after"]["value"]) == (0.0, 1.0)
+    out = io.StringIO()
+    render_comparisons(found, Console(file=out, width=120))
+    text = " ".join(out.getvalue().split())
+    assert "No cell in common" in text
+    assert "0/1 1/1" in text
+    assert "speedup over speedup 3.00x" in text
+    assert "cells called faster" not in text

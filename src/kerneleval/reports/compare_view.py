@@ -41,16 +41,20 @@ def render_comparisons(document: Plain, console: Console) -> None:
     """
     for one in document["comparisons"]:
         console.print(Text(safe(f"{_named(one['after'])} against {_named(one['before'])}"), style="bold"))
-        _summary(one, console)
-        _changed(one["comparison"]["pairs"], console)
+        if one["by"] == "task":
+            _by_task(one["comparison"], console)
+        else:
+            _summary(one, console)
+            _changed(one["comparison"]["pairs"], console)
         console.print()
     for name in document["not_compared"]:
         console.print(Text(safe(f"{name} is in one of the runs alone: not compared"), style="dim"))
-    console.print(
-        "Speedups against the same baseline; intervals: 95 %; of the cells called faster or slower at most 5 % are "
-        "expected to be neither.",
-        style="dim",
-    )
+    if any(one["by"] == "cell" for one in document["comparisons"]):
+        console.print(
+            "Speedups against the same baseline; intervals: 95 %; of the cells called faster or slower at most 5 % are "
+            "expected to be neither.",
+            style="dim",
+        )
 
 
 def _named(side: Plain) -> str:
@@ -81,6 +85,61 @@ def _summary(one: Plain, console: Console) -> None:
         if comparison[side]:
             table.add_row(Text(words), Text(plural(comparison[side], "cell"), style="dim"))
     console.print(table)
+
+
+def _by_task(comparison: Plain, console: Console) -> None:
+    """Two without a cell in common."""
+    warning = (
+        "No cell in common (other shapes, machines, or results that others published): compared by task and direction, "
+        "each side against its own baseline."
+    )
+    console.print(Text(warning, style="yellow"))
+    pairs = comparison["pairs"]
+    p = number(comparison["p_correct"])
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    right = Text.assemble(
+        share(comparison["correct_before"]),
+        " to ",
+        share(comparison["correct_after"]),
+        Text(f" of {plural(len(pairs), 'pair')}, p = {p:.2g}{'' if p >= 0.05 else ': a difference'}", style="dim"),
+    )
+    table.add_row("right (operator, direction)", right)
+    speed = comparison["speed"]
+    said = speed["note"] or f"over {plural(speed['n'], 'task')} right and timed in both"
+    table.add_row("speedup over speedup", Text.assemble(span(speed, "x"), Text(f"  {safe(said)}", style="dim")))
+    for side, words in (("only_before", "in the first alone"), ("only_after", "in the second alone")):
+        if comparison[side]:
+            table.add_row(Text(words), Text(plural(comparison[side], "pair"), style="dim"))
+    console.print(table)
+    _task_pairs(pairs, console)
+
+
+def _task_pairs(pairs: Sequence[Plain], console: Console) -> None:
+    table = Table(box=box.SIMPLE_HEAD, title=Text("Pairs, the worst change first"), title_justify="left")
+    for name in ("task", "direction"):
+        table.add_column(name, overflow="fold")
+    for name in ("right before", "right after", "speedup before", "speedup after"):
+        table.add_column(name, justify="right")
+    for pair in sorted(pairs, key=_task_rank)[:_SHOWN]:
+        sides = pair["before"], pair["after"]
+        table.add_row(
+            Text(safe(pair["task"])),
+            pair["direction"],
+            *(f"{side['right']}/{side['samples']}" for side in sides),
+            *(figure(number(side["speedup"]), "x") for side in sides),
+        )
+    console.print(table)
+    if len(pairs) > _SHOWN:
+        console.print(Text(f"and {plural(len(pairs) - _SHOWN, 'more pair')}: --json has all", style="dim"))
+
+
+def _task_rank(pair: Plain) -> tuple[float, float]:
+    before, after = pair["before"], pair["after"]
+    ratio = number(after["speedup"]) / number(before["speedup"])
+    right = after["right"] / after["samples"] - before["right"] / before["samples"]
+    return right, math.inf if math.isnan(ratio) else ratio
 
 
 def _changed(pairs: Sequence[Plain], console: Console) -> None:

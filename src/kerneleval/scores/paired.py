@@ -21,7 +21,7 @@ from kerneleval.records import Failed, Passed, Result, Score, Timing, UsageError
 from kerneleval.scores.cells import checked, device_names, timing_of
 from kerneleval.scores.intervals import NOTHING, Draw, Floats, interval, nested, share
 
-__all__ = ["LEVEL", "Cell", "Comparison", "Pair", "compare"]
+__all__ = ["LEVEL", "Cell", "Comparison", "Pair", "compare", "in_common"]
 
 LEVEL = 0.05
 """False discovery rate of the cells that are called faster or slower."""
@@ -143,6 +143,11 @@ def compare(before: Sequence[Result], after: Sequence[Result]) -> Comparison:
         p_correct=float(stats.binomtest(rescued, changed).pvalue) if changed else 1.0,
         speed=_speed(cells),
     )
+
+
+def in_common(before: Iterable[Result], after: Iterable[Result]) -> int:
+    """How many cells both have: same task, sample, machine and case."""
+    return len(_by_cell(before).keys() & _by_cell(after).keys())
 
 
 def _by_cell(results: Iterable[Result]) -> dict[tuple[object, ...], Result]:
