@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from kerneleval.records import Failed, Passed, Result, Timing, UsageError
 from kerneleval.scores.registry import Setting
@@ -18,10 +19,14 @@ __all__ = [
     "by_generator",
     "checked",
     "device_names",
+    "once",
     "pairs",
     "primary",
     "timing_of",
 ]
+
+
+_T = TypeVar("_T")
 
 
 def by_generator(results: Iterable[Result]) -> dict[str, list[Result]]:
@@ -33,7 +38,25 @@ def by_generator(results: Iterable[Result]) -> dict[str, list[Result]]:
 
 
 class _Checked(list[Result]):
-    """Results of one generator in which every cell comes once: they are checked once for all scores."""
+    """Results of one generator in which every cell comes once: they are checked once for all scores, and what several
+    scores derive from them is derived once.
+    """
+
+    def __init__(self, results: Iterable[Result]) -> None:
+        super().__init__(results)
+        self.derived: dict[Hashable, Any] = {}
+
+
+def once(results: Iterable[Result], key: Hashable, make: Callable[[], _T]) -> _T:
+    """What ``make`` derives from the results, kept with them where they are checked ones. It must not be changed;
+    ``key`` names it, with all that it depends on besides the results.
+    """
+    if not isinstance(results, _Checked):
+        return make()
+    if key not in results.derived:
+        results.derived[key] = make()
+    found: _T = results.derived[key]
+    return found
 
 
 def checked(results: Sequence[Result]) -> Sequence[Result]:
@@ -94,6 +117,10 @@ def device_names(results: Iterable[Result]) -> dict[str, str]:
     """Machine fingerprint -> name for people, in the order of the results: the device kind, with the fingerprint where
     several machines are of one kind.
     """
+    return once(results, "device_names", lambda: _device_names(results))
+
+
+def _device_names(results: Iterable[Result]) -> dict[str, str]:
     kinds = {r.machine: r.device for r in results}
     several = {kind for kind in kinds.values() if list(kinds.values()).count(kind) > 1}
     return {machine: f"{kind} {machine[:8]}" if kind in several else kind for machine, kind in kinds.items()}
@@ -105,9 +132,12 @@ def primary(results: Sequence[Result], setting: Setting) -> list[Result]:
     Raises:
         UsageError: the setting names a machine that no result is of.
     """
+    return once(results, ("primary", setting.primary), lambda: _primary(results, setting.primary))
+
+
+def _primary(results: Sequence[Result], wanted: str) -> list[Result]:
     if not results:
         return []
-    wanted = setting.primary
     machine = next((r.machine for r in results if not wanted or wanted in (r.machine, r.device)), None)
     if machine is None:
         known = ", ".join(device_names(results).values())
@@ -169,6 +199,10 @@ class Pair:
 
 def pairs(results: Sequence[Result], setting: Setting) -> list[Pair]:
     """The (operator, direction) pairs of each sample, and those of the suite that the results lack."""
+    return once(results, ("pairs", setting.suite), lambda: _pairs(results, setting))
+
+
+def _pairs(results: Sequence[Result], setting: Setting) -> list[Pair]:
     groups: dict[tuple[str, str, str, int], list[Result]] = {}
     for r in results:
         groups.setdefault((r.task, r.category, r.case.direction, r.sample), []).append(r)
@@ -199,6 +233,10 @@ class Attempted:
 
 def attempted(results: Sequence[Result]) -> dict[str, list[Attempted]]:
     """The samples of each task, tasks in the order of the results."""
+    return once(results, "attempted", lambda: _attempted(results))
+
+
+def _attempted(results: Sequence[Result]) -> dict[str, list[Attempted]]:
     groups: dict[tuple[str, int], list[Result]] = {}
     for r in results:
         groups.setdefault((r.task, r.sample), []).append(r)

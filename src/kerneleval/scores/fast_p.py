@@ -21,7 +21,7 @@ def fast(of: Attempted, p: float) -> bool:
 
 def with_suite(results: Sequence[Result], setting: Setting) -> dict[str, list[Attempted]]:
     """The samples of each task on the primary device; tasks of the suite without results have failed."""
-    found = attempted(primary(results, setting))
+    found = dict(attempted(primary(results, setting)))
     for task, _, _ in setting.suite:
         found.setdefault(task, [Attempted(task=task, sample=0, correct=False, speedup=math.nan)])
     return found

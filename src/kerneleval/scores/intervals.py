@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,6 +125,8 @@ class Draw:
     """(resamples, tasks): indices of the tasks drawn."""
     generator: np.random.Generator | None
     """Draws cells; None: the tasks drawn have their cells as they are."""
+    counted: Floats | None = None
+    """What :attr:`times` would count, where it is known."""
 
     @property
     def whole(self) -> bool:
@@ -134,6 +136,8 @@ class Draw:
     @functools.cached_property
     def times(self) -> Floats:
         """(resamples, tasks): how often each task was drawn."""
+        if self.counted is not None:
+            return self.counted
         resamples, n = self.tasks.shape
         flat = (self.tasks + n * np.arange(resamples)[:, None]).ravel()
         return np.bincount(flat, minlength=resamples * n).reshape(resamples, n).astype(np.float64)
@@ -210,6 +214,13 @@ class _Ordered:
         return out
 
 
+@functools.lru_cache(maxsize=2)
+def _resamples(n_tasks: int, resamples: int) -> Draw:
+    """The resamples of whole tasks: for every score of a suite the same ones."""
+    tasks = np.random.default_rng(SEED).integers(0, n_tasks, (resamples, n_tasks))
+    return Draw(tasks, None, Draw(tasks, None).times)
+
+
 def interval(
     statistic: Callable[[Draw], Floats], n_tasks: int, size: int, *, never_outside: tuple[float, float]
 ) -> tuple[float, float, float, float]:
@@ -227,15 +238,7 @@ def interval(
     value = float(statistic(Draw(np.arange(n_tasks)[None, :], None))[0])
     if math.isnan(value):
         return value, math.nan, math.nan, 1.0
-    generator = np.random.default_rng(SEED)
-    drawn_at_once = max(size, 1) if n_tasks < FEW else max(n_tasks, math.isqrt(max(size, 1)))
-    chunk = max(1, min(RESAMPLES, _CHUNK // drawn_at_once))
-    parts = []
-    for start in range(0, RESAMPLES, chunk):
-        shape = (min(chunk, RESAMPLES - start), n_tasks)
-        drawn_tasks = generator.integers(0, n_tasks, shape)
-        parts.append(statistic(Draw(drawn_tasks, generator if n_tasks < FEW else None)))
-    drawn = np.concatenate(parts)
+    drawn = np.concatenate([statistic(draw) for draw in _draws(n_tasks, size)])
     defined = drawn[~np.isnan(drawn)]
     if not len(defined):
         return value, math.nan, math.nan, 1.0
@@ -244,6 +247,20 @@ def interval(
     bottom, top = never_outside
     low, high = max(bottom, min(float(low), value)), min(top, max(float(high), value))
     return value, low, high, 1 - len(defined) / len(drawn)
+
+
+def _draws(n_tasks: int, size: int) -> Iterator[Draw]:
+    """All resamples, so many at once that memory stays bounded."""
+    whole = n_tasks >= FEW
+    chunk = max(1, min(RESAMPLES, _CHUNK // (max(n_tasks, math.isqrt(size), 1) if whole else max(size, 1))))
+    generator = np.random.default_rng(SEED)
+    for start in range(0, RESAMPLES, chunk):
+        end = min(start + chunk, RESAMPLES)
+        if whole:
+            of = _resamples(n_tasks, RESAMPLES)
+            yield Draw(of.tasks[start:end], None, of.times[start:end])
+        else:
+            yield Draw(generator.integers(0, n_tasks, (end - start, n_tasks)), generator)
 
 
 def _tail(n: int) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerneleval.records import Result
-from kerneleval.scores.cells import device_names, primary, timing_of
+from kerneleval.scores.cells import device_names, once, primary, timing_of
 from kerneleval.scores.intervals import FEW, Nested, nested
 from kerneleval.scores.registry import Setting
 
@@ -43,6 +43,10 @@ class Speeds:
 
 def speeds(results: Sequence[Result], setting: Setting) -> Speeds:
     """Speedups of the correct, timed cells on the primary machine."""
+    return once(results, ("speeds", setting.primary, setting.suite), lambda: _speeds(results, setting))
+
+
+def _speeds(results: Sequence[Result], setting: Setting) -> Speeds:
     tasks = tuple(dict.fromkeys([*(r.task for r in results), *(task for task, _, _ in setting.suite)]))
     rows = []
     shapes: dict[tuple[str, object], set[tuple[tuple[str, int], ...]]] = {}
