@@ -41,6 +41,7 @@ from kerneleval.options import (
     Json,
     Precise,
     Quick,
+    RunsArgument,
     Shapes,
     ShapesOption,
     StoreOption,
@@ -205,9 +206,7 @@ def run(
 
 @app.command()
 def score(
-    run_id: Annotated[
-        str, typer.Argument(metavar="RUN", help="Identifier or name; the latest run otherwise.")
-    ] = "latest",
+    runs: RunsArgument = None,
     store: StoreOption = None,
     explain: Annotated[
         str, typer.Option(metavar="NAME", help="Say what this score means, or every one: all; reads no run.")
@@ -224,7 +223,7 @@ def score(
         return PASSED
     from kerneleval import pipeline
 
-    return _show_scores(pipeline.score(store_of(store), run_id), as_json)
+    return _show_scores(pipeline.score(store_of(store), runs or "latest"), as_json)
 
 
 @app.command()
@@ -248,9 +247,7 @@ def compare(
 
 @app.command()
 def report(
-    run_id: Annotated[
-        str, typer.Argument(metavar="RUN", help="Identifier or name; the latest run otherwise.")
-    ] = "latest",
+    runs: RunsArgument = None,
     html: Annotated[
         str, typer.Option("--html", metavar="FILE", help="Write one HTML file that opens without a network.")
     ] = "",
@@ -263,7 +260,7 @@ def report(
     """Print the headline of a run, and write a report to look at."""
     from kerneleval import pipeline
 
-    found = pipeline.report(run_id, store_url=store_of(store), html_to=html, markdown_to=markdown)
+    found = pipeline.report(runs or "latest", store_url=store_of(store), html_to=html, markdown_to=markdown)
     if as_json:
         from kerneleval.reports import json
 
@@ -277,16 +274,14 @@ def report(
 
 @app.command()
 def analyse(
-    run_id: Annotated[
-        str, typer.Argument(metavar="RUN", help="Identifier or name; the latest run otherwise.")
-    ] = "latest",
+    runs: RunsArgument = None,
     store: StoreOption = None,
     as_json: Json = False,
 ) -> int:
     """Tell what correctness depends on, what makes tasks hard, how readable the code is, how machines differ."""
     from kerneleval import pipeline
 
-    found = pipeline.analyse(run_id, store_url=store_of(store))
+    found = pipeline.analyse(runs or "latest", store_url=store_of(store))
     if as_json:
         _print_json(found)
         return PASSED
@@ -327,9 +322,7 @@ def transitions(
 @app.command()
 def export(
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Where the files go; made where it is not there.")],
-    run_id: Annotated[
-        str, typer.Argument(metavar="RUN", help="Identifier or name; the latest run otherwise.")
-    ] = "latest",
+    runs: RunsArgument = None,
     store: StoreOption = None,
     file_format: Annotated[str, typer.Option("--format", metavar="NAME", help="parquet or jsonl.")] = "parquet",
     as_json: Json = False,
@@ -339,7 +332,7 @@ def export(
         raise UsageError(f"--format {file_format!r} is unknown; known are parquet, jsonl")
     from kerneleval import pipeline
 
-    written = pipeline.export(folder, run_id, store_url=store_of(store), file_format=file_format)
+    written = pipeline.export(folder, runs or "latest", store_url=store_of(store), file_format=file_format)
     if as_json:
         _print_json(written)
     else:

@@ -26,6 +26,7 @@ __all__ = [
     "Json",
     "Precise",
     "Quick",
+    "RunsArgument",
     "Shapes",
     "ShapesOption",
     "StoreOption",
@@ -91,6 +92,10 @@ DeviceOption = Annotated[
 StoreOption = Annotated[
     str | None,
     typer.Option("--store", help="Path or URL of the store; ./kerneleval.db by default. [env: KERNELEVAL_STORE]"),
+]
+RunsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="RUN", help="Identifiers or names; the latest run otherwise. Several merge machines."),
 ]
 AllowOption = Annotated[str, typer.Option(help="Tracks that may pass: custom, mixed, library.")]
 DtypeOption = Annotated[list[str] | None, typer.Option(metavar="DTYPE", help="Only these dtypes: float32 or fp32 ...")]

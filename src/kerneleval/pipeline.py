@@ -527,19 +527,55 @@ def score(store_url: str | None = None, run: str | Sequence[str] = "latest") -> 
     from kerneleval.store import open_store
 
     store = open_store(store_url, create=False, write=False)
-    results = list(store.results(run))
+    info, ids = _joined(store, run)
+    results = list(store.results(ids))
+    return {"run": to_plain(info), "scores": to_plain(scores.score_all(results, _setting(info)))}
+
+
+def _joined(store: Store, run: str | Sequence[str]) -> tuple[RunInfo, list[str]]:
+    """One or more runs as one, with the machines of all of them, the first one's first; and their identifiers.
+
+    Raises:
+        UsageError: no run is named, or one twice, there is none such, or their baselines differ.
+    """
     infos = [store.run(one) for one in ([run] if isinstance(run, str) else run)]
-    return {"run": to_plain(infos[0]), "scores": to_plain(scores.score_all(results, _setting(infos)))}
+    if not infos:
+        raise UsageError("no run is named; give one, or 'latest'")
+    ids = [info.id for info in infos]
+    if len(set(ids)) < len(ids):
+        raise UsageError(f"run {max(ids, key=ids.count)} is named twice; name each run once")
+    other = next((info for info in infos if info.protocol.baseline != infos[0].protocol.baseline), None)
+    if other is not None:
+        raise UsageError(
+            f"{infos[0].id} is judged against {infos[0].protocol.baseline}, {other.id} against "
+            f"{other.protocol.baseline}: their speedups are not of one kind; give runs of one baseline"
+        )
+    machines = {machine.fingerprint: machine for info in infos for machine in info.machines}
+    kinds = {machine.device for machine in machines.values()}
+    absent = {kind: why for info in infos for kind, why in info.not_evaluated.items() if kind not in kinds}
+    joined = replace(
+        infos[0],
+        id="+".join(ids),
+        name=" + ".join(dict.fromkeys(info.name for info in infos)),
+        generators=tuple(dict.fromkeys(name for info in infos for name in info.generators)),
+        machines=tuple(machines.values()),
+        planned=sum(info.planned for info in infos),
+        finished=sum(info.finished for info in infos),
+        not_evaluated=absent,
+        tasks={name: source for info in reversed(infos) for name, source in info.tasks.items()},
+        groups={name: group for info in reversed(infos) for name, group in info.groups.items()},
+        limits={machine: of for info in reversed(infos) for machine, of in info.limits.items()},
+    )
+    return joined, ids
 
 
-def _setting(infos: Sequence[RunInfo]) -> Setting:
-    """What the scores of these runs need to know beyond their results."""
+def _setting(info: RunInfo) -> Setting:
+    """What the scores of a run need to know beyond its results."""
     from kerneleval.scores import Setting
 
-    limits = {machine: of for info in infos for machine, of in info.limits.items()}
-    sources = {name: source for info in infos for name, source in info.tasks.items()}
-    work = functools.cache(functools.partial(_work, functools.cache(functools.partial(_task_at_hand, sources))))
-    return Setting(not_evaluated=dict(infos[0].not_evaluated), limits=limits, work=work if limits else None)
+    known = dict(info.tasks)
+    work = functools.cache(functools.partial(_work, functools.cache(functools.partial(_task_at_hand, known))))
+    return Setting(not_evaluated=dict(info.not_evaluated), limits=info.limits, work=work if info.limits else None)
 
 
 def _work(task_of: Callable[[str], Task | None], case: Case) -> tuple[float, float] | None:
@@ -561,9 +597,13 @@ def _task_at_hand(sources: dict[str, str], name: str) -> Task | None:
 
 @_collects_later
 def export(
-    folder: str | Path, run: str = "latest", *, store_url: str | None = None, file_format: str = "parquet"
+    folder: str | Path,
+    run: str | Sequence[str] = "latest",
+    *,
+    store_url: str | None = None,
+    file_format: str = "parquet",
 ) -> dict[str, int]:
-    """Write a run as tables: ``cells``, ``attempts``, ``candidates`` and ``scores``, a file each.
+    """Write one or more runs as tables: ``cells``, ``attempts``, ``candidates`` and ``scores``, a file each.
 
     Args:
         folder: where the files go; made where it is not there. Files of these names are replaced, each by a whole one.
@@ -582,20 +622,20 @@ def export(
     from kerneleval.store import open_store
 
     store = open_store(store_url, create=False, write=False)
-    info = store.run(run)
+    info, ids = _joined(store, run)
     place = Path(folder)
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{place} can't be made: {error.strerror}; give another folder") from error
-    results = list(store.results(info.id))
+    results = list(store.results(ids))
     rows: dict[str, Iterable[dict[str, Any]]] = {
         "cells": tables.cell_rows(results),
-        "attempts": tables.attempt_rows(store.verdicts(info.id, cells=False)),
+        "attempts": tables.attempt_rows(both for one in ids for both in store.verdicts(one, cells=False)),
         "candidates": tables.candidate_rows(
-            store.candidate(found) for found in dict.fromkeys(a.candidate for a in store.attempts(info.id)) if found
+            store.candidate(found) for found in dict.fromkeys(r.candidate for r in results) if found
         ),
-        "scores": tables.score_rows(scores.score_all(results, _setting([info]))),
+        "scores": tables.score_rows(scores.score_all(results, _setting(info))),
     }
     paths = {name: place / f"{name}.{file_format}" for name in rows}
     return {str(paths[name]): tables.write_table(paths[name], tables.TABLES[name], of) for name, of in rows.items()}
@@ -657,12 +697,16 @@ def compare(first: str, second: str, *, store_url: str | None = None) -> dict[st
 
 @_collects_later
 def report(
-    run: str = "latest", *, store_url: str | None = None, html_to: str | Path = "", markdown_to: str | Path = ""
+    run: str | Sequence[str] = "latest",
+    *,
+    store_url: str | None = None,
+    html_to: str | Path = "",
+    markdown_to: str | Path = "",
 ) -> dict[str, Any]:
     """A run to look at: one HTML file that needs no network, a Markdown summary, and the scores as plain data.
 
     Args:
-        run: identifier, its beginning, name or ``latest``.
+        run: identifier, its beginning, name or ``latest``; several are shown as one, with the machines of all.
         store_url: path or URL of the store; None: ``./kerneleval.db``.
         html_to: file for the HTML report; empty: none is written.
         markdown_to: file for the summary, of at most sixty lines; empty: none is written.
@@ -680,13 +724,13 @@ def report(
     from kerneleval.store import open_store
 
     store = open_store(store_url, create=False, write=False)
-    info = store.run(run)
-    results, setting = list(store.results(info.id)), _setting([info])
+    info, ids = _joined(store, run)
+    results, setting = list(store.results(ids)), _setting(info)
     found = scores.score_all(results, setting)
     written = []
     if html_to or markdown_to:
-        verdicts = list(store.verdicts(info.id, cells=False))
-        profiles = _rubric(verdicts, results, _tasks_at_hand([info], results), _candidates(store, results))
+        verdicts = [both for one in ids for both in store.verdicts(one, cells=False)]
+        profiles = _rubric(verdicts, results, _tasks_at_hand(info, results), _candidates(store, results))
         extras = {
             "roofline": [_in_roofline(point) for point in roofline(results, setting)],
             "rubric": _as_levels(profiles),
@@ -747,15 +791,15 @@ def analyse(run: str | Sequence[str] = "latest", *, store_url: str | None = None
     from kerneleval.store import open_store
 
     store = open_store(store_url, create=False, write=False)
-    infos = [store.run(name) for name in ([run] if isinstance(run, str) else run)]
-    results = list(store.results([info.id for info in infos]))
-    tasks = _tasks_at_hand(infos, results)
+    info, ids = _joined(store, run)
+    results = list(store.results(ids))
+    tasks = _tasks_at_hand(info, results)
     candidates = _candidates(store, results)
     measured = {found: sources.measure(candidate) for found, candidate in candidates.items()}
-    verdicts = [both for info in infos for both in store.verdicts(info.id, cells=False)]
+    verdicts = [both for one in ids for both in store.verdicts(one, cells=False)]
     keys = (attribution.of_category, attribution.of_group)
     return {
-        "runs": [info.id for info in infos],
+        "runs": ids,
         "attribution": [to_plain(attribution.attribute(results, key=key)) for key in keys],
         "difficulty": to_plain(difficulty.difficulty(results, tasks)),
         "sources": to_plain(sources.by_generators(measured, results)),
@@ -764,8 +808,8 @@ def analyse(run: str | Sequence[str] = "latest", *, store_url: str | None = None
     }
 
 
-def _tasks_at_hand(infos: Sequence[RunInfo], results: Sequence[Result]) -> dict[str, Task]:
-    places = {name: source for info in infos for name, source in info.tasks.items()}
+def _tasks_at_hand(info: RunInfo, results: Sequence[Result]) -> dict[str, Task]:
+    places = dict(info.tasks)
     names = dict.fromkeys(r.task for r in results)
     return {name: task for name in names if (task := _task_at_hand(places, name)) is not None}
 
