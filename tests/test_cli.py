@@ -268,7 +268,7 @@ def test_score_is_of_the_latest_run_unless_told(run: Recorder) -> None:
     assert cli.main(["score", "--json"]) == 0
     assert cli.main(["score", "run-0", "--store", "other.db", "--json"]) == 0
     calls = pipeline.score.calls  # type: ignore[attr-defined]
-    assert [args for args, _ in calls] == [(None, "latest"), ("other.db", "run-0")]
+    assert [args for args, _ in calls] == [(None, "latest"), ("other.db", ["run-0"])]
 
 
 # --------------------------------------------------------------------------------------------------------------------
