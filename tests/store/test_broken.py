@@ -317,16 +317,18 @@ def test_migrations_run_in_order_once_and_keep_the_data(url, monkeypatch):
     with open_store(url) as store:
         fill(store, 2, 3, 8)
         rows = list(store.results())
-    monkeypatch.setattr(schema, "VERSION", 3)
-    monkeypatch.setattr(migrations, "MIGRATIONS", [add_note, fill_note])
-    with pytest.raises(UsageError, match="has schema version 1, the present one is 3; open it once for writing"):
+    present = schema.VERSION
+    monkeypatch.setattr(schema, "VERSION", present + 2)
+    monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, add_note, fill_note])
+    said = f"has schema version {present}, the present one is {present + 2}; open"
+    with pytest.raises(UsageError, match=said + " it once for writing"):
         open_store(url, write=False)
     with open_store(url) as store:
-        assert version(store) == 3
+        assert version(store) == present + 2
         assert notes(store) == ["from fill"]
         assert list(store.results()) == rows
     with open_store(url) as store:  # present already: adding the column again would fail
-        assert version(store) == 3
+        assert version(store) == present + 2
 
 
 def test_failed_migration_leaves_the_old_version(url, monkeypatch):
@@ -334,12 +336,12 @@ def test_failed_migration_leaves_the_old_version(url, monkeypatch):
         fill(store, 1, 1, 8)
         rows = list(store.results())
     with monkeypatch.context() as newer:
-        newer.setattr(schema, "VERSION", 3)
-        newer.setattr(migrations, "MIGRATIONS", [add_note, fail])
+        newer.setattr(schema, "VERSION", schema.VERSION + 2)
+        newer.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, add_note, fail])
         with pytest.raises(RuntimeError, match="killed in the middle"):
             open_store(url)
     with open_store(url) as store:
-        assert version(store) == 1
+        assert version(store) == schema.VERSION
         with store._database.reading() as connection:
             columns = connection.exec_driver_sql("SELECT * FROM runs").keys()
         assert "note" not in columns
@@ -364,6 +366,16 @@ def test_a_store_of_version_1_reads_the_same_as_ever(tmp_path):
         ((attempt, verdict),) = store.verdicts()
         assert len(verdict.cells) == 2
         assert store.candidate(attempt.candidate).hash == attempt.candidate
+        assert version(store) == schema.VERSION
+        assert store.response("k") is None
+        store.put_response("k", {"text": "a \x00 \ud800"})
+    with sqlite3.connect(path) as old, sqlite3.connect(tmp_path / "new.db") as new:
+        open_store(tmp_path / "new.db").close()
+        names = "SELECT name FROM sqlite_master WHERE type IN ('table', 'index') ORDER BY name"
+        assert old.execute(names).fetchall() == new.execute(names).fetchall()
+        for (table,) in new.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
+            columns = f"SELECT name, \"notnull\", pk FROM pragma_table_info('{table}')"
+            assert old.execute(columns).fetchall() == new.execute(columns).fetchall(), table
 
 
 def test_every_version_but_the_first_has_a_migration():

@@ -316,3 +316,28 @@ def test_a_candidate_is_found_by_the_beginning_of_its_hash(tmp_path):
         for text in ("", "%", "_", "zz"):
             with pytest.raises(UsageError, match="no candidate"):
                 store.candidate(text)
+
+
+def test_responses_stay_as_they_were_first_kept(url):
+    with open_store(url) as store:
+        assert store.response("key") is None
+        store.put_response("key", {"text": "once \x00 \ud800", "usage": {"tokens": [1, 2.5, None]}})
+        store.put_response("key", {"text": "twice"})
+        store.put_response("other", {})
+    with open_store(url) as store:
+        assert store.response("key") == {"text": "once \x00 \ud800", "usage": {"tokens": [1, 2.5, None]}}
+        assert store.response("other") == {}
+
+
+def test_what_asking_cost_counts_where_no_candidate_came_of_it(url):
+    origin = Origin(generator="g", model="m", tokens_in=7, tokens_cached=3, money_usd=0.5, round=1)
+    with open_store(url) as store:
+        (planned,) = make.plan(1, 2)
+        planned = dataclasses.replace(planned, candidate=None, origin=origin)
+        run = store.begin_run("r", ["g"], make.machine(), make.PROTOCOL, [planned])
+        assert [r.origin for r in store.results(run)] == [origin] * 2
+        failed = make.verdict(planned.task, None, (), stage="generate", reason="no_code")
+        store.put_verdict(run, "g", 0, None, failed)
+        assert [(r.origin, r.outcome.stage, r.outcome.reason) for r in store.results(run)] == [
+            (origin, "generate", "no_code")
+        ] * 2

@@ -1,14 +1,14 @@
-"""What a generator is: anything with a name that gives candidates for a task."""
+"""What a generator is: anything with a name that gives candidates for a task, all at once or when it is asked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from kerneleval.records import Candidate, Task
+from kerneleval.records import Answer, Candidate, Request, Task
 
-__all__ = ["Generator", "Reader"]
+__all__ = ["Asked", "Cache", "Generator", "Reader"]
 
 Reader = Callable[[Path], Candidate]
 """Reads one source file; ``kerneleval.languages.read_candidate`` is one. It is handed in, because languages are a later
@@ -40,3 +40,47 @@ class Generator(Protocol):
         Raises:
             UsageError: the generator's own input (a file, a setting) is wrong.
         """
+
+
+@runtime_checkable
+class Asked(Protocol):
+    """A generator that makes a candidate when it is asked: a model, an agent. It may be asked again, with what was said
+    of its earlier answers.
+    """
+
+    @property
+    def name(self) -> str:
+        """Under which its results are stored."""
+
+    @property
+    def summary(self) -> str:
+        """One line about it."""
+
+    @property
+    def samples(self) -> int:
+        """Samples for each task."""
+
+    @property
+    def rounds(self) -> int:
+        """Rounds for each sample at most; 1: no refinement."""
+
+    @property
+    def concurrency(self) -> int:
+        """How many requests it bears at once; :meth:`ask` is then called from as many threads."""
+
+    def ask(self, request: Request) -> Answer:
+        """One answer; what goes wrong on the way is an answer too (:data:`~kerneleval.records.PROBLEMS`).
+
+        Raises:
+            UsageError: the generator's own settings are wrong, so that no request can come to anything.
+        """
+
+
+class Cache(Protocol):
+    """Where answers are kept, so that what was paid for is not asked for again; a store is one."""
+
+    def response(self, key: str) -> dict[str, Any] | None:
+        """What was kept under that key; None: nothing."""
+
+    def put_response(self, key: str, body: dict[str, Any]) -> None:
+        """Keep plain data under a key, safely on disk when this returns; what is there already stays."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from kerneleval.records.candidates import STORED, Candidate, Origin
 from kerneleval.records.cells import Cell, Machine, Protocol
 from kerneleval.records.errors import InfrastructureError, KernelEvalError, UsageError, near
+from kerneleval.records.generation import PROBLEMS, Answer, Problem, Request, Turn
 from kerneleval.records.hashing import digest, new_secret
 from kerneleval.records.layers import LAYERS, caught_by, layer_of, layer_of_finding, layers_of
 from kerneleval.records.limits import Limits
@@ -42,11 +43,13 @@ __all__ = [
     "GROUPS",
     "LAYERS",
     "LAYOUTS",
+    "PROBLEMS",
     "REAL",
     "SHAPE_CATEGORIES",
     "STAGES",
     "STORED",
     "TRACKS",
+    "Answer",
     "Argument",
     "Candidate",
     "Case",
@@ -64,8 +67,10 @@ __all__ = [
     "Origin",
     "Outcome",
     "Passed",
+    "Problem",
     "Protocol",
     "Relation",
+    "Request",
     "Result",
     "Samples",
     "Scalar",
@@ -75,6 +80,7 @@ __all__ = [
     "Timing",
     "Tolerance",
     "Trust",
+    "Turn",
     "UsageError",
     "Values",
     "Verdict",

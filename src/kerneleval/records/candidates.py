@@ -32,13 +32,21 @@ class Origin:
     tokens_in: int = 0
     """Prompt tokens."""
     tokens_out: int = 0
-    """Completion tokens."""
+    """Completion tokens, those of reasoning included."""
+    tokens_cached: int = 0
+    """Prompt tokens that the endpoint had in its cache, among ``tokens_in``."""
+    tokens_reasoning: int = 0
+    """Tokens of reasoning, among ``tokens_out``."""
     money_usd: float = 0.0
     """Price of making it, in US dollars."""
+    prices: str = ""
+    """List that the price is from, with its date; empty: it was not computed."""
     seconds: float = 0.0
     """Wall time of making it."""
     human_edits: int = -1
     """Lines that a human changed; -1: not known."""
+    round: int = 0
+    """Round of refinement in which it was made: 0 is the first answer."""
     path: str = ""
     """Where its file lay when it was read, for replay lines; empty: it was in no file of its own."""
 

@@ -17,7 +17,15 @@ from kerneleval.store import schema
 
 __all__ = ["MIGRATIONS", "bring_up", "found_version"]
 
-MIGRATIONS: list[Callable[[Connection], None]] = []
+
+def _add_responses(connection: Connection) -> None:
+    connection.exec_driver_sql(
+        "CREATE TABLE responses (key TEXT NOT NULL PRIMARY KEY, created_unix_s DOUBLE PRECISION NOT NULL, "
+        "format INTEGER NOT NULL, body TEXT NOT NULL)"
+    )
+
+
+MIGRATIONS: list[Callable[[Connection], None]] = [_add_responses]
 """One function for each version before the present one, oldest first."""
 
 _ADVISORY_LOCK = 0x6B65726E  # "kern": PostgreSQL lets several sessions create the same tables at once, and one fails

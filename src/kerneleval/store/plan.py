@@ -36,6 +36,8 @@ class Planned:
     """Fingerprint of the machine; empty: the run's only machine."""
     candidate: Candidate | None = None
     """The candidate, where it is known already (see :meth:`Store.put_candidate`)."""
+    origin: Origin | None = None
+    """Who was asked and what it cost, where no candidate came of it; else the candidate's counts."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,7 @@ __all__ = [
     "candidate",
     "find_run",
     "lookup",
+    "response",
     "results",
     "runs",
     "verdicts",
@@ -266,6 +267,15 @@ def lookup(connection: Connection, cells: Iterable[Cell]) -> dict[str, Outcome]:
         query = select(table.c.key, table.c.format, table.c.body).where(table.c.key.in_(keys[start : start + _CHUNK]))
         known.update((row.key, _outcome(row)) for row in connection.execute(query))
     return known
+
+
+def response(connection: Connection, key: str) -> dict[str, Any] | None:
+    """What was kept under that key; None: nothing."""
+    table = schema.responses
+    row = connection.execute(select(table.c.format, table.c.body).where(table.c.key == key)).one_or_none()
+    if row is None:
+        return None
+    return _load(row.body, row.format, schema.RESPONSE_FORMAT, [], f"response {key}", dict)
 
 
 FILTERS: Mapping[str, ColumnElement[Any]] = {

@@ -1,4 +1,4 @@
-"""The tables, version 1. Needs SQLAlchemy.
+"""The tables, version 2. Needs SQLAlchemy.
 
 Plain data is stored as ASCII JSON text, not as a database's JSON type: a candidate's message may hold a NUL or a lone
 surrogate, which PostgreSQL refuses in both of its JSON types, and which ASCII JSON merely escapes.
@@ -22,6 +22,7 @@ from sqlalchemy import (
 __all__ = [
     "METADATA",
     "OUTCOME_FORMAT",
+    "RESPONSE_FORMAT",
     "VERDICT_FORMAT",
     "VERSION",
     "attempts",
@@ -30,13 +31,14 @@ __all__ = [
     "machines",
     "outcomes",
     "protocols",
+    "responses",
     "run_cells",
     "runs",
     "schema_version",
     "verdicts",
 ]
 
-VERSION = 1
+VERSION = 2
 """Version of the tables below; every rise needs a function in ``migrations.MIGRATIONS``."""
 
 OUTCOME_FORMAT = 1
@@ -44,6 +46,9 @@ OUTCOME_FORMAT = 1
 
 VERDICT_FORMAT = 1
 """Version of the JSON in ``verdicts.body``."""
+
+RESPONSE_FORMAT = 1
+"""Version of the JSON in ``responses.body``."""
 
 METADATA = MetaData()
 
@@ -169,3 +174,13 @@ verdicts = Table(
     Column("body", Text, nullable=False),
 )
 """``body`` is the verdict without its cells, which stand in run_cells and outcomes."""
+
+responses = Table(
+    "responses",
+    METADATA,
+    Column("key", Text, primary_key=True),
+    Column("created_unix_s", Float, nullable=False),
+    Column("format", Integer, nullable=False),
+    Column("body", Text, nullable=False),
+)
+"""What models and agents answered, by a digest of all that they were asked: what was paid for is not asked again."""

@@ -173,7 +173,19 @@ class Store:
                 replace=replace,
             )
 
+    def put_response(self, key: str, body: Mapping[str, Any]) -> None:
+        """Keep what a model or an agent answered, plain data, under a digest of all that it was asked. What is there
+        already stays.
+        """
+        with self._database.writing() as connection:
+            writing.put_response(connection, key, body)
+
     # ---------------------------------------------------------------------------------------------------- reading
+
+    def response(self, key: str) -> dict[str, Any] | None:
+        """What :meth:`put_response` kept under that key; None: nothing."""
+        with self._database.reading() as connection:
+            return reading.response(connection, key)
 
     def runs(self) -> tuple[RunInfo, ...]:
         """All runs, the latest first."""

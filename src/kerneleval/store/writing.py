@@ -30,7 +30,7 @@ from kerneleval.records import (
 from kerneleval.store import schema
 from kerneleval.store.plan import Planned
 
-__all__ = ["begin_run", "case_id", "dump", "effective_outcomes", "put_candidate", "put_verdict"]
+__all__ = ["begin_run", "case_id", "dump", "effective_outcomes", "put_candidate", "put_response", "put_verdict"]
 
 WHOLE_CANDIDATE_STAGES = ("generate", "build", "load", "honesty")
 """A verdict that failed at one of these says something of the candidate, not of one cell."""
@@ -217,11 +217,16 @@ def _add_attempts(connection: Connection, run: str, plan: Sequence[Planned]) -> 
                 level=p.level,
                 machine=p.machine,
                 candidate=None if p.candidate is None else p.candidate.hash,
-                origin=None if p.candidate is None else dump(p.candidate.origin),
+                origin=_origin_of(p),
             )
             .returning(schema.attempts.c.id)
         ).scalar_one()
         _add_cells(connection, attempt, p.cases, 0)
+
+
+def _origin_of(planned: Planned) -> str | None:
+    origin = planned.origin if planned.candidate is None else planned.candidate.origin
+    return None if origin is None else dump(origin)
 
 
 def _add_cells(connection: Connection, attempt: int, cases: Sequence[Case], start: int) -> None:
@@ -295,6 +300,12 @@ def put_verdict(
     }
     connection.execute(insert(schema.verdicts).values(row))
     return True
+
+
+def put_response(connection: Connection, key: str, body: Mapping[str, Any]) -> None:
+    """See :meth:`Store.put_response`."""
+    row = {"key": key, "created_unix_s": time.time(), "format": schema.RESPONSE_FORMAT, "body": dump(dict(body))}
+    _add_new(connection, schema.responses, [row], "key")
 
 
 def _verdict_body(verdict: Verdict) -> str:

@@ -1,0 +1,69 @@
+"""What a generator that is asked gets and gives: a task with what was said of earlier rounds, and an answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kerneleval.records.candidates import Candidate, Origin
+from kerneleval.records.cells import Machine
+from kerneleval.records.limits import Limits
+from kerneleval.records.tasks import Task
+
+__all__ = ["PROBLEMS", "Answer", "Problem", "Request", "Turn"]
+
+Problem = Literal["", "no_code", "refused", "truncated", "endpoint", "budget"]
+
+PROBLEMS: tuple[Problem, ...] = ("", "no_code", "refused", "truncated", "endpoint", "budget")
+"""Why an answer holds no candidate. ``no_code``: it holds no source in the language asked for; ``refused``: the model
+declined; ``truncated``: the source is cut off; ``endpoint``: nothing came, after all retries; ``budget``: a cap was
+reached before it was asked. Empty: it holds one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What came of asking once."""
+
+    candidate: Candidate | None
+    """The candidate; None: see ``problem``."""
+    origin: Origin
+    """Where it came from and what it cost, also where there is no candidate; that of the candidate is the same."""
+    problem: Problem = ""
+    """Why there is no candidate; empty: there is one."""
+    message: str = ""
+    """One sentence on the problem, for people."""
+    text: str = ""
+    """The whole answer as it came: a completion, a transcript."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """An earlier round of the same sample."""
+
+    answer: Answer
+    """What was given."""
+    feedback: str
+    """What was said of it; it holds no secret of the judge."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One question: a sample for a task in one round."""
+
+    task: Task
+    """What to solve."""
+    device: str
+    """Device kind on which the candidate is to run."""
+    machine: Machine | None = None
+    """That device; None: not known."""
+    limits: Limits | None = None
+    """What it can do at best; None: not measured."""
+    sample: int = 0
+    """Index among the samples of the task."""
+    history: tuple[Turn, ...] = field(default=())
+    """The rounds before this one, the first one first."""
+
+    @property
+    def round(self) -> int:
+        """Index of this round."""
+        return len(self.history)
