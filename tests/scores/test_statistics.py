@@ -272,3 +272,45 @@ def test_declaring_scores(monkeypatch):
 
     assert score(mine) is mine
     assert registry._FOUND["mine"] is mine
+
+
+def accepted(tables, theta, tie):
+    """Whether a t test over the tasks does not reject ``theta`` as the median: the definition, cell by cell."""
+    votes = [sum((x < theta) + (tie * (x == theta)) for x in cells) - len(cells) / 2 for cells in tables]
+    n = len(votes)
+    reach = stats.t.ppf(0.975, n - 1) * math.sqrt((n + 1) / (n - 1))
+    return abs(np.mean(votes)) <= reach * np.std(votes, ddof=1) / math.sqrt(n) + 1e-9
+
+
+@settings(deadline=None)
+@given(st.integers(5, 9), st.integers(1, 7), st.integers(0, 2**32 - 1), st.booleans())
+def test_median_interval_is_what_the_test_does_not_reject(tasks, cells, seed, ties):
+    generator = np.random.default_rng(seed)
+    data = [np.exp(generator.normal(0, 1, generator.integers(1, cells + 1))) for _ in range(tasks)]
+    if ties:
+        data = [np.round(of * 2) / 2 for of in data]
+    table = intervals.nested([str(t) for t in range(tasks)], [(str(t), 0, x) for t, of in enumerate(data) for x in of])
+    value, low, high = intervals.median_over_cells(table, never_outside=(0.0, math.inf))
+    assert value == np.median(np.concatenate(data))
+    values = np.unique(np.concatenate(data))
+    inside = [value]
+    inside += [x for x in values if accepted(data, x, 0.5)]
+    inside += [(x + y) / 2 for x, y in itertools.pairwise(values) if accepted(data, (x + y) / 2, 0.5)]
+    inside += [values[-1]] * bool(accepted(data, values[-1] + 1, 0.5))
+    assert (low, high) == (pytest.approx(min(inside)), pytest.approx(max(inside)))
+
+
+def test_ratio_interval_by_hand():
+    # equal sizes and no skewness: Student's interval of the mean
+    data = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
+    value, low, high = intervals.ratio_over_tasks(data, np.ones(5))
+    found = stats.ttest_1samp(data, 0).confidence_interval()
+    assert (value, low, high) == (pytest.approx(0.3), pytest.approx(found.low), pytest.approx(found.high))
+    # the same as half as many groups each
+    assert intervals.ratio_over_tasks(2 * data, np.full(5, 2.0)) == pytest.approx((value, low, high))
+    # a long tail to the right moves both ends to the right
+    skewed = np.array([0.1, 0.1, 0.1, 0.1, 0.1, 0.2, 0.9])
+    value, low, high = intervals.ratio_over_tasks(skewed, np.ones(7))
+    found = stats.ttest_1samp(skewed, 0).confidence_interval()
+    assert found.low < low < value < found.high < high
+    assert intervals.ratio_over_tasks(np.full(6, 0.3), np.ones(6)) == pytest.approx((0.3, 0.3, 0.3))

@@ -17,7 +17,7 @@ from scipy import stats
 
 from kerneleval.records import Case, Result, Score, Timing
 from kerneleval.scores.cells import device_names, timing_of
-from kerneleval.scores.intervals import FEW, NOTHING, interval, nested
+from kerneleval.scores.intervals import FEW, NOTHING, median_over_cells, nested
 
 __all__ = ["Agreement", "Hardware", "Kernel", "hardware"]
 
@@ -182,12 +182,7 @@ def _median_cv(kernels: Sequence[Kernel], machines: int) -> Score:
         return NOTHING("no kernel has a cell that is right and timed on two machines")
     tasks = tuple(dict.fromkeys(kernel.task for kernel in told))
     table = nested(tasks, [(kernel.task, 0, kernel.cv) for kernel in told])
-    value, low, high, _ = interval(
-        lambda draw: draw.median(table),
-        len(tasks),
-        table.values.size,
-        never_outside=(0.0, math.inf),
-    )
+    value, low, high = median_over_cells(table, never_outside=(0.0, math.inf))
     note = "" if len(tasks) >= FEW else f"{len(tasks)} task{'s' * (len(tasks) != 1)}: the interval is too narrow"
     return Score(value=value, low=low, high=high, n=len(told), note=note)
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from kerneleval.records import CATEGORIES, Result, Score
 from kerneleval.scores.cells import checked, primary
-from kerneleval.scores.intervals import NOTHING, Draw, Floats, interval
+from kerneleval.scores.intervals import FEW, NOTHING, Draw, Floats, interval, ratio_over_tasks
 from kerneleval.scores.registry import DEFAULT, Setting, Table, score
 from kerneleval.scores.speeds import MIN_SHAPES, Speeds, few_tasks, speeds, where
 
-__all__ = ["cv_by_category", "cv_shape", "over_groups"]
+__all__ = ["cv_by_category", "cv_shape", "over_groups", "with_interval"]
 
 
 def over_groups(table: Speeds, draw: Draw) -> Floats:
@@ -54,24 +54,35 @@ def cv_shape(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     """Coefficient of variation of speedup over shapes: per (task, direction, dtype) with at least 3 shapes, standard
     deviation over mean of the speedups of its timed cells on the primary device; then the mean over these groups.
 
-    The standard deviation is the sample one (n - 1). Clipped to [0, 1] in S only. The interval is a hierarchical
-    bootstrap (whole tasks); n is the number of groups.
+    The standard deviation is the sample one (n - 1). Clipped to [0, 1] in S only. The interval is Hall's transformed t
+    over tasks, of fewer than five of them a hierarchical bootstrap; n is the number of groups.
     """
     table = speeds(checked(results), setting)
     groups = int(table.eligible.sum())
     if not groups:
         return NOTHING(f"no (task, direction, dtype) has {MIN_SHAPES} timed shapes")
-    value, low, high, _ = interval(
-        lambda draw: over_groups(table, draw),
-        len(table.tasks),
-        table.nested.values.size,
-        never_outside=(0.0, math.inf),
-    )
+    value, low, high = with_interval(table)
     too_few = int((table.nested.counts > 0).sum()) - groups
     left_out = f"{too_few} groups with fewer than {MIN_SHAPES} timed shapes left out" if too_few else ""
     tasks = int(table.eligible.any(axis=1).sum())
     note = "; ".join(filter(None, (where(results, setting), left_out, few_tasks(tasks))))
     return Score(value=value, low=low, high=high, n=groups, note=note)
+
+
+def with_interval(table: Speeds) -> tuple[float, float, float]:
+    """(value, low, high)."""
+    there = table.eligible.any(axis=1)
+    if there.sum() >= FEW:
+        total = _of_groups(table.nested.values, table.eligible).sum(axis=1)[there]
+        value, low, high = ratio_over_tasks(total, table.eligible.sum(axis=1)[there].astype(np.float64))
+        return value, max(min(low, value), 0.0), max(high, value)
+    found = interval(
+        lambda draw: over_groups(table, draw),
+        len(table.tasks),
+        table.nested.values.size,
+        never_outside=(0.0, math.inf),
+    )
+    return found[:3]
 
 
 @score

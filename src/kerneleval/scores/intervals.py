@@ -1,12 +1,11 @@
-"""Uncertainty of scores: Wilson's interval for shares, Student's t for means over tasks, a hierarchical bootstrap for
-the rest.
+"""Uncertainty of scores: Wilson's interval for shares, Student's t for means over tasks, Hall's transformed t for
+ratios, a t test turned round for medians, a hierarchical bootstrap for the rest.
 
-The hierarchical bootstrap draws tasks with replacement, each with all of its cells. How cells scatter within a task is
-part of how tasks differ, so that drawing them anew on top counts it twice: the intervals of Shape CV then held the
-truth in 99 % of all suites. Only of fewer than :data:`FEW` tasks, which say too little by themselves, the timed cells
-are drawn too (within every sample, direction and dtype). The percentiles are those of Hesterberg's expanded interval
-(The American Statistician 69:371, 2015), without which suites of five tasks had the truth in 86 % instead of 94 %.
-``benchmarks/interval_coverage.py`` measures all this.
+The units are the tasks: the cells of one are alike, and their number says little of how tasks differ. The hierarchical
+bootstrap draws tasks with replacement, each with all of its cells: to draw these anew on top would count their scatter
+twice. Only of fewer than :data:`FEW` tasks, which say too little by themselves, the timed cells are drawn too (within
+every sample, direction and dtype). Its percentiles are those of Hesterberg's expanded interval (The American
+Statistician 69:371, 2015). ``benchmarks/interval_coverage.py`` measures how often the intervals hold the truth.
 
 Whether an operator is correct is not drawn anew: "right in every case" is a statement about the worst case, of which a
 resample that happens to miss the wrong cell says nothing.
@@ -25,7 +24,20 @@ from numpy.typing import NDArray
 
 from kerneleval.records import Score
 
-__all__ = ["FEW", "NOTHING", "RESAMPLES", "Draw", "Nested", "interval", "mean_over_tasks", "median", "nested", "share"]
+__all__ = [
+    "FEW",
+    "NOTHING",
+    "RESAMPLES",
+    "Draw",
+    "Nested",
+    "interval",
+    "mean_over_tasks",
+    "median",
+    "median_over_cells",
+    "nested",
+    "ratio_over_tasks",
+    "share",
+]
 
 Floats = NDArray[np.float64]
 
@@ -80,6 +92,32 @@ def mean_over_tasks(values: Sequence[float]) -> tuple[float, float, float]:
 
     found = stats.ttest_1samp(data, 0.0).confidence_interval()
     return value, float(found.low), float(found.high)
+
+
+def ratio_over_tasks(above: Floats, below: Floats) -> tuple[float, float, float]:
+    """Sum of ``above`` over sum of ``below``, each (tasks,), with the t interval of a ratio that is corrected for
+    skewness by Hall's cubic transformation (Hall 1992, JRSS B 54:221), for at least :data:`FEW` tasks.
+
+    A few wild tasks make a mean over tasks skewed: Student's interval then held the truth in 90 % of suites of ten
+    tasks, this one in 97 %; without them both do in 95 %.
+    """
+    n, centre = len(above), float(above.sum() / below.sum())
+    errors = (above - centre * below) / below.mean()
+    squares = float((errors**2).mean())
+    if squares <= (1e-12 * abs(centre)) ** 2:  # equal but for rounding
+        return centre, centre, centre
+    from scipy import stats
+
+    spread: float = math.sqrt(squares * n / (n - 1))
+    skew: float = float((errors**3).mean()) / squares**1.5
+    t = float(stats.t.ppf(0.975, n - 1))
+
+    def back(quantile: float) -> float:
+        if abs(skew) < 1e-6:
+            return quantile / math.sqrt(n)
+        return float(3 * (np.cbrt(1 + skew * (quantile / math.sqrt(n) - skew / (6 * n))) - 1) / skew)
+
+    return centre, centre - back(t) * spread, centre - back(-t) * spread
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -212,6 +250,75 @@ class _Ordered:
         inside = np.minimum((counted <= place[:, None]).sum(axis=1), self.tasks.shape[1] - 1)
         out: Floats = self.values[np.minimum(block * self.tasks.shape[1] + inside, len(self.values) - 1)]
         return out
+
+
+def median_over_cells(table: Nested, *, never_outside: tuple[float, float]) -> tuple[float, float, float]:
+    """(value, low, high) of the median over all cells; NaN where there is none.
+
+    The interval holds every value that a t test over the tasks does not reject as the median: each task votes by how
+    far its cells below that value, ties by half, are from half of its cells (Woodruff 1952, JASA 47:635; turned round
+    as in Francisco and Fuller 1991, Annals of Statistics 19:454). Between two cells it ends half-way. Ties, of which a
+    bootstrap makes intervals that hold the truth in 98 to 100 % of all suites, are no trouble to it. The quantile of t
+    is widened by sqrt((n + 1) / (n - 1)), or suites of five tasks have the truth in 91 % instead of 94 %. Of fewer than
+    :data:`FEW` tasks with a cell, the hierarchical bootstrap.
+    """
+    value = float(median(table.values.reshape(1, -1))[0])
+    n = int((table.counts.sum(axis=1) > 0).sum())
+    if n < FEW:
+        found = interval(
+            lambda draw: draw.median(table), len(table.values), table.values.size, never_outside=never_outside
+        )
+        return found[:3]
+    from scipy import stats
+
+    values, sums, squares = _votes(table)
+    between = (np.maximum(squares - sums**2 / n, 0.0)) * n / (n - 1)
+    reach = float(stats.t.ppf(0.975, n - 1)) * math.sqrt((n + 1) / (n - 1))
+    held = np.abs(sums) <= reach * np.sqrt(between) + 1e-9
+    places = np.nonzero(held)[0]
+    if not len(places):
+        return value, value, value
+    # even places are values, odd ones the gap above the value before
+    first, last = int(places.min()), int(places.max())
+    low, high = min(_end(values, first), value), max(_end(values, last), value)
+    return value, max(low, never_outside[0]), min(high, never_outside[1])
+
+
+def _end(values: Floats, place: int) -> float:
+    """A value, or the middle of the gap above it."""
+    if place % 2 == 0:
+        return float(values[place // 2])
+    above = min(place // 2 + 1, len(values) - 1)
+    return float(values[place // 2] + values[above]) / 2
+
+
+def _votes(table: Nested) -> tuple[Floats, Floats, Floats]:
+    """(values,) every value once, ascending; and (2 x values,) sum and sum of squares over the tasks of their cells
+    below, less half of their cells: at each value (its ties by half) and in the gap above it.
+    """
+    there = ~np.isnan(table.values)
+    cells, tasks = table.values[there], np.nonzero(there)[0]
+    order = np.lexsort((tasks, cells))
+    cells, tasks = cells[order], tasks[order]
+    starts = np.flatnonzero(np.r_[True, (np.diff(cells) != 0) | (np.diff(tasks) != 0)])  # cells of one task and value
+    ties = np.diff(np.r_[starts, len(cells)]).astype(np.float64)
+    half = table.counts.sum(axis=1)[tasks[starts]] / 2
+    by_task = np.argsort(tasks[starts], kind="stable")
+    passed = np.cumsum(ties[by_task]) - ties[by_task]
+    first = np.r_[True, np.diff(tasks[starts][by_task]) != 0]
+    passed -= np.maximum.accumulate(np.where(first, passed, 0.0))
+    below = np.empty_like(passed)
+    below[by_task] = passed
+    vote = below - half  # before this value
+    heads = np.flatnonzero(np.r_[True, np.diff(cells[starts]) != 0])
+    sums, squares = np.empty(2 * len(heads)), np.empty(2 * len(heads))
+    counts = table.counts.sum(axis=1)
+    sums[1::2] = -counts.sum() / 2 + np.cumsum(np.add.reduceat(ties, heads))
+    squares[1::2] = (counts**2).sum() / 4 + np.cumsum(np.add.reduceat(2 * vote * ties + ties**2, heads))
+    before = np.r_[-counts.sum() / 2, sums[1:-1:2]], np.r_[(counts**2).sum() / 4, squares[1:-1:2]]
+    sums[0::2] = before[0] + np.add.reduceat(ties, heads) / 2
+    squares[0::2] = before[1] + np.add.reduceat(vote * ties + ties**2 / 4, heads)
+    return cells[starts][heads], sums, squares
 
 
 @functools.lru_cache(maxsize=2)

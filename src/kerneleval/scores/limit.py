@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kerneleval.records import Failed, Result, Score, Timing
 from kerneleval.scores.cells import checked, primary, timing_of, unsupported
-from kerneleval.scores.intervals import NOTHING, interval, mean_over_tasks, nested
+from kerneleval.scores.intervals import NOTHING, mean_over_tasks, median_over_cells, nested
 from kerneleval.scores.registry import DEFAULT, Setting, score
 from kerneleval.scores.speeds import few_tasks, where
 
@@ -75,7 +75,7 @@ def fraction_of_limit(results: Sequence[Result], setting: Setting = DEFAULT) -> 
 
     The limit of a cell is the roofline's (Williams, Waterman, Patterson 2009, CACM 52(4):65); operations and bytes are
     those that the task states. Short calls are far below it whatever the kernel: a call costs microseconds. The
-    interval is a hierarchical bootstrap (whole tasks); n is the number of cells.
+    interval is of a t test over the tasks, turned round; n is the number of cells.
     """
     points = list(roofline(primary(checked(results), setting), setting))
     if not points:
@@ -83,12 +83,7 @@ def fraction_of_limit(results: Sequence[Result], setting: Setting = DEFAULT) -> 
     tasks = tuple(dict.fromkeys(r.task for r in results))
     groups = ((p.result.task, (p.result.sample, p.result.case.dtype), p.fraction) for p in points)
     table = nested(tasks, groups)
-    value, low, high, _ = interval(
-        lambda draw: draw.median(table),
-        len(tasks),
-        table.values.size,
-        never_outside=(0.0, math.inf),
-    )
+    value, low, high = median_over_cells(table, never_outside=(0.0, math.inf))
     note = "; ".join(filter(None, (where(results, setting), few_tasks(len({p.result.task for p in points})))))
     return Score(value=value, low=low, high=high, n=len(points), note=note)
 

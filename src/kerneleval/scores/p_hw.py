@@ -9,7 +9,7 @@ import numpy as np
 
 from kerneleval.records import Result, Score
 from kerneleval.scores.cells import Pair, checked, device_names, pairs
-from kerneleval.scores.intervals import NOTHING, Draw, Floats, Nested, interval, median, nested
+from kerneleval.scores.intervals import NOTHING, Draw, Floats, Nested, interval, median, median_over_cells, nested
 from kerneleval.scores.registry import DEFAULT, Setting, Table, score
 
 __all__ = ["THRESHOLD", "device_speedup", "machines", "over_devices", "p_hw"]
@@ -43,9 +43,14 @@ def _rows(pair: Pair) -> list[tuple[str, object, float]]:
 def on_device(of: Nested, draw: Draw) -> Floats:
     """(resamples,): median over the pairs of the median over each pair's cells."""
     if draw.whole:
-        return draw.median(Nested(median(of.values)[..., None], np.minimum(of.counts, 1)))
+        return draw.median(_of_pairs(of))
     by_pair = median(draw.cells(of))
     return median(by_pair.reshape(len(by_pair), -1))
+
+
+def _of_pairs(of: Nested) -> Nested:
+    """The median of each pair in place of its cells."""
+    return Nested(median(of.values)[..., None], np.minimum(of.counts, 1))
 
 
 def over_devices(table: Mapping[str, Nested | None], draw: Draw) -> Floats:
@@ -97,12 +102,7 @@ def device_speedup(results: Sequence[Result], setting: Setting = DEFAULT) -> Tab
         if of is None:
             found[names[machine]] = NOTHING("nothing was timed")
             continue
-        value, low, high, _ = interval(
-            lambda draw, of=of: on_device(of, draw),  # type: ignore[misc]
-            len(tasks),
-            of.values.size,
-            never_outside=(0.0, math.inf),
-        )
+        value, low, high = median_over_cells(_of_pairs(of), never_outside=(0.0, math.inf))
         n = int((of.counts > 0).sum())
         note = "" if n else "no candidate that supports anything"
         found[names[machine]] = Score(value=value, low=low, high=high, n=n, note=note)

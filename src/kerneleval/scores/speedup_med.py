@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from kerneleval.records import SHAPE_CATEGORIES, Result, Score
 from kerneleval.scores.cells import checked, primary
-from kerneleval.scores.intervals import NOTHING, interval
+from kerneleval.scores.intervals import NOTHING, median_over_cells
 from kerneleval.scores.registry import DEFAULT, Setting, Table, score
 from kerneleval.scores.speeds import few_tasks, speeds, where
 
@@ -19,17 +19,12 @@ __all__ = ["peak", "speedup_by_shape", "speedup_med"]
 def speedup_med(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     """Median speedup over the correct, timed cells of the primary device, both directions.
 
-    The interval is a hierarchical bootstrap (whole tasks); n is the number of cells.
+    The interval is of a t test over the tasks, turned round; n is the number of cells.
     """
     table = speeds(checked(results), setting)
     if not table.cells:
         return NOTHING("no correct cell was timed")
-    value, low, high, _ = interval(
-        lambda draw: draw.median(table.nested),
-        len(table.tasks),
-        table.nested.values.size,
-        never_outside=(0.0, math.inf),
-    )
+    value, low, high = median_over_cells(table.nested, never_outside=(0.0, math.inf))
     note = "; ".join(filter(None, (where(results, setting), few_tasks(table.timed_tasks))))
     return Score(value=value, low=low, high=high, n=table.cells, note=note)
 
