@@ -14,7 +14,7 @@ from kerneleval import records
 ROOT = Path(__file__).parent.parent
 SOURCE = Path(kerneleval.__file__).parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-JUDGING = [*(SOURCE / "judge").rglob("*.py"), SOURCE / "worker" / "host.py", SOURCE / "pipeline.py"]
+JUDGING = [*(SOURCE / "judge").rglob("*.py"), SOURCE / "worker" / "host.py", *(SOURCE / "pipeline").rglob("*.py")]
 
 
 def reasons() -> set[str]:

@@ -1,0 +1,13 @@
+"""Joins the stages: tasks -> generators -> judge -> store -> scores -> reports; one module a job.
+
+Only ``audit.py`` joins them too: store -> judge -> store.
+"""
+
+from __future__ import annotations
+
+from kerneleval.pipeline.checking import check
+from kerneleval.pipeline.results import analyse, compare, export, report, score, transitions
+from kerneleval.pipeline.running import run
+from kerneleval.pipeline.selftests import selftest
+
+__all__ = ["analyse", "check", "compare", "export", "report", "run", "score", "selftest", "transitions"]

@@ -1,0 +1,337 @@
+"""Stored runs: scores, comparisons, analyses, reports, tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kerneleval.pipeline.stored import candidates_of, collects_later, joined, setting_of, tasks_at_hand
+from kerneleval.records import (
+    Candidate,
+    Result,
+    Task,
+    UsageError,
+    Verdict,
+    near,
+    to_plain,
+)
+
+if TYPE_CHECKING:
+    from kerneleval.analysis.rubric import Profile
+    from kerneleval.scores.limit import Point
+    from kerneleval.store.plan import Attempt, RunInfo
+    from kerneleval.store.store import Store
+
+__all__ = ["analyse", "compare", "export", "report", "score", "transitions"]
+
+
+@collects_later
+def score(store_url: str | None = None, run: str | Sequence[str] = "latest") -> dict[str, Any]:
+    """Every score of the generators of one or more runs, as plain data.
+
+    Args:
+        store_url: path or URL of the store; None: ``./kerneleval.db``.
+        run: identifier, its beginning, name or ``latest``; several merge their machines.
+
+    Raises:
+        UsageError: no such store or run.
+    """
+    from kerneleval import scores
+    from kerneleval.store import open_store
+
+    store = open_store(store_url, create=False, write=False)
+    info, ids = joined(store, run)
+    results = list(store.results(ids))
+    return {"run": to_plain(info), "scores": to_plain(scores.score_all(results, setting_of(info)))}
+
+
+@collects_later
+def export(
+    folder: str | Path,
+    run: str | Sequence[str] = "latest",
+    *,
+    store_url: str | None = None,
+    file_format: str = "parquet",
+) -> dict[str, int]:
+    """Write one or more runs as tables: ``cells``, ``attempts``, ``candidates`` and ``scores``, a file each.
+
+    Args:
+        folder: where the files go; made where it is not there. Files of these names are replaced, each by a whole one.
+        run: identifier, its beginning, name or ``latest``.
+        store_url: path or URL of the store; None: ``./kerneleval.db``.
+        file_format: ``parquet`` or ``jsonl``.
+
+    Returns:
+        path of each file -> its number of rows.
+
+    Raises:
+        UsageError: no such store or run; a folder that cannot be written; a package that is missing.
+    """
+    from kerneleval import scores
+    from kerneleval.reports import export as tables
+    from kerneleval.store import open_store
+
+    store = open_store(store_url, create=False, write=False)
+    info, ids = joined(store, run)
+    place = Path(folder)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{place} can't be made: {error.strerror}; give another folder") from error
+    results = list(store.results(ids))
+    rows: dict[str, Iterable[dict[str, Any]]] = {
+        "cells": tables.cell_rows(results),
+        "attempts": tables.attempt_rows(both for one in ids for both in store.verdicts(one, cells=False)),
+        "candidates": tables.candidate_rows(
+            store.candidate(found) for found in dict.fromkeys(r.candidate for r in results) if found
+        ),
+        "scores": tables.score_rows(scores.score_all(results, setting_of(info))),
+    }
+    paths = {name: place / f"{name}.{file_format}" for name in rows}
+    return {str(paths[name]): tables.write_table(paths[name], tables.TABLES[name], of) for name, of in rows.items()}
+
+
+@collects_later
+def compare(first: str, second: str, *, store_url: str | None = None) -> dict[str, Any]:
+    """The second of two runs, or of two generators, against the first, as plain data.
+
+    Args:
+        first: ``RUN``, ``RUN:GENERATOR``, or a generator of the latest run. A run is an identifier, its beginning or a
+            name.
+        second: the same. Of two runs, the generators that both have are compared, each with itself; where each run
+            has just one generator, these two.
+        store_url: path or URL of the store; None: ``./kerneleval.db``.
+
+    Returns:
+        ``comparisons``, each with ``before`` and ``after`` (run, name, generator), ``by`` (``cell``; ``task`` where the
+        two have no cell in common), ``comparison`` (a :class:`kerneleval.scores.paired.Comparison`, or a
+        :class:`kerneleval.scores.by_task.TaskComparison`) and ``counts`` (change -> cells; empty by task);
+        ``not_compared``: generators that one of the runs lacks.
+
+    Raises:
+        UsageError: no such store, run or generator; both are the same; nothing in common.
+    """
+    from kerneleval.scores import by_generator, by_task, paired
+    from kerneleval.store import open_store
+
+    store = open_store(store_url, create=False, write=False)
+    sides = [_side(store, text) for text in (first, second)]
+    (run, chosen), (other_run, other_chosen) = sides
+    names = [(a, b) for a in chosen for b in other_chosen if a == b]
+    if len(chosen) == len(other_chosen) == 1:
+        names = [(chosen[0], other_chosen[0])]
+    if not names:
+        have = f"{first} has {', '.join(chosen)}, {second} has {', '.join(other_chosen)}"
+        raise UsageError(f"{have}: name one of each, as {run.id}:{chosen[0]}")
+    if (run.id, names[0][0]) == (other_run.id, names[0][1]):
+        raise UsageError(f"{first} and {second} are the same; give another run, or two generators of it")
+    rows = by_generator(store.results(run.id, generators=[name for name, _ in names]))
+    other_rows = by_generator(store.results(other_run.id, generators=[name for _, name in names]))
+    comparisons = []
+    for name, other in names:
+        plain: dict[str, Any] = {
+            "before": {"run": run.id, "name": run.name, "generator": name},
+            "after": {"run": other_run.id, "name": other_run.name, "generator": other},
+        }
+        mine, theirs = rows.get(name, []), other_rows.get(other, [])
+        if paired.in_common(mine, theirs):
+            found = paired.compare(mine, theirs)
+            plain |= {"by": "cell", "counts": found.counts(), "comparison": to_plain(found)}
+        else:
+            plain |= {"by": "task", "counts": {}, "comparison": to_plain(by_task.compare_tasks(mine, theirs))}
+        comparisons.append(plain)
+    compared = {name for both in names for name in both}
+    left = [name for name in dict.fromkeys((*chosen, *other_chosen)) if name not in compared]
+    return {"comparisons": comparisons, "not_compared": left}
+
+
+@collects_later
+def report(
+    run: str | Sequence[str] = "latest",
+    *,
+    store_url: str | None = None,
+    html_to: str | Path = "",
+    markdown_to: str | Path = "",
+) -> dict[str, Any]:
+    """A run to look at: one HTML file that needs no network, a Markdown summary, and the scores as plain data.
+
+    Args:
+        run: identifier, its beginning, name or ``latest``; several are shown as one, with the machines of all.
+        store_url: path or URL of the store; None: ``./kerneleval.db``.
+        html_to: file for the HTML report; empty: none is written.
+        markdown_to: file for the summary, of at most sixty lines; empty: none is written.
+
+    Returns:
+        ``run`` and ``scores`` as :func:`score` gives them, and ``written``: the files.
+
+    Raises:
+        UsageError: no such store or run; a file that cannot be written; a package that is missing.
+    """
+    from kerneleval import scores
+    from kerneleval.reports import html, markdown
+    from kerneleval.reports.files import write_text
+    from kerneleval.scores.limit import roofline
+    from kerneleval.store import open_store
+
+    store = open_store(store_url, create=False, write=False)
+    info, ids = joined(store, run)
+    results, setting = list(store.results(ids)), setting_of(info)
+    found = scores.score_all(results, setting)
+    written = []
+    if html_to or markdown_to:
+        verdicts = [both for one in ids for both in store.verdicts(one, cells=False)]
+        profiles = _rubric(verdicts, results, tasks_at_hand(info, results), candidates_of(store, results))
+        extras = {
+            "roofline": [_in_roofline(point) for point in roofline(results, setting)],
+            "rubric": _as_levels(profiles),
+        }
+        document = html.build(info, found, results, verdicts, _Stored(store), extras)
+        if html_to:
+            html.write(document, html_to)
+        if markdown_to:
+            write_text(markdown_to, markdown.render(document))
+        written = [str(path) for path in (html_to, markdown_to) if path]
+    return {"run": to_plain(info), "scores": to_plain(found), "written": written}
+
+
+def _in_roofline(point: Point) -> dict[str, Any]:
+    return {
+        "generator": point.result.generator,
+        "task": point.result.task,
+        "case": point.result.case.key,
+        "intensity": point.flop / point.nbytes if point.nbytes else math.inf,
+        "achieved_flop_s": point.flop / point.time_s,
+        "fraction": point.fraction,
+    }
+
+
+def _as_levels(profiles: Sequence[Profile]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Generator -> axis -> level -> attempts; ``none``: not evaluated, ``why``."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for one in profiles:
+        levels: dict[str, Any] = {str(level): count for level, count in one.counts.items()}
+        levels |= {"none": sum(one.not_evaluated.values()), "why": "; ".join(one.not_evaluated)}
+        found.setdefault(one.generator, {})[one.axis] = levels
+    return found
+
+
+class _Stored:
+    """Candidates of a store, looked up as in a dict."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def get(self, key: str, /) -> Candidate | None:
+        """The candidate with this content hash; None: none was made."""
+        return self._store.candidate(key) if key else None
+
+
+@collects_later
+def analyse(run: str | Sequence[str] = "latest", *, store_url: str | None = None) -> dict[str, Any]:
+    """What correctness depends on, what makes tasks hard, how readable the code is, how machines differ; plain data.
+
+    Args:
+        run: identifier, its beginning, name or ``latest``; several merge their machines.
+        store_url: path or URL of the store; None: ``./kerneleval.db``.
+
+    Raises:
+        UsageError: no such store or run; a package that is missing.
+    """
+    from kerneleval.analysis import attribution, difficulty, hardware, sources
+    from kerneleval.store import open_store
+
+    store = open_store(store_url, create=False, write=False)
+    info, ids = joined(store, run)
+    results = list(store.results(ids))
+    tasks = tasks_at_hand(info, results)
+    candidates = candidates_of(store, results)
+    measured = {found: sources.measure(candidate) for found, candidate in candidates.items()}
+    verdicts = [both for one in ids for both in store.verdicts(one, cells=False)]
+    keys = (attribution.of_category, attribution.of_group)
+    return {
+        "runs": ids,
+        "attribution": [to_plain(attribution.attribute(results, key=key)) for key in keys],
+        "difficulty": to_plain(difficulty.difficulty(results, tasks)),
+        "sources": to_plain(sources.by_generators(measured, results)),
+        "rubric": to_plain(_rubric(verdicts, results, tasks, candidates)),
+        "hardware": to_plain(hardware.hardware(results)),
+    }
+
+
+def _rubric(
+    verdicts: Sequence[tuple[Attempt, Verdict]],
+    results: Sequence[Result],
+    tasks: dict[str, Task],
+    candidates: dict[str, Candidate],
+) -> list[Profile]:
+    """Each generator on each axis of the Standard Kernel Rubric."""
+    from kerneleval.analysis import rubric
+
+    saw = {
+        (attempt.generator, attempt.task, attempt.sample): rubric.seen(verdict)
+        for attempt, verdict in verdicts
+        if attempt.machine == results[0].machine
+    }
+    return rubric.profiles(rubric.rate(results, tasks, candidates, saw))
+
+
+def transitions(
+    source: str = "latest", *, store_url: str | None = None, noise: float | None = None, pairs_to: str | Path = ""
+) -> dict[str, Any]:
+    """What became of candidates from one iteration to the next, as plain data.
+
+    Args:
+        source: a run (identifier, its beginning, name or ``latest``), or a file of KernelBench-X's corpus (``.jsonl``).
+        store_url: path or URL of the store; None: ``./kerneleval.db``.
+        noise: what a change of speed without an interval must exceed, as a ratio minus 1; None: the default.
+        pairs_to: file for error-correction and optimisation pairs, ``.parquet`` or ``.jsonl``; empty: none is written.
+
+    Raises:
+        UsageError: no such store, run or file; no such corpus; a file that cannot be written.
+    """
+    from kerneleval.analysis import pairs as learning
+    from kerneleval.analysis import steps
+    from kerneleval.analysis import transitions as between
+    from kerneleval.analysis.formats import kernelbenchx
+
+    if source.endswith(".jsonl"):
+        chains = [[record.before, record.after] for record in kernelbenchx.read(source)]
+    else:
+        from kerneleval.store import open_store
+
+        store = open_store(store_url, create=False, write=False)
+        info = store.run(source)
+        hashes = dict.fromkeys(attempt.candidate for attempt in store.attempts(info.id))
+        chains = steps.steps_of_run(store.verdicts(info.id), {h: store.candidate(h) for h in hashes if h})
+    found = between.transitions(chains, noise=between.NOISE if noise is None else noise)
+    rows = list(learning.pairs(found))
+    if pairs_to:
+        from kerneleval.reports import export as tables
+
+        tables.write_table(pairs_to, learning.COLUMNS, rows)
+    return {
+        "transitions": len(found),
+        "tasks": len({one.before.task for one in found}),
+        "counts": between.counts(found),
+        "shares": to_plain(between.shares(found)),
+        "repair_bias": to_plain(between.repair_bias(found)),
+        "pairs": {
+            kind: sum(row["kind"] == kind for row in rows) for kind in dict.fromkeys(row["kind"] for row in rows)
+        },
+        "left_out": learning.left_out(found),
+        "written": str(pairs_to),
+    }
+
+
+def _side(store: Store, text: str) -> tuple[RunInfo, list[str]]:
+    """The run meant, and which of its generators."""
+    run, _, generator = text.rpartition(":") if ":" in text else (text, "", "")
+    latest = store.run()
+    if not generator and text in latest.generators:
+        return latest, [text]
+    info = store.run(run)
+    if generator and generator not in info.generators:
+        raise UsageError(f"run {run} has no generator {generator!r}; {near(generator, info.generators)}")
+    return info, [generator] if generator else list(info.generators)
