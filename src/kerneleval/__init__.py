@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from kerneleval.judge import Judge
-    from kerneleval.pipeline import check, run, score
+    from kerneleval.pipeline import Reward, Rewarder, check, reward, run, score
     from kerneleval.records import (
         Candidate,
         Case,
@@ -52,6 +52,8 @@ __all__ = [
     "Passed",
     "Protocol",
     "Result",
+    "Reward",
+    "Rewarder",
     "Score",
     "Task",
     "Timing",
@@ -60,6 +62,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "check",
+    "reward",
     "run",
     "score",
     "to_plain",
@@ -67,7 +70,10 @@ __all__ = [
 
 _HOME = dict.fromkeys(__all__, "kerneleval.records") | {
     "Judge": "kerneleval.judge",
+    "Reward": "kerneleval.pipeline",
+    "Rewarder": "kerneleval.pipeline",
     "check": "kerneleval.pipeline",
+    "reward": "kerneleval.pipeline",
     "run": "kerneleval.pipeline",
     "score": "kerneleval.pipeline",
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kerneleval.languages.base import BuildError, Language, Loaded, LoadError, OutputSpec, torch_device
 from kerneleval.languages.registry import all_languages, detect, find
-from kerneleval.languages.source import read_candidate
+from kerneleval.languages.source import candidate_of, read_candidate
 
 __all__ = [
     "BuildError",
@@ -17,6 +17,7 @@ __all__ = [
     "Loaded",
     "OutputSpec",
     "all_languages",
+    "candidate_of",
     "detect",
     "find",
     "read_candidate",

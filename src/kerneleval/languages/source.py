@@ -11,7 +11,7 @@ from kerneleval.languages.header import read_header
 from kerneleval.languages.registry import all_languages, detect, find
 from kerneleval.records import Candidate, Origin, UsageError
 
-__all__ = ["SIZE_LIMIT_BYTES", "read_candidate"]
+__all__ = ["SIZE_LIMIT_BYTES", "candidate_of", "read_candidate"]
 
 SIZE_LIMIT_BYTES = 4 * 1024 * 1024
 """Largest source file that is read."""
@@ -54,6 +54,29 @@ def read_candidate(
         backward_entry=backward_entry,
         origin=_origin(file, text),
     )
+
+
+def candidate_of(text: str, language: str = "", *, origin: Origin | None = None) -> Candidate:
+    """A candidate of a text that lies in no file, the same as that of a file with it.
+
+    Args:
+        text: the source.
+        language: name of the language; empty: told from the text, as that of a ``.py`` file.
+        origin: where it came from; None: what its header says.
+
+    Raises:
+        UsageError: it is empty or too large (4 MiB), the language is unknown, or its origin is not what it should be.
+    """
+    if not text.strip():
+        raise UsageError("the source text is empty")
+    if len(text.encode(errors="replace")) > SIZE_LIMIT_BYTES:
+        raise UsageError(f"the source text is larger than {SIZE_LIMIT_BYTES} bytes, the limit")
+    name = find(language).name if language else detect("candidate.py", text)
+    if origin is None:
+        lines = read_header(text, "origin")
+        found = lines[0] if lines else None
+        origin = Origin() if found is None else _parse("kerneleval-origin", f"{found.value}\n{found.following}", False)
+    return Candidate(files=((f"candidate{find(name).suffixes[0]}", text),), language=name, origin=origin)
 
 
 def _in_directory(directory: Path, task_name: str) -> Path:

@@ -1,0 +1,301 @@
+"""KernelBench's files of results: ``eval_results.json``, and ``baseline_time_torch.json`` beside which it is read.
+
+What they state is taken as stated: nothing here was judged by this program. Times are milliseconds, means over trials
+rounded to three significant digits (KernelBench, ``src/kernelbench/timing.py``).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kerneleval.records import UsageError
+
+__all__ = ["Baseline", "Sample", "Time", "failure", "read", "read_baseline"]
+
+_MOST_BYTES = 2**30
+
+_MOST_NUMBER = 10**9
+"""Numbers of problems and samples, and of trials, are below this."""
+
+_MESSAGES = (
+    *("compilation_error", "cuda_error", "runtime_error", "correctness_issue", "other_error", "error"),
+    *("compilation_error_name", "cuda_error_name", "runtime_error_name", "other_error_name"),
+)
+"""Where KernelBench's metadata say why a sample failed, what says most first."""
+
+_SHAPE = re.compile(r"shape mismatch", re.IGNORECASE)
+_TIMEOUT = re.compile(r"timed out|timeouterror", re.IGNORECASE)
+_DEVICE = re.compile(r"cuda error|hip error|illegal memory access|misaligned address", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Time:
+    """One published time."""
+
+    mean_ms: float
+    """Mean of the trials, milliseconds; positive and finite."""
+    std_ms: float = math.nan
+    """Standard deviation of the trials (divided by their number), milliseconds; NaN: not given."""
+    trials: int = 0
+    """Number of trials; 0: not given."""
+    hardware: str = ""
+    """Name of the device; empty: not given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One published sample of one problem."""
+
+    problem: int
+    """Number of the problem within its level."""
+    sample: int
+    """Index of the sample."""
+    compiled: bool
+    """Whether it is said to have compiled."""
+    correct: bool
+    """Whether it is said to be correct."""
+    metadata: Any
+    """Whatever was published beside it."""
+    time: Time | None
+    """Its time; None: there is none, or no positive, finite number."""
+    reference: Time | None
+    """Time of the reference that was taken along with it; None: none."""
+    hardware: str
+    """Name of the device; empty: not given."""
+
+    @property
+    def passed(self) -> bool:
+        """Compiled and correct, as KernelBench counts its pass@k."""
+        return self.compiled and self.correct
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """The reference's times for one level."""
+
+    level: int
+    """The level."""
+    problems: Mapping[int, tuple[str, Time | None]]
+    """Number of a problem -> its name (without ``.py``) and its time; None: no positive, finite number."""
+
+    @property
+    def hardware(self) -> tuple[str, ...]:
+        """The devices named, in the order of the problems."""
+        times = [time for _, time in self.problems.values() if time is not None]
+        return tuple(dict.fromkeys(time.hardware for time in times if time.hardware))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Results
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def read(path: str | os.PathLike[str]) -> list[Sample]:
+    """Every sample of an ``eval_results.json``, by problem and sample.
+
+    Two forms are known: ``{problem: [sample, ...]}``, and the older ``{problem: sample}`` with one sample a problem
+    (``sample_id`` 0 where it has none).
+
+    Raises:
+        UsageError: naming file, problem and field where it is no such file, or holds a sample twice.
+    """
+    file = Path(path)
+    plain = _json(file, "give an eval_results.json of KernelBench")
+    found: dict[tuple[int, int], Sample] = {}
+    for key, of in plain.items():
+        number = _number(key, f"{file}: key {key!r:.60} is no number of a problem; give an eval_results.json")
+        where = f"{file}, problem {number}"
+        if not isinstance(of, list | dict):
+            raise UsageError(f"{where}: expected a list of samples, or one, got {of!r:.60}")
+        for place, one in enumerate(of if isinstance(of, list) else [of]):
+            sample = _sample(one, number, f"{where}, entry {place}")
+            if (number, sample.sample) in found:
+                raise UsageError(f"{where}: sample {sample.sample} is there twice; leave one of the two")
+            found[number, sample.sample] = sample
+    if not found:
+        raise UsageError(f"{file} holds no sample")
+    return [found[key] for key in sorted(found)]
+
+
+def _sample(plain: Any, problem: int, where: str) -> Sample:
+    if not isinstance(plain, Mapping):
+        raise UsageError(f"{where}: a sample is an object, got {plain!r:.60}")
+    for name in ("compiled", "correctness"):
+        if not isinstance(plain.get(name), bool):
+            raise UsageError(f"{where}: {name} must be true or false, got {plain.get(name)!r:.60}")
+    sample = plain.get("sample_id", 0)
+    if isinstance(sample, bool) or not isinstance(sample, int) or not 0 <= sample < _MOST_NUMBER:
+        raise UsageError(f"{where}: sample_id must be a whole number from 0, got {sample!r:.60}")
+    metadata = plain.get("metadata")
+    stated = str(metadata.get("hardware") or "") if isinstance(metadata, Mapping) else ""
+    time = _time(plain, "runtime", where)
+    return Sample(
+        problem=problem,
+        sample=sample,
+        compiled=plain["compiled"],
+        correct=plain["correctness"],
+        metadata=metadata,
+        time=time,
+        reference=_time(plain, "ref_runtime", where),
+        hardware=stated or (time.hardware if time is not None else ""),
+    )
+
+
+def _time(plain: Mapping[str, Any], name: str, where: str) -> Time | None:
+    stats = plain.get(f"{name}_stats")
+    if stats is not None and not isinstance(stats, Mapping):
+        raise UsageError(f"{where}: {name}_stats must be an object, got {stats!r:.60}")
+    mean = _real(plain, name, where)
+    return _timed(mean, stats or {}, f"{where}, {name}_stats")
+
+
+def failure(sample: Sample) -> tuple[str, str, str]:
+    """Stage, reason and message of a sample that did not pass.
+
+    The stage follows ``compiled`` and ``correctness``; only a timeout and an error of the device, which KernelBench
+    records as not compiled, are told apart by what the metadata say. The message is theirs, as it stands.
+    """
+    message, name = _message(sample.metadata)
+    if _TIMEOUT.search(message):
+        return "call", "timeout", message
+    if name == "cuda_error" or (name == "runtime_error" and _DEVICE.search(message)):
+        return "call", "device_error", message
+    if not sample.compiled:
+        return "build", "build_error", message or "published as not compiled"
+    if name.startswith("runtime_error"):
+        return "call", "exception", message
+    if _SHAPE.search(message):
+        return "correctness", "wrong_shape", message
+    return "correctness", "wrong_output", message or "published as not correct"
+
+
+def _message(metadata: Any) -> tuple[str, str]:
+    """What the metadata say of a failure, and under which name; empty: nothing."""
+    if not isinstance(metadata, Mapping):
+        return "", ""
+    for name in _MESSAGES:
+        value = metadata.get(name)
+        if isinstance(value, str) and value.strip():
+            return value.strip(), name
+    return "", ""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Baselines
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def read_baseline(path: str | os.PathLike[str], level: int | None = None) -> Baseline:
+    """The times of one level of a ``baseline_time_torch.json``: ``{level: {file of the problem: times}}``.
+
+    Args:
+        path: the file.
+        level: the level; None: the only one that it holds.
+
+    Raises:
+        UsageError: naming file, level, problem and field where it is no such file, or has no such level.
+    """
+    file = Path(path)
+    plain = _json(file, "give a baseline_time_torch.json of KernelBench")
+    levels = {_level(key, file): key for key in plain}
+    if level is None and len(levels) == 1:
+        level = next(iter(levels))
+    known = ", ".join(map(str, sorted(levels)))
+    if level is None:
+        raise UsageError(f"{file} holds the levels {known}; say with --level which the results are of")
+    if level not in levels:
+        raise UsageError(f"{file} has no level {level}; it holds {known}")
+    problems: dict[int, tuple[str, Time | None]] = {}
+    of_level = plain[levels[level]]
+    if not isinstance(of_level, Mapping):
+        raise UsageError(f"{file}, level {level}: expected an object, got {of_level!r:.60}")
+    for key, stats in of_level.items():
+        where = f"{file}, level {level}, problem {key!r:.80}"
+        name = key.removesuffix(".py")
+        if not re.fullmatch(r"[0-9]{1,9}_[\w.+-]{1,200}", name, re.ASCII):
+            raise UsageError(f"{where}: problems are called NUMBER_NAME.py")
+        number = int(name.partition("_")[0])
+        if number in problems:
+            raise UsageError(f"{where}: problem {number} is {problems[number][0]!r} as well")
+        if not isinstance(stats, Mapping):
+            raise UsageError(f"{where}: expected an object, got {stats!r:.60}")
+        problems[number] = (name, _timed(_real(stats, "mean", where), stats, where))
+    if not problems:
+        raise UsageError(f"{file}, level {level}: no problem")
+    return Baseline(level=level, problems=dict(sorted(problems.items())))
+
+
+def _level(key: str, file: Path) -> int:
+    if match := re.fullmatch(r"level_?([0-9]{1,3})", key, re.ASCII):
+        return int(match[1])
+    raise UsageError(f"{file}: key {key!r:.60} is no level (level1, level2 ...); give a baseline_time_torch.json")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Fields
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _json(file: Path, fix: str) -> dict[str, Any]:
+    try:
+        if not file.is_file():
+            raise UsageError(f"{file}: {'not a regular file' if file.exists() else 'no such file'}; {fix}")
+        if file.stat().st_size > _MOST_BYTES:
+            raise UsageError(f"{file} is larger than 1 GiB; {fix}")
+        plain = json.loads(file.read_text(encoding="utf-8-sig"), object_pairs_hook=_once)
+    except OSError as error:
+        raise UsageError(f"{file} can't be read: {error.strerror}; {fix}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file} is no UTF-8 text ({error.reason} at byte {error.start}); {fix}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{file}: no JSON: {error}; {fix}") from error
+    if not isinstance(plain, dict):
+        raise UsageError(f"{file} holds {plain!r:.60}, not an object; {fix}")
+    return plain
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object in which no key comes twice: of two, JSON's reader would silently drop one."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r:.60} comes twice in one object")
+    return found
+
+
+def _number(text: str, otherwise: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise UsageError(otherwise)
+    return int(text)
+
+
+def _real(plain: Mapping[str, Any], name: str, where: str) -> float:
+    """A number; NaN where there is none."""
+    value = plain.get(name)
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise UsageError(f"{where}: {name} must be a number, got {value!r:.60}")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _timed(mean: float, stats: Mapping[str, Any], where: str) -> Time | None:
+    """The time; None where the mean is no positive, finite number (KernelBench writes -1 for none)."""
+    std, trials, hardware = _real(stats, "std", where), stats.get("num_trials", 0), stats.get("hardware", "")
+    if isinstance(trials, bool) or not isinstance(trials, int) or not 0 <= trials < _MOST_NUMBER:
+        raise UsageError(f"{where}: num_trials must be a whole number from 0, got {trials!r:.60}")
+    if not isinstance(hardware, str):
+        raise UsageError(f"{where}: hardware must be a text, got {hardware!r:.60}")
+    if not 0 < mean < math.inf:
+        return None
+    return Time(mean_ms=mean, std_ms=std if 0 <= std < math.inf else math.nan, trials=trials, hardware=hardware)

@@ -1,0 +1,249 @@
+"""A reward for training: one number for a candidate, from a judge that stays warm.
+
+A verdict is turned into a number by rules that leave nothing to farm: what is dishonest, does not build or does not run
+is worth nothing; being wrong is worth the same wherever and however little; speed counts by the lower end of its
+interval, and what noise explains is no speed.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kerneleval.pipeline.checking import known_dtypes, open_task
+from kerneleval.records import Candidate, InfrastructureError, Protocol, Task, UsageError, Verdict
+
+__all__ = ["DISHONEST", "RIGHT", "WRONG", "Reward", "Rewarder", "of_verdict", "reward"]
+
+WRONG = 0.1
+"""Reward of what builds, runs and gives wrong results."""
+
+RIGHT = 0.4
+"""Reward of what is right in every case, before speed."""
+
+DISHONEST = 0.0
+"""Reward of what the honesty checks reject, and of what does not build, load or run."""
+
+_REMEMBERED = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reward:
+    """A verdict as a number."""
+
+    value: float
+    """The reward, from 0 to 1."""
+    components: Mapping[str, float]
+    """``runs``, ``honest``, ``right`` (1 or 0); ``cells`` (share of the cells that are right; it is not part of the
+    value); ``speed`` (0 to 1, see :func:`of_verdict`); ``speedup`` (lower end of its interval; NaN: not timed)."""
+    verdict: Verdict
+    """What the judge says."""
+
+
+def of_verdict(verdict: Verdict) -> Reward:
+    """The reward of a verdict.
+
+    0 where the candidate does not build, load or run, or is dishonest (also where it is on a track that was not
+    allowed); 0.1 where it is wrong in any supported case; else 0.4 + 0.6 x speed, with speed = (1 + log2(s)) / 3 within
+    0 and 1: 0 at half of the baseline's speed, 1/3 at the baseline's, 1 at four times that. ``s`` is that end of the
+    95 % interval of the speedup which is nearer to 1; it is 1 where the judge cannot tell the two apart, and where the
+    candidate was not timed.
+    """
+    right = verdict.verdict == "passed"
+    honest = verdict.stage != "honesty"
+    runs = right or verdict.stage not in ("generate", "build", "load", "call")
+    passed = sum(type(c.outcome).__name__ == "Passed" for c in verdict.cells)
+    low, speed = math.nan, 0.0
+    if right:
+        told = verdict.speedup or {}
+        low = float(told.get("low", math.nan))
+        counted = (
+            low if told.get("claim") == "faster" else float(told["high"]) if told.get("claim") == "slower" else 1.0
+        )
+        speed = min(max((1 + math.log2(counted)) / 3, 0.0), 1.0) if counted > 0 else 0.0
+    value = RIGHT + (1 - RIGHT) * speed if right else WRONG if honest and runs else DISHONEST
+    components = {
+        "runs": float(runs),
+        "honest": float(honest),
+        "right": float(right),
+        "cells": passed / len(verdict.cells) if verdict.cells else 0.0,
+        "speed": speed,
+        "speedup": low,
+    }
+    return Reward(value=value, components=components, verdict=verdict)
+
+
+class Rewarder:
+    """Rewards from one warm judge on one device; may be called from many threads, thousands of times.
+
+    >>> with Rewarder("cuda") as rewarder:  # doctest: +SKIP
+    ...     futures = [rewarder.submit(text, "softmax", language="triton") for text in samples]
+    ...     values = [future.result().value for future in futures]
+
+    Candidates are judged one after another, since a measurement owns its device; those that wait are built meanwhile, on
+    the host's processors. The same candidate for the same task is judged once.
+
+    Args:
+        device: device kind; None: CUDA where there is one, else the CPU.
+        tier: ``quick``, ``standard`` or ``precise``.
+        dtypes: only these dtypes; empty: the task's first one.
+        directions: only these directions; empty: the task's.
+        allow: tracks that may pass.
+        baseline: what speedup is measured against: ``eager`` or ``compile``.
+        suite_seed: seed of the shapes; None: drawn in secret, so that a policy cannot learn them.
+        cache_dir: of the judge's builds; None: the usual one.
+
+    Raises:
+        UsageError: no such device, or not usable here.
+    """
+
+    def __init__(
+        self,
+        device: str | None = None,
+        *,
+        tier: str = "quick",
+        dtypes: Sequence[str] = (),
+        directions: Sequence[str] = (),
+        allow: Sequence[str] = ("custom", "mixed"),
+        baseline: str = "eager",
+        suite_seed: int | None = None,
+        cache_dir: str | Path | None = None,
+    ) -> None:
+        self._protocol = Protocol(
+            tier=tier,  # type: ignore[arg-type]
+            baseline=baseline,
+            dtypes=tuple(dtypes),
+            directions=tuple(directions),
+            allow=tuple(allow),
+            suite_seed=secrets.randbelow(2**31) if suite_seed is None else suite_seed,
+        )
+        self._device, self._cache_dir = device, cache_dir
+        self._judge: Any = None
+        self._lock = threading.Lock()
+        self._known: OrderedDict[tuple[str, str], Future[Reward]] = OrderedDict()
+        self._waiting: OrderedDict[tuple[str, str], Candidate] = OrderedDict()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kerneleval-reward")
+        self._closed = False
+        self._thread.submit(self._warm).result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the judge and every process of it; what waits is cancelled."""
+        with self._lock:
+            self._closed = True
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.shutdown(wait=True)
+        if self._judge is not None:
+            self._judge.close()
+            self._judge = None
+
+    def submit(self, candidate: Candidate | str, task: str | Task, *, language: str = "") -> Future[Reward]:
+        """Have a candidate judged; the future gives its :class:`Reward`.
+
+        Args:
+            candidate: a candidate, or its source text.
+            task: name of a built-in task, path of a problem file, or a task.
+            language: of a source text: ``triton``, ``cuda``, ``cpp`` ...; empty: told from the text, which must be
+                Python then.
+
+        Raises:
+            UsageError: no such task or language, an empty text, or the rewarder is closed. The future raises it for
+                what is found later, and InfrastructureError where the machine failed.
+        """
+        subject = task if isinstance(task, Task) else open_task(task, "default", 0)
+        known_dtypes(subject, self._protocol.dtypes)
+        if isinstance(candidate, str):
+            from kerneleval.languages import candidate_of
+
+            candidate = candidate_of(candidate, language)
+        key = candidate.hash, subject.name
+        with self._lock:
+            if self._closed:
+                raise UsageError("the rewarder is closed; make a new one")
+            if key in self._known:
+                self._known.move_to_end(key)
+                return self._known[key]
+            self._waiting[key] = candidate
+            future = self._thread.submit(self._reward, key, candidate, subject)
+            self._known[key] = future
+            while len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        return future
+
+    def __call__(self, candidate: Candidate | str, task: str | Task, *, language: str = "") -> Reward:
+        """The same, waiting for the result."""
+        return self.submit(candidate, task, language=language).result()
+
+    # What follows runs in the judge's own thread.
+
+    def _warm(self) -> Any:
+        if self._judge is None:
+            from kerneleval.judge import Judge
+
+            self._judge = Judge(self._device, self._cache_dir)
+        return self._judge
+
+    def _reward(self, key: tuple[str, str], candidate: Candidate, task: Task) -> Reward:
+        judge = self._warm()
+        with self._lock:
+            waiting = dict(self._waiting)
+            self._waiting.clear()
+        if len(waiting) > 1:
+            judge.build_ahead(list(waiting.values()))
+        protocol = self._protocol
+        if not protocol.dtypes:
+            protocol = Protocol(**{**vars(protocol), "dtypes": (task.dtypes[0],)})
+        try:
+            return of_verdict(judge.check(candidate, task, protocol))
+        except InfrastructureError:
+            with self._lock:
+                self._known.pop(key, None)
+            self._judge = None
+            judge.close()
+            raise
+
+
+_SHARED: dict[tuple[Any, ...], Rewarder] = {}
+_SHARING = threading.Lock()
+
+
+def reward(
+    candidate: Candidate | str, task: str | Task, *, language: str = "", device: str | None = None, **settings: Any
+) -> Reward:
+    """The reward of one candidate, by a judge that stays warm until the program ends.
+
+    Args:
+        candidate: a candidate, or its source text.
+        task: name of a built-in task, path of a problem file, or a task.
+        language: as in :meth:`Rewarder.submit`.
+        device: device kind; None: CUDA where there is one, else the CPU.
+        settings: further ones of :class:`Rewarder`; each device and set of settings has a judge of its own.
+
+    Raises:
+        UsageError: the input is wrong.
+        InfrastructureError: the machine failed, not the candidate.
+    """
+    key = (device, *sorted((name, str(value)) for name, value in settings.items()))
+    with _SHARING:
+        if key not in _SHARED:
+            import atexit
+
+            _SHARED[key] = Rewarder(device, **settings)
+            atexit.register(_SHARED[key].close)
+        rewarder = _SHARED[key]
+    return rewarder(candidate, task, language=language)
