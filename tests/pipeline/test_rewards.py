@@ -64,7 +64,6 @@ def test_faster_is_worth_more_and_wrong_less_than_right():
     assert of_verdict(verdict("correctness", "wrong_output")).value < slow < values[0]
 
 
-RIGHT = "import torch\n\n\ndef relu(x):\n    return x * (x > 0) + 0.0 * x\n"
 WRONG = "import torch\n\n\ndef relu(x):\n    return torch.zeros_like(x)\n"
 
 

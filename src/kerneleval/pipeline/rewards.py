@@ -65,9 +65,8 @@ def of_verdict(verdict: Verdict) -> Reward:
     if right:
         told = verdict.speedup or {}
         low = float(told.get("low", math.nan))
-        counted = (
-            low if told.get("claim") == "faster" else float(told["high"]) if told.get("claim") == "slower" else 1.0
-        )
+        end = {"faster": "low", "slower": "high"}.get(str(told.get("claim")))
+        counted = float(told[end]) if end else 1.0
         speed = min(max((1 + math.log2(counted)) / 3, 0.0), 1.0) if counted > 0 else 0.0
     value = RIGHT + (1 - RIGHT) * speed if right else WRONG if honest and runs else DISHONEST
     components = {
@@ -88,8 +87,8 @@ class Rewarder:
     ...     futures = [rewarder.submit(text, "softmax", language="triton") for text in samples]
     ...     values = [future.result().value for future in futures]
 
-    Candidates are judged one after another, since a measurement owns its device; those that wait are built meanwhile, on
-    the host's processors. The same candidate for the same task is judged once.
+    Candidates are judged one after another, since a measurement owns its device; those that wait are built together
+    before, on all of the host's processors. The same candidate for the same task is judged once.
 
     Args:
         device: device kind; None: CUDA where there is one, else the CPU.
