@@ -143,7 +143,9 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Every timed cell of one archetype and task."""
     rows = []
-    for candidate in generators.find(name).candidates(task, device):
+    found = generators.find(name)
+    assert isinstance(found, generators.Generator)
+    for candidate in found.candidates(task, device):
         language = languages.find(candidate.language)
         start = time.perf_counter()
         language.build(candidate, directory / candidate.hash, device, "")

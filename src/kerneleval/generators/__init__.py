@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 
 from kerneleval.generators.archetypes import SUITE
-from kerneleval.generators.base import Generator, Reader
+from kerneleval.generators.base import Asked, Cache, Generator, Reader
 from kerneleval.records import UsageError, digest, near
 
-__all__ = ["SUITE", "Generator", "Reader", "find", "names"]
+__all__ = ["SUITE", "Asked", "Cache", "Generator", "Reader", "find", "names"]
 
 _HELPERS = frozenset({"base", "directory"})
 """Modules of this package that hold no generator of a fixed name; any other without one is a mistake."""
@@ -28,7 +28,7 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(_registry()))
 
 
-def find(name: str, read: Reader | None = None) -> Generator:
+def find(name: str, read: Reader | None = None) -> Generator | Asked:
     """The generator of that name.
 
     Args:
@@ -57,8 +57,8 @@ def find(name: str, read: Reader | None = None) -> Generator:
 
 
 @functools.cache
-def _registry() -> dict[str, Generator]:
-    found: dict[str, Generator] = {}
+def _registry() -> dict[str, Generator | Asked]:
+    found: dict[str, Generator | Asked] = {}
     for info in pkgutil.iter_modules(__path__):
         if info.name in _HELPERS:
             continue
@@ -70,16 +70,19 @@ def _registry() -> dict[str, Generator]:
     return found
 
 
-def _defined(namespace: dict[str, object], where: str) -> tuple[Generator, ...]:
+def _defined(namespace: dict[str, object], where: str) -> tuple[Generator | Asked, ...]:
     several = namespace.get("GENERATORS")
     made = several if isinstance(several, tuple) else (namespace.get("GENERATOR"),)
     for generator in made:
-        if not isinstance(generator, Generator):
-            raise TypeError(f"{where} must assign GENERATOR or a tuple GENERATORS: objects with name and candidates()")
+        if not isinstance(generator, (Generator, Asked)):
+            raise TypeError(
+                f"{where} must assign GENERATOR or a tuple GENERATORS: objects with name, summary and candidates(); or "
+                "with name, summary, samples, rounds, concurrency and ask()"
+            )
     return made
 
 
-def _own(path: Path) -> Generator:
+def _own(path: Path) -> Generator | Asked:
     """The generator of a user's own module, which is executed."""
     module_name = f"kerneleval_generator_{digest(str(path.resolve()))[:16]}"
     spec = importlib.util.spec_from_file_location(module_name, path)

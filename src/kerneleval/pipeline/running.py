@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kerneleval.pipeline.asking import answers_of
 from kerneleval.pipeline.checking import OnEvent, borrowed, open_task, tell
 from kerneleval.records import (
-    Candidate,
+    Answer,
     CellResult,
     Failed,
     Limits,
@@ -19,7 +20,6 @@ from kerneleval.records import (
 )
 
 if TYPE_CHECKING:
-    from kerneleval.generators import Generator
     from kerneleval.judge.judge import Judge
     from kerneleval.store.plan import Attempt, Planned
     from kerneleval.store.store import Store
@@ -90,7 +90,9 @@ def run(
     )
     store = open_store(store_url)
     with borrowed(judge, device) as owner:
-        plan, candidates = _plan(makers_found, suite, owner, protocol)
+        limits = _limits(store, owner, protocol)
+        answers = {maker.name: answers_of(maker, suite, owner.machine, limits, on_event) for maker in makers_found}
+        plan = _plan(answers, suite, owner, protocol)
         for task in suite:
             for line in owner.left_out(task, protocol):
                 tell(on_event, "note", 0, 0, f"{task.name}: {line}")
@@ -103,63 +105,58 @@ def run(
             protocol,
             plan,
             tasks=sources,
-            limits={owner.machine.fingerprint: _limits(store, owner, protocol)},
+            limits={owner.machine.fingerprint: limits},
             resume=resume,
         )
         open_attempts = store.unfinished(run_id)
         subjects = {task.name: task for task in suite}
         total = len(plan)
-        coming = [candidates.get((a.generator, a.task, a.sample)) for a in open_attempts]
+        coming = [answers[a.generator][a.task][a.sample].candidate for a in open_attempts]
         owner.build_ahead([candidate for candidate in coming if candidate is not None], on_event)
         for attempt in open_attempts:
             done = total - len(open_attempts) + open_attempts.index(attempt)
             text = f"{attempt.generator}: {attempt.task}"
             tell(on_event, "run", done, total, text)
-            candidate = candidates.get((attempt.generator, attempt.task, attempt.sample))
+            answer = answers[attempt.generator][attempt.task][attempt.sample]
             verdict = _attempt(
                 store,
                 owner,
                 attempt,
-                candidate,
+                answer,
                 subjects[attempt.task],
                 protocol,
                 sources[attempt.task],
                 for_replay(store_url),
                 on_event,
             )
-            store.put_verdict(run_id, attempt.generator, attempt.sample, candidate, verdict)
+            store.put_verdict(run_id, attempt.generator, attempt.sample, answer.candidate, verdict)
         tell(on_event, "run", total, total, "done")
     return run_id
 
 
 def _plan(
-    makers: Sequence[Generator], suite: Sequence[Task], judge: Judge, protocol: Protocol
-) -> tuple[list[Planned], dict[tuple[str, str, int], Candidate]]:
-    """Every attempt with its cases, and the candidates by (generator, task, sample)."""
+    answers: Mapping[str, Mapping[str, Sequence[Answer]]], suite: Sequence[Task], judge: Judge, protocol: Protocol
+) -> list[Planned]:
+    """Every attempt with its cases: answers by generator and task."""
     from kerneleval.store import Planned
 
-    plan: list[Planned] = []
-    found: dict[tuple[str, str, int], Candidate] = {}
-    for task in suite:
-        cases = judge.plan(task, protocol)
-        for maker in makers:
-            made: list[Candidate | None] = [*maker.candidates(task, judge.device.name)] or [None]
-            for sample, candidate in enumerate(made):
-                if candidate is not None:
-                    found[maker.name, task.name, sample] = candidate
-                plan.append(
-                    Planned(
-                        generator=maker.name,
-                        task=task.name,
-                        category=task.category,
-                        level=task.level,
-                        group=task.group,
-                        cases=cases,
-                        sample=sample,
-                        candidate=candidate,
-                    )
-                )
-    return plan, found
+    return [
+        Planned(
+            generator=generator,
+            task=task.name,
+            category=task.category,
+            level=task.level,
+            group=task.group,
+            cases=cases,
+            sample=sample,
+            candidate=answer.candidate,
+            origin=answer.origin if answer.problem else None,
+        )
+        for task in suite
+        for cases in [judge.plan(task, protocol)]
+        for generator, found in answers.items()
+        for sample, answer in enumerate(found[task.name])
+    ]
 
 
 def _limits(store: Store, judge: Judge, protocol: Protocol) -> Limits:
@@ -178,7 +175,7 @@ def _attempt(
     store: Store,
     judge: Judge,
     attempt: Attempt,
-    candidate: Candidate | None,
+    answer: Answer,
     task: Task,
     protocol: Protocol,
     task_source: str,
@@ -186,8 +183,9 @@ def _attempt(
     on_event: OnEvent | None,
 ) -> Verdict:
     """The verdict on one attempt: from the store where it is known, else judged now."""
+    candidate = answer.candidate
     if candidate is None:
-        return _missing(attempt, task, protocol, judge.machine, judge.bench.trust)
+        return _missing(attempt, answer, protocol, judge.machine, judge.bench.trust)
     known = store.cached_verdict(candidate.hash, task.name, judge.machine.fingerprint, protocol.key, attempt.cases)
     if known is not None:
         return known
@@ -203,15 +201,15 @@ def _attempt(
     )
 
 
-def _missing(attempt: Attempt, task: Task, protocol: Protocol, machine: Machine, trust: Trust) -> Verdict:
-    message = f"{attempt.generator} gave no candidate for {task.name}"
-    failed = Failed(stage="generate", reason="missing", message=message)
+def _missing(attempt: Attempt, answer: Answer, protocol: Protocol, machine: Machine, trust: Trust) -> Verdict:
+    message = answer.message or f"{attempt.generator} gave no candidate for {attempt.task}"
+    failed = Failed(stage="generate", reason=answer.problem or "missing", message=message)
     return Verdict(
         verdict="failed",
         stage=failed.stage,
         reason=failed.reason,
         message=message,
-        task=task.name,
+        task=attempt.task,
         candidate="",
         track="",
         trust=trust,
