@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kerneleval import generators, pipeline, tasks
-from kerneleval.pipeline.asking import ask_all
+from kerneleval.pipeline.asking import Kept, ask_all
 from kerneleval.records import Answer, Origin, Request, UsageError
 from kerneleval.store import open_store
 
@@ -110,3 +110,14 @@ def test_a_generator_needs_either_of_two_faces(tmp_path: Path) -> None:
     module.write_text(OWN.replace("    concurrency = 2\n", ""))
     with pytest.raises(UsageError, match=r"candidates\(\); or with .*ask\(\)"):
         generators.find(str(module))
+
+
+def test_a_wrong_generator_leaves_no_store(tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+    with pytest.raises(UsageError, match="no generator is called"):
+        pipeline.run(("robst",), ("relu",), device="cpu", store_url=str(store))
+    assert not store.exists()
+    kept = Kept(str(store))
+    assert not store.exists()
+    kept.put_response("k", {"text": "a"})
+    assert Kept(str(store)).response("k") == {"text": "a"}

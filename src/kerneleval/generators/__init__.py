@@ -17,10 +17,10 @@ from kerneleval.generators.archetypes import SUITE
 from kerneleval.generators.base import Asked, Cache, Generator, Reader
 from kerneleval.records import UsageError, digest, near
 
-__all__ = ["SUITE", "Asked", "Cache", "Generator", "Reader", "find", "names"]
+__all__ = ["HELPERS", "SUITE", "Asked", "Cache", "Generator", "Reader", "find", "names"]
 
-_HELPERS = frozenset({"base", "directory"})
-"""Modules of this package that hold no generator of a fixed name; any other without one is a mistake."""
+HELPERS = frozenset({"base", "directory", "feedback", "prompts", "settings_file"})
+"""Modules of this package that hold no generator; any other has ``GENERATOR``, ``GENERATORS`` or ``from_settings``."""
 
 
 def names() -> tuple[str, ...]:
@@ -28,13 +28,15 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(_registry()))
 
 
-def find(name: str, read: Reader | None = None) -> Generator | Asked:
+def find(name: str, read: Reader | None = None, cache: Cache | None = None) -> Generator | Asked:
     """The generator of that name.
 
     Args:
         name: a built-in generator's name; the path of a directory of candidate files (see
-            :mod:`kerneleval.generators.directory`); or the path of a Python module that assigns ``GENERATOR``.
+            :mod:`kerneleval.generators.directory`); of a Python module that assigns ``GENERATOR``; or of a TOML file
+            with a table ``[generator]`` (see :mod:`kerneleval.generators.settings_file`).
         read: how a directory's files become candidates: ``kerneleval.languages.read_candidate``.
+        cache: where what models answer is kept; None: nowhere.
 
     Raises:
         UsageError: there is no such generator, or the module at that path cannot be loaded or defines none.
@@ -51,7 +53,11 @@ def find(name: str, read: Reader | None = None) -> Generator | Asked:
         return Directory(path, read)
     if path.suffix == ".py" and path.is_file():
         return _own(path)
-    if "/" in name or path.suffix == ".py":
+    if path.suffix == ".toml" and path.is_file():
+        from kerneleval.generators.settings_file import read_settings
+
+        return read_settings(path, cache, read)
+    if "/" in name or path.suffix in (".py", ".toml"):
         raise UsageError(f"no generator at {name}: there is no such directory or file")
     raise UsageError(f"no generator is called {name!r}, nor is there such a directory; {near(name, _registry())}")
 
@@ -60,9 +66,11 @@ def find(name: str, read: Reader | None = None) -> Generator | Asked:
 def _registry() -> dict[str, Generator | Asked]:
     found: dict[str, Generator | Asked] = {}
     for info in pkgutil.iter_modules(__path__):
-        if info.name in _HELPERS:
+        if info.name in HELPERS:
             continue
         module = importlib.import_module(f"{__name__}.{info.name}")
+        if hasattr(module, "from_settings") and not {"GENERATOR", "GENERATORS"} & vars(module).keys():
+            continue
         for generator in _defined(vars(module), str(module.__file__)):
             if generator.name in found:
                 raise TypeError(f"two generators are called {generator.name!r}; the second is in {module.__file__}")

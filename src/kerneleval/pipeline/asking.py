@@ -5,15 +5,40 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kerneleval.pipeline.checking import OnEvent, tell
 from kerneleval.records import Answer, Limits, Machine, Origin, Request, Task
 
 if TYPE_CHECKING:
     from kerneleval.generators import Asked, Generator
+    from kerneleval.store.store import Store
 
-__all__ = ["answers_of", "ask_all"]
+__all__ = ["Kept", "answers_of", "ask_all"]
+
+
+class Kept:
+    """Answers in a store that is opened when the first one is looked up: wrong settings leave no store behind."""
+
+    def __init__(self, store_url: str | None) -> None:
+        self._url, self._lock = store_url, threading.Lock()
+        self._store: Store | None = None
+
+    def _opened(self) -> Store:
+        from kerneleval.store import open_store
+
+        with self._lock:
+            if self._store is None:
+                self._store = open_store(self._url)
+            return self._store
+
+    def response(self, key: str) -> dict[str, Any] | None:
+        """See :meth:`kerneleval.store.store.Store.response`."""
+        return self._opened().response(key)
+
+    def put_response(self, key: str, body: dict[str, Any]) -> None:
+        """See :meth:`kerneleval.store.store.Store.put_response`."""
+        self._opened().put_response(key, body)
 
 
 def answers_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kerneleval.pipeline.asking import answers_of
+from kerneleval.pipeline.asking import Kept, answers_of
 from kerneleval.pipeline.checking import OnEvent, borrowed, open_task, tell
 from kerneleval.records import (
     Answer,
@@ -76,7 +76,8 @@ def run(
     from kerneleval.languages import read_candidate
     from kerneleval.store import for_replay, open_store
 
-    makers_found = [makers.find(g, read=read_candidate) for g in generators or ARCHETYPES]
+    kept = Kept(store_url)
+    makers_found = [makers.find(g, read=read_candidate, cache=kept) for g in generators or ARCHETYPES]
     given = list(tasks or makers.SUITE)
     suite = [open_task(t, shapes, suite_seed=0) for t in given]
     protocol = Protocol(
