@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from kerneleval.judge import Judge
-    from kerneleval.pipeline import Reward, Rewarder, check, reward, run, score
+    from kerneleval.pipeline import Rewarder, check, reward, run, score
     from kerneleval.records import (
         Candidate,
         Case,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Verdict,
         to_plain,
     )
+    from kerneleval.scores.rewards import Reward
 
 __all__ = [
     "Candidate",
@@ -70,7 +71,7 @@ __all__ = [
 
 _HOME = dict.fromkeys(__all__, "kerneleval.records") | {
     "Judge": "kerneleval.judge",
-    "Reward": "kerneleval.pipeline",
+    "Reward": "kerneleval.scores.rewards",
     "Rewarder": "kerneleval.pipeline",
     "check": "kerneleval.pipeline",
     "reward": "kerneleval.pipeline",

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from kerneleval import Rewarder, UsageError
-from kerneleval.pipeline.rewards import of_verdict
 from kerneleval.records import Case, CellResult, Failed, Machine, Passed, Protocol, Trust, Verdict
+from kerneleval.scores.rewards import of_verdict
 
 MACHINE = Machine(device="cpu", name="a", arch="x", memory_bytes=1, cache_bytes=1, units=1, driver="d", torch="t")
 

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
 from pathlib import Path
 
 import pytest
 from store_builders import PROTOCOL, candidate, machine, passed, plan, verdict
 
 from kerneleval import cli, pipeline
-from kerneleval.records import UsageError
+from kerneleval.records import Candidate, UsageError
 from kerneleval.store import open_store
+
+
+def licensed(name: str) -> Candidate:
+    made = candidate(name)
+    return dataclasses.replace(made, origin=dataclasses.replace(made.origin, licence="MIT"))
 
 
 def stored(url: str, device: str, speedup: float, baseline: str = "eager") -> None:
     """A run, named as its device, of four tasks on that device alone."""
     on, protocol = machine(device), dataclasses.replace(PROTOCOL, baseline=baseline)
     with open_store(url) as store:
-        planned = [dataclasses.replace(p, candidate=candidate(f"{device} {p.task}")) for p in plan(4, 3)]
+        planned = [dataclasses.replace(p, candidate=licensed(f"{device} {p.task}")) for p in plan(4, 3)]
         run = store.begin_run(
             f"{device} {baseline}", ["g"], on, protocol, planned, not_evaluated={"metal": "absent", "cpu": "busy"}
         )
@@ -68,6 +75,17 @@ def test_every_command_that_reads_runs_takes_several(
         == 8
     )
     assert cli.main(["analyse", *both, "--json"]) == 0
+
+
+def test_samples_hold_what_training_needs(place: str, tmp_path: Path) -> None:
+    pipeline.export(tmp_path, "cuda eager", store_url=place, file_format="jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "samples.jsonl").read_text().splitlines()]
+    assert len(rows) == 4
+    row = rows[0]
+    assert (row["task"], row["language"], row["verdict"], row["claim"]) == ("task000", "torch", "passed", "faster")
+    assert row["source"] == "# cuda task000\ndef run(x):\n    return x\n"
+    assert row["licence"] == "MIT"
+    assert row["reward"] == pytest.approx(0.4 + 0.6 * (1 + math.log2(1.4)) / 3)  # the builder's interval begins at 1.4
 
 
 def test_what_cannot_be_one(place: str) -> None:

@@ -114,6 +114,7 @@ def _step(attempt: Attempt, verdict: Verdict, sources: Mapping[str, Candidate], 
         machine=attempt.machine,
         generator=attempt.generator,
         model=attempt.origin.model if attempt.origin else "",
+        licence=attempt.origin.licence if attempt.origin else "",
     )
 
 

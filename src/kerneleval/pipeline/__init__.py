@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from kerneleval.pipeline.checking import check
 from kerneleval.pipeline.results import analyse, compare, export, report, score, transitions
-from kerneleval.pipeline.rewards import Reward, Rewarder, reward
+from kerneleval.pipeline.rewards import Rewarder, reward
 from kerneleval.pipeline.running import run
 from kerneleval.pipeline.selftests import selftest
 
 __all__ = [
-    "Reward",
     "Rewarder",
     "analyse",
     "check",

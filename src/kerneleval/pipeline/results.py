@@ -55,7 +55,7 @@ def export(
     store_url: str | None = None,
     file_format: str = "parquet",
 ) -> dict[str, int]:
-    """Write one or more runs as tables: ``cells``, ``attempts``, ``candidates`` and ``scores``, a file each.
+    """Write runs as tables: ``cells``, ``attempts``, ``samples``, ``candidates`` and ``scores``, a file each.
 
     Args:
         folder: where the files go; made where it is not there. Files of these names are replaced, each by a whole one.
@@ -81,9 +81,11 @@ def export(
     except OSError as error:
         raise UsageError(f"{place} can't be made: {error.strerror}; give another folder") from error
     results = list(store.results(ids))
+    verdicts = [both for one in ids for both in store.verdicts(one, cells=False)]
     rows: dict[str, Iterable[dict[str, Any]]] = {
         "cells": tables.cell_rows(results),
-        "attempts": tables.attempt_rows(both for one in ids for both in store.verdicts(one, cells=False)),
+        "attempts": tables.attempt_rows(verdicts),
+        "samples": tables.sample_rows(verdicts, store.candidate),
         "candidates": tables.candidate_rows(
             store.candidate(found) for found in dict.fromkeys(r.candidate for r in results) if found
         ),

@@ -1,83 +1,23 @@
-"""A reward for training: one number for a candidate, from a judge that stays warm.
-
-A verdict is turned into a number by rules that leave nothing to farm: what is dishonest, does not build or does not run
-is worth nothing; being wrong is worth the same wherever and however little; speed counts by the lower end of its
-interval, and what noise explains is no speed.
-"""
+"""Rewards for training, from a judge that stays warm; what a verdict is worth says ``scores/rewards.py``."""
 
 from __future__ import annotations
 
-import math
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from kerneleval.pipeline.checking import known_dtypes, open_task
-from kerneleval.records import Candidate, InfrastructureError, Protocol, Task, UsageError, Verdict
+from kerneleval.records import Candidate, InfrastructureError, Protocol, Task, UsageError
+from kerneleval.scores.rewards import Reward, of_verdict
 
-__all__ = ["DISHONEST", "RIGHT", "WRONG", "Reward", "Rewarder", "of_verdict", "reward"]
-
-WRONG = 0.1
-"""Reward of what builds, runs and gives wrong results."""
-
-RIGHT = 0.4
-"""Reward of what is right in every case, before speed."""
-
-DISHONEST = 0.0
-"""Reward of what the honesty checks reject, and of what does not build, load or run."""
+__all__ = ["Rewarder", "reward"]
 
 _REMEMBERED = 4096
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reward:
-    """A verdict as a number."""
-
-    value: float
-    """The reward, from 0 to 1."""
-    components: Mapping[str, float]
-    """``runs``, ``honest``, ``right`` (1 or 0); ``cells`` (share of the cells that are right; it is not part of the
-    value); ``speed`` (0 to 1, see :func:`of_verdict`); ``speedup`` (lower end of its interval; NaN: not timed)."""
-    verdict: Verdict
-    """What the judge says."""
-
-
-def of_verdict(verdict: Verdict) -> Reward:
-    """The reward of a verdict.
-
-    0 where the candidate does not build, load or run, or is dishonest (also where it is on a track that was not
-    allowed); 0.1 where it is wrong in any supported case; else 0.4 + 0.6 x speed, with speed = (1 + log2(s)) / 3 within
-    0 and 1: 0 at half of the baseline's speed, 1/3 at the baseline's, 1 at four times that. ``s`` is that end of the
-    95 % interval of the speedup which is nearer to 1; it is 1 where the judge cannot tell the two apart, and where the
-    candidate was not timed.
-    """
-    right = verdict.verdict == "passed"
-    honest = verdict.stage != "honesty"
-    runs = right or verdict.stage not in ("generate", "build", "load", "call")
-    passed = sum(type(c.outcome).__name__ == "Passed" for c in verdict.cells)
-    low, speed = math.nan, 0.0
-    if right:
-        told = verdict.speedup or {}
-        low = float(told.get("low", math.nan))
-        end = {"faster": "low", "slower": "high"}.get(str(told.get("claim")))
-        counted = float(told[end]) if end else 1.0
-        speed = min(max((1 + math.log2(counted)) / 3, 0.0), 1.0) if counted > 0 else 0.0
-    value = RIGHT + (1 - RIGHT) * speed if right else WRONG if honest and runs else DISHONEST
-    components = {
-        "runs": float(runs),
-        "honest": float(honest),
-        "right": float(right),
-        "cells": passed / len(verdict.cells) if verdict.cells else 0.0,
-        "speed": speed,
-        "speedup": low,
-    }
-    return Reward(value=value, components=components, verdict=verdict)
 
 
 class Rewarder:

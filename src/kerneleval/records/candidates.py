@@ -45,6 +45,8 @@ class Origin:
     """Wall time of making it."""
     human_edits: int = -1
     """Lines that a human changed; -1: not known."""
+    licence: str = ""
+    """Licence of the source, an SPDX identifier; empty: not known."""
     round: int = 0
     """Round of refinement in which it was made: 0 is the first answer."""
     path: str = ""

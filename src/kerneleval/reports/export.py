@@ -1,4 +1,4 @@
-"""A run as tables for other programs: cells, attempts, candidates and scores, as Parquet or as lines of JSON."""
+"""A run as tables for other programs: cells, attempts, samples, candidates, scores; Parquet, or lines of JSON."""
 
 from __future__ import annotations
 
@@ -12,9 +12,19 @@ from typing import Any
 
 from kerneleval.records import Candidate, Failed, Result, Score, UsageError, Verdict
 from kerneleval.reports.files import replacing
+from kerneleval.scores.rewards import of_verdict
 from kerneleval.store import Attempt
 
-__all__ = ["FORMATS", "TABLES", "attempt_rows", "candidate_rows", "cell_rows", "score_rows", "write_table"]
+__all__ = [
+    "FORMATS",
+    "TABLES",
+    "attempt_rows",
+    "candidate_rows",
+    "cell_rows",
+    "sample_rows",
+    "score_rows",
+    "write_table",
+]
 
 Row = dict[str, Any]
 
@@ -48,9 +58,19 @@ TABLES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("claim", "replay", "findings"), "string"),
         "judged_s": "float",
         **dict.fromkeys(("model", "prompt_hash", "parent", "path"), "string"),
-        **dict.fromkeys(("tokens_in", "tokens_out"), "int"),
+        **dict.fromkeys(("round", "tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning"), "int"),
         **dict.fromkeys(("money_usd", "making_s"), "float"),
+        "prices": "string",
         "human_edits": "int",
+        "licence": "string",
+    },
+    "samples": {
+        **dict.fromkeys(("run", "generator", "model"), "string"),
+        **dict.fromkeys(("sample", "round"), "int"),
+        **dict.fromkeys(("task", "category", "device", "machine", "candidate", "parent", "prompt_hash"), "string"),
+        **dict.fromkeys(("language", "source", "licence"), "string"),
+        **dict.fromkeys(("verdict", "stage", "reason", "message", "track", "claim"), "string"),
+        **dict.fromkeys(("speedup", "low", "high", "reward"), "float"),
     },
     "candidates": dict.fromkeys(("candidate", "language", "entry", "backward_entry", "path", "text"), "string"),
     "scores": {
@@ -104,10 +124,31 @@ def attempt_rows(verdicts: Iterable[tuple[Attempt, Verdict]]) -> Iterator[Row]:
                 "claim": verdict.speedup.get("claim"),
             }
         if (origin := attempt.origin) is not None:
-            row |= {name: getattr(origin, name) for name in ("model", "prompt_hash", "parent", "path", "tokens_in")}
-            row |= {name: getattr(origin, name) for name in ("tokens_out", "money_usd", "human_edits")}
+            row |= {name: getattr(origin, name) for name in _OF_ORIGIN}
             row["making_s"] = origin.seconds
         yield row
+
+
+_OF_ORIGIN = (
+    *("model", "prompt_hash", "parent", "path", "round", "tokens_in", "tokens_out", "tokens_cached"),
+    *("tokens_reasoning", "money_usd", "prices", "human_edits", "licence"),
+)
+
+
+def sample_rows(verdicts: Iterable[tuple[Attempt, Verdict]], candidate: Callable[[str], Candidate]) -> Iterator[Row]:
+    """A row for every verdict with the source that it is of and its reward (``scores/rewards.py``): data to train on.
+
+    Args:
+        verdicts: attempts with their verdicts.
+        candidate: content hash -> source; asked once a row, for attempts that have one.
+    """
+    for row, (attempt, verdict) in zip(attempt_rows(first := list(verdicts)), first, strict=True):
+        source = candidate(attempt.candidate) if attempt.candidate else None
+        yield row | {
+            "language": None if source is None else source.language,
+            "source": None if source is None else source.main,
+            "reward": of_verdict(verdict).value,
+        }
 
 
 def candidate_rows(candidates: Iterable[Candidate]) -> Iterator[Row]:
