@@ -80,7 +80,7 @@ def test_options_that_are_shown_exist(page: Path) -> None:
     known = {"--help", "--install-completion", "--show-completion", "--version"}
     for one in cli.app.registered_commands:
         assert one.callback is not None
-        known |= options(cli, one.callback.__name__)
+        known |= options(cli, one.name or one.callback.__name__)
     for line in re.findall(r"^\$ (kerneleval .*)$|`(kerneleval [^`]*)`", page.read_text(), re.MULTILINE):
         words = " ".join(line).split()
         for word in words:

@@ -341,6 +341,53 @@ def export(
     return PASSED
 
 
+@app.command("import")
+def import_results(
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="eval_results.json of KernelBench, or a .jsonl of KernelBench-X's corpus."),
+    ],
+    file_format: Annotated[
+        str, typer.Option("--format", metavar="NAME", help="kernelbench or kernelbenchx.")
+    ] = "kernelbench",
+    baseline: Annotated[
+        str, typer.Option(metavar="FILE", help="KernelBench's times of the reference, baseline_time_torch.json.")
+    ] = "",
+    solutions: Annotated[
+        str, typer.Option(metavar="FOLDER", help="KernelBench's sources, level_L_problem_P_sample_S_kernel.py.")
+    ] = "",
+    name: Annotated[str, typer.Option(help="Name of run and generator; that of the folder otherwise.")] = "",
+    hardware: Annotated[str, typer.Option(help="Name of the device, where the file does not state it.")] = "",
+    level: Annotated[
+        int | None, typer.Option(min=1, max=999, help="KernelBench's level, which its results don't state.")
+    ] = None,
+    store: StoreOption = None,
+    as_json: Json = False,
+) -> int:
+    """Store results that others published as a run; nothing of them is judged."""
+    from kerneleval import pipeline
+
+    found = pipeline.import_results(
+        file,
+        file_format=file_format,
+        baseline=baseline,
+        solutions=solutions,
+        name=name,
+        hardware=hardware,
+        level=level,
+        store_url=store_of(store),
+    )
+    if as_json:
+        _print_json(found)
+        return PASSED
+    told = "" if found["written"] else "(imported before, left as it is)"
+    typer.echo(f"{_one_line(found['name'])}  {found['run']}  {told}".rstrip())
+    typer.echo(", ".join(f"{count} {what}" for what, count in found["counts"].items()))
+    for remark in found["remarks"]:
+        typer.echo(f"note: {_one_line(remark)}")
+    return PASSED
+
+
 @app.command()
 def audit(
     run_id: Annotated[

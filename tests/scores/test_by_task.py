@@ -52,3 +52,11 @@ def test_rightness_of_single_samples_is_tested_as_mcnemar_does():
 def test_nothing_in_common_says_so():
     with pytest.raises(UsageError, match=r"no task and direction in common: the first has 'relu'.*near.*relu6|relu6"):
         compare_tasks(rows("relu", [1.0]), rows("relu6", [1.0]))
+
+
+def test_tasks_of_several_names_are_one() -> None:
+    same = {"KernelBench/level1/19_ReLU": "relu", "relu": "relu", "KernelBench-X/Activation/relu": "relu"}
+    before = [*rows("KernelBench/level1/19_ReLU", [2.0]), *rows("KernelBench-X/Activation/relu", ["wrong_output"])]
+    found = compare_tasks(before, rows("relu", [1.0], device="cuda"), same)
+    (pair,) = found.pairs
+    assert (pair.task, pair.before.samples, pair.before.right, pair.ratio) == ("relu", 2, 1, pytest.approx(0.5))

@@ -128,3 +128,17 @@ def test_the_same_name_may_be_in_two_groups() -> None:
 def test_an_unknown_peer_or_group_is_an_error_that_names_near_ones(system: str, group: str) -> None:
     with pytest.raises(UsageError, match=r"is called .*; did you mean"):
         peers.names(system, group)
+
+
+def test_one_task_under_several_names():
+    found = peers.same_tasks(["relu", "KernelBench/level1/19_ReLU", "KernelBench-X/Activation/relu", "my/own/task"])
+    assert found == {
+        "relu": "relu",
+        "KernelBench/level1/19_ReLU": "relu",
+        "KernelBench-X/Activation/relu": "relu",
+        "my/own/task": "my/own/task",
+    }
+    files = peers.same_tasks(["kernelbench:19_ReLU@d33d85b3", "KernelBench/level1/19_ReLU", "gelu"])
+    assert files["kernelbench:19_ReLU@d33d85b3"] == files["KernelBench/level1/19_ReLU"] == "KernelBench 19_ReLU"
+    assert files["gelu"] == "gelu"
+    assert peers.same_tasks(["KernelBench/level9/no_such"]) == {"KernelBench/level9/no_such": "KernelBench no_such"}

@@ -6,7 +6,7 @@ Only ``audit.py`` joins them too: store -> judge -> store.
 from __future__ import annotations
 
 from kerneleval.pipeline.checking import check
-from kerneleval.pipeline.results import analyse, compare, export, report, score, transitions
+from kerneleval.pipeline.results import analyse, compare, export, import_results, report, score, transitions
 from kerneleval.pipeline.rewards import Rewarder, reward
 from kerneleval.pipeline.running import run
 from kerneleval.pipeline.selftests import selftest
@@ -17,6 +17,7 @@ __all__ = [
     "check",
     "compare",
     "export",
+    "import_results",
     "report",
     "reward",
     "run",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kerneleval.store.plan import Attempt, RunInfo
     from kerneleval.store.store import Store
 
-__all__ = ["analyse", "compare", "export", "report", "score", "transitions"]
+__all__ = ["analyse", "compare", "export", "import_results", "report", "score", "transitions"]
 
 
 @collects_later
@@ -95,6 +95,59 @@ def export(
     return {str(paths[name]): tables.write_table(paths[name], tables.TABLES[name], of) for name, of in rows.items()}
 
 
+def import_results(
+    path: str | Path,
+    *,
+    file_format: str = "kernelbench",
+    baseline: str | Path = "",
+    solutions: str | Path = "",
+    name: str = "",
+    hardware: str = "",
+    level: int | None = None,
+    store_url: str | None = None,
+) -> dict[str, Any]:
+    """Store what others published as a run; nothing of it is judged.
+
+    Args:
+        path: ``eval_results.json`` of KernelBench, or a ``.jsonl`` of KernelBench-X's corpus.
+        file_format: ``kernelbench`` or ``kernelbenchx``.
+        baseline: KernelBench's times of the reference; empty: there are no speedups.
+        solutions: folder of KernelBench's sources; empty: there are none.
+        name: of run and generator; empty: that of the file's folder.
+        hardware: name of the device, where the file does not state it.
+        level: KernelBench's level, which its results do not state.
+        store_url: path or URL of the store; None: ``./kerneleval.db``.
+
+    Returns:
+        ``run``, ``written`` (whether it was not there yet), ``name``, ``machine``, ``counts`` and ``remarks``.
+
+    Raises:
+        UsageError: a file that is not there or not of the format; a store that cannot be used.
+    """
+    from kerneleval.analysis import published
+    from kerneleval.store import open_store
+
+    found = published.load(
+        path,
+        file_format=file_format,
+        baseline=baseline or None,
+        solutions=solutions or None,
+        name=name,
+        hardware=hardware,
+        level=level,
+    )
+    with open_store(store_url) as store:
+        run, written = published.put(store, found)
+    return {
+        "run": run,
+        "written": written,
+        "name": found.name,
+        "machine": found.machine.name,
+        "counts": dict(found.counts),
+        "remarks": list(found.remarks),
+    }
+
+
 @collects_later
 def compare(first: str, second: str, *, store_url: str | None = None) -> dict[str, Any]:
     """The second of two runs, or of two generators, against the first, as plain data.
@@ -117,6 +170,7 @@ def compare(first: str, second: str, *, store_url: str | None = None) -> dict[st
     """
     from kerneleval.scores import by_generator, by_task, paired
     from kerneleval.store import open_store
+    from kerneleval.tasks import peers
 
     store = open_store(store_url, create=False, write=False)
     sides = [_side(store, text) for text in (first, second)]
@@ -142,7 +196,8 @@ def compare(first: str, second: str, *, store_url: str | None = None) -> dict[st
             found = paired.compare(mine, theirs)
             plain |= {"by": "cell", "counts": found.counts(), "comparison": to_plain(found)}
         else:
-            plain |= {"by": "task", "counts": {}, "comparison": to_plain(by_task.compare_tasks(mine, theirs))}
+            same = peers.same_tasks(r.task for r in (*mine, *theirs))
+            plain |= {"by": "task", "counts": {}, "comparison": to_plain(by_task.compare_tasks(mine, theirs, same))}
         comparisons.append(plain)
     compared = {name for both in names for name in both}
     left = [name for name in dict.fromkeys((*chosen, *other_chosen)) if name not in compared]

@@ -10,7 +10,7 @@ of paired differences; with one sample a pair it is McNemar's exact test), speed
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,13 +78,21 @@ class TaskComparison:
     """Geometric mean over tasks of the ratios of speedup; Student's t over tasks; n is their number."""
 
 
-def compare_tasks(before: Sequence[Result], after: Sequence[Result]) -> TaskComparison:
+def compare_tasks(
+    before: Sequence[Result], after: Sequence[Result], same: Mapping[str, str] | None = None
+) -> TaskComparison:
     """The second against the first, each of one generator.
+
+    Args:
+        before: results of one generator, each cell once.
+        after: the same of another run or generator.
+        same: task name -> the name under which it is compared (:func:`kerneleval.tasks.peers.same_tasks`); samples of
+            tasks of one such name count together; None: their own.
 
     Raises:
         UsageError: a cell comes twice, or no task and direction is in both.
     """
-    first, second = _sides(checked(before)), _sides(checked(after))
+    first, second = (_sides(checked(side), same or {}) for side in (before, after))
     common = [key for key in first if key in second]
     if not common:
         some = next((task for task, _ in first), "")
@@ -104,11 +112,11 @@ def compare_tasks(before: Sequence[Result], after: Sequence[Result]) -> TaskComp
     )
 
 
-def _sides(results: Sequence[Result]) -> dict[tuple[str, str], Side]:
+def _sides(results: Sequence[Result], same: Mapping[str, str]) -> dict[tuple[str, str], Side]:
     groups: dict[tuple[str, str], list[Pair]] = {}
     for machine in dict.fromkeys(r.machine for r in results):
         for pair in pairs([r for r in results if r.machine == machine], DEFAULT):
-            groups.setdefault((pair.task, pair.direction), []).append(pair)
+            groups.setdefault((same.get(pair.task, pair.task), pair.direction), []).append(pair)
     found = {}
     for key, of in groups.items():
         right = [pair for pair in of if pair.correct]
@@ -132,7 +140,7 @@ def _correct(sides: Sequence[Side], keys: Sequence[tuple[str, str]]) -> Score:
 def _p(differences: Sequence[float]) -> float:
     """How likely a sum as far from 0 is if every difference might as well have had the other sign."""
     data = np.array([d for d in differences if d])
-    if not len(data):
+    if len(data) < 2:  # either sign of a single one is as far from 0
         return 1.0
     from scipy import stats
 

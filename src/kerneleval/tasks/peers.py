@@ -9,13 +9,14 @@ from __future__ import annotations
 import csv
 import functools
 import io
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 
 from kerneleval.records import KernelEvalError, UsageError, near
 
-__all__ = ["Counts", "PeerName", "covered", "covering", "names", "page", "parse", "systems"]
+__all__ = ["Counts", "PeerName", "covered", "covering", "names", "page", "parse", "same_tasks", "systems"]
 
 _FIELDS = ("system", "group", "name", "tasks", "note")
 _FILE = "peers.csv"
@@ -116,6 +117,32 @@ def covered(system: str, group: str = "") -> Counts:
 def covering(task: str) -> tuple[PeerName, ...]:
     """The peers' names that a task covers; none for a task that no peer has."""
     return tuple(row for row in _all() if task in row.tasks)
+
+
+def same_tasks(given: Iterable[str]) -> dict[str, str]:
+    """A common name for tasks that are one under several names: a built-in task, the peers' problems that it covers as
+    results of theirs have them (``KernelBench/level1/19_ReLU``, ``KernelBench-X/Activation/relu``), and a problem file
+    (``kernelbench:19_ReLU@...``). A peer's problem gets a built-in task's name only where that is among the names.
+
+    Args:
+        given: names of tasks.
+
+    Returns:
+        each of the names -> the common one.
+    """
+    known = set(given)
+    return {name: _common(name, known) for name in known}
+
+
+def _common(name: str, known: Collection[str]) -> str:
+    if problem := re.fullmatch(r"kernelbench:(.+)@[0-9a-f]+", name):
+        system, own = "KernelBench", problem[1]
+    elif (parts := name.split("/", 2)) and len(parts) == 3 and parts[0] in systems():
+        system, own = parts[0], parts[2]
+    else:
+        return name
+    rows = [row for row in names(system) if row.name == own]
+    return next((task for row in rows for task in row.tasks if task in known), f"{system} {own}")
 
 
 def parse(text: str, known: Collection[str]) -> tuple[PeerName, ...]:

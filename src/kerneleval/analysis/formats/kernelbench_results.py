@@ -10,14 +10,15 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kerneleval.records import UsageError
 
-__all__ = ["Baseline", "Sample", "Time", "failure", "read", "read_baseline"]
+__all__ = ["Baseline", "Sample", "Time", "failure", "hardware", "read", "read_baseline", "sources", "speedup"]
 
 _MOST_BYTES = 2**30
 
@@ -236,6 +237,90 @@ def _level(key: str, file: Path) -> int:
     if match := re.fullmatch(r"level_?([0-9]{1,3})", key, re.ASCII):
         return int(match[1])
     raise UsageError(f"{file}: key {key!r:.60} is no level (level1, level2 ...); give a baseline_time_torch.json")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Both together
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def speedup(candidate: Time, baseline: Time) -> tuple[float, float, float] | None:
+    """Baseline's mean over the candidate's, with a 95 % interval; None: no finite ratio.
+
+    Delta method on the logarithm, the two independent: variance (s_c / m_c)^2 / (n_c - 1) + (s_b / m_b)^2 / (n_b - 1),
+    as KernelBench divides by n for s; Student's t with the fewer trials; half a unit of the third digit of either mean
+    on top, where it has no more. Without both spreads the interval is 0 to infinity: nothing is known of it.
+    """
+    ratio, both = baseline.mean_ms / candidate.mean_ms, (candidate, baseline)
+    if not 0 < ratio < math.inf:
+        return None
+    if any(time.trials < 2 or math.isnan(time.std_ms) for time in both):
+        return ratio, 0.0, math.inf
+    from scipy import stats
+
+    error = math.hypot(*(time.std_ms / time.mean_ms / math.sqrt(time.trials - 1) for time in both))
+    half = float(stats.t.ppf(0.975, min(time.trials for time in both) - 1)) * error
+    half = min(half + sum(_rounding(time.mean_ms) for time in both), 700.0)
+    return ratio, ratio * math.exp(-half), ratio * math.exp(half)
+
+
+def _rounding(mean: float) -> float:
+    """What rounding to three significant digits may have changed, relative; 0: it has more digits."""
+    if mean != float(f"{mean:.3g}"):
+        return 0.0
+    return float(0.5 * 10.0 ** (math.floor(math.log10(mean)) - 2) / mean)
+
+
+def hardware(samples: Sequence[Sample], times: Baseline | None, wanted: str = "") -> tuple[str, list[str]]:
+    """The device that counts, empty where nothing states it, and what to say of it.
+
+    Raises:
+        UsageError: the results state others than the one wanted, or the baseline does.
+    """
+    stated = Counter(s.hardware for s in samples if s.hardware)
+    if wanted and stated and wanted not in stated:
+        raise UsageError(f"hardware {wanted!r:.80}: the results state {', '.join(map(repr, stated)):.300}")
+    of_baseline = () if times is None else times.hardware
+    found = wanted or (stated.most_common(1)[0][0] if stated else next(iter(of_baseline), ""))
+    if of_baseline and found not in of_baseline:
+        raise UsageError(
+            f"the results were taken on {found!r:.80}, the baseline on {of_baseline[0]!r:.80}: their ratio is no "
+            "speedup; give the baseline of that hardware"
+        )
+    others = sum(count for one, count in stated.items() if one != found)
+    remarks = [f"samples on other hardware, which are not timed: {others}"] if others else []
+    return found, remarks if stated else [*remarks, "the results do not state their hardware"]
+
+
+def sources(folder: str | os.PathLike[str] | None, level: int) -> Callable[[int, int], str | None]:
+    """(problem, sample) -> source, from files ``level_L_problem_P_sample_S_kernel.py``; None: there is none.
+
+    Raises:
+        UsageError: no such folder, none of these files in it, or (when called) one that is too large.
+    """
+    if folder is None:
+        return lambda problem, sample: None
+    place = Path(folder)
+    if not place.is_dir():
+        raise UsageError(f"{place}: no such folder of solutions")
+    if not any(place.glob(f"level_{level}_problem_*_sample_*_kernel.py")):
+        raise UsageError(f"{place}: no file level_{level}_problem_P_sample_S_kernel.py is in it")
+    return lambda problem, sample: _source(place / f"level_{level}_problem_{problem}_sample_{sample}_kernel.py")
+
+
+def _source(file: Path) -> str | None:
+    from kerneleval.languages.source import SIZE_LIMIT_BYTES
+
+    try:
+        if not file.is_file():
+            return None
+        with file.open("rb") as stream:
+            data = stream.read(SIZE_LIMIT_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{file} can't be read: {error.strerror}") from error
+    if len(data) > SIZE_LIMIT_BYTES:
+        raise UsageError(f"{file}: larger than {SIZE_LIMIT_BYTES} bytes, the limit")
+    return data.decode("utf-8", errors="replace")
 
 
 # --------------------------------------------------------------------------------------------------------------------
