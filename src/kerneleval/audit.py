@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.records import Event, Protocol, Task, UsageError, Verdict, near, to_plain
+from kerneleval.records import PUBLISHED, Event, Protocol, Task, UsageError, Verdict, near, to_plain
 
 if TYPE_CHECKING:
     from kerneleval.judge.judge import Judge
@@ -105,6 +105,10 @@ def _stored(store: Store, info: RunInfo, kind: str, only: Sequence[str]) -> tupl
     if kind not in {machine.device for machine in info.machines}:
         known = ", ".join(sorted({machine.device for machine in info.machines}))
         raise UsageError(f"run {info.id} judged nothing on {kind!r}; its devices are {known}")
+    if kind == PUBLISHED:
+        raise UsageError(
+            f"run {info.id} was imported, not judged here; judge its sources with 'kerneleval run --generator FOLDER'"
+        )
     finished = [a for a in attempts if a.finished and a.device == kind and (not only or a.task in only)]
     stored = [attempt for attempt in finished if attempt.candidate]
     if not stored:

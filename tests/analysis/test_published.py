@@ -15,6 +15,7 @@ from kerneleval.analysis import published, steps
 from kerneleval.analysis import transitions as between
 from kerneleval.analysis.formats import kernelbench_results, kernelbenchx
 from kerneleval.analysis.formats.kernelbench_results import Sample, Time, failure, speedup
+from kerneleval.audit import audit
 from kerneleval.records import Failed, Passed, Result, UsageError, outcome_from_plain, to_plain
 from kerneleval.scores import Setting, score_all
 from kerneleval.store import open_store
@@ -420,3 +421,11 @@ def test_the_command_tells_what_came_in(
     assert "published" in capsys.readouterr().out
     assert cli.main([*arguments[:2], "--format", "nonsense", "--store", url]) == 2
     assert "nonsense" in capsys.readouterr().err
+
+
+def test_an_import_is_neither_audited_nor_has_it_a_cost_of_judging(files: tuple[Path, Path], tmp_path: Path) -> None:
+    url = str(tmp_path / "s.db")
+    stored(url, published.load(files[0], baseline=files[1], level=1))
+    with pytest.raises(UsageError, match="was imported, not judged here"):
+        audit(store_url=url)
+    assert not any(key.startswith("judging") for key in pipeline.score(url)["scores"]["my_model"]["cost"])

@@ -21,6 +21,7 @@ from kerneleval.analysis.formats.kernelbench_results import Baseline, Sample
 from kerneleval.analysis.steps import Step
 from kerneleval.records import (
     GROUPS,
+    PUBLISHED,
     TRACKS,
     Candidate,
     Case,
@@ -293,7 +294,7 @@ def _candidate(place: str, text: str, origin: Origin) -> Candidate:
 
 def _machine(hardware: str, baseline: str) -> Machine:
     return Machine(
-        device="published",
+        device=PUBLISHED,
         name=hardware or "hardware not stated",
         arch="",
         memory_bytes=0,

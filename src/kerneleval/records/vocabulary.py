@@ -11,6 +11,7 @@ __all__ = [
     "DTYPES",
     "GROUPS",
     "LAYOUTS",
+    "PUBLISHED",
     "REAL",
     "SHAPE_CATEGORIES",
     "STAGES",
@@ -109,3 +110,6 @@ TRACKS: tuple[str, ...] = ("custom", "mixed", "library")
 
 STAGES: tuple[str, ...] = ("generate", "build", "load", "call", "correctness", "honesty", "timing")
 """The stages of a verdict, in the order in which they can fail; ``generate``: there was no candidate at all."""
+
+PUBLISHED = "published"
+"""Device kind of results that others published: nothing of them was judged here."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kerneleval.records import Result, Score
+from kerneleval.records import PUBLISHED, Result, Score
 from kerneleval.scores.cells import attempted, beyond_noise, checked, primary, timing_of
 from kerneleval.scores.intervals import NOTHING, Draw, Floats, interval
 from kerneleval.scores.registry import DEFAULT, Setting, Table, score
@@ -33,7 +33,7 @@ _KINDS: dict[str, Callable[[Result], float]] = {
     "tokens_in": lambda r: float(r.origin.tokens_in) or math.nan,
     "tokens_out": lambda r: float(r.origin.tokens_out) or math.nan,
     "making_s": lambda r: r.origin.seconds or math.nan,
-    "judging_s": lambda r: r.judged_s if r.candidate else math.nan,
+    "judging_s": lambda r: r.judged_s if r.candidate and r.device != PUBLISHED else math.nan,
 }
 """Kind of cost -> that of a sample; what an origin has as 0 was not recorded."""
 
