@@ -415,3 +415,22 @@ def test_cells_that_come_twice_are_found_after_a_first_look():
         checked(twice)
     with pytest.raises(UsageError, match="comes twice"):
         find("speedup_med")(twice, Setting())
+
+
+def test_shape_cv_is_made_of_its_categories():
+    """Two tasks of eight shapes: squares by category, whose mean over all cells is the square of the CV."""
+    results = rows("a", [1.0, 1.2, 0.9, 1.1, 1.6, 0.7, 1.0, 1.3]) + rows("b", [2.0, 2.1, 1.9, 2.0, 3.0, 1.0, 2.2, 2.4])
+    found = find("cv_by_shape")(results, Setting())
+    assert list(found) == [r.case.shape_category for r in results[:8]]
+    assert all(s.n == 2 and s.low <= s.value <= s.high for s in found.values())
+    squares = []
+    for task in ("a", "b"):
+        speeds = [r.outcome.timing.speedup for r in results if r.task == task]
+        squares.append((statistics.stdev(speeds) / statistics.fmean(speeds)) ** 2)
+    assert statistics.fmean(s.value**2 for s in found.values()) == pytest.approx(statistics.fmean(squares))
+    mean = statistics.fmean([1.0, 1.2, 0.9, 1.1, 1.6, 0.7, 1.0, 1.3])
+    alone = find("cv_by_shape")(results[:8], Setting())
+    assert alone["power_of_two"].value == pytest.approx(abs(1.6 / mean - 1) * math.sqrt(8 / 7))
+    many = [r for i in range(6) for r in rows(f"t{i}", [1.0, 1.1, 0.9, 1 + i / 10])]
+    assert all(s.low <= s.value <= s.high for s in find("cv_by_shape")(many, Setting()).values())
+    assert find("cv_by_shape")(rows("a", [1.0, 2.0]), Setting()) == {}  # two shapes say nothing

@@ -51,7 +51,7 @@ def render_scores(document: Mapping[str, Any], console: Console) -> None:
     _print(console, scores, _worth)
     _print(console, scores, _fast_p, _pass_at_k, _limits, _cost, _coverage, _groups, _shapes)
     _gap(scores, console)
-    _print(console, scores, _cv, _devices, _failures)
+    _print(console, scores, _cv_shapes, _cv, _devices, _failures)
     console.print("Definitions: kerneleval score --explain NAME, docs/scores.md. Intervals: 95 %.", style="dim")
 
 
@@ -351,6 +351,11 @@ def _cv(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
         lambda s: span(s, narrow=narrow),
         CATEGORIES,
     )
+
+
+def _cv_shapes(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
+    title = "How far speedups lie from their task's mean, by shape category"
+    return _by_generator(scores, "cv_by_shape", title, "Shapes", lambda s: span(s, narrow=narrow), SHAPE_CATEGORIES)
 
 
 def _devices(scores: Mapping[str, Plain], narrow: bool) -> Table | None:

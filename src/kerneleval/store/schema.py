@@ -22,6 +22,7 @@ from sqlalchemy import (
 __all__ = [
     "METADATA",
     "OUTCOME_FORMAT",
+    "READABLE",
     "RESPONSE_FORMAT",
     "VERDICT_FORMAT",
     "VERSION",
@@ -40,6 +41,9 @@ __all__ = [
 
 VERSION = 2
 """Version of the tables below; every rise needs a function in ``migrations.MIGRATIONS``."""
+
+READABLE = 1
+"""Oldest version that can be read as it is: later ones only added tables that reading runs does without."""
 
 OUTCOME_FORMAT = 1
 """Version of the JSON in ``outcomes.body``."""

@@ -36,6 +36,8 @@ def opened(url: str | os.PathLike[str] | None, *, create: bool, write: bool) -> 
     if version is not None:
         migrations.check_version(version, database.place)
     if version != schema.VERSION:
+        if not write and version is not None and version >= schema.READABLE:
+            return Store(database)
         if not write:
             raise UsageError(
                 f"{database.place} has schema version {version}, the present one is {schema.VERSION}; "
