@@ -310,7 +310,7 @@ def test_samples_and_devices_have_tables_of_their_own():
     rows += [result(i, Passed(timing=timing(0.5)), device="cuda", sample=s) for i in range(3) for s in range(2)]
     scores = score_all(rows, Setting(ks=(1, 2)))
     text = unframed(shown(render_scores, {"run": None, "scores": scores}))
-    assert "Generator pass@1 fast@1 pass@2 fast@2 g 100 % 50 % 100 % 100 %" in text
+    assert "Generator pass@1 fast@1 best@1 pass@2 fast@2 best@2 g 100 % 50 % 1.22x 100 % 100 % 1.50x" in text
     assert "cuda 0.50x" in text
 
 

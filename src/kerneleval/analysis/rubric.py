@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from kerneleval.analysis.features import Mark, Reading, read_compiled, read_sources
 from kerneleval.records import Candidate, Case, Origin, Result, Score, Task, Timing, Verdict
 from kerneleval.scores.cells import attempted, by_generator, checked, primary, timing_of
-from kerneleval.scores.intervals import FEW, NOTHING, interval, nested
-from kerneleval.scores.intervals import median as median_of
+from kerneleval.scores.measures import median_over_attempts
 from kerneleval.scores.registry import DEFAULT, Setting
 
 __all__ = ["AXES", "LEVELS", "Grade", "Profile", "Rating", "Seen", "profiles", "rate", "seen"]
@@ -92,7 +91,7 @@ class Profile:
     not_evaluated: Mapping[str, int]
     """Why there is no level -> attempts."""
     median: Score
-    """Median level over the attempts that have one; hierarchical bootstrap over tasks, n is their number."""
+    """Median level over the attempts that have one; n is their number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,28 +309,13 @@ def profiles(ratings: Iterable[Rating]) -> list[Profile]:
 
 def _profile(generator: str, axis: str, ratings: Sequence[Rating]) -> Profile:
     grades = [(rating.task, rating.grades[axis]) for rating in ratings]
-    told = [(task, 0, float(grade.level)) for task, grade in grades if grade.level is not None]
-    counts = Counter(int(level) for _, _, level in told)
+    told = [(task, float(grade.level)) for task, grade in grades if grade.level is not None]
+    counts = Counter(int(level) for _, level in told)
     why = Counter(grade.reason for _, grade in grades if grade.level is None)
     return Profile(
         generator=generator,
         axis=axis,
         counts={level: counts[level] for level in (1, 2, 3, 4)},
         not_evaluated=dict(why.most_common()),
-        median=_median(told),
+        median=median_over_attempts(told, (1.0, 4.0), "" if told else "not evaluated"),
     )
-
-
-def _median(told: Sequence[tuple[str, int, float]]) -> Score:
-    if not told:
-        return NOTHING("not evaluated")
-    tasks = tuple(dict.fromkeys(task for task, _, _ in told))
-    table = nested(tasks, told)
-    value, low, high, _ = interval(
-        lambda draw: median_of(draw.cells(table).reshape(len(draw.tasks), -1)),
-        len(tasks),
-        table.values.size,
-        never_outside=(1.0, 4.0),
-    )
-    note = "" if len(tasks) >= FEW else "few tasks: the interval is too narrow"
-    return Score(value=value, low=low, high=high, n=len(told), note=note)

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-import numpy as np
-
 from kerneleval.records import Candidate, Result, Score, UsageError
-from kerneleval.scores.cells import by_generator
-from kerneleval.scores.intervals import FEW, NOTHING, interval, median, nested
+from kerneleval.scores.cells import by_generator, primary
+from kerneleval.scores.measures import median_over_attempts
+from kerneleval.scores.registry import DEFAULT
 
 __all__ = ["LIMIT_CHARS", "METRICS", "NATIVE", "SourceMetrics", "by_generators", "measure", "native_code"]
 
@@ -243,7 +242,7 @@ def _blanked(text: str) -> str:
 
 
 def by_generators(measured: Mapping[str, SourceMetrics], results: Iterable[Result]) -> dict[str, dict[str, Score]]:
-    """Generator -> metric -> median over its attempts, hierarchical bootstrap over tasks; n is the number of attempts.
+    """Generator -> metric -> median over its attempts on the first machine of the results; n is their number.
 
     Args:
         measured: candidate hash -> its metrics.
@@ -251,33 +250,20 @@ def by_generators(measured: Mapping[str, SourceMetrics], results: Iterable[Resul
     """
     found = {}
     for generator, of in by_generator(results).items():
-        attempts = {(r.task, r.sample): r.candidate for r in of}
-        tasks = tuple(dict.fromkeys(task for task, _ in attempts))
+        attempts = {(r.task, r.sample): r.candidate for r in primary(of, DEFAULT)}
         missing = sum(candidate not in measured for candidate in attempts.values())
-        found[generator] = {name: _median(name, attempts, tasks, measured, missing) for name in METRICS}
+        found[generator] = {name: _median(name, attempts, measured, missing) for name in METRICS}
     return found
 
 
 def _median(
     name: str,
     attempts: Mapping[tuple[str, int], str],
-    tasks: tuple[str, ...],
     measured: Mapping[str, SourceMetrics],
     missing: int,
 ) -> Score:
-    known = [(task, 0, getattr(measured[c], name)) for (task, _), c in attempts.items() if c in measured]
-    told = [row for row in known if not math.isnan(row[2])]
+    known = [(task, float(getattr(measured[c], name))) for (task, _), c in attempts.items() if c in measured]
+    told = [row for row in known if not math.isnan(row[1])]
     left = {"without a source": missing, "not told": len(known) - len(told)}
     note = ", ".join(f"{count} {words}" for words, count in left.items() if count)
-    if not told:
-        return NOTHING(note or "no attempt")
-    table = nested(tasks, told)
-    value, low, high, _ = interval(
-        lambda draw: median(draw.cells(table).reshape(len(draw.tasks), -1)),
-        len(tasks),
-        table.values.size,
-        never_outside=(-np.inf, np.inf),
-    )
-    if len({row[0] for row in told}) < FEW:
-        note = "; ".join(filter(None, (note, "few tasks: the interval is too narrow")))
-    return Score(value=value, low=low, high=high, n=len(told), note=note)
+    return median_over_attempts(told, (-math.inf, math.inf), note)

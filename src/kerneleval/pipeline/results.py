@@ -7,13 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.pipeline.stored import candidates_of, collects_later, joined, setting_of, tasks_at_hand
+from kerneleval.pipeline.stored import collects_later, facts_of, joined, setting_of
 from kerneleval.records import (
-    Candidate,
-    Result,
-    Task,
     UsageError,
-    Verdict,
     near,
     to_plain,
 )
@@ -21,7 +17,7 @@ from kerneleval.records import (
 if TYPE_CHECKING:
     from kerneleval.analysis.rubric import Profile
     from kerneleval.scores.limit import Point
-    from kerneleval.store.plan import Attempt, RunInfo
+    from kerneleval.store.plan import RunInfo
     from kerneleval.store.store import Store
 
 __all__ = ["analyse", "compare", "export", "import_results", "report", "score", "transitions"]
@@ -44,7 +40,8 @@ def score(store_url: str | None = None, run: str | Sequence[str] = "latest") -> 
     store = open_store(store_url, create=False, write=False)
     info, ids = joined(store, run)
     results = list(store.results(ids))
-    return {"run": to_plain(info), "scores": to_plain(scores.score_all(results, setting_of(info)))}
+    setting = setting_of(info, facts_of(store, info, ids, results), results)
+    return {"run": to_plain(info), "scores": to_plain(scores.score_all(results, setting))}
 
 
 @collects_later
@@ -81,15 +78,13 @@ def export(
     except OSError as error:
         raise UsageError(f"{place} can't be made: {error.strerror}; give another folder") from error
     results = list(store.results(ids))
-    verdicts = [both for one in ids for both in store.verdicts(one, cells=False)]
+    facts = facts_of(store, info, ids, results)
     rows: dict[str, Iterable[dict[str, Any]]] = {
         "cells": tables.cell_rows(results),
-        "attempts": tables.attempt_rows(verdicts),
-        "samples": tables.sample_rows(verdicts, store.candidate),
-        "candidates": tables.candidate_rows(
-            store.candidate(found) for found in dict.fromkeys(r.candidate for r in results) if found
-        ),
-        "scores": tables.score_rows(scores.score_all(results, setting_of(info))),
+        "attempts": tables.attempt_rows(facts.verdicts),
+        "samples": tables.sample_rows(facts.verdicts, store.candidate),
+        "candidates": tables.candidate_rows(facts.candidates.values()),
+        "scores": tables.score_rows(scores.score_all(results, setting_of(info, facts, results))),
     }
     paths = {name: place / f"{name}.{file_format}" for name in rows}
     return {str(paths[name]): tables.write_table(paths[name], tables.TABLES[name], of) for name, of in rows.items()}
@@ -227,6 +222,7 @@ def report(
         UsageError: no such store or run; a file that cannot be written; a package that is missing.
     """
     from kerneleval import scores
+    from kerneleval.analysis import rubric
     from kerneleval.reports import html, markdown
     from kerneleval.reports.files import write_text
     from kerneleval.scores.limit import roofline
@@ -234,17 +230,18 @@ def report(
 
     store = open_store(store_url, create=False, write=False)
     info, ids = joined(store, run)
-    results, setting = list(store.results(ids)), setting_of(info)
+    results = list(store.results(ids))
+    facts = facts_of(store, info, ids, results)
+    setting = setting_of(info, facts, results)
     found = scores.score_all(results, setting)
     written = []
     if html_to or markdown_to:
-        verdicts = [both for one in ids for both in store.verdicts(one, cells=False)]
-        profiles = _rubric(verdicts, results, tasks_at_hand(info, results), candidates_of(store, results))
+        profiles = rubric.profiles(facts.ratings)
         extras = {
             "roofline": [_in_roofline(point) for point in roofline(results, setting)],
             "rubric": _as_levels(profiles),
         }
-        document = html.build(info, found, results, verdicts, _Stored(store), extras)
+        document = html.build(info, found, results, facts.verdicts, facts.candidates, extras)
         if html_to:
             html.write(document, html_to)
         if markdown_to:
@@ -274,17 +271,6 @@ def _as_levels(profiles: Sequence[Profile]) -> dict[str, dict[str, dict[str, Any
     return found
 
 
-class _Stored:
-    """Candidates of a store, looked up as in a dict."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def get(self, key: str, /) -> Candidate | None:
-        """The candidate with this content hash; None: none was made."""
-        return self._store.candidate(key) if key else None
-
-
 @collects_later
 def analyse(run: str | Sequence[str] = "latest", *, store_url: str | None = None) -> dict[str, Any]:
     """What correctness depends on, what makes tasks hard, how readable the code is, how machines differ; plain data.
@@ -296,42 +282,24 @@ def analyse(run: str | Sequence[str] = "latest", *, store_url: str | None = None
     Raises:
         UsageError: no such store or run; a package that is missing.
     """
-    from kerneleval.analysis import attribution, difficulty, hardware, sources
+    from kerneleval.analysis import attribution, difficulty, hardware, rubric, sources
     from kerneleval.store import open_store
 
     store = open_store(store_url, create=False, write=False)
     info, ids = joined(store, run)
     results = list(store.results(ids))
-    tasks = tasks_at_hand(info, results)
-    candidates = candidates_of(store, results)
-    measured = {found: sources.measure(candidate) for found, candidate in candidates.items()}
-    verdicts = [both for one in ids for both in store.verdicts(one, cells=False)]
+    facts = facts_of(store, info, ids, results)
+    if facts.why_no_metrics:
+        raise UsageError(facts.why_no_metrics)
     keys = (attribution.of_category, attribution.of_group)
     return {
         "runs": ids,
         "attribution": [to_plain(attribution.attribute(results, key=key)) for key in keys],
-        "difficulty": to_plain(difficulty.difficulty(results, tasks)),
-        "sources": to_plain(sources.by_generators(measured, results)),
-        "rubric": to_plain(_rubric(verdicts, results, tasks, candidates)),
+        "difficulty": to_plain(difficulty.difficulty(results, facts.tasks)),
+        "sources": to_plain(sources.by_generators(facts.metrics, results)),
+        "rubric": to_plain(rubric.profiles(facts.ratings)),
         "hardware": to_plain(hardware.hardware(results)),
     }
-
-
-def _rubric(
-    verdicts: Sequence[tuple[Attempt, Verdict]],
-    results: Sequence[Result],
-    tasks: dict[str, Task],
-    candidates: dict[str, Candidate],
-) -> list[Profile]:
-    """Each generator on each axis of the Standard Kernel Rubric."""
-    from kerneleval.analysis import rubric
-
-    saw = {
-        (attempt.generator, attempt.task, attempt.sample): rubric.seen(verdict)
-        for attempt, verdict in verdicts
-        if attempt.machine == results[0].machine
-    }
-    return rubric.profiles(rubric.rate(results, tasks, candidates, saw))
 
 
 def transitions(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import gc
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from kerneleval.records import (
@@ -14,14 +14,18 @@ from kerneleval.records import (
     Result,
     Task,
     UsageError,
+    Verdict,
 )
 
 if TYPE_CHECKING:
+    from kerneleval.analysis.rubric import Rating
+    from kerneleval.analysis.sources import SourceMetrics
     from kerneleval.scores import Setting
-    from kerneleval.store.plan import RunInfo
+    from kerneleval.scores.registry import AttemptKey
+    from kerneleval.store.plan import Attempt, RunInfo
     from kerneleval.store.store import Store
 
-__all__ = ["candidates_of", "collects_later", "joined", "setting_of", "tasks_at_hand"]
+__all__ = ["Facts", "collects_later", "facts_of", "joined", "setting_of"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -82,13 +86,77 @@ def joined(store: Store, run: str | Sequence[str]) -> tuple[RunInfo, list[str]]:
     return found, ids
 
 
-def setting_of(info: RunInfo) -> Setting:
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is known of the attempts of stored runs beyond their outcomes."""
+
+    verdicts: tuple[tuple[Attempt, Verdict], ...]
+    """Attempts with their verdicts, both without cells."""
+    candidates: Mapping[str, Candidate]
+    """Content hash -> source."""
+    tasks: Mapping[str, Task]
+    """Name -> task, as far as it is at hand."""
+    ratings: tuple[Rating, ...]
+    """Each attempt on the axes of the Standard Kernel Rubric."""
+    metrics: Mapping[str, SourceMetrics]
+    """Content hash -> measures of the source; empty: see ``why_no_metrics``."""
+    why_no_metrics: str
+    """The package that is missing; empty: none is."""
+
+
+def facts_of(store: Store, info: RunInfo, ids: Sequence[str], results: Sequence[Result]) -> Facts:
+    """Read, measured and rated."""
+    from kerneleval.analysis import rubric, sources
+
+    verdicts = tuple(both for one in ids for both in store.verdicts(one, cells=False))
+    candidates = {found: store.candidate(found) for found in dict.fromkeys(r.candidate for r in results) if found}
+    tasks = _tasks_at_hand(info, results)
+    machine = results[0].machine if results else ""
+    saw = {
+        (attempt.generator, attempt.task, attempt.sample): rubric.seen(verdict)
+        for attempt, verdict in verdicts
+        if attempt.machine == machine
+    }
+    metrics, why = {}, ""
+    try:
+        metrics = {found: sources.measure(candidate) for found, candidate in candidates.items()}
+    except UsageError as error:  # a package is missing, which scores do not need otherwise
+        why = str(error)
+    return Facts(
+        verdicts=verdicts,
+        candidates=candidates,
+        tasks=tasks,
+        ratings=tuple(rubric.rate(results, tasks, candidates, saw)) if results else (),
+        metrics=metrics,
+        why_no_metrics=why,
+    )
+
+
+_METRICS = ("maintainability", "complexity_sum", "complexity_mean", "complexity_max")
+
+
+def setting_of(info: RunInfo, facts: Facts, results: Sequence[Result]) -> Setting:
     """What the scores of a run need to know beyond its results."""
     from kerneleval.scores import Setting
+    from kerneleval.scores.cells import primary
 
+    measured: dict[str, dict[AttemptKey, float]] = {}
+    attempts = {(r.generator, r.task, r.sample): r.candidate for r in primary(results, Setting()) if r.candidate}
+    for name in _METRICS if facts.metrics else ():
+        measured[name] = {key: float(getattr(facts.metrics[found], name)) for key, found in attempts.items()}
+    for rating in facts.ratings:
+        for axis, grade in rating.grades.items():
+            if grade.level is not None:
+                measured.setdefault(axis, {})[rating.generator, rating.task, rating.sample] = float(grade.level)
     known = dict(info.tasks)
     work = functools.cache(functools.partial(_work, functools.cache(functools.partial(_task_at_hand, known))))
-    return Setting(not_evaluated=dict(info.not_evaluated), limits=info.limits, work=work if info.limits else None)
+    return Setting(
+        not_evaluated=dict(info.not_evaluated),
+        limits=info.limits,
+        work=work if info.limits else None,
+        measured=measured,
+        unmeasured=dict.fromkeys(_METRICS, facts.why_no_metrics) if facts.why_no_metrics else {},
+    )
 
 
 def _work(task_of: Callable[[str], Task | None], case: Case) -> tuple[float, float] | None:
@@ -108,13 +176,8 @@ def _task_at_hand(sources: dict[str, str], name: str) -> Task | None:
     return task if task.name == name else None
 
 
-def tasks_at_hand(info: RunInfo, results: Sequence[Result]) -> dict[str, Task]:
+def _tasks_at_hand(info: RunInfo, results: Sequence[Result]) -> dict[str, Task]:
     """The tasks of the results by name, as far as they are built in or their files are where they were."""
     places = dict(info.tasks)
     names = dict.fromkeys(r.task for r in results)
     return {name: task for name in names if (task := _task_at_hand(places, name)) is not None}
-
-
-def candidates_of(store: Store, results: Sequence[Result]) -> dict[str, Candidate]:
-    """Every candidate of the results by its hash."""
-    return {found: store.candidate(found) for found in dict.fromkeys(r.candidate for r in results) if found}

@@ -12,11 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from kerneleval.records import CATEGORIES, GROUPS, SHAPE_CATEGORIES, to_plain
+from kerneleval.reports.effort_view import cost_table, sources_table
+from kerneleval.reports.score_tables import Plain, grid, names
 from kerneleval.reports.text import count, figure, fits, number, plural, safe, share, span
 
 __all__ = ["render_explanations", "render_headline", "render_scores"]
-
-Plain = dict[str, Any]
 
 # Column of Table 1 -> (score, unit)
 COLUMNS = {
@@ -49,7 +49,7 @@ def render_scores(document: Mapping[str, Any], console: Console) -> None:
     _print(console, scores, _table_1)
     _notes(scores, console)
     _print(console, scores, _worth)
-    _print(console, scores, _fast_p, _pass_at_k, _limits, _cost, _coverage, _groups, _shapes)
+    _print(console, scores, _fast_p, _pass_at_k, _limits, cost_table, sources_table, _coverage, _groups, _shapes)
     _gap(scores, console)
     _print(console, scores, _cv_shapes, _cv, _devices, _failures)
     console.print("Definitions: kerneleval score --explain NAME, docs/scores.md. Intervals: 95 %.", style="dim")
@@ -104,25 +104,13 @@ def _head(run: Plain, console: Console) -> None:
     console.print()
 
 
-def _names(scores: Mapping[str, Plain]) -> list[Text]:
-    return [Text(safe(name), style="bold") for name in scores]
-
-
-def _grid(title: str, first: str, columns: Sequence[str | Text]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
-    table.add_column(first, no_wrap=True)
-    for column in columns:
-        table.add_column(column, justify="right", overflow="fold")
-    return table
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # Whole suite
 # --------------------------------------------------------------------------------------------------------------------
 
 
 def _table_1(scores: Mapping[str, Plain], narrow: bool) -> Table:
-    table = _grid("Composite score", "Generator", list(COLUMNS))
+    table = grid("Composite score", "Generator", list(COLUMNS))
     values = {name: number(of["composite"]["value"]) for name, of in scores.items()}
     best = max((v for v in values.values() if not math.isnan(v)), default=math.nan)
     for name, of in scores.items():
@@ -143,8 +131,8 @@ def _notes(scores: Mapping[str, Plain], console: Console) -> None:
                 said.setdefault(f"{label}: {note}", []).append(name)
         if math.isnan(number(of["composite"]["value"])):
             said.setdefault(f"S: {of['composite']['note']}", []).append(name)
-    for note, names in said.items():
-        who = "" if len(names) == len(scores) else f"{', '.join(names)}: "
+    for note, of_whom in said.items():
+        who = "" if len(of_whom) == len(scores) else f"{', '.join(of_whom)}: "
         console.print(Text(safe(f"  {who}{note}"), style="dim"))
     console.print()
 
@@ -159,7 +147,7 @@ def _worth(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
     }
     if not all(axes.keys() <= of.get("worth", {}).keys() for of in scores.values()):
         return None
-    table = _grid("What a point on each axis would add to S", "Generator", list(axes.values()))
+    table = grid("What a point on each axis would add to S", "Generator", list(axes.values()))
     for name, of in scores.items():
         values = {axis: number(of["worth"][axis]["value"]) for axis in axes}
         cells = [span(of["worth"][axis], narrow=narrow) for axis in axes]
@@ -175,7 +163,7 @@ def _fast_p(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
     thresholds = list(next(iter(scores.values())).get("fast_p", {}))
     if not thresholds:
         return None
-    table = _grid(
+    table = grid(
         "fast_p: share of all tasks correct and faster than p times the baseline",
         "Generator",
         [*(f"p = {p}" for p in thresholds), "geometric mean of the correct"],
@@ -198,11 +186,16 @@ def _pass_at_k(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
     ]
     if len(ks) < 2:
         return None
-    table = _grid(
-        "pass@k, and correct and faster", "Generator", [f"{what}@{k}" for k in ks for what in ("pass", "fast")]
+    table = grid(
+        "pass@k, correct and faster, and the speedup of the best",
+        "Generator",
+        [f"{what}@{k}" for k in ks for what in ("pass", "fast", "best")],
     )
     for name, of in scores.items():
-        cells = [share(of[key].get(k)) for k in ks for key in ("pass_at_k", "fast_p_at_k")]
+        cells = []
+        for k in ks:
+            cells += [share(of[key].get(k)) for key in ("pass_at_k", "fast_p_at_k")]
+            cells.append(span(of.get("best_of_k", {}).get(k), "x", narrow=narrow))
         table.add_row(Text(safe(name)), *cells)
     return table
 
@@ -214,32 +207,9 @@ def _limits(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
         math.isnan(number(of.get(key, {}).get("value", math.nan))) for of in scores.values() for key in columns.values()
     ):
         return None
-    table = _grid("How near to the machine's limit, forward", "Generator", list(columns))
+    table = grid("How near to the machine's limit, forward", "Generator", list(columns))
     for name, of in scores.items():
         table.add_row(Text(safe(name)), *(span(of.get(key), narrow=narrow) for key in columns.values()))
-    return table
-
-
-_COSTS = {
-    "usd": "US dollars",
-    "tokens_in": "tokens in",
-    "tokens_out": "tokens out",
-    "making_s": "making, s",
-    "judging_s": "judging, s",
-}
-
-
-def _cost(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
-    """Costs per sample, per correct one and per accepted speedup."""
-    keys = [f"{kind}/{per}" for kind in _COSTS for per in ("sample", "correct", "accepted")]
-    there = [key for key in keys if any(key in of.get("cost", {}) for of in scores.values())]
-    if not there:
-        return None
-    table = _grid("Cost", "", _names(scores))
-    for key in there:
-        kind, _, per = key.partition("/")
-        cells = (span(of.get("cost", {}).get(key), narrow=narrow) for of in scores.values())
-        table.add_row(f"{_COSTS[kind]} per {'accepted speedup' if per == 'accepted' else per}", *cells)
     return table
 
 
@@ -269,7 +239,7 @@ def _covered(scores: Mapping[str, Plain], key: str, order: Sequence[str], title:
     directions = [d for d in ("forward", "backward") if f"all/{d}" in keys]
     if not categories:
         return None
-    table = _grid(
+    table = grid(
         title,
         first,
         [Text(f"{safe(name)}\n{direction}") for name in scores for direction in directions],
@@ -293,7 +263,7 @@ def _by_generator(
     rows = _union(scores, key, order)
     if not rows:
         return None
-    table = _grid(title, first, _names(scores))
+    table = grid(title, first, names(scores))
     for row in rows:
         table.add_row(Text(safe(row)), *(cell(of.get(key, {}).get(row)) for of in scores.values()))
     return table
@@ -304,7 +274,7 @@ def _shapes(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
     if not categories:
         return None
     columns = [Text(f"{safe(name)}\n{what}") for name in scores for what in ("median speedup", "slower")]
-    table = _grid("Speedup and regressions by shape category", "Shapes", columns)
+    table = grid("Speedup and regressions by shape category", "Shapes", columns)
     for category in categories:
         cells = []
         for of in scores.values():
@@ -374,7 +344,7 @@ def _failures(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
     if not counts:
         return None
     reasons = sorted(counts, key=counts.__getitem__, reverse=True)
-    table = _grid("Failed cells by reason", "Reason", _names(scores))
+    table = grid("Failed cells by reason", "Reason", names(scores))
     table.add_column("Tasks", overflow="ellipsis", no_wrap=True, max_width=60)
     for reason in reasons[:SHOWN_REASONS]:
         of_each = [of.get("failures", {}).get(reason, {}) for of in scores.values()]

@@ -14,6 +14,7 @@ from kerneleval.records import Case, Limits, Result, Score, UsageError, near
 
 __all__ = [
     "DEFAULT",
+    "AttemptKey",
     "ScoreFunction",
     "Setting",
     "Table",
@@ -50,7 +51,15 @@ class Setting:
     """Machine fingerprint -> measured limits; a machine that is not in it was not measured."""
     work: Work | None = None
     """What a case must do at least; None: not known of any."""
+    measured: Mapping[str, Mapping[AttemptKey, float]] = field(default_factory=dict)
+    """What is known of attempts beyond their outcomes: name of a measure -> attempt -> value. ``maintainability``,
+    ``complexity_sum`` ... of sources, ``K``, ``R``, ``H``, ``P``, ``A`` of the rubric."""
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
+    """Name of a measure -> why it was not taken."""
 
+
+AttemptKey = tuple[str, str, int]
+"""Generator, task, sample."""
 
 Work = Callable[[Case], tuple[float, float] | None]
 """Forward case -> (floating-point operations, fewest bytes to move); None: its task is not at hand."""

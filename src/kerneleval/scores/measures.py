@@ -1,0 +1,95 @@
+"""Scores of what is known of attempts beyond their outcomes: sources, and the Standard Kernel Rubric."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from kerneleval.records import Result, Score
+from kerneleval.scores.cells import checked, primary
+from kerneleval.scores.intervals import FEW, NOTHING, median_over_cells, nested, share
+from kerneleval.scores.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.speeds import where
+
+__all__ = ["AXES", "complexity", "maintainability", "median_over_attempts", "rubric"]
+
+AXES = ("K", "R", "H", "P", "A")
+"""Axes of the Standard Kernel Rubric."""
+
+_COMPLEXITY = ("sum", "mean", "max")
+
+
+def median_over_attempts(
+    told: Iterable[tuple[str, float]], never_outside: tuple[float, float], note: str = ""
+) -> Score:
+    """Median of (task, value) pairs, one an attempt; the interval is of a t test over the tasks, turned round, of fewer
+    than five of them a bootstrap.
+    """
+    rows = [(task, 0, value) for task, value in told]
+    if not rows:
+        return NOTHING(note or "no attempt")
+    tasks = tuple(dict.fromkeys(task for task, _, _ in rows))
+    value, low, high = median_over_cells(nested(tasks, rows), never_outside=never_outside)
+    few = "few tasks: the interval is too narrow" if len(tasks) < FEW else ""
+    return Score(value=value, low=low, high=high, n=len(rows), note="; ".join(filter(None, (note, few))))
+
+
+def _told(results: Sequence[Result], setting: Setting, name: str) -> tuple[list[tuple[str, float]], str]:
+    """(task, value) of the attempts on the primary device that have a value, and what is to be said of the others."""
+    cells = primary(checked(results), setting)
+    attempts = list(dict.fromkeys((r.generator, r.task, r.sample) for r in cells))
+    known = setting.measured.get(name, {})
+    told = [(key[1], known[key]) for key in attempts if not math.isnan(known.get(key, math.nan))]
+    left = len(attempts) - len(told)
+    why = setting.unmeasured.get(name, "not told of any attempt") if not told else ""
+    why = why or (f"{left} attempts not told" if left else "")
+    return told, "; ".join(filter(None, (where(results, setting), why)))
+
+
+@score
+def maintainability(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
+    """Median maintainability index of the generator's sources in Python, 0 to 100, higher is easier (Coleman et al.
+    1994, IEEE Computer 27(8):44, rescaled as Radon does), over its attempts on the primary device, right or wrong.
+
+    Sources in other languages have none. The interval is of a t test over the tasks, turned round; n is the number of
+    attempts that have a value.
+    """
+    told, note = _told(results, setting, "maintainability")
+    return median_over_attempts(told, (0.0, 100.0), note)
+
+
+@score
+def complexity(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
+    """McCabe's cyclomatic complexity (1976, IEEE TSE 2:308) of the generator's sources, Python and C-like: ``sum`` over
+    the functions of a source, their ``mean``, and the ``max`` of them; median over the attempts on the primary device,
+    right or wrong.
+
+    Figures of different languages are not comparable. Interval and n as of ``maintainability``.
+    """
+    found: Table = {}
+    for name in _COMPLEXITY:
+        told, note = _told(results, setting, f"complexity_{name}")
+        found[name] = median_over_attempts(told, (0.0, math.inf), note)
+    return found
+
+
+@score
+def rubric(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
+    """The Standard Kernel Rubric: median level, 1 to 4, of the attempts on the primary device on each axis (``K``
+    complexity of the task, ``R`` representation, ``H`` hardware features, ``P`` performance, ``A`` automation), and the
+    share of them on each level (``K/1`` ... ``A/4``).
+
+    Levels come from evidence (``docs/analysis.md``); an attempt without evidence on an axis is left out of it. The
+    interval of the median is of a t test over the tasks, turned round, that of a share is Wilson's; n is the number of
+    attempts that have a level.
+    """
+    found: Table = {}
+    for axis in AXES:
+        told, note = _told(results, setting, axis)
+        found[axis] = median_over_attempts(told, (1.0, 4.0), note)
+        counts = Counter(int(level) for _, level in told)
+        tasks = len({task for task, _ in told})
+        for level in range(1, 5) if told else ():
+            found[f"{axis}/{level}"] = share(counts[level] / len(told), len(told), independent=tasks)
+    return found
