@@ -491,3 +491,12 @@ def test_many_cells_stay_small() -> None:
     text = html.render(made.document())
     assert len(text) - len(page._plotly()) < 2_500_000
     assert "Showing 30 of 42 operators" in text
+
+
+def test_many_generators_have_marks_of_their_own():
+    from kerneleval.reports.html import plots
+
+    marks = [(slot % plots.COLOURS, plots.symbol(slot)) for slot in range(40)]
+    assert len(set(marks[:32])) == 32
+    assert len({plots.symbol(slot) for slot in range(32)}) == 32
+    assert len(set(plots.GLYPHS)) == 16

@@ -15,7 +15,7 @@ from kerneleval.records import SHAPE_CATEGORIES
 from kerneleval.reports.html.document import Document
 from kerneleval.reports.text import figure, number
 
-__all__ = ["COLOURS", "GLYPHS", "SYMBOLS", "colours", "figures", "label", "ticks"]
+__all__ = ["COLOURS", "FILLS", "GLYPHS", "SYMBOLS", "colours", "figures", "label", "symbol", "ticks"]
 
 Plain = dict[str, Any]
 
@@ -24,13 +24,20 @@ COLOURS = 8
 vision (2008, https://jfly.uni-koeln.de/color/), darker or lighter where the background needs it."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
 """One for each generator, so that colour is never the only sign."""
-GLYPHS = "●■◆▲✚✖★⬢"
+FILLS = ("", "-open", "-dot", "-open-dot")
+"""How they are filled when colours come again; script.js has the same."""
+GLYPHS = "●■◆▲✚✖★⬢○□◇△✛✕☆⬡"
 """The same as letters, for legends."""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SHORT = {"power_of_two": "2ⁿ", "non_power_of_two": "not 2ⁿ"}
 """Shape categories with a long name."""
 ROOFLINE_POINTS = 4000
 """Points drawn in the roofline plot."""
+
+
+def symbol(slot: int) -> str:
+    """Mark of a generator: filled for the first eight, then hollow, with a dot, hollow with a dot."""
+    return SYMBOLS[slot % len(SYMBOLS)] + FILLS[slot // len(SYMBOLS) % len(FILLS)]
 
 
 def colours(document: Document) -> dict[str, int]:
@@ -208,7 +215,7 @@ def _medians(name: str, slot: int, mine: Mapping[int, Plain], order: list[str], 
             "thickness": 1.5,
             "width": 0,
         },
-        "marker": {"color": colour, "size": 9, "symbol": SYMBOLS[slot % len(SYMBOLS)]},
+        "marker": {"color": colour, "size": 9, "symbol": symbol(slot)},
         "customdata": [[label(order[i]), *of] for i, of in zip(mine, bounds, strict=True)],
         "hovertemplate": "<b>%{fullData.name}</b>, %{customdata[0]}<br>%{x:.3g}×"
         " [%{customdata[1]}, %{customdata[2]}]<extra></extra>",
@@ -272,7 +279,7 @@ def _points(name: str, of: list[Plain], slot: int) -> Plain:
             "color": f"@g{slot % COLOURS}",
             "size": 7,
             "opacity": 0.75,
-            "symbol": SYMBOLS[slot % len(SYMBOLS)],
+            "symbol": symbol(slot),
         },
         "hovertemplate": "<b>%{fullData.name}</b><br>%{customdata[0]}<br>%{x:.3g} FLOP/byte, %{y:.3s}FLOP/s"
         "<br>%{customdata[1]} of the limit<extra></extra>",

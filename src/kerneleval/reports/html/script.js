@@ -294,6 +294,7 @@
 
   // ---------------------------------------------------------------------------------------------------- one operator
 
+  const FILLS = ["", "-open", "-dot", "-open-dot"];
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon"];
   // plotly.js reads tags in labels
   const escaped = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
@@ -313,7 +314,7 @@
         type: "scatter", mode: "markers", legendgroup: String(slot), name: escaped(generator), x: points.s,
         y: points.c.map((c) => c + shift),
         error_x: { type: "data", array: points.high.map((h, i) => gap(h, points.s[i])), arrayminus: points.low.map((l, i) => gap(points.s[i], l)), color: `@g${slot % 8}/0.4`, thickness: 1, width: 0 },
-        marker: { color: `@g${slot % 8}`, size: 8, opacity: 0.85, symbol: SYMBOLS[slot % 8] },
+        marker: { color: `@g${slot % 8}`, size: 8, opacity: 0.85, symbol: SYMBOLS[slot % 8] + FILLS[Math.floor(slot / 8) % 4] },
         customdata: points.t.map((t, i) => [escaped(t), figure(points.low[i]), figure(points.high[i])]),
         hovertemplate: "<b>%{fullData.name}</b> %{x:.3g}× [%{customdata[1]}, %{customdata[2]}]<br>%{customdata[0]}<extra></extra>",
       });
