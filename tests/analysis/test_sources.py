@@ -79,7 +79,20 @@ def test_cuda_by_hand():
     # kernel: if and &&: 3; other: for: 2; run: 1; what is in a comment, a string or #if 0 is no kernel
     assert (found.complexity_max, found.complexity_mean) == (3, pytest.approx(found.complexity_sum / found.functions))
     assert found.kernels == 2
-    assert math.isnan(found.maintainability) and found.note == "the maintainability index is one of Python alone"
+    assert 0 < found.maintainability < 100 and not found.note
+    assert measure(candidate(CUDA * 3, "candidate.cu", "cuda")).maintainability < found.maintainability
+
+
+def test_the_index_of_a_c_like_source_by_hand():
+    found = measure(candidate("void run(float* x) { if (x) *x = 0; }", "candidate.cpp", "cpp"))
+    # 18 tokens, 13 of them different, complexity 2, one line, no comment
+    raw = 171 - 5.2 * math.log(18 * math.log2(13)) - 0.23 * 2
+    assert found.maintainability == pytest.approx(raw * 100 / 171)
+    said = measure(candidate("// sets\n/* the\nfirst */ void run(float* x) { if (x) *x = 0; }", "candidate.cpp", "cpp"))
+    assert said.maintainability == pytest.approx(
+        min(100, (raw + 50 * math.sin(math.sqrt(2.46 * math.radians(300)))) * 100 / 171)
+    )
+    assert measure(candidate("int x;", "candidate.cpp", "cpp")).maintainability <= 100
 
 
 def test_cpp_does_not_mark_its_kernels():
@@ -93,7 +106,8 @@ def test_cuda_in_a_string_of_python_counts():
     found = measure(candidate(text, language="torch"))
     alone = measure(candidate(CUDA, "candidate.cu", "cuda"))
     assert found.kernels == 2 and found.functions == alone.functions + 1
-    assert found.note == "the maintainability index is that of the Python alone"
+    assert not found.note
+    assert alone.maintainability < found.maintainability < 100
 
 
 def test_several_files_count_together():

@@ -62,8 +62,9 @@ class SourceMetrics:
     language: str
     """Its language."""
     maintainability: float = math.nan
-    """Maintainability index of its Python, 0 to 100 (Coleman et al. 1994, IEEE Computer 27(8):44, rescaled as Radon and
-    Visual Studio do); of several files the mean, by logical lines. Higher is easier."""
+    """Maintainability index, 0 to 100 (Coleman et al. 1994, IEEE Computer 27(8):44, rescaled as Radon and Visual Studio
+    do); of several files and languages the mean, by logical lines. Higher is easier. Of Python by Radon; of C-like
+    languages by the same formula, with Halstead's volume (1977) over all tokens that are no comments."""
     complexity_sum: float = math.nan
     """McCabe's cyclomatic complexity (1976, IEEE TSE 2:308), over all functions."""
     complexity_mean: float = math.nan
@@ -104,13 +105,12 @@ def measure(candidate: Candidate) -> SourceMetrics:
         why = "; ".join(notes) or "no source in a language that is measured"
         return SourceMetrics(candidate=candidate.hash, language=candidate.language, note=why)
     each = [c for part in parts for c in part.complexities]
-    python = [part for part in parts if not math.isnan(part.index)]
-    weights = [max(part.lines, 1) for part in python]
+    weights = [max(part.lines, 1) for part in parts]
     marked = [part.kernels for part in parts if part.kernels is not None]
     return SourceMetrics(
         candidate=candidate.hash,
         language=candidate.language,
-        maintainability=(statistics.fmean([part.index for part in python], weights=weights) if python else math.nan),
+        maintainability=statistics.fmean([part.index for part in parts], weights=weights),
         complexity_sum=float(sum(each)),
         complexity_mean=statistics.fmean(each) if each else math.nan,
         complexity_max=float(max(each)) if each else math.nan,
@@ -122,10 +122,6 @@ def measure(candidate: Candidate) -> SourceMetrics:
 
 
 def _remarks(parts: list[_Part], each: list[int]) -> Iterator[str]:
-    if all(math.isnan(part.index) for part in parts):
-        yield "the maintainability index is one of Python alone"
-    elif any(math.isnan(part.index) for part in parts):
-        yield "the maintainability index is that of the Python alone"
     if not each:
         yield "no function"
     if all(part.kernels is None for part in parts):
@@ -139,7 +135,7 @@ class _Part:
     complexities: list[int]
     lines: int
     kernels: int | None
-    index: float = math.nan
+    index: float
 
 
 _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError, IndexError, KeyError, AttributeError, TypeError)
@@ -180,12 +176,28 @@ def _native(text: str, *, marks: bool) -> _Part:
     except ModuleNotFoundError as error:
         raise UsageError("source metrics need Lizard; install it with: pip install 'kerneleval[analysis]'") from error
     read = lizard.analyze_file.analyze_source_code("source.cpp", text)
+    complexities = [int(function.cyclomatic_complexity) for function in read.function_list]
     kernels = set(re.findall(r"\b__global__\b[^;{}]*?\b(?!__launch_bounds__)(\w+)\s*\((?!\()", native_code(text)))
     return _Part(
-        complexities=[int(function.cyclomatic_complexity) for function in read.function_list],
+        complexities=complexities,
         lines=int(read.nloc),
         kernels=len(kernels) if marks else None,
+        index=_native_index(text, sum(complexities), int(read.nloc)),
     )
+
+
+def _native_index(text: str, complexity: int, lines: int) -> float:
+    """The maintainability index of a C-like source: Radon's formula, operators and operands told by Lizard."""
+    try:
+        from lizard_languages import CLikeReader
+        from radon.metrics import mi_compute
+    except ModuleNotFoundError as error:
+        raise UsageError("source metrics need Radon; install it with: pip install 'kerneleval[analysis]'") from error
+    tokens = [token for token in CLikeReader.generate_tokens(native_code(text)) if token.strip()]
+    volume = len(tokens) * math.log2(len(set(tokens))) if len(set(tokens)) > 1 else 0.0
+    remarks = [m["out"] for m in _APART.finditer(text) if m["out"] and m["out"].startswith(("//", "/*"))]
+    commented = sum(remark.count("\n") + 1 for remark in remarks)
+    return float(mi_compute(volume, complexity, lines, 100 * commented / lines if lines else 0.0))
 
 
 _APART = re.compile(

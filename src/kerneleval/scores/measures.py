@@ -49,11 +49,11 @@ def _told(results: Sequence[Result], setting: Setting, name: str) -> tuple[list[
 
 @score
 def maintainability(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
-    """Median maintainability index of the generator's sources in Python, 0 to 100, higher is easier (Coleman et al.
-    1994, IEEE Computer 27(8):44, rescaled as Radon does), over its attempts on the primary device, right or wrong.
+    """Median maintainability index of the generator's sources, 0 to 100, higher is easier (Coleman et al. 1994, IEEE
+    Computer 27(8):44, rescaled as Radon does), over its attempts on the primary device, right or wrong.
 
-    Sources in other languages have none. The interval is of a t test over the tasks, turned round; n is the number of
-    attempts that have a value.
+    Figures of different languages are not comparable. The interval is of a t test over the tasks, turned round; n is
+    the number of attempts that have a value.
     """
     told, note = _told(results, setting, "maintainability")
     return median_over_attempts(told, (0.0, 100.0), note)
