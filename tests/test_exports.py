@@ -54,6 +54,8 @@ def test_every_module_says_what_it_is() -> None:
     silent = [
         path.relative_to(SOURCE)
         for path in SOURCE.rglob("*.py")
-        if path.read_text().strip() and not ast.get_docstring(ast.parse(path.read_text()))
+        if path.parent.name != "examples"  # candidates that models are shown
+        and path.read_text().strip()
+        and not ast.get_docstring(ast.parse(path.read_text()))
     ]
     assert not silent

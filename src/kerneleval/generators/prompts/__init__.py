@@ -1,0 +1,12 @@
+"""Prompts for models: what a task, a device and the rules are, as text; and the candidate that an answer holds.
+
+Templates are versioned files under ``templates/``; ``docs/prompts.md`` says what they tell and how to write one's own.
+Nothing of what a model answers is executed here.
+"""
+
+from __future__ import annotations
+
+from kerneleval.generators.prompts.extract import extract
+from kerneleval.generators.prompts.render import TEMPLATES, Prompt, Template, render
+
+__all__ = ["TEMPLATES", "Prompt", "Template", "extract", "render"]

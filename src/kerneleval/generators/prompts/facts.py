@@ -1,0 +1,362 @@
+"""What a prompt tells of a task and of a machine: plain text, made of public facts alone.
+
+Sizes are told as ranges. The cells at which a candidate is judged, seeds, and what is drawn in secret stand nowhere
+here: the shapes at which costs are told are drawn by a seed of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kerneleval.generators.prompts.native import NATIVE, signatures
+from kerneleval.generators.prompts.source import reference_source
+from kerneleval.records import Argument, Limits, Machine, Request, Scalar, Task, TensorSpec
+from kerneleval.tasks.define import Arg, Plain, Table, table_of
+from kerneleval.tasks.formulas import formula_text
+from kerneleval.tasks.sampling import RANGES, draw, exists
+
+__all__ = ["PYTHON", "clean", "device_facts", "task_facts"]
+
+PYTHON = ("triton", "torch", "numba")
+"""Languages whose candidates are Python files."""
+
+_EXAMPLE_SEED = -1
+"""Suite seed of the shapes at which costs are told. A plan draws others: its hypercubes have more rows than one."""
+
+_SMALL_BYTES, _SMALL_FLOPS = 64 << 20, 1 << 36
+_LARGE_BYTES, _LARGE_FLOPS = 1 << 30, 1 << 42
+"""Limits of these shapes: on the CPU, and elsewhere."""
+
+_CATEGORIES = {
+    "tiny": "every size",
+    "small": "every size",
+    "medium": "every size",
+    "large": "every size",
+    "power_of_two": "every size a power of two",
+    "non_power_of_two": "no size a power of two",
+    "rectangular": "one size at least 8 times another",
+    "square": "sizes equal",
+}
+"""What :data:`kerneleval.tasks.sampling.RANGES` gives the ranges of."""
+
+_LAYOUTS = {
+    "contiguous": "row-major",
+    "transposed": "dims in another order in memory, with or without gaps",
+    "sliced": "part of a larger tensor: outer strides do not follow from sizes, rows may be misaligned",
+    "offset": "row-major, but aligned to the element alone, not to 16 bytes",
+    "expanded": "stride 0 along some dim",
+}
+
+_DISTRIBUTIONS = {
+    "standard": "",
+    "outlier": "a few elements 50 times as large as the others",
+    "large_scale": "all elements large",
+    "small_scale": "all elements small",
+    "constant": "all elements equal",
+    "zeros": "all zero",
+    "nonfinite": "some NaN, and infinities where defined: they must come out where the reference has them",
+    "negative": "values below zero",
+    "trained": "weights of other signs and sizes than at initialisation",
+    "common": "values far from zero that differ little",
+}
+
+_VALUES = {
+    "normal": "N(0, 1)",
+    "positive": "above 0",
+    "uniform": "in [0, 1)",
+    "symmetric": "in (-1, 1)",
+    "above_one": "above 1",
+    "special": "NaN and infinities among them",
+    "bits": "any value of the type",
+    "bool": "True or False",
+    "ones_normal": "about 1",
+    "variance": "in [0.5, 1.5)",
+}
+
+_STEPS = 16
+"""Sizes of a dim that are tried to find its least."""
+
+_MOST_SOURCE = 40_000
+"""Characters of a reference that are told; longer problem files are cut, and say so."""
+
+
+def clean(text: str) -> str:
+    """Foreign text without what no prompt should carry: control characters, lone surrogates, other line ends."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace").decode()
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]", "", text)
+
+
+def task_facts(task: Task, language: str, device: str) -> dict[str, Any]:
+    """Everything about the task that templates may tell, as plain data; ``docs/prompts.md`` lists the names.
+
+    Args:
+        task: what is to be solved.
+        language: of the candidate.
+        device: device kind; on the CPU the shapes whose cost is told are smaller.
+    """
+    table = table_of(task) or Table(args=(), outputs=())
+    samples = _samples(task, device)
+    arguments = () if task.module else task.arguments(samples[0][1] if samples else _lowest(task), task.dtypes[0])
+    differentiable = [a.name for a in arguments if isinstance(a, TensorSpec) and a.differentiable]
+    backward = "backward" in task.directions and bool(differentiable)
+    facts = {
+        "name": task.name,
+        "entry": re.sub(r"\W", "_", task.name),
+        "summary": clean(task.summary),
+        "category": task.category,
+        "group": task.group,
+        "level": task.level,
+        "module": task.module,
+        "source": _reference(task),
+        "dims": [_dim(dim.name, dim.low, dim.high, dim.multiple_of, dim.scaled) for dim in task.dims],
+        "derived": [f"{n} = {text}" for n, f in table.derive.items() if (text := formula_text(f)) and text != "1"],
+        "constraint": _constraint(task, table, samples[-1][1] if samples else _lowest(task)),
+        "arguments": _arguments(table, arguments),
+        "argument_names": [a.name for a in arguments],
+        "outputs": [_output(out) for out in table.outputs],
+        "dtypes": list(task.dtypes),
+        "backward": backward,
+        "no_backward": clean(task.no_backward),
+        "backward_dtypes": list(task.backward_dtypes or task.dtypes) if backward else [],
+        "differentiable": differentiable,
+        "gradients": [f"grad_{name}" for name in _output_names(table, floating=task.dtypes[0])],
+        "layouts": [f"{name}: {_LAYOUTS[name]}" for name in task.layouts],
+        "data": [text for name in task.distributions if (text := _DISTRIBUTIONS[name])],
+        "categories": _categories(task),
+        "own_sizes": bool(task.case_dims),
+        "empty": task.empty,
+        "in_place": list(task.in_place),
+        "random": task.tolerance.kind == "random",
+        "quantised": task.tolerance.exact_form is not None,
+        "plain_floats": any(isinstance(a, Scalar) and isinstance(a.value, float) for a in arguments),
+        "tolerance": _tolerance(task, table),
+        "costs": [_cost(task, name, dims) for name, dims in samples],
+        "signatures": [],
+    }
+    if language in NATIVE and not task.module:
+        facts["signatures"] = signatures(task, language, arguments, table, samples[0][1] if samples else _lowest(task))
+    return facts
+
+
+def device_facts(request: Request) -> dict[str, Any]:
+    """The device: ``kind``, ``arch``, and ``lines`` that say what is known of it.
+
+    Args:
+        request: its ``machine`` and ``limits`` are told, as far as they are known; the host's name and paths are not.
+    """
+    machine, limits = request.machine, request.limits
+    lines = _machine(machine) if machine is not None else [f"a {request.device} device; nothing more is known of it"]
+    if limits is not None:
+        lines.append(f"measured memory bandwidth: {_si(limits.bandwidth_bytes_per_s)}B/s")
+        rates = ", ".join(f"{_si(rate)}FLOP/s in {dtype}" for dtype, rate in limits.flop_per_s)
+        if rates:
+            lines.append(f"measured peak of matrix products: {rates}")
+    return {
+        "kind": request.device,
+        "arch": machine.arch if machine is not None else "",
+        "lines": [clean(line) for line in lines],
+        "roofline": _roofline(request.task, limits, request.device) if limits is not None else [],
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Task
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _reference(task: Task) -> str:
+    text = clean(reference_source(task))
+    if len(text) > _MOST_SOURCE:
+        return f"{text[:_MOST_SOURCE]}\n# ... {len(text) - _MOST_SOURCE} more characters are left out here\n"
+    return text
+
+
+def _dim(name: str, low: int, high: int, multiple_of: int, scaled: bool) -> str:
+    text = f"{name} = {low}" if low == high else f"{name}: {low} to {high}"
+    if multiple_of > 1:
+        text += f", multiples of {multiple_of}"
+    return text if scaled or low == high else f"{text}, the same range in every category"
+
+
+def _constraint(task: Task, table: Table, dims: Mapping[str, int]) -> str:
+    """Which sizes are allowed together: as a formula, else how small each may be beside ordinary ones."""
+    if task.constraint is None:
+        return ""
+    told = clean(formula_text(table.formulas.get("where")))
+    if told and told.isprintable() and not told[0].isupper():
+        return told
+    least = []
+    for dim in task.dims:
+        steps = [dim.low + step * dim.multiple_of for step in range(_STEPS)]
+        first = next((size for size in steps if task.constraint({**dims, dim.name: size})), dim.low)
+        if first > dim.low:
+            least.append(f"{dim.name} >= {first}")
+    return " and ".join(least) or told or "some sizes are not allowed together"
+
+
+def _arguments(table: Table, arguments: Sequence[Argument]) -> list[str]:
+    if not table.args:
+        return [_specified(argument) for argument in arguments]
+    return [_declared(*pair) for pair in zip(table.args, arguments, strict=True)] if arguments else []
+
+
+def _declared(named: Arg | Plain, at: Argument) -> str:
+    """An argument with its shape in names of dims."""
+    if isinstance(named, Plain) or isinstance(at, Scalar):
+        return _plain(named.name, at.value if isinstance(at, Scalar) else None, getattr(named, "value", None))
+    parts = [named.role, named.dtype or "dtype of the case", _values(named, at)]
+    parts += ["differentiable"] if named.differentiable else []
+    return f"{named.name}: tensor [{_shape(named.shape)}], {', '.join(part for part in parts if part)}"
+
+
+def _plain(name: str, value: Any, named: Any) -> str:
+    kind = type(value).__name__
+    if callable(named):
+        text = formula_text(named)
+        return f"{name}: {kind}" + (f" = {text}" if text else "")
+    return (
+        f"{name}: {kind}, usually {clean(repr(value))}" if isinstance(value, float) else f"{name}: {kind} = {value!r}"
+    )
+
+
+def _values(named: Arg, at: TensorSpec) -> str:
+    if named.values == "integers":
+        low, high = (formula_text(b) if callable(b) else str(b) for b in (named.low, named.high))
+        return f"integers from {low or 'a lower bound'} to below {high or 'a bound that follows from the sizes'}"
+    text = _VALUES[named.values]
+    if named.fan_in:
+        return f"{text}, times ({' * '.join(named.fan_in.split())}) ** -0.5"
+    return text
+
+
+def _specified(argument: Argument) -> str:
+    """An argument of a task whose shapes have no names."""
+    if isinstance(argument, Scalar):
+        return _plain(argument.name, argument.value, None)
+    parts = [argument.role, argument.dtype] + (["differentiable"] if argument.differentiable else [])
+    return f"{argument.name}: tensor of {len(argument.shape)} dims, {', '.join(parts)}"
+
+
+def _shape(names: str) -> str:
+    return ", ".join("1" if name == "one" else name for name in names.split())
+
+
+def _output_names(table: Table, floating: str) -> list[str]:
+    """Names of the outputs that have gradients; ``floating`` is the dtype of those that state none."""
+    if len(table.outputs) <= 1:
+        return ["out"]
+    return [out.name for out in table.outputs if (out.dtype or floating).startswith(("float", "bfloat", "complex"))]
+
+
+def _output(out: Arg) -> str:
+    return f"tensor [{_shape(out.shape)}], {out.dtype or 'dtype of the case'}"
+
+
+def _categories(task: Task) -> list[str]:
+    """The shape categories that the task has, with their ranges; none where its sizes are its own."""
+    if task.case_dims:
+        return []
+    return [
+        f"{name}: {_CATEGORIES[name]}, {low} to {high}" for name, (low, high) in RANGES.items() if exists(task, name)
+    ]
+
+
+def _tolerance(task: Task, table: Table) -> list[str]:
+    tolerance = task.tolerance
+    if tolerance.kind == "exact":
+        return ["Outputs must equal the reference's exactly."] + (
+            ["Gradients are judged against an fp64 oracle."] if "backward" in task.directions else []
+        )
+    if tolerance.kind == "index":
+        return ["An index is right when the element that it selects equals the one that the reference selects."]
+    if tolerance.kind == "random":
+        return [
+            "Outputs are judged by their distribution: independent draws, uniform generators of good quality.",
+            "The same seed must give the same numbers at every call; other seeds independent ones.",
+        ]
+    lines = [
+        "Judged against an fp64 oracle. The error may be a few roundings of fp32 (of fp64 in float64), in half types "
+        "and one rounding of the output: compute and accumulate half types in fp32."
+    ]
+    terms = formula_text(table.formulas.get("reduction")) if tolerance.reduction is not None else ""
+    if terms:
+        lines.append(f"One output element sums {clean(terms)} terms.")
+    if tolerance.normwise:
+        lines.append("An element may be off by what the largest of its output may (fast algorithms are welcome).")
+    if tolerance.exact_form is not None:
+        lines.append(
+            "The operator quantises: round as the reference does, ties to even, and really compute with the "
+            "quantised numbers. Results of exact arithmetic are refused."
+        )
+    return lines
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Costs and device
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _samples(task: Task, device: str) -> list[tuple[str, dict[str, int]]]:
+    """(category, dims) of shapes at which costs are told; none for tasks with sizes of their own but problem files."""
+    if task.case_dims:
+        return [("the file's own sizes", dict(task.case_dims[0][1]))] if task.module else []
+    cpu = device == "cpu"
+    most_bytes, most_flops = (_SMALL_BYTES, _SMALL_FLOPS) if cpu else (_LARGE_BYTES, _LARGE_FLOPS)
+
+    def fits(dims: Mapping[str, int]) -> bool:
+        return task.bytes(dims, task.dtypes[0]) <= most_bytes and task.flops(dims) <= most_flops
+
+    wanted = [name for name in ("medium", "large") if exists(task, name)] or [n for n in RANGES if exists(task, n)][:1]
+    drawn = [(name, draw(task, name, 0, 1, _EXAMPLE_SEED, fits)) for name in wanted]
+    return [(name, dims) for name, dims in drawn if dims is not None]
+
+
+def _lowest(task: Task) -> dict[str, int]:
+    return {dim.name: -(-dim.low // dim.multiple_of) * dim.multiple_of for dim in task.dims}
+
+
+def _cost(task: Task, category: str, dims: Mapping[str, int]) -> str:
+    flops, moved = task.flops(dims), task.bytes(dims, task.dtypes[0])
+    at = " ".join(f"{name}={value}" for name, value in dims.items())
+    intensity = f", {flops / moved:.3g} FLOP/B" if moved else ""
+    where = at if category in RANGES else category
+    return f"{where} ({task.dtypes[0]}): {_si(flops)}FLOP, at least {_si(moved)}B moved{intensity}"
+
+
+def _roofline(task: Task, limits: Limits, device: str) -> list[str]:
+    """The least time of each sample shape, and what bounds it."""
+    lines = []
+    dtype = task.dtypes[0]
+    for category, dims in _samples(task, device):
+        flops, moved = task.flops(dims), task.bytes(dims, dtype)
+        at = " ".join(f"{n}={v}" for n, v in dims.items()) if category in RANGES else category
+        least_s, by_memory_s = limits.least_s(flops, moved, dtype), moved / limits.bandwidth_bytes_per_s
+        bound = "memory" if least_s <= by_memory_s else "arithmetic"
+        lines.append(f"{at} ({dtype}): no less than {_si(least_s)}s, bound by {bound}")
+    return lines
+
+
+def _machine(machine: Machine) -> list[str]:
+    cores = "cores" if machine.device == "cpu" else "multiprocessors"
+    lines = [
+        f"{machine.name} ({machine.arch}), {machine.units} {cores}",
+        f"{_binary(machine.memory_bytes)}B memory, {_binary(machine.cache_bytes)}B last-level cache",
+        f"PyTorch {machine.torch}" + (f", Triton {machine.triton}" if machine.triton else ""),
+    ]
+    return [*lines, f"driver {machine.driver}"] if machine.driver else lines
+
+
+def _si(value: float) -> str:
+    """``1.23 M``, ``4.5 µ``: ready for a unit."""
+    if not value:
+        return "0 "
+    steps = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""), (1e-3, "m"), (1e-6, "µ"))
+    size, prefix = next((step for step in steps if abs(value) >= step[0]), (1e-9, "n"))
+    return f"{value / size:.3g} {prefix}"
+
+
+def _binary(value: int) -> str:
+    size, prefix = next((s for s in ((1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")) if value >= s[0]), (1, ""))
+    return f"{value / size:.3g} {prefix}"

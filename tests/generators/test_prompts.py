@@ -1,0 +1,624 @@
+"""Prompts: every task in every language, what they tell and never tell, templates of one's own."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+
+import pytest
+import torch
+
+from kerneleval import languages, tasks
+from kerneleval.generators.prompts import TEMPLATES, extract, render
+from kerneleval.generators.prompts.facts import task_facts
+from kerneleval.generators.prompts.source import reference_source
+from kerneleval.records import (
+    Answer,
+    Candidate,
+    Limits,
+    Machine,
+    Origin,
+    Protocol,
+    Request,
+    Scalar,
+    Turn,
+    UsageError,
+    digest,
+)
+from kerneleval.tasks import sampling, shapes
+
+LANGUAGES = sorted({template.language for template in TEMPLATES.values()} - {""})
+PYTHON = ("numba", "torch", "triton")
+NATIVE = ("cpp", "cuda", "hip")
+MOST_CHARACTERS = 16_000
+"""Of a built-in task's prompt without examples, as docs/prompts.md says."""
+
+MACHINE = Machine(
+    device="cuda",
+    name="NVIDIA H200",
+    arch="sm_90",
+    memory_bytes=141 << 30,
+    cache_bytes=60 << 20,
+    units=132,
+    driver="580.65",
+    torch="2.13.0",
+    triton="3.7.1",
+    host="a-secret-host",
+)
+LIMITS = Limits(bandwidth_bytes_per_s=4.1e12, flop_per_s=(("float32", 5.1e13), ("float16", 7.2e14)))
+EXAMPLES = resources.files("kerneleval.generators.prompts") / "examples"
+
+
+def asked(task, **more):
+    task = tasks.find(task) if isinstance(task, str) else task
+    return Request(**{"task": task, "device": "cuda", "machine": MACHINE, "limits": LIMITS, **more})
+
+
+def text_of(request, language="triton", **more):
+    return "\n".join(text for _, text in render(request, language=language, **more).messages)
+
+
+# -- every task ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_task(language):
+    hashes = set()
+    for name, task in tasks.all_tasks().items():
+        prompt = render(asked(task), language=language)
+        assert [role for role, _ in prompt.messages] == ["system", "user"]
+        assert prompt.template == f"{language}/v1"
+        text = "\n".join(text for _, text in prompt.messages)
+        assert len(text) <= MOST_CHARACTERS, name
+        for told in (task.summary, reference_source(task).strip(), MACHINE.name, "4.1 TB/s", *task.dtypes):
+            assert told in text, (name, told)
+        assert "reference" in text, name
+        assert (f"`{name}(" in text) if language in PYTHON else (f'extern "C" int {name}_' in text), name
+        assert ("Backward is judged" in text) == ("backward" in task.directions), name
+        assert not re.search(r" at 0x[0-9a-f]{6}|\bNone\b.*judged|Undefined|\{\{|\{%|[\x00-\x08]", text), name
+        assert "\n\n\n" not in re.sub(r"```.*?```", "CODE", text, flags=re.S), name
+        hashes.add(prompt.hash)
+    assert len(hashes) == len(tasks.all_tasks())
+
+
+def test_the_hash_is_of_the_texts_and_the_template():
+    prompt = render(asked("gelu"), language="triton", examples=1)
+    assert prompt == render(asked("gelu"), language="triton", examples=1)
+    parts = [part for message in prompt.messages for part in message]
+    assert prompt.hash == digest("triton/v1", *parts)
+    assert prompt.hash != render(asked("gelu"), language="triton").hash
+    assert prompt.hash == render(asked("gelu", sample=3), language="triton", examples=1).hash
+
+
+def test_processes_agree():
+    code = (
+        "from kerneleval import tasks\n"
+        "from kerneleval.generators.prompts import render\n"
+        "from kerneleval.records import Request\n"
+        "for name in ('softmax', 'bmm_gelu', 'linear_w4a16', 'bernoulli', 'conv2d', 'topk_softmax'):\n"
+        "    for language in ('triton', 'cuda', 'cpp'):\n"
+        "        request = Request(task=tasks.find(name), device='cuda')\n"
+        "        print(render(request, language=language, examples=2).hash)\n"
+    )
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        ).stdout.split()
+        for seed in ("1", "2")
+    ]
+    assert told[0] == told[1]
+    assert len(set(told[0])) == 18
+
+
+# -- the reference ---------------------------------------------------------------------------------------------------
+
+
+def given(spec):
+    """Arguments of a kind, the same at every call."""
+    if isinstance(spec, Scalar):
+        return spec.value
+    generator = torch.Generator().manual_seed(1)
+    if spec.values == "integers":
+        tensor = torch.randint(spec.low, max(spec.high, spec.low + 1), spec.shape, generator=generator)
+    elif spec.values in ("bits", "bool"):
+        tensor = torch.randint(0, 2, spec.shape, generator=generator)
+    else:
+        tensor = torch.randn(spec.shape, generator=generator) * spec.scale
+        tensor = tensor.abs() + 0.1 if spec.values in ("positive", "variance", "uniform", "above_one") else tensor
+    return tensor.to(getattr(torch, spec.dtype))
+
+
+def results(function, arguments):
+    torch.manual_seed(0)
+    found = function(*(given(spec) for spec in arguments))
+    return [x.double() if not x.is_complex() else x for x in (found if isinstance(found, (tuple, list)) else (found,))]
+
+
+def same_as_its_text(name):
+    """Whether the text, executed, is the reference; None: this simple input is none that it takes."""
+    task = tasks.find(name)
+    category = "tiny" if sampling.exists(task, "tiny") else "small"
+    dims = sampling.draw(task, category, 0, 1, 7, lambda dims: task.flops(dims) < 1e8)
+    if dims is None:
+        return None
+    arguments = task.arguments(dims, task.dtypes[0])
+    try:
+        want = results(task.reference, arguments)
+    except (RuntimeError, ValueError, IndexError, torch.linalg.LinAlgError):
+        return None
+    namespace = {}
+    exec(reference_source(task), namespace)
+    got = results(namespace["reference"], arguments)
+    return len(got) == len(want) and all(
+        torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(got, want, strict=True)
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("softmax", "conv2d", "silu_backward", "kl_div_none", "gelu_backward", "linear_w4a16", "alibi_attention"),
+        *("bmm_gelu", "rows_silu_mul", "log_sigmoid", "airy_ai", "chebyshev_polynomial_t", "attention_w8a8"),
+    ],
+)
+def test_the_text_of_a_reference_computes_the_same(name):
+    assert same_as_its_text(name)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_text_of_every_reference_computes_the_same():
+    found = {name: same_as_its_text(name) for name in tasks.all_tasks()}
+    assert [name for name, same in found.items() if same is False] == []
+    assert sum(same is None for same in found.values()) < 10
+
+
+def test_the_text_of_a_reference_is_python():
+    for name, task in tasks.all_tasks().items():
+        tree = ast.parse(reference_source(task))
+        last = tree.body[-1]
+        named = last.name if isinstance(last, ast.FunctionDef) else last.targets[0].id
+        assert named == "reference", name
+
+
+OWN = '''
+import torch
+from kerneleval.tasks.define import ROWS, data, operator
+
+FACTOR = 3.5
+
+
+def helper(x):
+    return x * FACTOR
+
+
+def triple(x):
+    """Not three times."""
+    return helper(x) + {x}
+
+
+TASKS = (operator("triple", "elementwise", "out = {summary}", dims=ROWS, args=(data("x", "M N"),), out=("M N",),
+                  reference=triple, flops=lambda d: d.M * d.N),)
+'''
+
+
+def own_task(tmp_path, summary="3.5 x + x", name="own.py"):
+    path = tmp_path / name
+    path.write_text(OWN.replace("{summary}", summary).replace("{x}", "x"))
+    return tasks.open_task(str(path))
+
+
+def test_a_users_task(tmp_path):
+    text = text_of(asked(own_task(tmp_path)))
+    assert "FACTOR = 3.5" in text and "def helper(x):" in text and "return helper(x) + x" in text
+    assert str(tmp_path) not in text
+
+
+def test_a_users_text_is_data(tmp_path):
+    hostile = "{{ 7 * 7 }} {% include 'x' %} ```python ``` {# #} \\x00\\x1b[31m ]]>"
+    text = text_of(asked(own_task(tmp_path, hostile)))
+    assert "{{ 7 * 7 }} {% include 'x' %} ```python ``` {# #} [31m ]]>" in text
+    assert "49" not in text.split("\n\n")[1]
+
+
+# -- problem files ---------------------------------------------------------------------------------------------------
+
+PROBLEM = '''
+import torch
+
+
+class Model(torch.nn.Module):
+    """Scaled rows. ````"""
+
+    def __init__(self, features):
+        super().__init__()
+        self.linear = torch.nn.Linear(features, features)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+
+features = 48
+
+
+def get_inputs():
+    return [torch.rand(16, features)]
+
+
+def get_init_inputs():
+    return [features]
+'''
+
+
+@pytest.fixture
+def problem(tmp_path):
+    folder = tmp_path / "level3"
+    folder.mkdir()
+    (folder / "1_Rows.py").write_text(PROBLEM)
+    return tasks.open_task(str(folder / "1_Rows.py"))
+
+
+@pytest.mark.parametrize("language", PYTHON)
+def test_a_module_problem(problem, language):
+    text = text_of(asked(problem), language)
+    assert f"`````python\n{PROBLEM.strip()}\n`````" in text  # a fence that is longer than any in the file
+    assert "class ModelNew(torch.nn.Module)" in text
+    assert "# Fusion" in text and "whole model" in text
+    assert "the judge copies weights into them" in text
+
+
+@pytest.mark.parametrize("language", NATIVE)
+def test_a_module_problem_has_no_native_candidates(problem, language):
+    with pytest.raises(UsageError, match=rf"is a module.*ask for triton, torch, numba, not for {language}"):
+        render(asked(problem), language=language)
+
+
+# -- what is told ----------------------------------------------------------------------------------------------------
+
+
+def test_level():
+    assert "# Fusion" not in text_of(asked("gelu"))
+    two = text_of(asked("bmm_gelu"))
+    assert "# Fusion" in two and "one kernel" in two
+    assert "block of one" in text_of(asked(next(t for t in tasks.all_tasks().values() if t.level == 3)))
+
+
+def test_random_quantised_and_exact():
+    every = tasks.all_tasks().values()
+    random = next(task for task in every if task.tolerance.kind == "random")
+    assert "draws random numbers" in text_of(asked(random)) and "The same seed" in text_of(asked(random))
+    assert "really compute with the quantised numbers" in text_of(asked("linear_w4a16"))
+    exact = next(task for task in every if task.tolerance.kind == "exact")
+    assert "equal the reference's exactly" in text_of(asked(exact))
+    assert "selects" in text_of(asked("argmax"))
+
+
+def test_sizes_are_ranges():
+    text = text_of(asked("softmax"))
+    for category in shapes.RANGES:
+        low, high = shapes.RANGES[category]
+        assert re.search(rf"- {category}: .*, {low} to {high}\n", text)
+    assert "- always: N >= 2" in text
+    assert "some in secret" in text
+
+
+@pytest.mark.parametrize("name", ["softmax", "bmm_gelu", "conv2d", "attention", "exp"])
+def test_no_planned_cell_is_told(name):
+    task = tasks.find(name)
+    text = " ".join(
+        text_of(asked(task, device=device), language) for device in ("cpu", "cuda") for language in LANGUAGES
+    )
+    for seed in range(8):
+        for budget in (
+            shapes.Budget(memory_bytes=1 << 30, flops=1 << 42),
+            shapes.Budget(memory_bytes=1 << 26, flops=1 << 36),
+        ):
+            for case in shapes.plan(task, Protocol(suite_seed=seed), budget):
+                told = " ".join(f"{dim}={value}" for dim, value in case.dims)
+                assert told not in text, (seed, case)
+
+
+def test_fixed_cells_of_a_users_task_are_not_told(tmp_path):
+    task = dataclasses.replace(own_task(tmp_path), case_dims=(("given", {"M": 1234, "N": 777}),))
+    for language in LANGUAGES:
+        text = text_of(asked(task), language)
+        assert "1234" not in text and "777" not in text
+
+
+def test_device():
+    text = text_of(asked("gelu"))
+    for told in ("NVIDIA H200 (sm_90), 132 multiprocessors", "141 GiB memory", "60 MiB", "Triton 3.7.1", "580.65"):
+        assert told in text
+    assert "51 TFLOP/s in float32, 720 TFLOP/s in float16" in text
+    assert re.search(r"no less than [0-9.]+ µs, bound by memory", text)
+    assert "a-secret-host" not in text
+    assert "bound by arithmetic" in text_of(asked("matmul"))
+    bare = text_of(asked("gelu", machine=None, limits=None))
+    assert "a cuda device; nothing more is known of it" in bare and "no less than" not in bare
+
+
+def test_what_depends_on_the_device():
+    assert "interpreter" in text_of(asked("gelu", device="cpu", machine=None))
+    assert "wavefront" in text_of(asked("gelu", device="rocm", machine=None))
+    assert "interpreter" not in text_of(asked("gelu"))
+    assert "`sm_90` with its architecture-specific features" in text_of(asked("gelu"), "cuda")
+    old = dataclasses.replace(MACHINE, arch="sm_80")
+    assert "`sm_80`." in text_of(asked("gelu", machine=old), "cuda")
+
+
+def test_the_track_is_said():
+    assert "Refused: computing by a library" in text_of(asked("gelu"))
+    assert "Plain PyTorch is allowed" in text_of(asked("gelu"), "torch")
+
+
+# -- native signatures -----------------------------------------------------------------------------------------------
+
+
+def declarations(task, language):
+    return re.findall(r'^extern "C" int .*;$', text_of(asked(task), language), re.M)
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+def test_signatures_are_cpp(tmp_path):
+    lines, count = ["#include <cstdint>"], 0
+    for name, task in tasks.all_tasks().items():
+        found = declarations(task, "cpp")
+        count += len(found)
+        assert len({line.partition("(")[0] for line in found}) == len(found), name
+        lines += [f"namespace n_{name} {{", *(line.removeprefix('extern "C" ') for line in found), "}"]
+    source = tmp_path / "all.cpp"
+    source.write_text("\n".join(lines))
+    done = subprocess.run(["g++", "-std=c++20", "-fsyntax-only", source], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+    assert count > 3000
+
+
+def test_signatures_name_types():
+    f16 = next(line for line in declarations("linear", "cuda") if "linear_float16" in line)
+    assert f16.startswith('extern "C" int linear_float16(const __half *x, const __half *w')
+    assert "__hip_bfloat16" in " ".join(declarations("linear", "hip"))
+    (norm,) = (line for line in declarations("layer_norm", "cpp") if "norm_float32" in line)
+    assert "double eps" in norm and norm.endswith("int64_t M, int64_t N, void *stream);")
+    assert "const float *new_, const int64_t *length" in declarations("cache_append", "cpp")[0]  # new is a keyword
+    backward = [line for line in declarations("add_rms_norm", "cpp") if "backward_float32" in line]
+    assert "(const float *grad_out0, const float *grad_out1, const float *x, const float *residual" in backward[0]
+    assert "float *grad_x, float *grad_residual, float *grad_weight, int64_t M" in backward[0]
+
+
+# -- examples --------------------------------------------------------------------------------------------------------
+
+
+def example(language):
+    (entry,) = (e for e in EXAMPLES.iterdir() if f"_in_{language}." in e.name)
+    return entry
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_examples_are_shown(language):
+    entry = example(language)
+    task = entry.name.partition("_in_")[0]
+    source = entry.read_text().partition("\n\n")[2].strip()
+    text = text_of(asked("gelu"), language, examples=5)
+    assert source in text and f"`{task}` ({tasks.find(task).summary})" in text
+    assert "not shown" not in text and "ruff" not in text
+    assert source not in text_of(asked("gelu"), language)
+    assert source not in text_of(asked(task), language, examples=5)  # that would be the answer
+    got, problem, _ = extract(f"```\n{source}\n```", language=language, finished=True)
+    assert (got.strip(), problem) == (source, "")
+
+
+@pytest.mark.parametrize("language", NATIVE)
+def test_examples_export_what_is_asked_for(language):
+    entry = example(language)
+    text = re.sub(r"\s+", "", entry.read_text()).replace("Bfloat16", "uint16_t")
+    task = tasks.find(entry.name.partition("_in_")[0])
+    kinds = [line for line in declarations(task, language) if language != "cpp" or "_float16" not in line]
+    for line in kinds:
+        asked_for = re.sub(r"\s+", "", line).removesuffix("void*stream);")
+        assert asked_for.replace("grad_x", "grad_x") in text, line
+
+
+FEW = Protocol(
+    tier="quick", timed=False, categories=("tiny", "small", "medium", "edge"), allow=("custom", "mixed", "library")
+)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("judge")
+@pytest.mark.parametrize("language", ["torch", "numba", "cpp"])
+def test_examples_are_right(language, judge):
+    if missing := languages.find(language).missing("cpu"):
+        pytest.skip(f"needs {missing}")
+    entry = example(language)
+    candidate = languages.read_candidate(Path(str(entry)))
+    assert candidate.language == language
+    verdict = judge.check(candidate, tasks.find(entry.name.partition("_in_")[0]), FEW)
+    assert verdict.verdict == "passed", verdict.message
+    assert verdict.track == ("library" if language == "torch" else "custom")
+
+
+@pytest.mark.slow
+def test_the_triton_example_is_right(tmp_path):
+    pytest.importorskip("triton")
+    entry = example("triton")
+    command = [
+        "check",
+        str(entry),
+        "--task",
+        entry.name.partition("_in_")[0],
+        "--device",
+        "cpu",
+        "--quick",
+        "--no-timing",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "kerneleval", *command, "--category", "tiny", "--category", "small"],
+        env=os.environ | {"KERNELEVAL_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert "custom" in done.stdout
+
+
+def test_the_cuda_example_compiles(tmp_path):
+    language = languages.find("cuda")
+    if missing := language.missing("cuda"):
+        pytest.skip(f"needs {missing}")
+    language.build(languages.read_candidate(Path(str(example("cuda")))), tmp_path, "cuda", "sm_90")
+    assert [file.suffix for file in tmp_path.iterdir()] == [".so"]
+
+
+# -- refinement ------------------------------------------------------------------------------------------------------
+
+
+def turn(text="", feedback="wrong at N = 7", source="", problem="", message=""):
+    candidate = Candidate(files=(("a.py", source),), language="triton") if source else None
+    answer = Answer(candidate=candidate, origin=Origin(), text=text, problem=problem, message=message)
+    return Turn(answer=answer, feedback=feedback)
+
+
+def test_history():
+    history = (turn("<think>\nlong thoughts\n</think>\nFirst: ```x```"), turn(source="x = '```'\n", feedback="slow"))
+    prompt = render(asked("gelu", history=history), language="triton")
+    assert [role for role, _ in prompt.messages] == ["system", "user", "assistant", "user", "assistant", "user"]
+    assert prompt.messages[:2] == render(asked("gelu"), language="triton").messages
+    assert prompt.messages[2][1] == "First: ```x```"
+    assert prompt.messages[4][1] == "````python\nx = '```'\n````"
+    assert "wrong at N = 7" in prompt.messages[3][1] and "tagged `python`" in prompt.messages[3][1]
+    assert "slow" in prompt.messages[5][1]
+    assert prompt.hash != render(asked("gelu", history=history[:1]), language="triton").hash
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"), [("no_code", "held no candidate"), ("refused", "declined"), ("truncated", "cut off")]
+)
+def test_history_without_a_candidate(problem, said):
+    told = render(
+        asked("gelu", history=(turn(problem=problem, message="Why.", feedback=""),)), language="cuda"
+    ).messages
+    assert told[2] == ("assistant", "(no answer)")
+    assert said in told[3][1] and "Why." in told[3][1]
+
+
+def test_feedback_is_data():
+    told = render(asked("gelu", history=(turn("a", feedback="{{ task }}\x1b[2J\ud800"),)), language="cpp").messages
+    assert "{{ task }}[2J?" in told[3][1]
+
+
+# -- templates -------------------------------------------------------------------------------------------------------
+
+
+def test_templates():
+    folder = resources.files("kerneleval.generators.prompts") / "templates"
+    assert {"triton", "cuda", "hip", "cpp", "torch", "numba"} == set(LANGUAGES)
+    for name, template in TEMPLATES.items():
+        assert name == template.name == f"{template.file.split('.')[0]}/v{template.version}"
+        assert (folder / template.file).read_text().startswith(f"{{# kerneleval-template: {name} #}}\n")
+        if template.language:
+            by_name = render(asked("gelu"), language=template.language, template=name)
+            assert by_name.template == name
+    assert TEMPLATES["feedback/v1"].language == ""
+
+
+def test_a_template_of_ones_own(tmp_path):
+    own = tmp_path / "mine.md.j2"
+    own.write_text('Solve {{ task.name }} in {{ language }}:\n{% include "part_device.v1.md.j2" %}\n')
+    prompt = render(asked("gelu"), language="triton", template=str(own))
+    assert prompt.template == "mine"
+    assert [role for role, _ in prompt.messages] == ["user"]
+    assert prompt.messages[0][1].startswith("Solve gelu in triton:\n\n# Device\n\n- NVIDIA H200")
+
+    (tmp_path / "part_device.v1.md.j2").write_text("my device")  # beside it, for the built-in one
+    own.write_text(
+        '{# kerneleval-template: terse/v7 #}\n{% call message("system") %} S {% endcall %}\n'
+        '{% call message("user") %}{% include "part_device.v1.md.j2" %}{% endcall %}\n'
+    )
+    prompt = render(asked("gelu"), language="triton", template=str(own))
+    assert prompt.template == "terse/v7"
+    assert prompt.messages == (("system", "S"), ("user", "my device"))
+    after = render(asked("gelu", history=(turn("a"),)), language="triton", template=str(own))
+    assert after.messages[3][0] == "user" and "wrong at N = 7" in after.messages[3][1]
+
+
+def test_what_is_documented(tmp_path):
+    page = (Path(__file__).resolve().parents[2] / "docs" / "prompts.md").read_text()
+    own = tmp_path / "own.j2"
+    own.write_text(page.split("```jinja\n")[1].split("```")[0])
+    prompt = render(asked("gelu"), language="triton", template=str(own))
+    assert prompt.template == "terse/v1"
+    assert [role for role, _ in prompt.messages] == ["system", "user"]
+    assert "`gelu_backward(grad_out, x)`" in prompt.messages[1][1]
+    (row,) = (line for line in page.splitlines() if line.startswith("| `task` |"))
+    documented = set(re.findall(r"`(\w+)`", row)) - {"task"}
+    assert documented == set(task_facts(tasks.find("gelu"), "triton", "cuda"))
+    assert all(f"`{name}`" in page for name in TEMPLATES)
+
+
+WRONG = {
+    "syntax": ("a\n{% if %}\n", r"mine\.j2:2: .*[Ee]xpected"),
+    "unknown name": ("a\n\n{{ tusk.name }}\n", r"mine\.j2:3: .*'tusk' is undefined"),
+    "unknown field": ("{{ task.nmae }}", r"mine\.j2:1: .*no attribute 'nmae'"),
+    "unknown part": ('a\n{% include "part_x.md.j2" %}', r"mine\.j2:2: there is no template 'part_x\.md\.j2'"),
+    "no way out": ('{% include "../secret" %}', r"mine\.j2:1: there is no template"),
+    "internals": ("{{ ''.__class__.__mro__ }}", r"mine\.j2:1: .*SecurityError"),
+    "role": ('{% call message("boss") %}x{% endcall %}', r"mine\.j2:1: .*no message has the role 'boss'"),
+    "beside messages": ('x{% call message("user") %}x{% endcall %}', r"mine\.j2: .*text outside of its messages: 'x'"),
+    "no question": ('{% call message("system") %}x{% endcall %}', r"mine\.j2: the last message .* must be the user's"),
+    "empty": ("{# nothing #}", r"mine\.j2: the last message"),
+    "own error": ("\n{{ 1 // 0 }}", r"mine\.j2:2: .*ZeroDivisionError"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG.values(), ids=WRONG)
+def test_a_wrong_template(tmp_path, text, message):
+    own = tmp_path / "mine.j2"
+    own.write_text(text)
+    (tmp_path.parent / "secret").write_text("secret")
+    with pytest.raises(UsageError, match=message):
+        render(asked("gelu"), language="triton", template=str(own))
+
+
+@pytest.mark.parametrize(
+    ("language", "template", "message"),
+    [
+        ("tritn", "", r"no prompt for language 'tritn'; did you mean triton\?"),
+        ("triton", "triton/v9", r"no prompt template is called 'triton/v9'.*did you mean triton/v1"),
+        ("triton", "cuda/v1", r"'cuda/v1' is not for triton"),
+        ("triton", "feedback/v1", r"'feedback/v1' is not for triton"),
+        ("triton", "/no/such/file.j2", r"/no/such/file\.j2: the prompt template cannot be read"),
+    ],
+)
+def test_wrong_names(language, template, message):
+    with pytest.raises(UsageError, match=message):
+        render(asked("gelu"), language=language, template=template)
+
+
+def test_a_template_that_is_no_text(tmp_path):
+    (tmp_path / "x.j2").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match=r"x\.j2: the prompt template cannot be read"):
+        render(asked("gelu"), language="triton", template=str(tmp_path / "x.j2"))
+    with pytest.raises(UsageError, match="examples must be 0 or more, not -1"):
+        render(asked("gelu"), language="triton", examples=-1)
+
+
+def test_jinja_is_asked_for(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    (tmp_path / "x.j2").write_text("x")
+    with pytest.raises(UsageError, match=r"pip install 'kerneleval\[llm\]'"):
+        render(asked("gelu"), language="triton", template=str(tmp_path / "x.j2"))
