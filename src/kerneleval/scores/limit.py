@@ -75,7 +75,7 @@ def fraction_of_limit(results: Sequence[Result], setting: Setting = DEFAULT) -> 
 
     The limit of a cell is the roofline's (Williams, Waterman, Patterson 2009, CACM 52(4):65); operations and bytes are
     those that the task states. Short calls are far below it whatever the kernel: a call costs microseconds. The
-    interval is of a t test over the tasks, turned round; n is the number of cells.
+    interval is of a sign test over the tasks, turned round; n is the number of cells.
     """
     points = list(roofline(primary(checked(results), setting), setting))
     if not points:

@@ -23,8 +23,8 @@ _COMPLEXITY = ("sum", "mean", "max")
 def median_over_attempts(
     told: Iterable[tuple[str, float]], never_outside: tuple[float, float], note: str = ""
 ) -> Score:
-    """Median of (task, value) pairs, one an attempt; the interval is of a t test over the tasks, turned round, of fewer
-    than five of them a bootstrap.
+    """Median of (task, value) pairs, one an attempt; the interval is of a sign test over the tasks, turned round, of
+    fewer than five of them a bootstrap.
     """
     rows = [(task, 0, value) for task, value in told]
     if not rows:
@@ -52,7 +52,7 @@ def maintainability(results: Sequence[Result], setting: Setting = DEFAULT) -> Sc
     """Median maintainability index of the generator's sources, 0 to 100, higher is easier (Coleman et al. 1994, IEEE
     Computer 27(8):44, rescaled as Radon does), over its attempts on the primary device, right or wrong.
 
-    Figures of different languages are not comparable. The interval is of a t test over the tasks, turned round; n is
+    Figures of different languages are not comparable. The interval is of a sign test over the tasks, turned round; n is
     the number of attempts that have a value.
     """
     told, note = _told(results, setting, "maintainability")
@@ -81,8 +81,8 @@ def rubric(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     share of them on each level (``K/1`` ... ``A/4``).
 
     Levels come from evidence (``docs/analysis.md``); an attempt without evidence on an axis is left out of it. The
-    interval of the median is of a t test over the tasks, turned round, that of a share is Wilson's; n is the number of
-    attempts that have a level.
+    interval of the median is of a sign test over the tasks, turned round, that of a share is Wilson's; n is the number
+    of attempts that have a level.
     """
     found: Table = {}
     for axis in AXES:

@@ -19,7 +19,7 @@ __all__ = ["peak", "speedup_by_shape", "speedup_med"]
 def speedup_med(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     """Median speedup over the correct, timed cells of the primary device, both directions.
 
-    The interval is of a t test over the tasks, turned round; n is the number of cells.
+    The interval is of a sign test over the tasks, turned round; n is the number of cells.
     """
     table = speeds(checked(results), setting)
     if not table.cells:
