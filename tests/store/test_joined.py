@@ -85,6 +85,9 @@ def test_samples_hold_what_training_needs(place: str, tmp_path: Path) -> None:
     assert (row["task"], row["language"], row["verdict"], row["claim"]) == ("task000", "torch", "passed", "faster")
     assert row["source"] == "# cuda task000\ndef run(x):\n    return x\n"
     assert row["licence"] == "MIT"
+    assert row["P"] == 4  # nothing is faster
+    assert row["K"] is None  # the task is not at hand
+    assert row["complexity_sum"] is None  # the builder's second file does not parse
     assert row["reward"] == pytest.approx(0.4 + 0.6 * (1 + math.log2(1.4)) / 3)  # the builder's interval begins at 1.4
 
 

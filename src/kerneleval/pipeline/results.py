@@ -79,12 +79,13 @@ def export(
         raise UsageError(f"{place} can't be made: {error.strerror}; give another folder") from error
     results = list(store.results(ids))
     facts = facts_of(store, info, ids, results)
+    setting = setting_of(info, facts, results)
     rows: dict[str, Iterable[dict[str, Any]]] = {
         "cells": tables.cell_rows(results),
         "attempts": tables.attempt_rows(facts.verdicts),
-        "samples": tables.sample_rows(facts.verdicts, store.candidate),
+        "samples": tables.sample_rows(facts.verdicts, store.candidate, setting.measured),
         "candidates": tables.candidate_rows(facts.candidates.values()),
-        "scores": tables.score_rows(scores.score_all(results, setting_of(info, facts, results))),
+        "scores": tables.score_rows(scores.score_all(results, setting)),
     }
     paths = {name: place / f"{name}.{file_format}" for name in rows}
     return {str(paths[name]): tables.write_table(paths[name], tables.TABLES[name], of) for name, of in rows.items()}

@@ -12,6 +12,8 @@ from typing import Any
 
 from kerneleval.records import Candidate, Failed, Result, Score, UsageError, Verdict
 from kerneleval.reports.files import replacing
+from kerneleval.scores.measures import AXES
+from kerneleval.scores.registry import AttemptKey
 from kerneleval.scores.rewards import of_verdict
 from kerneleval.store import Attempt
 
@@ -71,6 +73,7 @@ TABLES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("language", "source", "licence"), "string"),
         **dict.fromkeys(("verdict", "stage", "reason", "message", "track", "claim"), "string"),
         **dict.fromkeys(("speedup", "low", "high", "reward"), "float"),
+        **dict.fromkeys((*AXES, "maintainability", "complexity_sum", "complexity_mean", "complexity_max"), "float"),
     },
     "candidates": dict.fromkeys(("candidate", "language", "entry", "backward_entry", "path", "text"), "string"),
     "scores": {
@@ -135,12 +138,17 @@ _OF_ORIGIN = (
 )
 
 
-def sample_rows(verdicts: Iterable[tuple[Attempt, Verdict]], candidate: Callable[[str], Candidate]) -> Iterator[Row]:
+def sample_rows(
+    verdicts: Iterable[tuple[Attempt, Verdict]],
+    candidate: Callable[[str], Candidate],
+    measured: Mapping[str, Mapping[AttemptKey, float]],
+) -> Iterator[Row]:
     """A row for every verdict with the source that it is of and its reward (``scores/rewards.py``): data to train on.
 
     Args:
         verdicts: attempts with their verdicts.
         candidate: content hash -> source; asked once a row, for attempts that have one.
+        measured: as :class:`~kerneleval.scores.Setting` has it: levels of the rubric and measures of sources.
     """
     for row, (attempt, verdict) in zip(attempt_rows(first := list(verdicts)), first, strict=True):
         source = candidate(attempt.candidate) if attempt.candidate else None
@@ -148,6 +156,7 @@ def sample_rows(verdicts: Iterable[tuple[Attempt, Verdict]], candidate: Callable
             "language": None if source is None else source.language,
             "source": None if source is None else source.main,
             "reward": of_verdict(verdict).value,
+            **{name: known.get((attempt.generator, attempt.task, attempt.sample)) for name, known in measured.items()},
         }
 
 
