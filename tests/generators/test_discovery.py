@@ -38,7 +38,7 @@ def test_import_needs_no_torch():
 
 def test_directory_by_path(tmp_path):
     (tmp_path / "gelu.py").write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
-    generator = generators.find(str(tmp_path), read=read_candidate)
+    generator = generators.find(str(tmp_path), generators.Services(read=read_candidate))
     assert generator.name == tmp_path.name
     (candidate,) = generator.candidates(tasks.find("gelu"), "cpu")
     assert candidate.language == "torch"

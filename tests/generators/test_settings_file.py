@@ -35,10 +35,10 @@ def write(folder: Path, text: str) -> str:
 
 
 def test_a_kind_gets_its_settings(tmp_path: Path, kind: None) -> None:
-    cache, path = object(), write(tmp_path, '[generator]\nkind = "model"\nname = "a"\nsamples = 3\n')
-    found = generators.find(path, cache=cache)  # type: ignore[arg-type]
+    services, path = generators.Services(), write(tmp_path, '[generator]\nkind = "model"\nname = "a"\nsamples = 3\n')
+    found = generators.find(path, services)
     assert isinstance(found, Made)
-    assert found.given == ({"name": "a", "samples": 3}, f"{path}: [generator]", cache, None)
+    assert found.given == ({"name": "a", "samples": 3}, f"{path}: [generator]", services)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def spans_removed(line: str) -> str:
 
 def test_it_tells_the_headline_failures_regressions_and_machines() -> None:
     text = markdown.render(build.full())
-    assert "| `careful` | **1.32** (1.21–1.47) | **1.40x** (1.28–1.56) |" in text
+    assert "| `careful` | **1.32** (1.21–1.47) | **1.40x** (1.28–1.55) |" in text
     assert "| `correctness` | `wrong_output` | 192 | `fragile`, `hasty` |" in text
     assert "- `fragile`: 168 of 192 timed cells slower beyond noise; `168 cells, worst" in text
     assert "- `hasty`: not evaluated, no correct cell was timed" in text

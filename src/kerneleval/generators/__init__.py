@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 
 from kerneleval.generators.archetypes import SUITE
-from kerneleval.generators.base import Asked, Cache, Generator, Reader
+from kerneleval.generators.base import Asked, Cache, Generator, Reader, Services
 from kerneleval.records import UsageError, digest, near
 
-__all__ = ["HELPERS", "SUITE", "Asked", "Cache", "Generator", "Reader", "find", "names"]
+__all__ = ["HELPERS", "SUITE", "Asked", "Cache", "Generator", "Reader", "Services", "find", "names"]
 
 HELPERS = frozenset({"base", "directory", "feedback", "prompts", "settings_file"})
 """Modules of this package that hold no generator; any other has ``GENERATOR``, ``GENERATORS`` or ``from_settings``."""
@@ -28,35 +28,35 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(_registry()))
 
 
-def find(name: str, read: Reader | None = None, cache: Cache | None = None) -> Generator | Asked:
+def find(name: str, services: Services | None = None) -> Generator | Asked:
     """The generator of that name.
 
     Args:
         name: a built-in generator's name; the path of a directory of candidate files (see
             :mod:`kerneleval.generators.directory`); of a Python module that assigns ``GENERATOR``; or of a TOML file
             with a table ``[generator]`` (see :mod:`kerneleval.generators.settings_file`).
-        read: how a directory's files become candidates: ``kerneleval.languages.read_candidate``.
-        cache: where what models answer is kept; None: nowhere.
+        services: what it may use; a directory of files needs ``read``.
 
     Raises:
         UsageError: there is no such generator, or the module at that path cannot be loaded or defines none.
-        TypeError: the name is a directory and ``read`` is missing.
+        TypeError: the name is a directory and ``services.read`` is missing.
     """
     if name in _registry():
         return _registry()[name]
+    services = services or Services()
     path = Path(name)
     if path.is_dir():
         from kerneleval.generators.directory import Directory
 
-        if read is None:
-            raise TypeError(f"the generator {name!r} is a directory: reading its files needs the argument 'read'")
-        return Directory(path, read)
+        if services.read is None:
+            raise TypeError(f"the generator {name!r} is a directory: reading its files needs services.read")
+        return Directory(path, services.read)
     if path.suffix == ".py" and path.is_file():
         return _own(path)
     if path.suffix == ".toml" and path.is_file():
         from kerneleval.generators.settings_file import read_settings
 
-        return read_settings(path, cache, read)
+        return read_settings(path, services)
     if "/" in name or path.suffix in (".py", ".toml"):
         raise UsageError(f"no generator at {name}: there is no such directory or file")
     raise UsageError(f"no generator is called {name!r}, nor is there such a directory; {near(name, _registry())}")

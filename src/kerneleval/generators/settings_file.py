@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from kerneleval import generators
-from kerneleval.generators.base import Asked, Cache, Generator, Reader
+from kerneleval.generators.base import Asked, Generator, Services
 from kerneleval.records import UsageError, near
 
 __all__ = ["kinds", "read_settings"]
 
-FromSettings = Callable[[Mapping[str, Any], str, Cache | None, Reader | None], Generator | Asked]
-"""(the table without ``kind``, its place for messages, cache, reader) -> generator."""
+FromSettings = Callable[[Mapping[str, Any], str, Services], Generator | Asked]
+"""(the table without ``kind``, its place for messages, what it may use) -> generator."""
 
 
 def kinds() -> dict[str, FromSettings]:
@@ -34,13 +34,12 @@ def kinds() -> dict[str, FromSettings]:
     return found
 
 
-def read_settings(path: Path, cache: Cache | None, read: Reader | None) -> Generator | Asked:
+def read_settings(path: Path, services: Services) -> Generator | Asked:
     """The generator that a TOML file describes.
 
     Args:
         path: the file.
-        cache: where answers are kept; None: nowhere.
-        read: how files become candidates.
+        services: what it may use of later stages.
 
     Raises:
         UsageError: it cannot be read, is no TOML, or asks for what there is not; the message names file and key.
@@ -61,4 +60,4 @@ def read_settings(path: Path, cache: Cache | None, read: Reader | None) -> Gener
     if kind not in known:
         said = "is missing" if kind is None else f"{kind!r} is unknown"
         raise UsageError(f"{path}: [generator] kind {said}; {near(str(kind), known)}")
-    return known[kind](table, f"{path}: [generator]", cache, read)
+    return known[kind](table, f"{path}: [generator]", services)

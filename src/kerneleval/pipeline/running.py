@@ -77,7 +77,8 @@ def run(
     from kerneleval.store import for_replay, open_store
 
     kept = Kept(store_url)
-    makers_found = [makers.find(g, read=read_candidate, cache=kept) for g in generators or ARCHETYPES]
+    services = makers.Services(cache=kept, read=read_candidate)
+    makers_found = [makers.find(g, services) for g in generators or ARCHETYPES]
     given = list(tasks or makers.SUITE)
     suite = [open_task(t, shapes, suite_seed=0) for t in given]
     protocol = Protocol(

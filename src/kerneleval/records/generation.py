@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -62,6 +63,10 @@ class Request:
     """Index among the samples of the task."""
     history: tuple[Turn, ...] = field(default=())
     """The rounds before this one, the first one first."""
+    check: Callable[[Candidate], str] | None = field(default=None, compare=False, repr=False)
+    """Judges a draft and tells what a refinement would be told of it, for generators that try before they answer; from
+    any thread, one draft at a time. None: there is no judge.
+    """
 
     @property
     def round(self) -> int:
