@@ -599,3 +599,39 @@ def test_places_hang_on_no_rounding() -> None:
     assert exactly("count", right, right, (), near=[right, torch.tensor([3, 9, 41, 7])]).allowed == 2
     nothing = torch.zeros(0, dtype=torch.int64)
     assert exactly("count", nothing, nothing, (), near=[nothing]).allowed == 0
+
+
+@pytest.mark.parametrize(
+    ("distribution", "rows", "columns", "seed"),
+    [
+        ("large_scale", 300, 17, 43),
+        ("large_scale", 64, 130, 47),
+        ("large_scale", 300, 17, 21),
+        ("outlier", 2, 1000, 31),
+    ],
+)
+def test_gradients_of_softmax_where_one_weight_is_nearly_all(
+    distribution: str, rows: int, columns: int, seed: int
+) -> None:
+    """Right kernels differ in every digit there. Of 360 draws each, between one and three had been refused."""
+    task, case = find("softmax"), case_of("softmax", {"M": rows, "N": columns}, direction="backward")
+    case = replace(case, distribution=distribution)
+    args, grads = drawn(task, case, seed)
+    assert grads is not None
+    x, grad = args[0], grads[0]
+    exact = torch.softmax(x.double(), -1)
+    made = torch.exp(x - x.amax(-1, keepdim=True))
+    made = made / made.sum(-1, keepdim=True)
+    expectation = oracle.expect(task, case, args, grads)
+    for y in (exact.float(), made):
+        wide = (grad.double() * y.double()).sum(-1, keepdim=True)
+        forms = {
+            "all but the weights in fp64": (y.double() * (grad.double() - wide)).float(),
+            "the sum in fp64": y * (grad - wide.float()),
+            "fp32": y * (grad - (grad * y).sum(-1, keepdim=True)),
+        }
+        for name, form in forms.items():
+            result = compare([form], expectation)
+            assert isinstance(result, Match), f"{name}: {result.message}"
+    without = compare([made * grad], expectation)
+    assert isinstance(without, Mismatch), "a gradient without the sum"

@@ -1,4 +1,4 @@
-"""The native reference of a problem file by other formulas."""
+"""The native reference by other formulas."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from kerneleval.judge.other_formulas import ByLogSums
+from kerneleval.judge.other_formulas import ByLogSums, ByWeights
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,31 @@ def test_what_has_no_softmax_is_left_alone() -> None:
         found = torch.relu(x @ x.mT)
     assert not sums.met
     assert torch.equal(found, torch.relu(x @ x.mT))
+
+
+@pytest.mark.parametrize("sums", [torch.float32, torch.float64])
+@pytest.mark.parametrize("weights", [torch.float32, torch.float64])
+def test_softmax_has_its_gradient_from_rounded_weights(weights: torch.dtype, sums: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(7)
+    x = torch.randn(64, 50, generator=generator)
+    x[:, 1] = 17.0  # nearly all of the row's weight
+    grad = torch.randn(64, 50, generator=generator)
+    found, exact = [], []
+    with ByWeights(weights, sums) as formula:
+        for values, gradients in ((x.requires_grad_(), found), (x.detach().double().requires_grad_(), exact)):
+            out = torch.softmax(values, -1)
+            assert out.dtype == values.dtype
+            assert torch.allclose(out, torch.nn.functional.normalize(values.exp(), p=1, dim=-1))
+            gradients += torch.autograd.grad(out, values, grad.to(values.dtype))
+    assert formula.met
+    assert torch.allclose(found[0].double(), exact[0], rtol=0, atol=1e-6)
+    off = (found[0] - exact[0]).abs()[:, 1].max()
+    assert off > 1e-9, "the weight that is nearly 1 shows no rounding"
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (4, 0)])
+def test_softmax_of_nothing(shape: tuple[int, int]) -> None:
+    x = torch.empty(shape, requires_grad=True)
+    with ByWeights(torch.float64, torch.float64):
+        out = torch.softmax(x, -1)
+    assert out.shape == torch.autograd.grad(out, x, torch.empty(shape))[0].shape == shape
