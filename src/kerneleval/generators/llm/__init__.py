@@ -1,0 +1,193 @@
+"""Models behind an endpoint: any that speaks OpenAI's chat completions (hosted, vLLM, Ollama ...), or Anthropic's API.
+
+``docs/models.md`` has the settings. What a model answers is never executed here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from kerneleval.generators.base import Cache, Services
+from kerneleval.generators.llm.endpoint import Declined, Endpoint, Mishap, OpenAI, Reply
+from kerneleval.generators.llm.prices import Usage, price_of
+from kerneleval.generators.llm.retries import Retries, Stopped
+from kerneleval.generators.llm.settings import Settings, settings_of
+from kerneleval.generators.prompts import Prompt, extract, render
+from kerneleval.records import Answer, Candidate, Origin, Problem, Request, digest
+
+__all__ = ["Model", "from_settings"]
+
+_LANGUAGES = {"cpu": "numba"}
+"""Device kind -> language that is asked for where the settings name none; Triton elsewhere."""
+
+_SUFFIXES = {"cuda": ".cu", "hip": ".hip", "cpp": ".cpp"}
+"""Suffix of a candidate's file; ``.py`` elsewhere."""
+
+
+def from_settings(table: Mapping[str, Any], place: str, services: Services) -> Model:
+    """The model of a settings file.
+
+    Raises:
+        UsageError: something in the table is wrong; the message names file and key.
+    """
+    return Model(settings_of(table, place), place, services.cache)
+
+
+class Model:
+    """A model that is asked for candidates.
+
+    Args:
+        settings: which, where and how.
+        place: where the settings stand, for messages.
+        cache: where answers are kept; None: nowhere.
+        endpoint: what answers; None: what the settings say, found when it is asked first.
+    """
+
+    def __init__(
+        self, settings: Settings, place: str = "model", cache: Cache | None = None, endpoint: Endpoint | None = None
+    ) -> None:
+        self.settings, self._place, self._cache, self._endpoint = settings, place, cache, endpoint
+        self.name = settings.name
+        self.samples, self.rounds, self.concurrency = settings.samples, settings.rounds, settings.concurrency
+        self._retries = Retries(settings)
+        self._lock = threading.Lock()
+
+    @property
+    def summary(self) -> str:
+        """Which model, and where."""
+        return f"the model {self.settings.model} at {self.settings.url}"
+
+    @property
+    def identity(self) -> str:
+        """Digest of all that its answers depend on but the task: another one is another run."""
+        given = self.settings
+        parts = (given.language, given.template, given.examples, given.samples, given.rounds)
+        return digest(*(f"{key}={value!r}" for key, value in sorted(given.asked.items())), *map(repr, parts))
+
+    def language(self, device: str) -> str:
+        """Language of the candidates for a device kind."""
+        return self.settings.language or _LANGUAGES.get(device, "triton")
+
+    def prompt(self, request: Request) -> Prompt:
+        """What the model is asked.
+
+        Raises:
+            UsageError: the task cannot be asked for in this language, or an error in the template.
+        """
+        return render(
+            request,
+            language=self.language(request.device),
+            examples=self.settings.examples,
+            template=self.settings.template,
+        )
+
+    def stop(self) -> None:
+        """Give up what is under way; nobody waits for it any more."""
+        self._retries.stop()
+        with self._lock:
+            if self._endpoint is not None:
+                self._endpoint.close()
+
+    def ask(self, request: Request) -> Answer:
+        """See :meth:`kerneleval.generators.base.Asked.ask`."""
+        prompt = self.prompt(request)
+        key = self._key(prompt, request)
+        kept = self._cache.response(key) if self._cache is not None else None
+        if kept is None:
+            origin = self._origin(request, prompt)
+            begun = time.monotonic()
+            try:
+                reply, mishaps = self._retries.call(lambda: self._asked().complete(prompt.messages, request.sample))
+            except Declined as error:
+                origin = dataclasses.replace(origin, seconds=time.monotonic() - begun)
+                return _without("refused" if error.filtered else "endpoint", f"{error}", origin)
+            except Mishap as error:
+                origin = dataclasses.replace(origin, seconds=time.monotonic() - begun)
+                return _without("endpoint", f"no answer came: {error}", origin)
+            except Stopped:
+                return _without("endpoint", "it was given up before an answer came", origin)
+            kept = self._body(reply, prompt, mishaps, time.monotonic() - begun)
+            if self._cache is not None:
+                self._cache.put_response(key, kept)
+        return self._answer(kept, request, prompt)
+
+    def _asked(self) -> Endpoint:
+        with self._lock:
+            if self._endpoint is None:
+                self._endpoint = _endpoint(self.settings, self._place)
+            return self._endpoint
+
+    def _key(self, prompt: Prompt, request: Request) -> str:
+        """All that the answer depends on: a sample's index too, for samples of one prompt are to differ."""
+        asked = sorted(self.settings.asked.items())
+        return digest("llm/1", *(f"{k}={v!r}" for k, v in asked), prompt.hash, str(request.sample), str(request.round))
+
+    def _origin(self, request: Request, prompt: Prompt) -> Origin:
+        earlier = [turn.answer.candidate for turn in request.history if turn.answer.candidate is not None]
+        return Origin(
+            generator=self.name,
+            model=self.settings.model,
+            prompt_hash=prompt.hash,
+            sample=request.sample,
+            parent=earlier[-1].hash if earlier else "",
+            round=request.round,
+        )
+
+    def _body(self, reply: Reply, prompt: Prompt, mishaps: list[str], seconds: float) -> dict[str, Any]:
+        """What is kept of an answer: with the price of its day, and the prompt as it was sent."""
+        money, prices = price_of(reply.usage, self.settings, reply.model) if reply.usage else (0.0, "")
+        return {
+            "prompt": [list(message) for message in prompt.messages],
+            "template": prompt.template,
+            "text": reply.text,
+            "finish": reply.finish,
+            "refusal": reply.refusal,
+            "model": reply.model,
+            "usage": dataclasses.asdict(reply.usage) if reply.usage else None,
+            "money_usd": money,
+            "prices": prices,
+            "seconds": seconds,
+            "mishaps": mishaps,
+            "answered_unix_s": time.time(),
+        }
+
+    def _answer(self, kept: Mapping[str, Any], request: Request, prompt: Prompt) -> Answer:
+        usage = Usage(**kept["usage"]) if kept["usage"] else Usage(tokens_in=0, tokens_out=0)
+        origin = dataclasses.replace(
+            self._origin(request, prompt),
+            model=kept["model"] or self.settings.model,
+            tokens_in=usage.tokens_in,
+            tokens_out=usage.tokens_out,
+            tokens_cached=usage.tokens_cached,
+            tokens_reasoning=usage.tokens_reasoning,
+            money_usd=kept["money_usd"],
+            prices=kept["prices"],
+            seconds=kept["seconds"],
+        )
+        text, refusal = str(kept["text"]), str(kept["refusal"])
+        if kept["finish"] == "content_filter" or (refusal and not text):
+            said = refusal or "the endpoint's filter took the answer"
+            return _without("refused", f"The model declined: {said[:300]}", origin, text or refusal)
+        language = self.language(request.device)
+        source, problem, message = extract(text, language=language, finished=kept["finish"] != "length")
+        if not source:
+            return _without(problem, message, origin, text)  # type: ignore[arg-type]
+        name = f"candidate{_SUFFIXES.get(language, '.py')}"
+        candidate = Candidate(files=((name, source),), language=language, origin=origin)
+        return Answer(candidate=candidate, origin=origin, text=text)
+
+
+def _without(problem: Problem, message: str, origin: Origin, text: str = "") -> Answer:
+    return Answer(candidate=None, origin=origin, problem=problem, message=message, text=text)
+
+
+def _endpoint(settings: Settings, place: str) -> Endpoint:
+    if settings.api == "anthropic":
+        from kerneleval.generators.llm.anthropic import Anthropic
+
+        return Anthropic(settings, place)
+    return OpenAI(settings, place)

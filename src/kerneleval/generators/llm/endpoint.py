@@ -1,0 +1,240 @@
+"""One exchange with an endpoint that speaks OpenAI's chat completions: what is sent, and what every mishap becomes."""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import math
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kerneleval.generators.llm.prices import Usage
+from kerneleval.generators.llm.settings import Settings
+from kerneleval.records import UsageError
+
+__all__ = ["Declined", "Endpoint", "Mishap", "OpenAI", "Reply", "key_of", "pause_of", "told"]
+
+_REPEATED = frozenset({408, 409, 425, 429})
+"""Statuses below 500 after which the same request may well succeed."""
+
+_SETTINGS = {401: "the key", 403: "the key's rights", 404: "base_url and model"}
+"""Statuses that no request of this generator can do anything about -> what is to be looked at."""
+
+_LONGEST = 16 << 20
+"""Characters of an answer; what goes on for longer is cut there, and counts as cut off."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """A whole answer."""
+
+    text: str
+    """What was said."""
+    finish: str
+    """Why it ended, in chat completions' words: ``stop``, ``length``, ``content_filter`` ..."""
+    model: str
+    """Which model answered, as the endpoint says."""
+    usage: Usage | None
+    """None: the endpoint did not tell."""
+    refusal: str = ""
+    """What a model said that declined, where the endpoint tells it apart."""
+
+
+class Mishap(Exception):  # noqa: N818 - it is no error but something to be tried again
+    """No whole answer came, and the same request may still succeed."""
+
+    def __init__(self, message: str, wait_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.wait_s = wait_s
+        """For how long the endpoint asked to be left alone."""
+
+
+class Declined(Exception):  # noqa: N818 - an answer, of its kind
+    """The endpoint does not take this request, and never will."""
+
+    def __init__(self, message: str, *, filtered: bool = False) -> None:
+        super().__init__(message)
+        self.filtered = filtered
+        """Whether it was for what the request says."""
+
+
+class Endpoint(Protocol):
+    """Something that answers messages; :meth:`complete` is called from many threads."""
+
+    def complete(self, messages: Sequence[tuple[str, str]], sample: int) -> Reply:
+        """The answer to (role, text) messages.
+
+        Raises:
+            Mishap: nothing whole came.
+            Declined: the request is not taken.
+            UsageError: no request is taken with these settings.
+        """
+
+    def close(self) -> None:
+        """End what is under way; waiting calls raise."""
+
+
+class OpenAI:
+    """Chat completions.
+
+    Raises:
+        UsageError: the package is not installed, or the key is missing.
+    """
+
+    def __init__(self, settings: Settings, place: str) -> None:
+        try:
+            import httpx2
+            import openai
+        except ImportError as error:
+            raise UsageError(f"{place}: models need the openai package: pip install 'kerneleval[llm]'") from error
+        self._settings, self._place, self._openai, self._httpx = settings, place, openai, httpx2
+        self._client = openai.OpenAI(
+            base_url=settings.url,
+            api_key=key_of(settings, place) or "none",
+            timeout=openai.Timeout(settings.timeout_s, connect=min(30.0, settings.timeout_s)),
+            max_retries=0,  # they are ours: the package's know neither streams that are cut nor each other
+        )
+
+    def close(self) -> None:
+        """See :meth:`Endpoint.close`."""
+        self._client.close()
+
+    def complete(self, messages: Sequence[tuple[str, str]], sample: int) -> Reply:
+        """See :meth:`Endpoint.complete`."""
+        until = time.monotonic() + self._settings.total_s
+        try:
+            made = self._client.chat.completions.create(**self._request(messages, sample))
+            return self._gathered(made, until) if self._settings.stream else _whole(made)
+        except (Mishap, Declined):
+            raise
+        except self._openai.APIStatusError as error:
+            raise told(error, error.status_code, error.response.headers, self._settings, self._place) from error
+        except (self._openai.APIError, self._httpx.HTTPError, self._httpx.StreamError) as error:
+            raise Mishap(f"{type(error).__name__}: {error}") from error
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise Mishap(f"the answer is no JSON: {error}") from error
+
+    def _request(self, messages: Sequence[tuple[str, str]], sample: int) -> dict[str, Any]:
+        given = self._settings
+        body: dict[str, Any] = {
+            "model": given.model,
+            "messages": [{"role": role, "content": text} for role, text in messages],
+            "extra_body": dict(given.extra),
+        }
+        if given.stream:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        if given.max_tokens:
+            body["extra_body"] |= {given.max_tokens_key: given.max_tokens}
+        if given.seed >= 0:
+            body["seed"] = given.seed + sample
+        if given.reasoning_effort:
+            body["reasoning_effort"] = given.reasoning_effort
+        for name in ("temperature", "top_p"):
+            if not math.isnan(value := getattr(given, name)):
+                body[name] = value
+        return body
+
+    def _gathered(self, stream: Any, until: float) -> Reply:
+        """An answer from its pieces; one that ends without saying why was cut."""
+        texts: list[str] = []
+        refusals: list[str] = []
+        finish, model, usage, length = "", "", None, 0
+        with stream:
+            for piece in stream:
+                if time.monotonic() > until:
+                    raise Mishap(f"the answer took more than {self._settings.total_s:g} s")
+                model = getattr(piece, "model", "") or model
+                usage = _usage(getattr(piece, "usage", None)) or usage
+                for choice in (getattr(piece, "choices", None) or [])[:1]:
+                    delta = getattr(choice, "delta", None)
+                    texts.append(getattr(delta, "content", None) or "")
+                    refusals.append(getattr(delta, "refusal", None) or "")
+                    length += len(texts[-1])
+                    finish = getattr(choice, "finish_reason", None) or finish
+                if length > _LONGEST:
+                    finish = "length"
+                    break
+        if not finish:
+            raise Mishap("the answer was cut: it ended without a reason")
+        return Reply(text="".join(texts), finish=finish, model=model, usage=usage, refusal="".join(refusals))
+
+
+def key_of(settings: Settings, place: str) -> str:
+    """The endpoint's key; empty: none is sent.
+
+    Raises:
+        UsageError: the environment variable is not set.
+    """
+    if not settings.key_env:
+        return ""
+    key = os.environ.get(settings.key_env, "")
+    if not key:
+        raise UsageError(
+            f"{place} {settings.url} needs a key: set the environment variable {settings.key_env}, or name another as "
+            "api_key_env"
+        )
+    return key
+
+
+def told(
+    error: Exception, status: int, headers: Mapping[str, str], settings: Settings, place: str
+) -> Mishap | Declined | UsageError:
+    """What a status other than success means."""
+    message = f"status {status}: {str(error)[:500]}"
+    if status in _SETTINGS:
+        return UsageError(f"{place} {settings.url} answered {message}; look at {_SETTINGS[status]}")
+    if status in _REPEATED or status >= 500:
+        return Mishap(message, pause_of(headers))
+    filtered = any(word in str(error).lower() for word in ("content_filter", "content policy", "content management"))
+    return Declined(message, filtered=filtered)
+
+
+def pause_of(headers: Mapping[str, str]) -> float:
+    """Seconds for which a response asks to be left alone (RFC 9110, 10.2.3: seconds or a date); 0: it does not say."""
+    for name, unit_s in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
+        said = (headers.get(name) or "").strip()
+        try:
+            number = float(said) * unit_s
+        except ValueError:
+            parsed = email.utils.parsedate_tz(said) if said else None
+            number = email.utils.mktime_tz(parsed) - time.time() if parsed else 0.0
+        if math.isfinite(number) and number > 0:
+            return number
+    return 0.0
+
+
+def _whole(made: Any) -> Reply:
+    choices: Iterable[Any] = getattr(made, "choices", None) or ()
+    choice = next(iter(choices), None)
+    message = getattr(choice, "message", None)
+    if message is None:
+        raise Mishap(f"the answer holds no choice: {str(made)[:200]!r}")
+    return Reply(
+        text=getattr(message, "content", None) or "",
+        finish=getattr(choice, "finish_reason", None) or "stop",
+        model=getattr(made, "model", None) or "",
+        usage=_usage(getattr(made, "usage", None)),
+        refusal=getattr(message, "refusal", None) or "",
+    )
+
+
+def _usage(said: Any) -> Usage | None:
+    """Usage as chat completions have it; None: it is missing, or makes no sense."""
+    if said is None:
+        return None
+    ahead, after = _count(said, "prompt_tokens"), _count(said, "completion_tokens")
+    if ahead is None or after is None:
+        return None
+    cached = _count(getattr(said, "prompt_tokens_details", None), "cached_tokens") or 0
+    reasoning = _count(getattr(said, "completion_tokens_details", None), "reasoning_tokens") or 0
+    return Usage(
+        tokens_in=ahead, tokens_out=after, tokens_cached=min(cached, ahead), tokens_reasoning=min(reasoning, after)
+    )
+
+
+def _count(holder: Any, name: str) -> int | None:
+    value = holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -1,0 +1,201 @@
+"""What a model's settings file may say, checked key by key."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from kerneleval.generators.prompts import TEMPLATES
+from kerneleval.records import UsageError, near
+
+__all__ = ["APIS", "HOSTED", "PriceTable", "Settings", "settings_of"]
+
+APIS = ("openai", "anthropic")
+"""Protocols: chat completions, as almost every server speaks them, and Anthropic's messages."""
+
+HOSTED = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
+"""API -> where it is asked when no ``base_url`` is given."""
+
+_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+"""API -> environment variable of its key, where no ``base_url`` is given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceTable:
+    """A user's own prices, in US dollars for a million tokens."""
+
+    input: float
+    """Prompt tokens."""
+    output: float
+    """Completion tokens, those of reasoning included."""
+    cached: float = math.nan
+    """Prompt tokens that the endpoint had in its cache; NaN: as other prompt tokens."""
+    date: str = ""
+    """When these prices held."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """A model, where it is asked, and how."""
+
+    model: str
+    """The model's name, as the endpoint knows it."""
+    name: str = ""
+    """The generator's name; empty: the model's, without its organisation."""
+    api: str = "openai"
+    """One of :data:`APIS`."""
+    base_url: str = ""
+    """Where the endpoint is; empty: the maker's of the API."""
+    api_key_env: str = ""
+    """Environment variable that holds the key; empty: none is sent, but to the maker's endpoint."""
+    language: str = ""
+    """Language of the candidates; empty: Triton, and Numba for the CPU."""
+    samples: int = 1
+    """Samples for each task."""
+    rounds: int = 1
+    """Rounds for each sample at most."""
+    concurrency: int = 8
+    """Requests under way at once."""
+    examples: int = 1
+    """Worked examples in the prompt at most."""
+    template: str = ""
+    """A built-in prompt template by name, or a file; empty: the language's newest."""
+    temperature: float = math.nan
+    """NaN: the endpoint's own."""
+    top_p: float = math.nan
+    """NaN: the endpoint's own."""
+    max_tokens: int = 0
+    """Most tokens of an answer; 0: the endpoint's own limit."""
+    max_tokens_key: str = "max_tokens"
+    """What the endpoint calls that: ``max_completion_tokens`` for OpenAI's reasoning models."""
+    reasoning_effort: str = ""
+    """As the endpoint knows it; empty: not sent."""
+    seed: int = -1
+    """Seed of the first sample, each further one the next number; -1: not sent."""
+    stream: bool = True
+    """Whether the answer is sent piece by piece: a stuck one is then told from a slow one."""
+    timeout_s: float = 300.0
+    """Silence after which a request is given up."""
+    total_s: float = 3600.0
+    """Time after which an answer is given up, however it flows."""
+    tries: int = 8
+    """How often a request is sent at most."""
+    max_wait_s: float = 600.0
+    """Longest wait before it is sent again; an endpoint that asks for more is given up."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Sent with every request as it is, for what an endpoint knows beyond these."""
+    prices: PriceTable | None = None
+    """Prices to use instead of the public list's."""
+
+    @property
+    def url(self) -> str:
+        """Where the endpoint is."""
+        return self.base_url or HOSTED[self.api]
+
+    @property
+    def key_env(self) -> str:
+        """Environment variable that holds the key; empty: none is sent."""
+        return self.api_key_env or ("" if self.base_url else _KEYS[self.api])
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """All that an answer depends on, besides the messages and the sample."""
+        names = ("model", "api", "max_tokens", "max_tokens_key", "reasoning_effort", "seed")
+        found: dict[str, Any] = {name: getattr(self, name) for name in names}
+        for name in ("temperature", "top_p"):
+            value = getattr(self, name)
+            found[name] = None if math.isnan(value) else value
+        return found | {"url": self.url, "extra": dict(self.extra)}
+
+
+_AT_LEAST = {
+    **dict.fromkeys(("samples", "rounds", "concurrency", "tries"), 1),
+    **dict.fromkeys(("examples", "max_tokens", "temperature"), 0),
+    "seed": -1,
+}
+_ABOVE = ("timeout_s", "total_s", "max_wait_s")
+_AT_MOST = {"concurrency": 1024, "tries": 100, "top_p": 1.0, "rounds": 100}
+
+
+def settings_of(table: Mapping[str, Any], place: str) -> Settings:
+    """Settings from a table of a TOML file.
+
+    Args:
+        table: the keys, as :class:`Settings` has them.
+        place: where the table stands, for messages.
+
+    Raises:
+        UsageError: an unknown key, a value of the wrong type or beyond its limits, or no model.
+    """
+    values = _typed(Settings, dict(table), place)
+    if "prices" in values:
+        if not isinstance(values["prices"], Mapping):
+            raise UsageError(
+                f"{place} prices must be a table with input and output, in US dollars for a million tokens"
+            )
+        values["prices"] = _typed_prices(values["prices"], f"{place} prices")
+    if not isinstance(values.get("extra", {}), Mapping):
+        raise UsageError(f"{place} extra must be a table")
+    if not values.get("model"):
+        raise UsageError(f"{place} model is missing: the model's name, as the endpoint knows it")
+    made = Settings(**values)
+    _limits(made, place)
+    name = made.name or PurePosixPath(made.model).name or made.model
+    if ":" in name or "/" in name or not name.isprintable():
+        name = name.replace(":", "-").replace("/", "-") if not made.name else name
+    if ":" in name or not name.isprintable():
+        raise UsageError(f"{place} name {name!r:.80} must have neither colons nor control characters")
+    return dataclasses.replace(made, name=name)
+
+
+def _typed_prices(table: Mapping[str, Any], place: str) -> PriceTable:
+    values = _typed(PriceTable, dict(table), place)
+    for key in ("input", "output"):
+        if key not in values:
+            raise UsageError(f"{place} {key} is missing, in US dollars for a million tokens")
+    for key in ("input", "output", "cached"):
+        if values.get(key, 0.0) < 0:
+            raise UsageError(f"{place} {key} must be 0 or more, not {values[key]}")
+    return PriceTable(**values)
+
+
+_TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (float, int), "bool": (bool,)}
+_WORDS = {"str": "a string", "int": "a whole number", "float": "a number", "bool": "true or false"}
+
+
+def _typed(cls: type, values: dict[str, Any], place: str) -> dict[str, Any]:
+    known = {f.name: str(f.type) for f in dataclasses.fields(cls)}
+    for key, value in values.items():
+        if key not in known:
+            raise UsageError(f"{place} {key} is unknown; {near(key, known)}")
+        allowed = _TYPES.get(known[key])
+        if allowed and (not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)):
+            raise UsageError(f"{place} {key} must be {_WORDS[known[key]]}, not {value!r:.80}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UsageError(f"{place} {key} must be finite, not {value!r}")
+    return values
+
+
+def _limits(made: Settings, place: str) -> None:
+    for key, least in _AT_LEAST.items():
+        if getattr(made, key) < least:
+            raise UsageError(f"{place} {key} must be {least} or more, not {getattr(made, key)}")
+    for key, most in _AT_MOST.items():
+        if getattr(made, key) > most:
+            raise UsageError(f"{place} {key} must be {most} or less, not {getattr(made, key)}")
+    for key in (*_ABOVE, "top_p"):
+        if getattr(made, key) <= 0:
+            raise UsageError(f"{place} {key} must be above 0, not {getattr(made, key)}")
+    if made.api not in APIS:
+        raise UsageError(f"{place} api {made.api!r:.80} is unknown; {near(made.api, APIS)}")
+    if made.base_url and not made.base_url.startswith(("http://", "https://")):
+        raise UsageError(f"{place} base_url must begin with http:// or https://, not {made.base_url!r:.80}")
+    languages = sorted({one.language for one in TEMPLATES.values() if one.language})
+    if made.language and made.language not in languages:
+        raise UsageError(f"{place} language {made.language!r:.80} has no prompt; {near(made.language, languages)}")
+    if made.extra and (taken := {"model", "messages", "stream", "n"} & made.extra.keys()):
+        raise UsageError(f"{place} extra must not hold {sorted(taken)[0]!r}")
