@@ -178,6 +178,16 @@ def run(
     baseline: BaselineOption = Baseline.eager,
     resume: Annotated[bool, typer.Option(help="Go on where an unfinished run of the same plan stopped.")] = True,
     name: Annotated[str, typer.Option(help="Name of the run, for people.")] = "",
+    target: Annotated[
+        float | None, typer.Option("--target-speedup", metavar="X", help="Refine no draft that is right and so fast.")
+    ] = None,
+    max_usd: Annotated[
+        float | None, typer.Option(metavar="USD", help="Ask nothing more when so much is spent.")
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(metavar="N", help="Ask nothing more after so many tokens.")] = None,
+    max_hours: Annotated[
+        float | None, typer.Option(metavar="H", help="Ask and judge nothing more after so long.")
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Judge generators over a suite of tasks, store every outcome and print the scores."""
@@ -196,6 +206,10 @@ def run(
         "baseline": baseline.value,
         "resume": resume,
         "name": name,
+        "target": target,
+        "max_usd": max_usd,
+        "max_tokens": max_tokens,
+        "max_hours": max_hours,
     }
     from kerneleval import pipeline
 

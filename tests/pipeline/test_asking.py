@@ -25,6 +25,7 @@ SOURCES = {
 class Model:
     name = "model"
     summary = "answers by heart"
+    identity = "1"
     samples = 3
     rounds = 1
     concurrency = 2

@@ -6,7 +6,7 @@ import ast
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kerneleval.records import Candidate, Passed, Verdict
 from kerneleval.store import Attempt
@@ -46,6 +46,8 @@ class Step:
     """Upper end."""
     noise: float = math.nan
     """Noise floor as a ratio minus 1; NaN: its judge gave none."""
+    cells: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    """Case -> its speedup with the ends of its 95 % interval; empty: its judge tells no single cells."""
     machine: str = ""
     """Where it was timed: times of different machines are not compared."""
     generator: str = ""
@@ -94,8 +96,13 @@ def _step(attempt: Attempt, verdict: Verdict, sources: Mapping[str, Candidate], 
     candidate = sources.get(attempt.candidate)
     failed = verdict.stage if verdict.verdict == "failed" else ""
     speed = verdict.speedup or {}
-    timings = [c.outcome.timing for c in verdict.cells if isinstance(c.outcome, Passed)]
-    noise = [t.noise for t in timings if t is not None]
+    timed = [
+        (c.case, c.outcome.timing)
+        for c in verdict.cells
+        if isinstance(c.outcome, Passed) and c.outcome.timing is not None
+    ]
+    noise = [timing.noise for _, timing in timed]
+    direction = str(speed.get("direction", "forward"))
     return Step(
         task=attempt.task,
         chain=chain,
@@ -111,6 +118,7 @@ def _step(attempt: Attempt, verdict: Verdict, sources: Mapping[str, Candidate], 
         low=float(speed.get("low", math.nan)),
         high=float(speed.get("high", math.nan)),
         noise=sum(noise) / len(noise) if noise else math.nan,
+        cells={case.key: (t.speedup, t.low, t.high) for case, t in timed if case.direction == direction},
         machine=attempt.machine,
         generator=attempt.generator,
         model=attempt.origin.model if attempt.origin else "",

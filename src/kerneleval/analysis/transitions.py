@@ -52,7 +52,7 @@ class Transition:
     code_changed: bool
     """Whether the code differs in more than comments, docstrings and white space."""
     ratio: float
-    """The second's speedup over the first's; NaN: not both are right and timed."""
+    """The second's speedup over the first's, over the cells that both have; NaN: not both are right and timed."""
 
 
 def transitions(chains: Iterable[Sequence[Step]], *, noise: float = NOISE) -> list[Transition]:
@@ -75,7 +75,7 @@ def _between(before: Step, after: Step, noise: float) -> Transition:
         correct=_state(before.correct, after.correct),
         speed=_speed(before, after, changed, noise),
         code_changed=changed,
-        ratio=after.speedup / before.speedup if before.timed and after.timed else math.nan,
+        ratio=math.exp(_effect(before, after)[0]) if before.timed and after.timed else math.nan,
     )
 
 
@@ -96,23 +96,38 @@ def _speed(before: Step, after: Step, changed: bool, noise: float) -> str:
         return "same_code"
     if before.machine != after.machine:
         return "other_machine"
-    effect = math.log(after.speedup / before.speedup)
-    errors = [_error(step) for step in (before, after)]
+    effect, error = _effect(before, after)
     floors = [math.log1p(step.noise if step.noise >= 0 else noise) for step in (before, after)]
-    if any(math.isnan(error) for error in errors):  # no interval: the threshold stands for both
+    if math.isnan(error):  # no interval: the threshold stands for both
         beyond = abs(effect) > max(math.log1p(noise), *floors)
     else:
-        beyond = abs(effect) > _Z * math.hypot(*errors) and abs(effect) > math.hypot(*floors)
+        beyond = abs(effect) > _Z * error and abs(effect) > math.hypot(*floors)
     if not beyond:
         return "unchanged"
     return "faster" if effect > 0 else "slower"
 
 
-def _error(step: Step) -> float:
-    """Standard error of the logarithm of the speedup; NaN: its judge gave no interval."""
-    if not 0 < step.low <= step.high < math.inf:
+def _effect(before: Step, after: Step) -> tuple[float, float]:
+    """Logarithm of the second's speedup over the first's and its standard error; NaN: a judge gave no interval.
+
+    Where both were timed at the same cells it is the mean over these: how speedups differ from cell to cell is in both,
+    and says nothing of the change.
+    """
+    same = sorted(before.cells.keys() & after.cells.keys())
+    if not same:
+        effect = math.log(after.speedup / before.speedup)
+        return effect, math.hypot(_error(before.low, before.high), _error(after.low, after.high))
+    pairs = [(before.cells[key], after.cells[key]) for key in same]
+    effect = math.fsum(math.log(after / before) for (before, _, _), (after, _, _) in pairs) / len(same)
+    errors = [_error(low, high) for pair in pairs for _, low, high in pair]
+    return effect, math.hypot(*errors) / len(same)
+
+
+def _error(low: float, high: float) -> float:
+    """Standard error of the logarithm of a speedup, from the ends of its 95 % interval; NaN: there is none."""
+    if not 0 < low <= high < math.inf:
         return math.nan
-    return math.log(step.high / step.low) / (2 * _Z)
+    return math.log(high / low) / (2 * _Z)
 
 
 # --------------------------------------------------------------------------------------------------------------------

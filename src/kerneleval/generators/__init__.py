@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 
 from kerneleval.generators.archetypes import SUITE
-from kerneleval.generators.base import Asked, Cache, Generator, Reader, Services
+from kerneleval.generators.base import Asked, Cache, Generator, Reader, Services, Stoppable
 from kerneleval.records import UsageError, digest, near
 
-__all__ = ["HELPERS", "SUITE", "Asked", "Cache", "Generator", "Reader", "Services", "find", "names"]
+__all__ = ["HELPERS", "SUITE", "Asked", "Cache", "Generator", "Reader", "Services", "Stoppable", "find", "names"]
 
 HELPERS = frozenset({"base", "directory", "feedback", "prompts", "settings_file"})
 """Modules of this package that hold no generator; any other has ``GENERATOR``, ``GENERATORS`` or ``from_settings``."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from kerneleval.records import Answer, Candidate, Request, Task
 
-__all__ = ["Asked", "Cache", "Confined", "Earlier", "Generator", "Reader", "Services"]
+__all__ = ["Asked", "Cache", "Confined", "Earlier", "Generator", "Reader", "Services", "Stoppable"]
 
 Reader = Callable[[Path], Candidate]
 """Reads one source file; ``kerneleval.languages.read_candidate`` is one. It is handed in, because languages are a later
@@ -74,6 +74,10 @@ class Asked(Protocol):
         """Rounds for each sample at most; 1: no refinement."""
 
     @property
+    def identity(self) -> str:
+        """Digest of the settings that its answers depend on: a run with others is another run."""
+
+    @property
     def concurrency(self) -> int:
         """How many requests it bears at once; :meth:`ask` is then called from as many threads."""
 
@@ -83,6 +87,14 @@ class Asked(Protocol):
         Raises:
             UsageError: the generator's own settings are wrong, so that no request can come to anything.
         """
+
+
+@runtime_checkable
+class Stoppable(Protocol):
+    """A generator with work under way that can be given up."""
+
+    def stop(self) -> None:
+        """Give up what is under way, from any thread: nobody waits for it any more. Processes that it started end."""
 
 
 class Cache(Protocol):

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from kerneleval.generators.base import Stoppable
 from kerneleval.pipeline.checking import OnEvent, tell
-from kerneleval.records import Answer, Limits, Machine, Origin, Request, Task
+from kerneleval.records import Answer, Candidate, Origin, Request, Task
 
 if TYPE_CHECKING:
     from kerneleval.generators import Asked, Generator
+    from kerneleval.pipeline.caps import Caps
     from kerneleval.store.store import Store
 
 __all__ = ["Kept", "answers_of", "ask_all"]
@@ -41,31 +47,13 @@ class Kept:
         self._opened().put_response(key, body)
 
 
-def answers_of(
-    maker: Generator | Asked,
-    suite: Sequence[Task],
-    machine: Machine,
-    limits: Limits | None,
-    on_event: OnEvent | None = None,
-) -> dict[str, list[Answer]]:
+def answers_of(maker: Generator, suite: Sequence[Task], device: str) -> dict[str, list[Answer]]:
     """What a generator has for each task, by task name: an answer a sample, one without candidate where it has nothing.
 
     Raises:
         UsageError: the generator's own input or settings are wrong.
     """
-    from kerneleval.generators import Asked
-
-    if isinstance(maker, Asked):
-        requests = [
-            Request(task=task, device=machine.device, machine=machine, limits=limits, sample=sample)
-            for task in suite
-            for sample in range(maker.samples)
-        ]
-        found: dict[str, list[Answer]] = {task.name: [] for task in suite}
-        for request, answer in zip(requests, ask_all(maker, requests, on_event), strict=True):
-            found[request.task.name].append(answer)
-        return found
-    return {task.name: list(_given(maker, task, machine.device)) for task in suite}
+    return {task.name: list(_given(maker, task, device)) for task in suite}
 
 
 def _given(maker: Generator, task: Task, device: str) -> Iterator[Answer]:
@@ -77,41 +65,131 @@ def _given(maker: Generator, task: Task, device: str) -> Iterator[Answer]:
         yield Answer(candidate=None, origin=Origin(generator=maker.name), message=message)
 
 
-def ask_all(maker: Asked, requests: Sequence[Request], on_event: OnEvent | None = None) -> list[Answer]:
+def ask_all(
+    maker: Asked,
+    requests: Sequence[Request],
+    on_event: OnEvent | None = None,
+    *,
+    caps: Caps | None = None,
+    check: Callable[[Candidate, Task], str] | None = None,
+) -> list[Answer]:
     """The answers to all requests, in their order; as many are under way at once as the generator bears.
 
-    Ctrl-C, and an error of one request, end the others as soon as they come back; what they brought is in the cache.
+    Ctrl-C, and an error of one request, end the others without waiting for them; what they brought is in the cache.
+
+    Args:
+        maker: the generator.
+        requests: what to ask it.
+        on_event: called as answers come.
+        caps: what may be spent; requests beyond it are answered by the problem ``budget``.
+        check: judges a draft for a generator that tries before it answers; called in this thread alone.
 
     Raises:
-        UsageError: the generator's settings are wrong.
+        UsageError: the generator's settings are wrong, or what it costs cannot be limited.
     """
     total = len(requests)
     if not total:
         return []
-    stop = threading.Event()
-
-    def ask(request: Request) -> Answer | None:
-        return None if stop.is_set() else maker.ask(request)
-
+    desk = _Desk(maker, requests, caps, check)
     text = f"{maker.name}: asking"
     tell(on_event, "generate", 0, total, text)
-    threads = ThreadPoolExecutor(max_workers=max(1, maker.concurrency), thread_name_prefix="kerneleval-ask")
     try:
-        futures = [threads.submit(ask, request) for request in requests]
-        found = _gathered(futures, lambda done: tell(on_event, "generate", done, total, text))
+        desk.open()
+        for done in desk.serve():
+            tell(on_event, "generate", done, total, text)
     finally:
-        stop.set()
-        threads.shutdown(wait=False, cancel_futures=True)
-    return found
+        desk.close()
+    return [desk.answers[i] for i in range(total)]
 
 
-def _gathered(futures: Sequence[Future[Answer | None]], on_done: Callable[[int], None]) -> list[Answer]:
-    open_ = set(futures)
-    while open_:
-        done, open_ = wait(open_, timeout=0.5, return_when=FIRST_COMPLETED)  # wakes up for Ctrl-C
-        for future in done:
-            future.result()  # raises what went wrong at once, not after all the others
-        if done:
-            on_done(len(futures) - len(open_))
-    answers = [future.result() for future in futures]
-    return [answer for answer in answers if answer is not None]
+class _Desk:
+    """Requests that threads take to the generator, and what they bring back; drafts are judged by who serves it.
+
+    Its threads are daemons: a connection that hangs keeps nobody from leaving.
+    """
+
+    def __init__(
+        self,
+        maker: Asked,
+        requests: Sequence[Request],
+        caps: Caps | None,
+        check: Callable[[Candidate, Task], str] | None,
+    ) -> None:
+        self._maker, self._caps, self._check = maker, caps, check
+        self._todo = iter(enumerate(requests))
+        self._open = len(requests)
+        self._lock, self._stop = threading.Lock(), threading.Event()
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.answers: dict[int, Answer] = {}
+
+    def open(self) -> None:
+        """Begin."""
+        for number in range(max(1, min(self._maker.concurrency, self._open))):
+            threading.Thread(target=self._work, name=f"kerneleval-ask-{number}", daemon=True).start()
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        self._stop.set()
+        if self._open and isinstance(self._maker, Stoppable):
+            self._maker.stop()
+
+    def serve(self) -> Iterator[int]:
+        """Do what threads cannot, until all answers are there; how many are, after each."""
+        while self._open:
+            with contextlib.suppress(queue.Empty):
+                before = self._open
+                self._events.get(timeout=0.5)()  # wakes up for Ctrl-C
+                if self._open < before:
+                    yield len(self.answers)
+
+    # What follows runs in the desk's threads, but for what they put into the queue.
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            with self._lock:
+                number, request = next(self._todo, (-1, None))
+            if request is None:
+                return
+            try:
+                answer = self._ask(request)
+            except BaseException as error:  # noqa: BLE001 - raised where the answers are awaited
+                self._events.put(functools.partial(_raise, error))
+                return
+            self._events.put(functools.partial(self._keep, number, answer))
+
+    def _keep(self, number: int, answer: Answer) -> None:
+        self.answers[number] = answer
+        self._open -= 1
+
+    def _ask(self, request: Request) -> Answer:
+        if self._check is not None:
+            request = replace(request, check=functools.partial(self._checked, request.task))
+        if self._caps is None:
+            return self._maker.ask(request)
+        if said := self._caps.begin():
+            origin = Origin(generator=self._maker.name, sample=request.sample, round=request.round)
+            return Answer(candidate=None, origin=origin, problem="budget", message=said)
+        answer = self._maker.ask(request)
+        self._caps.end(answer.origin, answered=answer.problem != "endpoint")
+        return answer
+
+    def _checked(self, task: Task, candidate: Candidate) -> str:
+        """What the judge's thread says of a draft."""
+        said: Future[str] = Future()
+        self._events.put(functools.partial(self._judge, candidate, task, said))
+        while not said.done():
+            if self._stop.wait(0.05):
+                return "The judge is not there any more."
+        return said.result()
+
+    def _judge(self, candidate: Candidate, task: Task, said: Future[str]) -> None:
+        assert self._check is not None
+        try:
+            said.set_result(self._check(candidate, task))
+        except Exception as error:
+            said.set_exception(error)
+            raise
+
+
+def _raise(error: BaseException) -> None:
+    raise error

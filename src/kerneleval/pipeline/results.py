@@ -309,7 +309,8 @@ def transitions(
     """What became of candidates from one iteration to the next, as plain data.
 
     Args:
-        source: a run (identifier, its beginning, name or ``latest``), or a file of KernelBench-X's corpus (``.jsonl``).
+        source: a run (identifier, its beginning, name or ``latest``), whose rounds of refinement are told where it has
+            some, or a file of KernelBench-X's corpus (``.jsonl``).
         store_url: path or URL of the store; None: ``./kerneleval.db``.
         noise: what a change of speed without an interval must exceed, as a ratio minus 1; None: the default.
         pairs_to: file for error-correction and optimisation pairs, ``.parquet`` or ``.jsonl``; empty: none is written.
@@ -322,15 +323,17 @@ def transitions(
     from kerneleval.analysis import transitions as between
     from kerneleval.analysis.formats import kernelbenchx
 
+    runs: list[str] = []
     if source.endswith(".jsonl"):
         chains = [[record.before, record.after] for record in kernelbenchx.read(source)]
     else:
         from kerneleval.store import open_store
 
         store = open_store(store_url, create=False, write=False)
-        info = store.run(source)
-        hashes = dict.fromkeys(attempt.candidate for attempt in store.attempts(info.id))
-        chains = steps.steps_of_run(store.verdicts(info.id), {h: store.candidate(h) for h in hashes if h})
+        runs = _with_rounds(store, source)
+        hashes = dict.fromkeys(attempt.candidate for run in runs for attempt in store.attempts(run))
+        sources = {h: store.candidate(h) for h in hashes if h}
+        chains = [chain for run in runs for chain in steps.steps_of_run(store.verdicts(run), sources)]
     found = between.transitions(chains, noise=between.NOISE if noise is None else noise)
     rows = list(learning.pairs(found))
     if pairs_to:
@@ -338,6 +341,7 @@ def transitions(
 
         tables.write_table(pairs_to, learning.COLUMNS, rows)
     return {
+        "runs": runs,
         "transitions": len(found),
         "tasks": len({one.before.task for one in found}),
         "counts": between.counts(found),
@@ -349,6 +353,12 @@ def transitions(
         "left_out": learning.left_out(found),
         "written": str(pairs_to),
     }
+
+
+def _with_rounds(store: Store, source: str) -> list[str]:
+    """Identifiers of the rounds of a run; its own where nothing was refined."""
+    info = store.run(source)
+    return [other.id for other in store.runs() if other.rounds_of == info.id] or [info.id]
 
 
 def _side(store: Store, text: str) -> tuple[RunInfo, list[str]]:

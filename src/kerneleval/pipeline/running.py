@@ -1,25 +1,30 @@
-"""Generators over a suite: plan, judge, store."""
+"""Generators over a suite: plan, ask, judge, store."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kerneleval.pipeline.asking import Kept, answers_of
+from kerneleval.pipeline.caps import Caps
 from kerneleval.pipeline.checking import OnEvent, borrowed, open_task, tell
+from kerneleval.pipeline.refining import UNANSWERED, Setting, Wanted, ask
 from kerneleval.records import (
     Answer,
+    Candidate,
+    Case,
     CellResult,
     Failed,
+    InfrastructureError,
     Limits,
-    Machine,
     Protocol,
     Task,
-    Trust,
     Verdict,
 )
 
 if TYPE_CHECKING:
+    from kerneleval.generators import Asked, Generator
     from kerneleval.judge.judge import Judge
     from kerneleval.store.plan import Attempt, Planned
     from kerneleval.store.store import Store
@@ -43,6 +48,10 @@ def run(
     distributions: Sequence[str] = (),
     allow: Sequence[str] = ("custom", "mixed", "library"),
     baseline: str = "eager",
+    target: float | None = None,
+    max_usd: float | None = None,
+    max_tokens: int | None = None,
+    max_hours: float | None = None,
     name: str = "",
     resume: bool = True,
     judge: Judge | None = None,
@@ -51,15 +60,20 @@ def run(
     """Judge generators over a suite of tasks and store every outcome.
 
     An interrupted run of the same plan is resumed; what is in the store for the same candidate, case, machine and
-    protocol is not judged again.
+    protocol is not judged again, and what a model answered is not asked again. What a cap keeps from being asked or
+    judged stays open: the run goes on when it is begun again.
 
     Args:
-        generators: names, or paths of directories with candidates.
+        generators: names, or paths: of directories with candidates, of files with settings.
         tasks: names or paths; empty: the archetypes' suite.
         device: device kind; None: CUDA where there is one, else the CPU.
         shapes: as in :func:`check`.
         store_url: path or URL of the store; None: ``./kerneleval.db``.
         tier: as in :func:`check`; so are ``dtypes``, ``directions``, ``distributions``, ``allow`` and ``baseline``.
+        target: speedup from which on a right draft is not refined any more; None: all rounds are used.
+        max_usd: most money that asking may cost, in US dollars, over all calls of this run; None: any.
+        max_tokens: most tokens, of prompts and completions together; None: any.
+        max_hours: longest time of this call; None: any.
         name: a name for the run.
         resume: whether an interrupted run of the same plan goes on.
         judge: a warm judge to use.
@@ -69,16 +83,16 @@ def run(
         The run's identifier.
 
     Raises:
-        UsageError: an unknown generator, task or device, or a store that cannot be used.
-        InfrastructureError: the machine, the disk or the database failed.
+        UsageError: an unknown generator, task or device, a cap that cannot be kept, or a store that cannot be used.
+        InfrastructureError: the machine, the disk, the database or an endpoint failed; what came is stored.
     """
     from kerneleval import generators as makers
     from kerneleval.languages import read_candidate
     from kerneleval.store import for_replay, open_store
 
-    kept = Kept(store_url)
-    services = makers.Services(cache=kept, read=read_candidate)
-    makers_found = [makers.find(g, services) for g in generators or ARCHETYPES]
+    caps = Caps(max_usd, max_tokens, max_hours)
+    services = makers.Services(cache=Kept(store_url), read=read_candidate)
+    found = [makers.find(g, services) for g in generators or ARCHETYPES]
     given = list(tasks or makers.SUITE)
     suite = [open_task(t, shapes, suite_seed=0) for t in given]
     protocol = Protocol(
@@ -92,73 +106,238 @@ def run(
     )
     store = open_store(store_url)
     with borrowed(judge, device) as owner:
-        limits = _limits(store, owner, protocol)
-        answers = {maker.name: answers_of(maker, suite, owner.machine, limits, on_event) for maker in makers_found}
-        plan = _plan(answers, suite, owner, protocol)
-        for task in suite:
-            for line in owner.left_out(task, protocol):
-                tell(on_event, "note", 0, 0, f"{task.name}: {line}")
-        names = [maker.name for maker in makers_found]
-        sources = {task.name: source for task, source in zip(suite, given, strict=True)}
-        run_id = store.begin_run(
+        work = _Work(
+            store=store,
+            judge=owner,
+            protocol=protocol,
+            suite={task.name: task for task in suite},
+            sources={task.name: source for task, source in zip(suite, given, strict=True)},
+            limits=_limits(store, owner, protocol),
+            place=for_replay(store_url),
+            target=target,
+            caps=caps,
+            on_event=on_event,
+        )
+        return work.run(found, name, resume=resume)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Work:
+    """What all attempts of a run share."""
+
+    store: Store
+    """Where everything is kept."""
+    judge: Judge
+    """Judges."""
+    protocol: Protocol
+    """How the final answers are judged."""
+    suite: Mapping[str, Task]
+    """The tasks by name, in order."""
+    sources: Mapping[str, str]
+    """Task name -> what was given as ``--task``."""
+    limits: Limits
+    """What the machine can do at best."""
+    place: str
+    """The store as replay lines name it."""
+    target: float | None
+    """Speedup from which on a draft is not refined any more."""
+    caps: Caps
+    """What may be spent."""
+    on_event: OnEvent | None
+    """Called as the work proceeds."""
+
+    def run(self, makers: Sequence[Generator | Asked], name: str, *, resume: bool) -> str:
+        """Plan, ask, judge; the run's identifier."""
+        from kerneleval.generators import Asked
+
+        machine = self.judge.machine
+        asked = {maker.name: maker for maker in makers if isinstance(maker, Asked)}
+        answers = {
+            (maker.name, task, sample): answer
+            for maker in makers
+            if not isinstance(maker, Asked)
+            for task, found in answers_of(maker, list(self.suite.values()), machine.device).items()
+            for sample, answer in enumerate(found)
+        }
+        for task in self.suite.values():
+            for line in self.judge.left_out(task, self.protocol):
+                tell(self.on_event, "note", 0, 0, f"{task.name}: {line}")
+        names = [maker.name for maker in makers]
+        plan = list(_plan(makers, answers, list(self.suite.values()), self.judge, self.protocol))
+        run_id = self.store.begin_run(
             name or "+".join(names),
             names,
-            owner.machine,
-            protocol,
+            machine,
+            self.protocol,
             plan,
-            tasks=sources,
-            limits={owner.machine.fingerprint: limits},
+            tasks=self.sources,
+            limits={machine.fingerprint: self.limits},
+            identity=[maker.identity for maker in asked.values()],
             resume=resume,
         )
-        open_attempts = store.unfinished(run_id)
-        subjects = {task.name: task for task in suite}
-        total = len(plan)
-        coming = [answers[a.generator][a.task][a.sample].candidate for a in open_attempts]
-        owner.build_ahead([candidate for candidate in coming if candidate is not None], on_event)
-        for attempt in open_attempts:
-            done = total - len(open_attempts) + open_attempts.index(attempt)
-            text = f"{attempt.generator}: {attempt.task}"
-            tell(on_event, "run", done, total, text)
-            answer = answers[attempt.generator][attempt.task][attempt.sample]
-            verdict = _attempt(
-                store,
-                owner,
-                attempt,
-                answer,
-                subjects[attempt.task],
-                protocol,
-                sources[attempt.task],
-                for_replay(store_url),
-                on_event,
+        attempts = self.store.unfinished(run_id)
+        for maker in asked.values():
+            answers |= self._asked(maker, run_id, [a for a in attempts if a.generator == maker.name])
+        self._judge_all(run_id, attempts, answers, len(plan))
+        return run_id
+
+    def _asked(self, maker: Asked, run_id: str, attempts: Sequence[Attempt]) -> dict[tuple[str, str, int], Answer]:
+        """Final answers of a generator to what is open; candidates are stored at once."""
+        if not attempts:
+            return {}
+        known = {
+            (maker.name, a.task, a.sample): Answer(candidate=candidate, origin=candidate.origin)
+            for a in attempts
+            if a.candidate and a.origin is not None
+            for candidate in [_with_origin(self.store.candidate(a.candidate), a)]
+        }
+        setting = Setting(
+            store=self.store,
+            judge=self.judge,
+            run=run_id,
+            final=self.protocol,
+            limits=self.limits,
+            judged=self.judged,
+            sources=self.sources,
+            target=self.target,
+            caps=self.caps,
+            on_event=self.on_event,
+        )
+        wanted = [
+            Wanted(task=self.suite[a.task], sample=a.sample)
+            for a in attempts
+            if (maker.name, a.task, a.sample) not in known
+        ]
+        found = {(maker.name, *key): answer for key, answer in ask(maker, wanted, setting).items()}
+        for (generator, task, sample), answer in found.items():
+            if answer.candidate is not None:
+                self.store.put_candidate(run_id, generator, sample, task, answer.candidate)
+        return known | found
+
+    def _judge_all(
+        self,
+        run_id: str,
+        attempts: Sequence[Attempt],
+        answers: Mapping[tuple[str, str, int], Answer],
+        total: int,
+    ) -> None:
+        """Judge what is open, and tell what stays so."""
+        coming = {(a.generator, a.task, a.sample): answers[a.generator, a.task, a.sample] for a in attempts}
+        unanswered = {key: answer for key, answer in coming.items() if answer.problem in UNANSWERED}
+        self.judge.build_ahead([a.candidate for a in coming.values() if a.candidate is not None], self.on_event)
+        done, late = total - len(attempts), ""
+        for attempt in attempts:
+            key = attempt.generator, attempt.task, attempt.sample
+            late = late or self.caps.out_of_time()
+            if key in unanswered or late:
+                continue
+            tell(self.on_event, "run", done, total, f"{attempt.generator}: {attempt.task}")
+            answer = coming[key]
+            verdict = self.judged(answer, self.suite[attempt.task], self.protocol, attempt.cases)
+            self.store.put_verdict(
+                run_id, attempt.generator, attempt.sample, answer.candidate, verdict, origin=answer.origin
             )
-            store.put_verdict(run_id, attempt.generator, attempt.sample, answer.candidate, verdict)
-        tell(on_event, "run", total, total, "done")
-    return run_id
+            done += 1
+        tell(self.on_event, "run", done, total, "done" if done == total else "stopped")
+        if done < total:
+            _tell_open(unanswered, late, total - done, run_id, self.on_event)
+
+    def judged(self, answer: Answer, task: Task, protocol: Protocol, cases: Sequence[Case]) -> Verdict:
+        """The verdict on one answer: from the store where it is known, else judged now."""
+        candidate = answer.candidate
+        if candidate is None:
+            return self._missing(answer, task, protocol, cases)
+        machine = self.judge.machine.fingerprint
+        known = self.store.cached_verdict(candidate.hash, task.name, machine, protocol.key, cases)
+        if known is not None:
+            return known
+        return self.judge.check(
+            candidate,
+            task,
+            protocol,
+            cases=cases,
+            source=candidate.origin.path or candidate.stored_name,
+            task_source=self.sources[task.name],
+            store=self.place,
+            on_event=self.on_event,
+        )
+
+    def _missing(self, answer: Answer, task: Task, protocol: Protocol, cases: Sequence[Case]) -> Verdict:
+        message = answer.message or f"{answer.origin.generator} gave no candidate for {task.name}"
+        failed = Failed(stage="generate", reason=answer.problem or "missing", message=message)
+        return Verdict(
+            verdict="failed",
+            stage=failed.stage,
+            reason=failed.reason,
+            message=message,
+            task=task.name,
+            candidate="",
+            track="",
+            trust=self.judge.bench.trust,
+            machine=self.judge.machine,
+            protocol=protocol,
+            speedup=None,
+            cells=tuple(CellResult(case=case, outcome=failed) for case in cases),
+        )
+
+
+def _with_origin(candidate: Candidate, attempt: Attempt) -> Candidate:
+    assert attempt.origin is not None
+    return replace(candidate, origin=attempt.origin)
+
+
+def _tell_open(
+    unanswered: Mapping[tuple[str, str, int], Answer], late: str, left: int, run_id: str, on_event: OnEvent | None
+) -> None:
+    """Say what was not asked or judged, and why.
+
+    Raises:
+        InfrastructureError: an endpoint did not answer.
+    """
+    again = f"run {run_id} goes on when the same command is given again"
+    broken = [(key, answer) for key, answer in unanswered.items() if answer.problem == "endpoint"]
+    capped = sorted({answer.message for answer in unanswered.values() if answer.problem == "budget"} | {late} - {""})
+    if broken:
+        (generator, task, sample), first = broken[0]
+        raise InfrastructureError(
+            f"{len(broken)} of the samples got no answer, the first of them {generator}, {task}, sample {sample}: "
+            f"{first.message}; all others are judged and stored, and {again}"
+        )
+    if capped:
+        tell(on_event, "note", 0, 0, f"{left} attempts are left: {'; '.join(capped)}; {again} with a higher one")
 
 
 def _plan(
-    answers: Mapping[str, Mapping[str, Sequence[Answer]]], suite: Sequence[Task], judge: Judge, protocol: Protocol
-) -> list[Planned]:
-    """Every attempt with its cases: answers by generator and task."""
+    makers: Sequence[Generator | Asked],
+    answers: Mapping[tuple[str, str, int], Answer],
+    suite: Sequence[Task],
+    judge: Judge,
+    protocol: Protocol,
+) -> Iterator[Planned]:
+    """Every attempt with its cases; candidates of generators that are asked are not known yet."""
+    from kerneleval.generators import Asked
     from kerneleval.store import Planned
 
-    return [
-        Planned(
-            generator=generator,
-            task=task.name,
-            category=task.category,
-            level=task.level,
-            group=task.group,
-            cases=cases,
-            sample=sample,
-            candidate=answer.candidate,
-            origin=answer.origin if answer.problem else None,
-        )
-        for task in suite
-        for cases in [judge.plan(task, protocol)]
-        for generator, found in answers.items()
-        for sample, answer in enumerate(found[task.name])
-    ]
+    given: dict[tuple[str, str], list[Answer | None]] = {}
+    for (generator, task_name, _), one in answers.items():
+        given.setdefault((generator, task_name), []).append(one)
+    for task in suite:
+        cases = judge.plan(task, protocol)
+        for maker in makers:
+            nothing: list[Answer | None] = [None] * maker.samples if isinstance(maker, Asked) else []
+            found = given.get((maker.name, task.name), nothing)
+            for sample, answer in enumerate(found):
+                yield Planned(
+                    generator=maker.name,
+                    task=task.name,
+                    category=task.category,
+                    level=task.level,
+                    group=task.group,
+                    cases=cases,
+                    sample=sample,
+                    candidate=answer.candidate if answer is not None else None,
+                    origin=answer.origin if answer is not None and answer.problem else None,
+                )
 
 
 def _limits(store: Store, judge: Judge, protocol: Protocol) -> Limits:
@@ -171,52 +350,3 @@ def _limits(store: Store, judge: Judge, protocol: Protocol) -> Limits:
         if known is not None and wanted <= {dtype for dtype, _ in known.flop_per_s}:
             return known
     return limits.measure(judge.device, protocol.dtypes)
-
-
-def _attempt(
-    store: Store,
-    judge: Judge,
-    attempt: Attempt,
-    answer: Answer,
-    task: Task,
-    protocol: Protocol,
-    task_source: str,
-    place: str,
-    on_event: OnEvent | None,
-) -> Verdict:
-    """The verdict on one attempt: from the store where it is known, else judged now."""
-    candidate = answer.candidate
-    if candidate is None:
-        return _missing(attempt, answer, protocol, judge.machine, judge.bench.trust)
-    known = store.cached_verdict(candidate.hash, task.name, judge.machine.fingerprint, protocol.key, attempt.cases)
-    if known is not None:
-        return known
-    return judge.check(
-        candidate,
-        task,
-        protocol,
-        cases=attempt.cases,
-        source=candidate.origin.path or candidate.stored_name,
-        task_source=task_source,
-        store=place,
-        on_event=on_event,
-    )
-
-
-def _missing(attempt: Attempt, answer: Answer, protocol: Protocol, machine: Machine, trust: Trust) -> Verdict:
-    message = answer.message or f"{attempt.generator} gave no candidate for {attempt.task}"
-    failed = Failed(stage="generate", reason=answer.problem or "missing", message=message)
-    return Verdict(
-        verdict="failed",
-        stage=failed.stage,
-        reason=failed.reason,
-        message=message,
-        task=attempt.task,
-        candidate="",
-        track="",
-        trust=trust,
-        machine=machine,
-        protocol=protocol,
-        speedup=None,
-        cells=tuple(CellResult(case=case, outcome=failed) for case in attempt.cases),
-    )

@@ -96,6 +96,8 @@ class RunInfo:
     """What was given as ``--task``: task name -> name or path; a task that is not in it was given by its name."""
     audit: Mapping[str, Any] = field(default_factory=dict)
     """Of an audit: ``of`` (the run that it judges again) and what else was asked of it; empty: no audit."""
+    rounds_of: str = ""
+    """The run that its attempts are rounds of refinement for; empty: of none."""
 
     groups: Mapping[str, str] = field(default_factory=dict)
     """Task name -> its category in KernelBench-X's taxonomy, where it has one."""

@@ -143,6 +143,7 @@ def _run(row: Any, machines: Mapping[str, Machine], counts: tuple[int, int], bod
         not_evaluated={str(device): str(why) for device, why in body["not_evaluated"].items()},
         tasks={str(name): str(where) for name, where in body.get("tasks", {}).items()},
         audit=dict(body.get("audit", {})),
+        rounds_of=str(body.get("rounds_of", "")),
         groups={str(name): str(group) for name, group in body.get("groups", {}).items()},
         limits={str(machine): Limits.from_plain(of) for machine, of in body.get("limits", {}).items()},
     )
@@ -162,7 +163,7 @@ def find_run(connection: Connection, text: str, place: str) -> str:
     if not rows:
         raise UsageError(f"{place} holds no run yet; make one with 'kerneleval run'")
     if text == "latest":
-        return str(next((row for row in rows if "audit" not in json.loads(row.body)), rows[0]).id)
+        return str(next((row for row in rows if not {"audit", "rounds_of"} & json.loads(row.body).keys()), rows[0]).id)
     for row in rows:
         if text in (row.id, row.name):
             return str(row.id)

@@ -13,6 +13,7 @@ from kerneleval.records import (
     Cell,
     Limits,
     Machine,
+    Origin,
     Outcome,
     Protocol,
     Result,
@@ -90,6 +91,8 @@ class Store:
         tasks: Mapping[str, str] | None = None,
         audit: Mapping[str, Any] | None = None,
         limits: Mapping[str, Limits] | None = None,
+        identity: Sequence[str] = (),
+        rounds_of: str = "",
         resume: bool = False,
     ) -> str:
         """Store a run with everything that it is going to judge; returns its identifier.
@@ -104,8 +107,10 @@ class Store:
             tasks: where tasks were found: name -> what was given as ``--task``.
             audit: what an audit was asked for, its ``of`` the run that it judges again; None: this is no audit.
             limits: what the machines can do at best: fingerprint -> limits.
-            resume: return the latest run of the same name, generators, machines, protocol and plan instead, if it
-                was interrupted.
+            identity: what else makes two runs the same: settings of generators whose candidates are not known yet.
+            rounds_of: identifier of the run that this one's attempts are rounds of refinement for; empty: of none.
+            resume: return the latest run of the same name, generators, machines, protocol, plan and identity instead,
+                if it was interrupted.
 
         Raises:
             UsageError: an empty plan, an attempt without cases, planned twice, or on an unknown machine.
@@ -123,8 +128,19 @@ class Store:
                 tasks=tasks or {},
                 audit=audit or {},
                 limits=limits or {},
+                identity=identity,
+                rounds_of=rounds_of,
                 resume=resume,
             )
+
+    def add_attempts(self, run: str, plan: Sequence[Planned]) -> None:
+        """Plan more attempts of a run that has begun; those that it has already stay as they are.
+
+        Raises:
+            UsageError: there is no such run; or as :meth:`begin_run`.
+        """
+        with self._database.writing() as connection:
+            writing.add_attempts(connection, run, plan)
 
     def put_candidate(self, run: str, generator: str, sample: int, task: str, candidate: Candidate) -> None:
         """Store what a generator made before it is judged, for all machines on which the attempt is unfinished.
@@ -145,6 +161,7 @@ class Store:
         candidate: Candidate | None,
         verdict: Verdict,
         *,
+        origin: Origin | None = None,
         replace: bool = False,
     ) -> bool:
         """Store a verdict with all its cells, at once; returns whether it was stored.
@@ -159,6 +176,7 @@ class Store:
             sample: sample index.
             candidate: what was judged; None: the generator gave nothing (stage ``generate``).
             verdict: task, machine and protocol say which attempt it is of.
+            origin: who was asked and what it cost, where there is no candidate; else the candidate's counts.
             replace: whether verdict and outcomes take the place of older ones.
 
         Raises:
@@ -172,6 +190,7 @@ class Store:
                 sample=sample,
                 candidate=candidate,
                 verdict=verdict,
+                origin=origin,
                 replace=replace,
             )
 
@@ -196,7 +215,7 @@ class Store:
 
     def run(self, text: str = "latest") -> RunInfo:
         """The run meant: an identifier, the beginning of just one, a name (its latest run), or ``latest``: the latest
-        that is no audit.
+        that is neither an audit nor a run's rounds.
 
         Raises:
             UsageError: there is no such run, or more than one.

@@ -19,6 +19,7 @@ from kerneleval.records import (
     Failed,
     Limits,
     Machine,
+    Origin,
     Outcome,
     Passed,
     Protocol,
@@ -99,24 +100,21 @@ def begin_run(
     tasks: Mapping[str, str],
     audit: Mapping[str, Any],
     limits: Mapping[str, Limits],
+    identity: Sequence[str],
+    rounds_of: str,
     resume: bool,
 ) -> str:
     """See :meth:`Store.begin_run`."""
-    resolved = _resolved(plan, generators, machines)
+    resolved = _resolved(plan, generators, [m.fingerprint for m in machines])
     plan_key = _plan_key(name, generators, protocol, resolved)
+    if identity:
+        plan_key = digest(plan_key, *identity)
     if resume and (found := _interrupted(connection, plan_key)) is not None:
         return found
     now = time.time()
     run = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(3)}"
     _add_new(connection, schema.machines, [_machine_row(m) for m in machines], "fingerprint")
     _add_new(connection, schema.protocols, [{"key": protocol.key, "body": dump(protocol)}], "key")
-    _add_new(
-        connection,
-        schema.candidates,
-        [_candidate_row(p.candidate) for p in resolved if p.candidate is not None],
-        "hash",
-    )
-    _add_new(connection, schema.cases, [_case_row(case) for p in resolved for case in p.cases], "id")
     body: dict[str, Any] = {
         "generators": list(generators),
         "machines": [m.fingerprint for m in machines],
@@ -127,6 +125,8 @@ def begin_run(
     }
     if audit:
         body["audit"] = dict(audit)
+    if rounds_of:
+        body["rounds_of"] = rounds_of
     connection.execute(
         insert(schema.runs).values(
             id=run, name=name, created_unix_s=now, protocol=protocol.key, plan=plan_key, body=dump(body)
@@ -146,9 +146,8 @@ def _machine_row(machine: Machine) -> dict[str, Any]:
     }
 
 
-def _resolved(plan: Sequence[Planned], generators: Sequence[str], machines: Sequence[Machine]) -> list[Planned]:
+def _resolved(plan: Sequence[Planned], generators: Sequence[str], fingerprints: Sequence[str]) -> list[Planned]:
     """The plan with every machine filled in and every entry checked."""
-    fingerprints = [m.fingerprint for m in machines]
     if not fingerprints:
         raise UsageError("a run needs a machine to judge on")
     if not plan:
@@ -204,7 +203,23 @@ def _interrupted(connection: Connection, plan_key: str) -> str | None:
     return str(run) if open_attempts else None
 
 
+def add_attempts(connection: Connection, run: str, plan: Sequence[Planned]) -> None:
+    """See :meth:`Store.add_attempts`."""
+    found = connection.execute(select(schema.runs.c.body).where(schema.runs.c.id == run)).scalar_one_or_none()
+    if found is None:
+        raise UsageError(f"there is no run {run}")
+    body = json.loads(found)
+    resolved = _resolved(plan, body["generators"], body["machines"])
+    table = schema.attempts
+    columns = (table.c.generator, table.c.sample, table.c.task, table.c.machine)
+    known = {tuple(row) for row in connection.execute(select(*columns).where(table.c.run == run))}
+    _add_attempts(connection, run, [p for p in resolved if (p.generator, p.sample, p.task, p.machine) not in known])
+
+
 def _add_attempts(connection: Connection, run: str, plan: Sequence[Planned]) -> None:
+    sources = [_candidate_row(p.candidate) for p in plan if p.candidate is not None]
+    _add_new(connection, schema.candidates, sources, "hash")
+    _add_new(connection, schema.cases, [_case_row(case) for p in plan for case in p.cases], "id")
     for p in plan:
         attempt = connection.execute(
             insert(schema.attempts)
@@ -266,6 +281,7 @@ def put_verdict(
     sample: int,
     candidate: Candidate | None,
     verdict: Verdict,
+    origin: Origin | None,
     replace: bool,
 ) -> bool:
     """See :meth:`Store.put_verdict`."""
@@ -283,6 +299,10 @@ def put_verdict(
             .values(candidate=candidate.hash, origin=dump(candidate.origin))
         )
         _add_unplanned(connection, attempt.id, [c.case for c in verdict.cells])
+    elif origin is not None:
+        connection.execute(
+            update(schema.attempts).where(schema.attempts.c.id == attempt.id).values(origin=dump(origin))
+        )
     if present is not None:
         connection.execute(delete(schema.verdicts).where(schema.verdicts.c.attempt == attempt.id))
     row = {

@@ -1,0 +1,249 @@
+"""What a generator is told of a draft: the verdict on it in words, without what it must not know.
+
+It tells cells of the suite that the draft was judged at, which is another one than the final verdict's: the pipeline
+draws its shapes from another seed (``pipeline/refining.py``). Seeds, replay lines and paths of this machine are left
+out.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from kerneleval.generators.prompts.facts import clean
+from kerneleval.records import Case, CellResult, Failed, Limits, Passed, Task, Timing, Verdict
+
+__all__ = ["feedback_of"]
+
+_MOST = 9_000
+"""Characters altogether; a model's context is dear."""
+
+_LOG = 3_000
+"""Characters of a build log or a traceback: its beginning and its end."""
+
+_FAILURES = 4
+"""Failing cells that are told in full."""
+
+_SPEEDS = 8
+"""Timed cells that are told, the slowest first."""
+
+_PLACE = re.compile(r"(?<![\w.:/])/(?:[^\s/:\"'`,;()]+/)+")
+"""An absolute directory in front of a file's name."""
+
+_SECRET = re.compile(r"\b(?:suite[-_ ]?seed|seed)(?:\s+of\s+\w+)?\s*[=:]?\s*\d+", re.I)
+
+
+def feedback_of(verdict: Verdict, task: Task, limits: Limits | None = None) -> str:
+    """The verdict in words for whoever wrote the candidate.
+
+    Args:
+        verdict: what the judge said.
+        task: what was to be solved: costs of the timed cells are set against ``limits``.
+        limits: what the machine can do at best; None: not measured.
+    """
+    failed = [c for c in verdict.cells if isinstance(c.outcome, Failed) and c.outcome.reason != "unsupported"]
+    if verdict.verdict == "passed":
+        parts = ["The candidate is right in every case that was judged."]
+    else:
+        parts = [f"The candidate was rejected: {verdict.reason} (stage {verdict.stage})."]
+        alike = bool(failed) and isinstance(failed[0].outcome, Failed) and failed[0].outcome.message == verdict.message
+        parts += [_log(verdict)] if not alike or verdict.stage in ("build", "load") else []
+    if verdict.stage not in ("generate", "build", "load"):
+        parts += [_counts(verdict.cells), _failures(failed), _unsupported(verdict.cells)]
+    parts += [_findings(verdict), _speeds(verdict, task, limits)]
+    text = "\n\n".join(part for part in parts if part)
+    return _short(_hidden(clean(text)), _MOST)
+
+
+def _hidden(text: str) -> str:
+    return _SECRET.sub("a seed", _PLACE.sub("", text))
+
+
+def _short(text: str, most: int) -> str:
+    """The beginning and the end of what is too long."""
+    if len(text) <= most:
+        return text
+    half = most // 2 - 30
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters are left out ...]\n{text[-half:]}"
+
+
+def _fenced(text: str) -> str:
+    fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`{3,}", text)), 3)
+    return f"{fence}\n{text.strip()}\n{fence}"
+
+
+def _log(verdict: Verdict) -> str:
+    """What went wrong as a whole; a compiler's or an interpreter's words as they are."""
+    message = verdict.message.strip()
+    return _fenced(_short(message, _LOG)) if "\n" in message else message
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Cells
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _counts(cells: Sequence[CellResult]) -> str:
+    judged = [c for c in cells if not (isinstance(c.outcome, Failed) and c.outcome.reason == "unsupported")]
+    wrong = [c for c in judged if isinstance(c.outcome, Failed)]
+    if not judged or not wrong:
+        return ""
+    lines = [f"{len(judged) - len(wrong)} of {len(judged)} cases are right."]
+    views: tuple[tuple[str, Callable[[Case], str]], ...] = (
+        ("direction", lambda case: case.direction),
+        ("dtype", lambda case: case.dtype),
+        ("layout", lambda case: case.layout),
+        ("inputs", lambda case: case.distribution),
+        ("shapes", lambda case: case.shape_category),
+    )
+    for name, view in views:
+        all_of = Counter(view(c.case) for c in judged)
+        bad = Counter(view(c.case) for c in wrong)
+        if len(all_of) > 1 and any(bad[value] < count for value, count in all_of.items()):
+            told = ", ".join(f"{value} {bad[value]} of {count}" for value, count in all_of.items() if bad[value])
+            lines.append(f"- wrong by {name}: {told}")
+    lines += [f"- {said}" for said in _pattern(judged, wrong)]
+    return "\n".join(lines)
+
+
+def _pattern(judged: Sequence[CellResult], wrong: Sequence[CellResult]) -> list[str]:
+    """Sizes that tell the wrong cells from the right ones: multiples, and how large they are."""
+    found = []
+    right = [c for c in judged if isinstance(c.outcome, Passed)]
+    for name in dict.fromkeys(name for c in judged for name, _ in c.case.dims):
+        bad = [dict(c.case.dims)[name] for c in wrong if name in dict(c.case.dims)]
+        good = [dict(c.case.dims)[name] for c in right if name in dict(c.case.dims)]
+        if not bad or not good:
+            continue
+        for step in (128, 64, 32, 16, 8, 4, 2):
+            if all(size % step for size in bad) and not any(size % step for size in good):
+                found.append(f"right where {name} is a multiple of {step}, wrong elsewhere")
+                break
+        if min(bad) > max(good):
+            found.append(f"right up to {name} = {max(good)}, wrong from {min(bad)} on")
+        elif max(bad) < min(good):
+            found.append(f"wrong up to {name} = {max(bad)}, right from {min(good)} on")
+    return found
+
+
+def _failures(failed: Sequence[CellResult]) -> str:
+    """Some failing cells in full, of unlike reasons, dtypes and directions first."""
+    seen: set[tuple[str, ...]] = set()
+    chosen: list[CellResult] = []
+    for keys in (
+        lambda c: (c.outcome.reason, c.case.direction, c.case.dtype),
+        lambda c: (c.outcome.reason, c.case.direction, c.case.dtype, c.case.layout, c.case.distribution),
+        lambda c: (c.case.key,),
+    ):
+        for cell in failed:
+            key = keys(cell)
+            if len(chosen) < _FAILURES and key not in seen and cell not in chosen:
+                seen.add(key)
+                chosen.append(cell)
+    return "\n\n".join(_failure(cell) for cell in chosen)
+
+
+def _failure(cell: CellResult) -> str:
+    outcome = cell.outcome
+    assert isinstance(outcome, Failed)
+    case, evidence = cell.case, outcome.evidence
+    dims = ", ".join(f"{name}={size}" for name, size in case.dims)
+    head = f"{case.direction}, {case.dtype}, {dims}, {case.layout} layout, {case.distribution} inputs: {outcome.reason}"
+    lines = [f"Failing case: {head}."]
+    trace = str(evidence.get("traceback", ""))
+    message = outcome.message.strip()
+    if outcome.stage == "call" and trace:
+        lines.append(_fenced(_short(_own_frames(trace), _LOG)))
+    elif message:
+        lines.append(_fenced(_short(message, _LOG)) if "\n" in message else message)
+    if "worst_index" in evidence and "expected" not in message:
+        lines.append(
+            f"Worst element {evidence['worst_index']}: expected {evidence.get('expected')}, got {evidence.get('got')}."
+        )
+    return "\n".join(lines)
+
+
+def _own_frames(trace: str) -> str:
+    """A traceback from the candidate's first frame on."""
+    lines = trace.strip().split("\n")
+    for number, line in enumerate(lines):
+        if re.search(r'File "[^"]*candidate[^"/]*"', line):
+            return "\n".join(lines[number:])
+    return lines[-1] if lines else ""
+
+
+def _unsupported(cells: Sequence[CellResult]) -> str:
+    refused = [c for c in cells if isinstance(c.outcome, Failed) and c.outcome.reason == "unsupported"]
+    if not refused:
+        return ""
+    some = "; ".join(f"{c.case.direction} {c.case.dtype} {c.case.layout}" for c in refused[:3])
+    return (
+        f"{len(refused)} of {len(cells)} cases were declared unsupported by the candidate (such as {some}); each "
+        "counts as not covered."
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Findings and speed
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _findings(verdict: Verdict) -> str:
+    told = [str(f.get("message", "")) for f in verdict.findings if f.get("level") in ("fail", "warn")]
+    lines = [f"- {_short(text, 600)}" for text in dict.fromkeys(told) if text and text != verdict.message]
+    return "Found besides:\n" + "\n".join(lines[:6]) if lines else ""
+
+
+def _speeds(verdict: Verdict, task: Task, limits: Limits | None) -> str:
+    timed = [
+        (c.case, c.outcome.timing)
+        for c in verdict.cells
+        if isinstance(c.outcome, Passed) and c.outcome.timing is not None
+    ]
+    if not timed:
+        return ""
+    timed.sort(key=lambda pair: pair[1].speedup)
+    lines = []
+    if verdict.speedup is not None:
+        value, low, high = (float(verdict.speedup[k]) for k in ("value", "low", "high"))
+        lines.append(
+            f"Speedup against {verdict.protocol.baseline} PyTorch: {value:.3g}x (95 % interval {low:.3g} to "
+            f"{high:.3g}), geometric mean over the timed {verdict.speedup.get('direction', 'forward')} cases."
+        )
+    lines.append("Timed cases, the slowest against PyTorch first:")
+    lines += [_speed(case, timing, task, limits) for case, timing in timed[:_SPEEDS]]
+    if len(timed) > _SPEEDS:
+        lines.append(f"- and {len(timed) - _SPEEDS} more, up to {timed[-1][1].speedup:.3g}x")
+    return "\n".join(lines)
+
+
+def _speed(case: Case, timing: Timing, task: Task, limits: Limits | None) -> str:
+    dims = ", ".join(f"{name}={size}" for name, size in case.dims)
+    text = f"- {case.direction}, {case.dtype}, {dims}: {timing.speedup:.3g}x ({timing.claim})"
+    samples = timing.samples
+    if samples.candidate_ns and samples.baseline_ns:
+        own, base = statistics.median(samples.candidate_ns), statistics.median(samples.baseline_ns)
+        text += f", {_time(own)} against {_time(base)}"
+        if limits is not None and case.direction == "forward" and not task.module:
+            text += _least(case, own, task, limits)
+    return text
+
+
+def _least(case: Case, own_ns: float, task: Task, limits: Limits) -> str:
+    """The least time of the roofline, and which part of it bounds."""
+    dims = case.dims_map
+    flops, moved = task.flops(dims), task.bytes(dims, case.dtype)
+    least = limits.least_s(flops, moved, case.dtype)
+    bound = "memory" if least <= moved / limits.bandwidth_bytes_per_s else "arithmetic"
+    if least <= 0 or own_ns <= 0:
+        return ""
+    return f"; the machine's limit is {_time(least * 1e9)} (bound by {bound}): {least * 1e9 / own_ns:.0%} of it reached"
+
+
+def _time(ns: float) -> str:
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if ns >= size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns:.3g} ns"
