@@ -424,16 +424,21 @@ def cached_verdict(
 ) -> Verdict | None:
     """The latest verdict on the same candidate, machine, protocol and cases, in whatever run it was reached."""
     table = schema.attempts
-    same = _attempts_where(
-        connection,
-        table.c.candidate == candidate_hash,
-        table.c.task == task,
-        table.c.machine == machine,
-        schema.runs.c.protocol == protocol,
-        schema.verdicts.c.attempt.is_not(None),
+    same = (
+        select(table.c.id)
+        .join(schema.runs, schema.runs.c.id == table.c.run)
+        .join(schema.verdicts, schema.verdicts.c.attempt == table.c.id)
+        .where(
+            table.c.candidate == candidate_hash,
+            table.c.task == task,
+            table.c.machine == machine,
+            schema.runs.c.protocol == protocol,
+        )
+        .order_by(table.c.id.desc())
     )
     wanted = set(cases)
-    for number, attempt in sorted(same.items(), reverse=True):
+    for number in connection.execute(same).scalars().all():
+        ((_, attempt),) = _attempts_where(connection, table.c.id == number).items()
         if set(attempt.cases) == wanted:
             verdict = _verdict(connection, number, attempt)
             if verdict.verdict == "failed" or len(verdict.cells) == len(wanted):

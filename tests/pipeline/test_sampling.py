@@ -1,0 +1,169 @@
+"""Many samples of a model through the command line: killed, resumed, capped, without an endpoint; money to the cent."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("openai", reason="the openai package is not installed (pip install 'kerneleval[llm]')")
+
+from tests.generators.llm.chat_server import ChatServer, Say, serving
+
+from kerneleval import pipeline
+from kerneleval.records import InfrastructureError, UsageError
+from kerneleval.store import open_store
+
+PRICES = "[generator.prices]\ninput = 2.5\noutput = 10.0\ncached = 1.25\n"
+SAMPLES = 1000
+
+
+def usage(sample: int) -> dict[str, Any]:
+    """Tokens that tell the samples apart."""
+    return {
+        "prompt_tokens": 1000 + sample,
+        "completion_tokens": 100 + 3 * (sample % 7),
+        "prompt_tokens_details": {"cached_tokens": sample % 5 * 100},
+    }
+
+
+def price(sample: int) -> float:
+    told = usage(sample)
+    cached = told["prompt_tokens_details"]["cached_tokens"]
+    return ((told["prompt_tokens"] - cached) * 2.5 + cached * 1.25 + told["completion_tokens"] * 10.0) / 1e6
+
+
+def settings(folder: Path, server: ChatServer, prices: str = PRICES, **more: Any) -> str:
+    path = folder / "model.toml"
+    lines = {"kind": "llm", "model": "lab/tiny", "base_url": server.url, "language": "torch", "seed": 0} | more
+    path.write_text("[generator]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in lines.items()) + prices)
+    return str(path)
+
+
+def command(path: str, store: Path, *more: str) -> list[str]:
+    options = ["-g", path, "-t", "relu", "--device", "cpu", "--quick", "--direction", "forward", "--store", str(store)]
+    return [sys.executable, "-m", "kerneleval", "run", *options, *more]
+
+
+def run(path: str, store: Path, **options: Any) -> str:
+    common: dict[str, Any] = {"device": "cpu", "tier": "quick", "directions": ("forward",)}
+    return pipeline.run((path,), ("relu",), store_url=str(store), **common, **options)
+
+
+@pytest.mark.slow
+def test_a_thousand_samples_killed_and_resumed(tmp_path: Path) -> None:
+    def script(body: dict[str, Any], number: int) -> Say:
+        if number % 50 == 7:
+            return Say(status=500, text="try again")
+        if number % 97 == 11:
+            return Say(cut_after=24)
+        return Say(usage=usage(body["seed"]), delay_s=0.05)
+
+    store = tmp_path / "s.db"
+    with serving(script) as server:
+        path = settings(tmp_path, server, samples=SAMPLES, concurrency=64)
+        process = subprocess.Popen(command(path, store), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        until = time.monotonic() + 120
+        while server.answered < 300:
+            assert process.poll() is None and time.monotonic() < until, process.communicate()[1]
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        assert 40 <= server.most_open <= 64
+        time.sleep(0.5)
+        with contextlib.closing(sqlite3.connect(store)) as database:
+            ((kept,),) = database.execute("select count(*) from responses")
+        assert kept >= 200
+        before = len(server.requests)
+        done = subprocess.run(
+            [*command(path, store), "--json"], capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        later = [request["seed"] for request in server.requests[before:]]
+        assert len(set(later)) == SAMPLES - kept, "what was answered and kept is not asked again"
+    found = json.loads(done.stdout)["scores"]["tiny"]["cost"]
+    total = sum(price(sample) for sample in range(SAMPLES))
+    assert found["usd/sample"]["n"] == SAMPLES
+    assert found["usd/sample"]["value"] * SAMPLES == pytest.approx(total, abs=1e-6)
+    assert total == pytest.approx(4.79, abs=0.5), "or a thousandth of a cent says nothing"
+    with open_store(str(store), write=False) as opened:
+        (info,) = opened.runs()
+        assert info.complete and info.planned == SAMPLES
+        origins = {a.sample: a.origin for a in opened.attempts(info.id)}
+    for sample, origin in origins.items():
+        assert origin is not None and origin.money_usd == pytest.approx(price(sample), abs=1e-12)
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_it_at_once_and_a_hanging_endpoint_keeps_nobody(tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+    with serving(lambda body, number: Say(hang=True)) as server:
+        process = subprocess.Popen(
+            command(settings(tmp_path, server, samples=8), store), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        until = time.monotonic() + 60
+        while len(server.requests) < 8:
+            assert process.poll() is None and time.monotonic() < until, process.communicate()[0]
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+        assert process.returncode == 130
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("cap", "most"), [({"max_usd": 0.03}, 9), ({"max_tokens": 9000}, 9)], ids=["money", "tokens"])
+def test_a_cap_ends_a_run_that_goes_on_later(tmp_path: Path, cap: dict[str, Any], most: int) -> None:
+    store, told = tmp_path / "s.db", []
+    with serving(lambda body, number: Say(usage=usage(body["seed"]))) as server:
+        path = settings(tmp_path, server, samples=40, concurrency=2)
+        first = run(path, store, **cap, on_event=lambda event: told.append(event.text))
+        asked = len(server.requests)
+        assert 4 <= asked <= most
+        with open_store(str(store), write=False) as opened:
+            info = opened.run(first)
+            assert info.finished == asked and not info.complete
+        assert any("attempts are left" in text and "is reached" in text for text in told)
+        second = run(path, store)
+        assert second == first and len(server.requests) == 40
+    with open_store(str(store), write=False) as opened:
+        assert opened.run(first).complete
+
+
+def test_money_that_is_not_known_cannot_be_limited(tmp_path: Path) -> None:
+    with serving(lambda body, number: Say()) as server:
+        path = settings(tmp_path, server, prices="")
+        with pytest.raises(UsageError, match=r"--max-usd cannot be kept.*generator.prices"):
+            run(path, tmp_path / "s.db", max_usd=1.0)
+    with pytest.raises(UsageError, match="--max-tokens must be above 0, not 0"):
+        run(path, tmp_path / "s.db", max_tokens=0)
+
+
+@pytest.mark.slow
+def test_an_endpoint_that_fails_leaves_its_samples_open(tmp_path: Path) -> None:
+    broken = {"now": True}
+
+    def script(body: dict[str, Any], number: int) -> Say:
+        return Say(status=503, text="overloaded") if broken["now"] and body["seed"] == 1 else Say()
+
+    store = tmp_path / "s.db"
+    with serving(script) as server:
+        path = settings(tmp_path, server, samples=3, tries=1)
+        with pytest.raises(InfrastructureError, match=r"1 of the samples got no answer.*sample 1.*overloaded.*goes on"):
+            run(path, store)
+        with open_store(str(store), write=False) as opened:
+            (info,) = opened.runs()
+            assert (info.planned, info.finished) == (3, 2)
+        broken["now"] = False
+        assert run(path, store) == info.id
+        assert [r["seed"] for r in server.requests].count(0) == 1
+    with open_store(str(store), write=False) as opened:
+        assert opened.run(info.id).complete
