@@ -219,6 +219,81 @@ def run(
 
 
 @app.command()
+def generate(
+    generator: Annotated[str, typer.Option("--generator", "-g", help="Name, file or directory of a generator.")],
+    folder: Annotated[str, typer.Option("--out", metavar="FOLDER", help="Where the candidates go.")] = "",
+    task: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--task", "-t", help="May be repeated; the default suite otherwise.", autocompletion=complete_tasks
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the prompts; ask nothing.")] = False,
+    device: DeviceOption = None,
+    shapes: ShapesOption = Shapes.default,
+    store: StoreOption = None,
+    max_usd: Annotated[
+        float | None, typer.Option(metavar="USD", help="Ask nothing more when so much is spent.")
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(metavar="N", help="Ask nothing more after so many tokens.")] = None,
+    max_hours: Annotated[float | None, typer.Option(metavar="H", help="Ask nothing more after so long.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Ask a generator for candidates and write them into a folder, unjudged; or print what it would be asked."""
+    if not folder and not dry_run:
+        raise UsageError("say where the candidates go (--out FOLDER), or ask for the prompts alone (--dry-run)")
+    common: dict[str, Any] = {"device": device_of(device), "shapes": shapes.value, "store_url": store_of(store)}
+    caps: dict[str, Any] = {"max_usd": max_usd, "max_tokens": max_tokens, "max_hours": max_hours}
+    from kerneleval import pipeline
+    from kerneleval.reports import generating_view
+
+    if dry_run:
+        prompts = pipeline.prompts(generator, tuple(split(task)), **common)
+        _print_json(prompts) if as_json else generating_view.render_prompts(prompts, _console())
+        return PASSED
+    with _progress(lines=not as_json) as on_event:
+        found = pipeline.generate(generator, folder, tuple(split(task)), **common, **caps, on_event=on_event)
+    _print_json(found) if as_json else generating_view.render_generated(found, _console())
+    return PASSED
+
+
+@app.command()
+def estimate(
+    generator: Annotated[
+        list[str],
+        typer.Option("--generator", "-g", help="Name, file or directory of a generator; may be repeated."),
+    ],
+    task: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--task", "-t", help="May be repeated; the default suite otherwise.", autocompletion=complete_tasks
+        ),
+    ] = None,
+    device: DeviceOption = None,
+    shapes: ShapesOption = Shapes.default,
+    store: StoreOption = None,
+    quick: Quick = False,
+    precise: Precise = False,
+    against: Annotated[str, typer.Option(metavar="RUN", help="A run of the same to compare with.")] = "",
+    as_json: Json = False,
+) -> int:
+    """Predict tokens, money and time of a run before it, from what the store knows of the model and the tasks."""
+    options: dict[str, Any] = {
+        "device": device_of(device),
+        "shapes": shapes.value,
+        "store_url": store_of(store),
+        "tier": tier_of(quick, precise),
+        "against": against,
+    }
+    from kerneleval import pipeline
+    from kerneleval.reports import generating_view
+
+    found = pipeline.estimate(tuple(split(generator)), tuple(split(task)), **options)
+    _print_json(found) if as_json else generating_view.render_estimate(found, _console())
+    return PASSED
+
+
+@app.command()
 def score(
     runs: RunsArgument = None,
     store: StoreOption = None,

@@ -6,6 +6,8 @@ Only ``audit.py`` joins them too: store -> judge -> store.
 from __future__ import annotations
 
 from kerneleval.pipeline.checking import check
+from kerneleval.pipeline.estimating import estimate
+from kerneleval.pipeline.generating import generate, prompts
 from kerneleval.pipeline.results import analyse, compare, export, import_results, report, score, transitions
 from kerneleval.pipeline.rewards import Rewarder, reward
 from kerneleval.pipeline.running import run
@@ -16,8 +18,11 @@ __all__ = [
     "analyse",
     "check",
     "compare",
+    "estimate",
     "export",
+    "generate",
     "import_results",
+    "prompts",
     "report",
     "reward",
     "run",

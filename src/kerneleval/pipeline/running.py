@@ -21,6 +21,8 @@ from kerneleval.records import (
     Protocol,
     Task,
     Verdict,
+    digest,
+    to_plain,
 )
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from kerneleval.store.plan import Attempt, Planned
     from kerneleval.store.store import Store
 
-__all__ = ["run"]
+__all__ = ["known_limits", "protocol_of", "run"]
 
 ARCHETYPES = ("baseline", "fragile", "robust")
 """What ``run`` judges when no generator is named."""
@@ -95,14 +97,14 @@ def run(
     found = [makers.find(g, services) for g in generators or ARCHETYPES]
     given = list(tasks or makers.SUITE)
     suite = [open_task(t, shapes, suite_seed=0) for t in given]
-    protocol = Protocol(
-        tier=tier,  # type: ignore[arg-type]
+    protocol = protocol_of(
+        tier=tier,
         baseline=baseline,
-        shapes=shapes,  # type: ignore[arg-type]
-        dtypes=tuple(dtypes) or ("float32",),
-        directions=tuple(directions),
-        distributions=tuple(distributions),
-        allow=tuple(allow),
+        shapes=shapes,
+        dtypes=dtypes,
+        directions=directions,
+        distributions=distributions,
+        allow=allow,
     )
     store = open_store(store_url)
     with borrowed(judge, device) as owner:
@@ -112,7 +114,7 @@ def run(
             protocol=protocol,
             suite={task.name: task for task in suite},
             sources={task.name: source for task, source in zip(suite, given, strict=True)},
-            limits=_limits(store, owner, protocol),
+            limits=known_limits(store, owner, protocol),
             place=for_replay(store_url),
             target=target,
             caps=caps,
@@ -340,13 +342,51 @@ def _plan(
                 )
 
 
-def _limits(store: Store, judge: Judge, protocol: Protocol) -> Limits:
-    """The machine's limits: those that an earlier run of the store measured, so that runs have the same scale."""
+def protocol_of(
+    *,
+    tier: str = "standard",
+    baseline: str = "eager",
+    shapes: str = "default",
+    dtypes: Sequence[str] = (),
+    directions: Sequence[str] = (),
+    distributions: Sequence[str] = (),
+    allow: Sequence[str] = ("custom", "mixed", "library"),
+) -> Protocol:
+    """How a run judges: in float32 where no dtype is asked for."""
+    return Protocol(
+        tier=tier,  # type: ignore[arg-type]
+        baseline=baseline,
+        shapes=shapes,  # type: ignore[arg-type]
+        dtypes=tuple(dtypes) or ("float32",),
+        directions=tuple(directions),
+        distributions=tuple(distributions),
+        allow=tuple(allow),
+    )
+
+
+def known_limits(store: Store | None, judge: Judge, protocol: Protocol, keep: Kept | None = None) -> Limits:
+    """The machine's limits: those that an earlier run of the store measured, so that runs have the same scale and
+    prompts the same text; measured now where there are none.
+
+    Args:
+        store: where they may be known; None: nowhere.
+        judge: of the machine.
+        protocol: its data types are those that must be known.
+        keep: where they are kept for what comes later; None: nowhere, because a run keeps its own.
+    """
     from kerneleval.judge import limits
 
     wanted = limits.computed(protocol.dtypes)
-    for info in store.runs():
-        known = info.limits.get(judge.machine.fingerprint)
+    machine = judge.machine.fingerprint
+    for info in store.runs() if store is not None else ():
+        known = info.limits.get(machine)
         if known is not None and wanted <= {dtype for dtype, _ in known.flop_per_s}:
             return known
-    return limits.measure(judge.device, protocol.dtypes)
+    key = digest("limits/1", machine, *sorted(wanted))
+    kept = store.response(key) if store is not None else None
+    if kept is not None:
+        return Limits.from_plain(kept)
+    found = limits.measure(judge.device, protocol.dtypes)
+    if keep is not None:
+        keep.put_response(key, to_plain(found))
+    return found

@@ -270,6 +270,14 @@ def lookup(connection: Connection, cells: Iterable[Cell]) -> dict[str, Outcome]:
     return known
 
 
+def responses(connection: Connection) -> Iterator[dict[str, Any]]:
+    """See :meth:`Store.responses`."""
+    table = schema.responses
+    query = select(table.c.key, table.c.format, table.c.body).order_by(table.c.created_unix_s)
+    for row in connection.execution_options(yield_per=_CHUNK).execute(query):
+        yield _load(row.body, row.format, schema.RESPONSE_FORMAT, [], f"response {row.key}", dict)
+
+
 def response(connection: Connection, key: str) -> dict[str, Any] | None:
     """What was kept under that key; None: nothing."""
     table = schema.responses

@@ -208,6 +208,11 @@ class Store:
         with self._database.reading() as connection:
             return reading.response(connection, key)
 
+    def responses(self) -> Iterator[dict[str, Any]]:
+        """Everything that :meth:`put_response` kept, the oldest first."""
+        with self._database.reading() as connection:
+            yield from reading.responses(connection)
+
     def runs(self) -> tuple[RunInfo, ...]:
         """All runs, the latest first."""
         with self._database.reading() as connection:

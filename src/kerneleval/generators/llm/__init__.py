@@ -85,6 +85,10 @@ class Model:
             template=self.settings.template,
         )
 
+    def price(self, usage: Usage, model: str = "") -> tuple[float, str]:
+        """US dollars for so many tokens and the list that they are from; (0, ""): no list has the model."""
+        return price_of(usage, self.settings, model)
+
     def stop(self) -> None:
         """Give up what is under way; nobody waits for it any more."""
         self._retries.stop()
@@ -141,6 +145,7 @@ class Model:
         """What is kept of an answer: with the price of its day, and the prompt as it was sent."""
         money, prices = price_of(reply.usage, self.settings, reply.model) if reply.usage else (0.0, "")
         return {
+            "asked": self.settings.asked,
             "prompt": [list(message) for message in prompt.messages],
             "template": prompt.template,
             "text": reply.text,

@@ -1,0 +1,235 @@
+"""What asking and judging generators would cost, before anything is asked."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kerneleval.pipeline.asking import answers_of
+from kerneleval.pipeline.checking import borrowed, open_task
+from kerneleval.pipeline.generating import as_model, there
+from kerneleval.pipeline.running import known_limits, protocol_of
+from kerneleval.records import Request, UsageError
+
+if TYPE_CHECKING:
+    from kerneleval.generators import Asked
+    from kerneleval.generators.llm import Model
+    from kerneleval.store.store import Store
+
+__all__ = ["estimate"]
+
+CHARACTERS = 3.5
+"""Characters of a prompt for each token where nothing is known of the model: what tokenizers of today make of English
+and code is between 3 and 4.5."""
+
+TOKENS_OUT = 3000
+"""Tokens of an answer where nothing is known of the model: a file of 200 lines and some reasoning."""
+
+FEEDBACK = 3000
+"""Characters of feedback for each round."""
+
+_SURE = 1.959963984540054
+_WIDE = 2.0
+"""An assumption may be off by this factor either way."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    """What a store knows of a model."""
+
+    ratio: float
+    """Characters of the prompt for each token."""
+    tokens_out: list[float]
+    """Tokens of each answer."""
+    cached: float
+    """Share of the prompt's tokens out of the endpoint's cache."""
+    seconds: list[float]
+    """How long each answer took."""
+    characters_out: float
+    """Characters of an answer."""
+
+
+def estimate(
+    generators: Sequence[str],
+    tasks: Sequence[str] = (),
+    *,
+    device: str | None = None,
+    shapes: str = "default",
+    store_url: str | None = None,
+    tier: str = "standard",
+    against: str = "",
+) -> dict[str, Any]:
+    """What asking and judging generators over a suite will cost, before anything is asked.
+
+    Prompts are rendered and counted. Tokens for each character, answers and seconds are those of the same model's
+    earlier answers in the store, seconds of judging those of earlier verdicts in the same tier on this machine, of the
+    same task where there is one; intervals hold 95 % of the totals, if answers are independent. What the store knows
+    nothing of is assumed, with a factor of 2 either way, and said to be; judging time is not assumed.
+
+    Args:
+        generators: names or paths.
+        tasks: names or paths; empty: the archetypes' suite.
+        device: device kind; None: CUDA where there is one, else the CPU.
+        shapes: as in :func:`check`.
+        store_url: the store to learn from; None: ``./kerneleval.db``; there need be none.
+        tier: as in :func:`check`.
+        against: a run of the same generators and tasks, with which the estimate is compared; empty: none.
+
+    Returns:
+        plain data: ``generators``: name -> ``requests``, and ``tokens_in``, ``tokens_out``, ``usd``, ``asking_s``,
+        ``judging_s``, each with ``value``, ``low``, ``high`` and ``basis`` and, with ``against``, ``actual``.
+
+    Raises:
+        UsageError: an unknown generator, task, device or run.
+    """
+    from kerneleval import generators as makers
+    from kerneleval.generators import Asked
+    from kerneleval.languages import read_candidate
+
+    services = makers.Services(cache=None, read=read_candidate)
+    found = [makers.find(g, services) for g in generators]
+    suite = [open_task(t, shapes, suite_seed=0) for t in tasks or makers.SUITE]
+    store = there(store_url)
+    if against and store is None:
+        raise UsageError("there is no store yet: no run to compare with")
+    table: dict[str, Any] = {}
+    with borrowed(None, device) as judge:
+        machine = judge.machine
+        limits = known_limits(store, judge, protocol_of(shapes=shapes))
+        for maker in found:
+            if isinstance(maker, Asked):
+                requests = [Request(task=t, device=machine.device, machine=machine, limits=limits) for t in suite]
+                row = _asking(maker, requests, store)
+                samples = {task.name: maker.samples * maker.rounds for task in suite}
+            else:
+                row = {"requests": 0}
+                samples = {n: len(of) for n, of in answers_of(maker, suite, machine.device).items()}
+            row["judging_s"] = _judging(store, machine.fingerprint, tier, samples)
+            table[maker.name] = row
+    if against and store is not None:
+        for name, actual in _actual(store, against).items():
+            for key, value in actual.items():
+                if key in table.get(name, {}):
+                    table[name][key]["actual"] = value
+    return {"device": machine.device, "tasks": len(suite), "generators": table, "against": against}
+
+
+def _asking(maker: Asked, requests: Sequence[Request], store: Store | None) -> dict[str, Any]:
+    count = len(requests) * maker.samples * maker.rounds
+    model = as_model(maker)
+    if model is None:
+        return {"requests": count}
+    known = _history(store, model)
+    ratio = known.ratio if known else CHARACTERS
+    length = known.characters_out if known else TOKENS_OUT * CHARACTERS
+    inputs = 0.0
+    for request in requests:
+        characters = sum(len(text) for _, text in model.prompt(request).messages)
+        for number in range(maker.rounds):
+            inputs += maker.samples * (characters + number * (length + FEEDBACK)) / ratio
+    outs = known.tokens_out if known else [float(TOKENS_OUT)]
+    basis = f"{len(outs)} earlier answers" if known else "assumed: the store has no answer of this model"
+    tokens_in = _figure(inputs, 0.05 * inputs, basis) if known else _assumed(inputs, basis)
+    tokens_out = _total(outs, count, basis) if known else _assumed(outs[0] * count, basis)
+    row = {"requests": count, "tokens_in": tokens_in, "tokens_out": tokens_out}
+    price = _pricing(model, known)
+    if price is not None:
+        row["usd"] = {k: price(tokens_in[k], tokens_out[k]) for k in ("value", "low", "high")} | {"basis": basis}
+    if known:
+        row["asking_s"] = _total([s / maker.concurrency for s in known.seconds], count, basis)
+    return row
+
+
+def _pricing(model: Model, known: _Known | None) -> Callable[[float, float], float] | None:
+    """(tokens in, tokens out) -> US dollars; None: no list has the model."""
+    from kerneleval.generators.llm.prices import Usage
+
+    share = known.cached if known else 0.0
+
+    def price(tokens_in: float, tokens_out: float) -> float:
+        million = Usage(tokens_in=10**6, tokens_out=0, tokens_cached=round(share * 10**6))
+        made = Usage(tokens_in=0, tokens_out=10**6)
+        return model.price(million)[0] * tokens_in / 1e6 + model.price(made)[0] * tokens_out / 1e6
+
+    return price if model.price(Usage(tokens_in=1, tokens_out=1))[1] else None
+
+
+def _history(store: Store | None, model: Model) -> _Known | None:
+    """What is known of the model at its endpoint; None: nothing."""
+    bodies = [
+        body
+        for body in (store.responses() if store is not None else ())
+        if body.get("usage") and (body.get("asked") or {}).get("model") == model.settings.model
+        if (body.get("asked") or {}).get("url") == model.settings.url
+    ]
+    if not bodies:
+        return None
+    characters = sum(len(text) for body in bodies for _, text in body["prompt"])
+    tokens = sum(body["usage"]["tokens_in"] for body in bodies)
+    return _Known(
+        ratio=characters / max(1, tokens),
+        tokens_out=[float(body["usage"]["tokens_out"]) for body in bodies],
+        cached=sum(body["usage"]["tokens_cached"] for body in bodies) / max(1, tokens),
+        seconds=[float(body["seconds"]) for body in bodies],
+        characters_out=statistics.fmean(len(body["text"]) for body in bodies),
+    )
+
+
+def _judging(store: Store | None, machine: str, tier: str, samples: Mapping[str, int]) -> dict[str, Any] | None:
+    """Seconds of judging so many samples of each task; None: nothing was judged here in this tier yet."""
+    times: dict[str, list[float]] = {}
+    for info in store.runs() if store is not None else ():
+        if info.protocol.tier == tier and any(m.fingerprint == machine for m in info.machines):
+            for attempt, verdict in store.verdicts(info.id, cells=False) if store is not None else ():
+                if verdict.seconds > 0 and attempt.machine == machine:
+                    times.setdefault(attempt.task, []).append(verdict.seconds)
+    every = [seconds for of in times.values() for seconds in of]
+    if not every:
+        return None
+    value = variance = 0.0
+    for task, count in samples.items():
+        of = times.get(task, every)
+        value += count * statistics.fmean(of)
+        spread = statistics.stdev(of) if len(of) > 1 else statistics.fmean(of)
+        variance += count * spread**2 + (count * spread) ** 2 / len(of)
+    own = sum(task in times for task in samples)
+    return _figure(value, math.sqrt(variance), f"{len(every)} earlier verdicts, of {own} of the {len(samples)} tasks")
+
+
+def _total(values: Sequence[float], count: int, basis: str) -> dict[str, Any]:
+    """A sum of so many independent draws from what was seen: its own scatter and that of the seen mean."""
+    spread = statistics.stdev(values) if len(values) > 1 else statistics.fmean(values)
+    error = spread * math.sqrt(count + count**2 / len(values))
+    return _figure(statistics.fmean(values) * count, error, basis)
+
+
+def _figure(value: float, error: float, basis: str) -> dict[str, Any]:
+    return {
+        "value": value,
+        "low": max(0.0, value - _SURE * error),
+        "high": value + _SURE * error,
+        "basis": basis,
+    }
+
+
+def _assumed(value: float, basis: str) -> dict[str, Any]:
+    return {"value": value, "low": value / _WIDE, "high": value * _WIDE, "basis": basis}
+
+
+def _actual(store: Store, run: str) -> dict[str, dict[str, float]]:
+    """What a run cost, by generator; final answers hold what all their rounds cost."""
+    info = store.run(run)
+    found: dict[str, dict[str, float]] = {}
+    for attempt in store.attempts(info.id):
+        row = found.setdefault(attempt.generator, dict.fromkeys(("tokens_in", "tokens_out", "usd", "judging_s"), 0.0))
+        if attempt.origin is not None:
+            row["tokens_in"] += attempt.origin.tokens_in
+            row["tokens_out"] += attempt.origin.tokens_out
+            row["usd"] += attempt.origin.money_usd
+    for one in [info, *(other for other in store.runs() if other.rounds_of == info.id)]:
+        for attempt, verdict in store.verdicts(one.id, cells=False):
+            found[attempt.generator]["judging_s"] += verdict.seconds
+    return found

@@ -1,0 +1,199 @@
+"""Asking a generator without judging: its prompts, and its candidates as files."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kerneleval.pipeline.asking import Kept, answers_of, ask_all
+from kerneleval.pipeline.caps import Caps
+from kerneleval.pipeline.checking import OnEvent, borrowed, open_task
+from kerneleval.pipeline.refining import UNANSWERED
+from kerneleval.pipeline.running import known_limits, protocol_of
+from kerneleval.records import Answer, InfrastructureError, Request, Task, UsageError, to_plain
+
+if TYPE_CHECKING:
+    from kerneleval.generators import Asked, Generator
+    from kerneleval.generators.llm import Model
+    from kerneleval.store.store import Store
+
+__all__ = ["as_model", "generate", "prompts", "there"]
+
+
+def prompts(
+    generator: str,
+    tasks: Sequence[str] = (),
+    *,
+    device: str | None = None,
+    shapes: str = "default",
+    store_url: str | None = None,
+) -> list[dict[str, Any]]:
+    """What a model would be asked in the first round of each task: ``task``, ``template``, ``hash`` and ``messages``
+    (role and content).
+
+    Args:
+        generator: path of a settings file of a model.
+        tasks: names or paths; empty: the archetypes' suite.
+        device: device kind; None: CUDA where there is one, else the CPU.
+        shapes: as in :func:`check`.
+        store_url: a store that knows the machine's limits; None: ``./kerneleval.db``; where there is none, the limits
+            are measured now.
+
+    Raises:
+        UsageError: an unknown task or device, or a generator that is no model.
+    """
+    maker, suite = _opened(generator, tasks, shapes, None)
+    model = _model(maker, generator)
+    with borrowed(None, device) as judge:
+        limits = known_limits(there(store_url), judge, protocol_of(shapes=shapes))
+        found = []
+        for task in suite:
+            request = Request(task=task, device=judge.machine.device, machine=judge.machine, limits=limits)
+            prompt = model.prompt(request)
+            messages = [{"role": role, "content": text} for role, text in prompt.messages]
+            found.append({"task": task.name, "template": prompt.template, "hash": prompt.hash, "messages": messages})
+    return found
+
+
+def generate(
+    generator: str,
+    folder: str | Path,
+    tasks: Sequence[str] = (),
+    *,
+    device: str | None = None,
+    shapes: str = "default",
+    store_url: str | None = None,
+    max_usd: float | None = None,
+    max_tokens: int | None = None,
+    max_hours: float | None = None,
+    on_event: OnEvent | None = None,
+) -> dict[str, Any]:
+    """Write what a generator has for each task into a folder, which is a generator itself (``-g FOLDER``): candidates,
+    and beside each who made it and what it cost. Nothing is judged, so that there is one round.
+
+    Args:
+        generator: name or path of a generator.
+        folder: where the files go: ``TASK/sample_N.SUFFIX`` and ``TASK/sample_N.origin.json``; of an answer without a
+            candidate ``TASK/sample_N.answer.txt``.
+        tasks: names or paths; empty: the archetypes' suite.
+        device: device kind; None: CUDA where there is one, else the CPU.
+        shapes: as in :func:`check`.
+        store_url: where answers are kept; None: ``./kerneleval.db``.
+        max_usd: as in :func:`run`; so are ``max_tokens`` and ``max_hours``.
+        on_event: called as answers come.
+
+    Returns:
+        plain data: ``folder``, ``candidates``, ``without`` (problem -> number of answers) and what they cost together:
+        ``tokens_in``, ``tokens_out``, ``usd``, ``seconds``.
+
+    Raises:
+        UsageError: an unknown generator, task or device; a cap that cannot be kept; a folder that cannot be written.
+        InfrastructureError: an endpoint did not answer; what came is written and kept.
+    """
+    from kerneleval.generators import Asked
+
+    caps = Caps(max_usd, max_tokens, max_hours)
+    maker, suite = _opened(generator, tasks, shapes, store_url)
+    place = Path(folder)
+    with borrowed(None, device) as judge:
+        machine = judge.machine
+        if isinstance(maker, Asked):
+            limits = known_limits(there(store_url), judge, protocol_of(shapes=shapes), Kept(store_url))
+            requests = [
+                Request(task=task, device=machine.device, machine=machine, limits=limits, sample=sample)
+                for task in suite
+                for sample in range(maker.samples)
+            ]
+            came = ask_all(maker, requests, on_event, caps=caps)
+            answers = [(request.task.name, answer) for request, answer in zip(requests, came, strict=True)]
+        else:
+            given = answers_of(maker, suite, machine.device)
+            answers = [(task, answer) for task, of in given.items() for answer in of]
+    for task_name, answer in answers:
+        _write(place / task_name, answer)
+    return _told(str(place), [answer for _, answer in answers])
+
+
+def _write(folder: Path, answer: Answer) -> None:
+    from kerneleval.reports.files import write_text
+
+    stem = f"sample_{answer.origin.sample}"
+    try:
+        if answer.candidate is None and not answer.text:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder} can't be made: {error.strerror}; give a place that can be written") from error
+    if answer.candidate is None:
+        write_text(folder / f"{stem}.answer.txt", answer.text.encode("utf-8", "replace").decode())
+        return
+    name, text = answer.candidate.files[0]
+    write_text(folder / f"{stem}{Path(name).suffix}", text)
+    write_text(folder / f"{stem}.origin.json", json.dumps(to_plain(answer.origin), indent=1) + "\n")
+
+
+def _told(folder: str, answers: Sequence[Answer]) -> dict[str, Any]:
+    without: dict[str, int] = {}
+    for answer in answers:
+        if answer.candidate is None:
+            problem = answer.problem or "missing"
+            without[problem] = without.get(problem, 0) + 1
+    broken = [answer for answer in answers if answer.problem == "endpoint"]
+    if broken:
+        raise InfrastructureError(
+            f"{len(broken)} of {len(answers)} samples got no answer, the first of them: {broken[0].message}; what came "
+            f"is in {folder}, and the same command asks for the rest"
+        )
+    origins = [answer.origin for answer in answers]
+    return {
+        "folder": folder,
+        "candidates": sum(answer.candidate is not None for answer in answers),
+        "without": without,
+        "unasked": next((a.message for a in answers if a.problem in UNANSWERED), ""),
+        "tokens_in": sum(o.tokens_in for o in origins),
+        "tokens_out": sum(o.tokens_out for o in origins),
+        "usd": math.fsum(o.money_usd for o in origins),
+        "seconds": math.fsum(o.seconds for o in origins),
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is asked, and where
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _opened(
+    generator: str, tasks: Sequence[str], shapes: str, store_url: str | None
+) -> tuple[Generator | Asked, list[Task]]:
+    from kerneleval import generators as makers
+    from kerneleval.languages import read_candidate
+
+    maker = makers.find(generator, makers.Services(cache=Kept(store_url), read=read_candidate))
+    return maker, [open_task(t, shapes, suite_seed=0) for t in tasks or makers.SUITE]
+
+
+def as_model(maker: Generator | Asked) -> Model | None:
+    """The generator, if it is a model behind an endpoint."""
+    from kerneleval.generators.llm import Model
+
+    return maker if isinstance(maker, Model) else None
+
+
+def _model(maker: Generator | Asked, given: str) -> Model:
+    model = as_model(maker)
+    if model is None:
+        raise UsageError(f'{given} is asked nothing in words: prompts are those of models (kind = "llm")')
+    return model
+
+
+def there(store_url: str | None) -> Store | None:
+    """The store, if there is one."""
+    from kerneleval.store import open_store
+
+    try:
+        return open_store(store_url, create=False, write=False)
+    except UsageError:
+        return None

@@ -1,0 +1,98 @@
+"""Asking without judging: prompts, candidates as files, and what a run would cost beside what it did cost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("openai", reason="the openai package is not installed (pip install 'kerneleval[llm]')")
+
+from tests.generators.llm.chat_server import GOOD, Say, serving
+
+from kerneleval import generators, pipeline, tasks
+from kerneleval.cli import app
+from kerneleval.languages import read_candidate
+from kerneleval.records import UsageError
+
+from .test_sampling import price, settings, usage
+
+
+def test_prompts_are_printed_and_nothing_is_asked(tmp_path: Path) -> None:
+    with serving(lambda body, number: Say()) as server:
+        path = settings(tmp_path, server)
+        options = ["generate", "-g", path, "-t", "relu", "-t", "gelu", "--device", "cpu", "--dry-run"]
+        store = ["--store", str(tmp_path / "s.db")]
+        shown = CliRunner().invoke(app, [*options, *store])
+        assert shown.exit_code == 0, shown.output
+        assert "[system]" in shown.output and "# Task: relu" in shown.output and "# Task: gelu" in shown.output
+        prompts = json.loads(CliRunner().invoke(app, [*options, *store, "--json"]).stdout)
+        assert not server.requests
+        assert [p["task"] for p in prompts] == ["relu", "gelu"]
+        assert [m["role"] for m in prompts[0]["messages"]] == ["system", "user"]
+    assert not (tmp_path / "s.db").exists()
+    with pytest.raises(UsageError, match="prompts are those of models"):
+        pipeline.prompts("robust", ("relu",), device="cpu")
+
+
+def test_candidates_become_files_that_are_a_generator(tmp_path: Path) -> None:
+    def script(body: dict[str, Any], number: int) -> Say:
+        return Say(text="I won't." if body["seed"] == 2 else GOOD, usage=usage(body["seed"]))
+
+    out = tmp_path / "out"
+    with serving(script) as server:
+        path = settings(tmp_path, server, samples=4)
+        found = pipeline.generate(path, out, ("relu",), device="cpu", store_url=str(tmp_path / "s.db"))
+        again = pipeline.generate(path, out, ("relu",), device="cpu", store_url=str(tmp_path / "s.db"))
+        assert again == found and len(server.requests) == 4
+    assert found["candidates"] == 3 and found["without"] == {"refused": 1}
+    assert found["usd"] == pytest.approx(sum(price(s) for s in range(4)), abs=1e-12)
+    assert (out / "relu" / "sample_2.answer.txt").read_text() == "I won't."
+    maker = generators.find(str(out), generators.Services(read=read_candidate))
+    assert isinstance(maker, generators.Generator)
+    made = list(maker.candidates(tasks.find("relu"), "cpu"))
+    assert [c.origin.sample for c in made] == [0, 1, 3]
+    assert [c.origin.money_usd for c in made] == pytest.approx([price(s) for s in (0, 1, 3)], abs=1e-12)
+    assert {c.origin.generator for c in made} == {"tiny"}
+
+
+def test_a_place_is_needed() -> None:
+    done = CliRunner().invoke(app, ["generate", "-g", "robust"])
+    assert isinstance(done.exception, UsageError) and "--out FOLDER" in str(done.exception)
+
+
+@pytest.mark.slow
+def test_an_estimate_and_the_run_that_it_is_of(tmp_path: Path) -> None:
+    store = str(tmp_path / "s.db")
+    common: dict[str, Any] = {"device": "cpu", "store_url": store, "tier": "quick"}
+    with serving(lambda body, number: Say(usage=usage(body["seed"]))) as server:
+        path = settings(tmp_path, server, samples=4)
+        blind = pipeline.estimate((path,), ("relu",), **common)["generators"]["tiny"]
+        assert blind["requests"] == 4
+        assert "assumed" in blind["tokens_out"]["basis"] and "asking_s" not in blind
+        assert blind["judging_s"] is None
+        assert blind["tokens_in"]["low"] < blind["tokens_in"]["value"] < blind["tokens_in"]["high"]
+        pipeline.run((path,), ("relu",), directions=("forward",), **common)
+
+        path = settings(tmp_path, server, samples=12)
+        told = pipeline.estimate((path,), ("relu",), **common)["generators"]["tiny"]
+        run = pipeline.run((path,), ("relu",), directions=("forward",), **common)
+        found = pipeline.estimate((path,), ("relu",), against=run, **common)["generators"]["tiny"]
+    assert told["requests"] == 12 and "4 earlier answers" in told["tokens_out"]["basis"]
+    exact = {
+        "tokens_in": sum(usage(s)["prompt_tokens"] for s in range(12)),
+        "tokens_out": sum(usage(s)["completion_tokens"] for s in range(12)),
+        "usd": sum(price(s) for s in range(12)),
+    }
+    for key, actual in exact.items():
+        assert found[key]["actual"] == pytest.approx(actual, abs=1e-9)
+        assert told[key]["low"] <= actual <= told[key]["high"], key
+        assert told[key]["value"] == pytest.approx(actual, rel=0.1), key
+    assert told["judging_s"]["value"] > 0 and found["judging_s"]["actual"] > 0
+    shown = CliRunner().invoke(
+        app, ["estimate", "-g", path, "-t", "relu", "--device", "cpu", "--quick", "--store", store, "--against", run]
+    )
+    assert shown.exit_code == 0 and "tokens out" in shown.output and "the run" in shown.output
