@@ -81,7 +81,7 @@ from kernelbench.eval import eval_kernel_against_ref
 import torch
 torch.zeros(1, device="cuda")
 times = []
-for i in range(3):
+for i in range({candidates}):
     start = time.perf_counter()
     result = eval_kernel_against_ref(
         {problem!r}, {candidate!r}.replace("0 * 1e-30", "%d * 1e-30" % i), measure_performance=True,
@@ -199,9 +199,15 @@ def _sampled(own: collections.Counter[str], within: collections.Counter[str]) ->
         sys.setswitchinterval(usual)
 
 
-def _kernelbench(report: Report, checkout: Path) -> None:
+def kernelbench_script(checkout: Path, *, candidates: int = 3, variant: int = 0) -> str:
+    """A program in which KernelBench evaluates so many equal kernels, each of new text: their seconds, and a verdict."""
     candidate = _MODULE.format(variant=0, block=1024)
-    script = _THEIRS.format(root=str(checkout / "src"), problem=_PROBLEM, candidate=candidate)
+    script = _THEIRS.format(root=str(checkout / "src"), problem=_PROBLEM, candidate=candidate, candidates=candidates)
+    return script.replace('"%d * 1e-30" % i', f'"%d * 1e-30" % (i + {variant})')
+
+
+def _kernelbench(report: Report, checkout: Path) -> None:
+    script = kernelbench_script(checkout)
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "theirs.py"
         path.write_text(script)

@@ -3,7 +3,7 @@
 # named by benchmark, device and date.
 #
 # Usage: scripts/gpu.sh [PART ...]      none: all parts, which are
-#        start tests margins tasks selftest attacks clock aa latency layers archetypes real kernelbench kbattacks libraries
+#        start tests margins tasks selftest attacks clock aa latency rewards layers archetypes real kernelbench kbattacks libraries
 # Needs python3 with a CUDA build of torch, Triton, NumPy and SciPy. `tests` needs pytest; `archetypes` needs SQLAlchemy,
 # Typer, Rich and pydantic-settings. KERNELBENCH names a checkout of KernelBench: `latency` then times it beside us,
 # `kernelbench` judges its levels 1 and 2, and `kbattacks` has both judge the corpus of attacks. `libraries` judges the
@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 export PYTHONPATH="src:.${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 OUT=${OUT:-results}
 PYTHON=${PYTHON:-python3}
-parts=${*:-start tests margins tasks selftest attacks clock aa latency layers archetypes real kernelbench kbattacks libraries}
+parts=${*:-start tests margins tasks selftest attacks clock aa latency rewards layers archetypes real kernelbench kbattacks libraries}
 status=0
 mkdir -p "$OUT"
 
@@ -42,6 +42,7 @@ for p in $parts; do
     clock) part clock "$PYTHON" -m benchmarks.clock_agreement --out "$OUT" ;;
     aa) part aa "$PYTHON" -m benchmarks.aa --out "$OUT" ${AA_ARGS:-} ;;
     latency) part latency "$PYTHON" -m benchmarks.check_latency --profile --out "$OUT" ${KERNELBENCH:+--kernelbench "$KERNELBENCH"} ;;
+    rewards) part rewards "$PYTHON" -m benchmarks.reward_throughput --out "$OUT" ${KERNELBENCH:+--kernelbench "$KERNELBENCH"} ;;
     layers) part layers "$PYTHON" -m benchmarks.layer_costs --out "$OUT" ;;
     archetypes) part archetypes "$PYTHON" -m benchmarks.archetypes --out "$OUT" ${ARCHETYPE_ARGS:-} ;;
     real) part real "$PYTHON" -m benchmarks.real_shapes --out "$OUT" ${REAL_ARGS:-} ;;
@@ -63,7 +64,7 @@ for p in $parts; do
       else
         echo "== libraries NOT RUN: neither liger_kernel nor flag_gems can be imported; install or unpack their wheels"
       fi ;;
-    *) echo "error: unknown part '$p'; parts are start tests margins tasks selftest attacks clock aa latency layers archetypes real kernelbench kbattacks libraries" >&2; exit 2 ;;
+    *) echo "error: unknown part '$p'; parts are start tests margins tasks selftest attacks clock aa latency rewards layers archetypes real kernelbench kbattacks libraries" >&2; exit 2 ;;
   esac
 done
 exit $status

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from kerneleval.pipeline.checking import known_dtypes, open_task
-from kerneleval.records import Candidate, InfrastructureError, Protocol, Task, UsageError
+from kerneleval.records import Candidate, InfrastructureError, Machine, Protocol, Task, UsageError
 from kerneleval.scores.rewards import Reward, of_verdict
 
 __all__ = ["Rewarder", "reward"]
@@ -72,6 +72,12 @@ class Rewarder:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kerneleval-reward")
         self._closed = False
         self._thread.submit(self._warm).result()
+
+    @property
+    def machine(self) -> Machine:
+        """Where it judges."""
+        found: Machine = self._thread.submit(self._warm).result().machine
+        return found
 
     def __enter__(self) -> Self:
         return self
