@@ -200,7 +200,7 @@ def _sampled(own: collections.Counter[str], within: collections.Counter[str]) ->
 
 
 def kernelbench_script(checkout: Path, *, candidates: int = 3, variant: int = 0) -> str:
-    """A program in which KernelBench evaluates so many equal kernels, each of new text: their seconds, and a verdict."""
+    """A program in which KernelBench evaluates so many equal kernels, each of new text: seconds and a verdict."""
     candidate = _MODULE.format(variant=0, block=1024)
     script = _THEIRS.format(root=str(checkout / "src"), problem=_PROBLEM, candidate=candidate, candidates=candidates)
     return script.replace('"%d * 1e-30" % i', f'"%d * 1e-30" % (i + {variant})')

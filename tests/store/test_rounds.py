@@ -1,4 +1,4 @@
-"""Runs whose candidates come later: plans that grow, identities, rounds of another run, what asking cost for nothing."""
+"""Runs whose candidates come later: plans that grow, identities, rounds of another run, what nothing cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from kerneleval.records import Candidate, Failed, Origin, UsageError
-from kerneleval.store import Planned, Store, open_store
+from kerneleval.store import Planned, open_store
+from kerneleval.store.store import Store
 
 from .store_builders import PROTOCOL, CellResult, candidate, case, machine, passed, verdict
 
