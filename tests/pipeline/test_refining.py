@@ -139,6 +139,16 @@ def test_from_a_build_error_to_a_fast_kernel(tmp_path: Path) -> None:
     assert found["counts"]["build"]["rescued"] == found["counts"]["correct"]["rescued"] == 1
     assert found["counts"]["speed"]["faster"] == 1
 
+    page = tmp_path / "r.html"
+    pipeline.report(done, store_url=str(store), html_to=page)
+    text = page.read_text()
+    section = text[text.index('<section id="rounds"') :]
+    section = section[: section.index("</section>")]
+    assert "build_error → wrong_output → ok" in section and "right in every case" in section
+    assert "only indices" in section and "4,800" not in section
+    assert section.count("<h4>Round") == 4 and "1,200 tokens in" in section
+    assert "Not evaluated" not in section and "1 rescued" in section
+
     with serving(answer) as silent:
         again = run(settings(tmp_path, silent), store)
     assert again != done, "another endpoint is another run"

@@ -144,7 +144,7 @@ def test_what_is_not_there_is_told() -> None:
         for r in made.results
     ]
     document = made.document()
-    assert set(document["not_evaluated"]) == {"fast-p", "shapes", "roofline", "cost", "rubric"}
+    assert set(document["not_evaluated"]) == {"fast-p", "shapes", "roofline", "cost", "rounds", "rubric"}
     shown = Page(html.render(document))
     for section, why in document["not_evaluated"].items():
         assert f"{SECTIONS[section]} Not evaluated: {why}." in shown.words

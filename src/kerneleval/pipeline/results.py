@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kerneleval.pipeline.rounds import rounds_of
 from kerneleval.pipeline.stored import collects_later, facts_of, joined, setting_of
 from kerneleval.records import (
     UsageError,
@@ -241,6 +242,7 @@ def report(
         extras = {
             "roofline": [_in_roofline(point) for point in roofline(results, setting)],
             "rubric": _as_levels(profiles),
+            "rounds": rounds_of(store, ids),
         }
         document = html.build(info, found, results, facts.verdicts, facts.candidates, extras)
         if html_to:

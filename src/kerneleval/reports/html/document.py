@@ -32,6 +32,7 @@ SECTIONS: dict[str, str] = {
     "failures": "Failures",
     "findings": "Attack findings",
     "cost": "Cost",
+    "rounds": "Rounds of refinement",
     "rubric": "Rubric",
     "machine": "Machine and conditions",
     "cells": "Every cell",
@@ -39,7 +40,7 @@ SECTIONS: dict[str, str] = {
 }
 """Sections in the order of the page: identifier -> title."""
 
-EXTRAS = ("limits", "roofline", "rubric")
+EXTRAS = ("limits", "roofline", "rounds", "rubric")
 """What :func:`build` takes beside scores, results and verdicts."""
 
 
@@ -76,6 +77,9 @@ class Document(TypedDict):
     """``listed``, ``total``, ``counts``, ``tracks`` and ``caught``."""
     cost: Plain
     """:func:`sections.costs`."""
+    rounds: Plain
+    """``by_round``, ``transitions``, ``counts``, ``shares``, ``repair_bias``, ``chains`` and ``total``
+    (``pipeline/rounds.py``); empty: nothing was refined."""
     rubric: Plain
     """Generator -> axis -> level -> attempts; ``none``: not classified, ``why``."""
     conditions: Plain
@@ -133,6 +137,7 @@ def build(
         sources=_sources(failures, sources),
         findings=_findings(found),
         cost=to_plain(sections.costs(rows, setting)),
+        rounds=to_plain(given.get("rounds") or {}),
         rubric=to_plain(given.get("rubric") or {}),
         conditions=_conditions(found),
         cells=sections.cells(rows),
@@ -262,6 +267,8 @@ def _not_evaluated(document: Document) -> dict[str, str]:
         why["failures"] = "" if document["cells"]["total"] else "nothing was planned in this run"
     if not any(_recorded(of) for of in document["cost"].values()):
         why["cost"] = "not recorded: no sample of this run tells of tokens, money or time"
+    if not document["rounds"]:
+        why["rounds"] = "no sample of this run was refined"
     if not document["rubric"]:
         why["rubric"] = "no rubric levels were given with this run"
     return {section: text for section, text in why.items() if text}

@@ -58,7 +58,7 @@
   const links = new Map(all("li a", nav).map((link) => [link.getAttribute("href").slice(1), link]));
   const sections = all("main > section");
   function markSection() {
-    const line = window.innerHeight / 3;
+    const line = Math.min(120, window.innerHeight / 3);  // a link leads its section to just above it
     let current = sections[0];
     for (const section of sections) if (section.getBoundingClientRect().top <= line) current = section;
     if (window.innerHeight + window.scrollY >= document.body.scrollHeight - 4) current = sections[sections.length - 1];

@@ -223,7 +223,7 @@ def costs(rows: Rows, setting: Setting) -> Plain:
     """
     found: Plain = {}
     for name, of in rows.items():
-        made = {(r.task, r.sample): r.origin for r in of if r.candidate}
+        made = {(r.task, r.sample): r.origin for r in of if r.candidate or r.origin.model}  # refusals cost too
         judged = {(r.task, r.sample, r.machine): r.judged_s for r in of if not math.isnan(r.judged_s)}
         sums: Plain = {}
         for what in ("tokens_in", "tokens_out", "money_usd", "seconds"):
