@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from benchmarks.check_latency import GELU, kernelbench_script
 from benchmarks.report import Report, parser
@@ -51,43 +52,70 @@ def source(device: str, number: int) -> str:
 def main() -> None:
     """Run it."""
     made = parser(__doc__ or "")
-    made.add_argument("--candidates", type=int, default=64, help="in each batch")
-    made.add_argument("--batches", type=int, default=3)
+    made.add_argument("--candidates", type=int, default=24, help="in each batch")
+    made.add_argument("--batches", type=int, default=3, help="for each set of directions")
     made.add_argument("--kernelbench", type=Path, default=None, help="checkout of KernelBench")
     options = made.parse_args()
-    started = time.perf_counter()
-    with Rewarder(options.device) as rewarder:
-        report = Report("reward_throughput", rewarder.machine, options.out)
-        device = rewarder.machine.device
-        language = "cpp" if device == "cpu" else "triton"
-        first = rewarder(source(device, 0), "gelu", language=language)
-        report.say(f"warm after {time.perf_counter() - started:.1f} s, the first reward ({first.value:.2f}) included")
-        rates, number = [], 1
-        rows = []
-        for batch in range(options.batches):
-            begun = time.perf_counter()
-            futures = []
-            for _ in range(options.candidates):
-                futures.append((number, rewarder.submit(source(device, number), "gelu", language=language)))
-                number += 1
-            found = [(KINDS[n % len(KINDS)], future.result()) for n, future in futures]
-            seconds = time.perf_counter() - begun
-            rates.append(options.candidates / seconds)
-            for kind in dict.fromkeys(KINDS):
-                of = [reward for k, reward in found if k == kind]
-                reasons = collections.Counter(r.verdict.reason for r in of)
-                each = statistics.median(r.verdict.seconds for r in of)
-                values = f"{min(r.value for r in of):.2f} to {max(r.value for r in of):.2f}"
-                rows.append((batch, kind, len(of), f"{each:.2f}", values, dict(reasons)))
-        report.table(("batch", "candidates", "number", "s in the judge (median)", "rewards", "reasons"), rows)
+    number = 1
+    report = None
+    for name, directions in (("forward and backward", ()), ("forward", ("forward",))):
+        started = time.perf_counter()
+        with Rewarder(options.device, directions=directions) as rewarder:
+            if report is None:
+                report = Report("reward_throughput", rewarder.machine, options.out)
+            language = "cpp" if rewarder.machine.device == "cpu" else "triton"
+            rewarder(source(rewarder.machine.device, 0), "gelu", language=language)
+            warm_s = time.perf_counter() - started
+            report.say(f"{name}: warm after {warm_s:.1f} s, the first reward included")
+            rates, rows = [], []
+            for _ in range(options.batches):
+                seconds, found = _batch(rewarder, range(number, number + options.candidates), language)
+                number += options.candidates
+                rates.append(options.candidates / seconds)
+                rows += found
+        report.table(("candidates", "number", "cells", "s in the judge (median)", "rewards", "reasons"), _by_kind(rows))
+        median = statistics.median(rates)
         report.say(
-            f"{options.batches} batches of {options.candidates}: {', '.join(f'{r:.2f}' for r in rates)} candidates per "
-            f"second, {statistics.median(rates):.2f} in the median ({1 / statistics.median(rates):.2f} s each)"
+            f"{name}: {options.batches} batches of {options.candidates}: {', '.join(f'{r:.2f}' for r in rates)} "
+            f"candidates per second, {median:.2f} in the median ({1 / median:.2f} s each)"
         )
-        report.data = {"candidates_per_s": rates, "rows": rows}
+        report.data[name] = {"candidates_per_s": rates, "candidates": rows}
+    assert report is not None
     if options.kernelbench is not None:
         _kernelbench(report, options.kernelbench)
     report.write()
+
+
+def _batch(rewarder: Rewarder, numbers: range, language: str) -> tuple[float, list[dict[str, Any]]]:
+    """Wall seconds of a batch, and what came of each candidate."""
+    begun = time.perf_counter()
+    device = rewarder.machine.device
+    futures = {n: rewarder.submit(source(device, n), "gelu", language=language) for n in numbers}
+    rewards = {n: future.result() for n, future in futures.items()}
+    seconds = time.perf_counter() - begun
+    return seconds, [
+        {
+            "kind": KINDS[n % len(KINDS)],
+            "value": reward.value,
+            "reason": reward.verdict.reason,
+            "cells": len(reward.verdict.cells),
+            "seconds": reward.verdict.seconds,
+        }
+        for n, reward in rewards.items()
+    ]
+
+
+def _by_kind(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    table = []
+    for kind in dict.fromkeys(KINDS):
+        of = [row for row in rows if row["kind"] == kind]
+        reasons = collections.Counter(row["reason"] for row in of)
+        values = [row["value"] for row in of]
+        each = statistics.median(row["seconds"] for row in of)
+        told = ", ".join(f"{reason} {count}" for reason, count in reasons.items())
+        cells = str(max(row["cells"] for row in of))
+        table.append((kind, str(len(of)), cells, f"{each:.2f}", f"{min(values):.2f} to {max(values):.2f}", told))
+    return table
 
 
 def _kernelbench(report: Report, checkout: Path) -> None:

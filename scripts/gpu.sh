@@ -34,7 +34,7 @@ part() {
 for p in $parts; do
   case $p in
     start) part start "$PYTHON" -m benchmarks.start_times --out "$OUT" ;;
-    tests) part tests "$PYTHON" -m pytest -m gpu -q -p no:cacheprovider tests ;;
+    tests) part tests "$PYTHON" -m pytest -m gpu -q -p no:cacheprovider tests/gpu ;;
     margins) part margins "$PYTHON" -m benchmarks.false_rejections --out "$OUT" ${MARGIN_ARGS:---seconds 120} ;;
     tasks) part tasks "$PYTHON" -m benchmarks.tasks_selftest --out "$OUT" ${TASKS_ARGS:-} ;;
     selftest) part selftest "$PYTHON" -m benchmarks.selftest --out "$OUT" ${SELFTEST_ARGS:-} ;;
