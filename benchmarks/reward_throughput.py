@@ -106,7 +106,7 @@ def _batch(rewarder: Rewarder, numbers: range, language: str) -> tuple[float, li
 
 
 def _by_kind(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-    table = []
+    table: list[tuple[str, ...]] = []
     for kind in dict.fromkeys(KINDS):
         of = [row for row in rows if row["kind"] == kind]
         reasons = collections.Counter(row["reason"] for row in of)

@@ -331,3 +331,19 @@ def test_bad_input():
     with pytest.raises(UsageError, match="comes twice"):
         rate(data + data, LIBRARY, {}, {})
     assert rate([], {}, {}, {}) == [] and profiles([]) == []
+
+
+@pytest.mark.parametrize(
+    ("guidance", "edits", "level"),
+    [
+        ("none", 0, 4),
+        ("", 0, 4),
+        ("strategy", 0, 2),
+        ("detailed", 0, 1),
+        ("strategy", 2, 2),
+        ("strategy", 19, 1),
+        ("none", 2, 3),
+    ],
+)
+def test_automation_is_the_lower_of_guidance_and_edits(guidance: str, edits: int, level: int) -> None:
+    assert graded(TWENTY, model="m", human_edits=edits, guidance=guidance)["A"].level == level

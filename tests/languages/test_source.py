@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from kerneleval import languages
 from kerneleval.languages import read_candidate, registry
+from kerneleval.languages.source import edited_lines
 from kerneleval.records import Origin, UsageError
 
 
@@ -206,3 +208,41 @@ def test_importing_and_detecting_does_not_import_torch(script):
 def test_public_names_are_there():
     for name in languages.__all__:
         assert hasattr(languages, name)
+
+
+@pytest.mark.parametrize(
+    ("after", "lines"),
+    [
+        ("a\nb\nc\n", 0),
+        ("a  \n\nb\r\nc", 0),
+        ("a\nx\nc\n", 1),
+        ("a\nc\n", 1),
+        ("a\nb\nn\nm\nc\n", 2),
+        ("x\ny\n", 3),
+        ("", 3),
+    ],
+)
+def test_edited_lines_are_counted(after: str, lines: int) -> None:
+    assert edited_lines("a\nb\nc\n", after) == lines
+
+
+def test_many_lines_are_counted_in_no_time() -> None:
+    text = "".join(f"x = {i % 7}\n" for i in range(200_000))
+    assert edited_lines(text, text + "y\n") == 1
+
+
+def test_edits_are_told_from_what_the_generator_wrote(tmp_path: Path) -> None:
+    file = tmp_path / "relu.py"
+    file.write_text("import torch\n\n\ndef relu(x):\n    return torch.clamp(x, min=0)\n")
+    (tmp_path / "relu.origin.json").write_text('{"generator": "g", "model": "m", "human_edits": 0}')
+    assert read_candidate(file).origin.human_edits == 0
+    (tmp_path / "relu.written.txt").write_text("import torch\n\n\ndef relu(x):\n    return torch.relu(x)\n")
+    origin = read_candidate(file).origin
+    assert (origin.model, origin.human_edits) == ("m", 1)
+
+
+def test_unknown_guidance_is_named(tmp_path: Path) -> None:
+    (tmp_path / "relu.py").write_text("def relu(x):\n    return x\n")
+    (tmp_path / "relu.origin.json").write_text('{"guidance": "strategic"}')
+    with pytest.raises(UsageError, match=r"relu.origin.json.*guidance.*did you mean strategy"):
+        read_candidate(tmp_path / "relu.py")

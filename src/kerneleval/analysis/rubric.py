@@ -270,7 +270,9 @@ def _level_of(log_ratio: float, noise: float) -> int:
 
 
 def _automation(origin: Origin, candidate: Candidate | None, origins: Mapping[str, Origin]) -> Grade:
-    """By the lines that humans changed, in it and in those that it was made from."""
+    """By what humans told the generator, and by the lines that they changed, in it and in those that it was made from;
+    the lower level of the two.
+    """
     edits, known, at = 0, {""}, origin
     while True:
         if at.human_edits < 0:
@@ -284,6 +286,15 @@ def _automation(origin: Origin, candidate: Candidate | None, origins: Mapping[st
         at = origins[at.parent]
     if not origin.model:
         return Grade(level=None, reason="no model is recorded: who wrote it is not known")
+    edited = _edited(origin, candidate, edits)
+    guided = {"detailed": 1, "strategy": 2}.get(origin.guidance, 4)
+    if edited.level is None or edited.level <= guided:
+        return edited
+    words = "step by step" if guided == 1 else "in its strategy"
+    return Grade(level=guided, reason=f"{origin.model}, guided by a human {words}")
+
+
+def _edited(origin: Origin, candidate: Candidate | None, edits: int) -> Grade:
     if not edits:
         return Grade(level=4, reason=f"{origin.model}, no line changed by a human")
     if candidate is None:

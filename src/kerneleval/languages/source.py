@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +14,15 @@ from kerneleval.languages.header import read_header
 from kerneleval.languages.registry import all_languages, detect, find
 from kerneleval.records import Candidate, Origin, UsageError
 
-__all__ = ["SIZE_LIMIT_BYTES", "candidate_of", "read_candidate"]
+__all__ = ["SIZE_LIMIT_BYTES", "candidate_of", "edited_lines", "read_candidate"]
 
 SIZE_LIMIT_BYTES = 4 * 1024 * 1024
 """Largest source file that is read."""
 
 _ORIGIN_LIMIT_BYTES = 64 * 1024
+
+_MOST_LINES = 20_000
+"""Lines of two texts together that are compared in order: the time grows with their product."""
 
 
 def read_candidate(
@@ -109,6 +115,29 @@ def _read_text(file: Path, limit_bytes: int) -> str:
 
 
 def _origin(file: Path, text: str) -> Origin:
+    """Who made it; where what was written first lies beside it, with the lines that were changed since."""
+    origin = _stated(file, text)
+    written = file.with_name(file.stem + ".written.txt")
+    if not written.exists():
+        return origin
+    return replace(origin, human_edits=edited_lines(_read_text(written, SIZE_LIMIT_BYTES), text))
+
+
+def edited_lines(before: str, after: str) -> int:
+    """Lines added, removed or replaced (the larger side of each replacement) from one text to another; empty lines and
+    white space at their ends do not count.
+    """
+    first, second = ([line.rstrip() for line in text.splitlines() if line.strip()] for text in (before, after))
+    if len(first) + len(second) > _MOST_LINES:  # what moved is not told from what stayed
+        gone, came = Counter(first) - Counter(second), Counter(second) - Counter(first)
+        return max(gone.total(), came.total())
+    matcher = difflib.SequenceMatcher(None, first, second, autojunk=False)
+    return sum(
+        max(end - begin, last - start) for kind, begin, end, start, last in matcher.get_opcodes() if kind != "equal"
+    )
+
+
+def _stated(file: Path, text: str) -> Origin:
     try:
         lines = read_header(text, "origin")
     except UsageError as error:

@@ -76,8 +76,9 @@ def generate(
 
     Args:
         generator: name or path of a generator.
-        folder: where the files go: ``TASK/sample_N.SUFFIX`` and ``TASK/sample_N.origin.json``; of an answer without a
-            candidate ``TASK/sample_N.answer.txt``.
+        folder: where the files go: ``TASK/sample_N.SUFFIX``, beside it its origin (``.origin.json``) and what was
+            written (``.written.txt``), from which later edits are told; of an answer without a candidate
+            ``.answer.txt``.
         tasks: names or paths; empty: the archetypes' suite.
         device: device kind; None: CUDA where there is one, else the CPU.
         shapes: as in :func:`check`.
@@ -132,6 +133,7 @@ def _write(folder: Path, answer: Answer) -> None:
         return
     name, text = answer.candidate.files[0]
     write_text(folder / f"{stem}{Path(name).suffix}", text)
+    write_text(folder / f"{stem}.written.txt", text)  # what humans change afterwards is counted against it
     write_text(folder / f"{stem}.origin.json", json.dumps(to_plain(answer.origin), indent=1) + "\n")
 
 

@@ -9,7 +9,7 @@ Units stand in the field names: ``_ns`` nanoseconds, ``_s`` seconds, ``_bytes`` 
 
 from __future__ import annotations
 
-from kerneleval.records.candidates import STORED, Candidate, Origin
+from kerneleval.records.candidates import GUIDANCE, STORED, Candidate, Origin
 from kerneleval.records.cells import Cell, Machine, Protocol
 from kerneleval.records.errors import InfrastructureError, KernelEvalError, UsageError, near
 from kerneleval.records.generation import PROBLEMS, Answer, Problem, Request, Turn
@@ -42,6 +42,7 @@ __all__ = [
     "DISTRIBUTIONS",
     "DTYPES",
     "GROUPS",
+    "GUIDANCE",
     "LAYERS",
     "LAYOUTS",
     "PROBLEMS",

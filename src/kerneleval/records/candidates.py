@@ -6,10 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kerneleval.records.errors import UsageError, near
 from kerneleval.records.hashing import digest
 from kerneleval.records.reading import _checked, _fields
 
-__all__ = ["STORED", "Candidate", "Origin"]
+__all__ = ["GUIDANCE", "STORED", "Candidate", "Origin"]
+
+GUIDANCE = ("none", "strategy", "detailed")
+"""``none``: the task alone; ``strategy``: the approach (tiling, parallelisation, techniques); ``detailed``: how to
+implement it, step by step."""
 
 STORED = "store:"
 """Begins the name of a candidate that is taken from the store, where a file's path could stand; its hash follows."""
@@ -45,6 +50,8 @@ class Origin:
     """Wall time of making it."""
     human_edits: int = -1
     """Lines that a human changed; -1: not known."""
+    guidance: str = ""
+    """What a human told the generator beyond the task: one of :data:`GUIDANCE`; empty: not recorded."""
     licence: str = ""
     """Licence of the source, an SPDX identifier; empty: not known."""
     round: int = 0
@@ -55,7 +62,10 @@ class Origin:
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Origin:
         """Inverse of :func:`to_plain`; raises UsageError for unknown fields or wrong types."""
-        return _checked(cls, plain)
+        made = _checked(cls, plain)
+        if made.guidance not in ("", *GUIDANCE):
+            raise UsageError(f"Origin: field 'guidance' is {made.guidance!r:.80}; {near(made.guidance, GUIDANCE)}")
+        return made
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,6 +64,7 @@ TABLES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("money_usd", "making_s"), "float"),
         "prices": "string",
         "human_edits": "int",
+        "guidance": "string",
         "licence": "string",
     },
     "samples": {
@@ -134,7 +135,7 @@ def attempt_rows(verdicts: Iterable[tuple[Attempt, Verdict]]) -> Iterator[Row]:
 
 _OF_ORIGIN = (
     *("model", "prompt_hash", "parent", "path", "round", "tokens_in", "tokens_out", "tokens_cached"),
-    *("tokens_reasoning", "money_usd", "prices", "human_edits", "licence"),
+    *("tokens_reasoning", "money_usd", "prices", "human_edits", "guidance", "licence"),
 )
 
 

@@ -139,6 +139,8 @@ class Model:
             sample=request.sample,
             parent=earlier[-1].hash if earlier else "",
             round=request.round,
+            human_edits=0,
+            guidance=self.settings.guidance or ("" if self.settings.template.endswith(".j2") else "none"),
         )
 
     def _body(self, reply: Reply, prompt: Prompt, mishaps: list[str], seconds: float) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from kerneleval.generators.prompts import TEMPLATES
-from kerneleval.records import UsageError, near
+from kerneleval.records import GUIDANCE, UsageError, near
 
 __all__ = ["APIS", "HOSTED", "PriceTable", "Settings", "settings_of"]
 
@@ -86,6 +86,9 @@ class Settings:
     """How often a request is sent at most."""
     max_wait_s: float = 600.0
     """Longest wait before it is sent again; an endpoint that asks for more is given up."""
+    guidance: str = ""
+    """What the prompt tells beyond the task, for a template of one's own (``Origin.guidance``); empty: ``none`` for a
+    built-in template, not recorded for another."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Sent with every request as it is, for what an endpoint knows beyond these."""
     prices: PriceTable | None = None
@@ -192,6 +195,8 @@ def _limits(made: Settings, place: str) -> None:
             raise UsageError(f"{place} {key} must be above 0, not {getattr(made, key)}")
     if made.api not in APIS:
         raise UsageError(f"{place} api {made.api!r:.80} is unknown; {near(made.api, APIS)}")
+    if made.guidance and made.guidance not in GUIDANCE:
+        raise UsageError(f"{place} guidance {made.guidance!r:.80} is unknown; {near(made.guidance, GUIDANCE)}")
     if made.base_url and not made.base_url.startswith(("http://", "https://")):
         raise UsageError(f"{place} base_url must begin with http:// or https://, not {made.base_url!r:.80}")
     languages = sorted({one.language for one in TEMPLATES.values() if one.language})
