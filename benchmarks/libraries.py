@@ -3,7 +3,7 @@
     python -m benchmarks.libraries [--only 'liger rms'] [--categories tiny,small] [--dtypes float32] [--untimed]
 
 The libraries must be importable: installed, or in a folder that ``PYTHONPATH`` names (the candidates import them inside
-the sandbox). Every entry of ``benchmarks/library_kernels.py`` is judged forward and backward, in the quick tier, on any
+the sandbox). Every entry of ``generators/library/kernels.py`` is judged forward and backward, in the quick tier, on any
 track. What is rejected is called once more in a process of its own, without sandbox, protocol or tolerance
 (``--plain``): its values beside plain PyTorch's and those of the same formula in fp64, so that one can see who is off.
 """
@@ -27,9 +27,9 @@ from typing import Any
 
 import torch
 
-from benchmarks.library_kernels import KERNELS, LEFT_OUT, MODULES, Kernel
 from benchmarks.report import Report, parser, until_ended
 from kerneleval import tasks
+from kerneleval.generators.library.kernels import KERNELS, LEFT_OUT, MODULES, Kernel
 from kerneleval.judge import Judge
 from kerneleval.judge.inputs import draw, upstream
 from kerneleval.judge.layouts import laid_out

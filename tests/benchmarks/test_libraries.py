@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 from benchmarks.libraries import compare
-from benchmarks.library_kernels import KERNELS, LEFT_OUT, MODULES, Kernel
 
 from kerneleval import tasks
+from kerneleval.generators.library.kernels import KERNELS, LEFT_OUT, MODULES, Kernel
 from kerneleval.records import Case
 
 

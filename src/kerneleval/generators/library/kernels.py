@@ -1,5 +1,7 @@
 """Kernels of published libraries as candidates: which entry solves which task, and the file that calls it.
 
+Entries are those of Liger-Kernel 0.8.5; versions with other signatures fail when they are called.
+
 A wrapper is thin: it hands the task's arguments to the library in the library's own order, and does nothing that a
 user of the library would not do. Where the library documents that it works in place, there is a second wrapper that
 gives it copies. Sizes that a library refuses by an assertion of its own are declared unsupported.
@@ -82,6 +84,7 @@ def _gems(task: str, name: str, body: str, directions: tuple[str, ...] = ("forwa
 _RMS = "LigerRMSNormFunction.apply(x, weight, eps, 0.0"
 _ADD_RMS = "LigerFusedAddRMSNormFunction.apply(x, residual, weight, eps, 0.0"
 _CE = "targets, None, -100, 0.0, 0.0, 'none')[0]"
+_S = "label_smoothing"
 
 _LIGER = (
     _liger("rms_norm", "rms_norm", "x, weight, eps", _RMS + ")"),
@@ -107,6 +110,58 @@ _LIGER = (
         "cross_entropy on a copy",
         "logits, targets",
         f"LigerCrossEntropyFunction.apply(logits.clone(), {_CE}",
+    ),
+    _liger("softmax", "softmax", "x", "LigerSoftmaxFunction.apply(x)"),
+    _liger("sparsemax", "sparsemax", "x", "LigerSparsemaxFunction.apply(x, -1)"),
+    _liger("dynamic_tanh", "dyt", "x, alpha, weight, bias", "LigerDyTFunction.apply(x, alpha, weight, bias)"),
+    _liger(
+        "gemma_rms_norm",
+        "rms_norm gemma offset=1 in_place=False",
+        "x, weight, eps",
+        "LigerRMSNormFunction.apply(x, weight, eps, 1.0, 'gemma', False)",
+    ),
+    _liger("embedding", "embedding", "index, weight", "LigerEmbeddingFunction.apply(weight, index)"),
+    *(
+        _liger(
+            f"kl_div{'_log_target' if log_target else ''}{'_none' if reduction == 'none' else ''}",
+            f"kl_div {reduction}{' log_target' if log_target else ''}",
+            "x, target",
+            f"LigerKLDivLossFunction.apply(x, target, '{reduction}', {log_target})",
+        )
+        for reduction in ("none", "batchmean")
+        for log_target in (False, True)
+    ),
+    *(
+        _liger(
+            task,
+            f"cross_entropy {options} on a copy",
+            f"logits, targets{arguments}",
+            f"LigerCrossEntropyFunction.apply(logits.clone(), targets, {call})[0]",
+        )
+        for task, options, arguments, call in (
+            ("cross_entropy", "mean", "", "None, -100, 0.0, 0.0, 'mean'"),
+            (
+                "cross_entropy_label_smoothing",
+                "mean label_smoothing",
+                ", label_smoothing",
+                f"None, -100, 0.0, {_S}, 'mean'",
+            ),
+            (
+                "cross_entropy_label_smoothing_none",
+                "label_smoothing",
+                ", label_smoothing",
+                f"None, -100, 0.0, {_S}, 'none'",
+            ),
+            ("cross_entropy_z_loss", "mean lse_square_scale", ", factor", "None, -100, factor, 0.0, 'mean'"),
+            ("cross_entropy_z_loss_none", "lse_square_scale", ", factor", "None, -100, factor, 0.0, 'none'"),
+            (
+                "cross_entropy_ignore_index_none",
+                "ignore_index",
+                ", ignore_index",
+                "None, ignore_index, 0.0, 0.0, 'none'",
+            ),
+            ("cross_entropy_weight_none", "weight", ", weight", "weight, -100, 0.0, 0.0, 'none'"),
+        )
     ),
 )
 
@@ -330,7 +385,6 @@ KERNELS: tuple[Kernel, ...] = (*_LIGER, *_GEMS)
 LEFT_OUT: tuple[tuple[str, str, str], ...] = (
     ("liger", "geglu", "tanh approximation times a second input: gelu and linear_bias_gelu are exact (erf)"),
     ("liger", "fused gate_up silu_mul", "takes gate and up in one tensor: joining them would be the wrapper's work"),
-    ("liger", "rms_norm offset", "adds an offset to the weight: rms_norm has none"),
     ("liger", "fused_linear_cross_entropy", "a loss of x weight^T as a whole: no task has it"),
     ("flaggems", "logsumexp", "not in the library; nor is conv_transpose2d"),
     ("flaggems", "skip_layer_norm", "layer norm of a sum: no task has it"),

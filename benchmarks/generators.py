@@ -1,0 +1,120 @@
+"""Generators over built-in tasks, by ``kerneleval run``'s own way: what each covers forward and backward, S, and time.
+
+    python -m benchmarks.generators --generators liger --own --store F
+    python -m benchmarks.generators --generators compile --seconds 400 --store F
+
+Stops cleanly after ``--seconds``; the same command with the same store goes on. ``--own``: the tasks that the first
+generator solves, a library's; else ``--tasks``, else the archetypes' suite.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from benchmarks.report import Report, parser
+from kerneleval import generators, pipeline
+from kerneleval.generators.library import Library
+from kerneleval.judge import Judge
+from kerneleval.records import Event, UsageError
+from kerneleval.store import open_store
+
+
+def main() -> None:
+    """Run it."""
+    made = parser(__doc__ or "")
+    made.add_argument("--generators", default="liger", help="names, with commas")
+    made.add_argument("--tasks", default="", help="names, with commas")
+    made.add_argument("--own", action="store_true", help="the tasks of the first generator, a library")
+    made.add_argument("--tier", default="quick")
+    made.add_argument("--seconds", type=float, default=0.0, help="stop after so long; 0: never")
+    made.add_argument("--store", required=True)
+    made.add_argument("--name", default="", help="of the results' file, behind 'generators'")
+    options = made.parse_args()
+    names = tuple(options.generators.split(","))
+    chosen = tuple(task for task in options.tasks.split(",") if task)
+    if options.own:
+        library = generators.find(names[0])
+        if not isinstance(library, Library):
+            raise UsageError(f"{names[0]} is no library: name its tasks")
+        chosen = library.tasks
+    started = time.monotonic()
+    with Judge(options.device) as judge:
+        title = f"generators_{options.name or '+'.join(names)}"
+        report = Report(title, judge.machine, options.out)
+        run = pipeline.run(
+            names,
+            chosen,
+            tier=options.tier,
+            store_url=options.store,
+            max_hours=options.seconds / 3600 if options.seconds else None,
+            judge=judge,
+            on_event=_say,
+        )
+    seconds = time.monotonic() - started
+    found = pipeline.score(options.store, run)
+    with open_store(options.store, write=False) as store:
+        verdicts = [(a, v) for a, v in store.verdicts(run, cells=False)]
+        info = store.run(run)
+    report.say(f"{info.finished} of {info.planned} candidates judged, {options.tier} tier, in {seconds:.0f} s")
+    report.table(
+        ("generator", "task", "sample", "verdict", "reason", "speedup forward", "track", "s"),
+        [
+            (a.generator, a.task, a.sample, v.verdict, v.reason, _speed(v.speedup), v.track, f"{v.seconds:.1f}")
+            for a, v in verdicts
+        ],
+    )
+    for name, scores in found["scores"].items():
+        report.say("", f"{name}:")
+        for score, key in _SHOWN:
+            if (figure := _figure(scores, score, key)) is not None:
+                report.say(f"  {score}{f' {key}' if key else ''}: {_told(figure)}")
+        report.say(f"  failures: {scores.get('failures')}")
+    failed = [(a, v) for a, v in verdicts if v.verdict == "failed"]
+    for a, v in failed:
+        report.say("", f"{a.generator} {a.task} #{a.sample}: {v.stage}/{v.reason}: {v.message[:600]}")
+    report.data = {"run": run, "scores": found["scores"], "planned": info.planned, "finished": info.finished}
+    report.write()
+
+
+_SHOWN = (
+    ("c_op", ""),
+    ("c_op_by_category", "all/forward"),
+    ("c_op_by_category", "all/backward"),
+    ("speedup_med", ""),
+    ("peak", ""),
+    ("cv_shape", ""),
+    ("p_hw", ""),
+    ("composite", ""),
+    ("geometric_mean", ""),
+    ("pass_at_k", "1"),
+    ("fast_p", "1"),
+)
+
+
+def _figure(scores: dict[str, Any], name: str, key: str) -> dict[str, Any] | None:
+    found = scores.get(name)
+    if found is not None and key:
+        found = found.get(key)
+    return found if isinstance(found, dict) and "value" in found else None
+
+
+def _told(figure: dict[str, Any]) -> str:
+    value, low, high = (float(figure[k]) for k in ("value", "low", "high"))
+    note = f" ({figure['note']})" if figure.get("note") else ""
+    return f"{value:.3f} [{low:.3f}, {high:.3f}], n = {figure['n']}{note}"
+
+
+def _speed(speedup: dict[str, Any] | None) -> str:
+    value = float(speedup["value"]) if speedup else math.nan
+    return "" if math.isnan(value) else f"{value:.2f}"
+
+
+def _say(event: Event) -> None:
+    if event.kind in ("run", "note"):
+        print(f"{time.strftime('%H:%M:%S')} {event.done}/{event.total} {event.text}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
