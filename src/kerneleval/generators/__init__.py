@@ -34,7 +34,8 @@ def find(name: str, services: Services | None = None) -> Generator | Asked:
     Args:
         name: a built-in generator's name; the path of a directory of candidate files (see
             :mod:`kerneleval.generators.directory`); of a Python module that assigns ``GENERATOR``; or of a TOML file
-            with a table ``[generator]`` (see :mod:`kerneleval.generators.settings_file`).
+            with a table ``[generator]`` (see :mod:`kerneleval.generators.settings_file`); or of a file of samples that
+            ``kerneleval export`` wrote.
         services: what it may use; a directory of files needs ``read``.
 
     Raises:
@@ -53,11 +54,15 @@ def find(name: str, services: Services | None = None) -> Generator | Asked:
         return Directory(path, services.read)
     if path.suffix == ".py" and path.is_file():
         return _own(path)
+    if path.name.endswith((".jsonl", ".jsonl.gz")) and path.is_file():
+        from kerneleval.generators.replay import of_file
+
+        return of_file(path)
     if path.suffix == ".toml" and path.is_file():
         from kerneleval.generators.settings_file import read_settings
 
         return read_settings(path, services)
-    if "/" in name or path.suffix in (".py", ".toml"):
+    if "/" in name or path.suffix in (".py", ".toml", ".jsonl", ".gz"):
         raise UsageError(f"no generator at {name}: there is no such directory or file")
     raise UsageError(f"no generator is called {name!r}, nor is there such a directory; {near(name, _registry())}")
 

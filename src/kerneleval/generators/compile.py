@@ -20,7 +20,9 @@ MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagrap
 
 _FUNCTION = """
 import torch as _torch
+import torch._inductor.config
 
+_torch._inductor.config.compile_threads = 1  # its pool of compiling processes does not live in a sandbox
 _torch._dynamo.config.recompile_limit = {limit}
 _torch._dynamo.config.fail_on_recompile_limit_hit = True
 _compiled = _torch.compile(reference{options})
@@ -32,7 +34,9 @@ def run(*args):
 
 _MODULE = """
 import torch as _torch
+import torch._inductor.config
 
+_torch._inductor.config.compile_threads = 1  # its pool of compiling processes does not live in a sandbox
 _torch._dynamo.config.recompile_limit = {limit}
 _torch._dynamo.config.fail_on_recompile_limit_hit = True
 

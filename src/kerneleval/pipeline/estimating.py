@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.pipeline.asking import answers_of
+from kerneleval.pipeline.asking import answers_of, earlier
 from kerneleval.pipeline.checking import borrowed, open_task
 from kerneleval.pipeline.generating import as_model, there
 from kerneleval.pipeline.running import known_limits, protocol_of
@@ -88,8 +88,9 @@ def estimate(
     from kerneleval import generators as makers
     from kerneleval.generators import Asked
     from kerneleval.languages import read_candidate
+    from kerneleval.worker import confined
 
-    services = makers.Services(cache=None, read=read_candidate)
+    services = makers.Services(read=read_candidate, earlier=earlier, confined=confined.command)
     found = [makers.find(g, services) for g in generators]
     suite = [open_task(t, shapes, suite_seed=0) for t in tasks or makers.SUITE]
     store = there(store_url)

@@ -71,7 +71,10 @@ TABLES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("run", "generator", "model"), "string"),
         **dict.fromkeys(("sample", "round"), "int"),
         **dict.fromkeys(("task", "category", "device", "machine", "candidate", "parent", "prompt_hash"), "string"),
-        **dict.fromkeys(("language", "source", "licence"), "string"),
+        **dict.fromkeys(("language", "source", "entry", "backward_entry", "licence"), "string"),
+        **dict.fromkeys(("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning", "human_edits"), "int"),
+        **dict.fromkeys(("money_usd", "making_s"), "float"),
+        **dict.fromkeys(("prices", "guidance"), "string"),
         **dict.fromkeys(("verdict", "stage", "reason", "message", "track", "claim"), "string"),
         **dict.fromkeys(("speedup", "low", "high", "reward"), "float"),
         **dict.fromkeys((*AXES, "maintainability", "complexity_sum", "complexity_mean", "complexity_max"), "float"),
@@ -156,6 +159,8 @@ def sample_rows(
         yield row | {
             "language": None if source is None else source.language,
             "source": None if source is None else source.main,
+            "entry": None if source is None else source.entry,
+            "backward_entry": None if source is None else source.backward_entry,
             "reward": of_verdict(verdict).value,
             **{name: known.get((attempt.generator, attempt.task, attempt.sample)) for name, known in measured.items()},
         }

@@ -65,12 +65,13 @@ def _rights(grant: Grant, known: int) -> int:
     return rights & known
 
 
-def restrict(grants: Iterable[Grant], *, writes_only: bool = False) -> tuple[str, ...]:
+def restrict(grants: Iterable[Grant], *, writes_only: bool = False, network: bool = False) -> tuple[str, ...]:
     """Confine this process to ``grants``, further than it is confined already. ``no_new_privs`` must be set.
 
     Args:
         grants: what stays possible.
         writes_only: leave reading as it is.
+        network: leave TCP as it is.
 
     Returns:
         what the kernel's ABI let us confine besides files: any of ``tcp``, ``devices``, ``signals``.
@@ -85,7 +86,7 @@ def restrict(grants: Iterable[Grant], *, writes_only: bool = False) -> tuple[str
     attributes = _RulesetAttr(known, 0, 0)
     size = 8
     reached: list[str] = []
-    if abi >= _ABI_NET:
+    if abi >= _ABI_NET and not network:
         attributes.net, size = _NET_BIND_TCP | _NET_CONNECT_TCP, 16
         reached.append("tcp")
     if abi >= _ABI_IOCTL:

@@ -1,0 +1,280 @@
+"""Agents: any command line, run in a fresh workspace from which it reaches nothing of the judge's.
+
+``docs/agents.md`` has the settings, and what the jail gives and does not. What an agent leaves is never executed here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from kerneleval.generators.agent.check_socket import CheckSocket
+from kerneleval.generators.agent.running import Ended, run
+from kerneleval.generators.agent.settings import STDOUT, Settings, settings_of
+from kerneleval.generators.agent.usage import read_usage
+from kerneleval.generators.agent.workspace import Workspace
+from kerneleval.generators.base import Services
+from kerneleval.generators.prompts import Prompt, render
+from kerneleval.generators.prompts.facts import clean
+from kerneleval.records import Answer, Candidate, InfrastructureError, Origin, Problem, Request, UsageError, digest
+
+__all__ = ["Agent", "from_settings"]
+
+_LANGUAGES = {"cpu": "numba"}
+"""Device kind -> language that is asked for where the settings name none; Triton elsewhere."""
+
+_LAST = 300
+"""Characters of a command's last words that a message has."""
+
+_GPU = ("/sys", "/proc/driver/nvidia", "/proc/devices", "/proc/modules", "/run/nvidia-persistenced")
+_LEAVING_S = 15.0
+
+
+class _Jail(Protocol):
+    """``Services.confined``, where the network is granted too."""
+
+    def __call__(
+        self, argv: Sequence[str], readable: Sequence[Path], writable: Sequence[Path], *, network: bool
+    ) -> list[str]: ...
+
+
+def from_settings(table: Mapping[str, Any], place: str, services: Services) -> Agent:
+    """The agent of a settings file.
+
+    Raises:
+        UsageError: something in the table is wrong; the message names file and key.
+    """
+    return Agent(settings_of(table, place), place, services)
+
+
+class Agent:
+    """A command that is run for each candidate.
+
+    Args:
+        settings: which, and what it may do.
+        place: where the settings stand, for messages.
+        services: ``read`` and ``confined`` are needed to ask it; ``cache`` keeps what was paid for.
+    """
+
+    def __init__(self, settings: Settings, place: str, services: Services) -> None:
+        self.settings, self._place, self._services = settings, place, services
+        self.name = settings.name
+        self.samples, self.rounds, self.concurrency = settings.samples, settings.rounds, settings.concurrency
+        self._stop = threading.Event()
+        self._idle = threading.Condition()
+        self._under_way = 0
+
+    @property
+    def summary(self) -> str:
+        """Which program."""
+        return f"the command {self.settings.command[0]}"
+
+    @property
+    def identity(self) -> str:
+        """Digest of all that its answers depend on but the task: another one is another run."""
+        given = self.settings
+        parts = (given.language, given.samples, given.rounds)
+        return digest(*(f"{key}={value!r}" for key, value in sorted(given.asked.items())), *map(repr, parts))
+
+    def language(self, device: str) -> str:
+        """Language of the candidates for a device kind."""
+        return self.settings.language or _LANGUAGES.get(device, "triton")
+
+    def prompt(self, request: Request) -> Prompt:
+        """The task in words, as the workspace has it; earlier rounds lie beside it.
+
+        Raises:
+            UsageError: the task cannot be asked for in this language.
+        """
+        return render(dataclasses.replace(request, history=()), language=self.language(request.device))
+
+    def stop(self) -> None:
+        """Give up what is under way; returns when its processes have ended and its workspaces are gone."""
+        self._stop.set()
+        with self._idle:
+            self._idle.wait_for(lambda: not self._under_way, timeout=_LEAVING_S)
+
+    def ask(self, request: Request) -> Answer:
+        """See :meth:`kerneleval.generators.base.Asked.ask`."""
+        if self._services.read is None:
+            raise TypeError(f"the agent {self.name!r} needs services.read")
+        prompt = self.prompt(request)
+        origin = self._origin(request, prompt)
+        key = self._key(origin, request)
+        cache = self._services.cache
+        kept = cache.response(key) if cache is not None else None
+        if kept is not None:
+            return self._answer(kept, origin)
+        with self._idle:
+            self._under_way += 1
+        try:
+            if self._stop.is_set():
+                return _without("endpoint", "it was given up before it was run", origin)
+            body = self._run(request, prompt)
+        except OSError as error:
+            raise InfrastructureError(f"no workspace for the agent {self.name!r}: {error}") from error
+        finally:
+            with self._idle:
+                self._under_way -= 1
+                self._idle.notify_all()
+        if cache is not None and body["problem"] in ("", "no_code"):
+            cache.put_response(key, body)
+        return self._answer(body, origin)
+
+    # ----------------------------------------------------------------------------------------------------------------
+    # One run
+    # ----------------------------------------------------------------------------------------------------------------
+
+    def _run(self, request: Request, prompt: Prompt) -> dict[str, Any]:
+        """Run the command; all that came of it, as plain data."""
+        assert self._services.read is not None
+        given, language = self.settings, self.language(request.device)
+        begun = time.monotonic()
+        budget = given.checks if request.check is not None else 0
+        workspace = Workspace(
+            request,
+            prompt,
+            candidate=given.candidate_for(language),
+            seconds=given.max_seconds,
+            checks=budget,
+            network=given.network,
+            read=self._services.read,
+        )
+        with workspace:
+            argv = self._command(request, language, workspace)
+            with CheckSocket(workspace.checking, workspace.draft, request.check, budget) as checks:
+                try:
+                    ended = run(
+                        argv,
+                        folder=workspace.path,
+                        environment=self._environment(workspace),
+                        seconds=given.max_seconds,
+                        stop=self._stop,
+                        paused_s=lambda: checks.judging_s,
+                    )
+                except OSError as error:
+                    ended = Ended(code=-1, cut="unstarted", output=f"{argv[0]}: {error.strerror or error}")
+            candidate, missing = _taken(workspace)
+            usage = ended.output if given.usage == STDOUT else workspace.usage(given.usage) if given.usage else ""
+        problem, message = self._problem(ended, candidate, missing)
+        return {
+            "command": list(given.command),
+            "problem": problem,
+            "message": message,
+            "files": [list(file) for file in candidate.files] if candidate is not None and not problem else [],
+            "language": candidate.language if candidate is not None else "",
+            "text": ended.output,
+            "exit_code": ended.code,
+            "cut": ended.cut,
+            "usage": read_usage(usage),
+            "checks": checks.used,
+            "judging_s": checks.judging_s,
+            "seconds": time.monotonic() - begun,
+            "answered_unix_s": time.time(),
+        }
+
+    def _command(self, request: Request, language: str, workspace: Workspace) -> list[str]:
+        """Words of the command line in its jail."""
+        if self._services.confined is None:
+            raise UsageError(f"{self._place} command: nothing here can keep it from the rest of the machine")
+        given = self.settings
+        filled = {
+            "{task}": request.task.name,
+            "{language}": language,
+            "{device}": request.device,
+            "{seconds}": f"{given.max_seconds:g}",
+        }
+        argv = [_filled(word, filled) for word in given.command]
+        readable, writable = [Path(p) for p in given.reads], [workspace.path, *(Path(p) for p in given.writes)]
+        if given.gpu:
+            readable += [Path(p) for p in _GPU] + sorted(Path("/dev").glob("nvidia*"))
+        if given.network:
+            return cast(_Jail, self._services.confined)(argv, readable, writable, network=True)
+        return self._services.confined(argv, readable, writable)
+
+    def _environment(self, workspace: Workspace) -> dict[str, str]:
+        """All that the command gets of this process's environment, and what is new in it."""
+        found = {name: os.environ[name] for name in ("LANG", "TERM", *self.settings.env) if name in os.environ}
+        found.setdefault("HOME", str(workspace.path))
+        found["PATH"] = os.pathsep.join([str(workspace.tools), os.environ.get("PATH", os.defpath)])
+        found["TMPDIR"] = str(workspace.temporary)
+        return found
+
+    def _problem(self, ended: Ended, candidate: Candidate | None, missing: str) -> tuple[Problem, str]:
+        """Why there is no candidate; two empty texts: there is one."""
+        last = _last_words(ended.output)
+        said = f"; its last words: {last}" if last else ""
+        if ended.cut == "stopped":
+            return "endpoint", "the agent was given up before it ended"
+        if ended.cut == "unstarted":
+            return "endpoint", f"the agent could not be started: {last}"
+        if candidate is not None:
+            return "", ""
+        if ended.cut == "time":
+            limit = f"{self.settings.max_seconds:g} seconds"
+            return "budget", f"the agent had no candidate when its {limit} were over: {missing}{said}"
+        how = f"exit code {ended.code}" if ended.code >= 0 else f"signal {-ended.code}"
+        problem: Problem = "endpoint" if ended.code else "no_code"
+        return problem, f"the agent ended with {how} and no candidate: {missing}{said}"
+
+    # ----------------------------------------------------------------------------------------------------------------
+    # What is kept, and what becomes of it
+    # ----------------------------------------------------------------------------------------------------------------
+
+    def _origin(self, request: Request, prompt: Prompt) -> Origin:
+        earlier = [turn.answer.candidate for turn in request.history if turn.answer.candidate is not None]
+        rounds = [
+            part
+            for turn in request.history
+            for part in (turn.answer.candidate.hash if turn.answer.candidate is not None else "", turn.feedback)
+        ]
+        return Origin(
+            generator=self.name,
+            prompt_hash=digest("agent/1", prompt.hash, *rounds),
+            sample=request.sample,
+            parent=earlier[-1].hash if earlier else "",
+            round=request.round,
+        )
+
+    def _key(self, origin: Origin, request: Request) -> str:
+        """All that the answer depends on: a sample's index too, for samples of one prompt are to differ."""
+        asked = [f"{key}={value!r}" for key, value in sorted(self.settings.asked.items())]
+        judged = str(request.check is not None)
+        return digest("agent/1", *asked, origin.prompt_hash, str(request.sample), str(request.round), judged)
+
+    def _answer(self, kept: Mapping[str, Any], origin: Origin) -> Answer:
+        usage = {key: value for key, value in kept["usage"].items() if key != "turns"}
+        origin = dataclasses.replace(origin, seconds=kept["seconds"], **usage)
+        if kept["problem"]:
+            return _without(kept["problem"], kept["message"], origin, kept["text"])
+        files = tuple((str(name), str(text)) for name, text in kept["files"])
+        candidate = Candidate(files=files, language=kept["language"], origin=origin)
+        return Answer(candidate=candidate, origin=origin, text=kept["text"])
+
+
+def _filled(word: str, filled: Mapping[str, str]) -> str:
+    """A word with what stands for its names; other braces stay as they are."""
+    for name, value in filled.items():
+        word = word.replace(name, value)
+    return word
+
+
+def _taken(workspace: Workspace) -> tuple[Candidate | None, str]:
+    """The candidate, or why there is none."""
+    try:
+        return workspace.take(), ""
+    except UsageError as error:
+        return None, str(error)
+
+
+def _last_words(output: str) -> str:
+    return " ".join(clean(output[-4 * _LAST :]).split())[-_LAST:]
+
+
+def _without(problem: Problem, message: str, origin: Origin, text: str = "") -> Answer:
+    return Answer(candidate=None, origin=origin, problem=problem, message=message, text=text)

@@ -1,0 +1,175 @@
+"""What an agent's settings file may say, checked key by key."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kerneleval.generators.prompts import TEMPLATES
+from kerneleval.records import UsageError, near
+
+__all__ = ["STDOUT", "SUFFIXES", "TAKEN", "Settings", "settings_of"]
+
+STDOUT = "stdout"
+"""Value of ``usage`` for agents that print it last."""
+
+SUFFIXES = {"cuda": ".cu", "hip": ".hip", "cpp": ".cpp"}
+"""Suffix of a candidate's file; ``.py`` elsewhere."""
+
+TAKEN = ("TASK.md", "README.md", "reference.py", "device.json", "bin", "earlier", "feedback", "tmp")
+"""Names of what else lies in a workspace."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """A command, and what it may do."""
+
+    name: str
+    """The generator's name."""
+    command: tuple[str, ...]
+    """Words of the command line; ``{task}``, ``{language}``, ``{device}`` and ``{seconds}`` in them are filled in."""
+    language: str = ""
+    """Language of the candidates; empty: Triton, and Numba for the CPU."""
+    samples: int = 1
+    """Samples for each task."""
+    rounds: int = 1
+    """Rounds for each sample at most."""
+    concurrency: int = 1
+    """Commands under way at once."""
+    checks: int = 5
+    """Drafts that the judge looks at, for each sample and round."""
+    max_seconds: float = 1800.0
+    """Time that a command has; waiting for the judge does not count."""
+    candidate: str = ""
+    """Name of the file that is taken; empty: ``candidate`` with the language's suffix."""
+    reads: tuple[str, ...] = ()
+    """Paths that it may read and execute besides the system's."""
+    writes: tuple[str, ...] = ()
+    """Paths that it may change."""
+    env: tuple[str, ...] = ()
+    """Names of environment variables that are handed on to it."""
+    network: bool = False
+    """Whether it may use the network."""
+    gpu: bool = False
+    """Whether it may use NVIDIA GPUs itself."""
+    usage: str = ""
+    """File in the workspace, or :data:`STDOUT`, in which it tells what it used; empty: it does not."""
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """All that an answer depends on, besides the task, the sample and the round."""
+        names = ("name", "command", "checks", "max_seconds", "candidate", "reads", "writes", "env", "network", "gpu")
+        return {name: getattr(self, name) for name in names}
+
+    def candidate_for(self, language: str) -> str:
+        """Name of the file that is taken."""
+        return self.candidate or f"candidate{SUFFIXES.get(language, '.py')}"
+
+
+_AT_LEAST = {"samples": 1, "rounds": 1, "concurrency": 1, "checks": 0}
+_AT_MOST = {"rounds": 100, "concurrency": 256, "checks": 1000, "max_seconds": 7 * 86400}
+_WORDS = {"str": "a string", "int": "a whole number", "float": "a number", "bool": "true or false"}
+_TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (float, int), "bool": (bool,)}
+_LIST = "tuple[str, ...]"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+
+
+def settings_of(table: Mapping[str, Any], place: str) -> Settings:
+    """Settings from a table of a TOML file.
+
+    Args:
+        table: the keys, as :class:`Settings` has them.
+        place: where the table stands, for messages.
+
+    Raises:
+        UsageError: an unknown key, a value of the wrong type or beyond its limits, a path that is not there or that
+            would give all away, or no name or command.
+    """
+    values = _typed(table, place)
+    for key, what in (("name", "under which results are stored"), ("command", "the words of a command line")):
+        if not values.get(key):
+            raise UsageError(f"{place} {key} is missing: {what}")
+    made = Settings(**values)
+    _check_numbers(made, place)
+    _check_names(made, place)
+    return dataclasses.replace(
+        made,
+        reads=tuple(_path(one, f"{place} reads") for one in made.reads),
+        writes=tuple(_path(one, f"{place} writes") for one in made.writes),
+    )
+
+
+def _typed(table: Mapping[str, Any], place: str) -> dict[str, Any]:
+    known = {f.name: str(f.type) for f in dataclasses.fields(Settings)}
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in known:
+            raise UsageError(f"{place} {key} is unknown; {near(key, known)}")
+        if known[key] == _LIST:
+            if not isinstance(value, list) or not all(isinstance(one, str) and "\0" not in one for one in value):
+                raise UsageError(f"{place} {key} must be a list of strings, not {value!r:.80}")
+            values[key] = tuple(value)
+            continue
+        allowed = _TYPES[known[key]]
+        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+            raise UsageError(f"{place} {key} must be {_WORDS[known[key]]}, not {value!r:.80}")
+        values[key] = value
+    return values
+
+
+def _check_numbers(made: Settings, place: str) -> None:
+    if not math.isfinite(made.max_seconds) or made.max_seconds <= 0:
+        raise UsageError(f"{place} max_seconds must be above 0 and finite, not {made.max_seconds}")
+    for key, least in _AT_LEAST.items():
+        if getattr(made, key) < least:
+            raise UsageError(f"{place} {key} must be {least} or more, not {getattr(made, key)}")
+    for key, most in _AT_MOST.items():
+        if getattr(made, key) > most:
+            raise UsageError(f"{place} {key} must be {most} or less, not {getattr(made, key)}")
+
+
+def _check_names(made: Settings, place: str) -> None:
+    if ":" in made.name or not made.name.isprintable():
+        raise UsageError(f"{place} name {made.name!r:.80} must have neither colons nor control characters")
+    if not made.command[0]:
+        raise UsageError(f"{place} command begins with an empty word; the first one is the program")
+    languages = sorted({one.language for one in TEMPLATES.values() if one.language})
+    if made.language and made.language not in languages:
+        raise UsageError(f"{place} language {made.language!r:.80} has no prompt; {near(made.language, languages)}")
+    for one in made.env:
+        if not _VARIABLE.fullmatch(one):
+            raise UsageError(f"{place} env {one!r:.80} is no variable's name; values stand in the environment alone")
+    for key in ("candidate", "usage"):
+        value = getattr(made, key)
+        if value and (not _FILE.fullmatch(value) or value in TAKEN):
+            raise UsageError(
+                f"{place} {key} {value!r:.80} must be a plain file name in the workspace: letters, digits, _ . + -, "
+                f"and none of {', '.join(TAKEN)}"
+            )
+    if made.usage and made.usage == made.candidate:
+        raise UsageError(f"{place} usage and candidate are both {made.usage!r:.80}; they must be two files")
+
+
+def _path(given: str, place: str) -> str:
+    """The path with links followed; what holds a home or everybody's temporary files holds too much."""
+    try:
+        path = Path(given).expanduser()
+        whole = path.resolve()
+        there = path.is_absolute() and whole.exists()
+    except (RuntimeError, OSError, ValueError) as error:
+        raise UsageError(f"{place} {given!r:.200} can't be looked up: {error}") from error
+    if not path.is_absolute():
+        raise UsageError(f"{place} {given!r:.200} must be an absolute path, or begin with ~")
+    if not there:
+        raise UsageError(f"{place} {given!r:.200}: there is no such file or directory")
+    for what, guarded in (("your home", Path.home()), ("all temporary files", Path(tempfile.gettempdir()))):
+        if guarded.resolve().is_relative_to(whole):
+            raise UsageError(f"{place} {given!r:.200} would give {what} to the agent; name what it needs of it")
+    return str(whole)

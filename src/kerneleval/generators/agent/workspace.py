@@ -1,0 +1,257 @@
+"""Workspaces: what an agent finds, what is taken from it, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from kerneleval.generators.agent import client
+from kerneleval.generators.base import Reader
+from kerneleval.generators.prompts import Prompt
+from kerneleval.generators.prompts.facts import clean, device_facts
+from kerneleval.generators.prompts.source import reference_source
+from kerneleval.records import Candidate, Request, UsageError
+
+__all__ = ["Workspace"]
+
+_PREFIX = "kerneleval-agent-"
+_LOCK = "lock"
+
+_USAGE_BYTES = 16 * 1024 * 1024
+"""Most that is read of what an agent tells of its usage."""
+
+_FIRST = """\
+# How to answer
+
+Write your candidate to the file `{candidate}` in this directory. That file is what counts, not what you print: where
+the text below asks for an answer in a fenced block, the file stands for it. `README.md` says what else is here and how
+a draft is judged. You have {seconds:g} seconds, without the time that the judge takes.
+"""
+
+_EARLIER = """
+This is round {number}: `earlier/` holds the candidates of the rounds before, `feedback/` what was said of them.
+"""
+
+_README = """\
+# This workspace
+
+| | |
+|---|---|
+| `TASK.md` | what is to be written, the rules, the device |
+| `reference.py` | the reference in PyTorch, which defines the right answer |
+| `device.json` | what is known of the device |
+| `earlier/round_N{suffix}`, `feedback/round_N.md` | candidates of earlier rounds, and what was said of them, if any |
+| `{candidate}` | yours to write; it is taken when you end |
+| `tmp/` | for temporary files (`TMPDIR`); `/tmp` can't be used |
+
+{checks}
+
+Nothing else of this machine can be read or changed but the system and what the settings grant.{network}
+"""
+
+_CHECKS = """\
+`kerneleval check {candidate}` has a draft judged, at other sizes than the final ones, and prints what came of it. You
+have {budget} such checks; exit code 0: it was judged (read what it says), 2: the file or the command line is wrong,
+which costs nothing, 3: none is left, 4: the judge does not answer."""
+
+_NO_CHECKS = "Drafts can't be judged in this call."
+
+_TOOL = """\
+#!/bin/sh
+exec {python} -I -S {client} "$@"
+"""
+
+
+class Workspace:
+    """A fresh directory for one command, and one beside it that the command can't reach; both go when it is left.
+
+    Args:
+        request: what is asked.
+        prompt: the task in words.
+        candidate: name of the file that is taken.
+        seconds: time that the agent has.
+        checks: drafts that are judged; 0: none.
+        network: whether there is one.
+        read: makes a candidate of a file.
+
+    Raises:
+        OSError: it can't be made.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        prompt: Prompt,
+        *,
+        candidate: str,
+        seconds: float,
+        checks: int,
+        network: bool,
+        read: Reader,
+    ) -> None:
+        self._request, self._prompt, self._candidate, self._read = request, prompt, candidate, read
+        self._seconds, self._checks, self._network = seconds, checks, network
+        self._base = Path()
+        self._held = -1
+
+    @property
+    def path(self) -> Path:
+        """The workspace itself."""
+        return self._base / "workspace"
+
+    @property
+    def tools(self) -> Path:
+        """Where ``kerneleval`` is."""
+        return self.path / "bin"
+
+    @property
+    def temporary(self) -> Path:
+        """Where temporary files go."""
+        return self.path / "tmp"
+
+    @property
+    def checking(self) -> Path:
+        """Where the judge's socket goes."""
+        return self.path / ".kerneleval"
+
+    def __enter__(self) -> Workspace:
+        _sweep()
+        self._base = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
+        try:
+            new = self._base / f"new-{_LOCK}"
+            self._held = os.open(new, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._held, fcntl.LOCK_EX)
+            new.rename(self._base / _LOCK)  # no free lock is ever seen
+            for folder in (self.path, self._base / "taken", self.tools, self.temporary, self.checking):
+                folder.mkdir(mode=0o700)
+            self._fill()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        _remove(self._base)
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
+
+    def _fill(self) -> None:
+        request, suffix = self._request, Path(self._candidate).suffix
+        first = _FIRST.format(candidate=self._candidate, seconds=self._seconds)
+        if request.history:
+            first += _EARLIER.format(number=request.round + 1)
+        self._write("TASK.md", "\n\n".join([first.strip(), *(text for _, text in self._prompt.messages)]) + "\n")
+        budget = _CHECKS.format(candidate=self._candidate, budget=self._checks) if self._checks else _NO_CHECKS
+        network = "" if self._network else " There is no network."
+        told = _README.format(suffix=suffix, candidate=self._candidate, checks=budget, network=network)
+        self._write("README.md", told)
+        self._write("reference.py", clean(reference_source(request.task)))
+        self._write("device.json", json.dumps(device_facts(request), indent=1) + "\n")
+        for number, turn in enumerate(request.history, 1):
+            said = turn.feedback.strip() or turn.answer.message or "Nothing was said of it."
+            self._write(f"feedback/round_{number}.md", clean(said) + "\n")
+            if turn.answer.candidate is not None:
+                kept = Path(turn.answer.candidate.files[0][0]).suffix or suffix
+                self._write(f"earlier/round_{number}{kept}", turn.answer.candidate.main)
+        own = self.checking / "client.py"
+        shutil.copyfile(client.__file__, own)
+        tool = self.tools / "kerneleval"
+        tool.write_text(_TOOL.format(python=shlex.quote(sys.executable), client=shlex.quote(str(own))))
+        tool.chmod(0o700)
+
+    def _write(self, name: str, text: str) -> None:
+        path = self.path / name
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        path.write_bytes(text.encode("utf-8", "replace"))
+
+    # What follows reads what an agent left: it may be anything.
+
+    def draft(self, data: bytes) -> Candidate:
+        """A candidate of a draft's bytes.
+
+        Raises:
+            UsageError: they are none; the message names the file as the agent does.
+        """
+        # A file of our own: the agent can't change what is read, and no side file tells an origin.
+        folder = Path(tempfile.mkdtemp(dir=self._base / "taken"))
+        path = folder / self._candidate
+        path.write_bytes(data)
+        try:
+            return self._read(path)
+        except UsageError as error:
+            raise UsageError(str(error).replace(str(path), self._candidate)) from error
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def take(self) -> Candidate:
+        """The final candidate. Raises UsageError where there is none."""
+        try:
+            data = self._bytes(self._candidate, client.LIMIT_BYTES)
+        except FileNotFoundError as error:
+            raise UsageError(f"it left no {self._candidate}") from error
+        except (OSError, ValueError) as error:
+            said = error.strerror or error if isinstance(error, OSError) else error
+            raise UsageError(f"{self._candidate}: {said}") from error
+        return self.draft(data)
+
+    def usage(self, name: str) -> str:
+        """Text of the file that tells its usage; empty: there is none."""
+        try:
+            return self._bytes(name, _USAGE_BYTES).decode("utf-8", "replace")
+        except (OSError, ValueError):
+            return ""
+
+    def _bytes(self, name: str, most: int) -> bytes:
+        """Of a regular file in the workspace. Raises OSError or ValueError where it is none, or is larger."""
+        handle = os.open(self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise ValueError("it is no regular file")
+            with os.fdopen(handle, "rb", closefd=False) as stream:
+                data = stream.read(most + 1)
+        finally:
+            os.close(handle)
+        if len(data) > most:
+            raise ValueError(f"it is larger than {most} bytes, the limit")
+        return data
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Removing
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _remove(base: Path) -> None:
+    """Remove a tree of any modes and depth, without following links; what can't be removed stays."""
+    if not base.name.startswith(_PREFIX):
+        return
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(base, ignore_errors=True)
+    if base.exists():  # deeper than Python climbs, or closed directories with something in them
+        for words in (["chmod", "-R", "u+rwX", "--", str(base)], ["rm", "-rf", "--", str(base)]):
+            subprocess.run(words, check=False, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _sweep() -> None:
+    """Remove what a process that was killed left: its lock is free. Others' directories are left alone."""
+    for base in Path(tempfile.gettempdir()).glob(_PREFIX + "*"):
+        with contextlib.suppress(OSError):
+            status = base.lstat()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+                continue
+            held = os.open(base / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(base)
+            finally:
+                os.close(held)

@@ -1,0 +1,187 @@
+"""Candidates of an earlier run, or of an exported file of samples, judged again as they are.
+
+A file of samples is what ``kerneleval export`` writes (``samples.jsonl``); it may be compressed (``.jsonl.gz``).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kerneleval.generators.base import Earlier, Services
+from kerneleval.records import Candidate, Origin, Task, UsageError, near
+
+__all__ = ["Replay", "from_settings", "is_samples", "of_file"]
+
+_SUFFIXES = (".jsonl", ".jsonl.gz")
+_NAMES = {"cuda": "candidate.cu", "hip": "candidate.hip", "cpp": "candidate.cpp"}
+_TEXTS = ("model", "prompt_hash", "parent", "licence", "prices", "guidance")
+_COUNTS = ("round", "tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning", "human_edits")
+_LONGEST = 16 << 20
+"""Bytes of one line; a source has 4 MiB at most."""
+
+Kept = Callable[[], Iterator[tuple[str, Candidate]]]
+"""Every (task name, candidate), in order."""
+
+
+class Replay:
+    """Earlier candidates, with the origin that they had: model, prompt and cost are those of their making, and count as
+    they did then; nothing is spent anew.
+
+    Args:
+        name: the generator's.
+        summary: one line about where they are from.
+        kept: what there is, read when candidates are asked for first.
+        only: only those that this generator made; empty: all.
+    """
+
+    def __init__(self, name: str, summary: str, kept: Kept, only: str = "") -> None:
+        self.name, self.summary = name, summary
+        self._read, self._only = kept, only
+        self._by_task: dict[str, list[Candidate]] | None = None
+
+    def candidates(self, task: Task, device: str) -> Iterator[Candidate]:
+        """The task's samples in their order; those of several generators are numbered one after another.
+
+        Raises:
+            UsageError: the file or the run cannot be read; the message names the line.
+        """
+        if self._by_task is None:
+            self._by_task = self._sorted()
+        found = self._by_task.get(task.name, [])
+        taken = [candidate.origin.sample for candidate in found]
+        own = len(set(taken)) == len(taken)
+        for number, candidate in enumerate(found):
+            origin = replace(candidate.origin, generator=self.name, sample=taken[number] if own else number)
+            yield replace(candidate, origin=origin)
+
+    def _sorted(self) -> dict[str, list[Candidate]]:
+        by_task: dict[str, dict[tuple[str, int, str], Candidate]] = {}
+        makers: set[str] = set()
+        for task, candidate in self._read():
+            makers.add(candidate.origin.generator)
+            if not self._only or candidate.origin.generator == self._only:
+                key = (candidate.origin.generator, candidate.origin.sample, candidate.hash)
+                by_task.setdefault(task, {}).setdefault(key, candidate)  # of several machines' rows one is enough
+        if self._only and self._only not in makers:
+            raise UsageError(f"{self.name}: nothing there is by {self._only!r:.80}; {near(self._only, makers)}")
+        return {task: [of[key] for key in sorted(of, key=lambda k: k[:2])] for task, of in by_task.items()}
+
+
+def is_samples(path: Path) -> bool:
+    """Whether the name is that of a file of samples."""
+    return path.name.endswith(_SUFFIXES)
+
+
+def of_file(path: Path, name: str = "", only: str = "") -> Replay:
+    """The generator of a file of samples.
+
+    Raises:
+        UsageError: there is no such file.
+    """
+    if not path.is_file():
+        raise UsageError(f"{path}: no such file")
+    stem = path.name.partition(".")[0]
+    return Replay(name or stem, f"samples of {path}", lambda: _samples(path), only)
+
+
+def _samples(path: Path) -> Iterator[tuple[str, Candidate]]:
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            number = 0
+            while line := file.readline(_LONGEST):
+                number += 1
+                if len(line) >= _LONGEST:
+                    raise UsageError(f"{path}:{number}: the line has more than {_LONGEST >> 20} MiB")
+                if line.strip():
+                    found = _sample(line, f"{path}:{number}")
+                    if found is not None:
+                        yield found
+    except (OSError, EOFError, zlib.error) as error:
+        raise UsageError(f"{path}: cannot be read: {error}") from error
+
+
+def _sample(line: bytes, where: str) -> tuple[str, Candidate] | None:
+    """One row; None: an attempt without a candidate."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where}: not valid JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise UsageError(f"{where}: expected an object, got {type(row).__name__}")
+    if row.get("source") is None and not row.get("candidate") and "task" in row:
+        return None
+    texts = {key: row.get(key) for key in ("task", "source", "language")}
+    for key, value in texts.items():
+        if not isinstance(value, str) or not value:
+            raise UsageError(f"{where}: {key!r} is missing or no text; 'kerneleval export' writes files of samples")
+    language = str(texts["language"])
+    candidate = Candidate(
+        files=((_NAMES.get(language, "candidate.py"), str(texts["source"])),),
+        language=language,
+        entry=_text(row, "entry", where),
+        backward_entry=_text(row, "backward_entry", where),
+        origin=_origin(row, where),
+    )
+    return str(texts["task"]), candidate
+
+
+def _origin(row: Mapping[str, Any], where: str) -> Origin:
+    plain: dict[str, Any] = {key: row[key] for key in _TEXTS if row.get(key) is not None}
+    plain |= {key: row[key] for key in (*_COUNTS, "sample") if row.get(key) is not None}
+    plain |= {"generator": row.get("generator") or "replay"}
+    if row.get("money_usd") is not None:
+        plain["money_usd"] = row["money_usd"]
+    if row.get("making_s") is not None:
+        plain["seconds"] = row["making_s"]
+    try:
+        return Origin.from_plain(plain)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from error
+
+
+def _text(row: Mapping[str, Any], key: str, where: str) -> str:
+    value = row.get(key) or ""
+    if not isinstance(value, str):
+        raise UsageError(f"{where}: {key!r} must be text, not {value!r:.80}")
+    return value
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Settings
+# --------------------------------------------------------------------------------------------------------------------
+
+_KEYS = ("name", "path", "store", "run", "generator")
+
+
+def from_settings(table: Mapping[str, Any], place: str, services: Services) -> Replay:
+    """The replay of a settings file: ``path`` (samples), or ``store`` and ``run``; ``generator`` chooses one.
+
+    Raises:
+        UsageError: an unknown key, none or both of the two, or no such file.
+    """
+    for key, value in table.items():
+        if key not in _KEYS:
+            raise UsageError(f"{place} {key} is unknown; {near(key, _KEYS)}")
+        if not isinstance(value, str) or not value:
+            raise UsageError(f"{place} {key} must be a string, not {value!r:.80}")
+    name, only = str(table.get("name", "")), str(table.get("generator", ""))
+    if ("path" in table) == ("run" in table):
+        raise UsageError(f"{place} needs either path (a file of samples) or run (of store), and not both")
+    if "path" in table:
+        path = Path(table["path"])
+        if not is_samples(path):
+            raise UsageError(f"{place} path {path.name!r:.80} must end in {' or '.join(_SUFFIXES)}")
+        return of_file(path, name, only)
+    if services.earlier is None:
+        raise UsageError(f"{place} run: there is no store to look into here")
+    return _of_run(services.earlier, str(table.get("store", "")), table["run"], name, only)
+
+
+def _of_run(earlier: Earlier, store: str, run: str, name: str, only: str) -> Replay:
+    return Replay(name or f"replay-{run}", f"candidates of run {run}", lambda: iter(earlier(store, run)), only)
