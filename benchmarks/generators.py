@@ -28,6 +28,7 @@ def main() -> None:
     made.add_argument("--tasks", default="", help="names, with commas")
     made.add_argument("--own", action="store_true", help="the tasks of the first generator, a library")
     made.add_argument("--tier", default="quick")
+    made.add_argument("--dtypes", default="", help="names, with commas; empty: the tasks' own")
     made.add_argument("--seconds", type=float, default=0.0, help="stop after so long; 0: never")
     made.add_argument("--store", required=True)
     made.add_argument("--name", default="", help="of the results' file, behind 'generators'")
@@ -47,6 +48,7 @@ def main() -> None:
             names,
             chosen,
             tier=options.tier,
+            dtypes=tuple(dtype for dtype in options.dtypes.split(",") if dtype),
             store_url=options.store,
             max_hours=options.seconds / 3600 if options.seconds else None,
             judge=judge,
@@ -57,7 +59,9 @@ def main() -> None:
     with open_store(options.store, write=False) as store:
         verdicts = [(a, v) for a, v in store.verdicts(run, cells=False)]
         info = store.run(run)
-    report.say(f"{info.finished} of {info.planned} candidates judged, {options.tier} tier, in {seconds:.0f} s")
+    report.say(
+        f"{info.finished} of {info.planned} candidates judged, {options.tier} tier, {options.dtypes or 'all dtypes'}, in {seconds:.0f} s"
+    )
     report.table(
         ("generator", "task", "sample", "verdict", "reason", "speedup forward", "track", "s"),
         [

@@ -108,14 +108,21 @@ def test_ctrl_c_ends_it_at_once_and_a_hanging_endpoint_keeps_nobody(tmp_path: Pa
     store = tmp_path / "s.db"
     with serving(lambda body, number: Say(hang=True)) as server:
         process = subprocess.Popen(
-            command(settings(tmp_path, server, samples=8), store), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            command(settings(tmp_path, server, samples=8), store),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"PYTHONFAULTHANDLER": "1"},
         )
         until = time.monotonic() + 60
         while len(server.requests) < 8:
             assert process.poll() is None and time.monotonic() < until, process.communicate()[0]
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        try:
+            process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)  # says where each thread is
+            pytest.fail(f"it goes on:\n{process.communicate()[0].decode(errors='replace')}")
         assert process.returncode == 130
 
 

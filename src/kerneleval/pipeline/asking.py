@@ -90,7 +90,7 @@ def ask_all(
     on_event: OnEvent | None = None,
     *,
     caps: Caps | None = None,
-    check: Callable[[Candidate, Task], str] | None = None,
+    check: Callable[[Candidate, Task], tuple[bool, str]] | None = None,
 ) -> list[Answer]:
     """The answers to all requests, in their order; as many are under way at once as the generator bears.
 
@@ -132,7 +132,7 @@ class _Desk:
         maker: Asked,
         requests: Sequence[Request],
         caps: Caps | None,
-        check: Callable[[Candidate, Task], str] | None,
+        check: Callable[[Candidate, Task], tuple[bool, str]] | None,
     ) -> None:
         self._maker, self._caps, self._check = maker, caps, check
         self._todo = iter(enumerate(requests))
@@ -192,16 +192,16 @@ class _Desk:
         self._caps.end(answer.origin, answered=answer.problem != "endpoint")
         return answer
 
-    def _checked(self, task: Task, candidate: Candidate) -> str:
+    def _checked(self, task: Task, candidate: Candidate) -> tuple[bool, str]:
         """What the judge's thread says of a draft."""
-        said: Future[str] = Future()
+        said: Future[tuple[bool, str]] = Future()
         self._events.put(functools.partial(self._judge, candidate, task, said))
         while not said.done():
             if self._stop.wait(0.05):
-                return "The judge is not there any more."
+                return False, "The judge is not there any more."
         return said.result()
 
-    def _judge(self, candidate: Candidate, task: Task, said: Future[str]) -> None:
+    def _judge(self, candidate: Candidate, task: Task, said: Future[tuple[bool, str]]) -> None:
         assert self._check is not None
         try:
             said.set_result(self._check(candidate, task))

@@ -258,12 +258,12 @@ class _Rounds:
         )
         return verdict
 
-    def check(self, candidate: Candidate, task: Task) -> str:
-        """What is told of a draft that a generator tries before it answers; it is stored nowhere."""
+    def check(self, candidate: Candidate, task: Task) -> tuple[bool, str]:
+        """Whether a draft passes that a generator tries before it answers, and what is told; it is stored nowhere."""
         setting = self._setting
         answer = Answer(candidate=candidate, origin=candidate.origin)
         verdict = setting.judged(answer, task, self._protocol, self._cases(task))
-        return feedback_of(verdict, task, setting.limits)
+        return verdict.verdict == "passed", feedback_of(verdict, task, setting.limits)
 
     def _sample(self, wanted: Wanted, number: int) -> int:
         return wanted.sample * self._maker.rounds + number

@@ -63,9 +63,9 @@ class Request:
     """Index among the samples of the task."""
     history: tuple[Turn, ...] = field(default=())
     """The rounds before this one, the first one first."""
-    check: Callable[[Candidate], str] | None = field(default=None, compare=False, repr=False)
-    """Judges a draft and tells what a refinement would be told of it, for generators that try before they answer; from
-    any thread, one draft at a time. None: there is no judge.
+    check: Callable[[Candidate], tuple[bool, str]] | None = field(default=None, compare=False, repr=False)
+    """Judges a draft: whether it passes, and what a refinement would be told of it, for generators that try before they
+    answer; from any thread, one draft at a time. None: there is no judge.
     """
 
     @property

@@ -36,8 +36,9 @@ def _leaves_nothing(tmp_path_factory, monkeypatch):
     assert list(folder.iterdir()) == []
 
 
-def judge(candidate: Candidate) -> str:
-    return "It is right." if candidate.main == RIGHT else "It is wrong."
+def judge(candidate: Candidate) -> tuple[bool, str]:
+    right = candidate.main == RIGHT
+    return right, "It is right." if right else "It is wrong."
 
 
 # -- what is taken -----------------------------------------------------------------------------------------------------
@@ -163,7 +164,7 @@ open('candidate.py', 'w').write('import numba\\n')
 while True:
     done = subprocess.run(['kerneleval', 'check', 'candidate.py'], capture_output=True, text=True)
     print(done.returncode, done.stdout, done.stderr, flush=True)
-    if done.returncode or 'right' in done.stdout:
+    if done.returncode != 1:
         break
     open('candidate.py', 'w').write({RIGHT!r})
 """
@@ -172,7 +173,7 @@ while True:
 def test_one_that_checks_and_repairs(tmp_path):
     answer = agent(tmp_path, REPAIRS).ask(request(judge))
     assert answer.candidate.main == RIGHT
-    assert "0 It is wrong.\n\n(4 of 5 checks are left.)" in answer.text
+    assert "1 It is wrong.\n\n(4 of 5 checks are left.)" in answer.text
     assert "0 It is right.\n\n(3 of 5 checks are left.)" in answer.text
 
 
@@ -181,7 +182,7 @@ def test_the_budget_is_kept(tmp_path):
 
     def check(candidate):
         seen.append(candidate.main)
-        return "It is wrong."
+        return False, "It is wrong."
 
     text = """
         import subprocess
@@ -192,7 +193,7 @@ def test_the_budget_is_kept(tmp_path):
     """
     answer = agent(tmp_path, text, checks=2).ask(request(check))
     assert (
-        answer.text.splitlines() == ["0 It is wrong.", "0 It is wrong."] + ["3 The budget of 2 checks is used up."] * 2
+        answer.text.splitlines() == ["1 It is wrong.", "1 It is wrong."] + ["3 The budget of 2 checks is used up."] * 2
     )
     assert len(seen) == 2
 
@@ -205,7 +206,7 @@ def test_the_budget_is_kept_when_many_ask_at_once(tmp_path):
         time.sleep(0.02)
         seen.append(candidate)
         lock.release()
-        return "so"
+        return True, "so"
 
     text = """
         import subprocess
@@ -249,7 +250,7 @@ def test_a_judge_that_fails_is_not_told_of(tmp_path):
 def test_the_judges_time_is_not_the_agents(tmp_path):
     def slow(candidate):
         time.sleep(2.5)
-        return "It is wrong."
+        return False, "It is wrong."
 
     text = "import subprocess\nopen('d.py','w').write('import numba')\nsubprocess.run(['kerneleval','check','d.py'])\n"
     answer = agent(tmp_path, text + WRITES, max_seconds=2).ask(request(slow))

@@ -23,7 +23,11 @@ def draft_of(data: bytes) -> Candidate:
     return Candidate(files=(("candidate.py", data.decode()),), language="numba")
 
 
-def served(folder: Path, budget: int = 3, check=lambda candidate: f"saw {candidate.main}") -> CheckSocket:
+def looked(candidate: Candidate) -> tuple[bool, str]:
+    return candidate.main != "wrong", f"saw {candidate.main}"
+
+
+def served(folder: Path, budget: int = 3, check=looked) -> CheckSocket:
     return CheckSocket(folder, draft_of, check, budget)
 
 
@@ -50,7 +54,7 @@ def test_a_draft_is_judged(tmp_path):
         assert sent(tmp_path, message(tmp_path, b"x")) == {"code": 0, "text": "saw x\n\n(1 of 2 checks are left.)"}
         assert sent(tmp_path, message(tmp_path, b""))["code"] == client.WRONG
         assert checks.used == 1
-        assert sent(tmp_path, message(tmp_path, b"y"), end=False)["text"].startswith("saw y")
+        assert sent(tmp_path, message(tmp_path, b"wrong"), end=False)["code"] == client.REJECTED
         assert sent(tmp_path, message(tmp_path, b"z")) == {
             "code": client.USED_UP,
             "text": "The budget of 2 checks is used up.",
@@ -83,7 +87,7 @@ def test_other_messages(tmp_path, data, told):
         assert answer["code"] == client.WRONG
         assert told in answer["text"]
         assert checks.used == 0
-        assert sent(tmp_path, message(tmp_path, b"x"))["code"] == client.JUDGED  # it goes on
+        assert sent(tmp_path, message(tmp_path, b"x"))["code"] == client.RIGHT  # it goes on
 
 
 def test_a_client_that_goes_away(tmp_path):
@@ -102,14 +106,14 @@ def test_a_client_that_hangs(tmp_path, monkeypatch):
     with served(tmp_path) as checks, socket.socket(socket.AF_UNIX) as silent:
         silent.connect(str(tmp_path / "socket"))
         silent.sendall(b"check ")
-        assert sent(tmp_path, message(tmp_path, b"x"))["code"] == client.JUDGED
+        assert sent(tmp_path, message(tmp_path, b"x"))["code"] == client.RIGHT
         assert checks.used == 1
 
 
 def test_a_client_that_takes_no_answer(tmp_path, monkeypatch):
     monkeypatch.setattr(check_socket, "_PATIENCE_S", 0.3)
     with (
-        served(tmp_path, check=lambda candidate: "x" * (32 << 20)) as checks,
+        served(tmp_path, check=lambda candidate: (True, "x" * (32 << 20))) as checks,
         socket.socket(socket.AF_UNIX) as deaf,
     ):
         deaf.connect(str(tmp_path / "socket"))
@@ -124,7 +128,7 @@ def test_closing_while_a_draft_is_judged(tmp_path):
     def check(candidate):
         begun.set()
         go.wait(30)
-        return "late"
+        return True, "late"
 
     with served(tmp_path, check=check) as checks, socket.socket(socket.AF_UNIX) as channel:
         channel.connect(str(tmp_path / "socket"))
@@ -136,7 +140,7 @@ def test_closing_while_a_draft_is_judged(tmp_path):
 
 
 def test_control_characters_are_left_out(tmp_path):
-    with served(tmp_path, check=lambda candidate: "a\x1b[31m\x00b") as _:
+    with served(tmp_path, check=lambda candidate: (True, "a\x1b[31m\x00b")) as _:
         assert sent(tmp_path, message(tmp_path, b"x"))["text"].startswith("a[31mb")
 
 

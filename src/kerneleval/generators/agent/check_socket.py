@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kerneleval.generators.agent.client import JUDGED, LIMIT_BYTES, NOBODY, USED_UP, WRONG
+from kerneleval.generators.agent.client import LIMIT_BYTES, NOBODY, REJECTED, RIGHT, USED_UP, WRONG
 from kerneleval.generators.prompts.facts import clean
 from kerneleval.records import Candidate, UsageError
 
@@ -33,7 +33,7 @@ class CheckSocket:
     Args:
         folder: an existing directory; ``socket`` and ``word`` are made there.
         draft_of: makes a candidate of a draft's bytes; raises UsageError where they are none.
-        check: judges it and tells what came of it; None: there is no judge.
+        check: judges it: whether it passed, and what came of it; None: there is no judge.
         budget: how many drafts are judged.
     """
 
@@ -41,7 +41,7 @@ class CheckSocket:
         self,
         folder: Path,
         draft_of: Callable[[bytes], Candidate],
-        check: Callable[[Candidate], str] | None,
+        check: Callable[[Candidate], tuple[bool, str]] | None,
         budget: int,
     ) -> None:
         self._folder, self._draft_of, self._check, self._budget = folder, draft_of, check, budget
@@ -123,14 +123,15 @@ class CheckSocket:
             self._used += 1
             self._since = time.monotonic()
         try:
-            text = self._check(candidate)
+            passed, text = self._check(candidate)
         except Exception:  # noqa: BLE001 - it is raised where it arose; an agent is told nothing of the judge
             return NOBODY, "The judge failed; this draft was not judged."
         finally:
             with self._lock:
                 self._judging_s += time.monotonic() - self._since
                 self._since = 0.0
-        return JUDGED, f"{text}\n\n({self._budget - self._used} of {self._budget} checks are left.)"
+        left = f"({self._budget - self._used} of {self._budget} checks are left.)"
+        return RIGHT if passed else REJECTED, f"{text}\n\n{left}"
 
 
 class _MalformedError(Exception):

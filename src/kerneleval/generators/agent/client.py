@@ -15,8 +15,8 @@ from pathlib import Path
 LIMIT_BYTES = 4 * 1024 * 1024
 """Largest file that is sent."""
 
-JUDGED, WRONG, USED_UP, NOBODY = 0, 2, 3, 4
-"""Exit codes: it was judged, whatever came of it; the command line or the file is wrong; the budget is used up; the
+RIGHT, REJECTED, WRONG, USED_UP, NOBODY = 0, 1, 2, 3, 4
+"""Exit codes: the draft passed; it was rejected; the command line or the file is wrong; the budget is used up; the
 judge does not answer."""
 
 

@@ -60,8 +60,8 @@ Nothing else of this machine can be read or changed but the system and what the 
 
 _CHECKS = """\
 `kerneleval check {candidate}` has a draft judged, at other sizes than the final ones, and prints what came of it. You
-have {budget} such checks; exit code 0: it was judged (read what it says), 2: the file or the command line is wrong,
-which costs nothing, 3: none is left, 4: the judge does not answer."""
+have {budget} such checks; exit code 0: it passed, 1: it was rejected, 2: the file or the command line is wrong, which
+costs nothing, 3: none is left, 4: the judge does not answer."""
 
 _NO_CHECKS = "Drafts can't be judged in this call."
 
