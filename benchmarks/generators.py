@@ -59,9 +59,8 @@ def main() -> None:
     with open_store(options.store, write=False) as store:
         verdicts = [(a, v) for a, v in store.verdicts(run, cells=False)]
         info = store.run(run)
-    report.say(
-        f"{info.finished} of {info.planned} candidates judged, {options.tier} tier, {options.dtypes or 'all dtypes'}, in {seconds:.0f} s"
-    )
+    how = f"{options.tier} tier, {options.dtypes or 'all dtypes'}"
+    report.say(f"{info.finished} of {info.planned} candidates judged, {how}, in {seconds:.0f} s")
     report.table(
         ("generator", "task", "sample", "verdict", "reason", "speedup forward", "track", "s"),
         [

@@ -136,3 +136,12 @@ def test_texts_of_others_do_no_harm() -> None:
     told = feedback_of(verdict(wrong(case(3, 4), nasty)), TASK)
     assert len(told) < 10_000 and "\x00" not in told and "\x1b" not in told
     told.encode()
+
+
+def test_what_the_compiled_kernels_take_is_told() -> None:
+    message = "fused: 64 registers a thread, 1024 bytes of shared memory a block; row: 32 registers a thread, 0 bytes"
+    finding = {"check": "resources", "level": "info", "message": message, "kernels": []}
+    told = feedback_of(verdict(right(case(64, 64), 0.5), findings=(finding,)), TASK)
+    assert "The kernels as compiled here:\n- fused: 64 registers a thread, 1024 bytes of shared memory a block" in told
+    assert "- row: 32 registers a thread" in told
+    assert "compiled here" not in feedback_of(verdict(right(case(64, 64), 0.5)), TASK)

@@ -52,7 +52,7 @@ def feedback_of(verdict: Verdict, task: Task, limits: Limits | None = None) -> s
         parts += [_log(verdict)] if not alike or verdict.stage in ("build", "load") else []
     if verdict.stage not in ("generate", "build", "load"):
         parts += [_counts(verdict.cells), _failures(failed), _unsupported(verdict.cells)]
-    parts += [_findings(verdict), _speeds(verdict, task, limits)]
+    parts += [_findings(verdict), _speeds(verdict, task, limits), _resources(verdict)]
     text = "\n\n".join(part for part in parts if part)
     return _short(_hidden(clean(text)), _MOST)
 
@@ -194,6 +194,13 @@ def _findings(verdict: Verdict) -> str:
     told = [str(f.get("message", "")) for f in verdict.findings if f.get("level") in ("fail", "warn")]
     lines = [f"- {_short(text, 600)}" for text in dict.fromkeys(told) if text and text != verdict.message]
     return "Found besides:\n" + "\n".join(lines[:6]) if lines else ""
+
+
+def _resources(verdict: Verdict) -> str:
+    """Registers, local and shared memory of the compiled kernels, where the device tells."""
+    told = [str(f.get("message", "")) for f in verdict.findings if f.get("check") == "resources"]
+    lines = [f"- {line}" for text in told for line in text.split("; ") if line]
+    return "\n".join(["The kernels as compiled here:", *lines[:8]]) if lines else ""
 
 
 def _speeds(verdict: Verdict, task: Task, limits: Limits | None) -> str:

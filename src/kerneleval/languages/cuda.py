@@ -36,7 +36,7 @@ TIMEOUT_S = 300.0
 
 # The runtime is linked statically: the library then loads whatever runtime version PyTorch brought, and both use the
 # device's primary context, so that PyTorch's pointers and streams, which are the driver's, hold in the candidate too.
-_NVCC_FLAGS = ("-O3", "-std=c++17", "-cudart", "static", "-Xcompiler", "-fPIC")
+_NVCC_FLAGS = ("-O3", "-std=c++17", "-cudart", "static", "-Xcompiler", "-fPIC", "--no-compress")
 _CUBIN = "candidate.cubin"
 _LOADER_CALL = re.compile(
     r"\b(dlopen|dlsym|dlvsym|dlmopen|dl_iterate_phdr|cudaGetDriverEntryPoint\w*|posix_spawnp?|popen|f?exec[lv]p?e?(?=\s*\())"

@@ -6,7 +6,15 @@ import re
 import struct
 from pathlib import Path
 
-__all__ = ["foreign_names", "function_names", "kernel_names", "loader_names"]
+__all__ = [
+    "foreign_names",
+    "function_names",
+    "kernel_names",
+    "loader_names",
+    "section_names",
+    "sections",
+    "text_at",
+]
 
 _STT_FUNC = 2
 _SHT_DYNSYM = 11
@@ -52,14 +60,14 @@ def function_names(path: Path) -> list[str]:
     """Functions that a 64-bit little-endian shared library exports, sorted; empty for any other file."""
     names = set()
     data = path.read_bytes()
-    for kind, offset, size, link_offset, link_size in _sections(data):
+    for kind, offset, size, link_offset, link_size in sections(data):
         if kind != _SHT_DYNSYM:
             continue
         strings = data[link_offset : link_offset + link_size]
         for at in range(offset, min(offset + size, len(data)) - 23, 24):
             name, info, _, section, _, _ = struct.unpack_from("<IBBHQQ", data, at)
             if info & 0xF == _STT_FUNC and section != 0:
-                names.add(_string(strings, name))
+                names.add(text_at(strings, name))
     return sorted(names - {"_init", "_fini"})
 
 
@@ -82,10 +90,10 @@ def loader_names(path: Path) -> list[str]:
 
 def _undefined(data: bytes) -> list[tuple[str, int]]:
     """Undefined dynamic symbols with the index of their version; 0 and 1: none."""
-    sections = _sections(data)
-    versions = next(((offset, size) for kind, offset, size, _, _ in sections if kind == _SHT_GNU_VERSYM), (0, 0))
+    found_sections = sections(data)
+    versions = next(((offset, size) for kind, offset, size, _, _ in found_sections if kind == _SHT_GNU_VERSYM), (0, 0))
     found = []
-    for kind, offset, size, link_offset, link_size in sections:
+    for kind, offset, size, link_offset, link_size in found_sections:
         if kind != _SHT_DYNSYM:
             continue
         strings = data[link_offset : link_offset + link_size]
@@ -96,14 +104,14 @@ def _undefined(data: bytes) -> list[tuple[str, int]]:
             place = versions[0] + 2 * number
             known = 2 * number + 2 <= versions[1] and place + 2 <= len(data)
             version = struct.unpack_from("<H", data, place)[0] & 0x7FFF if known else 0
-            found.append((_string(strings, name), version))
+            found.append((text_at(strings, name), version))
     return found
 
 
 def kernel_names(cubin: bytes) -> list[str]:
     """Kernels in a CUDA device binary: each has a section ``.text.NAME``."""
     prefix = ".text."
-    return sorted(name[len(prefix) :] for name in _section_names(cubin) if name.startswith(prefix))
+    return sorted(name[len(prefix) :] for name in section_names(cubin) if name.startswith(prefix))
 
 
 def _header(data: bytes) -> tuple[int, int, int, int] | None:
@@ -117,7 +125,8 @@ def _header(data: bytes) -> tuple[int, int, int, int] | None:
     return offset, size, count, names
 
 
-def _sections(data: bytes) -> list[tuple[int, int, int, int, int]]:
+def sections(data: bytes) -> list[tuple[int, int, int, int, int]]:
+    """Kind, offset and size of each section, and offset and size of the one that it is linked with; empty: no ELF."""
     header = _header(data)
     if header is None:
         return []
@@ -133,19 +142,21 @@ def _sections(data: bytes) -> list[tuple[int, int, int, int, int]]:
     return found
 
 
-def _section_names(data: bytes) -> list[str]:
+def section_names(data: bytes) -> list[str]:
+    """Names of the sections, in the order of :func:`sections`."""
     header = _header(data)
     if header is None:
         return []
     start, size, count, names_index = header
-    sections = _sections(data)
-    if names_index >= len(sections):
+    found = sections(data)
+    if names_index >= len(found):
         return []
-    _, offset, length, _, _ = sections[names_index]
+    _, offset, length, _, _ = found[names_index]
     strings = data[offset : offset + length]
-    return [_string(strings, struct.unpack_from("<I", data, start + i * size)[0]) for i in range(count)]
+    return [text_at(strings, struct.unpack_from("<I", data, start + i * size)[0]) for i in range(count)]
 
 
-def _string(strings: bytes, at: int) -> str:
+def text_at(strings: bytes, at: int) -> str:
+    """The zero-terminated name at that place of a section of names."""
     end = strings.find(b"\0", at)
     return strings[at : end if end >= 0 else len(strings)].decode(errors="replace")

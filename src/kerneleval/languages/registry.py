@@ -16,6 +16,7 @@ _HELPERS = frozenset(
     {
         "base",
         "compiler",
+        "cubin",
         "elf",
         "geometry",
         "header",

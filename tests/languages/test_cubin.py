@@ -1,0 +1,179 @@
+"""What kernels take, read from device binaries, beside what NVIDIA's own tools print."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kerneleval.judge.checks.resources import binaries, told
+from kerneleval.languages.cubin import Use, uses
+
+triton = pytest.importorskip("triton", reason="Triton, with NVIDIA's assembler, is not installed (pip install triton)")
+
+TOOLS = Path(triton.__file__).parent / "backends/nvidia/bin"
+
+PTX = """.version 8.0
+.target sm_ARCH
+.address_size 64
+
+.visible .entry simple(.param .u64 y)
+{
+    .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [y];
+    st.global.u32 [%rd1], 7;
+    ret;
+}
+
+.visible .entry roomy(.param .u64 y, .param .u64 at)
+{
+    .shared .align 4 .b8 tile[3072];
+    .local .align 16 .b8 array[272];
+    .reg .b64 %rd<6>;
+    .reg .b32 %r<3>;
+    ld.param.u64 %rd1, [y];
+    ld.param.u64 %rd2, [at];
+    mov.u64 %rd3, array;
+    add.u64 %rd3, %rd3, %rd2;
+    st.local.u32 [%rd3], 1;
+    mov.u64 %rd4, tile;
+    add.u64 %rd4, %rd4, %rd2;
+    st.shared.u32 [%rd4], 2;
+    bar.sync 0;
+    ld.local.u32 %r1, [array+16];
+    ld.shared.u32 %r2, [tile+64];
+    add.u32 %r1, %r1, %r2;
+    st.global.u32 [%rd1], %r1;
+    ret;
+}
+"""
+
+
+def assembled(folder: Path, arch: int) -> Path:
+    source, binary = folder / f"k{arch}.ptx", folder / f"k{arch}.cubin"
+    source.write_text(PTX.replace("ARCH", str(arch)))
+    subprocess.run([TOOLS / "ptxas", f"-arch=sm_{arch}", "-o", binary, source], check=True, capture_output=True)
+    return binary
+
+
+def printed(binary: Path) -> dict[str, tuple[int, int, int]]:
+    """Registers, stack and shared memory as ``cuobjdump`` prints them."""
+    done = subprocess.run([TOOLS / "cuobjdump", "-res-usage", binary], check=True, capture_output=True, text=True)
+    rows = re.findall(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)", done.stdout)
+    return {name: (int(registers), int(stack), int(shared)) for name, registers, stack, shared in rows}
+
+
+@pytest.mark.parametrize("arch", [75, 80, 90])
+def test_the_figures_are_those_of_cuobjdump(tmp_path: Path, arch: int) -> None:
+    binary = assembled(tmp_path, arch)
+    found = {u.kernel: (u.registers, u.local_bytes, u.shared_bytes) for u in uses(binary.read_bytes())}
+    assert set(found) == {"simple", "roomy"}
+    assert found == printed(binary)
+    assert found["roomy"][1] >= 272
+    assert found["roomy"][2] >= 3072
+
+
+def test_binaries_within_a_library_are_found(tmp_path: Path) -> None:
+    inner = assembled(tmp_path, 80).read_bytes()
+    host = b"\x7fELF\x02\x01\x01" + b"\0" * 200
+    assert uses(host + inner) == uses(inner)
+    assert uses(host) == ()
+    assert uses(b"") == ()
+
+
+def test_broken_binaries_have_fewer_kernels_and_do_no_harm(tmp_path: Path) -> None:
+    whole = assembled(tmp_path, 80).read_bytes()
+    generator = random.Random(7)
+    for _ in range(400):
+        data = bytearray(whole)
+        for _ in range(generator.randrange(1, 40)):
+            data[generator.randrange(len(data))] = generator.randrange(256)
+        for use in uses(bytes(data[: generator.randrange(len(data) + 1)])):
+            assert isinstance(use.kernel, str)
+
+
+KERNELS = """
+import sys
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+
+
+@triton.jit
+def scaled(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, at < n) * 2, at < n)
+
+
+@triton.jit
+def product(a, b, c, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    place = at[:, None] * BLOCK + at[None, :]
+    tl.store(c + place, tl.dot(tl.load(a + place), tl.load(b + place)))
+
+
+def compiled(kernel, signature, block, warps):
+    source = triton.compiler.ASTSource(kernel, signature | {"BLOCK": "constexpr"}, {"BLOCK": block})
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
+
+
+compiled(scaled, {"x": "*fp32", "y": "*fp32", "n": "i32"}, 256, 4)
+compiled(scaled, {"x": "*fp32", "y": "*fp32", "n": "i32"}, 4096, 1)
+print(compiled(product, {"a": "*fp16", "b": "*fp16", "c": "*fp32"}, 64, 4).metadata.shared)
+"""
+
+
+@pytest.mark.slow
+def test_what_triton_keeps_in_its_cache_is_told(tmp_path: Path) -> None:
+    script, cache = tmp_path / "kernels.py", tmp_path / "worker" / "triton"
+    script.write_text(KERNELS)
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env=environment | {"TRITON_CACHE_DIR": str(cache)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    finding = told(binaries(tmp_path / "worker"))
+    assert finding["level"] == "info"
+    product, scaled = finding["kernels"]
+    assert (product["kernel"], product["binaries"]) == ("product", 1)
+    dynamic, (least, most) = int(done.stdout), product["shared_bytes"]
+    assert dynamic > 0 and least == most == dynamic + 1024  # which CUDA keeps for itself from sm_90 on
+    assert (scaled["kernel"], scaled["binaries"], scaled["shared_bytes"]) == ("scaled", 2, [0, 0])
+    assert scaled["registers"][0] < scaled["registers"][1]
+    assert f"product: {product['registers'][0]} registers a thread, {most} bytes of shared memory" in finding["message"]
+    assert "scaled (2 binaries): " in finding["message"]
+
+
+def test_what_a_candidate_puts_there_is_read_with_care(tmp_path: Path) -> None:
+    binary = assembled(tmp_path, 80)
+    folder = tmp_path / "worker"
+    folder.mkdir()
+    (folder / "linked.cubin").symlink_to(binary)
+    os.mkfifo(folder / "pipe.cubin")
+    (folder / "empty.cubin").touch()
+    (folder / "text.so").write_text("no library")
+    (folder / "real.cubin").write_bytes(binary.read_bytes())
+    (folder / "real.json").write_text('{"shared": ' + "[" * 100_000)
+    assert [(use.kernel, dynamic) for use, dynamic in binaries(folder)] == [("roomy", 0), ("simple", 0)]
+    for text in ('{"shared": -1}', '{"shared": true}', "[]", '{"shared": "7"}', '{"shared": 99999999999}'):
+        (folder / "real.json").write_text(text)
+        assert {dynamic for _, dynamic in binaries(folder)} == {0}
+    (folder / "real.json").write_text('{"shared": 4096}')
+    assert {dynamic for _, dynamic in binaries(folder)} == {4096}
+    assert list(binaries(tmp_path / "gone")) == []
+
+
+def test_a_line_tells_spills_only_where_there_are_some() -> None:
+    made = told([(Use(kernel="a", registers=40, local_bytes=0, shared_bytes=128), 1024)])
+    assert made["message"] == "a: 40 registers a thread, 1152 bytes of shared memory a block"
+    made = told([(Use(kernel="b", registers=255, local_bytes=64, shared_bytes=0), 0)])
+    assert "64 bytes of local memory a thread (spilled registers, arrays)" in made["message"]
