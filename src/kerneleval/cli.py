@@ -155,6 +155,54 @@ def check(
 
 
 @app.command()
+def matrix(
+    file: Annotated[str, typer.Argument(help="The candidate: .py (Triton) or .cu, or a file that only runs here.")],
+    task: Annotated[str, typer.Option("--task", "-t", help="A task's name.", autocompletion=complete_tasks)],
+    targets: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Architectures (sm_90, gfx942) and devices that are here (cpu, cuda); all otherwise."
+        ),
+    ] = None,
+    dtype: DtypeOption = None,
+    judged: Annotated[bool, typer.Option("--judge/--compile-only", help="Whether it is also judged here.")] = True,
+    quick: Quick = False,
+    precise: Precise = False,
+    allow: AllowOption = "custom,mixed,library",
+    entry: Annotated[str, typer.Option(help="Name of the entry point; found by convention otherwise.")] = "",
+    backward_entry: Annotated[
+        str, typer.Option(help="Name of the explicit backward entry point; found by convention otherwise.")
+    ] = "",
+    language: Annotated[str, typer.Option(help="Language of the file; found from its content otherwise.")] = "",
+    as_json: Json = False,
+) -> int:
+    """Compile a candidate for many GPUs, judge it on those that are here, and say how far it comes on each."""
+    options: dict[str, Any] = {
+        "targets": tuple(split(targets)),
+        "dtypes": chosen_of("--dtype", dtype, DTYPES, SHORT_DTYPES),
+        "judged": judged,
+        "tier": tier_of(quick, precise),
+        "allow": chosen_of("--allow", [allow], TRACKS),
+        "entry": entry,
+        "backward_entry": backward_entry,
+        "language": language,
+    }
+    from kerneleval import pipeline
+
+    with _progress(lines=False) as on_event:
+        found = pipeline.matrix(file, task, **options, on_event=on_event)
+    if as_json:
+        from kerneleval.records import to_plain
+
+        _print_json(to_plain(found))
+    else:
+        from kerneleval.reports import matrix_view
+
+        matrix_view.render_matrix(found, _console())
+    return FAILED if any("no" in (r.compiles.answer, r.runs.answer, r.correct.answer) for r in found.rows) else PASSED
+
+
+@app.command()
 def run(
     generator: Annotated[
         list[str] | None,

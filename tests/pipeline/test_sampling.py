@@ -112,6 +112,9 @@ def test_ctrl_c_ends_it_at_once_and_a_hanging_endpoint_keeps_nobody(tmp_path: Pa
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=os.environ | {"PYTHONFAULTHANDLER": "1"},
+            preexec_fn=lambda: signal.signal(
+                signal.SIGINT, signal.SIG_DFL
+            ),  # a shell ignores it for what runs behind it
         )
         until = time.monotonic() + 60
         while len(server.requests) < 8:

@@ -7,6 +7,7 @@ import struct
 from pathlib import Path
 
 __all__ = [
+    "exported",
     "foreign_names",
     "function_names",
     "kernel_names",
@@ -58,17 +59,21 @@ _ARITHMETIC = re.compile(
 
 def function_names(path: Path) -> list[str]:
     """Functions that a 64-bit little-endian shared library exports, sorted; empty for any other file."""
-    names = set()
-    data = path.read_bytes()
-    for kind, offset, size, link_offset, link_size in sections(data):
-        if kind != _SHT_DYNSYM:
+    return sorted(set(exported(path.read_bytes(), _STT_FUNC)) - {"_init", "_fini"})
+
+
+def exported(data: bytes, kind: int = -1) -> list[str]:
+    """Symbols that a shared library defines for others, of one kind (``STT_FUNC`` is 2) or, -1, of any."""
+    names = []
+    for section_kind, offset, size, link_offset, link_size in sections(data):
+        if section_kind != _SHT_DYNSYM:
             continue
         strings = data[link_offset : link_offset + link_size]
         for at in range(offset, min(offset + size, len(data)) - 23, 24):
             name, info, _, section, _, _ = struct.unpack_from("<IBBHQQ", data, at)
-            if info & 0xF == _STT_FUNC and section != 0:
-                names.add(text_at(strings, name))
-    return sorted(names - {"_init", "_fini"})
+            if section != 0 and kind in (-1, info & 0xF):
+                names.append(text_at(strings, name))
+    return names
 
 
 def foreign_names(path: Path) -> list[str]:

@@ -16,6 +16,7 @@ _HELPERS = frozenset(
     {
         "base",
         "compiler",
+        "crosscompile",
         "cubin",
         "elf",
         "geometry",

@@ -18,6 +18,7 @@ from kerneleval.records.layers import LAYERS, caught_by, layer_of, layer_of_find
 from kerneleval.records.limits import Limits
 from kerneleval.records.outcomes import Evidence, Failed, Outcome, Passed, Samples, Timing, outcome_from_plain
 from kerneleval.records.plain import to_plain
+from kerneleval.records.portability import CompiledKernel, Matrix, MatrixRow, Rung
 from kerneleval.records.results import Event, Result, Score
 from kerneleval.records.tasks import Argument, Case, Dim, Law, Relation, Scalar, Task, TensorSpec, Tolerance, Values
 from kerneleval.records.verdicts import CellResult, Trust, Verdict
@@ -58,6 +59,7 @@ __all__ = [
     "Case",
     "Cell",
     "CellResult",
+    "CompiledKernel",
     "Dim",
     "Event",
     "Evidence",
@@ -67,6 +69,8 @@ __all__ = [
     "Law",
     "Limits",
     "Machine",
+    "Matrix",
+    "MatrixRow",
     "Origin",
     "Outcome",
     "Passed",
@@ -75,6 +79,7 @@ __all__ = [
     "Relation",
     "Request",
     "Result",
+    "Rung",
     "Samples",
     "Scalar",
     "Score",

@@ -68,6 +68,7 @@ _BY_CHECK = {
     "drawing": "numerical",
     "low_precision": "static",
     "relations": "numerical",
+    "resources": "static",
     "secret_shapes": "numerical",
     "static": "static",
     "tampering": "tampering",

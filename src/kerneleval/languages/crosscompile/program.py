@@ -1,0 +1,299 @@
+"""Compiles a Triton candidate for GPUs that are not there: ``python -m ...program SPEC OUT``.
+
+It imports the candidate and calls it on zeros in the host's memory, in a process for each target that looks to the
+candidate like one on that GPU: tensors say that they lie there, and what PyTorch computes, the host does. A launch
+compiles its kernel with the very signature and constants, writes what came into OUT, and launches nothing. All of it
+runs the candidate's code: start it confined, believe nothing it says of binaries that it did not write.
+
+SPEC is JSON: ``candidate``, ``names`` (of the entry point), ``targets``, and ``calls``, each with a ``key``, ``dims``,
+``args`` (``{"shape", "dtype", "grad"}`` or ``{"value"}``) and ``backward``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kerneleval.languages.crosscompile.disguise import OnDevice, dress
+from kerneleval.languages.crosscompile.targets import TARGETS, Target
+
+__all__ = ["main"]
+
+_TARGET_S = 300
+"""Time that a target has."""
+
+_MESSAGE = 4000
+_SIDE_BY_SIDE = 2
+
+
+def main(words: Sequence[str]) -> int:
+    """Every target in a child of this process, which has PyTorch and Triton imported; returns the exit code."""
+    spec = json.loads(Path(words[0]).read_text())
+    out = Path(words[1])
+    os.environ.pop("TRITON_INTERPRET", None)
+    import torch
+    import triton
+    import triton.compiler
+    import triton.language  # noqa: F401
+
+    torch.set_num_threads(1)
+    waiting, running = [TARGETS[name] for name in spec["targets"]], 0
+    while waiting or running:
+        while waiting and running < _SIDE_BY_SIDE:
+            target = waiting.pop(0)
+            if os.fork() == 0:
+                os._exit(_child(spec, target, out))
+            running += 1
+        os.wait()
+        running -= 1
+    return 0
+
+
+def _child(spec: Mapping[str, Any], target: Target, out: Path) -> int:
+    signal.alarm(_TARGET_S)
+    folder = out / target.name
+    folder.mkdir()
+    said = os.open(
+        folder / "said.txt", os.O_WRONLY | os.O_CREAT, 0o600
+    )  # a compiler may end this process with its words
+    os.dup2(said, 1)
+    os.dup2(said, 2)
+    os.environ["TRITON_CACHE_DIR"] = str(folder / "cache")
+    found: dict[str, Any] = {"calls": []}
+    recorder = _Recorder(target, folder)
+    try:
+        with recorder.watching():
+            _run(spec, folder, recorder, found)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is what came of the candidate
+        found["error"] = _said(error)
+    found["kernels"] = recorder.kernels
+    (folder / "found.json").write_text(json.dumps(found))
+    return 0
+
+
+def _run(spec: Mapping[str, Any], folder: Path, recorder: _Recorder, found: dict[str, Any]) -> None:
+    from kerneleval import languages
+    from kerneleval.records import Candidate
+
+    candidate = Candidate.from_plain(spec["candidate"])
+    language = languages.find(candidate.language)
+    loaded = language.load(candidate, folder / "build", "cuda", tuple(spec["names"]))
+    loaded.watch(False)  # puts launching back as it was, so that the recorder's is the one that counts
+    recorder.take_over()
+    for call in spec["calls"]:
+        before = len(recorder.kernels)
+        told = {"key": call["key"], "error": ""}
+        try:
+            _call(loaded, call)
+        except Exception as error:  # noqa: BLE001 - the candidate's
+            told["error"] = _said(error)
+        told["launches"] = len(recorder.kernels) - before
+        found["calls"].append(told)
+
+
+def _call(loaded: Any, call: Mapping[str, Any]) -> None:
+    import torch
+
+    def made(argument: Mapping[str, Any]) -> Any:
+        if "value" in argument:
+            return argument["value"]
+        tensor = torch.zeros(argument["shape"], dtype=getattr(torch, argument["dtype"]))
+        return tensor.requires_grad_() if argument["grad"] and call["backward"] else tensor
+
+    args = [made(argument) for argument in call["args"]]
+    with OnDevice(), torch.set_grad_enabled(call["backward"]):
+        made_ones = loaded.forward(args, (), call["dims"])
+        if call["backward"]:
+            outputs = list(made_ones) if isinstance(made_ones, (tuple, list)) else [made_ones]
+            leaves = [a for a in args if isinstance(a, torch.Tensor) and a.requires_grad]
+            if loaded.backward is not None:
+                loaded.backward([torch.zeros_like(o) for o in outputs], args, (), call["dims"])
+            else:
+                outputs = [o for o in outputs if o.requires_grad]
+                zeros = [torch.zeros_like(o) for o in outputs]
+                # torch.autograd.grad would leave the disguise while the candidate's backward is called
+                engine: Any = torch.autograd.Variable._execution_engine
+                engine.run_backward(
+                    tuple(outputs),
+                    tuple(zeros),
+                    False,
+                    False,
+                    tuple(leaves),
+                    allow_unreachable=True,
+                    accumulate_grad=True,
+                )
+
+
+def _said(error: BaseException) -> str:
+    text = "".join(traceback.format_exception_only(error)).strip()
+    return text[:_MESSAGE]
+
+
+class _Recorder:
+    """Compiles what is launched, for one target, and launches nothing."""
+
+    def __init__(self, target: Target, folder: Path) -> None:
+        self.kernels: list[dict[str, Any]] = []
+        self._target, self._folder = target, folder
+        self._known: dict[Any, dict[str, Any]] = {}
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """This process looks like one on the target; to be entered before the candidate is imported."""
+        from triton.runtime import driver
+
+        dress(self._target)
+        driver.set_active(_Driver(self._target))
+        yield
+
+    def take_over(self) -> None:
+        """Every launch comes here from now on."""
+        from triton.runtime.autotuner import Autotuner
+        from triton.runtime.jit import JITFunction
+
+        original, recorder = JITFunction.run, self
+
+        def run(self: Any, *args: Any, grid: Any, warmup: bool, **keywords: Any) -> Any:
+            return recorder.compile(self, original, args, keywords)
+
+        def bench(self: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
+            """The first configuration that can be launched is the fastest, and the others are not tried."""
+            if getattr(self, "_kerneleval_chosen", None) is not None:
+                return [float("inf")] * 3
+            before = len(recorder.kernels)
+            self.fn.run(*args, **meta, **config.all_kwargs())
+            tried = recorder.kernels[before:]
+            del recorder.kernels[before:]  # the one that is chosen is launched again
+            if any(kernel["error"] for kernel in tried):
+                return [float("inf")] * 3
+            self._kerneleval_chosen = config
+            return [0.0] * 3
+
+        def tuned(self: Any, *args: Any, **keywords: Any) -> Any:
+            self._kerneleval_chosen = None
+            return unpatched(self, *args, **keywords)
+
+        unpatched = Autotuner.run
+        Autotuner.run, Autotuner._bench = tuned, bench
+        JITFunction.run = run
+
+    def compile(self, function: Any, original: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        """Compile one launch, unless the same was compiled before, and keep what came of it."""
+        name = str(function.fn.__name__)
+        key = (id(function), *map(_key, args), *((k, _key(v)) for k, v in keywords.items()))
+        row = self._known.get(key)
+        if row is None:
+            row = self._known[key] = {"kernel": name, "error": "", "file": "", "shared": 0, "seconds": 0.0}
+            began = time.perf_counter()
+            (self._folder / "compiling.txt").write_text(name)
+            try:
+                plain = {k: _mock(v) for k, v in keywords.items()}
+                kernel = original(function, *map(_mock, args), grid=(1,), warmup=True, **plain)
+                self._keep(kernel, row)
+            except Exception as error:  # noqa: BLE001 - the compiler's, about the candidate
+                row["error"] = _said(error)
+            row["seconds"] = time.perf_counter() - began
+            (self._folder / "compiling.txt").unlink()
+        self.kernels.append(row)
+        return None
+
+    def _keep(self, kernel: Any, row: dict[str, Any]) -> None:
+        suffix = "cubin" if self._target.vendor == "nvidia" else "hsaco"
+        path = self._folder / f"{len(self._known)}.{suffix}"
+        path.write_bytes(kernel.asm[suffix])
+        text = self._folder / f"{len(self._known)}.{'ptx' if suffix == 'cubin' else 'amdgcn'}"
+        text.write_text(str(kernel.asm[text.suffix[1:]]))
+        row["file"], row["shared"] = path.name, int(kernel.metadata.shared)
+        if row["shared"] > self._target.shared_bytes:
+            row["error"] = (
+                f"needs {row['shared']} bytes of shared memory a block; {self._target.name} has "
+                f"{self._target.shared_bytes}"
+            )
+
+
+def _key(value: Any) -> Any:
+    dtype = getattr(value, "dtype", None)
+    return ("tensor", str(dtype)) if dtype is not None and hasattr(value, "data_ptr") else (type(value), str(value))
+
+
+def _mock(value: Any) -> Any:
+    """A tensor as the compiler sees it: its dtype, and an address that is as aligned as PyTorch's."""
+    import torch
+    from triton.runtime.jit import MockTensor
+
+    return MockTensor(value.dtype) if isinstance(value, torch.Tensor) else value
+
+
+class _Driver:
+    """Triton's driver of a GPU that is not there."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def is_active(self) -> bool:
+        return True
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        if self._target.vendor == "amd":
+            return GPUTarget("hip", self._target.name, self._target.warp)
+        return GPUTarget("cuda", int(self._target.name.removeprefix("sm_")), 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        pass
+
+    def get_current_stream(self, device: int | None = None) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> Any:
+        import torch
+
+        return torch.device("cuda", 0)
+
+    def get_device_interface(self) -> Any:
+        import torch
+
+        return torch.cuda
+
+    def get_benchmarker(self) -> Any:
+        return lambda call, **keywords: [0.0, 0.0, 0.0]
+
+    def get_empty_cache_for_benchmark(self) -> Any:
+        return None
+
+    def clear_cache(self, cache: Any) -> None:
+        pass
+
+    def get_device_capability(self, device: int = 0) -> tuple[int, int]:
+        return self._target.capability
+
+    @property
+    def utils(self) -> Any:
+        return self
+
+    def get_device_properties(self, device: int = 0) -> dict[str, int]:
+        return {
+            "max_shared_mem": self._target.shared_bytes,
+            "max_num_regs": 65536,
+            "multiprocessor_count": self._target.units,
+            "warpSize": self._target.warp,
+            "sm_clock_rate": 1_500_000,
+            "mem_clock_rate": 2_000_000,
+            "mem_bus_width": 4096,
+        }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

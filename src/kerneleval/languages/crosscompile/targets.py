@@ -1,0 +1,98 @@
+"""GPU architectures for which candidates are compiled, with what a kernel may take there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kerneleval.records import UsageError, near
+
+__all__ = ["TARGETS", "Target", "find_targets"]
+
+_KIB = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """One architecture."""
+
+    name: str
+    """``sm_90`` or ``gfx942``."""
+    product: str
+    """A GPU of it, whose figures a candidate sees that asks for them while it is compiled."""
+    warp: int
+    """Threads of a warp (wavefront)."""
+    shared_bytes: int
+    """Most shared memory that a block may have."""
+    units: int
+    """Multiprocessors (compute units, as PyTorch counts them) of the product."""
+    memory_bytes: int
+    """Of the product."""
+
+    @property
+    def vendor(self) -> str:
+        """``nvidia`` or ``amd``."""
+        return "nvidia" if self.name.startswith("sm_") else "amd"
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """What PyTorch tells as compute capability: of NVIDIA's (9, 0) for sm_90, of AMD's (9, 4) for gfx942."""
+        number = self.name.removeprefix("sm_") if self.vendor == "nvidia" else self.name.removeprefix("gfx")[:-1]
+        return int(number[:-1]), int(number[-1])
+
+
+def _nvidia(name: str, product: str, shared_kib: int, units: int, memory_gib: int) -> Target:
+    return Target(
+        name=name,
+        product=product,
+        warp=32,
+        shared_bytes=shared_kib * _KIB,
+        units=units,
+        memory_bytes=memory_gib * _KIB**3,
+    )
+
+
+def _amd(name: str, product: str, warp: int, shared_kib: int, units: int, memory_gib: int) -> Target:
+    return Target(
+        name=name,
+        product=product,
+        warp=warp,
+        shared_bytes=shared_kib * _KIB,
+        units=units,
+        memory_bytes=memory_gib * _KIB**3,
+    )
+
+
+# Shared memory: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" (maximum amount of shared
+# memory per thread block); AMD's CDNA 3 and CDNA 4 ISA guides and whitepapers (LDS of a compute unit). The rest: data
+# sheets of the products.
+TARGETS: dict[str, Target] = {
+    target.name: target
+    for target in (
+        _nvidia("sm_75", "NVIDIA T4", 64, 40, 16),
+        _nvidia("sm_80", "NVIDIA A100", 163, 108, 80),
+        _nvidia("sm_86", "NVIDIA A40", 99, 84, 48),
+        _nvidia("sm_89", "NVIDIA L40S", 99, 142, 48),
+        _nvidia("sm_90", "NVIDIA H100", 227, 132, 80),
+        _nvidia("sm_100", "NVIDIA B200", 227, 148, 180),
+        _nvidia("sm_120", "NVIDIA GeForce RTX 5090", 99, 170, 32),
+        _amd("gfx90a", "AMD Instinct MI210", 64, 64, 104, 64),
+        _amd("gfx942", "AMD Instinct MI300X", 64, 64, 304, 192),
+        _amd("gfx950", "AMD Instinct MI355X", 64, 160, 256, 288),
+        _amd("gfx1100", "AMD Radeon RX 7900 XTX", 32, 64, 48, 24),
+        _amd("gfx1201", "AMD Radeon RX 9070 XT", 32, 64, 32, 16),
+    )
+}
+"""By name."""
+
+
+def find_targets(names: Sequence[str]) -> tuple[Target, ...]:
+    """The targets of that name; all of them where none is named.
+
+    Raises:
+        UsageError: an unknown name.
+    """
+    for name in names:
+        if name not in TARGETS:
+            raise UsageError(f"target {name!r:.80} is unknown; {near(name, TARGETS)}")
+    return tuple(TARGETS[name] for name in dict.fromkeys(names)) if names else tuple(TARGETS.values())

@@ -1,0 +1,161 @@
+"""One candidate on many targets: compiled for each, and judged on those that are here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kerneleval.pipeline.checking import OnEvent, check, known_dtypes, open_task, tell
+from kerneleval.records import (
+    Candidate,
+    Case,
+    Failed,
+    Matrix,
+    MatrixRow,
+    Passed,
+    Protocol,
+    Rung,
+    Task,
+    UsageError,
+    Verdict,
+    near,
+)
+
+if TYPE_CHECKING:
+    from kerneleval.languages.crosscompile import Target
+
+__all__ = ["matrix"]
+
+FAST = 0.8
+"""Share of the baseline's speed from which a device counts (DESIGN, P_hw)."""
+
+_BYTES, _FLOPS = 1 << 24, 1 << 28
+
+
+def matrix(
+    path: str | Path,
+    task: str | Task,
+    *,
+    targets: Sequence[str] = (),
+    dtypes: Sequence[str] = (),
+    judged: bool = True,
+    tier: str = "quick",
+    allow: Sequence[str] = ("custom", "mixed", "library"),
+    entry: str = "",
+    backward_entry: str = "",
+    language: str = "",
+    on_event: OnEvent | None = None,
+) -> Matrix:
+    """How far a candidate comes on each target.
+
+    Args:
+        path: the candidate's file.
+        task: name of a built-in task, or a task.
+        targets: architectures (``sm_90``, ``gfx942``) and devices of this machine (``cpu``, ``cuda``); empty: all
+            architectures, and every device here on which the language runs.
+        dtypes: only these dtypes; empty: the task's.
+        judged: whether it is also run and judged on the devices that are here.
+        tier: ``quick``, ``standard`` or ``precise``, where it is judged.
+        allow: tracks that may pass.
+        entry: name of the entry point; empty: by convention.
+        backward_entry: name of the explicit backward entry point; empty: by convention.
+        language: language of the file; empty: from its content.
+        on_event: called as the work proceeds.
+
+    Raises:
+        UsageError: the input is wrong, or this system cannot confine the candidate's code.
+        InfrastructureError: the machine failed, or a compiler is missing.
+    """
+    from kerneleval import devices, languages
+    from kerneleval.judge.portability import compile_for
+    from kerneleval.languages.crosscompile import TARGETS, find_targets
+
+    subject = task if isinstance(task, Task) else open_task(task, "default", 0)
+    candidate = languages.read_candidate(
+        path, task_name=subject.name, entry=entry, backward_entry=backward_entry, language=language
+    )
+    here = [name for name in devices.names() if not devices.find(name).available()]
+    for name in targets:
+        if name not in TARGETS and name not in here:
+            raise UsageError(f"target {name!r:.80} is unknown, or not here; {near(name, [*TARGETS, *here])}")
+    wanted: Sequence[Target] = find_targets(())
+    if targets:
+        wanted = [TARGETS[name] for name in dict.fromkeys(targets) if name in TARGETS]
+    protocol = Protocol(tier=tier, dtypes=known_dtypes(subject, dtypes), allow=tuple(allow))  # type: ignore[arg-type]
+    tell(on_event, "compile", 0, len(wanted), f"{candidate.files[0][0]}: compiling")
+    rows = list(compile_for(candidate, subject, _cases(subject, protocol), wanted)) if wanted else []
+    runs_on = languages.find(candidate.language).devices
+    places = [name for name in here if name in runs_on and (not targets or name in targets)] if judged else []
+    for name in places:
+        verdict = check(
+            path,
+            subject,
+            device=name,
+            tier=tier,
+            dtypes=dtypes,
+            allow=allow,
+            entry=entry,
+            backward_entry=backward_entry,
+            language=language,
+            on_event=on_event,
+        )
+        rows = _with(rows, verdict, candidate)
+    return Matrix(task=subject.name, candidate=candidate.hash, language=candidate.language, rows=tuple(rows))
+
+
+def _cases(task: Task, protocol: Protocol) -> list[Case]:
+    """One contiguous case of modest size for each direction and dtype."""
+    from kerneleval.tasks import shapes
+
+    found: dict[tuple[str, str], Case] = {}
+    for case in shapes.plan(task, protocol, shapes.Budget(memory_bytes=_BYTES, flops=_FLOPS)):
+        key = case.direction, case.dtype
+        modest = case.layout == "contiguous" and case.distribution == "standard"
+        if modest and (key not in found or case.shape_category == "medium"):
+            found[key] = case
+    return list(found.values())
+
+
+def _with(rows: Sequence[MatrixRow], verdict: Verdict, candidate: Candidate) -> list[MatrixRow]:
+    """The rows with what was seen on a device that is here: in its architecture's row, or one of its own."""
+    machine = verdict.machine
+    runs, correct, fast, speedup = _rungs(verdict, candidate)
+    place = next((row for row in rows if row.target == machine.arch), None)
+    if place is not None:
+        row = replace(place, product=machine.name, runs=runs, correct=correct, fast=fast, speedup=speedup)
+        return [row if one is place else one for one in rows]
+    compiles = Rung(answer="no", why=verdict.message) if verdict.stage in ("build", "load") else Rung(answer="yes")
+    row = MatrixRow(
+        target=machine.device,
+        product=machine.name,
+        compiles=compiles,
+        runs=runs,
+        correct=correct,
+        fast=fast,
+        speedup=speedup,
+    )
+    return [*rows, row]
+
+
+def _rungs(verdict: Verdict, candidate: Candidate) -> tuple[Rung, Rung, Rung, float | None]:
+    ran = [
+        c for c in verdict.cells if isinstance(c.outcome, Passed) or c.outcome.stage not in ("build", "load", "call")
+    ]
+    broken = [c.outcome for c in verdict.cells if isinstance(c.outcome, Failed) and c.outcome.stage == "call"]
+    broken = [outcome for outcome in broken if outcome.reason != "unsupported"]
+    if not ran:
+        none = Rung(answer="no", why=verdict.message)
+        return none, none, none, None
+    runs = Rung(answer="no", why=broken[0].message) if broken else Rung(answer="yes")
+    passed = verdict.verdict == "passed"
+    correct = Rung(answer="yes") if passed else Rung(answer="no", why=f"{verdict.reason}: {verdict.message}")
+    value = float(verdict.speedup["value"]) if verdict.speedup else None
+    if not passed:
+        return runs, correct, Rung(answer="no", why="it is not right"), value
+    if value is None:
+        untimed = next((str(f["message"]) for f in verdict.findings if f.get("check") == "timing"), "it was not timed")
+        return runs, correct, Rung(answer="not evaluated", why=untimed), None
+    told = f"{value:.2f} times the speed of the baseline"
+    return runs, correct, Rung(answer="yes" if value >= FAST else "no", why="" if value >= FAST else told), value

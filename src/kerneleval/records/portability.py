@@ -1,0 +1,70 @@
+"""How far a candidate came on each target: compiled, run, right, fast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["CompiledKernel", "Matrix", "MatrixRow", "Rung"]
+
+Answer = Literal["yes", "no", "not evaluated"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rung:
+    """One rung on one target."""
+
+    answer: Answer
+    """``not evaluated`` counts neither for nor against."""
+    why: str = ""
+    """The compiler's or the judge's words where the answer is no; why there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompiledKernel:
+    """A kernel as it was compiled for one target."""
+
+    name: str
+    """Of the function in the source."""
+    error: str = ""
+    """The compiler's words; empty: there is a binary for the target."""
+    registers: int = -1
+    """Of a thread; -1: the binary does not tell. So for those below."""
+    spilled: int = -1
+    """Bytes of local memory a thread on NVIDIA's, spilled vector registers on AMD's."""
+    shared_bytes: int = -1
+    """Shared memory of a block, static and dynamic."""
+    seconds: float = 0.0
+    """Time of compiling."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixRow:
+    """One target."""
+
+    target: str
+    """An architecture (``sm_90``, ``gfx942``), or a device of this machine (``cpu``)."""
+    product: str
+    """A GPU of it, or this machine's device."""
+    compiles: Rung
+    runs: Rung
+    correct: Rung
+    fast: Rung
+    """At least 0.8 times as fast as the device's baseline."""
+    speedup: float | None = None
+    """Geometric mean against the baseline; None: not timed."""
+    kernels: tuple[CompiledKernel, ...] = ()
+    """What was compiled, each once."""
+    seconds: float = 0.0
+    """Time that compiling for it took, launches found included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrix:
+    """All targets of one candidate."""
+
+    task: str
+    candidate: str
+    """Content hash."""
+    language: str
+    rows: tuple[MatrixRow, ...]

@@ -1,0 +1,76 @@
+"""The portability matrix of a candidate, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kerneleval.records import CompiledKernel, Matrix, MatrixRow, Rung
+from kerneleval.reports.text import plural, safe
+
+__all__ = ["render_matrix"]
+
+_STYLES = {"yes": "green", "no": "bold red", "not evaluated": "dim"}
+_SHORT = {"yes": "yes", "no": "no", "not evaluated": "–"}
+_MOST = 600
+
+
+def render_matrix(matrix: Matrix, console: Console) -> None:
+    """Print a row for each target, what its kernels take, and the first words of whatever failed."""
+    title = f"{safe(matrix.task)}, {safe(matrix.language)} candidate {matrix.candidate[:12]}"
+    console.print(Text(title, style="bold"), soft_wrap=True)
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("target", "GPU"):
+        table.add_column(name)
+    for name in ("compiles", "runs", "correct", "≥ 0.8×"):
+        table.add_column(name, justify="center")
+    for name in ("registers", "spilled", "shared", "s"):
+        table.add_column(name, justify="right")
+    for row in matrix.rows:
+        table.add_row(
+            safe(row.target),
+            safe(row.product),
+            _cell(row.compiles),
+            _cell(row.runs),
+            _cell(row.correct),
+            _fast(row),
+            _most(row.kernels, "registers"),
+            _most(row.kernels, "spilled"),
+            _most(row.kernels, "shared_bytes"),
+            f"{row.seconds:.1f}" if row.seconds else "",
+        )
+    console.print(table)
+    compiled = sum(row.compiles.answer == "yes" for row in matrix.rows)
+    tried = sum(row.compiles.answer != "not evaluated" for row in matrix.rows)
+    console.print(f"compiles for {compiled} of {plural(tried, 'target')} that were tried; – is not evaluated")
+    for row in matrix.rows:
+        for name in ("compiles", "runs", "correct", "fast"):
+            rung: Rung = getattr(row, name)
+            if rung.answer == "no" and rung.why:
+                console.print(Text(f"{safe(row.target)}, {_NAMES[name]}: ", style="bold"), end="")
+                console.print(Text(safe(rung.why, _MOST)), soft_wrap=True)
+                break
+    for why in dict.fromkeys(r.compiles.why for r in matrix.rows if r.compiles.answer == "not evaluated"):
+        if why:
+            console.print(Text(f"not compiled: {safe(why, _MOST)}", style="dim"), soft_wrap=True)
+
+
+_NAMES = {"compiles": "compiles", "runs": "runs", "correct": "correct", "fast": "≥ 0.8×"}
+
+
+def _cell(rung: Rung) -> Text:
+    return Text(_SHORT[rung.answer], style=_STYLES[rung.answer])
+
+
+def _fast(row: MatrixRow) -> Text:
+    told = f" {row.speedup:.2f}×" if row.speedup is not None and row.fast.answer != "not evaluated" else ""
+    return Text(_SHORT[row.fast.answer] + told, style=_STYLES[row.fast.answer])
+
+
+def _most(kernels: Sequence[CompiledKernel], name: str) -> str:
+    """The most that one of the kernels takes; empty: not told."""
+    values = [int(getattr(kernel, name)) for kernel in kernels]
+    return str(max(values)) if values and max(values) >= 0 else ""

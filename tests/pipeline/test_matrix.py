@@ -1,0 +1,284 @@
+"""The portability matrix: candidates compiled for GPUs that are not there, and judged on the device that is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kerneleval import pipeline
+from kerneleval.languages.crosscompile import TARGETS, read_binary
+from kerneleval.records import MatrixRow, UsageError
+
+pytest.importorskip("triton", reason="Triton is not installed (pip install triton)")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not run: the jail is Linux's")
+
+HEAD = """
+import torch
+import triton
+import triton.language as tl
+
+"""
+KERNEL = """
+@triton.jit
+def relu_kernel(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, at < n)
+    tl.store(y + at, tl.where(value < 0, 0.0, value).to(value.dtype), at < n)
+
+"""
+ENTRY = """
+def relu(x):
+    assert x.is_cuda and x.device.type == "cuda" and torch.cuda.is_available()
+    x = x.contiguous()
+    y = torch.empty(x.shape, dtype=x.dtype, device="cuda")
+    relu_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+    return y
+"""
+RIGHT = HEAD + KERNEL + ENTRY
+
+DIFFERENTIABLE = (
+    HEAD
+    + KERNEL
+    + """
+@triton.jit
+def slope_kernel(x, g, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.where(tl.load(x + at, at < n) > 0, tl.load(g + at, at < n), 0.0), at < n)
+
+
+class Relu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        x = x.contiguous()
+        ctx.save_for_backward(x)
+        ctx.on_gpu = x.is_cuda
+        y = torch.empty_like(x)
+        relu_kernel[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), BLOCK=256)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,), g = ctx.saved_tensors, g.contiguous()
+        assert g.is_cuda == x.is_cuda == ctx.on_gpu
+        y = torch.empty_like(x)
+        slope_kernel[(triton.cdiv(x.numel(), 256),)](x, g, y, x.numel(), BLOCK=256)
+        return y
+
+
+def relu(x):
+    return Relu.apply(x)
+"""
+)
+
+
+def rows(tmp_path: Path, text: str, *targets: str, task: str = "relu", name: str = "relu.py") -> dict[str, MatrixRow]:
+    path = tmp_path / name
+    path.write_text(text)
+    found = pipeline.matrix(path, task, targets=targets, dtypes=("float32",), judged=False)
+    assert [row.target for row in found.rows] == list(targets)
+    return {row.target: row for row in found.rows}
+
+
+@pytest.mark.slow
+def test_a_kernel_is_compiled_for_every_target(tmp_path: Path) -> None:
+    found = rows(tmp_path, RIGHT, *TARGETS)
+    assert {row.compiles.answer for row in found.values()} == {"yes"}, found
+    for row in found.values():
+        for kernel in row.kernels:  # one for sizes that are multiples of 16, one for others
+            assert kernel.name == "relu_kernel"
+            assert 4 <= kernel.registers <= 128
+            assert (kernel.spilled, kernel.error) == (0, "")
+        assert row.seconds > 0
+        assert row.runs.answer == row.correct.answer == row.fast.answer == "not evaluated"
+
+
+@pytest.mark.slow
+def test_backward_launches_are_compiled_too(tmp_path: Path) -> None:
+    found = rows(tmp_path, DIFFERENTIABLE, "sm_80", "gfx1100")
+    for row in found.values():
+        assert row.compiles.answer == "yes", row.compiles.why
+        assert {kernel.name for kernel in row.kernels} == {"relu_kernel", "slope_kernel"}
+
+
+@pytest.mark.slow
+def test_one_vendors_instructions_fail_for_the_other_by_the_compilers_words(tmp_path: Path) -> None:
+    inline = KERNEL.replace(
+        "tl.where(value < 0, 0.0, value).to(value.dtype)",
+        'tl.inline_asm_elementwise("max.f32 $0, $1, 0f00000000;", "=f,f", [value], tl.float32, True, 1)',
+    )
+    found = rows(tmp_path, HEAD + inline + ENTRY, "sm_90", "gfx942")
+    assert found["sm_90"].compiles.answer == "yes", found["sm_90"].compiles.why
+    assert found["gfx942"].compiles.answer == "no"
+    assert "relu_kernel: the compiler ended without a result: error: couldn't allocate output register" in (
+        found["gfx942"].compiles.why
+    )
+
+
+@pytest.mark.slow
+def test_more_shared_memory_than_a_target_has(tmp_path: Path) -> None:
+    text = (
+        HEAD
+        + """
+@triton.jit
+def product(a, b, c, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    place = at[:, None] * BLOCK + at[None, :]
+    tl.store(c + place, tl.dot(tl.load(a + place), tl.load(b + place)))
+
+
+def relu(x):
+    a = torch.empty(128, 128, dtype=torch.float32, device=x.device)
+    product[(1,)](a, a, torch.empty_like(a), BLOCK=128, num_warps=8)
+    return x
+"""
+    )
+    found = rows(tmp_path, text, "sm_90", "sm_86")
+    assert found["sm_90"].compiles.answer == "yes", found["sm_90"].compiles.why
+    assert found["sm_90"].kernels[0].shared_bytes > TARGETS["sm_86"].shared_bytes
+    assert found["sm_86"].compiles.answer == "no"
+    assert f"sm_86 has {TARGETS['sm_86'].shared_bytes}" in found["sm_86"].compiles.why
+
+
+@pytest.mark.slow
+def test_of_a_tuners_configurations_the_first_that_fits_is_taken(tmp_path: Path) -> None:
+    tuned = KERNEL.replace(
+        "@triton.jit",
+        '@triton.autotune([triton.Config({"BLOCK": 1 << 21}), triton.Config({"BLOCK": 512}), '
+        'triton.Config({"BLOCK": 64})], key=["n"])\n@triton.jit',
+    )
+    entry = ENTRY.replace("(triton.cdiv(x.numel(), 1024),)", 'lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)')
+    found = rows(tmp_path, HEAD + tuned + entry.replace(", BLOCK=1024", ""), "sm_80")
+    assert found["sm_80"].compiles.answer == "yes", found["sm_80"].compiles.why
+    assert {kernel.error for kernel in found["sm_80"].kernels} == {""}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ("os._exit(0)", "ended without a result"),
+        ("os.abort()", "ended without a result"),
+        ("raise ValueError('no GPU of mine')", "ValueError: no GPU of mine"),
+        ("open('/etc/shadow').read()", "PermissionError"),
+        (f"open({str(Path(pipeline.__file__))!r}).read()", "PermissionError"),
+        ("os.kill(os.getppid(), 9)", "without a result"),
+    ],
+)
+def test_what_a_candidate_does_instead_is_its_own_affair(tmp_path: Path, end: str, said: str) -> None:
+    text = "import os\n" + RIGHT.replace("    x = x.contiguous()", f"    {end}")
+    row = rows(tmp_path, text, "sm_90")["sm_90"]
+    assert row.compiles.answer == "no"
+    assert said in row.compiles.why
+
+
+@pytest.mark.slow
+def test_a_forged_result_needs_a_binary(tmp_path: Path) -> None:
+    forged = """
+    import json, os, pathlib
+    place = pathlib.Path(os.environ["TRITON_CACHE_DIR"]).parent
+    row = {"kernel": "relu_kernel", "error": "", "file": "1.cubin", "shared": 0, "seconds": 0.1}
+    (place / "1.cubin").write_bytes(BINARY)
+    (place / "found.json").write_text(json.dumps({"calls": [], "kernels": [row]}))
+    os._exit(0)
+"""
+    other = rows(tmp_path, RIGHT, "sm_80")["sm_80"]
+    assert other.compiles.answer == "yes"
+    for binary in (b"", b"\x7fELF\x02\x01" + b"\0" * 100, Path(shutil.which("true") or "/bin/true").read_bytes()):
+        text = RIGHT.replace("    x = x.contiguous()", forged.replace("BINARY", repr(binary[:4000])))
+        row = rows(tmp_path, text, "sm_90")["sm_90"]
+        assert row.compiles.answer == "no"
+        assert "there is no binary of it for sm_90" in row.compiles.why
+
+
+def test_foreign_bytes_are_no_binaries(tmp_path: Path) -> None:
+    assert read_binary(b"") == read_binary(b"\x7fELF\x02\x01" + b"\xff" * 300) == ()
+    assert read_binary(Path(sys.executable).resolve().read_bytes()[: 1 << 20]) == ()
+
+
+CUDA = """
+#include <cstdint>
+
+__global__ void relu_kernel(const float *x, float *out, int64_t n) {
+    int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    if (i < n) out[i] = x[i] < 0 ? 0 : x[i];
+}
+
+extern "C" int relu_float32(const float *x, float *out, int64_t M, int64_t N, void *stream) {
+    relu_kernel<<<(M * N + 255) / 256, 256, 0, (cudaStream_t)stream>>>(x, out, M * N);
+    return cudaGetLastError() == cudaSuccess ? 0 : 2;
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="not run: no nvcc")
+def test_cuda_sources(tmp_path: Path) -> None:
+    found = rows(tmp_path, CUDA, "sm_80", "sm_90", "gfx942", name="relu.cu")
+    for name in ("sm_80", "sm_90"):
+        assert found[name].compiles.answer == "yes", found[name].compiles.why
+        assert found[name].kernels[0].registers > 4
+    assert found["gfx942"].compiles.answer == "not evaluated"
+    hopper = CUDA.replace("out[i] = x[i] < 0 ? 0 : x[i];", 'asm volatile("wgmma.fence.sync.aligned;");')
+    found = rows(tmp_path, hopper, "sm_80", "sm_90", name="relu.cu")
+    assert found["sm_90"].compiles.answer == "yes", found["sm_90"].compiles.why
+    assert found["sm_80"].compiles.answer == "no"
+    assert "wgmma" in found["sm_80"].compiles.why
+
+
+def test_what_has_no_kernels_is_not_evaluated(tmp_path: Path) -> None:
+    row = rows(tmp_path, "import torch\n\n\ndef relu(x):\n    return torch.relu(x)\n", "sm_90")["sm_90"]
+    assert row.compiles.answer == "not evaluated"
+    with pytest.raises(UsageError, match=r"target 'sm_91' is unknown.*sm_90"):
+        pipeline.matrix(tmp_path / "relu.py", "relu", targets=("sm_91",))
+
+
+CPP = """
+#include <cstdint>
+
+extern "C" int relu_float32(const float *x, float *out, int64_t M, int64_t N, void *) {
+#pragma omp parallel for simd if (M * N > 65536)
+    for (int64_t i = 0; i < M * N; i++) out[i] = x[i] < 0 ? 0 : x[i];
+    return 0;
+}
+"""
+
+
+@pytest.mark.slow
+def test_the_command_judges_on_the_device_that_is_here(tmp_path: Path) -> None:
+    path = tmp_path / "relu.cpp"
+    path.write_text(CPP)
+    command = [sys.executable, "-m", "kerneleval", "matrix", str(path), "--task", "relu", "--quick", "--dtype", "fp32"]
+    done = subprocess.run([*command, "--targets", "sm_90,cpu", "--json"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    there, here = json.loads(done.stdout)["rows"]
+    assert (there["target"], there["compiles"]["answer"], there["runs"]["answer"]) == (
+        "sm_90",
+        "not evaluated",
+        "not evaluated",
+    )
+    assert here["target"] == "cpu"
+    assert [here[rung]["answer"] for rung in ("compiles", "runs", "correct")] == ["yes"] * 3
+    assert here["fast"]["answer"] in ("yes", "no") and here["speedup"] > 0
+
+    path.write_text(CPP.replace("i < M * N; i++", "i < M * N / 8 * 8; i++"))
+    done = subprocess.run([*command, "--targets", "cpu"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "cpu, correct: wrong_output" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_command_compiles_alone(tmp_path: Path) -> None:
+    path = tmp_path / "relu.py"
+    path.write_text(RIGHT)
+    command = [sys.executable, "-m", "kerneleval", "matrix", str(path), "--task", "relu", "--compile-only"]
+    done = subprocess.run([*command, "--targets", "sm_90,gfx942"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "compiles for 2 of 2 targets" in done.stdout
+    done = subprocess.run([*command, "--targets", "sm_91"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "target 'sm_91' is unknown" in done.stderr
