@@ -145,6 +145,38 @@ def relu(x):
 
 
 @pytest.mark.slow
+def test_the_units_that_a_product_uses_are_told(tmp_path: Path) -> None:
+    text = (
+        HEAD
+        + """
+@triton.jit
+def product(a, b, c, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    place = at[:, None] * BLOCK + at[None, :]
+    tl.store(c + place, tl.dot(tl.load(a + place), tl.load(b + place)))
+
+
+def relu(x):
+    a = torch.empty(64, 64, dtype=torch.float16, device=x.device)
+    product[(1,)](a, a, torch.empty(64, 64, device=x.device), BLOCK=64)
+    return x
+"""
+    )
+    units = {"sm_75": "", "sm_80": "mma", "sm_90": "wgmma", "sm_100": "tcgen05", "gfx942": "mma", "gfx1201": "mma"}
+    found = rows(tmp_path, text, *units)
+    for target, unit in units.items():
+        row = found[target]
+        assert row.compiles.answer == "yes", row.compiles.why
+        [kernel] = row.kernels
+        classes = dict(kernel.instructions)
+        assert {name for name in classes if name != "spill"} == {unit} - {""}, target
+        assert kernel.widest_bytes == 16, target
+        assert (classes.get("spill", 0) > 0) == (kernel.spilled > 0), target
+    plain = rows(tmp_path, RIGHT, "sm_90", "gfx942")
+    assert not any(kernel.instructions for row in plain.values() for kernel in row.kernels)
+
+
+@pytest.mark.slow
 def test_of_a_tuners_configurations_the_first_that_fits_is_taken(tmp_path: Path) -> None:
     tuned = KERNEL.replace(
         "@triton.jit",

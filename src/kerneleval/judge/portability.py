@@ -24,8 +24,9 @@ from typing import Any
 
 from kerneleval import languages
 from kerneleval.languages import BuildError
-from kerneleval.languages.crosscompile import Target, read_binary
+from kerneleval.languages.crosscompile import Target, count, read_binary, widest_bytes
 from kerneleval.languages.cubin import uses
+from kerneleval.languages.nvidia import find_cuobjdump
 from kerneleval.records import (
     Candidate,
     Case,
@@ -48,6 +49,9 @@ _S_PER_TARGET = 150.0
 _MOST_BYTES = 64 << 20
 _MOST_KERNELS = 512
 _MOST_CHARS = 4000
+
+_DISASSEMBLING_S = 120.0
+_DISASSEMBLE = 'for file in */*.cubin; do "$0" -sass "$file" > "$file.sass" 2> /dev/null; done'
 
 _BOOT = (
     "import sys; sys.path.append(sys.argv.pop(1)); from kerneleval.languages.crosscompile.program import main; "
@@ -140,7 +144,10 @@ def _triton(
             "calls": [_call(task, case) for case in cases],
         }
         (folder / "spec.json").write_text(json.dumps(spec))
-        said = _run(folder, _S_PER_TARGET * len(targets))
+        said = _run(folder, _compiling(folder), _S_PER_TARGET * len(targets))
+        if not any(place.is_dir() for place in out.iterdir()):  # it came to no target: none of its doing
+            raise InfrastructureError(f"nothing could be compiled: {said[-1000:]}")
+        _disassemble(folder)
         return tuple(_found(target, out / target.name, said) for target in targets)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -157,8 +164,8 @@ def _call(task: Task, case: Case) -> dict[str, Any]:
     return {"key": case.key, "dims": dict(case.dims), "args": arguments, "backward": backward}
 
 
-def _run(folder: Path, seconds: float) -> str:
-    """Compile in a confined process; what it printed last."""
+def _compiling(folder: Path) -> tuple[list[str], list[Path]]:
+    """The command line of the process that compiles, and what it reads."""
     package = Path(__file__).resolve().parents[1]
     copy = (
         folder / "package" / package.name
@@ -167,7 +174,22 @@ def _run(folder: Path, seconds: float) -> str:
         shutil.copytree(package / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(package / "__init__.py", copy)
     argv = [sys.executable, "-c", _BOOT, str(copy.parent), str(folder / "spec.json"), str(folder / "out")]
-    readable = [folder / "package", folder / "spec.json", *map(Path, package_folders())]
+    return argv, [folder / "package", folder / "spec.json", *map(Path, package_folders())]
+
+
+def _disassemble(folder: Path) -> None:
+    """SASS beside each of NVIDIA's binaries, where there is a disassembler; it reads what a candidate may have written,
+    so it is confined too.
+    """
+    tool = find_cuobjdump()
+    if tool is not None:
+        argv = ["/bin/sh", "-c", _DISASSEMBLE, tool]
+        _run(folder, (argv, [Path(tool).resolve().parent]), _DISASSEMBLING_S)
+
+
+def _run(folder: Path, what: tuple[Sequence[str], Sequence[Path]], seconds: float) -> str:
+    """Run something confined that may write into ``out``; what it printed last."""
+    argv, readable = what
     words = confined.command(argv, readable, [folder / "out"])
     environment = clean_environment() | {"HOME": str(folder / "out"), "TMPDIR": str(folder / "out")}
     environment |= {"TRITON_HOME": str(folder / "out"), "PYTHONPATH": os.pathsep.join(package_folders())}
@@ -194,8 +216,6 @@ def _run(folder: Path, seconds: float) -> str:
             process.wait()
         if process.stdout is not None:
             process.stdout.close()
-    if not any(place.is_dir() for place in (folder / "out").iterdir()):  # it came to no target: none of its doing
-        raise InfrastructureError(f"nothing could be compiled: {printed.decode(errors='replace').strip()[-1000:]}")
     return printed.decode(errors="replace").strip()[-_MOST_CHARS:]
 
 
@@ -248,8 +268,21 @@ def _believed(kernel: CompiledKernel, target: Target, folder: Path, file: str, d
     for one in in_binary:
         if one.name == kernel.name and one.arch == target.name:
             shared = max(one.shared_bytes, 0) + dynamic
-            return replace(kernel, registers=one.registers, spilled=one.spilled, shared_bytes=shared)
+            kernel = replace(kernel, registers=one.registers, spilled=one.spilled, shared_bytes=shared)
+            return _disassembled(kernel, target, folder / Path(file).name)
     return replace(kernel, error=f"there is no binary of it for {target.name}")
+
+
+def _disassembled(kernel: CompiledKernel, target: Target, binary: Path) -> CompiledKernel:
+    """With what its text says: of NVIDIA's this program's own disassembly, of AMD's the compiler's output as the
+    candidate's process left it.
+    """
+    amd = target.vendor == "amd"
+    text = _content(binary.with_suffix(".amdgcn") if amd else Path(f"{binary}.sass")).decode(errors="replace")
+    if not text.strip():
+        return kernel
+    found = tuple(count(text, amd=amd).items())
+    return replace(kernel, instructions=found, widest_bytes=widest_bytes(text, amd=amd))
 
 
 def _content(path: Path) -> bytes:

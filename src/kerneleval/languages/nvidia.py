@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.util
 import os
 import re
 import sys
@@ -15,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from kerneleval.languages.base import LOG_LIMIT_BYTES, BuildError
+from kerneleval.languages.compiler import find_tool
 from kerneleval.records import InfrastructureError
 
-__all__ = ["DeviceModule", "Nvrtc", "cuda_folders", "find_nvrtc", "include_folders", "specific_arch"]
+__all__ = ["DeviceModule", "Nvrtc", "cuda_folders", "find_cuobjdump", "find_nvrtc", "include_folders", "specific_arch"]
 
 _CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
 _DEFAULT_SHARED_LIMIT_BYTES = 48 * 1024
@@ -59,6 +61,15 @@ def include_folders(library: Path | None = None) -> list[Path]:
     folders = [library.parent.parent / "include"] if library else []
     folders += _wheel_folders("include") + [root / "include" for root in cuda_folders()]
     return [f for f in dict.fromkeys(folders) if (f / "cuda_fp16.h").is_file()]
+
+
+def find_cuobjdump() -> str | None:
+    """NVIDIA's disassembler: of the CUDA toolkit, else the one in Triton's package; None: there is none."""
+    folders = [root / "bin" for root in cuda_folders()]
+    triton = importlib.util.find_spec("triton")
+    if triton is not None and triton.origin:
+        folders.append(Path(triton.origin).parent / "backends" / "nvidia" / "bin")
+    return find_tool(["cuobjdump"], folders)
 
 
 def specific_arch(arch: str) -> str:

@@ -36,6 +36,10 @@ class CompiledKernel:
     """Shared memory of a block, static and dynamic."""
     seconds: float = 0.0
     """Time of compiling."""
+    instructions: tuple[tuple[str, int], ...] = ()
+    """How many of each class of special instructions it has (``languages/crosscompile/instructions.py``)."""
+    widest_bytes: int = -1
+    """The most that one instruction of a thread moves to or from global memory; -1: it was not disassembled."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,7 @@ def render_matrix(matrix: Matrix, console: Console) -> None:
         table.add_column(name, justify="center")
     for name in ("registers", "spilled", "shared", "s"):
         table.add_column(name, justify="right")
+    table.add_column("uses", overflow="fold")
     for row in matrix.rows:
         table.add_row(
             safe(row.target),
@@ -41,6 +42,7 @@ def render_matrix(matrix: Matrix, console: Console) -> None:
             _most(row.kernels, "spilled"),
             _most(row.kernels, "shared_bytes"),
             f"{row.seconds:.1f}" if row.seconds else "",
+            _uses(row.kernels),
         )
     console.print(table)
     compiled = sum(row.compiles.answer == "yes" for row in matrix.rows)
@@ -74,3 +76,10 @@ def _most(kernels: Sequence[CompiledKernel], name: str) -> str:
     """The most that one of the kernels takes; empty: not told."""
     values = [int(getattr(kernel, name)) for kernel in kernels]
     return str(max(values)) if values and max(values) >= 0 else ""
+
+
+def _uses(kernels: Sequence[CompiledKernel]) -> str:
+    """Classes of instructions of all kernels, spills aside, and the widest access."""
+    classes = dict.fromkeys(name for kernel in kernels for name, _ in kernel.instructions if name != "spill")
+    widest = max((kernel.widest_bytes for kernel in kernels), default=-1)
+    return ", ".join([*classes, *([f"{widest}-byte accesses"] if widest > 0 else [])])
