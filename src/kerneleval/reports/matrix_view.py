@@ -16,34 +16,30 @@ __all__ = ["render_matrix"]
 _STYLES = {"yes": "green", "no": "bold red", "not evaluated": "dim"}
 _SHORT = {"yes": "yes", "no": "no", "not evaluated": "–"}
 _MOST = 600
+_WIDE = 110
+"""Columns from which on GPUs and times are told too."""
 
 
 def render_matrix(matrix: Matrix, console: Console) -> None:
     """Print a row for each target, what its kernels take, and the first words of whatever failed."""
     title = f"{safe(matrix.task)}, {safe(matrix.language)} candidate {matrix.candidate[:12]}"
     console.print(Text(title, style="bold"), soft_wrap=True)
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("target", "GPU"):
-        table.add_column(name)
+    wide = console.width >= _WIDE
+    table = Table(box=None, padding=(0, 2 if wide else 1, 0, 0))
+    table.add_column("target", no_wrap=True)
+    if wide:
+        table.add_column("GPU", no_wrap=True)
     for name in ("compiles", "runs", "correct", "≥ 0.8×"):
-        table.add_column(name, justify="center")
-    for name in ("registers", "spilled", "shared", "s"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="center", no_wrap=True)
+    for name in ("registers", "spilled", "shared", *(["s"] if wide else [])):
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("uses", overflow="fold")
     for row in matrix.rows:
-        table.add_row(
-            safe(row.target),
-            safe(row.product),
-            _cell(row.compiles),
-            _cell(row.runs),
-            _cell(row.correct),
-            _fast(row),
-            _most(row.kernels, "registers"),
-            _most(row.kernels, "spilled"),
-            _most(row.kernels, "shared_bytes"),
-            f"{row.seconds:.1f}" if row.seconds else "",
-            _uses(row.kernels),
-        )
+        cells: list[str | Text] = [safe(row.target), *([safe(row.product)] if wide else [])]
+        cells += [_cell(row.compiles), _cell(row.runs), _cell(row.correct), _fast(row)]
+        cells += [_most(row.kernels, name) for name in ("registers", "spilled", "shared_bytes")]
+        cells += [f"{row.seconds:.1f}" if row.seconds else ""] if wide else []
+        table.add_row(*cells, _uses(row.kernels))
     console.print(table)
     compiled = sum(row.compiles.answer == "yes" for row in matrix.rows)
     tried = sum(row.compiles.answer != "not evaluated" for row in matrix.rows)
@@ -79,7 +75,7 @@ def _most(kernels: Sequence[CompiledKernel], name: str) -> str:
 
 
 def _uses(kernels: Sequence[CompiledKernel]) -> str:
-    """Classes of instructions of all kernels, spills aside, and the widest access."""
+    """Classes of instructions of all kernels, spills aside, and the widest access in bytes."""
     classes = dict.fromkeys(name for kernel in kernels for name, _ in kernel.instructions if name != "spill")
     widest = max((kernel.widest_bytes for kernel in kernels), default=-1)
-    return ", ".join([*classes, *([f"{widest}-byte accesses"] if widest > 0 else [])])
+    return ", ".join([*classes, *([f"{widest} B"] if widest > 0 else [])])
