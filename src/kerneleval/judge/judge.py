@@ -25,6 +25,7 @@ from kerneleval.judge.replay import Replay
 from kerneleval.judge.secret_shapes import secret_shapes
 from kerneleval.judge.statistics import claim_of
 from kerneleval.judge.timing import Timer
+from kerneleval.judge.uses import Uses
 from kerneleval.records import (
     Candidate,
     Case,
@@ -74,6 +75,7 @@ class Judge:
         self.bench = Bench(self.device, self.machine, cache_dir, worker_memory_bytes)
         self._noise: dict[str, tuple[noise.Noise, ...]] = {}
         self._baselines = baselines.Baselines(self.bench)
+        self._uses = Uses()
 
     def __enter__(self) -> Self:
         return self
@@ -84,6 +86,7 @@ class Judge:
     def close(self) -> None:
         """End every process and remove every temporary file."""
         self._baselines.close()
+        self._uses.close()
         self.bench.close()
 
     def plan(self, task: Task, protocol: Protocol) -> tuple[Case, ...]:
@@ -193,9 +196,11 @@ class Judge:
                 outcomes[case] = judge.judge(case)
                 _tell(on_event, "case", done + 1, len(cases), case.key)
         outcomes |= without_gradient(outcomes)
+        uses = self._uses.begin(loaded)
         findings = let_off(outcomes)
         findings += secret_shapes(judge, outcomes, self._budget(task, protocol), replay)
         findings += checks.run_all(judge, cases, outcomes)
+        findings += [{"check": "uses", **f} for f in self._uses.end(loaded, uses, checks.launched_of(findings))]
         track = checks.track_of(findings)
         readings: list[dict[str, Any]] = []
         if _first_failure(outcomes) is None and not _barred(track, findings, protocol) and protocol.timed:

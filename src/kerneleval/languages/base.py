@@ -134,6 +134,10 @@ class Loaded(ABC):
         """How often each of the candidate's own kernels was launched since loading; empty: not known."""
         return {}
 
+    def binaries(self) -> list[str]:
+        """Hashes, as the compiler has them, of the binaries that were launched while watched; empty: not known."""
+        return []
+
     def watch(self, on: bool) -> None:  # noqa: B027 - languages that cannot count have nothing to switch
         """Switches the counting of :meth:`launches`, on after loading; off, a launch costs nothing extra."""
 

@@ -10,6 +10,7 @@ import ctypes
 import functools
 import os
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,20 @@ class Cuda(Language):
     def build(self, candidate: Candidate, out_dir: Path, device: str, arch: str) -> None:
         """Compiles for ``arch`` into a shared library or ``candidate.cubin``; see :meth:`Language.build`. No GPU."""
         self.check_device(device)
-        target = specific_arch(arch)
+        self._build(candidate, out_dir, specific_arch(arch))
+
+    def why_not_plain(self, candidate: Candidate, arch: str) -> str:
+        """The compiler's words where the source does not compile for an architecture without the features that are that
+        one's alone; empty: it does. :meth:`build` compiles with them from Hopper on.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                self._build(candidate, Path(folder), arch.removeprefix("sm_"))
+            except BuildError as error:
+                return str(error)
+        return ""
+
+    def _build(self, candidate: Candidate, out_dir: Path, target: str) -> None:
         launches = _launches(candidate)
         library = find_nvrtc() if launches else None
         flags = candidate_flags(candidate, "nvrtc" if library else "nvcc")

@@ -21,6 +21,8 @@ _HELPERS = frozenset(
         "elf",
         "geometry",
         "header",
+        "host_code",
+        "instructions",
         "native",
         "nvidia",
         "python_module",

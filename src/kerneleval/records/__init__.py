@@ -18,9 +18,10 @@ from kerneleval.records.layers import LAYERS, caught_by, layer_of, layer_of_find
 from kerneleval.records.limits import Limits
 from kerneleval.records.outcomes import Evidence, Failed, Outcome, Passed, Samples, Timing, outcome_from_plain
 from kerneleval.records.plain import to_plain
-from kerneleval.records.portability import CompiledKernel, Matrix, MatrixRow, Rung
+from kerneleval.records.portability import AxisLevel, CompiledKernel, Matrix, MatrixRow, Rung
 from kerneleval.records.results import Event, Result, Score
 from kerneleval.records.tasks import Argument, Case, Dim, Law, Relation, Scalar, Task, TensorSpec, Tolerance, Values
+from kerneleval.records.uses import ISAS, CodeUse, InstructionLine
 from kerneleval.records.verdicts import CellResult, Trust, Verdict
 from kerneleval.records.vocabulary import (
     CATEGORIES,
@@ -44,6 +45,7 @@ __all__ = [
     "DTYPES",
     "GROUPS",
     "GUIDANCE",
+    "ISAS",
     "LAYERS",
     "LAYOUTS",
     "PROBLEMS",
@@ -55,16 +57,19 @@ __all__ = [
     "TRACKS",
     "Answer",
     "Argument",
+    "AxisLevel",
     "Candidate",
     "Case",
     "Cell",
     "CellResult",
+    "CodeUse",
     "CompiledKernel",
     "Dim",
     "Event",
     "Evidence",
     "Failed",
     "InfrastructureError",
+    "InstructionLine",
     "KernelEvalError",
     "Law",
     "Limits",

@@ -75,6 +75,7 @@ _BY_CHECK = {
     "timing": "temporal",
     "track": "launch",
     "training": "numerical",
+    "uses": "static",
 }
 
 _GHOST = {

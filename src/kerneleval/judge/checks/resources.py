@@ -11,12 +11,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kerneleval.judge.cells import CellJudge
+from kerneleval.judge.disassembly import content
 from kerneleval.languages.cubin import Use, uses
 from kerneleval.records import Case, Evidence, Outcome
 
@@ -45,7 +45,7 @@ def binaries(folder: Path) -> Iterator[tuple[Use, int]]:
     left = _MOST_BYTES
     for path in _files(folder):
         if path.suffix in (".cubin", ".so"):
-            data = _content(path, left)
+            data = content(path, left)
             left -= len(data)
             for use in uses(data):
                 yield use, _dynamic(path.with_suffix(".json"))
@@ -95,21 +95,10 @@ def _files(folder: Path) -> Iterator[Path]:
             yield Path(place, name)
 
 
-def _content(path: Path, most: int) -> bytes:
-    """What a regular file holds; nothing of a link, a pipe, or a file that is larger or gone."""
-    with contextlib.suppress(OSError):
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as stream:
-            status = os.fstat(handle)
-            if stat.S_ISREG(status.st_mode) and status.st_size <= most:
-                return stream.read(most)
-    return b""
-
-
 def _dynamic(path: Path) -> int:
     """Of Triton's description beside a binary; 0: it says nothing."""
     with contextlib.suppress(ValueError, RecursionError):
-        described = json.loads(_content(path, 1 << 20) or b"{}")
+        described = json.loads(content(path, 1 << 20) or b"{}")
         shared = described.get("shared") if isinstance(described, dict) else None
         if type(shared) is int and 0 <= shared < 1 << 31:
             return shared
