@@ -6,8 +6,8 @@
     python -m benchmarks.generators --generators compile --store F --told run-a,run-b
 
 Stops cleanly after ``--seconds``, and at Ctrl-C or SIGTERM; the same command with the same store goes on. ``--own``:
-the tasks that the first generator solves, a library's; else ``--tasks``, else the archetypes' suite. ``--told``: nothing is
-judged; these runs of the store are told as one, on the machine of the first.
+the tasks that the first generator solves, a library's; else ``--tasks``, else the archetypes' suite. ``--told``:
+nothing is judged; these runs of the store are told as one, on the machine of the first.
 """
 
 from __future__ import annotations
