@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import shutil
 import sys
@@ -13,8 +15,9 @@ from kerneleval import tasks
 from kerneleval.analysis import rubric
 from kerneleval.judge import Judge
 from kerneleval.judge.disassembly import of_library, printed
-from kerneleval.judge.uses import _of_triton
+from kerneleval.judge.uses import Uses, read_sent
 from kerneleval.records import Candidate, Protocol, Verdict
+from kerneleval.worker.binaries import collect
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="not run: the jail is Linux's"),
@@ -102,19 +105,47 @@ def test_broken_binaries_have_no_kernels() -> None:
             assert found.uses == () and found.why and not found.complete
 
 
-def test_a_workers_folder_is_read_and_not_followed(tmp_path: Path) -> None:
+def test_what_a_worker_sends_is_read_with_care(tmp_path: Path) -> None:
     for number, folder in enumerate(("one", "two", "three")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "kernel.cubin").write_bytes(b"first" if number < 2 else b"second")
         os.utime(tmp_path / folder / "kernel.cubin", (number, number))
-    (tmp_path / "three" / "kernel.json").write_text('{"hash": "abc"}')
+    (tmp_path / "three" / "kernel.json").write_text('{"hash": "abc", "shared": 7}')
     (tmp_path / "one" / "kernel.json").write_text("[" * 100_000)
-    (tmp_path / "secret").write_text("not yours")
-    (tmp_path / "two" / "link.cubin").symlink_to(tmp_path / "secret")
     os.mkfifo(tmp_path / "two" / "pipe.cubin")
     (tmp_path / "two" / "kernel.amdgcn").write_text("\tv_mfma_f32_32x32x8_f16 a[0:15], v[0:1], v[2:3], 0\n")
-    (tmp_path / "round").symlink_to(tmp_path)
-    found = list(_of_triton(tmp_path))
+    found = list(read_sent(json.loads(json.dumps(collect(str(tmp_path), 1 << 20)))))
     assert {one.kernel for one in found} == {"kernel"} and len(found) == 3
     assert [(one.data, one.digest) for one in found if not one.amd] == [(b"second", "abc"), (b"first", "")]
     assert [one.data[:7] for one in found if one.amd] == [b"\tv_mfma"]
+    for files in (None, 7, "x", [1, {}], [{"data": 3, "kernel": "k", "kind": "cubin"}], [{"data": "~", "kernel": "k"}]):
+        assert list(read_sent(files)) == []
+
+
+class Told:
+    """A loaded candidate, as far as the reading of binaries asks it."""
+
+    def __init__(self, *digests: str) -> None:
+        self.binaries = set(digests)
+
+
+def test_only_binaries_that_were_launched_count() -> None:
+    def binary(kernel: str, digest: str, text: str) -> dict[str, str]:
+        data = base64.b64encode(text.encode()).decode()
+        return {"data": data, "kernel": kernel, "kind": "amdgcn", "hash": digest}
+
+    mfma, plain = "\tv_mfma_f32_32x32x8_f16 a[0:15], v[0:1], v[2:3], 0\n", "\tv_add_f32 v0, v1, v2\n"
+    files = [binary("k", "a", mfma), binary("k", "b", plain), binary("decoy", "c", mfma)]
+    uses = Uses()
+    try:
+        cache = uses._begun(list(read_sent(files)), "")
+        of = uses._of_launched(Told("b"), cache, ["k"])  # type: ignore[arg-type]
+        assert [(use.kernel, use.classes) for use in of.uses] == [("k", ())] and (of.why, of.complete) == ("", True)
+        of = uses._of_launched(Told(), cache, ["k"])  # type: ignore[arg-type]
+        assert [use.classes for use in of.uses] == [(("mma", 1),)] and "of several binaries of a name" in of.why
+        of = uses._of_launched(Told("b", "gone"), cache, ["k"])  # type: ignore[arg-type]
+        assert (of.why, of.complete) == ("1 binaries that were launched are not there", False)
+        of = uses._of_launched(Told(), cache, ["other"])  # type: ignore[arg-type]
+        assert (of.uses, of.why, of.complete) == ((), "there is no binary of a launched kernel", False)
+    finally:
+        uses.close()

@@ -1,19 +1,17 @@
 """What a judged candidate's compiled kernels use of the processor: a finding of its verdict.
 
 Binaries are disassembled beside the checks, before anything is timed, each content once in a judge's life. Libraries
-are this program's own builds; Triton's binaries lie in the worker's folder, where the candidate could put others, and
-that one was launched is the worker's word: what is told is what a binary says, and decides no verdict.
+are this program's own builds; Triton's binaries are sent by the worker, where the candidate could put others, and that
+one was launched is the worker's word: what is told is what a binary says, and decides no verdict.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
-import json
-import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from kerneleval.judge.bench import Loaded
@@ -22,15 +20,18 @@ from kerneleval.languages.instructions import merged, read_code
 from kerneleval.languages.native import library_name
 from kerneleval.languages.nvidia import find_cuobjdump
 from kerneleval.records import CodeUse, Evidence, UsageError, to_plain
+from kerneleval.worker.host import WorkerError, WorkerFailure
 
-__all__ = ["Uses", "finding", "line"]
+__all__ = ["Uses", "finding", "line", "read_sent"]
 
 _MOST_BINARIES, _MOST_LATER, _MOST_LIBRARIES = 24, 8, 8
 """Binaries of Triton that are read beside the checks, the newest first, and those that are read after them; libraries
 of which what was printed is kept."""
 
-_MOST_FILES, _MOST_BYTES, _MOST_KNOWN, _MOST_TOLD = 8192, 64 << 20, 1024, 16
-_SECONDS = 10.0
+_MOST_BYTES, _MOST_KNOWN, _MOST_TOLD = 64 << 20, 1024, 16
+_MOST_SENT_BYTES = 2 << 20
+"""Of binaries that a worker sends: in one message, which may have 4 MiB."""
+_SECONDS, _SENDING_S = 10.0, 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,7 @@ class Uses:
         if loaded.trusted:
             return None
         if language == "triton" and loaded.runner.device.name != "cpu":
-            return self._thread.submit(self._of_folder, loaded.runner.worker.directory)
+            return self._thread.submit(self._begun, *_sent(loaded))
         return self._thread.submit(self._of_build, loaded) if language in ("cpp", "cuda") else None
 
     def _of_build(self, loaded: Loaded) -> Printed:
@@ -82,10 +83,9 @@ class Uses:
             self._printed[key] = printed(data, gpu=gpu, seconds=_SECONDS)
         return self._printed[key]
 
-    def _of_folder(self, folder: Path) -> list[_Binary]:
-        found = list(_of_triton(folder))
-        self._read(found[:_MOST_BINARIES])
-        return found
+    def _begun(self, binaries: list[_Binary], why: str) -> _Cache:
+        self._read(binaries[:_MOST_BINARIES])
+        return _Cache(binaries=binaries, why=why)
 
     def _read(self, binaries: Sequence[_Binary]) -> None:
         fresh = {one.key: one for one in binaries if one.key not in self.known}
@@ -118,9 +118,11 @@ class Uses:
             of = Library(uses=(), why=f"the disassembler cannot be confined: {error}")
         yield finding(of)
 
-    def _of_launched(self, loaded: Loaded, binaries: Sequence[_Binary], launched: Collection[str]) -> Library:
-        by_digest = [one for one in binaries if one.digest in loaded.binaries]
-        chosen = by_digest or [one for one in binaries if one.kernel in launched]
+    def _of_launched(self, loaded: Loaded, cache: _Cache, launched: Collection[str]) -> Library:
+        if cache.why:
+            return Library(uses=(), why=cache.why)
+        by_digest = [one for one in cache.binaries if one.digest in loaded.binaries]
+        chosen = by_digest or [one for one in cache.binaries if one.kernel in launched]
         if not chosen:
             return Library(uses=(), why="there is no binary of a launched kernel")
         if not all(one.amd for one in chosen) and find_cuobjdump() is None:
@@ -131,47 +133,57 @@ class Uses:
         says = [f"{unread} of {len(chosen)} binaries are not read"] if unread else []
         if not by_digest and len(chosen) > len({one.kernel for one in chosen}):
             says.append("which of several binaries of a name was launched is not told, so all count")
-        complete = not unread and {use.kernel for use in found} >= set(launched)
+        absent = loaded.binaries - {one.digest for one in by_digest} if by_digest else set()
+        if absent:
+            says.append(f"{len(absent)} binaries that were launched are not there")
+        complete = not unread and not absent and {use.kernel for use in found} >= set(launched)
         return Library(uses=found, why="; ".join(says), complete=complete)
 
 
-Begun = Future[list[_Binary]] | Future[Printed]
+@dataclass(frozen=True, kw_only=True)
+class _Cache:
+    """What lies in Triton's cache."""
+
+    binaries: list[_Binary]
+    why: str
+    """Why it could not be had; empty: it could."""
+
+
+Begun = Future[_Cache] | Future[Printed]
 """What is read meanwhile."""
 
 
-def _of_triton(folder: Path) -> Iterator[_Binary]:
-    """Binaries of Triton's cache in a worker's folder, each content once, the newest first; links are not followed."""
-    paths: list[tuple[float, Path]] = []
-    seen = 0
-    for place, _, names in os.walk(folder):
-        seen += len(names)
-        if seen > _MOST_FILES:
-            break
-        for name in names:
-            if name.endswith((".cubin", ".amdgcn")):
-                try:
-                    paths.append((os.lstat(Path(place, name)).st_mtime, Path(place, name)))
-                except OSError:  # it is gone: the candidate's process may still be at work
-                    continue
-    left, keys = _MOST_BYTES, set()
-    for _, path in sorted(paths, key=lambda pair: (-pair[0], str(pair[1]))):
-        data = content(path, left)
-        key = hashlib.sha256(data + path.stem.encode(errors="replace")).hexdigest()
-        if data and key not in keys:
-            left -= len(data)
-            keys.add(key)
-            amd = path.suffix == ".amdgcn"
-            yield _Binary(kernel=path.stem[:200], key=key, digest=_digest(path), data=data, amd=amd)
-
-
-def _digest(path: Path) -> str:
-    """Of Triton's description beside a binary; empty: it says nothing."""
+def _sent(loaded: Loaded) -> tuple[list[_Binary], str]:
+    """Binaries of Triton's cache, in memory that the worker alone sees, so it sends them; or why there are none."""
     try:
-        described = json.loads(content(path.with_suffix(".json"), 1 << 20) or b"{}")
-    except (ValueError, RecursionError):
-        return ""
-    found = described.get("hash") if isinstance(described, dict) else None
-    return found if isinstance(found, str) else ""
+        message = {"most_bytes": _MOST_SENT_BYTES}
+        answer = loaded.runner.worker.request("binaries", message, "binaries", timeout_s=_SENDING_S)
+    except (WorkerError, WorkerFailure) as error:  # if it is gone, the checks will say what that means
+        return [], f"its binaries could not be read: {error}"[:500]
+    return list(read_sent(answer.get("files"))), ""
+
+
+def read_sent(files: Any) -> Iterator[_Binary]:
+    """The binaries that a worker sent, each content once; whatever is no list of binaries holds none."""
+    keys: set[str] = set()
+    for one in files if isinstance(files, list) else []:
+        if not isinstance(one, Mapping) or not all(isinstance(one.get(n), str) for n in ("data", "kernel", "kind")):
+            continue
+        try:
+            data = base64.b64decode(one["data"], validate=True)
+        except ValueError:  # none of Triton's
+            continue
+        digest = one.get("hash")
+        key = hashlib.sha256(data + one["kernel"].encode(errors="replace")).hexdigest()
+        if data and key not in keys:
+            keys.add(key)
+            yield _Binary(
+                kernel=one["kernel"][:200],
+                key=key,
+                digest=digest if isinstance(digest, str) else "",
+                data=data,
+                amd=one["kind"] == "amdgcn",
+            )
 
 
 def finding(of: Library) -> Evidence:

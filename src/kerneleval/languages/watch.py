@@ -66,10 +66,10 @@ class LaunchWatch:
         name = self._own_name(kernel, describe)
         if name is not None:
             self.counts[name] += 1
-            for compiled in (made, kernel):  # Triton's run gives the compiled kernel; a launcher's is the kernel itself
-                found = getattr(compiled, "hash", None)
-                if type(found) is str and len(self.binaries) < _MOST_BINARIES:
-                    self.binaries.add(found)
+            # Triton's run gives the compiled kernel; where a launcher is watched, the kernel is the compiled one
+            found = getattr(kernel if made is None else made, "hash", None)
+            if type(found) is str and len(self.binaries) < _MOST_BINARIES:
+                self.binaries.add(found)
 
     def skips(self, kernel: Any, describe: Callable[[Any], tuple[str, str]]) -> bool:
         """Whether a launch of the kernel is to be skipped."""
