@@ -86,6 +86,18 @@ def _row(name: str, task: str, candidate: Candidate, dtypes: tuple[str, ...]) ->
     return {"generator": name, "task": task, "sample": sample, "dtypes": list(dtypes), "matrix": to_plain(found)}
 
 
+def _levels(targets: Sequence[Row], axis: str) -> str:
+    """The rubric's levels over the targets, each once."""
+    found = {level["level"] for target in targets if (level := target[axis]) is not None}
+    return ",".join(str(level) for level in sorted(found - {None})) or "-"
+
+
+def _units(targets: Sequence[Row]) -> list[str]:
+    """Classes of instructions that some kernel has on some target."""
+    kernels = (kernel for target in targets for kernel in target["kernels"])
+    return list(dict.fromkeys(name for kernel in kernels for name, _ in kernel["instructions"]))
+
+
 def _write(report: Report, rows: Sequence[Row], left: Counter[str]) -> None:
     by_row = [(row, row["matrix"]["rows"]) for row in rows]
     seconds = sum(target["seconds"] for _, targets in by_row for target in targets)
@@ -94,13 +106,16 @@ def _write(report: Report, rows: Sequence[Row], left: Counter[str]) -> None:
     )
     marks = {"yes": "+", "no": "x", "not evaluated": "."}
     report.table(
-        ("generator", "task", "sample", "dtypes", *TARGETS, "kernels", "s"),
+        ("generator", "task", "sample", "dtypes", *TARGETS, "kernels", "R", "H", "uses", "s"),
         [
             (
                 *(row[name] for name in ("generator", "task", "sample")),
                 ",".join(row["dtypes"]),
                 *(marks[target["compiles"]["answer"]] for target in targets),
                 max(len(target["kernels"]) for target in targets),
+                _levels(targets, "representation"),
+                _levels(targets, "hardware"),
+                ", ".join(_units(targets)) or "-",
                 f"{sum(target['seconds'] for target in targets):.1f}",
             )
             for row, targets in by_row
