@@ -430,6 +430,7 @@ def analyse(
         analysis_view.render_attribution(one, console)
     analysis_view.render_difficulty(found["difficulty"], console, difficulty.PROXIES)
     analysis_view.render_sources(found["sources"], console)
+    analysis_view.render_compiled(found["compiled"], console)
     analysis_view.render_rubric(found["rubric"], console, rubric.AXES, rubric.LEVELS)
     analysis_view.render_hardware(found["hardware"], console)
     return PASSED

@@ -285,7 +285,7 @@ def analyse(run: str | Sequence[str] = "latest", *, store_url: str | None = None
     Raises:
         UsageError: no such store or run; a package that is missing.
     """
-    from kerneleval.analysis import attribution, difficulty, hardware, rubric, sources
+    from kerneleval.analysis import attribution, compiled, difficulty, hardware, rubric, sources
     from kerneleval.store import open_store
 
     store = open_store(store_url, create=False, write=False)
@@ -300,6 +300,7 @@ def analyse(run: str | Sequence[str] = "latest", *, store_url: str | None = None
         "attribution": [to_plain(attribution.attribute(results, key=key)) for key in keys],
         "difficulty": to_plain(difficulty.difficulty(results, facts.tasks)),
         "sources": to_plain(sources.by_generators(facts.metrics, results)),
+        "compiled": to_plain(compiled.by_generators(facts.compiled, results)),
         "rubric": to_plain(rubric.profiles(facts.ratings)),
         "hardware": to_plain(hardware.hardware(results)),
     }

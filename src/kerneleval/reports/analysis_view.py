@@ -271,16 +271,51 @@ def render_sources(found: Mapping[str, Plain], console: Console) -> None:
     if not found:
         console.print("No sources.")
         return
+    _medians("Sources, medians over attempts", found, _METRICS, console)
+
+
+_COMPILED = {
+    "instructions": "instructions",
+    "matrix_instructions": "of matrix units",
+    "pipeline_instructions": "asynchronous copies, barriers",
+    "frontier_instructions": "newest features",
+    "vector_instructions": "of vector units (CPUs)",
+    "spill_instructions": "spills to local memory",
+    "widest_bytes": "widest access, bytes",
+    "vectorised": "share of wide accesses",
+    "registers": "registers a thread",
+    "local_bytes": "local memory a thread, bytes",
+    "shared_bytes": "shared memory a block, bytes",
+}
+
+
+def render_compiled(found: Mapping[str, Plain], console: Console) -> None:
+    """Print what :func:`kerneleval.analysis.compiled.by_generators` gives, without what is told of nobody.
+
+    Args:
+        found: its plain data.
+        console: where to print.
+    """
+    told = {name: words for name, words in _COMPILED.items() if any(of[name]["n"] for of in found.values())}
+    if not told:
+        console.print("Compiled code: no verdict here tells of any.")
+        console.print()
+        return
+    _medians("Compiled code, medians over attempts", found, told, console)
+
+
+def _medians(title: str, found: Mapping[str, Plain], metrics: Mapping[str, str], console: Console) -> None:
+    """A row for each metric, a column for each generator."""
 
     def build(narrow: bool) -> Table:
-        table = _grid("Sources, medians over attempts", "", [_named(name) for name in found], narrow=narrow)
-        for metric, words in _METRICS.items():
+        table = _grid(title, "", [_named(name) for name in found], narrow=narrow)
+        for metric, words in metrics.items():
             table.add_row(words, *(span(of.get(metric), narrow=narrow) for of in found.values()))
         return table
 
     _print(console, build)
     for name, of in found.items():
-        notes = ((score["note"], _METRICS.get(metric, metric)) for metric, score in of.items())
+        notes = ((of[metric]["note"], words) for metric, words in metrics.items() if metric in of)
         _reasons(notes, console, of=len(of), who=f"{name}: ")
     console.print()
 
