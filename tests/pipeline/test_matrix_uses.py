@@ -100,3 +100,19 @@ def test_what_is_not_launched_or_not_compiled_does_not_count(tmp_path: Path) -> 
     assert "not in the compiled code, so not counted: " in decoy["sm_90"].hardware.reason  # type: ignore[union-attr]
     _, dead = matrix(tmp_path, specimens.DEAD, "dead.cu", "sm_90")
     assert levels(dead["sm_90"]) == (4, 1)
+
+
+def test_another_case_is_tried_where_the_first_is_declared_unsupported(tmp_path: Path) -> None:
+    pytest.importorskip("triton", reason="Triton is not installed (pip install triton)")
+    text = specimens.PORTABLE_TRITON.replace(
+        "    c = torch.empty",
+        "    if k & (k - 1):\n        raise NotImplementedError(f'no power of two: {k}')\n    c = torch.empty",
+    )
+    _, found = matrix(tmp_path, text, "powers.py", "sm_90")
+    assert found["sm_90"].compiles.answer == "yes", found["sm_90"].compiles.why
+    none = specimens.PORTABLE_TRITON.replace(
+        "    c = torch.empty", "    raise NotImplementedError('never')\n    c = torch.empty"
+    )
+    _, found = matrix(tmp_path, none, "none.py", "sm_90")
+    assert found["sm_90"].compiles.answer == "not evaluated"
+    assert "it declares what was tried unsupported: NotImplementedError: never" in found["sm_90"].compiles.why

@@ -26,14 +26,24 @@ def product(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constex
     out.store([i, j], total.to(tl.float16))
 
 
+def aligned(x):
+    x = x.contiguous()
+    return x.clone() if x.data_ptr() % 16 else x
+
+
 def matmul(a, b):
+    if a.dtype != torch.float16:
+        raise NotImplementedError("float16 alone")
     (m, k), n = a.shape, b.shape[1]
-    if a.dtype != torch.float16 or k % 8 or n % 8:
-        raise NotImplementedError("rows of a multiple of 16 bytes, in float16")
+    if not (m and n and k):
+        return torch.zeros(m, n, dtype=a.dtype, device=a.device)
+    pad = torch.nn.functional.pad  # a row takes a multiple of 16 bytes
+    a, b = aligned(pad(a, (0, -k % 8))), aligned(pad(b, (0, -n % 8, 0, -k % 8)))
     triton.set_allocator(lambda size, alignment, stream: torch.empty(size, device="cuda", dtype=torch.int8))
-    c = torch.empty(m, n, dtype=a.dtype, device=a.device)
-    product[(triton.cdiv(m, 64), triton.cdiv(n, 64))](a.contiguous(), b.contiguous(), c, m, n, k, BM=64, BN=64, BK=64)
-    return c
+    wide, deep = b.shape[1], a.shape[1]
+    c = torch.empty(m, wide, dtype=a.dtype, device=a.device)
+    product[(triton.cdiv(m, 64), triton.cdiv(wide, 64))](a, b, c, m, wide, deep, BM=64, BN=64, BK=64)
+    return c[:, :n].contiguous()
 """
 )
 """TMA by tensor descriptors, and ``tl.dot``, which the compiler makes WGMMA of on Hopper."""
