@@ -13,7 +13,7 @@ from tests.store import store_builders as stored
 
 from kerneleval.analysis import compiled
 from kerneleval.judge.uses import read_sent
-from kerneleval.languages.host_code import kernels_reached
+from kerneleval.languages.host_code import kernels_reached, listing
 from kerneleval.languages.instructions import read_code, sass_functions
 from kerneleval.records import ISAS, CodeUse, UsageError
 
@@ -53,5 +53,5 @@ def test_what_disassemblers_print(isa: str, pieces: list[str]) -> None:
     text = "".join(pieces)
     use = read_code(text, isa)
     assert use.instructions >= sum(line.count for line in use.lines)
-    kernels_reached(text, ["a"], ["a", "b"])
+    kernels_reached(listing(text), ["a"], ["a", "b"])
     list(sass_functions(text))
