@@ -677,6 +677,23 @@ def selftest(
 
 
 @app.command()
+def peaks(
+    device: DeviceOption = None,
+    measure: Annotated[bool, typer.Option("--measure", help="Measure all of them anew.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Tell what this machine can do at best, as measured: bandwidth and operations a second, beside the data sheet."""
+    options: dict[str, Any] = {"device": device_of(device), "again": measure}
+    from kerneleval import pipeline
+    from kerneleval.reports import peaks_view
+
+    with _progress(lines=not as_json) as on_event:
+        found = pipeline.peaks(**options, on_event=on_event)
+    _print_json(found) if as_json else peaks_view.render_peaks(found, _console())
+    return PASSED
+
+
+@app.command()
 def doctor(store: StoreOption = None, as_json: Json = False) -> int:
     """Tell what this machine can do: devices, languages, sandbox, clock, store, and what to install."""
     from kerneleval.reports import doctor as report

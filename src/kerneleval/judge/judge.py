@@ -16,10 +16,11 @@ from typing import Any, Self
 import torch
 
 from kerneleval import devices
-from kerneleval.judge import baselines, checks, noise
+from kerneleval.judge import baselines, checks, noise, peaks
 from kerneleval.judge.answers import without_gradient
 from kerneleval.judge.bench import Bench, BuildFailed, Loaded
 from kerneleval.judge.cells import CellJudge
+from kerneleval.judge.limits import limits_of
 from kerneleval.judge.other_forms import let_off
 from kerneleval.judge.replay import Replay
 from kerneleval.judge.secret_shapes import secret_shapes
@@ -27,6 +28,7 @@ from kerneleval.judge.statistics import claim_of
 from kerneleval.judge.timing import Timer
 from kerneleval.judge.uses import Uses
 from kerneleval.records import (
+    DTYPES,
     Candidate,
     Case,
     CellResult,
@@ -34,6 +36,7 @@ from kerneleval.records import (
     Evidence,
     Failed,
     InfrastructureError,
+    Limits,
     Outcome,
     Passed,
     Protocol,
@@ -50,6 +53,10 @@ OnEvent = Callable[[Event], None]
 _REAL_BYTES, _REAL_FLOPS = 32, 64
 """Times what a sampled case may take, the shape of a model may: on two cores 128 MiB and 9.6 GFLOP, a few tenths of a
 second a call; on an H200 what the device has room for and 32 TFLOP."""
+
+_NO_LIMITS = (
+    "the peaks of this machine were not measured: no time is set against a limit (kerneleval peaks measures them)"
+)
 
 
 class Judge:
@@ -115,6 +122,17 @@ class Judge:
 
             self._noise[protocol.tier] = noise.floor(self.bench, protocol.tier, tell)
         return self._noise[protocol.tier]
+
+    def limits(self) -> Limits | None:
+        """What this machine can do at best, in every type; None: its peaks were not measured (``kerneleval peaks``)."""
+        found = peaks.cached(self.machine, self.bench.cache_dir)
+        return None if found is None else limits_of(found, self.device, (*DTYPES, "tf32"))
+
+    def _better_limits(self) -> Limits:
+        peaks.improve(self.device, self.machine, self.bench.cache_dir)
+        found = self.limits()
+        assert found is not None, "somebody removed the peaks meanwhile"
+        return found
 
     def build_ahead(self, candidates: Sequence[Candidate], on_event: OnEvent | None = None) -> None:
         """Build what these candidates need built, several at a time, as nobody may beside a measurement."""
@@ -208,6 +226,8 @@ class Judge:
                 judge,
                 lambda fresh: self._baselines.get(task, protocol, fresh=fresh),
                 self.noise(protocol, on_event),
+                limits := self.limits(),
+                self._better_limits,
             )
             timed = [c for c in cases if isinstance(outcomes[c], Passed) and shapes.is_timed(c, task, protocol)]
             untimed = checks.why_untimed(loaded.candidate, self.device)
@@ -221,6 +241,8 @@ class Judge:
                     _tell(on_event, "time", done, total, case.key)
 
                 outcomes |= timer.time({case: outcomes[case] for case in timed}, on_cell)
+                if timed and limits is None:
+                    findings.append({"check": "limits", "level": "info", "message": _NO_LIMITS})
                 if readings and (why := self.device.unsteady(readings[0], readings[-1])):
                     findings.append({"check": "conditions", "level": "warn", "message": f"unsteady machine: {why}"})
         conditions = {"first": readings[0], "last": readings[-1]} if readings else {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from kerneleval.pipeline.checking import check
 from kerneleval.pipeline.estimating import estimate
 from kerneleval.pipeline.generating import generate, prompts
+from kerneleval.pipeline.peaks import peaks
 from kerneleval.pipeline.portability import matrix
 from kerneleval.pipeline.results import analyse, compare, export, import_results, report, score, transitions
 from kerneleval.pipeline.rewards import Rewarder, reward
@@ -24,6 +25,7 @@ __all__ = [
     "generate",
     "import_results",
     "matrix",
+    "peaks",
     "prompts",
     "report",
     "reward",

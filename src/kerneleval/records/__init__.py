@@ -15,7 +15,7 @@ from kerneleval.records.errors import InfrastructureError, KernelEvalError, Usag
 from kerneleval.records.generation import PROBLEMS, Answer, Problem, Request, Turn
 from kerneleval.records.hashing import digest, new_secret
 from kerneleval.records.layers import LAYERS, caught_by, layer_of, layer_of_finding, layers_of
-from kerneleval.records.limits import Limits
+from kerneleval.records.limits import Limits, Peak, Peaks
 from kerneleval.records.outcomes import Evidence, Failed, Outcome, Passed, Samples, Timing, outcome_from_plain
 from kerneleval.records.plain import to_plain
 from kerneleval.records.portability import AxisLevel, CompiledKernel, Matrix, MatrixRow, Rung
@@ -79,6 +79,8 @@ __all__ = [
     "Origin",
     "Outcome",
     "Passed",
+    "Peak",
+    "Peaks",
     "Problem",
     "Protocol",
     "Relation",
