@@ -478,6 +478,22 @@ def export(
     return PASSED
 
 
+@app.command()
+def merge(
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE", help="Paths or URLs of stores; only read.")],
+    store: StoreOption = None,
+    as_json: Json = False,
+) -> int:
+    """Copy the runs of other stores into one, so that runs of several machines can be scored together."""
+    from kerneleval import pipeline
+    from kerneleval.reports import merge_view
+
+    with _progress(lines=False) as on_event:
+        found = pipeline.merge(sources, store_url=store_of(store), on_event=on_event)
+    _print_json(found) if as_json else merge_view.render_merged(found, _console())
+    return PASSED
+
+
 @app.command("import")
 def import_results(
     file: Annotated[

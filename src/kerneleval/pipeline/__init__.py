@@ -8,6 +8,7 @@ from __future__ import annotations
 from kerneleval.pipeline.checking import check
 from kerneleval.pipeline.estimating import estimate
 from kerneleval.pipeline.generating import generate, prompts
+from kerneleval.pipeline.merging import merge
 from kerneleval.pipeline.portability import matrix
 from kerneleval.pipeline.results import analyse, compare, export, import_results, report, score, transitions
 from kerneleval.pipeline.rewards import Rewarder, reward
@@ -24,6 +25,7 @@ __all__ = [
     "generate",
     "import_results",
     "matrix",
+    "merge",
     "prompts",
     "report",
     "reward",
