@@ -6,6 +6,7 @@ Only ``audit.py`` joins them too: store -> judge -> store.
 from __future__ import annotations
 
 from kerneleval.pipeline.checking import check
+from kerneleval.pipeline.differential import differ
 from kerneleval.pipeline.estimating import estimate
 from kerneleval.pipeline.generating import generate, prompts
 from kerneleval.pipeline.merging import merge
@@ -20,6 +21,7 @@ __all__ = [
     "analyse",
     "check",
     "compare",
+    "differ",
     "estimate",
     "export",
     "generate",
