@@ -16,6 +16,7 @@ from typing import Any, Self
 import torch
 
 from kerneleval import devices
+from kerneleval.devices import Device
 from kerneleval.judge import baselines, checks, noise, peaks
 from kerneleval.judge.answers import without_gradient
 from kerneleval.judge.bench import Bench, BuildFailed, Loaded
@@ -46,7 +47,7 @@ from kerneleval.records import (
 )
 from kerneleval.tasks import shapes
 
-__all__ = ["Judge"]
+__all__ = ["Judge", "budget_of"]
 
 OnEvent = Callable[[Event], None]
 
@@ -98,20 +99,11 @@ class Judge:
 
     def plan(self, task: Task, protocol: Protocol) -> tuple[Case, ...]:
         """The cases at which a candidate for this task is judged here."""
-        return shapes.plan(task, protocol, self._budget(task, protocol))
+        return shapes.plan(task, protocol, budget_of(self.device, task, protocol))
 
     def left_out(self, task: Task, protocol: Protocol) -> tuple[str, ...]:
         """What the plan leaves out of the shapes that were asked for by name, a line each."""
-        return shapes.left_out(task, protocol, self._budget(task, protocol))
-
-    def _budget(self, task: Task, protocol: Protocol) -> shapes.Budget:
-        memory_bytes, flops = self.device.case_budget()
-        if protocol.shapes == "real":  # they do not shrink
-            memory_bytes = min(_REAL_BYTES * memory_bytes, self.device.largest_case_bytes())
-            flops *= _REAL_FLOPS
-        if task.case_dims:  # sizes that the user gave need only fit
-            memory_bytes, flops = self.device.largest_case_bytes(), 1 << 62
-        return shapes.Budget(memory_bytes=memory_bytes, flops=flops)
+        return shapes.left_out(task, protocol, budget_of(self.device, task, protocol))
 
     def noise(self, protocol: Protocol, on_event: OnEvent | None = None) -> tuple[noise.Noise, ...]:
         """Noise figures of this machine in that tier; measured once, then cached."""
@@ -216,7 +208,7 @@ class Judge:
         outcomes |= without_gradient(outcomes)
         uses = self._uses.begin(loaded)
         findings = let_off(outcomes)
-        findings += secret_shapes(judge, outcomes, self._budget(task, protocol), replay)
+        findings += secret_shapes(judge, outcomes, budget_of(self.device, task, protocol), replay)
         findings += checks.run_all(judge, cases, outcomes)
         findings += [{"check": "uses", **f} for f in self._uses.end(loaded, uses, checks.launched_of(findings))]
         track = checks.track_of(findings)
@@ -335,6 +327,17 @@ class Judge:
             replay=failed.replay,
             seconds=time.perf_counter() - started,
         )
+
+
+def budget_of(device: Device, task: Task, protocol: Protocol) -> shapes.Budget:
+    """What one case may take on a device."""
+    memory_bytes, flops = device.case_budget()
+    if protocol.shapes == "real":  # they do not shrink
+        memory_bytes = min(_REAL_BYTES * memory_bytes, device.largest_case_bytes())
+        flops *= _REAL_FLOPS
+    if task.case_dims:  # sizes that the user gave need only fit
+        memory_bytes, flops = device.largest_case_bytes(), 1 << 62
+    return shapes.Budget(memory_bytes=memory_bytes, flops=flops)
 
 
 def _first_failure(outcomes: dict[Case, Outcome]) -> Failed | None:

@@ -6,8 +6,10 @@ Only ``audit.py`` joins them too: store -> judge -> store.
 from __future__ import annotations
 
 from kerneleval.pipeline.checking import check
+from kerneleval.pipeline.differential import differ
 from kerneleval.pipeline.estimating import estimate
 from kerneleval.pipeline.generating import generate, prompts
+from kerneleval.pipeline.merging import merge
 from kerneleval.pipeline.peaks import peaks
 from kerneleval.pipeline.portability import matrix
 from kerneleval.pipeline.results import analyse, compare, export, import_results, report, score, transitions
@@ -20,11 +22,13 @@ __all__ = [
     "analyse",
     "check",
     "compare",
+    "differ",
     "estimate",
     "export",
     "generate",
     "import_results",
     "matrix",
+    "merge",
     "peaks",
     "prompts",
     "report",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from kerneleval.records.candidates import GUIDANCE, STORED, Candidate, Origin
 from kerneleval.records.cells import Cell, Machine, Protocol
+from kerneleval.records.differential import Apart, CaseAnswers, DeviceAnswer, Differential, Element
 from kerneleval.records.errors import InfrastructureError, KernelEvalError, UsageError, near
 from kerneleval.records.generation import PROBLEMS, Answer, Problem, Request, Turn
 from kerneleval.records.hashing import digest, new_secret
@@ -56,15 +57,20 @@ __all__ = [
     "STORED",
     "TRACKS",
     "Answer",
+    "Apart",
     "Argument",
     "AxisLevel",
     "Candidate",
     "Case",
+    "CaseAnswers",
     "Cell",
     "CellResult",
     "CodeUse",
     "CompiledKernel",
+    "DeviceAnswer",
+    "Differential",
     "Dim",
+    "Element",
     "Event",
     "Evidence",
     "Failed",
