@@ -15,10 +15,10 @@ from typing import Any, Self
 
 import torch
 
-from kerneleval import devices
+from kerneleval import devices, languages
 from kerneleval.judge import baselines, checks, noise
 from kerneleval.judge.answers import without_gradient
-from kerneleval.judge.bench import Bench, BuildFailed, Loaded
+from kerneleval.judge.bench import Bench, BuildFailed, Loaded, LoadFailed
 from kerneleval.judge.cells import CellJudge
 from kerneleval.judge.other_forms import let_off
 from kerneleval.judge.replay import Replay
@@ -160,6 +160,8 @@ class Judge:
             raise UsageError(f"task {task.name!r}: no case is left; loosen --dtype, --direction or --category")
         _tell(on_event, "load", 0, len(cases), task.name)
         try:
+            if not trusted:
+                _refuse_on_host(candidate, self.device.name)
             loaded = Loaded(self.bench, candidate, (task.name,), trusted=trusted, tf32=protocol.tf32)
         except BuildFailed as error:
             return self._stillborn(error, candidate, task, protocol, cases, replay, started)
@@ -307,6 +309,18 @@ class Judge:
             findings=tuple(checks.of_sources(candidate)),
             replay=failed.replay,
             seconds=time.perf_counter() - started,
+        )
+
+
+def _refuse_on_host(candidate: Candidate, device: str) -> None:
+    """Raises LoadFailed where only baselines in the candidate's language run, beside the device."""
+    language = languages.find(candidate.language)
+    if device in language.baseline_devices:
+        raise LoadFailed(
+            "load_error",
+            f"{language.name} candidates do not run on device {device!r}, where that language runs on the host and "
+            f"only for baselines: they run on {', '.join(language.devices)}",
+            {},
         )
 
 
