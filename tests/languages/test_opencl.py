@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
+
 import pytest
 import torch
 
@@ -11,6 +14,7 @@ from kerneleval.records import UsageError
 
 if reason := opencl_runtime.unusable():
     pytest.skip(f"not run: {reason}", allow_module_level=True)
+pyopencl = importlib.import_module("pyopencl")
 
 X = torch.arange(6.0).reshape(2, 3)
 OUT = OutputSpec(shape=(2, 3), dtype="float32")
@@ -106,6 +110,17 @@ def test_steps_share_scratch_and_groups_share_memory(load, example, shape, poiso
     got = loaded.forward([x], [out], {"M": shape[0], "N": shape[1]})
     torch.testing.assert_close(got, x.amax(-1), rtol=0, atol=0, equal_nan=True)
     assert loaded.launches() == {"part": 1, "whole": 1}
+
+
+def test_buffers_are_mapped_where_memory_is_not_known_to_be_shared(load, monkeypatch):
+    at = opencl_runtime.opened()
+    assert at.shares, "of no other platform is it known"
+    monkeypatch.setattr(opencl_runtime, "opened", lambda: dataclasses.replace(at, shares=False))
+    mapped = []
+    enqueue = pyopencl.enqueue_map_buffer
+    monkeypatch.setattr(pyopencl, "enqueue_map_buffer", lambda *a, **k: mapped.append(a[1]) or enqueue(*a, **k))
+    assert torch.equal(call(load(HEAD + scale("2"), "opencl"), X), X * 2)
+    assert len(mapped) == 2
 
 
 def test_an_empty_tensor_launches_nothing(load):

@@ -116,7 +116,7 @@ class _Kernels(Native):
         import pyopencl
 
         self._plans = plans
-        self._queue, self._context = at.queue, at.context
+        self._queue, self._context, self._shares = at.queue, at.context, at.shares
         try:
             wanted = {step.kernel for plan in plans.values() for step in plan.steps}
             self._handles = {name: pyopencl.Kernel(program, name) for name in wanted}
@@ -142,7 +142,8 @@ class _Kernels(Native):
             try:
                 for step, (whole, group) in zip(plan.steps, sizes, strict=True):
                     self._launch(step.kernel, given, whole, group)
-                self._settle(values)
+                if not self._shares:
+                    self._settle(values)
             finally:
                 self._queue.finish()
             return 0

@@ -83,6 +83,9 @@ class Opened:
     """``pyopencl.Context``."""
     queue: Any
     """``pyopencl.CommandQueue``."""
+    shares: bool
+    """Whether kernels are known to work in the very memory that a buffer was laid over, as PoCL's do; elsewhere the
+    memory holds what they wrote only once the buffer was mapped."""
 
 
 def missing() -> str:
@@ -188,7 +191,8 @@ def opened() -> Opened:
 
     try:
         context = pyopencl.Context([device])
-        return Opened(device=device, context=context, queue=pyopencl.CommandQueue(context))
+        queue, shares = pyopencl.CommandQueue(context), device.platform.name.strip() == _POCL
+        return Opened(device=device, context=context, queue=queue, shares=shares)
     except pyopencl.Error as error:
         raise InfrastructureError(f"the OpenCL device {device.name} cannot be opened: {error}") from error
 
