@@ -15,11 +15,11 @@ from typing import Any, Self
 
 import torch
 
-from kerneleval import devices
+from kerneleval import devices, languages
 from kerneleval.devices import Device
 from kerneleval.judge import baselines, checks, noise, peaks
 from kerneleval.judge.answers import without_gradient
-from kerneleval.judge.bench import Bench, BuildFailed, Loaded
+from kerneleval.judge.bench import Bench, BuildFailed, Loaded, LoadFailed
 from kerneleval.judge.cells import CellJudge
 from kerneleval.judge.limits import limits_of
 from kerneleval.judge.other_forms import let_off
@@ -173,6 +173,8 @@ class Judge:
             raise UsageError(f"task {task.name!r}: no case is left; loosen --dtype, --direction or --category")
         _tell(on_event, "load", 0, len(cases), task.name)
         try:
+            if not trusted:
+                _refuse_on_host(candidate, self.device.name)
             loaded = Loaded(self.bench, candidate, (task.name,), trusted=trusted, tf32=protocol.tf32)
         except BuildFailed as error:
             return self._stillborn(error, candidate, task, protocol, cases, replay, started)
@@ -338,6 +340,18 @@ def budget_of(device: Device, task: Task, protocol: Protocol) -> shapes.Budget:
     if task.case_dims:  # sizes that the user gave need only fit
         memory_bytes, flops = device.largest_case_bytes(), 1 << 62
     return shapes.Budget(memory_bytes=memory_bytes, flops=flops)
+
+
+def _refuse_on_host(candidate: Candidate, device: str) -> None:
+    """Raises LoadFailed where only baselines in the candidate's language run, beside the device."""
+    language = languages.find(candidate.language)
+    if device in language.baseline_devices:
+        raise LoadFailed(
+            "load_error",
+            f"{language.name} candidates do not run on device {device!r}, where that language runs on the host and "
+            f"only for baselines: they run on {', '.join(language.devices)}",
+            {},
+        )
 
 
 def _first_failure(outcomes: dict[Case, Outcome]) -> Failed | None:

@@ -102,7 +102,7 @@ def measure_noise(bench: Bench, tier: str) -> tuple[Noise, ...]:
         candidate = Candidate(files=(("noise.py", _SOURCE),), language="torch")
         first, second = Loaded(bench, candidate, ("run",)), Loaded(bench, candidate, ("run",))
         try:
-            for index, shape in enumerate(_SHAPES[bench.device.name]):
+            for index, shape in enumerate(_SHAPES[bench.device.torch_device]):
                 quads[index].append(_session(bench, first, second, shape, tier))
         finally:
             first.close()
