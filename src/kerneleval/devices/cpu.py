@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.devices.base import Arena, EventTimer
+from kerneleval.devices.base import Arena, Capabilities, EventTimer, Sharing
 from kerneleval.records import InfrastructureError, Machine
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ class Cpu:
 
     name = "cpu"
     torch_device = "cpu"
+    judge_device = "cpu"
+    sharing: Sharing = "mapped"
+    on_hardware = True
     spin_s = 0.0
     pauses = True
     streams = False
@@ -81,6 +84,10 @@ class Cpu:
             host=_cpu_name(),
         )
 
+    def capabilities(self) -> Capabilities:
+        """Every type, by library or by conversion; no events, no count of memory."""
+        return Capabilities(sharing=self.sharing)
+
     def memory_budget_bytes(self) -> int:
         """A sixteenth of what is free now, at most 128 MiB: it is drawn, copied and compared for every window."""
         return min(_meminfo("MemAvailable") // 16, 128 << 20)
@@ -96,6 +103,13 @@ class Cpu:
 
     def trim(self) -> None:
         """Nothing: freed memory goes back by itself."""
+
+    def peak_memory_bytes(self) -> int | None:
+        """None: PyTorch counts no host memory."""
+        return None
+
+    def reset_peak_memory(self) -> None:
+        """Nothing."""
 
     def allocate(self, nbytes: int) -> Arena:
         """An anonymous memory file of that size, mapped here."""

@@ -228,7 +228,7 @@ class CellJudge:
         if case.dims not in self._problems:
             assert self.task.build is not None
             self._problems.clear()
-            self._problems[case.dims] = self.task.build(case.dims_map, self.device.torch_device)
+            self._problems[case.dims] = self.task.build(case.dims_map, self.device.judge_device)
         return self._problems[case.dims]
 
     def ensure_module(self, loaded: Loaded, case: Case) -> None:

@@ -64,7 +64,7 @@ class Judge:
     """The judge of one device, warm between candidates. A context manager.
 
     Args:
-        device: name of the device; None: CUDA where there is one, else the CPU.
+        device: name of the device; None: the GPU where there is one, else the CPU.
         cache_dir: where builds and noise figures are kept; None: the user's cache directory.
         worker_memory_bytes: host memory that a worker may take; 0: half of the machine's, at most 8 GiB (16 on a GPU).
 
@@ -80,6 +80,7 @@ class Judge:
         if why_not:
             raise UsageError(f"device {self.device.name!r} cannot be used here: {why_not}")
         self.machine = self.device.machine()
+        self._can = self.device.capabilities()
         self.bench = Bench(self.device, self.machine, cache_dir, worker_memory_bytes)
         self._noise: dict[str, tuple[noise.Noise, ...]] = {}
         self._baselines = baselines.Baselines(self.bench)
@@ -99,11 +100,16 @@ class Judge:
 
     def plan(self, task: Task, protocol: Protocol) -> tuple[Case, ...]:
         """The cases at which a candidate for this task is judged here."""
-        return shapes.plan(task, protocol, budget_of(self.device, task, protocol))
+        planned = shapes.plan(task, protocol, budget_of(self.device, task, protocol))
+        return tuple(case for case in planned if self._can.computes(case.dtype))
 
     def left_out(self, task: Task, protocol: Protocol) -> tuple[str, ...]:
-        """What the plan leaves out of the shapes that were asked for by name, a line each."""
-        return shapes.left_out(task, protocol, budget_of(self.device, task, protocol))
+        """What the plan leaves out of the shapes that were asked for by name, and dtypes that the device lacks, a line
+        each.
+        """
+        lacking = [d for d in protocol.dtypes or task.dtypes if not self._can.computes(d)]
+        lines = [f"{dtype} is left out: {self.machine.name} ({self.device.name}) has none" for dtype in lacking]
+        return (*shapes.left_out(task, protocol, budget_of(self.device, task, protocol)), *lines)
 
     def noise(self, protocol: Protocol, on_event: OnEvent | None = None) -> tuple[noise.Noise, ...]:
         """Noise figures of this machine in that tier; measured once, then cached."""
@@ -170,7 +176,8 @@ class Judge:
         source, task_source = source or candidate.files[0][0], task_source or task.name
         replay = Replay(candidate, source, task_source, self.device.name, protocol, only, store)
         if not cases:
-            raise UsageError(f"task {task.name!r}: no case is left; loosen --dtype, --direction or --category")
+            why = next((f"; {line}" for line in self.left_out(task, protocol)), "")
+            raise UsageError(f"task {task.name!r}: no case is left; loosen --dtype, --direction or --category{why}")
         _tell(on_event, "load", 0, len(cases), task.name)
         try:
             if not trusted:
@@ -188,6 +195,9 @@ class Judge:
             self.device.trim()
             self.bench.make_spare()
         left = [] if only is not None else _not_planned(self.left_out(task, protocol))
+        if not self.device.on_hardware:
+            text = f"the device {self.device.name} was not run on hardware by its authors: see docs/hardware.md"
+            left.append({"check": "device", "level": "warn", "message": text})
         return replace(verdict, findings=(*verdict.findings, *left))
 
     def _judge(

@@ -68,7 +68,7 @@ def run(
     Args:
         generators: names, or paths: of directories with candidates, of files with settings.
         tasks: names or paths; empty: the archetypes' suite.
-        device: device kind; None: CUDA where there is one, else the CPU.
+        device: device kind; None: the GPU where there is one, else the CPU.
         shapes: as in :func:`check`.
         store_url: path or URL of the store; None: ``./kerneleval.db``.
         tier: as in :func:`check`; so are ``dtypes``, ``directions``, ``distributions``, ``allow`` and ``baseline``.

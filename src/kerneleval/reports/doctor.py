@@ -7,6 +7,7 @@ nothing, and takes about two seconds a device. Its answer is plain data with the
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import gc
 import importlib.util
@@ -87,13 +88,15 @@ def _device(name: str) -> dict[str, Any]:
     device = devices.find(name)
     reason = device.available()
     if reason:
-        return {"name": name, "available": False, "reason": reason}
+        return {"name": name, "available": False, "reason": reason, "on_hardware": device.on_hardware}
     case_bytes, case_flops = device.case_budget()
     machine = device.machine()
     return {
         "name": name,
         "available": True,
         "reason": "",
+        "on_hardware": device.on_hardware,
+        "capabilities": dataclasses.asdict(device.capabilities()),
         "machine": to_plain(machine) | {"fingerprint": machine.fingerprint},
         "memory_budget_bytes": device.memory_budget_bytes(),
         "case_budget_bytes": case_bytes,
@@ -304,6 +307,8 @@ def _advice(found: dict[str, Any]) -> list[str]:
         if not device["available"]:
             advice.append(f"{name}: {device['reason']}")
             continue
+        if not device["on_hardware"]:
+            advice.append(f"{name}: this device was not run on hardware by its authors; see docs/hardware.md")
         advice += [f"{name}: {x['name']} candidates need {x['missing']}" for x in device["languages"] if x["missing"]]
         sandbox = device["sandbox"]
         if sandbox["error"]:
