@@ -49,7 +49,7 @@ DEVICE = Mirrored()
 
 EDITS = {
     "languages/torch.py": ('"xpu")', '"xpu", "mirrored")'),
-    "languages/base.py": ('"metal": "mps"}', '"metal": "mps", "mirrored": "cpu"}'),
+    "languages/base.py": ('"metal": "mps",', '"metal": "mps", "mirrored": "cpu",'),
 }
 
 RIGHT = "import torch\n\n\ndef gelu(x):\n    return 0.5 * x * (1 + torch.erf(x * 0.7071067811865476))\n"
