@@ -85,7 +85,7 @@ DeviceOption = Annotated[
     str | None,
     typer.Option(
         "--device",
-        help="Device kind; CUDA where there is one, else the CPU. [env: KERNELEVAL_DEVICE]",
+        help="Device kind; the GPU where there is one, else the CPU. [env: KERNELEVAL_DEVICE]",
         autocompletion=complete_devices,
     ),
 ]

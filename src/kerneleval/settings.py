@@ -27,7 +27,7 @@ class Settings(BaseSettings):
     store: str | None = None
     """Path or URL of the store; None: ``kerneleval.db`` in the working directory."""
     device: str | None = None
-    """Device kind; None: CUDA where there is one, else the CPU."""
+    """Device kind; None: the GPU where there is one, else the CPU."""
     cache_dir: Path = Field(default_factory=lambda: _user_cache() / "kerneleval")
     """Where compiled candidates and noise figures are kept; ``kerneleval`` in the user's cache directory otherwise."""
 

@@ -6,10 +6,23 @@ import functools
 import importlib
 import pkgutil
 
-from kerneleval.devices.base import Arena, Device, EventTimer, contiguous_strides, typed_view
+from kerneleval.devices.base import Arena, Capabilities, Device, EventTimer, contiguous_strides, typed_view
 from kerneleval.records import UsageError, near
 
-__all__ = ["Arena", "Device", "EventTimer", "contiguous_strides", "default", "find", "names", "typed_view"]
+__all__ = [
+    "Arena",
+    "Capabilities",
+    "Device",
+    "EventTimer",
+    "contiguous_strides",
+    "default",
+    "find",
+    "names",
+    "typed_view",
+]
+
+_BY_DEFAULT = ("cuda", "rocm", "xpu", "metal")
+"""The first of these that is available is the default; else the CPU."""
 
 
 @functools.cache
@@ -40,6 +53,5 @@ def find(name: str) -> Device:
 
 
 def default() -> Device:
-    """CUDA where there is one, else the CPU."""
-    cuda = find("cuda")
-    return find("cpu") if cuda.available() else cuda
+    """The GPU where there is one (CUDA, ROCm, XPU, Metal, in this order), else the CPU."""
+    return next((device for name in _BY_DEFAULT if not (device := find(name)).available()), find("cpu"))

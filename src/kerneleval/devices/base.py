@@ -4,14 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kerneleval.records import Machine
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Arena", "Device", "EventTimer", "contiguous_strides", "typed_view"]
+__all__ = ["Arena", "Capabilities", "Device", "EventTimer", "Sharing", "contiguous_strides", "typed_view"]
+
+Sharing = Literal["mapped", "ipc", "staged"]
+"""How judge and worker see the same bytes: both ``mapped`` the same host memory; the worker opened the judge's device
+memory by an ``ipc`` handle; or inputs and outputs are ``staged`` in host memory and copied to and from the device."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What a device can do, so that nobody has to try."""
+
+    fp64: bool = True
+    """Whether it computes in fp64. Where it does not, the oracle runs on the host."""
+    fp16: bool = True
+    """Whether it computes in float16, if only by conversion."""
+    bf16: bool = True
+    """Whether it computes in bfloat16, if only by conversion."""
+    fp8: bool = False
+    """Whether matrix units take fp8 in PyTorch's usual encodings (``e4m3fn``, ``e5m2``)."""
+    tf32: bool = False
+    """Whether matrix units take fp32 rounded to TF32."""
+    int8_matrix: bool = False
+    """Whether matrix units take int8."""
+    streams: bool = False
+    """As :attr:`Device.streams`."""
+    events: bool = False
+    """Whether its event timers are trusted as evidence; else the worker's own clock is told as such."""
+    peak_memory: bool = False
+    """Whether the most memory that was held can be told."""
+    sharing: Sharing = "mapped"
+    """As :attr:`Device.sharing`."""
+
+    def computes(self, dtype: str) -> bool:
+        """Whether tensors of this dtype (a key of ``records.DTYPES``) can be made and computed with."""
+        needs = {"float64": self.fp64, "complex128": self.fp64, "float16": self.fp16, "bfloat16": self.bf16}
+        return needs.get(dtype, True)
 
 
 @dataclass(kw_only=True)
@@ -26,6 +61,8 @@ class Arena:
     """Descriptor that must travel with the handle; -1: none."""
     keep: Any = None
     """Whatever must stay alive as long as the range is in use."""
+    mirror: torch.Tensor | None = None
+    """On the worker's side of a staged device: the same range in the device's memory (uint8), once it is needed."""
 
     @property
     def nbytes(self) -> int:
@@ -53,6 +90,13 @@ class Device(Protocol):
     """Kind, as on the command line: ``cpu``, ``cuda``."""
     torch_device: str
     """The name under which PyTorch knows it."""
+    judge_device: str
+    """The name of the device on which the judge draws inputs, keeps images, runs the oracle and compares: this one, or
+    ``cpu`` where memory is staged, which is also where fp64 is for devices that have none."""
+    sharing: Sharing
+    """How judge and worker see the same bytes."""
+    on_hardware: bool
+    """Whether this file was ever run on such hardware; else what it gives is marked so."""
     spin_s: float
     """How long judge and worker keep a processor busy waiting for each other before they sleep; 0 where the
     processors are the device."""
@@ -71,6 +115,9 @@ class Device(Protocol):
     def machine(self) -> Machine:
         """Description of this machine's device."""
 
+    def capabilities(self) -> Capabilities:
+        """What it can do. Called only where it is available."""
+
     def memory_budget_bytes(self) -> int:
         """How much device memory the judge plans with: all that is free now, less a reserve."""
 
@@ -84,6 +131,14 @@ class Device(Protocol):
         """Give back what this process only holds in reserve where less than half of the memory is free: workers need
         memory too.
         """
+
+    def peak_memory_bytes(self) -> int | None:
+        """The most device memory that this process's tensors held at once since :meth:`reset_peak_memory`; None: it
+        cannot be counted.
+        """
+
+    def reset_peak_memory(self) -> None:
+        """Begin to count anew; nothing where it cannot be counted."""
 
     def allocate(self, nbytes: int) -> Arena:
         """A new shared range (judge side). Raises InfrastructureError when the device is out of memory."""
@@ -133,14 +188,14 @@ def typed_view(
     """A tensor of its own (no view: ``_base`` is None) over the storage of ``raw``.
 
     Args:
-        raw: uint8 tensor whose storage holds the elements.
+        raw: uint8 tensor whose storage holds the elements, from its own start on.
         dtype: element type.
         shape: sizes.
         strides: strides in elements.
-        offset: storage offset in elements of ``dtype``.
+        offset: offset in elements of ``dtype``, from there.
     """
     import torch
 
     out = torch.empty(0, dtype=dtype, device=raw.device)
-    out.set_(raw.untyped_storage(), offset, tuple(shape), tuple(strides))
+    out.set_(raw.untyped_storage(), raw.storage_offset() // out.element_size() + offset, tuple(shape), tuple(strides))
     return out

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.devices.base import Arena, EventTimer
+from kerneleval.devices.base import Arena, Capabilities, EventTimer, Sharing
 from kerneleval.records import InfrastructureError, Machine
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DEVICE", "SPIN_COUNT", "processors", "threads"]
+__all__ = ["DEVICE", "SPIN_COUNT", "caches_bytes", "processors", "threads"]
 
 SPIN_COUNT = 30_000
 """``GOMP_SPINCOUNT``: how often OpenMP's helper threads look for work before they sleep. 0.5 to 2 ms, from one
@@ -55,6 +55,9 @@ class Cpu:
 
     name = "cpu"
     torch_device = "cpu"
+    judge_device = "cpu"
+    sharing: Sharing = "mapped"
+    on_hardware = True
     spin_s = 0.0
     pauses = True
     streams = False
@@ -81,6 +84,10 @@ class Cpu:
             host=_cpu_name(),
         )
 
+    def capabilities(self) -> Capabilities:
+        """Every type, by library or by conversion; no events, no count of memory."""
+        return Capabilities(sharing=self.sharing)
+
     def memory_budget_bytes(self) -> int:
         """A sixteenth of what is free now, at most 128 MiB: it is drawn, copied and compared for every window."""
         return min(_meminfo("MemAvailable") // 16, 128 << 20)
@@ -96,6 +103,13 @@ class Cpu:
 
     def trim(self) -> None:
         """Nothing: freed memory goes back by itself."""
+
+    def peak_memory_bytes(self) -> int | None:
+        """None: PyTorch counts no host memory."""
+        return None
+
+    def reset_peak_memory(self) -> None:
+        """Nothing."""
 
     def allocate(self, nbytes: int) -> Arena:
         """An anonymous memory file of that size, mapped here."""
@@ -207,6 +221,27 @@ def _last_level_cache() -> int:
         text = path.read_text().strip()
         sizes.append(int(text[:-1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[text[-1]])
     return max(sizes)
+
+
+@functools.cache
+def caches_bytes(root: str = "/sys/devices/system/cpu") -> int:
+    """Every cache of every processor together, in bytes, each counted once; 0 where the kernel does not tell.
+
+    A machine has several last-level caches, one a socket or a group of cores, and exclusive ones add up.
+    """
+    found: dict[tuple[str, ...], int] = {}
+    for index in Path(root).glob("cpu[0-9]*/cache/index*"):
+        kind, level, shared, size = (_text_of(index / name) for name in ("type", "level", "shared_cpu_list", "size"))
+        if kind != "Instruction" and size[:-1].isdigit():
+            found[level, kind, shared] = int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(size[-1], 0)
+    return sum(found.values())
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
 
 
 def _triton_version() -> str:

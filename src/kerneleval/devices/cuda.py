@@ -6,23 +6,15 @@ import ctypes
 import functools
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kerneleval.devices.base import Arena, EventTimer
+from kerneleval.devices.base import Capabilities
 from kerneleval.devices.cpu import _cpu_name, _triton_version
+from kerneleval.devices.torch_gpu import IpcGpu, MemoryCalls, unsteady_clock
 from kerneleval.records import InfrastructureError, Machine
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["DEVICE"]
 
-_IPC_LAZY_PEER_ACCESS = 1
-_RESERVE_BYTES = 4 << 30
-_CLOCK_DRIFT = 0.03
-_OUT_OF_MEMORY = 2
-_DELAY_CYCLES = 6_000_000
-"""3 ms at 2 GHz: longer than the host takes to queue a call."""
 _INSUFFICIENT_SIZE = 7
 _THROTTLE_REASONS = {
     0x002: "application_clocks",
@@ -37,36 +29,27 @@ _THROTTLE_REASONS = {
 _SLOWDOWNS = ("hardware_slowdown", "software_thermal", "hardware_thermal", "power_brake")
 
 
-class _IpcHandle(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_byte * 64)]
-
-
-class _ArrayInterface:
-    """The least that ``torch.as_tensor`` needs to wrap device memory that it did not allocate."""
-
-    def __init__(self, address: int, nbytes: int) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (nbytes,),
-            "typestr": "|u1",
-            "data": (address, False),
-            "version": 3,
-        }
-
-
-class Cuda:
+class Cuda(IpcGpu):
     """An NVIDIA GPU through PyTorch and the driver API."""
 
     name = "cuda"
-    torch_device = "cuda"
-    spin_s = 0.05
-    pauses = False
-    streams = True
-    least_window_ns = 0.0
+    on_hardware = True
+    calls = MemoryCalls(
+        vendor="CUDA",
+        allocate="cuMemAlloc_v2",
+        free="cuMemFree_v2",
+        share="cuIpcGetMemHandle",
+        open="cuIpcOpenMemHandle_v2",
+        close="cuIpcCloseMemHandle",
+        out_of_memory=2,
+    )
 
     def available(self) -> str:
         """Empty where PyTorch sees a CUDA device and the driver loads."""
         import torch
 
+        if torch.version.hip is not None:  # it answers under torch.cuda too
+            return f"this PyTorch ({torch.__version__}) is built for ROCm: its device is called rocm"
         if torch.version.cuda is None:
             return f"this PyTorch ({torch.__version__}) is built without CUDA; install a CUDA build of torch"
         if not torch.cuda.is_available():
@@ -91,115 +74,29 @@ class Cuda:
             host=_cpu_name(),
         )
 
-    def memory_budget_bytes(self) -> int:
-        """A quarter of the device memory that is free or held in reserve here, less a reserve for contexts; at most
-        16 GiB.
-        """
+    def capabilities(self) -> Capabilities:
+        """By compute capability: CUDA C++ Programming Guide, "Feature Support per Compute Capability"."""
         import torch
 
-        free = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-        return _budget(free)
+        major, minor = torch.cuda.get_device_capability(0)
+        return Capabilities(
+            bf16=torch.cuda.is_bf16_supported(),
+            fp8=(major, minor) >= (8, 9),
+            tf32=major >= 8,
+            int8_matrix=(major, minor) >= (7, 2),
+            streams=True,
+            events=True,
+            peak_memory=True,
+            sharing=self.sharing,
+        )
 
-    def case_budget(self) -> tuple[int, int]:
-        """At most 1 GiB and 0.5 TFLOP a call (about 10 ms of fp32 on a data-centre GPU).
+    def _runtime(self) -> Any:
+        return _driver()
 
-        It follows from the whole device memory, not from what is free: all candidates of a run are to meet one plan.
-        """
-        import torch
-
-        return min(1 << 30, _budget(torch.cuda.mem_get_info()[1]) // 8), 500_000_000_000
-
-    def largest_case_bytes(self) -> int:
-        """An eighth of the device memory."""
-        import torch
-
-        torch.cuda.empty_cache()
-        return int(torch.cuda.mem_get_info()[1]) // 8
-
-    def trim(self) -> None:
-        """See :meth:`Device.trim`: PyTorch keeps what was freed, 60 GiB after the fp64 convolutions of one operator."""
-        import torch
-
-        free, total = torch.cuda.mem_get_info()
-        if free < total // 2:
-            torch.cuda.empty_cache()
-
-    def allocate(self, nbytes: int) -> Arena:
-        """A dedicated allocation with its IPC handle."""
-        import torch
-
-        torch.cuda.current_stream().synchronize()  # makes the primary context current in this thread
-        pointer = ctypes.c_uint64()
-        wanted = ctypes.byref(pointer), ctypes.c_size_t(max(nbytes, 512))
-        status = _driver().cuMemAlloc_v2(*wanted)
-        if status == _OUT_OF_MEMORY:
-            torch.cuda.empty_cache()
-        if status:
-            _check("cuMemAlloc_v2", *wanted)
-        handle = _IpcHandle()
-        _check("cuIpcGetMemHandle", ctypes.byref(handle), pointer)
-        plain = {"nbytes": nbytes, "ipc": ctypes.string_at(ctypes.byref(handle), 64).hex()}
-        return self._wrap(int(pointer.value), nbytes, plain, owned=True)
-
-    def open(self, handle: Mapping[str, Any], fd: int) -> Arena:
-        """Open the judge's allocation through its IPC handle."""
-        import torch
-
-        torch.cuda.current_stream().synchronize()
-        raw = _IpcHandle()
-        ctypes.memmove(ctypes.byref(raw), bytes.fromhex(handle["ipc"]), 64)
-        pointer = ctypes.c_uint64()
-        _check("cuIpcOpenMemHandle_v2", ctypes.byref(pointer), raw, ctypes.c_uint(_IPC_LAZY_PEER_ACCESS))
-        return self._wrap(int(pointer.value), int(handle["nbytes"]), dict(handle), owned=False)
-
-    def _wrap(self, address: int, nbytes: int, handle: dict[str, Any], *, owned: bool) -> Arena:
-        import torch
-
-        tensor = torch.as_tensor(_ArrayInterface(address, nbytes), device="cuda")
-        return Arena(bytes=tensor, handle=handle, fd=-1, keep={"address": address, "owned": owned})
-
-    def release(self, arena: Arena) -> None:
-        """Free or unmap the allocation."""
-        address, owned = arena.keep["address"], arena.keep["owned"]
-        if address:
-            arena.keep["address"] = 0
-            self.synchronize()
-            _check("cuMemFree_v2" if owned else "cuIpcCloseMemHandle", ctypes.c_uint64(address))
-
-    def own_storage(self, arena: Arena, offset: int, nbytes: int) -> torch.Tensor:
-        """uint8 tensor over a part of the allocation, with a storage of just that extent."""
-        import torch
-
-        if nbytes == 0:
-            return torch.empty(0, dtype=torch.uint8, device="cuda")
-        return torch.as_tensor(_ArrayInterface(arena.keep["address"] + offset, nbytes), device="cuda")
-
-    def warm_up(self) -> None:
-        """Create the context and load the first kernels."""
-        import torch
-
-        torch.zeros(8, device="cuda").add_(1)
-        torch.cuda.synchronize()
-
-    def synchronize(self) -> None:
-        """Wait for the whole device context of this process."""
-        import torch
-
-        torch.cuda.synchronize()
-
-    def delay(self) -> None:
-        """A kernel that waits for about 3 ms."""
-        import torch
-
-        torch.cuda._sleep(_DELAY_CYCLES)
-
-    def settle(self) -> None:
-        """The reveal is a device copy: it must have ended before the clock starts."""
-        self.synchronize()
-
-    def timer(self) -> EventTimer:
-        """A pair of CUDA events."""
-        return _Events()
+    def _reason(self, status: int) -> str:
+        text = ctypes.c_char_p()
+        _driver().cuGetErrorString(status, ctypes.byref(text))
+        return (text.value or b"unknown").decode()
 
     def conditions(self) -> dict[str, Any]:
         """Clocks (MHz), temperature (C), power (mW), reasons of throttling and processes as NVML tells them."""
@@ -210,28 +107,7 @@ class Cuda:
         slowed = [name for name in _SLOWDOWNS if name in (*first.get("throttled", ()), *last.get("throttled", ()))]
         if slowed:
             return f"the GPU slowed itself down ({', '.join(slowed)})"
-        before, after = float(first.get("clock_sm_mhz", 0.0)), float(last.get("clock_sm_mhz", 0.0))
-        if before and after and abs(after / before - 1) > _CLOCK_DRIFT:
-            return f"the GPU's clock went from {before:g} to {after:g} MHz"
-        return ""
-
-
-class _Events:
-    def __init__(self) -> None:
-        import torch
-
-        self._start = torch.cuda.Event(enable_timing=True)
-        self._stop = torch.cuda.Event(enable_timing=True)
-
-    def start(self) -> None:
-        self._start.record()
-
-    def stop(self) -> None:
-        self._stop.record()
-
-    def elapsed_ns(self) -> float:
-        self._stop.synchronize()
-        return float(self._start.elapsed_time(self._stop)) * 1e6
+        return unsteady_clock(first, last)
 
 
 @functools.cache
@@ -240,19 +116,6 @@ def _driver() -> ctypes.CDLL:
         return ctypes.CDLL("libcuda.so.1")
     except OSError as error:
         raise InfrastructureError(f"the CUDA driver library does not load: {error}") from error
-
-
-def _budget(room_bytes: int) -> int:
-    return min(max((room_bytes - _RESERVE_BYTES) // 4, 256 << 20), 16 << 30)
-
-
-def _check(function: str, *arguments: Any) -> None:
-    status = getattr(_driver(), function)(*arguments)
-    if status:
-        text = ctypes.c_char_p()
-        _driver().cuGetErrorString(status, ctypes.byref(text))
-        reason = (text.value or b"unknown").decode()
-        raise InfrastructureError(f"{function} failed with CUDA error {status}: {reason}")
 
 
 @functools.cache

@@ -364,7 +364,7 @@ def _copy_tree(source: Path, target: Path, room_bytes: int) -> int:
 def _worker_memory_bytes(device: Device) -> int:
     """Host memory that one worker may take: half of the host's, at most 8 GiB, or 16 where a driver needs room too."""
     host_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min((8 if device.name == "cpu" else 16) << 30, host_bytes // 2)
+    return min((8 if device.torch_device == "cpu" else 16) << 30, host_bytes // 2)
 
 
 def _limits(memory_bytes: int) -> Limits:

@@ -107,19 +107,20 @@ class Bound:
         if case.direction == "backward":
             self.wanted = tuple(i for i, s in enumerate(self.specs) if isinstance(s, TensorSpec) and s.differentiable)
         self.weights: dict[str, torch.Tensor] | None = None
+        self.native_on = device.torch_device if device.torch_device != device.judge_device else ""
 
     def arguments(self, seed: int) -> list[Any]:
         """Fresh secret arguments."""
         if self.problem is not None:
             return list(self.problem.inputs(seed, self.case.distribution))
-        return inputs.draw(self.specs, self.case, seed, self.device.torch_device)
+        return inputs.draw(self.specs, self.case, seed, self.device.judge_device)
 
     def upstream(self, args: Sequence[Any], seed: int) -> list[torch.Tensor]:
         """Fresh secret upstream gradients (backward cases)."""
         if self.case.direction == "forward":
             return []
         outputs = oracle.output_specs(self.task, self.case, args)
-        return inputs.upstream(outputs, seed, self.device.torch_device, self.case.layout, self.case.distribution)
+        return inputs.upstream(outputs, seed, self.device.judge_device, self.case.layout, self.case.distribution)
 
     def draw(self, seed: int) -> Drawn:
         """Fresh secret arguments with their expectation."""
@@ -129,7 +130,14 @@ class Bound:
     def expect(self, args: list[Any], grads: list[torch.Tensor]) -> Drawn:
         """The expectation for given arguments."""
         expectation = oracle.expect(
-            self.task, self.case, args, grads or None, problem=self.problem, weights=self.weights, tf32=self.tf32
+            self.task,
+            self.case,
+            args,
+            grads or None,
+            problem=self.problem,
+            weights=self.weights,
+            tf32=self.tf32,
+            native_on=self.native_on,
         )
         return Drawn(args=args, grads=grads, expectation=expectation)
 
@@ -183,7 +191,8 @@ class Bound:
         tensors = iter([image.tensor(0, place) for place in range(len(form.slots))])
         args = [next(tensors) if isinstance(arg, torch.Tensor) else arg for arg in drawn.args]
         try:
-            outputs = oracle.native(self.task, self.case, args, list(tensors) or None, tf32=self.tf32)
+            grads = list(tensors) or None
+            outputs = oracle.native(self.task, self.case, args, grads, tf32=self.tf32, native_on=self.native_on)
         except UsageError:
             return False
         return matches(outputs, drawn.expectation)

@@ -258,7 +258,7 @@ def measure(
     """
     effort = effort_for(protocol, device)
     bounds = Bounds(relative_rms=relative_rms, worst=worst, scales=tuple(scales))
-    generator = torch.Generator(device=device.torch_device)
+    generator = torch.Generator(device=device.judge_device)
     generator.manual_seed(new_secret())
 
     pair = Pair(

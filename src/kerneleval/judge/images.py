@@ -167,7 +167,7 @@ class Plan:
 
     def message(self) -> dict[str, Any]:
         """The ``prepare`` message: the calls; where they are uniform the first one, how many there are and how many
-        bytes lie between them.
+        bytes lie between them; and where the inputs of each start, with the end of the last.
         """
         told = 1 if self.uniform else len(self.calls)
         described = zip(self.calls[:told], self.places[:told], strict=True)
@@ -176,6 +176,7 @@ class Plan:
             "calls": [self._plain(c, p) for c, p in described],
             "times": len(self.calls) if self.uniform else 1,
             "step": self.calls[0].input_bytes if self.calls else 0,
+            "starts": [*self.starts, self.input_bytes],
         }
 
     @staticmethod
@@ -210,7 +211,7 @@ class Image:
     def __init__(self, plan: Plan, device: Device) -> None:
         self.plan = plan
         nbytes = max(plan.input_bytes, 1)
-        self.bytes = torch.full((nbytes,), _GAP, dtype=torch.uint8, device=device.torch_device)
+        self.bytes = torch.full((nbytes,), _GAP, dtype=torch.uint8, device=device.judge_device)
         self.source: Callable[[int], Sequence[torch.Tensor]] | None = None
         """seed -> the tensors of one call, where there is time to draw every call anew."""
         self._factors: dict[int, list[torch.Tensor]] = {}

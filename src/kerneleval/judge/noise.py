@@ -46,8 +46,11 @@ def run(x):
 _SHAPES: dict[str, tuple[tuple[int, int], ...]] = {
     "cpu": ((4, 1024), (64, 1024), (512, 1024), (1024, 1024)),
     "cuda": ((64, 1024), (1 << 16, 1024), (1 << 17, 1024), (5120, 5120)),
+    "xpu": ((64, 1024), (1 << 14, 1024), (1 << 15, 1024), (4096, 4096)),
+    "mps": ((64, 1024), (1 << 10, 1024), (1 << 13, 1024), (2048, 2048)),
 }
-"""A gelu in each of the shorter classes and a square product in the longest."""
+"""By PyTorch's name of the device, the last two by data sheets: a gelu in each of the shorter classes and a square
+product in the longest."""
 _TIMEOUT_S = 60.0
 
 
@@ -102,7 +105,7 @@ def measure_noise(bench: Bench, tier: str) -> tuple[Noise, ...]:
         candidate = Candidate(files=(("noise.py", _SOURCE),), language="torch")
         first, second = Loaded(bench, candidate, ("run",)), Loaded(bench, candidate, ("run",))
         try:
-            for index, shape in enumerate(_SHAPES[bench.device.name]):
+            for index, shape in enumerate(_SHAPES[bench.device.torch_device]):
                 quads[index].append(_session(bench, first, second, shape, tier))
         finally:
             first.close()
@@ -116,8 +119,8 @@ def _session(bench: Bench, first: Loaded, second: Loaded, shape: tuple[int, int]
     call = Call(args=(dense(shape, "float32"),), grads=(), outputs=((shape, "float32"),), wanted=(), dims={})
 
     def draw(seed: int) -> list[torch.Tensor]:
-        generator = torch.Generator(device=device.torch_device).manual_seed(seed)
-        return [torch.randn(shape, generator=generator, device=device.torch_device)]
+        generator = torch.Generator(device=device.judge_device).manual_seed(seed)
+        return [torch.randn(shape, generator=generator, device=device.judge_device)]
 
     runs = []
     bench.quiet()

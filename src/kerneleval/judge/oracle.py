@@ -121,6 +121,26 @@ class Call:
     """Module problem; None: an operator."""
     weights: Mapping[str, torch.Tensor]
     """Weights of the module problem; empty for operators."""
+    native_on: str = ""
+    """Torch device on which the native reference runs, where the judge works on another; empty: where the arguments
+    lie. Module problems run where they were built."""
+
+    def natively(self) -> Tensors:
+        """Outputs of the native reference, in the case's dtype, wherever it ran."""
+        if not self.native_on or self.problem is not None:
+            return self.run(self.case.dtype)
+        return tuple(output.cpu() for output in self.run(self.case.dtype))
+
+    def there(self) -> Call:
+        """The same call on arguments that lie where the native reference runs."""
+        if not self.native_on or self.problem is not None:
+            return self
+
+        def moved(value: Any) -> Any:
+            return value.to(self.native_on) if isinstance(value, torch.Tensor) else value
+
+        grads = None if self.grads is None else [moved(g) for g in self.grads]
+        return replace(self, args=[moved(a) for a in self.args], grads=grads)
 
     def run(self, what: str) -> Tensors:
         """Outputs, or gradients of the differentiable arguments; detached, sharing no memory with the arguments.
@@ -259,7 +279,13 @@ def output_specs(task: Task, case: Case, args: Sequence[Any]) -> list[tuple[tupl
 
 
 def native(
-    task: Task, case: Case, args: Sequence[Any], grads: Sequence[torch.Tensor] | None = None, *, tf32: bool = False
+    task: Task,
+    case: Case,
+    args: Sequence[Any],
+    grads: Sequence[torch.Tensor] | None = None,
+    *,
+    tf32: bool = False,
+    native_on: str = "",
 ) -> Tensors:
     """What the reference of an operator task gives in the case's dtype, the arguments lying as they do.
 
@@ -268,7 +294,8 @@ def native(
         InfrastructureError: the device has too little memory.
     """
     with _ONE, precision(tf32=tf32), _as_workers(args):
-        return Call(task=task, case=case, args=args, grads=grads, problem=None, weights={}).run(case.dtype)
+        call = Call(task=task, case=case, args=args, grads=grads, problem=None, weights={}, native_on=native_on)
+        return call.there().natively()
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -285,6 +312,7 @@ def expect(
     problem: Any = None,
     weights: Mapping[str, torch.Tensor] | None = None,
     tf32: bool = False,
+    native_on: str = "",
 ) -> Expectation:
     """What must come out of a call on these arguments.
 
@@ -297,12 +325,14 @@ def expect(
         problem: the module problem of a module task.
         weights: its weights.
         tf32: whether TF32 is allowed, for the native reference and in the bounds.
+        native_on: torch device on which the native reference runs; empty: that of the arguments, as for all the rest.
 
     Raises:
         UsageError: the reference raises, or its outputs do not fit the task's tolerance.
         InfrastructureError: the device has too little memory.
     """
-    call = Call(task=task, case=case, args=args, grads=grads, problem=problem, weights=weights or {})
+    given = weights or {}
+    call = Call(task=task, case=case, args=args, grads=grads, problem=problem, weights=given, native_on=native_on)
     with _ONE:
         found = _expected(call, tf32, pool=())
         fewest = min((e.bounds.independent for e in found if e.bounds is not None), default=POOLED)
@@ -318,17 +348,18 @@ def _expected(call: Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]
         # a module of a half type cannot be run on fp32 inputs: its oracle is probed instead
         probed = _moved(call, oracle)
     with precision(tf32=tf32), _as_workers(call.args):
-        native = call.run(call.case.dtype)
+        there = call.there()
+        native = there.natively()
         drawn = call.task.tolerance.law is not None  # the worse of two draws is no draw
         if call.problem is None and call.case.layout in _OTHER_KERNELS and not drawn:
-            other = _laid_out(call).run(call.case.dtype)
+            other = _laid_out(there).natively()
             native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
         for unfused in call.task.unfused[-_USUAL:] if call.narrow else call.task.unfused[:_USUAL]:
-            other = replace(call, task=replace(call.task, reference=unfused)).run(call.case.dtype)
+            other = replace(there, task=replace(call.task, reference=unfused)).natively()
             native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
         for formula in _other_formulas(call):
             with formula:
-                other = call.run(call.case.dtype)
+                other = there.natively()
             if not formula.met:
                 break
             native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
@@ -458,7 +489,7 @@ def _pool(call: Call, tf32: bool, draws: int) -> list[list[Scales | None]]:
         return []
     task, case = call.task, call.case
     device = next((str(a.device) for a in call.args if isinstance(a, torch.Tensor)), "cpu")
-    key = (task.reference, task.unfused, task.arguments, task.tolerance, case, tf32, draws, device)
+    key = (task.reference, task.unfused, task.arguments, task.tolerance, case, tf32, draws, device, call.native_on)
     if key in _POOLS:
         return _POOLS[key]
     specs = task.arguments(case.dims_map, case.dtype)

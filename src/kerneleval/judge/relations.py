@@ -50,7 +50,16 @@ def _usual(dtypes: Sequence[str]) -> str:
     return next((dtype for dtype in dtypes if dtype not in ("float16", "bfloat16")), "")
 
 
-def check(task: Task, case: Case, run: Run, args: Sequence[Any], seed: int, *, tf32: bool = False) -> list[Evidence]:
+def check(
+    task: Task,
+    case: Case,
+    run: Run,
+    args: Sequence[Any],
+    seed: int,
+    *,
+    tf32: bool = False,
+    native_on: str = "",
+) -> list[Evidence]:
     """Findings of every relation of the task that applies to the case; none: all hold.
 
     Args:
@@ -61,6 +70,7 @@ def check(task: Task, case: Case, run: Run, args: Sequence[Any], seed: int, *, t
         args: the original arguments, on the device.
         seed: secret, for the random choices of the relations.
         tf32: whether TF32 is allowed.
+        native_on: as in :func:`oracle.expect`.
 
     Returns:
         Plain data with ``level`` ``fail``, ``reason`` ``broken_relation``, ``relation``, ``message`` and the figures of
@@ -72,7 +82,7 @@ def check(task: Task, case: Case, run: Run, args: Sequence[Any], seed: int, *, t
     relations = applicable(task, case)
     if not relations:
         return []
-    known = oracle.expect(task, case, args, tf32=tf32)
+    known = oracle.expect(task, case, args, tf32=tf32, native_on=native_on)
     # a private copy: the candidate's next call may reuse the memory
     first = [output.clone() for output in run(args)]
     result = compare(first, known)
@@ -84,7 +94,7 @@ def check(task: Task, case: Case, run: Run, args: Sequence[Any], seed: int, *, t
         _same_form(task, relation, args, moved)
         wanted = relation.expect(first, list(args), _generator(seed, number, args))
         own = relation.expect(list(known.native), list(args), _generator(seed, number, args))
-        there = oracle.expect(task, case, moved, tf32=tf32)
+        there = oracle.expect(task, case, moved, tf32=tf32, native_on=native_on)
         pairs = zip(there.outputs, wanted, own, strict=True)
         outputs = tuple(_centred(expected, w, o, moved) for expected, w, o in pairs)
         result = compare(run(moved), Expectation(outputs=outputs, args=tuple(moved)))

@@ -150,7 +150,7 @@ class Repeats:
             return [_exchanged(v, repeated[id(v)], part, generator) if id(v) in moving else v for v in values]
 
         repeated = {id(tensor): _repeated(slot) for tensor, slot in placed}
-        generator = inputs.stream(new_secret(), "exchange", self._cells.device.torch_device)
+        generator = inputs.stream(new_secret(), "exchange", self._cells.device.judge_device)
         for part in _MOVING_PARTS:
             try:
                 changed = bound.expect(moved(drawn.args, part), moved(drawn.grads, part))

@@ -186,9 +186,9 @@ class Runner:
                     self.device.synchronize()
             self.worker.request("go", {"calls": calls}, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
         elapsed = time.perf_counter_ns() - started
-        mutated = False
+        mutated, staged = False, self.device.sharing == "staged"
         with self.still():
-            if check_mutation and plan.input_bytes:
+            if check_mutation and plan.input_bytes and not staged:
                 mutated = not _equal(inputs[: plan.input_bytes], image.bytes[: plan.input_bytes])
             inputs[: plan.input_bytes].zero_()
             outputs[: plan.output_bytes].fill_(_FLOAT_POISON)
@@ -199,6 +199,8 @@ class Runner:
             collecting = time.perf_counter_ns()
         answer = self.worker.request("collect", message, "collected", timeout_s=timeout_s)
         collect = time.perf_counter_ns() - collecting
+        if check_mutation and plan.input_bytes and staged:
+            mutated = self._mutated_there(image, timeout_s)
         return Window(
             elapsed_ns=float(elapsed),
             collect_ns=float(collect),
@@ -209,6 +211,15 @@ class Runner:
             wrong=_claimed_wrong(answer.get("wrong")),
             mutated=mutated,
         )
+
+    def _mutated_there(self, image: Image, timeout_s: float) -> bool:
+        """Whether staged inputs changed on the device, by what the worker gives back of them."""
+        nbytes = image.plan.input_bytes
+        self.worker.request("back", {}, "given_back", timeout_s=timeout_s)
+        inputs = self._arenas["in"].bytes[:nbytes]
+        mutated = not _equal(inputs, image.bytes[:nbytes])
+        inputs.zero_()
+        return mutated
 
     def unchanged(self, held: Sequence[Sequence[torch.Tensor]], timeout_s: float) -> bool:
         """Whether the outputs that the worker kept are what they were when they were collected.

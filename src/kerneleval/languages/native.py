@@ -43,6 +43,10 @@ class Native:
         """What is there, for messages."""
         raise NotImplementedError
 
+    def kernels(self, symbol: str) -> Sequence[str]:
+        """What one call of that symbol counts as: itself, or the kernels that it launches."""
+        return (symbol,)
+
 
 class Library(Native):
     """A shared library, loaded by ctypes. Loading runs its static constructors."""
@@ -138,9 +142,9 @@ class NativeLoaded(Loaded):
         kept: list[Any] = []  # what the pointers point to must outlive the call
         values = [self._value(arg, kept) for arg in args]
         made = tuple(torch.empty(o.shape, dtype=getattr(torch, o.dtype), device=self._device) for o in outputs)
-        values += [ctypes.c_void_p(tensor.data_ptr()) for tensor in made]
+        values += [self._pointer(tensor) for tensor in made]
         if self._watched:
-            self._counts[symbol] += 1
+            self._counts.update(self._native.kernels(symbol))
             if self._muted:
                 return made
         if self._device.type == "cpu":
@@ -156,11 +160,15 @@ class NativeLoaded(Loaded):
             raise RuntimeError(f"{symbol} returned {code}; 0 is done, 1 is not supported, anything else an error")
         return made
 
+    def _pointer(self, tensor: Any) -> Any:
+        """What a contiguous tensor is passed as."""
+        return ctypes.c_void_p(tensor.data_ptr())
+
     def _value(self, arg: Any, kept: list[Any]) -> Any:
         if isinstance(arg, self._torch.Tensor):
             dense = arg.contiguous()
             kept.append(dense)
-            return ctypes.c_void_p(dense.data_ptr())
+            return self._pointer(dense)
         if isinstance(arg, (bool, int)):
             return ctypes.c_int64(arg)
         if isinstance(arg, float):

@@ -11,7 +11,8 @@ class Torch(PythonLanguage):
     """A Python module that imports neither Triton nor Numba."""
 
     name = "torch"
-    devices = ("cpu", "cuda", "rocm", "metal")
+    devices = ("cpu", "cuda", "rocm", "metal", "xpu")
+    baseline_devices = ("opencl",)
     imported = "torch"
     install = "pip install torch"
 

@@ -55,7 +55,7 @@ def check(
         path: the candidate: ``.py`` (Triton, Numba, torch), ``.cpp`` or ``.cu``; or ``store:HASH``, the beginning of
             its hash in the store.
         task: name of a built-in task, path of a problem file, or a task.
-        device: device kind; None: CUDA where there is one, else the CPU.
+        device: device kind; None: the GPU where there is one, else the CPU.
         shapes: ``default``; ``sweep`` to vary a problem file's own sizes too; ``real`` for the shapes of models instead
             of sampled ones.
         allow: tracks that may pass.

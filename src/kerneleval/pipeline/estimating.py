@@ -72,7 +72,7 @@ def estimate(
     Args:
         generators: names or paths.
         tasks: names or paths; empty: the archetypes' suite.
-        device: device kind; None: CUDA where there is one, else the CPU.
+        device: device kind; None: the GPU where there is one, else the CPU.
         shapes: as in :func:`check`.
         store_url: the store to learn from; None: ``./kerneleval.db``; there need be none.
         tier: as in :func:`check`.

@@ -37,7 +37,7 @@ def prompts(
     Args:
         generator: path of a settings file of a model.
         tasks: names or paths; empty: the archetypes' suite.
-        device: device kind; None: CUDA where there is one, else the CPU.
+        device: device kind; None: the GPU where there is one, else the CPU.
         shapes: as in :func:`check`.
         store_url: a store that knows the machine's limits; None: ``./kerneleval.db``; where there is none, the limits
             are measured now.
@@ -80,7 +80,7 @@ def generate(
             written (``.written.txt``), from which later edits are told; of an answer without a candidate
             ``.answer.txt``.
         tasks: names or paths; empty: the archetypes' suite.
-        device: device kind; None: CUDA where there is one, else the CPU.
+        device: device kind; None: the GPU where there is one, else the CPU.
         shapes: as in :func:`check`.
         store_url: where answers are kept; None: ``./kerneleval.db``.
         max_usd: as in :func:`run`; so are ``max_tokens`` and ``max_hours``.

@@ -261,6 +261,8 @@ def _in_roofline(point: Point) -> dict[str, Any]:
         "intensity": point.flop / point.nbytes if point.nbytes else math.inf,
         "achieved_flop_s": point.flop / point.time_s,
         "fraction": point.fraction,
+        "iou": point.iou,
+        "bound": point.bound,
     }
 
 

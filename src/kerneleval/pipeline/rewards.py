@@ -31,7 +31,7 @@ class Rewarder:
     before, on all of the host's processors. The same candidate for the same task is judged once.
 
     Args:
-        device: device kind; None: CUDA where there is one, else the CPU.
+        device: device kind; None: the GPU where there is one, else the CPU.
         tier: ``quick``, ``standard`` or ``precise``.
         dtypes: only these dtypes; empty: the task's first one.
         directions: only these directions; empty: the task's.
@@ -176,7 +176,7 @@ def reward(
         candidate: a candidate, or its source text.
         task: name of a built-in task, path of a problem file, or a task.
         language: as in :meth:`Rewarder.submit`.
-        device: device kind; None: CUDA where there is one, else the CPU.
+        device: device kind; None: the GPU where there is one, else the CPU.
         settings: further ones of :class:`Rewarder`; each device and set of settings has a judge of its own.
 
     Raises:

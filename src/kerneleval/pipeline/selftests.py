@@ -36,7 +36,7 @@ def selftest(
 
     Args:
         tasks: names or paths; empty: every built-in task.
-        device: device kind; None: CUDA where there is one, else the CPU.
+        device: device kind; None: the GPU where there is one, else the CPU.
         dtypes: only these dtypes; empty: the task's.
         directions: only these directions; empty: the task's.
         judge: a warm judge to use.
@@ -84,7 +84,7 @@ def _selftest(judge: Judge, task: Task, protocol: Protocol, on_event: OnEvent | 
     if cases:
         findings = [
             {name: finding[name] for name in ("test", "case", "message")}
-            for finding in examine(task, judge.device.torch_device, cases)
+            for finding in examine(task, judge.device.judge_device, cases)
         ]
         verdict = judge.check(
             baseline_candidate(task, protocol), task, protocol, cases=cases, trusted=True, on_event=on_event

@@ -139,7 +139,7 @@ _METRICS = ("maintainability", "complexity_sum", "complexity_mean", "complexity_
 def setting_of(info: RunInfo, facts: Facts, results: Sequence[Result]) -> Setting:
     """What the scores of a run need to know beyond its results."""
     from kerneleval.scores import Setting
-    from kerneleval.scores.cells import primary
+    from kerneleval.scores.cells import devices_of, primary
 
     measured: dict[str, dict[AttemptKey, float]] = {}
     attempts = {(r.generator, r.task, r.sample): r.candidate for r in primary(results, Setting()) if r.candidate}
@@ -153,6 +153,7 @@ def setting_of(info: RunInfo, facts: Facts, results: Sequence[Result]) -> Settin
     work = functools.cache(functools.partial(_work, functools.cache(functools.partial(_task_at_hand, known))))
     return Setting(
         not_evaluated=dict(info.not_evaluated),
+        devices=devices_of(info.machines),
         limits=info.limits,
         work=work if info.limits else None,
         measured=measured,

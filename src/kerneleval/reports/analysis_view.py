@@ -213,6 +213,7 @@ def render_hardware(found: Plain, console: Console) -> None:
         found: its plain data.
         console: where to print.
     """
+    _render_spreads(found, console)
     cv = found["cv"]
     if math.isnan(number(cv["value"])):
         console.print(Text(f"Speedup over machines: not evaluated: {safe(cv['note'])}"))
@@ -243,6 +244,37 @@ def render_hardware(found: Plain, console: Console) -> None:
     for one in found["agreements"]:
         said = one["note"] or f"Kendall's τ-b = {figure(number(one['tau']))}, p = {_p(one['p'])}"
         console.print(_dim(f"  {one['first']} and {one['second']}, {plural(one['kernels'], 'kernel')}: {said}"))
+    console.print()
+
+
+def _render_spreads(found: Plain, console: Console) -> None:
+    """Print how far each generator's speedup at a task varies over machines, where there are several."""
+    machines = list(found["machines"].values())
+    spreads = [one for one in found["spreads"] if not math.isnan(number(one["variance"]))]
+    if len(machines) < 2:
+        return
+
+    def build(narrow: bool) -> Table:
+        columns: list[str | Text] = ["generator", *(_named(m) for m in machines), "best / worst", "variance", "CV", ""]
+        table = _grid("Speedup of a task over machines, the largest variance first", "Task", columns, narrow=narrow)
+        for one in spreads[:_SHOWN]:
+            speeds = [figure(number(one["speedups"].get(machine)), "x") for machine in machines]
+            spread = (figure(number(one["ratio"]), "x"), figure(number(one["variance"])), figure(number(one["cv"])))
+            mark = "" if one["same_cells"] else "*"
+            table.add_row(_named(one["task"]), _named(one["generator"]), *speeds, *spread, mark)
+        return table
+
+    if spreads:
+        _print(console, build)
+        _more(_SHOWN, len(spreads), "task", console)
+        if not all(one["same_cells"] for one in spreads):
+            console.print(_dim("  * no cell in common: each machine by its own cells"))
+    alone = [(str(one["note"]), f"{one['generator']} at {one['task']}") for one in found["spreads"] if one["note"]]
+    for note in dict.fromkeys(note for note, _ in alone):
+        of = [what for said, what in alone if said == note]
+        console.print(
+            _dim(f"  {note}: {', '.join(of[:_REASONS])}" + (f" and {len(of) - _REASONS} more" * (len(of) > _REASONS)))
+        )
     console.print()
 
 

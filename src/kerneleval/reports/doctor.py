@@ -7,6 +7,7 @@ nothing, and takes about two seconds a device. Its answer is plain data with the
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import gc
 import importlib.util
@@ -25,7 +26,7 @@ from kerneleval.records import KernelEvalError, to_plain
 
 __all__ = ["clock", "examine"]
 
-_PACKAGES = ("torch", "triton", "numba", "numpy", "scipy", "sqlalchemy", "psycopg")
+_PACKAGES = ("torch", "triton", "numba", "pyopencl", "numpy", "scipy", "sqlalchemy", "psycopg")
 _SPIN_NS = 1_000_000
 _SPINS = 300
 _CALM = 0.02
@@ -87,13 +88,15 @@ def _device(name: str) -> dict[str, Any]:
     device = devices.find(name)
     reason = device.available()
     if reason:
-        return {"name": name, "available": False, "reason": reason}
+        return {"name": name, "available": False, "reason": reason, "on_hardware": device.on_hardware}
     case_bytes, case_flops = device.case_budget()
     machine = device.machine()
     return {
         "name": name,
         "available": True,
         "reason": "",
+        "on_hardware": device.on_hardware,
+        "capabilities": dataclasses.asdict(device.capabilities()),
         "machine": to_plain(machine) | {"fingerprint": machine.fingerprint},
         "memory_budget_bytes": device.memory_budget_bytes(),
         "case_budget_bytes": case_bytes,
@@ -174,7 +177,7 @@ def _compilers() -> list[dict[str, Any]]:
     library = find_nvrtc()
     tried = _tried((lambda: Nvrtc(library).version) if library else None)
     rows.append({"name": "nvrtc", "path": str(library or "")} | tried)
-    packages = ("triton", "numba")
+    packages = ("triton", "numba", "pyopencl")
     return rows + [{"name": name, "path": "", "version": _version(name), "error": ""} for name in packages]
 
 
@@ -304,6 +307,8 @@ def _advice(found: dict[str, Any]) -> list[str]:
         if not device["available"]:
             advice.append(f"{name}: {device['reason']}")
             continue
+        if not device["on_hardware"]:
+            advice.append(f"{name}: this device was not run on hardware by its authors; see docs/hardware.md")
         advice += [f"{name}: {x['name']} candidates need {x['missing']}" for x in device["languages"] if x["missing"]]
         sandbox = device["sandbox"]
         if sandbox["error"]:

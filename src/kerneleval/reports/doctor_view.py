@@ -62,7 +62,7 @@ def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _device_rows(device: dict[str, Any]) -> list[tuple[str, str]]:
     if not device["available"]:
-        return [(device["name"], f"not usable: {device['reason']}")]
+        return [(device["name"], f"not usable: {device['reason']}{_mark(device)}")]
     machine, sandbox = device["machine"], device["sandbox"]
     conditions = ", ".join(f"{name} {value:g}" for name, value in device["conditions"].items() if _is_number(value))
     ready = [
@@ -74,8 +74,9 @@ def _device_rows(device: dict[str, Any]) -> list[tuple[str, str]]:
         (
             device["name"],
             f"{machine['name']}, {machine['arch']}, {machine['units']} units, {_gib(machine['memory_bytes'])}, "
-            f"last-level cache {machine['cache_bytes'] / 2**20:.0f} MiB, driver {machine['driver']}",
+            f"last-level cache {machine['cache_bytes'] / 2**20:.0f} MiB, driver {machine['driver']}{_mark(device)}",
         ),
+        ("", f"can: {_abilities(device['capabilities'])}"),
         ("", f"languages: {', '.join(ready) or 'none'}"),
     ]
     if sandbox["error"]:
@@ -89,6 +90,16 @@ def _device_rows(device: dict[str, Any]) -> list[tuple[str, str]]:
             )
         )
     return [*rows, ("", f"now: {conditions}")] if conditions else rows
+
+
+def _mark(device: dict[str, Any]) -> str:
+    return "" if device.get("on_hardware", True) else " (not run on hardware)"
+
+
+def _abilities(capabilities: dict[str, Any]) -> str:
+    """What a device can do, by name."""
+    able = [name.replace("_", " ") for name, value in capabilities.items() if value is True]
+    return f"{', '.join(able)}; memory {capabilities['sharing']}"
 
 
 def _is_number(value: Any) -> bool:

@@ -31,6 +31,7 @@ from kerneleval.worker.in_order import InOrder, Moved
 from kerneleval.worker.observing import Observing
 from kerneleval.worker.outputs import flatten, mismatch
 from kerneleval.worker.plain import decode_plain
+from kerneleval.worker.staging import Staging
 from kerneleval.worker.wire import Channel, Closed
 
 __all__ = ["main"]
@@ -60,6 +61,8 @@ class Worker:
         self.observing: Observing | None = None
         self.guard: Guard | None = None
         self.in_order: InOrder | None = None
+        self.staging = Staging(self.device)
+        self.starts: list[int] = []  # of the calls' inputs, and where the last ones end
         self.beside: Any = None  # a module made before the one that is called
         self.moved: list[Moved] = []
         self.recording: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
@@ -133,7 +136,7 @@ class Worker:
         sandbox.seal()
         _allow_tf32(bool(message["tf32"]))
         self.observing, self.in_order = Observing(type(self), self.device), InOrder(self.device)
-        self.observing.watch_over(self.in_order)
+        self.observing.watch_over(self.in_order, self.staging)
         self.guard = Guard(directory)
         self.loaded = language.load(candidate, directory, self.device.name, names=tuple(message["names"]))
         self.loaded.watch(False)
@@ -173,10 +176,14 @@ class Worker:
 
         assert self.loaded is not None and self.loaded.module is not None
         state = self.loaded.module.state_dict()
+        tensors = [(name, self._tensor(description, self._revealed)) for name, description in message["tensors"]]
+        stop = max(place + nbytes for _, (place, nbytes, *_) in message["tensors"])
         with torch.no_grad():
-            for name, description in message["tensors"]:
-                state[name].copy_(self._tensor(description, self._revealed))
+            self.staging.stage(self.arenas["in"], 0, stop)
+            for name, tensor in tensors:
+                state[name].copy_(tensor)
         self.device.synchronize()
+        self.staging.retire(self.arenas["in"], stop)
         return {"op": "weighted"}
 
     def _arm(self, message: Mapping[str, Any]) -> None:
@@ -198,6 +205,7 @@ class Worker:
             c.args[i] for c, plain in zip(self.calls, self.plain_calls, strict=True) for i in plain["weights"]
         ]
         self.direction = message["direction"]
+        self.starts = message["starts"]
         return {"op": "prepared"}
 
     def on_go(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,6 +217,7 @@ class Worker:
         if self.device.pauses:  # the processors are the device: from where it waited, the candidate may go anywhere
             processors.allow(self.processors)
         torch.autograd.graph.increment_version(self.weights)  # for whoever packs them by version
+        self.staging.stage(self.arenas["in"], self.starts[start], self.starts[-1])
         timer = self.device.timer()
         results = self.results[:start]
         gc.disable()
@@ -221,6 +230,8 @@ class Worker:
                     results += self.calling.all(self.direction, self.calls[start:stop])
             timer.stop()
             self.device.synchronize()
+            if stop == len(self.calls):
+                self.staging.retire(self.arenas["in"], self.starts[-1])
         finally:
             gc.enable()
         self.results = results
@@ -235,6 +246,11 @@ class Worker:
             self.kept.append((self.calls[message["keep"]], self.results[message["keep"]]))
         self.results = []
         return {"op": "collected", "event_ns": self.event_ns, "wrong": wrong}
+
+    def on_back(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Where inputs were staged: what became of them goes to where the judge revealed them."""
+        self.staging.give_back(self.arenas["in"])
+        return {"op": "given_back"}
 
     def on_recall(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Copy the outputs that were kept once more; they are nobody else's, and should be what they were."""
@@ -302,8 +318,10 @@ class Worker:
 
         if not isinstance(value, torch.Tensor) or value.numel() == 0 or "in" not in self.arenas:
             return False
-        inputs = self.arenas["in"].bytes
-        return 0 <= value.untyped_storage().data_ptr() - inputs.data_ptr() < inputs.numel()
+        inputs, mirror, start = self.arenas["in"].bytes, self.arenas["in"].mirror, value.untyped_storage().data_ptr()
+        if mirror is not None:  # every input is a part of one storage, whose pointer need not be an address
+            return bool(start == mirror.untyped_storage().data_ptr())
+        return 0 <= start - inputs.data_ptr() < inputs.numel()
 
     def _prepared(self, plain: Mapping[str, Any], memory: Callable[[int, int], Any]) -> Call:
         """A call over ``memory(place, nbytes)``."""

@@ -28,7 +28,8 @@ def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outc
             return judge.outputs(form, args, case)  # noqa: B023 - called within this turn of the loop
 
         seed = new_secret()
-        findings = relations.check(judge.task, case, run, bound.arguments(seed), seed, tf32=judge.protocol.tf32)
+        how: dict[str, Any] = {"tf32": judge.protocol.tf32, "native_on": bound.native_on}
+        findings = relations.check(judge.task, case, run, bound.arguments(seed), seed, **how)
         yield from findings
         if not findings and relations.applicable(judge.task, case):
             names = ", ".join(r.name for r in relations.applicable(judge.task, case))

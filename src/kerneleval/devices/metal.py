@@ -1,0 +1,133 @@
+"""Apple GPUs through PyTorch's MPS backend: memory is staged, the clock is the worker's own, nothing counts memory.
+
+Its events have been reported unreliable, so none is used. Not run on hardware: see ``docs/hardware.md``.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+from kerneleval.devices.base import Capabilities, EventTimer
+from kerneleval.devices.cpu import _cpu_name
+from kerneleval.devices.staged import Staged, SynchronisedClock
+from kerneleval.devices.torch_gpu import budget
+from kerneleval.records import Machine
+
+__all__ = ["DEVICE"]
+
+_CACHE_BYTES = 96 << 20
+"""The largest system-level cache of them (M1 Ultra): macOS tells of none."""
+
+
+class Metal(Staged):
+    """An Apple GPU."""
+
+    name = "metal"
+    torch_device = "mps"
+    on_hardware = False
+    spin_s = 0.05
+    pauses = False
+    streams = False
+    least_window_ns = 0.0
+
+    def available(self) -> str:
+        """Empty where PyTorch has MPS and sees the GPU."""
+        import torch
+
+        if not torch.backends.mps.is_built():
+            return (
+                f"this PyTorch ({torch.__version__}) is built without MPS; install PyTorch for macOS on Apple silicon"
+            )
+        if not torch.backends.mps.is_available():
+            return "PyTorch has MPS but sees no GPU: it needs macOS 14 or newer on Apple silicon"
+        return ""
+
+    def machine(self) -> Machine:
+        """Description of the GPU."""
+        import torch
+
+        name_of, cores = getattr(torch.backends.mps, "get_name", None), _cores()  # since PyTorch 2.9
+        name = str(name_of()) if name_of is not None else _cpu_name()
+        return Machine(
+            device=self.name,
+            name=name,
+            arch=name.lower().replace(" ", "_"),
+            memory_bytes=int(torch.mps.recommended_max_memory()),
+            cache_bytes=_CACHE_BYTES,
+            units=cores,
+            driver=f"macOS {platform.mac_ver()[0]}",
+            torch=torch.__version__,
+            host=_cpu_name(),
+        )
+
+    def capabilities(self) -> Capabilities:
+        """No fp64: Metal has none. bfloat16 since macOS 14."""
+        import torch
+
+        bf16 = bool(torch.backends.mps.is_macos_or_newer(14, 0))
+        return Capabilities(fp64=False, bf16=bf16, sharing=self.sharing)
+
+    def memory_budget_bytes(self) -> int:
+        """A quarter of what Metal recommends and is not taken, at most what the host has room for: it is one memory."""
+        import torch
+
+        free = torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()
+        return min(budget(free), self.host_budget_bytes())
+
+    def trim(self) -> None:
+        """See :meth:`Device.trim`."""
+        import torch
+
+        if 2 * torch.mps.driver_allocated_memory() > torch.mps.recommended_max_memory():
+            torch.mps.empty_cache()
+
+    def peak_memory_bytes(self) -> int | None:
+        """None: there is a count of what is held now, and none of the most."""
+        return None
+
+    def reset_peak_memory(self) -> None:
+        """Nothing."""
+
+    def warm_up(self) -> None:
+        """Create the device's queue and load the first kernels."""
+        import torch
+
+        torch.zeros(8, device=self.torch_device).add_(1)
+        self.synchronize()
+
+    def synchronize(self) -> None:
+        """Wait for everything that this process queued."""
+        import torch
+
+        torch.mps.synchronize()
+
+    def delay(self) -> None:
+        """Nothing: there is one stream, which everything is in the order of."""
+
+    def settle(self) -> None:
+        """Nothing: what is revealed lies in host memory, written by the time this is called."""
+
+    def timer(self) -> EventTimer:
+        """The worker's own clock."""
+        return SynchronisedClock(self.synchronize)
+
+    def conditions(self) -> dict[str, Any]:
+        """Load average of the host: macOS tells of clocks and heat to the superuser alone."""
+        return {"load_1min": os.getloadavg()[0]}
+
+    def unsteady(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
+        """Nothing that could be told."""
+        return ""
+
+
+def _cores() -> int:
+    import torch
+
+    counted = getattr(torch.backends.mps, "get_core_count", None)  # since PyTorch 2.9
+    return int(counted()) if counted is not None else 0
+
+
+DEVICE = Metal()

@@ -1,0 +1,128 @@
+"""AMD GPUs through PyTorch's HIP build, which answers under ``torch.cuda``: shared memory is a dedicated allocation of
+the HIP runtime that the worker opens through its IPC handle. Not run on hardware: see ``docs/hardware.md``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kerneleval.devices.base import Capabilities
+from kerneleval.devices.cpu import _cpu_name, _triton_version
+from kerneleval.devices.torch_gpu import IpcGpu, MemoryCalls, read_conditions, unsteady_clock
+from kerneleval.records import InfrastructureError, Machine
+
+__all__ = ["DEVICE"]
+
+_LIBRARY = "libamdhip64.so"
+_VERSIONS = ("7", "6", "5")
+
+# AMD's instruction set guides: MFMA of CDNA (gfx908 to gfx950), WMMA of RDNA 3 and 4 (gfx11, gfx12). gfx942's fp8 is of
+# the other encoding (FNUZ), and its successors have no TF32 (XF32) any more.
+_MATRIX_INT8 = ("gfx908", "gfx90a", "gfx94", "gfx95", "gfx11", "gfx12")
+_MATRIX_FP8 = ("gfx95", "gfx12")
+_MATRIX_TF32 = ("gfx94",)
+
+
+class Rocm(IpcGpu):
+    """An AMD GPU through PyTorch and the HIP runtime."""
+
+    name = "rocm"
+    on_hardware = False
+    calls = MemoryCalls(
+        vendor="HIP",
+        allocate="hipMalloc",
+        free="hipFree",
+        share="hipIpcGetMemHandle",
+        open="hipIpcOpenMemHandle",
+        close="hipIpcCloseMemHandle",
+        out_of_memory=2,
+    )
+
+    def available(self) -> str:
+        """Empty where PyTorch is a HIP build and sees an AMD GPU."""
+        import torch
+
+        if torch.version.hip is None:
+            return f"this PyTorch ({torch.__version__}) is built without ROCm; install a ROCm build of torch"
+        if not torch.cuda.is_available():
+            return "PyTorch has ROCm but sees no AMD GPU; check rocminfo, HIP_VISIBLE_DEVICES and access to /dev/kfd"
+        return ""
+
+    def machine(self) -> Machine:
+        """Description of the current GPU."""
+        import torch
+
+        properties = torch.cuda.get_device_properties(0)
+        return Machine(
+            device=self.name,
+            name=properties.name,
+            arch=_arch(),
+            memory_bytes=properties.total_memory,
+            cache_bytes=int(getattr(properties, "L2_cache_size", 0)),
+            units=properties.multi_processor_count,
+            driver=f"hip {torch.version.hip}",
+            torch=torch.__version__,
+            triton=_triton_version(),
+            host=_cpu_name(),
+        )
+
+    def capabilities(self) -> Capabilities:
+        """By architecture."""
+        arch = _arch()
+        return Capabilities(
+            fp8=arch.startswith(_MATRIX_FP8),
+            tf32=arch.startswith(_MATRIX_TF32),
+            int8_matrix=arch.startswith(_MATRIX_INT8),
+            streams=True,
+            events=True,
+            peak_memory=True,
+            sharing=self.sharing,
+        )
+
+    def _runtime(self) -> Any:
+        return _hip()
+
+    def _reason(self, status: int) -> str:
+        return (_hip().hipGetErrorString(status) or b"unknown").decode()
+
+    def conditions(self) -> dict[str, Any]:
+        """Clock (MHz), temperature (C) and power (mW) as PyTorch reads them through amdsmi, where that is installed."""
+        read = {"clock_sm_mhz": "clock_rate", "temperature_c": "temperature", "power_mw": "power_draw"}
+        return read_conditions(self._namespace(), read, "amdsmi")
+
+    def unsteady(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
+        """Its clock moved by more than 3 %."""
+        return unsteady_clock(first, last)
+
+
+def _arch() -> str:
+    """``gfx942`` of ``gfx942:sramecc+:xnack-``: code for the bare name runs under every setting."""
+    import torch
+
+    return str(torch.cuda.get_device_properties(0).gcnArchName).partition(":")[0]
+
+
+@functools.cache
+def _hip() -> ctypes.CDLL:
+    """The runtime that PyTorch itself has loaded: another copy would know nothing of its allocations."""
+    import torch
+
+    own = sorted((Path(torch.__file__).parent / "lib").glob(_LIBRARY + "*"))
+    tried = [*map(str, own), *(f"{_LIBRARY}.{version}" for version in _VERSIONS), _LIBRARY]
+    reason = ""
+    for name in tried:
+        try:
+            library = ctypes.CDLL(name)
+        except OSError as error:
+            reason = reason or str(error)
+            continue
+        library.hipGetErrorString.restype = ctypes.c_char_p
+        return library
+    raise InfrastructureError(f"the HIP runtime library does not load: {reason}")
+
+
+DEVICE = Rocm()

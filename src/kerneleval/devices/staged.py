@@ -1,0 +1,96 @@
+"""Sharing by staging, for devices whose memory no other process can open: judge and worker map host memory, and the
+worker has a mirror of it on the device, filled in the window (``worker/staging.py``).
+
+The judge then works on the host: it draws, keeps its images, runs the oracle and compares there, in fp64 even where the
+device has none. The native reference alone runs on the device, whose rounding it is to show (``judge/oracle.py``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kerneleval.devices.base import Arena, EventTimer, Sharing
+from kerneleval.devices.cpu import DEVICE as HOST
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Staged", "SynchronisedClock"]
+
+_CASE_BYTES, _CASE_FLOPS = 64 << 20, 10_000_000_000
+"""What the oracle computes on the host within a second or so: fp64 on a few cores."""
+
+_WINDOW_BYTES = 1 << 30
+
+
+class Staged:
+    """The sharing part of a device; the rest is the device's own."""
+
+    torch_device: str
+    judge_device = "cpu"
+    sharing: Sharing = "staged"
+
+    def allocate(self, nbytes: int) -> Arena:
+        """Host memory that a worker can map."""
+        return HOST.allocate(nbytes)
+
+    def open(self, handle: Mapping[str, Any], fd: int) -> Arena:
+        """Map it; the mirror is made when it is first needed."""
+        return HOST.open(handle, fd)
+
+    def release(self, arena: Arena) -> None:
+        """Let go of the mapping and of the mirror."""
+        arena.mirror = None
+        HOST.release(arena)
+
+    def own_storage(self, arena: Arena, offset: int, nbytes: int) -> torch.Tensor:
+        """uint8 tensor over a part of the mirror. Its storage is the whole mirror: tensors over parts of memory
+        cannot be had otherwise, and a copy for each part would cost more than one for all.
+        """
+        import torch
+
+        if arena.mirror is None:
+            arena.mirror = torch.zeros(arena.nbytes, dtype=torch.uint8, device=self.torch_device)
+        return arena.mirror[offset : offset + nbytes]
+
+    def case_budget(self) -> tuple[int, int]:
+        """64 MiB and 10 GFLOP: the oracle runs on the host."""
+        return _CASE_BYTES, _CASE_FLOPS
+
+    def host_budget_bytes(self) -> int:
+        """What the host has room for: a sixteenth of what is free now, at most 1 GiB."""
+        from kerneleval.devices.cpu import _meminfo
+
+        return min(_meminfo("MemAvailable") // 16, _WINDOW_BYTES)
+
+    def largest_case_bytes(self) -> int:
+        """A twelfth of the host's free memory."""
+        return HOST.largest_case_bytes()
+
+
+class SynchronisedClock(EventTimer):
+    """The worker's own clock around work that has ended: for devices without events worth trusting.
+
+    Args:
+        synchronize: waits for the device.
+    """
+
+    def __init__(self, synchronize: Callable[[], None]) -> None:
+        self._synchronize = synchronize
+        self._started = self._stopped = 0
+
+    def start(self) -> None:
+        """What was queued before has ended."""
+        self._synchronize()
+        self._started = time.perf_counter_ns()
+
+    def stop(self) -> None:
+        """What was queued since has ended."""
+        self._synchronize()
+        self._stopped = time.perf_counter_ns()
+
+    def elapsed_ns(self) -> float:
+        """See :meth:`EventTimer.elapsed_ns`."""
+        return float(self._stopped - self._started)

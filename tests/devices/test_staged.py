@@ -1,0 +1,209 @@
+"""Whole verdicts on a device whose memory is staged: the CPU, with a mirror of its own for the worker.
+
+Everything but the hardware is real: judge, worker, windows, clock. The device and the names that languages have for it
+are put into a copy of the package, as ``tests/test_contributing.py`` does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import kerneleval
+from kerneleval.devices import cpu, staged, typed_view
+from kerneleval.records import InfrastructureError
+from kerneleval.worker.staging import Staging
+
+DEVICE = '''
+"""The CPU behind a mirror: has no fp64, so that the oracle's place shows."""
+
+import dataclasses
+
+from kerneleval.devices.cpu import Cpu
+from kerneleval.devices.staged import Staged
+
+
+class Mirrored(Staged, Cpu):
+    name = "mirrored"
+    on_hardware = False
+
+    def machine(self):
+        return dataclasses.replace(super().machine(), device=self.name)
+
+    def capabilities(self):
+        return dataclasses.replace(super().capabilities(), fp64=False)
+
+
+DEVICE = Mirrored()
+'''
+
+EDITS = {
+    "languages/torch.py": ('"xpu")', '"xpu", "mirrored")'),
+    "languages/base.py": ('"metal": "mps",', '"metal": "mps", "mirrored": "cpu",'),
+}
+
+RIGHT = "import torch\n\n\ndef gelu(x):\n    return 0.5 * x * (1 + torch.erf(x * 0.7071067811865476))\n"
+
+SOURCES = {
+    "right": RIGHT,
+    "wrong": RIGHT.replace("0.5 *", "0.4999 *"),
+    "writes": RIGHT.replace("    return", "    y = x.detach()\n    out =") + "    y[..., -1:] += 1\n    return out\n",
+    "same": "import torch\n\n\ndef gelu(x):\n    return x.view(x.shape)\n",
+    "late": """
+import threading
+import time
+
+import torch
+
+
+def gelu(x):
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    held = x.detach()
+
+    def later():
+        time.sleep(0.005)
+        out.copy_(0.5 * held * (1 + torch.erf(held * 0.7071067811865476)))
+
+    threading.Thread(target=later).start()
+    return out
+""",
+}
+
+CHECK = """
+import json, sys
+import kerneleval
+from kerneleval import devices
+folder, names = sys.argv[1], sys.argv[2:]
+found = {}
+with kerneleval.Judge("mirrored") as judge:
+    for name in names:
+        verdict = kerneleval.check(f"{folder}/{name}.py", "gelu", judge=judge, tier="quick", dtypes=["float32"],
+            categories=("tiny", "small", "medium"), allow=("custom", "mixed", "library"))
+        found[name] = {
+            "verdict": verdict.verdict, "reason": verdict.reason, "message": verdict.message,
+            "device": verdict.machine.device,
+            "marked": [f["level"] for f in verdict.findings if "not run on hardware" in f["message"]],
+            "timed": sum(getattr(c.outcome, "timing", None) is not None for c in verdict.cells),
+            "backward": sum(c.case.direction == "backward" for c in verdict.cells),
+        }
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def package() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="kerneleval-test-") as name:
+        root = Path(name)
+        root.chmod(0o755)
+        shutil.copytree(kerneleval.__path__[0], root / "kerneleval", ignore=shutil.ignore_patterns("__pycache__"))
+        (root / "kerneleval" / "devices" / "mirrored.py").write_text(DEVICE)
+        for path, (before, after) in EDITS.items():
+            file = root / "kerneleval" / path
+            text = file.read_text()
+            assert text.count(before) == 1, path
+            file.write_text(text.replace(before, after))
+        for candidate, source in SOURCES.items():
+            (root / f"{candidate}.py").write_text(source)
+        yield root
+
+
+def run(package: Path, code: str, *arguments: str) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        cwd=package,
+        env=os.environ | {"PYTHONPATH": str(package), "KERNELEVAL_CACHE_DIR": str(package / "cache")},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_verdicts_over_staged_memory(package: Path) -> None:
+    found = run(package, CHECK, str(package), *SOURCES)
+    right = found.pop("right")
+    assert (right["verdict"], right["device"]) == ("passed", "mirrored"), right
+    assert right["marked"] == ["warn"]
+    assert right["timed"] == 6 and right["backward"] > 3
+    assert {name: one["verdict"] for name, one in found.items()} == dict.fromkeys(found, "failed"), found
+    assert found["wrong"]["reason"] == "wrong_output", found["wrong"]
+    assert found["writes"]["reason"] == "input_mutation", found["writes"]
+    assert found["late"]["reason"] == "wrong_output", found["late"]
+
+
+def test_dtypes_that_the_device_lacks_are_left_out_and_told(package: Path) -> None:
+    code = """
+import json
+import kerneleval
+from kerneleval import tasks
+from kerneleval.records import Protocol, UsageError
+with kerneleval.Judge("mirrored") as judge:
+    task = next(t for t in tasks.all_tasks().values() if "float64" in t.dtypes and "float32" in t.dtypes)
+    planned = sorted({case.dtype for case in judge.plan(task, Protocol())})
+    told = judge.left_out(task, Protocol())
+    alone = judge.left_out(task, Protocol(dtypes=("float64",)))
+print(json.dumps([planned, told, alone]))
+"""
+    planned, told, alone = run(package, code)
+    assert planned == ["float32"]
+    assert len(told) == len(alone) == 1
+    assert told[0].startswith("float64 is left out: ") and "(mirrored)" in told[0]
+
+
+class Mirrored(staged.Staged, cpu.Cpu):
+    """As the one of the copy."""
+
+
+def test_a_mirror_holds_what_was_staged_and_nothing_when_it_was_retired() -> None:
+    device = Mirrored()
+    given = device.allocate(4096)
+    arena = device.open(given.handle, os.dup(given.fd))
+    staging = Staging(device)
+    try:
+        one, other = device.own_storage(arena, 512, 16), device.own_storage(arena, 1024, 16)
+        view = typed_view(other, torch.float32, (2, 2), (2, 1), 0)
+        given.bytes[512:2048] = 63
+        assert not one.any() and view.abs().sum() == 0
+        staging.stage(arena, 1024, 2048)
+        assert not one.any() and (other == 63).all() and (view == view[0, 0]).all() and view[0, 0] > 0
+        view[0, 0] = 7.0
+        assert (given.bytes[512:2048] == 63).all()
+        staging.retire(arena, 2048)
+        assert not other.any()
+        staging.give_back(arena)
+        assert (given.bytes[1028:2048] == 63).all() and not (given.bytes[1024:1028] == 63).all()
+    finally:
+        device.release(arena)
+        device.release(given)
+    assert arena.mirror is None
+
+
+def test_an_honest_clock_waits_for_the_device() -> None:
+    waited = []
+    clock = staged.SynchronisedClock(lambda: waited.append(None))
+    clock.start()
+    clock.stop()
+    assert len(waited) == 2 and clock.elapsed_ns() >= 0
+
+
+def test_staged_memory_that_cannot_be_had_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(os, "ftruncate", refused)
+    with pytest.raises(InfrastructureError, match="cannot share 512 bytes of memory with a worker"):
+        Mirrored().allocate(512)
