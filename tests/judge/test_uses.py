@@ -151,3 +151,32 @@ def test_only_binaries_that_were_launched_count() -> None:
         assert (of.uses, of.why, of.complete) == ((), "there is no binary of a launched kernel", False)
     finally:
         uses.close()
+
+
+def test_what_is_not_looked_at_is_said(judge: Judge) -> None:
+    pytest.importorskip("numba", reason="Numba is not installed")
+    text = """
+import numba
+import numpy as np
+import torch
+
+
+@numba.njit
+def kernel(x, out):
+    for i in range(x.size):
+        out[i] = max(x[i], np.float32(0))
+
+
+def relu(x):
+    flat = x.contiguous().reshape(-1)
+    out = torch.empty_like(flat)
+    kernel(flat.numpy(), out.numpy())
+    return out.reshape(x.shape)
+"""
+    protocol = Protocol(
+        tier="quick", dtypes=("float32",), directions=("forward",), distributions=("standard",), timed=False
+    )
+    verdict = judge.check(Candidate(files=(("relu.py", text),), language="numba"), tasks.find("relu"), protocol)
+    [finding] = [f for f in verdict.findings if f["check"] == "uses"]
+    assert (finding["kernels"], finding["complete"]) == ([], False)
+    assert finding["message"] == "what the compiler of numba makes is not looked at"

@@ -106,8 +106,9 @@ class Uses:
             launched: kernels, or entry points of a library, that were seen launched.
         """
         if begun is None:
-            if loaded.candidate.language == "numba" and launched:
-                yield finding(Library(uses=(), why="what Numba compiles is not looked at"))
+            language = loaded.candidate.language
+            if launched and language not in ("torch", "triton"):  # on the CPU Triton is interpreted
+                yield finding(Library(uses=(), why=f"what the compiler of {language} makes is not looked at"))
             return
         try:
             made = begun.result()
