@@ -256,6 +256,51 @@ def test_files_that_do_not_go_with_the_devices(package: Path, tmp_path: Path) ->
 
 
 # --------------------------------------------------------------------------------------------------------------------
+# Two real devices
+# --------------------------------------------------------------------------------------------------------------------
+
+RELU_CL = """
+// kerneleval-launch: relu_float32 global=cdiv(M*N,64)*64 local=64
+// kerneleval-launch: relu_backward_float32 global=cdiv(M*N,64)*64 local=64
+kernel void relu_float32(global const float *x, global float *out, long M, long N) {
+    const long i = get_global_id(0);
+    if (i < M * N) out[i] = x[i] > THRESHOLD ? x[i] : x[i] < 0 || x[i] == x[i] ? 0.0f : x[i];
+}
+kernel void relu_backward_float32(global const float *grad, global const float *x, global float *out, long M, long N) {
+    const long i = get_global_id(0);
+    if (i < M * N) out[i] = x[i] > 0 ? grad[i] : 0.0f;
+}
+"""
+RELU_PY = """
+import torch
+
+
+def relu(x):
+    return torch.relu(x)
+"""
+
+
+@pytest.mark.parametrize(("threshold", "directions"), [("0.0f", set()), ("0.125f", {"forward"})])
+def test_a_processor_by_pytorch_and_by_opencl(threshold: str, directions: set[str], tmp_path: Path) -> None:
+    from kerneleval import devices
+
+    if "opencl" not in devices.names() or devices.find("opencl").available():
+        pytest.skip("not run: there is no OpenCL device")
+    (tmp_path / "relu.py").write_text(RELU_PY)
+    (tmp_path / "relu.cl").write_text(RELU_CL.replace("THRESHOLD", threshold))
+    files = [tmp_path / "relu.py", tmp_path / "relu.cl"]
+    found = pipeline.differ(files, "relu", devices=("cpu", "opencl"), dtypes=("float32",))
+    assert found.wrong["cpu"] == 0
+    wrong = {c.case.direction for c in found.cases for a in c.answers if a.device == "opencl" and a.answer == "wrong"}
+    assert wrong == directions
+    right = [a for c in found.cases for a in c.answers if a.device == "opencl" and a.answer == "right"]
+    assert {c.case.direction for c in found.cases} == {"forward", "backward"}
+    assert right
+    if not directions:
+        assert all(apart.equal == apart.of for case in found.cases for apart in case.apart)
+
+
+# --------------------------------------------------------------------------------------------------------------------
 # Without a second device
 # --------------------------------------------------------------------------------------------------------------------
 
@@ -264,7 +309,7 @@ def test_here_there_is_one_device_unless_there_is_another() -> None:
     if torch.cuda.is_available():
         pytest.skip("there are two devices here")
     with pytest.raises(UsageError, match="needs two devices, only cpu is here"):
-        pipeline.differ((), "relu", reference=True)
+        pipeline.differ((), "relu", reference=True)  # PyTorch has no operators on OpenCL devices
 
 
 def one_side(task_name: str, **protocol: Any) -> list[Any]:
