@@ -37,6 +37,7 @@ def main() -> None:
     made.add_argument("--merged", default="merged.db", help="store that takes all of them")
     made.add_argument("--tier", default="quick")
     made.add_argument("--dtypes", default="float32", help="names, with commas; empty: the tasks' own")
+    made.add_argument("--tasks", default="", help="names, with commas; empty: the archetypes' suite")
     made.add_argument("--seconds", type=float, default=0.0, help="begin nothing more after so long; 0: never")
     options = made.parse_args()
     others = tuple(filter(None, options.others.split(",")))
@@ -72,6 +73,7 @@ def _judge(judge: Judge, options: Any) -> None:
     if known and known[0].complete:  # a complete one is not begun anew
         return
     pipeline.run(
+        tasks=tuple(filter(None, options.tasks.split(","))),
         store_url=options.store,
         tier=options.tier,
         dtypes=tuple(filter(None, options.dtypes.split(","))),

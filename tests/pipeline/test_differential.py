@@ -23,8 +23,8 @@ import kerneleval
 from kerneleval import pipeline
 from kerneleval.judge import differential
 from kerneleval.judge.judge import Judge
-from kerneleval.records import Protocol, UsageError
-from kerneleval.tasks import find
+from kerneleval.records import Candidate, Protocol, UsageError
+from kerneleval.tasks import find, open_task
 
 DEVICES = '''
 """The CPU under other names: one that is right, and ones whose softmax is made in bfloat16, or negates."""
@@ -329,6 +329,47 @@ def test_several_outputs_integers_and_random_numbers() -> None:
             (answer,) = case.answers
             assert answer.answer == "right", (name, case.case.key, answer.message)
             assert math.isfinite(answer.of_bound)
+
+
+PROBLEM = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.linear = nn.Linear(size, size)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+
+def get_inputs():
+    return [torch.rand(32, 48)]
+
+
+def get_init_inputs():
+    return [48]
+"""
+
+
+def test_a_module_has_the_weights_that_were_drawn_for_all_devices(tmp_path: Path) -> None:
+    path = tmp_path / "linear.py"
+    path.write_text(PROBLEM)
+    task = open_task(str(path))
+    own = PROBLEM.replace("class Model(", "class ModelNew(")
+    how = Protocol(tier="quick", timed=False)
+    right, wrong = (
+        Candidate(files=(("new.py", text),), language="torch") for text in (own, own.replace("relu", "tanh"))
+    )
+    with Judge("cpu") as judge:
+        cases = differential.common_plan([judge], task, how)
+        for candidate, said in ((None, "right"), (right, "right"), (wrong, "wrong")):
+            with differential.Side(judge, candidate, task, how) as side:
+                found = list(differential.differ([side], task, cases))
+            assert len(found) == len(cases) > 1
+            assert {answer.answer for case in found for answer in case.answers} == {said}
 
 
 def test_apart_is_worked_by_hand() -> None:
