@@ -140,8 +140,13 @@ def test_texts_of_others_do_no_harm() -> None:
 
 def test_what_the_compiled_kernels_take_is_told() -> None:
     message = "fused: 64 registers a thread, 1024 bytes of shared memory a block; row: 32 registers a thread, 0 bytes"
-    finding = {"check": "resources", "level": "info", "message": message, "kernels": []}
+    finding = {"check": "resources", "level": "info", "message": message, "kernels": [{}]}
     told = feedback_of(verdict(right(case(64, 64), 0.5), findings=(finding,)), TASK)
     assert "The kernels as compiled here:\n- fused: 64 registers a thread, 1024 bytes of shared memory a block" in told
     assert "- row: 32 registers a thread" in told
+    used = {"check": "uses", "level": "info", "message": "fused: 96 instructions, 8 mma (HMMA.16816)", "kernels": [{}]}
+    told = feedback_of(verdict(right(case(64, 64), 0.5), findings=(used, finding)), TASK)
+    assert "row: 32 registers a thread, 0 bytes\n- fused: 96 instructions, 8 mma (HMMA.16816)" in told
     assert "compiled here" not in feedback_of(verdict(right(case(64, 64), 0.5)), TASK)
+    nothing = used | {"message": "no objdump: install binutils", "kernels": []}
+    assert "objdump" not in feedback_of(verdict(right(case(64, 64), 0.5), findings=(nothing,)), TASK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -91,6 +92,8 @@ def test_tensor_descriptors_in_triton_are_tma(judge: Judge) -> None:
 def test_a_cuda_kernel_of_float4_moves_sixteen_bytes(judge: Judge) -> None:
     if why_not := languages.find("cuda").missing("cuda"):
         pytest.skip(f"not run: {why_not}")
+    if shutil.which("objdump") is None:
+        pytest.skip("not run: no objdump, by which the launched kernels are told from others (install binutils)")
     candidate = Candidate(files=(("relu.cu", FLOAT4),), language="cuda")
     verdict, found = judged(judge, candidate, "relu", "float32")
     by_name = {name: use for kernel, use in found.items() for name in ("wide", "narrow", "never") if name in kernel}

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from kerneleval.analysis import rubric
 from kerneleval.judge import Judge
 from kerneleval.judge.disassembly import of_library, printed
 from kerneleval.judge.uses import Uses, read_sent
-from kerneleval.records import Candidate, Protocol, Verdict
+from kerneleval.records import Candidate, Protocol, UsageError, Verdict
 from kerneleval.worker.binaries import collect
 
 pytestmark = [
@@ -180,3 +181,20 @@ def relu(x):
     [finding] = [f for f in verdict.findings if f["check"] == "uses"]
     assert (finding["kernels"], finding["complete"]) == ([], False)
     assert finding["message"] == "what the compiler of numba makes is not looked at"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(UsageError("no Landlock"), "confined: no Landlock"), (OSError("full"), "full")]
+)
+def test_a_machine_that_cannot_disassemble_says_so_and_judges(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    def fail(*_args: Any, **_keywords: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(judge._uses, "_printed", {})
+    monkeypatch.setattr("kerneleval.judge.uses.printed", fail)
+    verdict = judged(judge, WIDE)
+    [finding] = [f for f in verdict.findings if f["check"] == "uses"]
+    assert verdict.verdict == "passed" and said in finding["message"]
+    assert (finding["kernels"], finding["complete"]) == ([], False)

@@ -14,7 +14,7 @@ import triton.language as tl
 HOPPER_TRITON = (
     _HEAD
     + """
-@triton.jit
+@triton.jit(do_not_specialize=["M"])  # which may be 1, and a descriptor takes no constants
 def product(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     rows = tl.make_tensor_descriptor(a, [M, K], [K, 1], [BM, BK])
     columns = tl.make_tensor_descriptor(b, [K, N], [N, 1], [BK, BN])

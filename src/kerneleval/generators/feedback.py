@@ -197,10 +197,12 @@ def _findings(verdict: Verdict) -> str:
 
 
 def _resources(verdict: Verdict) -> str:
-    """Registers, local and shared memory of the compiled kernels, where the device tells."""
-    told = [str(f.get("message", "")) for f in verdict.findings if f.get("check") == "resources"]
-    lines = [f"- {line}" for text in told for line in text.split("; ") if line]
-    return "\n".join(["The kernels as compiled here:", *lines[:8]]) if lines else ""
+    """What the compiled kernels take (registers, memory) and use (instructions by class), where it is told."""
+    lines = []
+    for check in ("resources", "uses"):
+        told = [str(f.get("message", "")) for f in verdict.findings if f.get("check") == check and f.get("kernels", 1)]
+        lines += [f"- {line}" for text in told for line in text.split("; ") if line][:8]
+    return "\n".join(["The kernels as compiled here:", *lines]) if lines else ""
 
 
 def _speeds(verdict: Verdict, task: Task, limits: Limits | None) -> str:

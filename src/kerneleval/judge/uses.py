@@ -117,6 +117,8 @@ class Uses:
             of = of_library(made, launched) if isinstance(made, Printed) else self._of_launched(loaded, made, launched)
         except UsageError as error:
             of = Library(uses=(), why=f"the disassembler cannot be confined: {error}")
+        except OSError as error:  # no room for files, or no process: that is no reason to judge nothing
+            of = Library(uses=(), why=f"it could not be disassembled: {error}")
         yield finding(of)
 
     def _of_launched(self, loaded: Loaded, cache: _Cache, launched: Collection[str]) -> Library:
