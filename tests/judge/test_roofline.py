@@ -141,6 +141,7 @@ def test_windows_that_the_caches_may_hold_are_not_looked_at() -> None:
     face_limit(task, case, form, samples(1e-9), sample, warm, no_better)
     with pytest.raises(TimedMismatch):
         face_limit(task, case, form, samples(1e-9), sample, replace(warm, cache_bytes=24 * BYTES), no_better)
+    face_limit(task, case, form, samples(1e-9), sample, replace(warm, cache_bytes=0), no_better)
 
 
 def test_no_memory_for_gradients_condemns_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,8 +133,8 @@ def _least_s(nbytes: int, calls: int, limits: Limits) -> float:
 
 
 def _too_short(window_s: float, nbytes: int, calls: int, limits: Limits) -> bool:
-    if 2 * limits.cache_bytes > _LEAST_SHARE * nbytes * calls:
-        return False
+    if not limits.cache_bytes or 2 * limits.cache_bytes > _LEAST_SHARE * nbytes * calls:
+        return False  # where the caches' size is not known, everything may lie in them
     return window_s * MARGIN < _least_s(nbytes, calls, limits)
 
 
