@@ -20,13 +20,15 @@ def licensed(name: str) -> Candidate:
     return dataclasses.replace(made, origin=dataclasses.replace(made.origin, licence="MIT"))
 
 
-def stored(url: str, device: str, speedup: float, baseline: str = "eager") -> None:
+def stored(
+    url: str, device: str, speedup: float, baseline: str = "eager", *, host: str = "", tasks: slice = slice(None)
+) -> None:
     """A run, named as its device, of four tasks on that device alone."""
-    on, protocol = machine(device), dataclasses.replace(PROTOCOL, baseline=baseline)
+    on, protocol = dataclasses.replace(machine(device), host=host), dataclasses.replace(PROTOCOL, baseline=baseline)
     with open_store(url) as store:
-        planned = [dataclasses.replace(p, candidate=licensed(f"{device} {p.task}")) for p in plan(4, 3)]
+        planned = [dataclasses.replace(p, candidate=licensed(f"{device} {p.task}")) for p in plan(4, 3)[tasks]]
         run = store.begin_run(
-            f"{device} {baseline}", ["g"], on, protocol, planned, not_evaluated={"metal": "absent", "cpu": "busy"}
+            f"{device} {baseline}{host}", ["g"], on, protocol, planned, not_evaluated={"metal": "absent", "cpu": "busy"}
         )
         for one in planned:
             assert one.candidate is not None
@@ -99,3 +101,36 @@ def test_what_cannot_be_one(place: str) -> None:
     stored(place, "rocm", 1.0, baseline="compile")
     with pytest.raises(UsageError, match=r"against eager.*against compile"):
         pipeline.score(place, ["cuda eager", "rocm compile"])
+
+
+def test_two_hosts_of_one_product_are_one_device_everywhere(place: str, tmp_path: Path) -> None:
+    stored(place, "cuda", 3.0, host=" second", tasks=slice(0, 3))
+    runs = ["cuda eager", "cuda eager second", "cpu eager"]
+    found = pipeline.score(place, runs)
+    assert len(found["run"]["machines"]) == 3
+    of = found["scores"]["g"]
+    assert (of["p_hw"]["value"], of["p_hw"]["n"]) == (0.5, 2)
+    assert "several machines as one device: cuda" in of["p_hw"]["note"]
+    assert set(of["device_speedup"]) == {"cuda", "cpu"}
+    assert of["device_speedup"]["cuda"]["n"] == 7  # four pairs on one, three on the other
+    assert pipeline.report(runs, store_url=place, html_to=str(tmp_path / "r.html"))["written"]
+    hardware = pipeline.analyse(runs, store_url=place)["hardware"]
+    assert len(hardware["machines"]) == 3  # how far one differs from another is of machines
+    spread = next(one for one in hardware["spreads"] if one["task"] == "task000")
+    assert sorted(spread["speedups"].values()) == pytest.approx([0.5, 2.0, 3.0])
+    assert spread["variance"] == pytest.approx(1.5833333)
+    alone = next(one for one in hardware["spreads"] if one["task"] == "task003")
+    assert "nothing right and timed on" in alone["note"]
+
+
+def test_runs_of_other_tasks_say_what_each_device_saw(tmp_path: Path) -> None:
+    url = str(tmp_path / "store.db")
+    stored(url, "cpu", 1.5, tasks=slice(0, 3))
+    stored(url, "cuda", 2.0, tasks=slice(2, 4))
+    of = pipeline.score(url, ["cpu eager", "cuda eager"])["scores"]["g"]
+    assert (of["p_hw"]["value"], of["p_hw"]["n"]) == (1.0, 2)
+    assert "on a part of the tasks: cpu (3 of 4), cuda (2 of 4)" in of["p_hw"]["note"]
+    assert of["c_op"]["n"] == 3
+    assert "on cpu, 3 of 4 tasks" in of["c_op"]["note"]
+    compared = pipeline.compare("cpu eager", "cuda eager", store_url=url)["comparisons"]
+    assert [one["by"] for one in compared] == ["task"]

@@ -92,6 +92,20 @@ def test_every_run_reads_as_in_its_own_store(url: str, tmp_path: Path) -> None:
     assert {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in (a, b)} == before
 
 
+def test_from_any_kind_of_store(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "_ROWS", 3)
+    monkeypatch.setattr(merging, "_ATTEMPTS", 2)
+    run = stored(url, "first", tasks=5, finished=4)
+    before = contents(url)
+    target = str(tmp_path / "t.db")
+    assert changes(pipeline.merge([url], store_url=target)) == ["added"]
+    assert plain(reads(target, run)) == plain(reads(url, run))
+    assert contents(target) == contents(url) == before
+    assert changes(pipeline.merge([url], store_url=target)) == ["unchanged"]
+    with pytest.raises(UsageError, match="both source and target"):
+        pipeline.merge([url], store_url=url)
+
+
 def test_again_changes_nothing_and_says_so(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a = str(tmp_path / "a.db")
     stored(a, "first", finished=2)

@@ -32,9 +32,9 @@ def counts(all_pairs: Sequence[Pair], tasks: Sequence[str]) -> Floats:
 
 
 def over_pairs(table: Floats, draw: Draw) -> Floats:
-    """(resamples,): coverage over the pairs of the tasks drawn."""
+    """(resamples,): coverage over the pairs of the tasks drawn; NaN where none of them was asked for on the machine."""
     covered, total = draw.sums(table).T
-    out: Floats = covered / total
+    out: Floats = np.divide(covered, total, out=np.full(len(total), np.nan), where=total > 0)
     return out
 
 
