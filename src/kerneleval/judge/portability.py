@@ -24,6 +24,7 @@ from typing import Any
 
 from kerneleval import languages
 from kerneleval.languages import BuildError
+from kerneleval.languages.amd import code_objects, unknown_target
 from kerneleval.languages.crosscompile import Target, count, read_binary, widest_bytes
 from kerneleval.languages.cubin import uses
 from kerneleval.languages.nvidia import find_cuobjdump
@@ -79,8 +80,8 @@ def compile_for(
             why = "problem files bring weights, which this does not make"
             return tuple(_row(t, Rung(answer="not evaluated", why=why)) for t in targets)
         return _triton(candidate, task, cases, targets)
-    if candidate.language == "cuda":
-        return tuple(_cuda(candidate, target) for target in targets)
+    if candidate.language in ("cuda", "hip"):
+        return tuple(_native(candidate, target) for target in targets)
     why = f"{candidate.language} candidates have no kernels of their own to compile for a GPU"
     return tuple(_row(target, Rung(answer="not evaluated", why=why)) for target in targets)
 
@@ -99,30 +100,52 @@ def _row(target: Target, compiles: Rung, kernels: Sequence[CompiledKernel] = (),
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# CUDA C++
+# CUDA and HIP C++
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def _cuda(candidate: Candidate, target: Target) -> MatrixRow:
-    if target.vendor != "nvidia":
-        return _row(target, Rung(answer="not evaluated", why="CUDA C++ is NVIDIA's language"))
-    language = languages.find("cuda")
+def _native(candidate: Candidate, target: Target) -> MatrixRow:
+    """CUDA or HIP C++ by the target's own compiler, where it is installed and knows the target."""
+    amd = target.vendor == "amd"
+    if candidate.language == "hip" and not amd:
+        return _row(target, Rung(answer="not evaluated", why="HIP C++ is compiled for AMD's GPUs alone"))
+    device = "rocm" if amd else "cuda"
+    language = languages.find(candidate.language)
+    absent = language.missing(device) if amd else ""
+    if why := f"it takes {absent}" if absent else unknown_target(target.name) if amd else "":
+        return _row(target, Rung(answer="not evaluated", why=why))
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
         try:
-            language.build(candidate, Path(folder), "cuda", target.name)
+            language.build(candidate, Path(folder), device, target.name)
         except BuildError as error:
             text = str(error)[:_MOST_CHARS]
             return _row(target, Rung(answer="no", why=text), seconds=time.perf_counter() - started)
         seconds = time.perf_counter() - started
-        kernels = [
-            CompiledKernel(
-                name=use.kernel, registers=use.registers, spilled=use.local_bytes, shared_bytes=use.shared_bytes
-            )
-            for path in sorted(Path(folder).iterdir())
-            for use in uses(path.read_bytes())
-        ]
+        files = [path.read_bytes() for path in sorted(Path(folder).iterdir())]
+    kernels = _amd_kernels(files, target) if amd else _nvidia_kernels(files)
+    if amd and not kernels:  # a host function that computes nothing on the device, or a bundle that is compressed
+        return _row(target, Rung(answer="not evaluated", why="no kernel can be read in what was compiled"), (), seconds)
     return _row(target, Rung(answer="yes"), kernels, seconds)
+
+
+def _nvidia_kernels(files: Sequence[bytes]) -> list[CompiledKernel]:
+    return [
+        CompiledKernel(name=use.kernel, registers=use.registers, spilled=use.local_bytes, shared_bytes=use.shared_bytes)
+        for data in files
+        for use in uses(data)
+    ]
+
+
+def _amd_kernels(files: Sequence[bytes], target: Target) -> list[CompiledKernel]:
+    """Of the code objects that are for the target, by their own headers."""
+    return [
+        CompiledKernel(name=one.name, registers=one.registers, spilled=one.spilled, shared_bytes=one.shared_bytes)
+        for data in files
+        for _, code in code_objects(data)
+        for one in read_binary(code)
+        if one.arch == target.name
+    ]
 
 
 # --------------------------------------------------------------------------------------------------------------------

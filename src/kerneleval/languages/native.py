@@ -138,12 +138,12 @@ class NativeLoaded(Loaded):
         kept: list[Any] = []  # what the pointers point to must outlive the call
         values = [self._value(arg, kept) for arg in args]
         made = tuple(torch.empty(o.shape, dtype=getattr(torch, o.dtype), device=self._device) for o in outputs)
-        values += [ctypes.c_void_p(tensor.data_ptr()) for tensor in made]
+        values += [self._pointer(tensor) for tensor in made]
         if self._watched:
             self._counts[symbol] += 1
             if self._muted:
                 return made
-        if self._device.type == "cpu":
+        if self._device.type != "cuda":
             code = launch(values, dims, 0)
         elif self._device.index in (None, torch.cuda.current_device()):
             code = launch(values, dims, torch.cuda.current_stream().cuda_stream)
@@ -156,11 +156,15 @@ class NativeLoaded(Loaded):
             raise RuntimeError(f"{symbol} returned {code}; 0 is done, 1 is not supported, anything else an error")
         return made
 
+    def _pointer(self, tensor: Any) -> Any:
+        """What a contiguous tensor is passed as."""
+        return ctypes.c_void_p(tensor.data_ptr())
+
     def _value(self, arg: Any, kept: list[Any]) -> Any:
         if isinstance(arg, self._torch.Tensor):
             dense = arg.contiguous()
             kept.append(dense)
-            return ctypes.c_void_p(dense.data_ptr())
+            return self._pointer(dense)
         if isinstance(arg, (bool, int)):
             return ctypes.c_int64(arg)
         if isinstance(arg, float):

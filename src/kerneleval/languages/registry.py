@@ -14,6 +14,7 @@ __all__ = ["all_languages", "detect", "find"]
 
 _HELPERS = frozenset(
     {
+        "amd",
         "base",
         "compiler",
         "crosscompile",
@@ -21,6 +22,7 @@ _HELPERS = frozenset(
         "elf",
         "geometry",
         "header",
+        "kernels",
         "native",
         "nvidia",
         "python_module",
