@@ -76,6 +76,28 @@ def test_headers_of_a_cuda_candidate_are_translated_too(tmp_path: Path) -> None:
     assert "gelu" in native.Library(built).symbols()
 
 
+@pytest.mark.parametrize("name", ["json.py", "hipify/__init__.py", "contextlib.py", "sitecustomize.py"])
+def test_nothing_of_a_candidate_runs_while_it_is_translated(name: str, tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    folder = tmp_path / "source"
+    (folder / name).parent.mkdir(parents=True)
+    (folder / name).write_text(f"open({str(marker)!r}, 'w')\nraise SystemExit(3)\n")
+    (folder / "a.cu").write_text("#include <cuda_runtime.h>\n")
+    assert amd.hipified(folder, ["a.cu"]) == ["a.hip"]
+    assert "hip/hip_runtime.h" in (folder / "a.hip").read_text()
+    assert not marker.exists()
+
+
+def test_translation_stays_within_the_candidate(tmp_path: Path) -> None:
+    """A header elsewhere is neither read nor translated."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+    (tmp_path / "outside.h").write_text("#include <cuda_runtime.h>\n")
+    (folder / "a.cu").write_text('#include "../outside.h"\n#include <cuda_fp16.h>\n')
+    amd.hipified(folder, ["a.cu"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["outside.h", "source"]
+
+
 @needs_hipcc
 @pytest.mark.parametrize("language", ["hip", "cuda"])
 def test_errors_are_the_compilers(language: str, tmp_path: Path) -> None:

@@ -121,15 +121,16 @@ def unknown_target(arch: str) -> str:
 # given a time limit, and keeps what it remembers of files to itself.
 _HIPIFY = """
 import contextlib, json, os, sys
-sys.path.insert(0, sys.argv[1])
+sys.path.append(sys.argv[1])
 from hipify.hipify_python import hipify
-folder = sys.argv[2]
+folder, out = sys.argv[2:]
 with contextlib.redirect_stdout(sys.stderr):
     found = hipify(project_directory=folder, output_directory=folder, includes=[os.path.join(folder, "*")],
         is_pytorch_extension=True, show_progress=False, hip_clang_launch=True,
         extensions=(".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hpp"), header_include_dirs=[folder])
-print("hipified " + json.dumps({os.path.relpath(path, folder): os.path.relpath(one.hipified_path or path, folder)
-    for path, one in found.items()}))
+with open(out, "w") as file:
+    json.dump({os.path.relpath(path, folder): os.path.relpath(one.hipified_path or path, folder)
+        for path, one in found.items()}, file)
 """
 
 
@@ -155,11 +156,12 @@ def hipified(folder: Path, sources: Sequence[str]) -> list[str]:
         InfrastructureError: this PyTorch has none.
     """
     folder = folder.resolve()
-    said = run_compiler([sys.executable, "-c", _HIPIFY, str(_hipify_folder()), str(folder)], folder, _HIPIFY_S)
-    told = next((line.removeprefix("hipified ") for line in said.splitlines() if line.startswith("hipified ")), "")
-    if not told:
-        raise BuildError("hipify ended without a result", said)
-    made = json.loads(told)
+    with tempfile.TemporaryDirectory() as name:
+        out = Path(name) / "found.json"
+        # isolated: else Python would import what the candidate calls json.py
+        command = [sys.executable, "-I", "-c", _HIPIFY, str(_hipify_folder()), str(folder), str(out)]
+        run_compiler(command, Path(name), _HIPIFY_S)
+        made = json.loads(out.read_text())
     return [str(made.get(source, source)) for source in sources]
 
 
