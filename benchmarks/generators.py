@@ -3,17 +3,21 @@
     python -m benchmarks.generators --generators liger --own --store F
     python -m benchmarks.generators --generators compile --seconds 400 --store F
 
-Stops cleanly after ``--seconds``; the same command with the same store goes on. ``--own``: the tasks that the first
-generator solves, a library's; else ``--tasks``, else the archetypes' suite.
+    python -m benchmarks.generators --generators compile --store F --told run-a,run-b
+
+Stops cleanly after ``--seconds``, and at Ctrl-C or SIGTERM; the same command with the same store goes on. ``--own``:
+the tasks that the first generator solves, a library's; else ``--tasks``, else the archetypes' suite. ``--told``:
+nothing is judged; these runs of the store are told as one, on the machine of the first.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.report import Report, parser
+from benchmarks.report import Report, parser, until_ended
 from kerneleval import generators, pipeline
 from kerneleval.generators.library import Library
 from kerneleval.judge import Judge
@@ -32,8 +36,17 @@ def main() -> None:
     made.add_argument("--seconds", type=float, default=0.0, help="stop after so long; 0: never")
     made.add_argument("--store", required=True)
     made.add_argument("--name", default="", help="of the results' file, behind 'generators'")
+    made.add_argument("--told", default="", help="runs that are only told, with commas")
     options = made.parse_args()
     names = tuple(options.generators.split(","))
+    title = f"generators_{options.name or '+'.join(names)}"
+    if options.told:
+        runs = tuple(options.told.split(","))
+        with open_store(options.store, write=False) as store:
+            machine = store.run(runs[0]).machines[0]
+        report = Report(title, machine, options.out)
+        _tell(report, options.store, runs, "")
+        return
     chosen = tuple(task for task in options.tasks.split(",") if task)
     if options.own:
         library = generators.find(names[0])
@@ -42,25 +55,30 @@ def main() -> None:
         chosen = library.tasks
     started = time.monotonic()
     with Judge(options.device) as judge:
-        title = f"generators_{options.name or '+'.join(names)}"
         report = Report(title, judge.machine, options.out)
-        run = pipeline.run(
-            names,
-            chosen,
-            tier=options.tier,
-            dtypes=tuple(dtype for dtype in options.dtypes.split(",") if dtype),
-            store_url=options.store,
-            max_hours=options.seconds / 3600 if options.seconds else None,
-            judge=judge,
-            on_event=_say,
-        )
-    seconds = time.monotonic() - started
-    found = pipeline.score(options.store, run)
-    with open_store(options.store, write=False) as store:
-        verdicts = [(a, v) for a, v in store.verdicts(run, cells=False)]
-        info = store.run(run)
-    how = f"{options.tier} tier, {options.dtypes or 'all dtypes'}"
-    report.say(f"{info.finished} of {info.planned} candidates judged, {how}, in {seconds:.0f} s")
+        with until_ended():
+            pipeline.run(
+                names,
+                chosen,
+                tier=options.tier,
+                dtypes=tuple(dtype for dtype in options.dtypes.split(",") if dtype),
+                store_url=options.store,
+                max_hours=options.seconds / 3600 if options.seconds else None,
+                name=title,
+                judge=judge,
+                on_event=_say,
+            )
+    _tell(report, options.store, (title,), f" in {time.monotonic() - started:.0f} s")
+
+
+def _tell(report: Report, place: str, runs: Sequence[str], taken: str) -> None:
+    """Every verdict of the runs, and scores over all of them."""
+    with open_store(place, write=False) as store:
+        verdicts = [(a, v) for run in runs for a, v in store.verdicts(run, cells=False)]
+        infos = [store.run(run) for run in runs]
+    planned, finished = sum(i.planned for i in infos), sum(i.finished for i in infos)
+    how = f"{infos[0].protocol.tier} tier, {', '.join(infos[0].protocol.dtypes) or 'all dtypes'}"
+    report.say(f"{finished} of {planned} candidates judged, {how}{taken}")
     report.table(
         ("generator", "task", "sample", "verdict", "reason", "speedup forward", "track", "s"),
         [
@@ -68,6 +86,7 @@ def main() -> None:
             for a, v in verdicts
         ],
     )
+    found = pipeline.score(place, runs)
     for name, scores in found["scores"].items():
         report.say("", f"{name}:")
         for score, key in _SHOWN:
@@ -77,7 +96,7 @@ def main() -> None:
     failed = [(a, v) for a, v in verdicts if v.verdict == "failed"]
     for a, v in failed:
         report.say("", f"{a.generator} {a.task} #{a.sample}: {v.stage}/{v.reason}: {v.message[:600]}")
-    report.data = {"run": run, "scores": found["scores"], "planned": info.planned, "finished": info.finished}
+    report.data = {"runs": list(runs), "scores": found["scores"], "planned": planned, "finished": finished}
     report.write()
 
 

@@ -3,22 +3,29 @@ takes.
 
     python -m benchmarks.matrix --generators robust,fragile,liger
 
-Archetypes' Triton kernels come in the device kind ``cuda``. Liger-Kernel must be importable (PYTHONPATH will do).
+Archetypes' Triton kernels come in the device kind ``cuda``. Liger-Kernel must be importable (PYTHONPATH will do). With
+``--journal FILE`` each candidate is a line there as soon as it is done, and one that has its line is not done again: so
+``--seconds`` makes it a long job in parts.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.report import Report, parser
 from kerneleval import devices, generators, pipeline, tasks
 from kerneleval.languages.crosscompile import TARGETS
-from kerneleval.records import Matrix, UsageError, to_plain
+from kerneleval.records import Candidate, UsageError, to_plain
+
+Row = dict[str, Any]
+"""``generator``, ``task``, ``sample``, ``dtypes``, and the ``matrix`` as plain data."""
 
 
 def main() -> None:
@@ -30,67 +37,93 @@ def main() -> None:
     )
     made.add_argument("--dtypes", default="float32", help="names, with commas; empty: the tasks' own")
     made.add_argument("--seconds", type=float, default=0.0, help="begin nothing more after so long; 0: never")
+    made.add_argument("--journal", type=Path, help="file of what is done already, a line of JSON each; it grows")
     options = made.parse_args()
     report = Report("matrix", devices.find("cpu").machine(), options.out)
     dtypes = tuple(filter(None, options.dtypes.split(",")))
-    started, rows, times = time.monotonic(), [], []
+    rows = _journalled(options.journal)
+    done = {(row["generator"], row["task"], row["sample"], tuple(row["dtypes"])) for row in rows}
     left: Counter[str] = Counter()
+    started = time.monotonic()
+    for name, task, candidate in _candidates(options.generators.split(","), options.tasks):
+        if candidate.language not in ("triton", "cuda"):
+            left[f"{name}: {candidate.language}"] += 1
+        elif (name, task, candidate.origin.sample, dtypes) in done:
+            continue
+        elif options.seconds and time.monotonic() - started > options.seconds:
+            left["out of time"] += 1
+        else:
+            rows.append(_row(name, task, candidate, dtypes))
+            if options.journal:
+                with options.journal.open("a") as file:
+                    file.write(json.dumps(rows[-1]) + "\n")
+    _write(report, rows, left)
+
+
+def _journalled(path: Path | None) -> list[Row]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path and path.exists() else []
+
+
+def _candidates(names: Sequence[str], only: str) -> Iterator[tuple[str, str, Candidate]]:
+    for name in names:
+        generator = generators.find(name)
+        if isinstance(generator, generators.Asked):
+            raise UsageError(f"{name} is asked for its candidates: give its folder of them instead")
+        own = getattr(generator, "tasks", ()) or generators.SUITE
+        for task in filter(None, only.split(",")) if only else own:
+            for candidate in generator.candidates(tasks.find(task), "cuda"):
+                yield name, task, candidate
+
+
+def _row(name: str, task: str, candidate: Candidate, dtypes: tuple[str, ...]) -> Row:
     with tempfile.TemporaryDirectory() as folder:
-        for name in options.generators.split(","):
-            generator = generators.find(name)
-            if isinstance(generator, generators.Asked):
-                raise UsageError(f"{name} is asked for its candidates: give its folder of them instead")
-            own = getattr(generator, "tasks", ()) or generators.SUITE
-            for task in filter(None, options.tasks.split(",")) if options.tasks else own:
-                for candidate in generator.candidates(tasks.find(task), "cuda"):
-                    if candidate.language not in ("triton", "cuda"):
-                        left[f"{name}: {candidate.language}"] += 1
-                        continue
-                    if options.seconds and time.monotonic() - started > options.seconds:
-                        left["out of time"] += 1
-                        continue
-                    path = Path(folder) / ("candidate.py" if candidate.language == "triton" else "candidate.cu")
-                    path.write_text(candidate.main)
-                    found = pipeline.matrix(
-                        path,
-                        task,
-                        dtypes=dtypes,
-                        judged=False,
-                        entry=candidate.entry,
-                        backward_entry=candidate.backward_entry,
-                    )
-                    sample = candidate.origin.sample
-                    rows.append((name, task, sample, found))
-                    times += [kernel.seconds for row in found.rows for kernel in row.kernels if kernel.seconds > 0.01]
-    _write(report, rows, times, left, time.monotonic() - started)
+        path = Path(folder) / ("candidate.py" if candidate.language == "triton" else "candidate.cu")
+        path.write_text(candidate.main)
+        found = pipeline.matrix(
+            path, task, dtypes=dtypes, judged=False, entry=candidate.entry, backward_entry=candidate.backward_entry
+        )
+    sample = candidate.origin.sample
+    return {"generator": name, "task": task, "sample": sample, "dtypes": list(dtypes), "matrix": to_plain(found)}
 
 
-def _write(
-    report: Report,
-    rows: list[tuple[str, str, int, Matrix]],
-    times: list[float],
-    left: Counter[str],
-    seconds: float,
-) -> None:
+def _levels(targets: Sequence[Row], axis: str) -> str:
+    """The rubric's levels over the targets, each once."""
+    found = {level["level"] for target in targets if (level := target[axis]) is not None}
+    return ",".join(str(level) for level in sorted(found - {None})) or "-"
+
+
+def _units(targets: Sequence[Row]) -> list[str]:
+    """Classes of instructions that some kernel has on some target."""
+    kernels = (kernel for target in targets for kernel in target["kernels"])
+    return list(dict.fromkeys(name for kernel in kernels for name, _ in kernel["instructions"]))
+
+
+def _write(report: Report, rows: Sequence[Row], left: Counter[str]) -> None:
+    by_row = [(row, row["matrix"]["rows"]) for row in rows]
+    seconds = sum(target["seconds"] for _, targets in by_row for target in targets)
     report.say(
         f"{len(rows)} candidates, {len(TARGETS)} targets, {seconds:.0f} s; + compiles, x does not, . not evaluated"
     )
     marks = {"yes": "+", "no": "x", "not evaluated": "."}
     report.table(
-        ("generator", "task", "sample", *TARGETS, "kernels", "s"),
+        ("generator", "task", "sample", "dtypes", *TARGETS, "kernels", "R", "H", "uses", "s"),
         [
             (
-                name,
-                task,
-                sample,
-                *(marks[row.compiles.answer] for row in found.rows),
-                max(len(row.kernels) for row in found.rows),
-                f"{sum(row.seconds for row in found.rows):.1f}",
+                *(row[name] for name in ("generator", "task", "sample")),
+                ",".join(row["dtypes"]),
+                *(marks[target["compiles"]["answer"]] for target in targets),
+                max(len(target["kernels"]) for target in targets),
+                _levels(targets, "representation"),
+                _levels(targets, "hardware"),
+                ", ".join(_units(targets)) or "-",
+                f"{sum(target['seconds'] for target in targets):.1f}",
             )
-            for name, task, sample, found in rows
+            for row, targets in by_row
         ],
     )
-    if times:
+    each = [kernel["seconds"] for _, targets in by_row for target in targets for kernel in target["kernels"]]
+    times = [s for s in each if s > 0.01]
+    if len(times) > 1:
         quartiles = statistics.quantiles(times, n=4)
         report.say(
             f"a kernel for a target: {statistics.median(times):.2f} s in the median, quartiles {quartiles[0]:.2f} and "
@@ -98,14 +131,14 @@ def _write(
         )
     report.say("left out: " + (", ".join(f"{what} {count}" for what, count in left.items()) or "none"))
     seen: set[tuple[str, str]] = set()
-    for name, task, sample, found in rows:
-        for row in found.rows:
-            key = (f"{name} {task} #{sample}", row.compiles.why[:300])
-            if row.compiles.answer == "no" and key not in seen:
+    for row, targets in by_row:
+        for target in targets:
+            name = f"{row['generator']} {row['task']} #{row['sample']} {','.join(row['dtypes'])}"
+            key = (name, target["compiles"]["why"][:300])
+            if target["compiles"]["answer"] == "no" and key not in seen:
                 seen.add(key)
-                report.say(f"{key[0]}, {row.target}: {' '.join(key[1].split())}")
-    plain: list[Any] = [{"generator": n, "task": t, "sample": s, "matrix": to_plain(m)} for n, t, s, m in rows]
-    report.data = {"candidates": plain}
+                report.say(f"{name}, {target['target']}: {' '.join(key[1].split())}")
+    report.data = {"candidates": list(rows)}
     report.write()
 
 

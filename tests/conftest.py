@@ -45,15 +45,16 @@ def _same_draws(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def new_cache(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Callable[[], Path]:
-    """Makes a cache directory for a judge: empty, but for the machine's noise figures, which are measured once for all
-    tests that do not ask how good they are.
+    """Makes a cache directory for a judge: empty, but for the machine's noise figures and peaks, which are measured
+    once for all tests that do not ask how good they are.
     """
     kept = getattr(request.config, "cache", None)  # none with -p no:cacheprovider
-    noise = kept.mkdir("noise") if kept is not None else tmp_path_factory.mktemp("noise")
+    shared = [kept.mkdir(n) if kept is not None else tmp_path_factory.mktemp(n) for n in ("noise", "peaks")]
 
     def made() -> Path:
         folder = tmp_path_factory.mktemp("cache")
-        (folder / "noise").symlink_to(noise, target_is_directory=True)
+        for of_machine in shared:
+            (folder / of_machine.name.rstrip("0123456789")).symlink_to(of_machine, target_is_directory=True)
         return folder
 
     return made

@@ -596,7 +596,9 @@ def test_no_command_prints_the_help_and_exits_2(capsys: pytest.CaptureFixture[st
         assert command in out
 
 
-@pytest.mark.parametrize("command", ["check", "run", "score", "compare", "audit", "tasks", "selftest", "doctor"])
+@pytest.mark.parametrize(
+    "command", ["check", "run", "score", "merge", "differ", "compare", "audit", "tasks", "selftest", "doctor"]
+)
 def test_every_command_has_help_and_json(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([command, "--help"]) == 0
     assert "--json" in capsys.readouterr().out

@@ -55,9 +55,10 @@ def test_it_is_plain_data(found: dict[str, Any]) -> None:
 
 def test_compilers_have_versions_or_are_absent(found: dict[str, Any]) -> None:
     names = {compiler["name"] for compiler in found["compilers"]}
-    assert {"c++", "nvcc", "nvrtc", "hipcc", "triton", "numba"} == names
+    assert {"c++", "nvcc", "nvrtc", "hipcc", "triton", "numba", "pyopencl"} == names
+    packages = ("triton", "numba", "pyopencl")
     for compiler in found["compilers"]:
-        assert bool(compiler["version"]) == bool(compiler["path"]) or compiler["name"] in ("triton", "numba")
+        assert bool(compiler["version"]) == bool(compiler["path"]) or compiler["name"] in packages
 
 
 @pytest.mark.serial

@@ -16,7 +16,7 @@ SOURCE = Path(kerneleval.__file__).parent
 CORE = ("records", "languages", "devices", "worker", "judge", "tasks")
 CORE_MAY_IMPORT = {"numpy", "scipy", "torch", "triton"}
 SHELL = ("typer", "rich", "click", "pydantic", "pydantic_settings", "sqlalchemy", "psycopg")
-CANDIDATES_BRING = {"numba", "llvmlite"}
+CANDIDATES_BRING = {"numba", "llvmlite", "pyopencl"}
 """What the language of that name imports, once a candidate in it is there."""
 
 
@@ -32,7 +32,7 @@ def python(code: str, *flags: str, **environment: str) -> subprocess.CompletedPr
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
-    heavy = ["torch", "triton", "numpy", "scipy", "rich", "typer", "sqlalchemy", "pydantic", "numba"]
+    heavy = ["torch", "triton", "numpy", "scipy", "rich", "typer", "sqlalchemy", "pydantic", "numba", "pyopencl"]
     done = python(f"import sys, kerneleval; print([m for m in {heavy} if m in sys.modules])")
     assert done.stdout.strip() == "[]", done.stderr
 

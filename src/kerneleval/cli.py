@@ -203,6 +203,59 @@ def matrix(
 
 
 @app.command()
+def differ(
+    task: Annotated[str, typer.Option("--task", "-t", help="A task's name.", autocompletion=complete_tasks)],
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE]...", help="One for several devices, or one for each.")
+    ] = None,
+    device: Annotated[
+        list[str] | None,
+        typer.Option("--devices", metavar="NAME", help="At least two (cpu,cuda); otherwise all that are here."),
+    ] = None,
+    reference: Annotated[bool, typer.Option("--reference", help="PyTorch's own operators, no candidate.")] = False,
+    shapes: ShapesOption = Shapes.default,
+    dtype: DtypeOption = None,
+    direction: DirectionOption = None,
+    distribution: DistributionOption = None,
+    case: Annotated[str | None, typer.Option(metavar="KEY", help="Only this case.")] = None,
+    tf32: Annotated[bool, typer.Option("--tf32", help="Allow TF32 in float32 tasks.")] = False,
+    entry: Annotated[str, typer.Option(help="Name of the entry point; found by convention otherwise.")] = "",
+    backward_entry: Annotated[str, typer.Option(help="Name of the explicit backward entry point.")] = "",
+    language: Annotated[str, typer.Option(help="Language of the files; found from their content otherwise.")] = "",
+    suite_seed: Annotated[int, typer.Option(min=0, help="Public seed of the shapes.")] = 0,
+    as_json: Json = False,
+) -> int:
+    """Give several devices the same secret inputs: which is wrong, and how far do the others lie apart."""
+    options: dict[str, Any] = {
+        "devices": tuple(split(device)),
+        "reference": reference,
+        "shapes": shapes.value,
+        "dtypes": chosen_of("--dtype", dtype, DTYPES, SHORT_DTYPES),
+        "directions": chosen_of("--direction", direction, DIRECTIONS),
+        "distributions": chosen_of("--distribution", distribution, DISTRIBUTIONS),
+        "case": case_of(case),
+        "tf32": tf32,
+        "entry": entry,
+        "backward_entry": backward_entry,
+        "language": language,
+        "suite_seed": suite_seed,
+    }
+    from kerneleval import pipeline
+
+    with _progress(lines=False) as on_event:
+        found = pipeline.differ(tuple(files or ()), task, **options, on_event=on_event)
+    if as_json:
+        from kerneleval.records import to_plain
+
+        _print_json(to_plain(found) | {"wrong": found.wrong})
+    else:
+        from kerneleval.reports import differ_view
+
+        differ_view.render_differential(found, _console())
+    return FAILED if any(found.wrong.values()) else PASSED
+
+
+@app.command()
 def run(
     generator: Annotated[
         list[str] | None,
@@ -430,6 +483,7 @@ def analyse(
         analysis_view.render_attribution(one, console)
     analysis_view.render_difficulty(found["difficulty"], console, difficulty.PROXIES)
     analysis_view.render_sources(found["sources"], console)
+    analysis_view.render_compiled(found["compiled"], console)
     analysis_view.render_rubric(found["rubric"], console, rubric.AXES, rubric.LEVELS)
     analysis_view.render_hardware(found["hardware"], console)
     return PASSED
@@ -475,6 +529,22 @@ def export(
     else:
         for path, count in written.items():
             typer.echo(f"{_one_line(path)}: {count} rows")
+    return PASSED
+
+
+@app.command()
+def merge(
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE", help="Paths or URLs of stores; only read.")],
+    store: StoreOption = None,
+    as_json: Json = False,
+) -> int:
+    """Copy the runs of other stores into one, so that runs of several machines can be scored together."""
+    from kerneleval import pipeline
+    from kerneleval.reports import merge_view
+
+    with _progress(lines=False) as on_event:
+        found = pipeline.merge(sources, store_url=store_of(store), on_event=on_event)
+    _print_json(found) if as_json else merge_view.render_merged(found, _console())
     return PASSED
 
 
@@ -673,6 +743,23 @@ def selftest(
 
         tasks_view.render_selftest(found, _console())
     return PASSED if all(one["passed"] for one in found) else FAILED
+
+
+@app.command()
+def peaks(
+    device: DeviceOption = None,
+    measure: Annotated[bool, typer.Option("--measure", help="Measure all of them anew.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Tell what this machine can do at best, as measured: bandwidth and operations a second, beside the data sheet."""
+    options: dict[str, Any] = {"device": device_of(device), "again": measure}
+    from kerneleval import pipeline
+    from kerneleval.reports import peaks_view
+
+    with _progress(lines=not as_json) as on_event:
+        found = pipeline.peaks(**options, on_event=on_event)
+    _print_json(found) if as_json else peaks_view.render_peaks(found, _console())
+    return PASSED
 
 
 @app.command()

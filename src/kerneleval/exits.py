@@ -35,7 +35,7 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 """Whoever read our output went away."""
 
-COMMANDS = ("check", "matrix", "run", "score", "audit", "tasks", "selftest", "doctor")
+COMMANDS = ("check", "matrix", "differ", "merge", "run", "score", "audit", "tasks", "selftest", "doctor")
 
 # Typer brings its own copy of click in newer versions and uses the separate package in older ones.
 _ClickException: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")

@@ -130,3 +130,34 @@ def test_ranks_without_order_and_too_few_kernels():
     assert math.isnan(found.tau) and "as fast as every other" in found.note
     few = hardware(many((1, 0))).agreements[0]
     assert math.isnan(few.tau) and few.note == "2 kernels in common; 3 are needed"
+
+
+def test_variance_of_a_task_over_machines_worked_by_hand():
+    data = kernel("k", {"cpu": (1.0, 4.0), "cuda": (4.0, 4.0), "rocm": (8.0, 2.0)})
+    (one,) = hardware(data).spreads
+    assert one.speedups == pytest.approx({"cpu": 2.0, "cuda": 4.0, "rocm": 4.0})
+    assert one.variance == pytest.approx(statistics.variance([2.0, 4.0, 4.0])) == pytest.approx(4 / 3)
+    assert one.cv == pytest.approx(math.sqrt(4 / 3) / (10 / 3))
+    assert (one.ratio, one.same_cells, one.same_source, one.note) == (pytest.approx(2.0), True, True, "")
+
+
+def test_variance_over_sources_and_shapes_of_each_machine():
+    """C++ at small shapes for one, Triton at large ones for the other: no kernel and no cell in common."""
+    cpu = kernel("cpp", {"cpu": (2.0, 2.0)})
+    gpu = [
+        dataclasses.replace(r, case=dataclasses.replace(r.case, dims=(("M", 4096),)))
+        for r in kernel("triton", {"cuda": (0.5,)})
+    ]
+    found = hardware([*cpu, *gpu])
+    assert math.isnan(found.cv.value)
+    (one,) = found.spreads
+    assert (one.same_cells, one.same_source) == (False, False)
+    assert one.cells == {"cpu": 2, "cuda": 1}
+    assert (one.ratio, one.variance) == (pytest.approx(4.0), pytest.approx(1.5**2 / 2))
+
+
+def test_variance_names_machines_without_a_right_timed_cell():
+    data = kernel("k", {"cpu": (2.0,), "cuda": ("wrong_output",)})
+    (one,) = hardware(data).spreads
+    assert math.isnan(one.variance) and math.isnan(one.ratio)
+    assert one.note == "nothing right and timed on cuda"

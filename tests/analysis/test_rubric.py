@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 
 import pytest
@@ -11,9 +12,12 @@ from tests.store import store_builders as stored
 
 from kerneleval import tasks
 from kerneleval.analysis import rubric
-from kerneleval.analysis.features import read_compiled, read_sources
+from kerneleval.analysis.features import marks_of_code, read_sources
 from kerneleval.analysis.rubric import Seen, profiles, rate, seen
-from kerneleval.records import Candidate, Origin, UsageError
+from kerneleval.judge.disassembly import Library
+from kerneleval.judge.uses import finding
+from kerneleval.languages.instructions import read_code
+from kerneleval.records import Candidate, CodeUse, Origin, UsageError
 
 LIBRARY = {name: tasks.find(name) for name in ("gelu", "layer_norm", "matmul")}
 
@@ -171,14 +175,89 @@ def test_mixed_and_unseen_are_said():
     assert "it was not seen running" in graded(made(DECOY))["R"].reason
 
 
-def test_compiled_code_is_evidence():
-    ptx = "// wgmma in a comment\nwgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {%f0};\n"
-    grades = graded(triton("tl.store(x, 1)"), saw=Seen(track="custom", compiled={"k.ptx": ptx}))
-    assert grades["H"].level == 4 and [(m.file, m.line) for m in grades["H"].marks] == [("k.ptx", 2)]
-    sass = {"k": "/*0010*/ HMMA.16816.F32 R4, R8 ;\n LDGSTS.E.BYPASS.128 [R1], [R2.64] ;"}
-    assert [(m.level, m.line) for m in read_compiled(sass)] == [(3, 2), (2, 1)]
-    assert [m.level for m in read_compiled({"k": "v_mfma_f32_32x32x8_f16 a[0:15], v[0:1], v[2:3], 0"})] == [2]
-    assert read_compiled({"k": "ld.global.f32 %f1, [%rd1];"}) == ()
+def code(text: str, kernel: str = "k", isa: str = "sass") -> CodeUse:
+    return read_code(text, isa, kernel)
+
+
+WGMMA = (
+    "        /*0000*/  HGMMA.64x64x16.F32 R24, gdesc[UR8], R24 ;\n        /*0010*/  HGMMA.64x64x16.F32 R24, R8, R24 ;\n"
+)
+MMA = "        /*0000*/  HMMA.16816.F32 R4, R8 ;\n"
+TMA = "        /*0000*/  UTMALDG.2D [UR8], [UR6] ;\n"
+PLAIN = "        /*0000*/  FFMA R4, R8, R9, R10 ;\n"
+
+
+def test_compiled_code_has_levels():
+    sass = "/*0010*/ HMMA.16816.F32 R4, R8 ;\n LDGSTS.E.BYPASS.128 [R1], [R2.64] ;\n" + TMA
+    assert [(m.level, m.file, m.line) for m in marks_of_code([code(sass)])] == [
+        (4, "k (sass)", 3),
+        (3, "k (sass)", 2),
+        (2, "k (sass)", 1),
+    ]
+    gcn = code("\tv_mfma_f32_32x32x8_f16 a[0:15], v[0:1], v[2:3], 0", isa="amdgcn")
+    assert [m.level for m in marks_of_code([gcn])] == [2]
+    assert marks_of_code([code(PLAIN)]) == ()
+    zmm = code("  10:\tvmulps %zmm0,%zmm1,%zmm2\n", isa="x86")
+    assert zmm.classes == (("AVX-512", 1),) and marks_of_code([zmm]) == ()  # what g++ makes of any loop
+
+
+def test_what_a_compiler_chose_is_told_and_no_level():
+    """The rubric: "explicitly targets"; of high-level DSLs specialisation is "delegated to the compiler"."""
+    grade = graded(triton("tl.dot(x, x)"), saw=Seen(track="custom", compiled=(code(WGMMA),)))["H"]
+    assert grade.level == 2
+    assert "compiled: 2 HGMMA.64x64x16.F32 (wgmma), as its compiler chose" in grade.reason
+    assert [(m.file, m.line) for m in grade.marks][-1] == ("k (sass)", 1)
+    plain = graded(triton("tl.store(x, 1)"), saw=Seen(track="custom", compiled=(code(PLAIN),)))["H"]
+    assert (plain.level, "no instruction of a special unit" in plain.reason) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "level"),
+    [
+        ("tl.make_tensor_descriptor(x, [1], [1], [1])", TMA, 4),
+        ("tl.make_tensor_descriptor(x, [1], [1], [1])", PLAIN, 1),
+        ("tl.make_tensor_descriptor(x, [1], [1], [1])\n    tl.dot(x, x)", MMA, 2),
+        ("tl.dot(x, x)", MMA, 2),
+        ("tl.dot(x, x)", PLAIN, 1),  # fp32 without TF32
+    ],
+)
+def test_compiled_code_decides_whether_a_source_means_it(body: str, text: str, level: int):
+    grade = graded(triton(body), saw=Seen(track="custom", compiled=(code(text),)))["H"]
+    assert grade.level == level
+    asked = 4 if "descriptor" in body else 2
+    assert ("not in the compiled code, so not counted: triton.language." in grade.reason) == (level < asked)
+    partly = graded(triton(body), saw=Seen(track="custom", compiled=(code(text),), complete=False))["H"]
+    assert partly.level == asked  # what is missing may be in what was not looked at
+
+
+def test_of_cuda_the_compiled_code_is_enough_and_decides():
+    dead = made(
+        '#ifdef NEVER\n__device__ void f() { asm volatile("wgmma.fence.sync.aligned;"); }\n#endif\n'
+        "__global__ void k(float *x) { x[0] = 1; }\n",
+        "k.cu",
+        "cuda",
+    )
+    assert graded(dead, saw=Seen(track="custom"))["H"].level == 4  # nobody looked
+    grade = graded(dead, saw=Seen(track="custom", compiled=(code(PLAIN),)))["H"]
+    assert (grade.level, "not in the compiled code, so not counted: wgmma.fence" in grade.reason) == (1, True)
+    hidden = made('#include "mma.cuh"\n__global__ void k(float *x) { product(x); }\n', "k.cu", "cuda")
+    grade = graded(hidden, saw=Seen(track="custom", compiled=(code(WGMMA),)))["H"]
+    assert (grade.level, grade.marks[0].what) == (4, "2 HGMMA.64x64x16.F32")
+
+
+def test_amx_in_dead_code_has_no_level():
+    text = (
+        "static void dead() { _tile_loadd(0, 0, 0); }\n"
+        'extern "C" int f(float *x, long n) { for (long i = 0; i < n; i++) x[i] = 1; return 0; }\n'
+    )
+    loop = code("  10:\tvmovups %zmm0,(%rdi)\n", isa="x86")
+    saw = Seen(track="custom", compiled=(loop,))
+    grades = graded(made(text, "f.cpp", "cpp"), saw=saw)
+    assert (grades["R"].level, grades["H"].level) == (3, 1)
+    assert "not in the compiled code, so not counted: _tile_loadd" in grades["R"].reason
+    tiles = dataclasses.replace(saw, compiled=(code("  10:\ttileloadd (%rdi,%rsi,1),%tmm0\n", isa="x86"),))
+    grades = graded(made(text, "f.cpp", "cpp"), saw=tiles)
+    assert (grades["R"].level, grades["H"].level) == (4, 4)
 
 
 def test_what_cannot_be_read_has_no_level():
@@ -192,9 +271,19 @@ def test_what_cannot_be_read_has_no_level():
 def test_a_verdict_tells_track_launches_and_compiled_code():
     case = stored.case("gelu")
     verdict = stored.verdict("gelu", stored.candidate("gelu"), (stored.passed(case),), track="mixed")
-    findings = ({"check": "track", "launches": {"k": 2, "l": 1}}, {"check": "x", "ptx": "wgmma.x"}, {"ptx": "y"})
+    use = code(WGMMA)
+    told = {"check": "uses"} | finding(Library(uses=(use,), complete=True))
+    stored_back = json.loads(json.dumps(told))
+    findings = ({"check": "track", "launches": {"k": 2, "l": 1}}, stored_back)
     found = seen(dataclasses.replace(verdict, findings=findings))
-    assert found == Seen(track="mixed", launched=("k", "l"), compiled={"ptx": "wgmma.x", "ptx 1": "y"})
+    assert found == Seen(track="mixed", launched=("k", "l"), compiled=(use,))
+    for broken in (
+        {"kernels": 7},
+        {"kernels": [7, {}, {"kernel": 1, "isa": "x"}, {"kernel": "k", "isa": "sass", "classes": 1}]},
+    ):
+        findings = ({"check": "uses", "complete": 1} | broken,)
+        found = seen(dataclasses.replace(verdict, findings=findings))
+        assert (found.compiled, found.complete) == ((), False)
 
 
 def test_reading_long_hostile_text_ends():

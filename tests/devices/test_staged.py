@@ -52,8 +52,8 @@ OVER_A_FAKE = '''
 
 from kerneleval.devices.fakes import FakeMetal
 
-fake = FakeMetal.fake()
-fake.installed().__enter__()
+installed = FakeMetal.fake().installed()  # kept: it ends with its last reference
+installed.__enter__()
 
 
 class Apple(FakeMetal):

@@ -16,7 +16,8 @@ from kerneleval.languages import Loaded
 from kerneleval.records import Candidate
 
 ROOT = Path(__file__).resolve().parents[2]
-SUFFIX = {"cpp": ".cpp", "cuda": ".cu"}
+SUFFIX = {"cpp": ".cpp", "cuda": ".cu", "opencl": ".cl"}
+DEVICE = {"opencl": "opencl"}
 
 
 def make_candidate(text: str, language: str, *more: tuple[str, str], **fields: str) -> Candidate:
@@ -32,17 +33,17 @@ def make() -> Callable[..., Candidate]:
 
 @pytest.fixture
 def load(tmp_path: Path) -> Iterator[Callable[..., Loaded]]:
-    """(text, language, *more files, names=..., entry=...) -> the candidate, built and loaded on the CPU."""
+    """(text, language, *more files, names=..., entry=...) -> the candidate, built and loaded on the host."""
     loaded: list[Loaded] = []
 
     def build_and_load(
         text: str, language: str, *more: tuple[str, str], names: tuple[str, ...] = ("gelu",), **fields: str
     ) -> Loaded:
         candidate = make_candidate(text, language, *more, **fields)
-        found = languages.find(language)
+        found, device = languages.find(language), DEVICE.get(language, "cpu")
         folder = tmp_path / f"build{len(loaded)}"
-        found.build(candidate, folder, "cpu", "")
-        loaded.append(found.load(candidate, folder, "cpu", names=names))
+        found.build(candidate, folder, device, "")
+        loaded.append(found.load(candidate, folder, device, names=names))
         return loaded[-1]
 
     yield build_and_load

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import random
 import re
@@ -11,8 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from kerneleval.judge.checks.resources import binaries, told
+from kerneleval.judge import Judge
+from kerneleval.judge.bench import Loaded
+from kerneleval.judge.checks.resources import built, sent, told
 from kerneleval.languages.cubin import Use, uses
+from kerneleval.records import Candidate
+from kerneleval.worker.binaries import collect
 
 triton = pytest.importorskip("triton", reason="Triton, with NVIDIA's assembler, is not installed (pip install triton)")
 
@@ -141,7 +147,10 @@ def test_what_triton_keeps_in_its_cache_is_told(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    finding = told(binaries(tmp_path / "worker"))
+    files = json.loads(json.dumps(collect(str(cache), 1 << 21)))
+    assert len(files) == 3
+    assert collect(str(cache), 100) == []
+    finding = told(sent(files))
     assert finding["level"] == "info"
     product, scaled = finding["kernels"]
     assert (product["kernel"], product["binaries"]) == ("product", 1)
@@ -162,14 +171,55 @@ def test_what_a_candidate_puts_there_is_read_with_care(tmp_path: Path) -> None:
     (folder / "empty.cubin").touch()
     (folder / "text.so").write_text("no library")
     (folder / "real.cubin").write_bytes(binary.read_bytes())
-    (folder / "real.json").write_text('{"shared": ' + "[" * 100_000)
-    assert [(use.kernel, dynamic) for use, dynamic in binaries(folder)] == [("roomy", 0), ("simple", 0)]
-    for text in ('{"shared": -1}', '{"shared": true}', "[]", '{"shared": "7"}', '{"shared": 99999999999}'):
+    assert [(use.kernel, dynamic) for use, dynamic in built(folder)] == [("roomy", 0), ("simple", 0)]
+    assert list(built(tmp_path / "gone")) == []
+
+
+def test_descriptions_of_any_kind_do_no_harm(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe.cubin")
+    (folder / "real.cubin").write_bytes(assembled(tmp_path, 80).read_bytes())
+    for text in ('{"shared": ' + "[" * 100_000, '{"shared": -1}', '{"shared": true}', "[]", '{"shared": "7"}', "\x00"):
         (folder / "real.json").write_text(text)
-        assert {dynamic for _, dynamic in binaries(folder)} == {0}
+        [real] = collect(str(folder), 1 << 21)
+        assert {dynamic for _, dynamic in sent([real])} == {0}
     (folder / "real.json").write_text('{"shared": 4096}')
-    assert {dynamic for _, dynamic in binaries(folder)} == {4096}
-    assert list(binaries(tmp_path / "gone")) == []
+    assert {dynamic for _, dynamic in sent(collect(str(folder), 1 << 21))} == {4096}
+    assert collect(str(tmp_path / "gone"), 1 << 21) == []
+
+
+@pytest.mark.parametrize("files", [None, 7, "text", [1], [{}], [{"data": 3}], [{"data": "~~"}], [{"data": "AAAA"}], {}])
+def test_what_a_worker_sends_instead_of_binaries_is_none(files: object) -> None:
+    assert list(sent(files)) == []
+
+
+def test_a_worker_sends_what_lies_in_memory_that_only_it_sees(tmp_path: Path) -> None:
+    data = base64.b64encode(assembled(tmp_path, 80).read_bytes()).decode()
+    source = f"""
+import base64
+import os
+import pathlib
+
+import torch
+
+folder = pathlib.Path(os.environ["TRITON_CACHE_DIR"]) / "of_a_kernel"
+folder.mkdir(parents=True)
+(folder / "k.cubin").write_bytes(base64.b64decode("{data}"))
+del os.environ["TRITON_CACHE_DIR"]
+
+
+def relu(x):
+    return torch.relu(x)
+"""
+    candidate = Candidate(files=(("relu.py", source),), language="torch")
+    with Judge("cpu") as judge:
+        loaded = Loaded(judge.bench, candidate, ("relu",), trusted=False, tf32=False)
+        try:
+            answer = loaded.runner.worker.request("binaries", {"most_bytes": 1 << 20}, "binaries", timeout_s=30)
+            assert [use.kernel for use, _ in sent(answer["files"])] == ["roomy", "simple"]
+        finally:
+            loaded.close()
 
 
 def test_a_line_tells_spills_only_where_there_are_some() -> None:

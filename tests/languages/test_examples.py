@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kerneleval import languages
-from kerneleval.languages import OutputSpec
+from kerneleval.languages import OutputSpec, opencl_runtime
 
 SHAPES = [(5, 7), (1, 1), (64, 33), (0, 4)]
 
@@ -29,8 +29,10 @@ def check(loaded, shape, tolerance=2e-6):
     torch.testing.assert_close(got_grad.double(), want_grad, rtol=2 * tolerance, atol=2 * tolerance)
 
 
-@pytest.mark.parametrize("language", ["torch", "numba", "cpp"])
+@pytest.mark.parametrize("language", ["torch", "numba", "cpp", "opencl"])
 def test_example_is_right(language, load, example):
+    if language == "opencl" and (reason := opencl_runtime.unusable()):
+        pytest.skip(f"not run: {reason}")
     loaded = load(example(language), language)
     for shape in SHAPES:
         check(loaded, shape)

@@ -62,7 +62,7 @@ def test_entries_and_language_can_be_given(write):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.rs", "x", "suffix '.rs' belongs to no language; known suffixes are .cc, .cpp, .cu"),
+        ("a.rs", "x", "suffix '.rs' belongs to no language; known suffixes are .cc, .cl, .cpp, .cu"),
         ("a", "x", "no suffix belongs to no language"),
         ("a.py", "  \n", "is empty"),
         ("a.py", b"x = '\xff'", "not UTF-8 at byte 5"),
@@ -164,7 +164,7 @@ def test_headers_end_after_sixty_lines(write):
 
 
 def test_all_languages_are_found():
-    assert sorted(languages.all_languages()) == ["cpp", "cuda", "numba", "torch", "triton"]
+    assert sorted(languages.all_languages()) == ["cpp", "cuda", "numba", "opencl", "torch", "triton"]
     assert languages.find("triton").name == "triton"
 
 

@@ -9,9 +9,9 @@ import statistics
 import pytest
 from score_builders import rows, timing
 
-from kerneleval.records import Score, UsageError
+from kerneleval.records import Machine, Score, UsageError
 from kerneleval.scores import Setting, by_generator, find, score_all
-from kerneleval.scores.cells import checked
+from kerneleval.scores.cells import checked, devices_of
 from kerneleval.scores.composite import product
 
 
@@ -188,7 +188,71 @@ def test_p_hw_counts_devices_right_and_fast_enough():
     found = value("p_hw", results, not_evaluated={"metal": "no such device", "cuda": "stale"})
     assert found.value == pytest.approx(1 / 3)
     assert found.n == 3
-    assert found.note == "not evaluated: metal (no such device)"
+    assert found.note == ("not evaluated: metal (no such device); on a part of the tasks: cuda (1 of 2), rocm (1 of 2)")
+    assert value("c_op", results[4:] + results[:4]).note == "on cuda, 1 of 2 tasks; 1 regressing"
+
+
+def _machine(name="H200", units=132, **more):
+    fields = {"device": "cuda", "name": name, "arch": "sm_90", "units": units, "memory_bytes": 1, "cache_bytes": 1}
+    return Machine(**fields | {"driver": "1", "torch": "2"} | more)
+
+
+def test_machines_of_one_product_are_one_device():
+    cpu, first, second = _machine(device="cpu", name="EPYC"), _machine(host="a"), _machine(host="b", driver="2")
+    assert set(devices_of([cpu, first, second]).items()) == {
+        (cpu.fingerprint, "cpu"),
+        (first.fingerprint, "cuda"),
+        (second.fingerprint, "cuda"),
+    }
+    other = _machine("H100")
+    assert list(devices_of([first, second, other]).values()) == ["cuda H200", "cuda H200", "cuda H100"]
+    part = _machine(units=16)  # a slice of a GPU is another device
+    assert list(devices_of([first, part]).values()) == ["cuda H200 (sm_90, 132 units)", "cuda H200 (sm_90, 16 units)"]
+    assert devices_of([]) == {}
+
+
+def test_p_hw_counts_products_not_machines():
+    """Three hosts of one GPU and a CPU: two devices, not four."""
+    machines = {
+        "cpu": _machine(device="cpu"),
+        "a": _machine(host="a"),
+        "b": _machine(host="b"),
+        "c": _machine(host="c"),
+    }
+    results = [
+        dataclasses.replace(r, machine=of.fingerprint, device=of.device)
+        for of in machines.values()
+        for r in rows("t", [0.5 if of.device == "cpu" else 2.0] * 3)
+    ]
+    assert value("p_hw", results).value == 0.75  # nothing is known of the machines
+    found = value("p_hw", results, devices=devices_of(machines.values()))
+    assert (found.value, found.n, found.note) == (0.5, 2, "several machines as one device: cuda")
+    table = value("device_speedup", results, devices=devices_of(machines.values()))
+    assert {name: (one.value, one.n, one.note) for name, one in table.items()} == {
+        "cpu": (0.5, 1, ""),
+        "cuda": (2.0, 3, "3 machines as one"),
+    }
+    absent = value("p_hw", results, devices=devices_of([*machines.values(), _machine(device="rocm")]))
+    assert absent.n == 2
+    assert "not evaluated: rocm (no attempt)" in absent.note
+
+
+def test_a_pair_wrong_on_most_machines_of_a_device_fails_it():
+    machines = [_machine(host=name) for name in "abc"]
+    results = [
+        dataclasses.replace(r, machine=of.fingerprint, device="cuda")
+        for of, wrong in zip(machines, (True, True, False), strict=True)
+        for r in rows("t", [2.0, "wrong_output" if wrong else 2.0])
+    ]
+    assert value("p_hw", results, devices=devices_of(machines)).value == 0
+    assert value("p_hw", results[2:], devices=devices_of(machines)).value == 1
+
+
+def test_p_hw_names_devices_that_saw_a_part_of_the_tasks():
+    results = rows("a", [2.0]) + rows("b", [2.0]) + rows("c", [2.0], device="cuda")
+    found = value("p_hw", results)
+    assert (found.value, found.n) == (1, 2)
+    assert found.note == "on a part of the tasks: cpu (2 of 3), cuda (1 of 3)"
 
 
 def test_p_hw_counts_a_wrong_pair_as_speed_zero():

@@ -2,7 +2,8 @@
 
 One row of :data:`FEATURES` is one thing to look for; what it proves is a level of one axis. Comments, docstrings,
 strings that are no code, and what ``#if 0`` leaves out prove nothing. Where the judge saw which kernels were launched,
-functions of Triton and Numba that none of these calls prove nothing either.
+functions of Triton and Numba that none of these calls prove nothing either; where it has their compiled code, what has
+no instruction there proves nothing (``rubric.py``).
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from __future__ import annotations
 import ast
 import bisect
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
 from kerneleval.analysis.sources import LIMIT_CHARS, NATIVE, native_code
-from kerneleval.records import Candidate
+from kerneleval.languages.instructions import FRONTIER, MATRIX, PIPELINE, VECTOR
+from kerneleval.records import Candidate, CodeUse
 
-__all__ = ["FEATURES", "Feature", "Mark", "Reading", "read_compiled", "read_sources"]
+__all__ = ["FEATURES", "Feature", "Mark", "Reading", "marks_of_code", "read_sources"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,9 @@ class Mark:
     """What stands there."""
     says: str
     """What it is."""
+    units: tuple[str, ...] = ()
+    """Classes of instructions (``languages/instructions.py``) of which compiled code has one where the source's kernel
+    really does it; empty: none need show."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +68,17 @@ class Feature:
     native: str = ""
     """Regular expression over C, C++, CUDA and HIP without comments and strings."""
     assembly: str = ""
-    """Regular expression over inline assembly and PTX."""
-    machine: str = ""
-    """Regular expression over SASS and AMDGCN, beside those over PTX."""
+    """Regular expression over inline assembly."""
+    units: tuple[str, ...] = ()
+    """As :class:`Mark` has them."""
 
 
 _TL = "triton.language"
 _GLUON = "triton.experimental.gluon"
+_NEWEST = "the newest features"
+_NAMED = "instructions of a processor, named one by one"
+_VECTORS = "vector units"
+_ARITHMETIC = r"(?:add|sub|mul|fmadd|fnmadd|load|loadu|store|storeu|max|min|set1|dp)\w*"
 
 FEATURES: tuple[Feature, ...] = (
     # -- R: 1 library composition, 2 high-level DSL, 3 lower-level DSL, 4 instruction level
@@ -103,20 +112,32 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         axis="R",
         level=4,
-        says="instructions of a processor, named one by one",
-        native=r"\b_mm\d*_\w+|\b(?:vld|vst|vfma|vmla|vadd|vmul)\w*_[fsu]\d+\b|\bsv\w+_[fsu]\d+\w*|\b_tile_\w+",
+        says=_NAMED,
+        native=r"\b_mm_\w+",
+        units=(*VECTOR, "prefetch", "streaming store"),
     ),
+    Feature(axis="R", level=4, says=_NAMED, native=r"\b_mm256_\w+", units=("AVX2", "AVX-512", "streaming store")),
+    Feature(axis="R", level=4, says=_NAMED, native=r"\b_mm512_\w+", units=("AVX-512", "streaming store")),
+    Feature(
+        axis="R", level=4, says=_NAMED, native=r"\b(?:vld|vst|vfma|vmla|vadd|vmul)\w*_[fsu]\d+\b", units=("NEON", "SVE")
+    ),
+    Feature(axis="R", level=4, says=_NAMED, native=r"\bsv\w+_[fsu]\d+\w*", units=("SVE",)),
+    Feature(axis="R", level=4, says="AMX instructions, named one by one", native=r"\b_tile_\w+", units=("AMX",)),
     # -- H: 1 portable, 2 compute units, 3 pipelines of an architecture, 4 its newest features
     Feature(
         axis="H",
         level=2,
-        says="matrix or vector units",
+        says="matrix units",
         python=(f"{_TL}.dot", f"{_TL}.dot_scaled", f"{_GLUON}.language.nvidia.ampere.mma_v2"),
-        native=r"\bwmma::\w+|\b__builtin_amdgcn_(?:mfma|wmma)\w*|\brocwmma::\w+|\bSM(?:70|75|80|89)_\d+x\d+x\d+_\w+"
-        r"|\b_mm(?:256|512)?_(?:add|sub|mul|fmadd|fnmadd|load|loadu|store|storeu|max|min|set1|dp)\w*"
-        r"|\b(?:vld1q|vst1q|vfmaq|vmlaq|vaddq|vmulq)_\w+",
+        native=r"\bwmma::\w+|\b__builtin_amdgcn_(?:mfma|wmma)\w*|\brocwmma::\w+|\bSM(?:70|75|80|89)_\d+x\d+x\d+_\w+",
         assembly=r"\bw?mma\.(?:sync|load|store|mma)\S*",
-        machine=r"\b[HIDQ]MMA\b\S*|\bv_w?mfma_\w+|\bv_wmma_\w+",
+        units=MATRIX,
+    ),
+    Feature(axis="H", level=2, says=_VECTORS, native=rf"\b_mm_{_ARITHMETIC}", units=VECTOR),
+    Feature(axis="H", level=2, says=_VECTORS, native=rf"\b_mm256_{_ARITHMETIC}", units=("AVX2", "AVX-512")),
+    Feature(axis="H", level=2, says=_VECTORS, native=rf"\b_mm512_{_ARITHMETIC}", units=("AVX-512",)),
+    Feature(
+        axis="H", level=2, says=_VECTORS, native=r"\b(?:vld1q|vst1q|vfmaq|vmlaq|vaddq|vmulq)_\w+", units=("NEON", "SVE")
     ),
     Feature(
         axis="H",
@@ -125,14 +146,30 @@ FEATURES: tuple[Feature, ...] = (
         python=(f"{_GLUON}.language.nvidia.ampere.async_copy.*", "cutlass.cute.nvgpu.cpasync.*"),
         native=r"\b__pipeline_(?:memcpy_async|commit|wait_prior)\b|\bmemcpy_async\b|\bcuda::(?:pipeline|barrier)\b"
         r"|\bmake_pipeline\b|\bSM80_CP_ASYNC\w*|\bSM75_U\w*LDSM\w*|\b__builtin_amdgcn_(?:raw_buffer|global)_load_lds\b"
-        r"|\b__builtin_amdgcn_sched_group_barrier\b|\b_mm\d*_stream_\w+|\b_mm_prefetch\b|\b__builtin_prefetch\b",
-        assembly=r"\bcp\.async\.(?!bulk)\S+|\bldmatrix\.\S+|\bmbarrier\.\S+|\bbar\.(?:sync|arrive)\s+[^;,]+,\s*\S+",
-        machine=r"\bLDGSTS\b\S*|\bLDSM\b\S*|\bglobal_load_lds\w*|\bbuffer_load_\w+.*\blds\b",
+        r"|\b_mm\d*_stream_\w+|\b_mm_prefetch\b|\b__builtin_prefetch\b",
+        assembly=r"\bcp\.async\.(?!bulk)\S+|\bldmatrix\.\S+|\bmbarrier\.\S+",
+        units=(*PIPELINE, *FRONTIER),
+    ),
+    Feature(
+        axis="H",
+        level=3,
+        says="synchronisation of an architecture, which no class of instructions shows",
+        native=r"\b__builtin_amdgcn_sched_group_barrier\b",
+        assembly=r"\bbar\.(?:sync|arrive)\s+[^;,]+,\s*\S+",
     ),
     Feature(
         axis="H",
         level=4,
-        says="the newest features: warpgroup matrix instructions, TMA, tensor memory, clusters",
+        says=f"{_NEWEST}: warpgroup matrix instructions",
+        python=("cutlass.cute.nvgpu.warpgroup.*",),
+        native=r"\bSM90_\d+x\d+x\d+_\w+",
+        assembly=r"\bwgmma\.\S+",
+        units=("wgmma",),
+    ),
+    Feature(
+        axis="H",
+        level=4,
+        says=f"{_NEWEST}: TMA",
         python=(
             f"{_TL}.make_tensor_descriptor",
             f"{_TL}._experimental_make_tensor_descriptor",
@@ -140,27 +177,54 @@ FEATURES: tuple[Feature, ...] = (
             f"{_TL}._experimental_descriptor_store",
             "triton.tools.tensor_descriptor.*",
             "triton.tools.experimental_descriptor.*",
-            f"{_GLUON}.language.nvidia.hopper.*",
-            f"{_GLUON}.language.nvidia.blackwell.*",
-            "cutlass.cute.nvgpu.tcgen05.*",
-            "cutlass.cute.nvgpu.warpgroup.*",
             "cutlass.cute.nvgpu.cpasync.CopyBulkTensorTileG2SOp",
         ),
-        native=r"\b__cluster_dims__\b|\bthis_cluster\b|\bcluster_group\b|\bcudaLaunchAttributeCluster\w+|\bCUtensorMap\b"
-        r"|\bcuTensorMapEncode\w+|\bSM90_TMA\w*|\bSM90_\d+x\d+x\d+_\w+|\bSM100_\w+|\bcp_async_bulk\w*"
-        r"|\b_tile_(?:dp\w+|loadd|stored)\b",
-        assembly=r"\bwgmma\.\S+|\bcp\.(?:reduce\.)?async\.bulk\S*|\btcgen05\.\S+|\bbarrier\.cluster\S*"
-        r"|\bmapa\.\S+|\bsetmaxnreg\.\S+",
-        machine=r"\b[HIQ]GMMA\b\S*|\bUTMALDG\b\S*|\bUTMASTG\b\S*|\bUTC\w*MMA\b\S*|\bUCGABAR_\w+",
+        native=r"\bCUtensorMap\b|\bcuTensorMapEncode\w+|\bSM90_TMA\w*|\bcp_async_bulk\w*",
+        assembly=r"\bcp\.(?:reduce\.)?async\.bulk\S*",
+        units=("TMA",),
     ),
+    Feature(
+        axis="H",
+        level=4,
+        says=f"{_NEWEST}: tensor memory",
+        python=("cutlass.cute.nvgpu.tcgen05.*",),
+        native=r"\bSM100_\w+",
+        assembly=r"\btcgen05\.\S+",
+        units=("tcgen05",),
+    ),
+    Feature(
+        axis="H",
+        level=4,
+        says=f"{_NEWEST}: warpgroups, TMA, tensor memory, clusters",
+        python=(f"{_GLUON}.language.nvidia.hopper.*", f"{_GLUON}.language.nvidia.blackwell.*"),
+        units=FRONTIER,
+    ),
+    Feature(
+        axis="H",
+        level=4,
+        says=f"{_NEWEST}: clusters of blocks",
+        native=r"\b__cluster_dims__\b|\bthis_cluster\b|\bcluster_group\b|\bcudaLaunchAttributeCluster\w+",
+        assembly=r"\bbarrier\.cluster\S*|\bmapa\.\S+",
+        units=("cluster", "TMA"),
+    ),
+    Feature(
+        axis="H",
+        level=4,
+        says=f"{_NEWEST}: registers moved between warpgroups",
+        assembly=r"\bsetmaxnreg\.\S+",
+        units=("setmaxnreg",),
+    ),
+    Feature(axis="H", level=4, says="AMX tiles", native=r"\b_tile_(?:dp\w+|loadd|stored)\b", units=("AMX",)),
 )
 """What to look for. The levels are the rubric's; which features show them is this program's choice, and on CPUs, of
 which the rubric says nothing, the levels too."""
 
 _INSTRUCTIONS = Feature(axis="R", level=4, says="inline assembly")
-_PIPELINED = Feature(axis="H", level=3, says="a software pipeline of a depth of its own")
-_SPECIALISED = Feature(axis="H", level=4, says="warps that specialise")
-_CLUSTERED = Feature(axis="H", level=4, says="a cluster of blocks")
+_PIPELINED = Feature(
+    axis="H", level=3, says="a software pipeline of a depth of its own", units=("async copy", "mbarrier", "TMA")
+)
+_SPECIALISED = Feature(axis="H", level=4, says="warps that specialise", units=("setmaxnreg", "TMA", "tcgen05"))
+_CLUSTERED = Feature(axis="H", level=4, says="a cluster of blocks", units=("cluster", "TMA"))
 
 _LONGEST_WHAT = 80
 
@@ -194,18 +258,26 @@ def read_sources(candidate: Candidate, launched: Collection[str] = ()) -> Readin
     return Reading(marks=_sorted(marks), unread="; ".join(unread), not_launched=tuple(dict.fromkeys(idle)))
 
 
-def read_compiled(compiled: Mapping[str, str]) -> tuple[Mark, ...]:
-    """Evidence for H in compiled code.
-
-    Args:
-        compiled: name -> text of PTX, SASS or AMDGCN. A text that is longer than the limit of sources is cut there.
+def marks_of_code(code: Iterable[CodeUse]) -> tuple[Mark, ...]:
+    """What compiled code shows of H: the matrix units (2), copies and synchronisation (3), and newest features (4) of a
+    GPU that it has instructions of, the highest level first.
     """
-    marks: list[Mark] = []
-    for name, text in compiled.items():
-        for feature in FEATURES:
-            pattern = "|".join(filter(None, (feature.assembly, feature.machine)))
-            if feature.axis == "H" and pattern:
-                marks += _matches(feature, name, re.sub(r"//.*|/\*.*?\*/", "", text[: 16 * LIMIT_CHARS]), pattern, 1)
+    marks = []
+    for use in code:
+        for line in use.lines:
+            level = 4 if line.unit in FRONTIER else 3 if line.unit in PIPELINE else 2 if line.unit in MATRIX else 0
+            if level:
+                marks.append(
+                    Mark(
+                        axis="H",
+                        level=level,
+                        file=f"{use.kernel} ({use.isa})",
+                        line=line.line,
+                        what=f"{line.count} {line.mnemonic}"[:_LONGEST_WHAT],
+                        says=f"{line.unit}: {line.text}",
+                        units=(line.unit,),
+                    )
+                )
     return _sorted(marks)
 
 
@@ -219,7 +291,9 @@ def _sorted(marks: Sequence[Mark]) -> tuple[Mark, ...]:
 
 def _mark(feature: Feature, file: str, line: int, what: str) -> Mark:
     short = " ".join(what.split())[:_LONGEST_WHAT]
-    return Mark(axis=feature.axis, level=feature.level, file=file, line=line, what=short, says=feature.says)
+    return Mark(
+        axis=feature.axis, level=feature.level, file=file, line=line, what=short, says=feature.says, units=feature.units
+    )
 
 
 def _matches(feature: Feature, file: str, text: str, pattern: str, line: int) -> Iterator[Mark]:

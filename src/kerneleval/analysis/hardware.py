@@ -11,6 +11,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from scipy import stats
@@ -19,7 +20,9 @@ from kerneleval.records import Case, Result, Score, Timing
 from kerneleval.scores.cells import device_names, timing_of
 from kerneleval.scores.intervals import FEW, NOTHING, median_over_cells, nested
 
-__all__ = ["Agreement", "Hardware", "Kernel", "hardware"]
+__all__ = ["Agreement", "Hardware", "Kernel", "Spread", "hardware"]
+
+_Key = TypeVar("_Key")
 
 FEWEST_KERNELS = 3
 """Two kernels are ranked alike or not: no agreement can be told from chance."""
@@ -55,6 +58,34 @@ class Kernel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Spread:
+    """One generator at one task over machines, whatever source it gave for each of them."""
+
+    generator: str
+    """Generator name."""
+    task: str
+    """Task name."""
+    speedups: Mapping[str, float]
+    """Machine -> geometric mean of the speedups of its right, timed cells, all samples together."""
+    cells: Mapping[str, int]
+    """Machine -> number of these cells."""
+    same_cells: bool
+    """Whether they are the same cells everywhere; otherwise the machines have none in common (a GPU is given larger
+    shapes than a CPU), and each is told by its own."""
+    same_source: bool
+    """Whether the same sources were timed everywhere."""
+    variance: float
+    """Sample variance (n - 1) of the speedup over machines, as KernelBench-X means cross-hardware speedup variance:
+    each speedup is against the baseline of its own machine. NaN: fewer than two machines."""
+    cv: float
+    """Its root over the mean."""
+    ratio: float
+    """Highest speedup over lowest; NaN: fewer than two machines."""
+    note: str = ""
+    """Why there is none: the machines where nothing was right and timed."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Agreement:
     """Whether two machines rank kernels alike."""
 
@@ -85,6 +116,8 @@ class Hardware:
     """Every kernel that was timed, the most variable first."""
     agreements: tuple[Agreement, ...]
     """One for each pair of machines."""
+    spreads: tuple[Spread, ...] = ()
+    """One for each generator and task that has a timed cell, the largest variance first."""
 
 
 Table = dict[str, dict[Case, Timing]]
@@ -114,6 +147,46 @@ def hardware(results: Iterable[Result]) -> Hardware:
         cv=_median_cv(kernels, len(names)),
         kernels=tuple(sorted(kernels, key=lambda k: (math.isnan(k.cv), -k.cv, k.task, k.candidate))),
         agreements=tuple(_agreement(first, second, tables) for first, second in pairs),
+        spreads=_spreads(cells, names),
+    )
+
+
+def _spreads(cells: Sequence[Result], names: Mapping[str, str]) -> tuple[Spread, ...]:
+    tables: dict[tuple[str, str], dict[str, dict[tuple[Case, int], Timing]]] = {}
+    sources: dict[tuple[str, str], dict[str, set[str]]] = {}
+    for r in cells:
+        if (timing := timing_of(r)) is not None and timing.speedup > 0:
+            key, machine = (r.generator, r.task), names[r.machine]
+            tables.setdefault(key, {}).setdefault(machine, {})[r.case, r.sample] = timing
+            sources.setdefault(key, {}).setdefault(machine, set()).add(r.candidate)
+    every = tuple(dict.fromkeys(names.values()))
+    found = [_spread(*key, table, sources[key], every) for key, table in tables.items()]
+    return tuple(sorted(found, key=lambda s: (math.isnan(s.variance), -s.variance, s.generator, s.task)))
+
+
+def _spread(
+    generator: str,
+    task: str,
+    table: Mapping[str, Mapping[tuple[Case, int], Timing]],
+    sources: Mapping[str, set[str]],
+    machines: Sequence[str],
+) -> Spread:
+    common = _common(table.values())
+    used = {machine: common or list(of) for machine, of in table.items()}
+    speedups = {machine: _geometric_mean(of, used[machine]) for machine, of in table.items()}
+    values, several = list(speedups.values()), len(speedups) > 1
+    absent = [machine for machine in machines if machine not in table]
+    return Spread(
+        generator=generator,
+        task=task,
+        speedups=speedups,
+        cells={machine: len(of) for machine, of in used.items()},
+        same_cells=bool(common),
+        same_source=len({frozenset(of) for of in sources.values()}) == 1,
+        variance=statistics.variance(values) if several else math.nan,
+        cv=_variation(values),
+        ratio=max(values) / min(values) if several else math.nan,
+        note=f"nothing right and timed on {', '.join(absent)}" if absent else "",
     )
 
 
@@ -145,12 +218,12 @@ def _kernel(task: str, candidate: str, generators: tuple[str, ...], table: Table
     )
 
 
-def _common(cells: Iterable[Mapping[Case, Timing]]) -> list[Case]:
+def _common(cells: Iterable[Mapping[_Key, Timing]]) -> list[_Key]:
     first, *others = cells
     return [case for case in first if all(case in other for other in others)]
 
 
-def _geometric_mean(timings: Mapping[Case, Timing], cases: Sequence[Case]) -> float:
+def _geometric_mean(timings: Mapping[_Key, Timing], cases: Sequence[_Key]) -> float:
     return math.exp(statistics.fmean(math.log(timings[case].speedup) for case in cases))
 
 

@@ -1,8 +1,9 @@
 """The Standard Kernel Rubric: what was really achieved, on five axes, levels 1 to 4, from evidence and not from claims.
 
 K, the complexity of the kernel, is the task's. R, how it is expressed, and H, for which hardware, come from its source
-(and compiled code, where there is any) and from what the judge saw it do. P, performance, comes from measured times. A,
-automation, comes from what its origin records. An axis without evidence has no level, and says why.
+and from what the judge saw it do; where there is compiled code, that decides whether the source means it. P,
+performance, comes from measured times. A, automation, comes from what its origin records. An axis without evidence has
+no level, and says why.
 """
 
 from __future__ import annotations
@@ -11,15 +12,27 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from kerneleval.analysis.features import Mark, Reading, read_compiled, read_sources
-from kerneleval.records import Candidate, Case, Origin, Result, Score, Task, Timing, Verdict
+from kerneleval.analysis.features import Mark, Reading, marks_of_code, read_sources
+from kerneleval.records import Candidate, Case, CodeUse, Origin, Result, Score, Task, Timing, UsageError, Verdict
 from kerneleval.scores.cells import attempted, by_generator, checked, primary, timing_of
 from kerneleval.scores.measures import median_over_attempts
 from kerneleval.scores.registry import DEFAULT, Setting
 
-__all__ = ["AXES", "LEVELS", "Grade", "Profile", "Rating", "Seen", "profiles", "rate", "seen"]
+__all__ = [
+    "AXES",
+    "LEVELS",
+    "Grade",
+    "Profile",
+    "Rating",
+    "Seen",
+    "compiled_in",
+    "profiles",
+    "rate",
+    "seen",
+    "source_grades",
+]
 
 AXES: dict[str, str] = {
     "K": "kernel complexity",
@@ -102,19 +115,30 @@ class Seen:
     """Its track; empty: not decided, because it failed before."""
     launched: tuple[str, ...] = ()
     """Own kernels that were launched."""
-    compiled: Mapping[str, str] = field(default_factory=dict)
-    """Name -> compiled code (PTX, SASS, AMDGCN)."""
-
-
-_COMPILED = ("ptx", "sass", "amdgcn")
+    compiled: tuple[CodeUse, ...] = ()
+    """What the compiled code of these uses; empty: it was not looked at."""
+    complete: bool = True
+    """Whether that is the code of all of them: what is not in it is then nowhere."""
 
 
 def seen(verdict: Verdict) -> Seen:
-    """What a verdict tells: track, launches, and compiled code where a finding holds some."""
+    """What a verdict tells: track, launches, and what compiled code uses where the finding ``uses`` says it of all."""
     launched = {str(k): None for f in verdict.findings if isinstance(of := f.get("launches"), Mapping) for k in of}
-    texts = [(kind, f[kind]) for f in verdict.findings for kind in _COMPILED if isinstance(f.get(kind), str)]
-    compiled = {f"{kind} {i}" if i else kind: text for i, (kind, text) in enumerate(texts)}
-    return Seen(track=verdict.track, launched=tuple(launched), compiled=compiled)
+    whole = all(f.get("complete") is True for f in verdict.findings if f.get("check") == "uses")
+    return Seen(track=verdict.track, launched=tuple(launched), compiled=compiled_in(verdict), complete=whole)
+
+
+def compiled_in(verdict: Verdict) -> tuple[CodeUse, ...]:
+    """What a verdict's finding ``uses`` tells of compiled kernels; what has another form than it is left out."""
+    found = []
+    for finding in verdict.findings:
+        rows = finding.get("kernels") if finding.get("check") == "uses" else None
+        for row in rows if isinstance(rows, (list, tuple)) else ():
+            try:
+                found.append(CodeUse.from_plain(row))
+            except UsageError:  # another version's, or none of this program's
+                continue
+    return tuple(found)
 
 
 Key = tuple[str, str, int]
@@ -160,7 +184,7 @@ def rate(
         saw = verdicts.get(key, Seen())
         others = {o: t for o, t in rivals.get(task, {}).items() if attempts[o][0].candidate != of[0].candidate}
         grades = {"K": _complexity(tasks.get(task))}
-        grades["R"], grades["H"] = _source(candidate, saw)
+        grades["R"], grades["H"] = source_grades(candidate, saw)
         grades["P"] = _performance(timed[key], others) if key in right else Grade(level=None, reason="not right")
         grades["A"] = _automation(of[0].origin, candidate, origins)
         if not of[0].candidate:
@@ -181,8 +205,13 @@ def _complexity(task: Task | None) -> Grade:
     return Grade(level=task.complexity, reason="of the task")
 
 
-def _source(candidate: Candidate | None, saw: Seen) -> tuple[Grade, Grade]:
-    """R and H."""
+def source_grades(candidate: Candidate | None, saw: Seen) -> tuple[Grade, Grade]:
+    """R and H of a candidate, from its source, and from compiled code where there is some.
+
+    The rubric rates what a kernel targets, and leaves to the compiler of a high-level DSL what that chooses: so the
+    source must ask for a feature, and compiled code, where there is some, must have an instruction of it. Of CUDA and
+    HIP C++, whose compiler chooses none of these features by itself, the compiled code alone is enough.
+    """
     if candidate is None:
         both = Grade(level=None, reason="the source is not in the store")
         return both, both
@@ -190,22 +219,49 @@ def _source(candidate: Candidate | None, saw: Seen) -> tuple[Grade, Grade]:
         why = "the judge saw no arithmetic in kernels of its own"
         return Grade(level=1, reason=why), Grade(level=None, reason="all arithmetic is a library's")
     reading = read_sources(candidate, saw.launched)
-    marks = [*reading.marks, *read_compiled(saw.compiled)]
-    level, marks_r = _highest(marks, "R")
+    units = {name for use in saw.compiled for name, _ in use.classes}
+    decided = saw.compiled and saw.complete
+    shown = [m for m in reading.marks if not decided or not m.units or units & set(m.units)]
+    absent = [m for m in reading.marks if m not in shown]
+    code = marks_of_code(saw.compiled)
+    level, marks_r = _highest(shown, "R")
     if level is None and candidate.language == "torch" and not reading.unread:
         level, reason_r = 1, "PyTorch without a kernel of its own"
     else:
-        reason_r = _reason(level, reading, saw)
+        reason_r = _reason(level, reading, saw) + _not_compiled(absent, "R", level)
     r = Grade(level=level, reason=reason_r, marks=marks_r)
     if level in (None, 1):
         return r, Grade(level=None, reason="all arithmetic is a library's" if level else reason_r)
-    level_h, marks_h = _highest(marks, "H")
+    explicit = candidate.language in _EXPLICIT
+    level_h, marks_h = _highest([*shown, *(code if explicit else ())], "H")
     if level_h is None and reading.unread:
         return r, Grade(level=None, reason=reading.unread)
     reason_h = _reason(level_h, reading, saw) if level_h else "none of the features of the levels above in its source"
-    if level == 2 and not saw.compiled:
+    reason_h += _not_compiled(absent, "H", level_h or 1)
+    if saw.compiled:
+        said = _quoted(code)
+        chosen = "" if explicit or _highest(code, "H")[0] == level_h or not said else ", as its compiler chose"
+        reason_h += f"; compiled: {said or 'no instruction of a special unit'}{chosen}"
+        marks_h = (*marks_h, *(m for m in code if m not in marks_h))
+    elif level == 2:
         reason_h += "; what its compiler chose was not looked at"
     return r, Grade(level=level_h or 1, reason=reason_h, marks=marks_h)
+
+
+_EXPLICIT = ("cuda", "hip")
+"""Languages whose compilers choose none of the features of H by themselves."""
+
+
+def _quoted(marks: Sequence[Mark]) -> str:
+    """The first of each class, as the disassembler has it."""
+    first = {mark.units: mark for mark in reversed(marks)}
+    return ", ".join(f"{m.what} ({m.says.partition(':')[0]})" for m in sorted(first.values(), key=lambda m: -m.level))
+
+
+def _not_compiled(absent: Sequence[Mark], axis: str, level: int | None) -> str:
+    """What the source has of higher levels and its compiled code has not."""
+    names = dict.fromkeys(m.what for m in absent if m.axis == axis and m.level > (level or 0))
+    return f"; not in the compiled code, so not counted: {', '.join([*names][:6])}" if names else ""
 
 
 def _highest(marks: Sequence[Mark], axis: str) -> tuple[int | None, tuple[Mark, ...]]:

@@ -21,7 +21,7 @@ from kerneleval.records import InfrastructureError, Machine
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DEVICE", "SPIN_COUNT", "processors", "threads"]
+__all__ = ["DEVICE", "SPIN_COUNT", "caches_bytes", "processors", "threads"]
 
 SPIN_COUNT = 30_000
 """``GOMP_SPINCOUNT``: how often OpenMP's helper threads look for work before they sleep. 0.5 to 2 ms, from one
@@ -236,6 +236,27 @@ def _last_level_cache() -> int:
         text = path.read_text().strip()
         sizes.append(int(text[:-1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[text[-1]])
     return max(sizes)
+
+
+@functools.cache
+def caches_bytes(root: str = "/sys/devices/system/cpu") -> int:
+    """Every cache of every processor together, in bytes, each counted once; 0 where the kernel does not tell.
+
+    A machine has several last-level caches, one a socket or a group of cores, and exclusive ones add up.
+    """
+    found: dict[tuple[str, ...], int] = {}
+    for index in Path(root).glob("cpu[0-9]*/cache/index*"):
+        kind, level, shared, size = (_text_of(index / name) for name in ("type", "level", "shared_cpu_list", "size"))
+        if kind != "Instruction" and size[:-1].isdigit():
+            found[level, kind, shared] = int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(size[-1], 0)
+    return sum(found.values())
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
 
 
 def _triton_version() -> str:

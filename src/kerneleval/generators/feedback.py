@@ -234,16 +234,16 @@ def _speed(case: Case, timing: Timing, task: Task, limits: Limits | None) -> str
         own, base = statistics.median(samples.candidate_ns), statistics.median(samples.baseline_ns)
         text += f", {_time(own)} against {_time(base)}"
         if limits is not None and case.direction == "forward" and not task.module:
-            text += _least(case, own, task, limits)
+            text += _least(case, own, task, limits, samples.calls)
     return text
 
 
-def _least(case: Case, own_ns: float, task: Task, limits: Limits) -> str:
+def _least(case: Case, own_ns: float, task: Task, limits: Limits, calls: int) -> str:
     """The least time of the roofline, and which part of it bounds."""
     dims = case.dims_map
     flops, moved = task.flops(dims), task.bytes(dims, case.dtype)
-    least = limits.least_s(flops, moved, case.dtype)
-    bound = "memory" if least <= moved / limits.bandwidth_bytes_per_s else "arithmetic"
+    least = limits.least_s(flops, moved, case.dtype, calls=calls)
+    bound = "memory" if least <= limits.memory_s(moved, calls) else "arithmetic"
     if least <= 0 or own_ns <= 0:
         return ""
     return f"; the machine's limit is {_time(least * 1e9)} (bound by {bound}): {least * 1e9 / own_ns:.0%} of it reached"

@@ -35,6 +35,7 @@ _BUILD_TIMEOUT_S = 120.0
 _LOAD_TIMEOUT_S = 240.0
 """Loading runs the candidate's imports: an extension by ``load_inline`` alone takes 25 s on two idle cores."""
 _MOST_CLAIMS = 32
+_MOST_BINARIES = 1024
 _ARTIFACT_LIMIT_BYTES = 256 << 20
 _TASKS = Path(__file__).resolve().parents[1] / "tasks"
 
@@ -80,6 +81,8 @@ class Loaded:
         """Of a baseline: what one call took when a case was last timed (ns)."""
         self.tampering: dict[str, Claim] = {}
         """What its workers told of it, by what it did; the first time counts."""
+        self.binaries: set[str] = set()
+        """Triton's hashes of the binaries that its workers saw launched."""
         try:
             self._load()
         except BaseException:
@@ -146,10 +149,14 @@ class Loaded:
         self.runner.worker.request("swap", {"drop": drop}, "swapped", timeout_s=_LOAD_TIMEOUT_S)
 
     def note(self, answer: Mapping[str, Any]) -> None:
-        """Keep what an answer of the worker tells of tampering."""
+        """Keep what an answer of the worker tells of tampering, and of binaries that were launched."""
         for claim in claims(answer):
             if sum(known.level == claim.level for known in self.tampering.values()) < _MOST_CLAIMS:
                 self.tampering.setdefault(claim.what, claim)
+        told = answer.get("binaries")
+        for found in told[:_MOST_BINARIES] if isinstance(told, list) else ():
+            if isinstance(found, str) and len(self.binaries) < _MOST_BINARIES:
+                self.binaries.add(found[:64])
 
     def revive(self) -> None:
         """A new worker after a crash, with the same things loaded."""
@@ -357,7 +364,7 @@ def _copy_tree(source: Path, target: Path, room_bytes: int) -> int:
 def _worker_memory_bytes(device: Device) -> int:
     """Host memory that one worker may take: half of the host's, at most 8 GiB, or 16 where a driver needs room too."""
     host_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min((8 if device.name == "cpu" else 16) << 30, host_bytes // 2)
+    return min((8 if device.torch_device == "cpu" else 16) << 30, host_bytes // 2)
 
 
 def _limits(memory_bytes: int) -> Limits:

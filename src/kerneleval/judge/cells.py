@@ -31,6 +31,8 @@ CALL_TIMEOUT_S = 120.0
 
 _MAX_CRASHES = 3
 
+_MUTATED = "the call changed its inputs, or memory beside them"
+
 _MANY_S = 10.0
 """What further calls of a window may take together; slower candidates get fewer."""
 
@@ -64,11 +66,8 @@ class CellJudge:
 
     def judge(self, case: Case) -> Outcome:
         """The outcome of one case, not timed."""
-        if case.dtype in self._unsupported:
-            text = f"{self.loaded.candidate.language} cannot be judged in {case.dtype} on {self.device.name}"
-            return Failed(stage="call", reason="unsupported", message=text)
-        if self._given_up is not None:
-            return replace(self._given_up, message=f"not run after: {self._given_up.message}", evidence={})
+        if (beforehand := self._beforehand(case)) is not None:
+            return beforehand
         try:
             return self._judge(case)
         except WorkerError as error:
@@ -82,6 +81,41 @@ class CellJudge:
             return Failed(stage=error.stage, reason=error.reason, message=str(error), evidence=error.evidence)
         finally:
             self.device.trim()
+
+    def answered(self, bound: Bound, drawn: Drawn) -> tuple[torch.Tensor, ...] | Failed:
+        """What the candidate gives on one call of any device's drawing, on the host and not compared; or why it gives
+        nothing of the right form.
+        """
+        if (beforehand := self._beforehand(bound.case)) is not None:
+            return beforehand
+        try:
+            if bound.weights is not None:
+                self.ensure_module(self.loaded, bound.case)
+                reveal_weights(self.loaded, bound.weights)
+            window, plan = self.call(bound, [drawn], look=True)
+        except WorkerError as error:
+            outcome = raised(error)
+            return (self._refused(bound.case) or outcome) if outcome.reason == "unsupported" else outcome
+        except WorkerFailure as failure:
+            return self._gone(failure)
+        except BuildFailed as error:
+            return Failed(stage=error.stage, reason=error.reason, message=str(error), evidence=error.evidence)
+        finally:
+            self.device.trim()
+        if window.wrong is not None:
+            return claimed(window.wrong)
+        if window.mutated and not self.task.in_place:
+            return Failed(stage="honesty", reason="input_mutation", message=_MUTATED)
+        return tuple(view.to("cpu", copy=True) for view in output_views(window, plan, 0))
+
+    def _beforehand(self, case: Case) -> Failed | None:
+        """The outcome of a case that need not be run."""
+        if case.dtype in self._unsupported:
+            text = f"{self.loaded.candidate.language} cannot be judged in {case.dtype} on {self.device.name}"
+            return Failed(stage="call", reason="unsupported", message=text)
+        if self._given_up is not None:
+            return replace(self._given_up, message=f"not run after: {self._given_up.message}", evidence={})
+        return None
 
     def _judge(self, case: Case) -> Outcome:
         self._other_forms.under_way = False
@@ -165,8 +199,7 @@ class CellJudge:
                     stage="correctness", reason=result.reason, message=result.message, evidence=result.evidence
                 )
         if window.mutated and not self.task.in_place:
-            message = "the call changed its inputs, or memory beside them"
-            return Failed(stage="honesty", reason="input_mutation", message=message)
+            return Failed(stage="honesty", reason="input_mutation", message=_MUTATED)
         return Passed(evidence=dict(evidence) | {"native_is_wrong": left_out} if left_out else evidence)
 
     # -- tools for checks ---------------------------------------------------------------------------------------------

@@ -15,17 +15,21 @@ from typing import Any, Self
 
 import torch
 
-from kerneleval import devices
-from kerneleval.judge import baselines, checks, noise
+from kerneleval import devices, languages
+from kerneleval.devices import Device
+from kerneleval.judge import baselines, checks, noise, peaks
 from kerneleval.judge.answers import without_gradient
-from kerneleval.judge.bench import Bench, BuildFailed, Loaded
+from kerneleval.judge.bench import Bench, BuildFailed, Loaded, LoadFailed
 from kerneleval.judge.cells import CellJudge
+from kerneleval.judge.limits import limits_of
 from kerneleval.judge.other_forms import let_off
 from kerneleval.judge.replay import Replay
 from kerneleval.judge.secret_shapes import secret_shapes
 from kerneleval.judge.statistics import claim_of
 from kerneleval.judge.timing import Timer
+from kerneleval.judge.uses import Uses
 from kerneleval.records import (
+    DTYPES,
     Candidate,
     Case,
     CellResult,
@@ -33,6 +37,7 @@ from kerneleval.records import (
     Evidence,
     Failed,
     InfrastructureError,
+    Limits,
     Outcome,
     Passed,
     Protocol,
@@ -42,13 +47,17 @@ from kerneleval.records import (
 )
 from kerneleval.tasks import shapes
 
-__all__ = ["Judge"]
+__all__ = ["Judge", "budget_of"]
 
 OnEvent = Callable[[Event], None]
 
 _REAL_BYTES, _REAL_FLOPS = 32, 64
 """Times what a sampled case may take, the shape of a model may: on two cores 128 MiB and 9.6 GFLOP, a few tenths of a
 second a call; on an H200 what the device has room for and 32 TFLOP."""
+
+_NO_LIMITS = (
+    "the peaks of this machine were not measured: no time is set against a limit (kerneleval peaks measures them)"
+)
 
 
 class Judge:
@@ -75,6 +84,7 @@ class Judge:
         self.bench = Bench(self.device, self.machine, cache_dir, worker_memory_bytes)
         self._noise: dict[str, tuple[noise.Noise, ...]] = {}
         self._baselines = baselines.Baselines(self.bench)
+        self._uses = Uses()
 
     def __enter__(self) -> Self:
         return self
@@ -85,11 +95,12 @@ class Judge:
     def close(self) -> None:
         """End every process and remove every temporary file."""
         self._baselines.close()
+        self._uses.close()
         self.bench.close()
 
     def plan(self, task: Task, protocol: Protocol) -> tuple[Case, ...]:
         """The cases at which a candidate for this task is judged here."""
-        planned = shapes.plan(task, protocol, self._budget(task, protocol))
+        planned = shapes.plan(task, protocol, budget_of(self.device, task, protocol))
         return tuple(case for case in planned if self._can.computes(case.dtype))
 
     def left_out(self, task: Task, protocol: Protocol) -> tuple[str, ...]:
@@ -98,16 +109,7 @@ class Judge:
         """
         lacking = [d for d in protocol.dtypes or task.dtypes if not self._can.computes(d)]
         lines = [f"{dtype} is left out: {self.machine.name} ({self.device.name}) has none" for dtype in lacking]
-        return (*shapes.left_out(task, protocol, self._budget(task, protocol)), *lines)
-
-    def _budget(self, task: Task, protocol: Protocol) -> shapes.Budget:
-        memory_bytes, flops = self.device.case_budget()
-        if protocol.shapes == "real":  # they do not shrink
-            memory_bytes = min(_REAL_BYTES * memory_bytes, self.device.largest_case_bytes())
-            flops *= _REAL_FLOPS
-        if task.case_dims:  # sizes that the user gave need only fit
-            memory_bytes, flops = self.device.largest_case_bytes(), 1 << 62
-        return shapes.Budget(memory_bytes=memory_bytes, flops=flops)
+        return (*shapes.left_out(task, protocol, budget_of(self.device, task, protocol)), *lines)
 
     def noise(self, protocol: Protocol, on_event: OnEvent | None = None) -> tuple[noise.Noise, ...]:
         """Noise figures of this machine in that tier; measured once, then cached."""
@@ -118,6 +120,17 @@ class Judge:
 
             self._noise[protocol.tier] = noise.floor(self.bench, protocol.tier, tell)
         return self._noise[protocol.tier]
+
+    def limits(self) -> Limits | None:
+        """What this machine can do at best, in every type; None: its peaks were not measured (``kerneleval peaks``)."""
+        found = peaks.cached(self.machine, self.bench.cache_dir)
+        return None if found is None else limits_of(found, self.device, (*DTYPES, "tf32"))
+
+    def _better_limits(self) -> Limits:
+        peaks.improve(self.device, self.machine, self.bench.cache_dir)
+        found = self.limits()
+        assert found is not None, "somebody removed the peaks meanwhile"
+        return found
 
     def build_ahead(self, candidates: Sequence[Candidate], on_event: OnEvent | None = None) -> None:
         """Build what these candidates need built, several at a time, as nobody may beside a measurement."""
@@ -167,6 +180,8 @@ class Judge:
             raise UsageError(f"task {task.name!r}: no case is left; loosen --dtype, --direction or --category{why}")
         _tell(on_event, "load", 0, len(cases), task.name)
         try:
+            if not trusted:
+                _refuse_on_host(candidate, self.device.name)
             loaded = Loaded(self.bench, candidate, (task.name,), trusted=trusted, tf32=protocol.tf32)
         except BuildFailed as error:
             return self._stillborn(error, candidate, task, protocol, cases, replay, started)
@@ -203,9 +218,11 @@ class Judge:
                 outcomes[case] = judge.judge(case)
                 _tell(on_event, "case", done + 1, len(cases), case.key)
         outcomes |= without_gradient(outcomes)
+        uses = self._uses.begin(loaded)
         findings = let_off(outcomes)
-        findings += secret_shapes(judge, outcomes, self._budget(task, protocol), replay)
+        findings += secret_shapes(judge, outcomes, budget_of(self.device, task, protocol), replay)
         findings += checks.run_all(judge, cases, outcomes)
+        findings += [{"check": "uses", **f} for f in self._uses.end(loaded, uses, checks.launched_of(findings))]
         track = checks.track_of(findings)
         readings: list[dict[str, Any]] = []
         if _first_failure(outcomes) is None and not _barred(track, findings, protocol) and protocol.timed:
@@ -213,6 +230,8 @@ class Judge:
                 judge,
                 lambda fresh: self._baselines.get(task, protocol, fresh=fresh),
                 self.noise(protocol, on_event),
+                limits := self.limits(),
+                self._better_limits,
             )
             timed = [c for c in cases if isinstance(outcomes[c], Passed) and shapes.is_timed(c, task, protocol)]
             untimed = checks.why_untimed(loaded.candidate, self.device)
@@ -226,6 +245,8 @@ class Judge:
                     _tell(on_event, "time", done, total, case.key)
 
                 outcomes |= timer.time({case: outcomes[case] for case in timed}, on_cell)
+                if timed and limits is None:
+                    findings.append({"check": "limits", "level": "info", "message": _NO_LIMITS})
                 if readings and (why := self.device.unsteady(readings[0], readings[-1])):
                     findings.append({"check": "conditions", "level": "warn", "message": f"unsteady machine: {why}"})
         conditions = {"first": readings[0], "last": readings[-1]} if readings else {}
@@ -317,6 +338,29 @@ class Judge:
             findings=tuple(checks.of_sources(candidate)),
             replay=failed.replay,
             seconds=time.perf_counter() - started,
+        )
+
+
+def budget_of(device: Device, task: Task, protocol: Protocol) -> shapes.Budget:
+    """What one case may take on a device."""
+    memory_bytes, flops = device.case_budget()
+    if protocol.shapes == "real":  # they do not shrink
+        memory_bytes = min(_REAL_BYTES * memory_bytes, device.largest_case_bytes())
+        flops *= _REAL_FLOPS
+    if task.case_dims:  # sizes that the user gave need only fit
+        memory_bytes, flops = device.largest_case_bytes(), 1 << 62
+    return shapes.Budget(memory_bytes=memory_bytes, flops=flops)
+
+
+def _refuse_on_host(candidate: Candidate, device: str) -> None:
+    """Raises LoadFailed where only baselines in the candidate's language run, beside the device."""
+    language = languages.find(candidate.language)
+    if device in language.baseline_devices:
+        raise LoadFailed(
+            "load_error",
+            f"{language.name} candidates do not run on device {device!r}, where that language runs on the host and "
+            f"only for baselines: they run on {', '.join(language.devices)}",
+            {},
         )
 
 

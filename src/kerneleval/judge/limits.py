@@ -1,85 +1,66 @@
-"""Measuring a machine's limits, by PyTorch's own copies, sums and matrix products in the judge's process."""
+"""A machine's limits, from its measured peaks: the roofs of a roofline."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-
-import torch
+from pathlib import Path
 
 from kerneleval.devices import Device
-from kerneleval.records import InfrastructureError, Limits
+from kerneleval.judge import peaks
+from kerneleval.records import InfrastructureError, Limits, Machine, Peaks
 
-__all__ = ["computed", "measure"]
-
-_REPEATS, _FOR_S = 7, 0.15
-"""At least so many calls, for at least so long; the fastest counts: a limit is what the machine can do, and everything
-else only takes time."""
-
-_LEAST_S = 4e-3
-"""Matrix products grow until one takes so long: shorter ones are measured by what a call costs."""
-
-_SMALLEST = 512
-"""Rows and columns of the smallest matrices."""
-
-_LARGEST = 16384
-"""Rows and columns of the largest matrices."""
-
-_CACHES, _LEAST_BYTES = 8, 2**28
-"""Copied buffers are so many times as large as the last-level cache, and so large at least."""
+__all__ = ["computed", "limits_of", "measure", "needed"]
 
 _COMPUTED = ("float64", "float32", "float16", "bfloat16")
 
 
 def computed(dtypes: Sequence[str]) -> set[str]:
-    """Those of the types in which :func:`measure` measures operations."""
+    """Those of the types in which every machine has operations to measure."""
     return set(dtypes) & set(_COMPUTED)
 
 
-def measure(device: Device, dtypes: Sequence[str]) -> Limits:
-    """The limits of a device in these data types (those that have matrix products in PyTorch); takes about a second.
+def needed(dtypes: Sequence[str]) -> tuple[str, ...]:
+    """Names of the peaks that the limits in these data types follow from."""
+    matrix = (f"matrix/{dtype}" for dtype in peaks.MATRIX if dtype in dtypes)
+    vector = (f"vector/{dtype}" for dtype in peaks.VECTOR if dtype in dtypes)
+    return (*peaks.BANDWIDTHS, "cache", *matrix, *vector)
 
-    TF32 is off, as it is in judging, unless the process has turned it on.
+
+def limits_of(found: Peaks, device: Device, dtypes: Sequence[str]) -> Limits | None:
+    """The limits in these types (``tf32`` is one here); None: no bandwidth of the memory is known.
+
+    Bandwidth is the best of copy, read, write and triad. A type's rate is the better one of matrix products and of
+    multiply-adds: float32 without TF32 runs on the vector units of most GPUs, and cuBLAS may or may not be better at
+    it than a loop of multiply-adds.
+    """
+    bandwidth = found.rate(*peaks.BANDWIDTHS)
+    if not bandwidth:
+        return None
+    order = (*_COMPUTED, *(dtype for dtype in peaks.MATRIX if dtype not in _COMPUTED))
+    rates = ((dtype, found.rate(f"matrix/{dtype}", f"vector/{dtype}")) for dtype in order if dtype in dtypes)
+    return Limits(
+        bandwidth_bytes_per_s=bandwidth,
+        flop_per_s=tuple((dtype, rate) for dtype, rate in rates if rate),
+        cache_bytes_per_s=max(found.rate("cache"), bandwidth),
+        cache_bytes=peaks.resident_bytes(device),
+    )
+
+
+def measure(
+    device: Device,
+    machine: Machine,
+    cache_dir: Path,
+    dtypes: Sequence[str],
+    on_measure: Callable[[str, int, int], None] | None = None,
+) -> Limits:
+    """The limits of a machine in these data types: from the cache, or measured now, which takes some seconds.
 
     Raises:
         InfrastructureError: the device has no memory left to measure with.
     """
-    try:
-        bandwidth = _bandwidth(device)
-        rates = tuple((dtype, _flop_per_s(device, dtype)) for dtype in _COMPUTED if dtype in dtypes)
-    except torch.OutOfMemoryError as error:
-        raise InfrastructureError(f"{device.name}: no memory left to measure the device's limits: {error}") from error
-    device.trim()
-    return Limits(bandwidth_bytes_per_s=bandwidth, flop_per_s=rates)
-
-
-def _fastest_s(device: Device, call: Callable[[], object]) -> float:
-    call()
-    times: list[float] = []
-    while len(times) < _REPEATS or sum(times) < _FOR_S:
-        device.synchronize()
-        began = time.perf_counter()
-        call()
-        device.synchronize()
-        times.append(time.perf_counter() - began)
-    return min(times)
-
-
-def _bandwidth(device: Device) -> float:
-    nbytes = max(_CACHES * device.machine().cache_bytes, _LEAST_BYTES) // 4096 * 4096
-    source = torch.ones(nbytes // 4, dtype=torch.float32, device=device.torch_device)
-    target = torch.empty_like(source)
-    copying = 2 * nbytes / _fastest_s(device, lambda: target.copy_(source))
-    summing = nbytes / _fastest_s(device, source.sum)
-    return max(copying, summing)
-
-
-def _flop_per_s(device: Device, dtype: str) -> float:
-    size = _SMALLEST
-    while True:
-        a, b = (torch.randn(size, size, device=device.torch_device).to(getattr(torch, dtype)) for _ in range(2))
-        out = torch.empty_like(a)
-        taken = _fastest_s(device, lambda a=a, b=b, out=out: torch.mm(a, b, out=out))  # type: ignore[misc]
-        if taken >= _LEAST_S or size >= _LARGEST:
-            return 2.0 * size**3 / taken
-        size *= 2
+    found = peaks.known(device, machine, cache_dir, needed(dtypes), on_measure=on_measure)
+    limits = limits_of(found, device, dtypes)
+    if limits is None:
+        reasons = [peak.why_not for peak in found.peaks if peak.name in peaks.BANDWIDTHS]
+        raise InfrastructureError(f"{device.name}: the bandwidth of the memory cannot be measured: {reasons[0]}")
+    return limits

@@ -7,13 +7,9 @@ that a kernel was compiled is believed only where a binary for the target lies t
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import signal
-import stat
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,14 +19,20 @@ from pathlib import Path
 from typing import Any
 
 from kerneleval import languages
+from kerneleval.judge.disassembly import content, of_cubins, of_library, printed, run_confined
 from kerneleval.languages import BuildError
 from kerneleval.languages.amd import code_objects, unknown_target
-from kerneleval.languages.crosscompile import Target, count, read_binary, widest_bytes
-from kerneleval.languages.cubin import uses
-from kerneleval.languages.nvidia import find_cuobjdump
+from kerneleval.languages.crosscompile import Target, read_binary
+from kerneleval.languages.cubin import Use, uses
+from kerneleval.languages.elf import function_names
+from kerneleval.languages.geometry import read_launches
+from kerneleval.languages.instructions import read_code
+from kerneleval.languages.native import entry_names
+from kerneleval.languages.nvidia import specific_arch
 from kerneleval.records import (
     Candidate,
     Case,
+    CodeUse,
     CompiledKernel,
     InfrastructureError,
     MatrixRow,
@@ -39,8 +41,7 @@ from kerneleval.records import (
     TensorSpec,
     to_plain,
 )
-from kerneleval.worker import confined
-from kerneleval.worker.sandbox import clean_environment, package_folders
+from kerneleval.worker.sandbox import package_folders
 
 __all__ = ["NOT_EVALUATED", "compile_for"]
 
@@ -49,10 +50,12 @@ NOT_EVALUATED = Rung(answer="not evaluated")
 _S_PER_TARGET = 150.0
 _MOST_BYTES = 64 << 20
 _MOST_KERNELS = 512
+_MOST_CUBINS = 512
 _MOST_CHARS = 4000
 
 _DISASSEMBLING_S = 120.0
-_DISASSEMBLE = 'for file in */*.cubin; do "$0" -sass "$file" > "$file.sass" 2> /dev/null; done'
+
+_Uses = Sequence[CodeUse]
 
 _BOOT = (
     "import sys; sys.path.append(sys.argv.pop(1)); from kerneleval.languages.crosscompile.program import main; "
@@ -68,7 +71,8 @@ def compile_for(
     Args:
         candidate: the source.
         task: what it solves.
-        cases: at which it is called, for Triton kernels to be launched; of modest sizes.
+        cases: at which it is called, for Triton kernels to be launched; of modest sizes. Of a direction and dtype the
+            first that the candidate does not declare unsupported.
         targets: what to compile for.
 
     Raises:
@@ -81,7 +85,7 @@ def compile_for(
             return tuple(_row(t, Rung(answer="not evaluated", why=why)) for t in targets)
         return _triton(candidate, task, cases, targets)
     if candidate.language in ("cuda", "hip"):
-        return tuple(_native(candidate, target) for target in targets)
+        return tuple(_native(candidate, task, target) for target in targets)
     why = f"{candidate.language} candidates have no kernels of their own to compile for a GPU"
     return tuple(_row(target, Rung(answer="not evaluated", why=why)) for target in targets)
 
@@ -104,48 +108,85 @@ def _row(target: Target, compiles: Rung, kernels: Sequence[CompiledKernel] = (),
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def _native(candidate: Candidate, target: Target) -> MatrixRow:
-    """CUDA or HIP C++ by the target's own compiler, where it is installed and knows the target."""
-    amd = target.vendor == "amd"
-    if candidate.language == "hip" and not amd:
+def _native(candidate: Candidate, task: Task, target: Target) -> MatrixRow:
+    """CUDA or HIP C++ by the target's own compiler."""
+    if target.vendor == "amd":
+        return _by_hipcc(candidate, target)
+    if candidate.language == "hip":
         return _row(target, Rung(answer="not evaluated", why="HIP C++ is compiled for AMD's GPUs alone"))
-    device = "rocm" if amd else "cuda"
+    return _cuda(candidate, task, target)
+
+
+def _by_hipcc(candidate: Candidate, target: Target) -> MatrixRow:
+    """Where hipcc is installed and knows the target; CUDA C++ as hipify translates it."""
     language = languages.find(candidate.language)
-    absent = language.missing(device) if amd else ""
-    if why := f"it takes {absent}" if absent else unknown_target(target.name) if amd else "":
+    absent = language.missing("rocm")
+    if why := f"it takes {absent}" if absent else unknown_target(target.name):
         return _row(target, Rung(answer="not evaluated", why=why))
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
         try:
-            language.build(candidate, Path(folder), device, target.name)
+            language.build(candidate, Path(folder), "rocm", target.name)
         except BuildError as error:
             text = str(error)[:_MOST_CHARS]
             return _row(target, Rung(answer="no", why=text), seconds=time.perf_counter() - started)
         seconds = time.perf_counter() - started
         files = [path.read_bytes() for path in sorted(Path(folder).iterdir())]
-    kernels = _amd_kernels(files, target) if amd else _nvidia_kernels(files)
-    if amd and not kernels:  # a host function that computes nothing on the device, or a bundle that is compressed
-        return _row(target, Rung(answer="not evaluated", why="no kernel can be read in what was compiled"), (), seconds)
-    return _row(target, Rung(answer="yes"), kernels, seconds)
-
-
-def _nvidia_kernels(files: Sequence[bytes]) -> list[CompiledKernel]:
-    return [
-        CompiledKernel(name=use.kernel, registers=use.registers, spilled=use.local_bytes, shared_bytes=use.shared_bytes)
-        for data in files
-        for use in uses(data)
-    ]
-
-
-def _amd_kernels(files: Sequence[bytes], target: Target) -> list[CompiledKernel]:
-    """Of the code objects that are for the target, by their own headers."""
-    return [
+    kernels = [
         CompiledKernel(name=one.name, registers=one.registers, spilled=one.spilled, shared_bytes=one.shared_bytes)
         for data in files
         for _, code in code_objects(data)
         for one in read_binary(code)
         if one.arch == target.name
     ]
+    if not kernels:  # a host function that computes nothing on the device, or a bundle that is compressed
+        return _row(target, Rung(answer="not evaluated", why="no kernel can be read in what was compiled"), (), seconds)
+    return _row(target, Rung(answer="yes"), kernels, seconds)
+
+
+def _cuda(candidate: Candidate, task: Task, target: Target) -> MatrixRow:
+    """Compiled as the judge would compile it: from Hopper on for the architecture-specific variant. Whether the plain
+    one would have done is told, for what needs the other runs on no later GPU.
+    """
+    language: Any = languages.find("cuda")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        started = time.perf_counter()
+        try:
+            language.build(candidate, folder, "cuda", target.name)
+        except BuildError as error:
+            text = str(error)[:_MOST_CHARS]
+            return _row(target, Rung(answer="no", why=text), seconds=time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        built = [path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()]
+        kernels = [kernel for data in built for kernel in _of_build(candidate, task, folder, data)]
+    specific = specific_arch(target.name)
+    needs = "" if f"sm_{specific}" == target.name else language.why_not_plain(candidate, target.name)
+    built_for = f"sm_{specific}" if needs else ""
+    why = f"only for {built_for}, which no other GPU runs; for plain {target.name}: {needs}" if needs else ""
+    row = _row(target, Rung(answer="yes", why=why[:_MOST_CHARS]), kernels, seconds)
+    return replace(row, only_for=built_for)
+
+
+def _of_build(candidate: Candidate, task: Task, folder: Path, data: bytes) -> list[CompiledKernel]:
+    """Its kernels that the task's entry points can launch."""
+    names = [name for each in entry_names(candidate, [task.name]) for name in each]
+    there = [name for path in folder.glob("*.so") for name in function_names(path)]
+    entries = [found for found in there if any(found == name or found.startswith(f"{name}_") for name in names)]
+    found = of_library(
+        printed(data, gpu=True, seconds=_DISASSEMBLING_S), entries or list(read_launches(candidate.main))
+    )
+    taken: dict[str, Use] = {use.kernel: use for use in uses(data)}
+    code = {use.kernel: use for use in found.uses}
+    kernels = []
+    for name, use in taken.items():
+        if code and name not in code:
+            continue  # it is not launched
+        kernel = CompiledKernel(
+            name=name, registers=use.registers, spilled=use.local_bytes, shared_bytes=use.shared_bytes
+        )
+        kernels.append(with_use(kernel, code[name]) if name in code else kernel)
+    return kernels
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -167,11 +208,13 @@ def _triton(
             "calls": [_call(task, case) for case in cases],
         }
         (folder / "spec.json").write_text(json.dumps(spec))
-        said = _run(folder, _compiling(folder), _S_PER_TARGET * len(targets))
+        settings = {"TRITON_HOME": str(out), "PYTHONPATH": os.pathsep.join(package_folders())}
+        said = run_confined(out, out, _compiling(folder), _S_PER_TARGET * len(targets), settings)
         if not any(place.is_dir() for place in out.iterdir()):  # it came to no target: none of its doing
             raise InfrastructureError(f"nothing could be compiled: {said[-1000:]}")
-        _disassemble(folder)
-        return tuple(_found(target, out / target.name, said) for target in targets)
+        cubins = {str(path): content(path, _MOST_BYTES) for path in sorted(out.glob("sm_*/*.cubin"))[:_MOST_CUBINS]}
+        known = of_cubins(cubins, _DISASSEMBLING_S)
+        return tuple(_found(target, out / target.name, said, known) for target in targets)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -184,7 +227,8 @@ def _call(task: Task, case: Case) -> dict[str, Any]:
         for a in task.arguments(case.dims_map, case.dtype)
     ]
     backward = case.direction == "backward"
-    return {"key": case.key, "dims": dict(case.dims), "args": arguments, "backward": backward}
+    kind = f"{case.direction} {case.dtype}"
+    return {"key": case.key, "kind": kind, "dims": dict(case.dims), "args": arguments, "backward": backward}
 
 
 def _compiling(folder: Path) -> tuple[list[str], list[Path]]:
@@ -200,74 +244,35 @@ def _compiling(folder: Path) -> tuple[list[str], list[Path]]:
     return argv, [folder / "package", folder / "spec.json", *map(Path, package_folders())]
 
 
-def _disassemble(folder: Path) -> None:
-    """SASS beside each of NVIDIA's binaries, where there is a disassembler; it reads what a candidate may have written,
-    so it is confined too.
-    """
-    tool = find_cuobjdump()
-    if tool is not None:
-        argv = ["/bin/sh", "-c", _DISASSEMBLE, tool]
-        _run(folder, (argv, [Path(tool).resolve().parent]), _DISASSEMBLING_S)
-
-
-def _run(folder: Path, what: tuple[Sequence[str], Sequence[Path]], seconds: float) -> str:
-    """Run something confined that may write into ``out``; what it printed last."""
-    argv, readable = what
-    words = confined.command(argv, readable, [folder / "out"])
-    environment = clean_environment() | {"HOME": str(folder / "out"), "TMPDIR": str(folder / "out")}
-    environment |= {"TRITON_HOME": str(folder / "out"), "PYTHONPATH": os.pathsep.join(package_folders())}
-    process = subprocess.Popen(
-        words,
-        cwd=folder / "out",
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        printed, _ = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        printed = f"compiling took longer than {seconds:.0f} s".encode()
-    finally:
-        if process.poll() is None:  # SIGTERM to the monitor ends all that it started
-            process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=2 * confined.GRACE_S)
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-    return printed.decode(errors="replace").strip()[-_MOST_CHARS:]
-
-
-def _found(target: Target, folder: Path, said: str) -> MatrixRow:
+def _found(target: Target, folder: Path, said: str, known: Mapping[str, _Uses]) -> MatrixRow:
     """What is believed of what the process left for a target."""
     try:
-        told = json.loads(_content(folder / "found.json") or b"null")
+        told = json.loads(content(folder / "found.json", _MOST_BYTES) or b"null")
     except (ValueError, RecursionError):
         told = None
     if not isinstance(told, Mapping):
-        last = _content(folder / "said.txt").decode(errors="replace").strip()[-_MOST_CHARS:] or said
-        during = _content(folder / "compiling.txt").decode(errors="replace")[:200]
+        last = content(folder / "said.txt", _MOST_BYTES).decode(errors="replace").strip()[-_MOST_CHARS:] or said
+        during = content(folder / "compiling.txt", _MOST_BYTES).decode(errors="replace")[:200]
         where = f"{during}: the compiler" if during else "the process that compiles"
         return _row(target, Rung(answer="no", why=f"{where} ended without a result{f': {last}' if last else ''}"))
     if error := _text(told.get("error")):
         return _row(target, Rung(answer="no", why=error))
-    kernels, seconds = _kernels(target, folder, told.get("kernels"))
-    raised = [_text(call.get("error")) for call in _maps(told.get("calls"))]
+    kernels, seconds = _kernels(target, folder, told.get("kernels"), known)
+    calls = _maps(told.get("calls"))
+    raised = [_text(call.get("error")) for call in calls if call.get("unsupported") is not True]
+    declared = [_text(call.get("error")) for call in calls if call.get("unsupported") is True]
     failed = next((f"{kernel.name}: {kernel.error}" for kernel in kernels if kernel.error), "")
     if failed:
         return _row(target, Rung(answer="no", why=failed), kernels, seconds)
     if why := next(filter(None, raised), ""):
         return _row(target, Rung(answer="no", why=f"a call raised: {why}"), kernels, seconds)
     if not kernels:
-        return _row(target, Rung(answer="not evaluated", why="no Triton kernel was launched"))
+        why = f"it declares what was tried unsupported: {declared[-1]}" if declared else "no Triton kernel was launched"
+        return _row(target, Rung(answer="not evaluated", why=why))
     return _row(target, Rung(answer="yes"), kernels, seconds)
 
 
-def _kernels(target: Target, folder: Path, told: Any) -> tuple[list[CompiledKernel], float]:
+def _kernels(target: Target, folder: Path, told: Any, known: Mapping[str, _Uses]) -> tuple[list[CompiledKernel], float]:
     """Each kernel once, by its binary."""
     found: dict[tuple[str, str, str], CompiledKernel] = {}
     for row in _maps(told)[:_MOST_KERNELS]:
@@ -281,42 +286,39 @@ def _kernels(target: Target, folder: Path, told: Any) -> tuple[list[CompiledKern
             seconds=float(seconds) if isinstance(seconds, (int, float)) and 0 <= seconds < 1e6 else 0.0,
         )
         if not error:
-            kernel = _believed(kernel, target, folder, file, shared if type(shared) is int and shared > 0 else 0)
+            dynamic = shared if type(shared) is int and shared > 0 else 0
+            kernel = _believed(kernel, target, folder / Path(file).name if file else None, dynamic, known)
         found[name, file, error] = kernel
     return list(found.values()), sum(kernel.seconds for kernel in found.values())
 
 
-def _believed(kernel: CompiledKernel, target: Target, folder: Path, file: str, dynamic: int) -> CompiledKernel:
-    in_binary = read_binary(_content(folder / Path(file).name)) if file else ()
+def _believed(
+    kernel: CompiledKernel, target: Target, binary: Path | None, dynamic: int, known: Mapping[str, _Uses]
+) -> CompiledKernel:
+    in_binary = read_binary(content(binary, _MOST_BYTES)) if binary else ()
     for one in in_binary:
         if one.name == kernel.name and one.arch == target.name:
             shared = max(one.shared_bytes, 0) + dynamic
             kernel = replace(kernel, registers=one.registers, spilled=one.spilled, shared_bytes=shared)
-            return _disassembled(kernel, target, folder / Path(file).name)
+            return _disassembled(kernel, target, binary, known) if binary else kernel
     return replace(kernel, error=f"there is no binary of it for {target.name}")
 
 
-def _disassembled(kernel: CompiledKernel, target: Target, binary: Path) -> CompiledKernel:
+def _disassembled(kernel: CompiledKernel, target: Target, binary: Path, known: Mapping[str, _Uses]) -> CompiledKernel:
     """With what its text says: of NVIDIA's this program's own disassembly, of AMD's the compiler's output as the
     candidate's process left it.
     """
-    amd = target.vendor == "amd"
-    text = _content(binary.with_suffix(".amdgcn") if amd else Path(f"{binary}.sass")).decode(errors="replace")
-    if not text.strip():
-        return kernel
-    found = tuple(count(text, amd=amd).items())
-    return replace(kernel, instructions=found, widest_bytes=widest_bytes(text, amd=amd))
+    if target.vendor == "amd":
+        text = content(binary.with_suffix(".amdgcn"), _MOST_BYTES).decode(errors="replace")
+        use = read_code(text, "amdgcn", kernel.name) if text.strip() else None
+    else:
+        use = next((one for one in known.get(str(binary), ()) if one.kernel == kernel.name), None)
+    return kernel if use is None or not use.instructions else with_use(kernel, use)
 
 
-def _content(path: Path) -> bytes:
-    """What a regular file holds that somebody else wrote; nothing of a link, a pipe, or one that is too large."""
-    with contextlib.suppress(OSError):
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as stream:
-            status = os.fstat(handle)
-            if stat.S_ISREG(status.st_mode) and status.st_size <= _MOST_BYTES:
-                return stream.read(_MOST_BYTES)
-    return b""
+def with_use(kernel: CompiledKernel, use: CodeUse) -> CompiledKernel:
+    """The kernel with what its code uses."""
+    return replace(kernel, instructions=use.classes, widest_bytes=use.widest_bytes, code=use)
 
 
 def _maps(value: Any) -> list[Mapping[str, Any]]:

@@ -20,10 +20,11 @@ from kerneleval.judge.comparison import Mismatch, compare
 from kerneleval.judge.images import Call, Image, Plan, TensorSlot
 from kerneleval.judge.modules import reveal_weights
 from kerneleval.judge.noise import Noise, class_of
+from kerneleval.judge.roofline import face_limit, reached
 from kerneleval.judge.statistics import timing_from
 from kerneleval.judge.timed_outputs import TimedCall, TimedMismatch
 from kerneleval.judge.windows import Runner, Window
-from kerneleval.records import Case, Failed, InfrastructureError, Outcome, Passed, Samples, Timing, new_secret
+from kerneleval.records import Case, Failed, InfrastructureError, Limits, Outcome, Passed, Samples, Timing, new_secret
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
 __all__ = ["Timer"]
@@ -44,10 +45,20 @@ class Timer:
         judge: the candidate's cells.
         baseline: ``(fresh) -> Loaded``: the trusted baseline's worker, in a new process when asked.
         noise: noise figures by duration class.
+        limits: of the machine; None: not measured, and no time is held against them.
+        better: measures the bandwidth again, for a time that seems impossible.
     """
 
-    def __init__(self, judge: CellJudge, baseline: Callable[[bool], Loaded], noise: Sequence[Noise]) -> None:
+    def __init__(
+        self,
+        judge: CellJudge,
+        baseline: Callable[[bool], Loaded],
+        noise: Sequence[Noise],
+        limits: Limits | None = None,
+        better: Callable[[], Limits] | None = None,
+    ) -> None:
         self._judge, self._get_baseline, self._noise = judge, baseline, noise
+        self._limits, self._better = limits, better
         self._device = judge.device
 
     def time(self, cells: Mapping[Case, Outcome], on_cell: Callable[[int, int, Case], None]) -> dict[Case, Outcome]:
@@ -86,13 +97,18 @@ class Timer:
                 on_cell(session * len(cells) + number + 1, total, case)
         for case, outcome in found.items():
             if isinstance(outcome, Passed):
-                found[case] = self._outcome(outcome, clock.merge(runs[case]))
+                found[case] = self._outcome(case, outcome, clock.merge(runs[case]))
         return found
 
-    def _outcome(self, outcome: Passed, run: TimedRun) -> Outcome:
+    def _outcome(self, case: Case, outcome: Passed, run: TimedRun) -> Outcome:
         if run.mutated and not self._judge.task.in_place:
             return Failed(stage="honesty", reason="input_mutation", message="a timed call changed its inputs")
-        return replace(outcome, timing=self._claim(run), evidence=outcome.evidence | _deferral(run))
+        evidence = outcome.evidence | _deferral(run)
+        if self._limits is not None:
+            task, form = self._judge.task, self._judge.calibration[case].form
+            tf32 = self._judge.protocol.tf32
+            evidence |= {"limit": reached(task, case, form, run.samples, self._limits, tf32=tf32)}
+        return replace(outcome, timing=self._claim(run), evidence=evidence)
 
     def _renew(self, case: Case) -> None:
         """Fresh processes for another session."""
@@ -135,6 +151,8 @@ class Timer:
             raise InfrastructureError(f"the baseline of {judge.task.name} failed at {case.key}: {error}") from error
         baseline.paces[case] = statistics.median(run.samples.baseline_ns)
         _face_oracle(bound, known.form, run.sample)
+        if self._limits is not None and self._better is not None:
+            face_limit(judge.task, case, known.form, run.samples, run.sample, self._limits, self._better)
         return run
 
     def _baseline(self, case: Case, bound: Bound, *, fresh: bool) -> Loaded:

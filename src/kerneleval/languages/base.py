@@ -134,6 +134,10 @@ class Loaded(ABC):
         """How often each of the candidate's own kernels was launched since loading; empty: not known."""
         return {}
 
+    def binaries(self) -> list[str]:
+        """Hashes, as the compiler has them, of the binaries that were launched while watched; empty: not known."""
+        return []
+
     def watch(self, on: bool) -> None:  # noqa: B027 - languages that cannot count have nothing to switch
         """Switches the counting of :meth:`launches`, on after loading; off, a launch costs nothing extra."""
 
@@ -150,8 +154,17 @@ class Language(ABC):
     """File suffixes, with the dot."""
     devices: tuple[str, ...]
     """Device kinds on which it can run."""
+    baseline_devices: tuple[str, ...] = ()
+    """Further device kinds, where it is what users run on the host instead: baselines in it do, candidates do not."""
     needs_build: bool = False
     """Whether :meth:`build` does anything."""
+
+    @property
+    def can_mute(self) -> bool:
+        """Whether launches of the candidate's own kernels can be left out (:meth:`Loaded.mute`), so that what comes out
+        all the same is seen. Compiled code that launches by itself is one launch: without it there is nothing.
+        """
+        return not self.needs_build
 
     def claim(self, text: str) -> int:
         """How sure it is that a file with one of its suffixes is its own; the highest wins, 0 is not at all."""
@@ -217,9 +230,9 @@ class Language(ABC):
         return self.name
 
     def check_device(self, device: str) -> None:
-        """Raises UsageError when the language does not run on the device."""
+        """Raises UsageError when neither candidates nor baselines in the language run on the device."""
         kind = device.partition(":")[0]
-        if kind not in self.devices:
+        if kind not in (*self.devices, *self.baseline_devices):
             raise UsageError(
                 f"{self.name} candidates do not run on device {device!r}: they run on {', '.join(self.devices)}"
             )
@@ -229,11 +242,13 @@ class Language(ABC):
 # Shared helpers
 # --------------------------------------------------------------------------------------------------------------------
 
-_TORCH_DEVICE = {"rocm": "cuda", "metal": "mps"}
+_TORCH_DEVICE = {"rocm": "cuda", "metal": "mps", "opencl": "cpu"}
 
 
 def torch_device(device: str) -> str:
-    """The torch device of a device kind: ``rocm`` is ``cuda``, ``metal`` is ``mps``; an index is kept."""
+    """The torch device of a device kind: ``rocm`` is ``cuda``, ``metal`` is ``mps``, ``opencl`` (for which PyTorch has
+    no backend) is ``cpu``; an index is kept.
+    """
     kind, colon, index = device.partition(":")
     return _TORCH_DEVICE.get(kind, kind) + colon + index
 

@@ -77,6 +77,12 @@ ALLOWED_FLAGS: dict[str, tuple[str, ...]] = {
         r"--?maxrregcount=\d{1,3}",
         r"--?extra-device-vectorization",
     ),
+    "opencl": (
+        r"-D[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_.+-]*)?",
+        r"-cl-std=CL[0-9]\.[0-9]",
+        r"-cl-(single-precision-constant|denorms-are-zero|fp32-correctly-rounded-divide-sqrt|opt-disable|mad-enable|"
+        r"no-signed-zeros|unsafe-math-optimizations|finite-math-only|fast-relaxed-math)",
+    ),
 }
 """Per compiler, the patterns of which one must match a flag as a whole."""
 
@@ -88,6 +94,7 @@ _FLAG_KINDS = {
     "-mwavefrontsize64, -mcumode",
     "nvrtc": "-D*, -std=*, -use_fast_math, -fmad=, -ftz=, -prec-div=, -prec-sqrt=, -maxrregcount=, "
     "-extra-device-vectorization",
+    "opencl": "-D*, -cl-std=*, -cl-* (arithmetic and optimisation, as OpenCL 1.2 has them)",
 }
 
 

@@ -15,7 +15,7 @@ from kerneleval.languages.elf import foreign_names, loader_names
 from kerneleval.languages.native import Library, NativeLoaded, library_name
 from kerneleval.records import Candidate, InfrastructureError
 
-__all__ = ["DEFAULT_FLAGS", "LANGUAGE", "TIMEOUT_S"]
+__all__ = ["DEFAULT_FLAGS", "LANGUAGE", "TIMEOUT_S", "cpp_compiler"]
 
 DEFAULT_FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=c++20")
 """Flags before the candidate's own, which may override them."""
@@ -38,7 +38,7 @@ class Cpp(Language):
         """Compiles the candidate's C++ files into a library in ``out_dir``; see :meth:`Language.build`."""
         self.check_device(device)
         flags = candidate_flags(candidate, "g++")
-        compiler = _compiler()
+        compiler = cpp_compiler()
         # Relative to the folder of the sources, so that messages name the candidate's files and nothing else.
         sources = [path for i, (path, _) in enumerate(candidate.files) if i == 0 or path.endswith(self.suffixes)]
         # Written beside and renamed, so that a build that is killed leaves no half library to load.
@@ -67,7 +67,7 @@ class Cpp(Language):
 
     def toolchain(self, device: str, arch: str) -> str:
         """See :meth:`Language.toolchain`; holds the processor's instruction sets, because of ``-march=native``."""
-        compiler = _compiler()
+        compiler = cpp_compiler()
         return "\n".join((self.name, tool_version(compiler), " ".join(DEFAULT_FLAGS + _FIXED_FLAGS), cpu_identity()))
 
 
@@ -76,7 +76,8 @@ def _find_compiler() -> str | None:
     return find_tool([chosen] if chosen else ["g++", "c++"])
 
 
-def _compiler() -> str:
+def cpp_compiler() -> str:
+    """Path of the C++ compiler; raises InfrastructureError where there is none, or ``CXX`` names none."""
     compiler = _find_compiler()
     if compiler is None:
         chosen = os.environ.get("CXX", "").strip()

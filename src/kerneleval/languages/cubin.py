@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kerneleval.languages import elf
 
-__all__ = ["MOST_KERNELS", "Use", "uses"]
+__all__ = ["MOST_KERNELS", "Use", "device_binaries", "uses"]
 
 MOST_KERNELS = 256
 """Kernels of a file that are told."""
@@ -48,6 +48,11 @@ def uses(data: bytes) -> tuple[Use, ...]:
         for use in _uses(binary):
             found.setdefault(use.kernel, use)
     return tuple(found[name] for name in sorted(found)[:MOST_KERNELS])
+
+
+def device_binaries(data: bytes) -> tuple[bytes, ...]:
+    """The cubins that a shared library holds uncompressed, or the one that it is, each without what follows it."""
+    return tuple(one[: elf.length(one)] for one in _binaries(data))
 
 
 def _binaries(data: bytes) -> Iterator[bytes]:

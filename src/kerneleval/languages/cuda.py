@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -59,7 +60,20 @@ class Cuda(Language):
             flags = amd.translated_flags(candidate_flags(candidate, "nvcc"), candidate.files[0][0])
             hip.build(candidate, out_dir, arch, self.suffixes, flags, translate=True)
             return
-        target = specific_arch(arch)
+        self._build(candidate, out_dir, specific_arch(arch))
+
+    def why_not_plain(self, candidate: Candidate, arch: str) -> str:
+        """The compiler's words where the source does not compile for an architecture without the features that are that
+        one's alone; empty: it does. :meth:`build` compiles with them from Hopper on.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                self._build(candidate, Path(folder), arch.removeprefix("sm_"))
+            except BuildError as error:
+                return str(error)
+        return ""
+
+    def _build(self, candidate: Candidate, out_dir: Path, target: str) -> None:
         launches = device_launches(candidate)
         library = find_nvrtc() if launches else None
         flags = candidate_flags(candidate, "nvrtc" if library else "nvcc")

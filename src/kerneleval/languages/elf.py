@@ -10,7 +10,9 @@ __all__ = [
     "exported",
     "foreign_names",
     "function_names",
+    "is_device",
     "kernel_names",
+    "length",
     "loader_names",
     "section_names",
     "sections",
@@ -18,6 +20,7 @@ __all__ = [
 ]
 
 _STT_FUNC = 2
+_SHT_NOBITS = 8
 _SHT_DYNSYM = 11
 _SHT_GNU_VERSYM = 0x6FFFFFFF
 _STB_LOCAL = 0
@@ -111,6 +114,24 @@ def _undefined(data: bytes) -> list[tuple[str, int]]:
             version = struct.unpack_from("<H", data, place)[0] & 0x7FFF if known else 0
             found.append((text_at(strings, name), version))
     return found
+
+
+def is_device(data: bytes) -> bool:
+    """Whether a file begins as a device binary of NVIDIA's or AMD's does."""
+    return data[:6] == b"\x7fELF\x02\x01" and data[18:20] in (b"\xbe\x00", b"\xe0\x00")
+
+
+def length(data: bytes) -> int:
+    """Bytes that the ELF file at the beginning takes, by its tables; all, where they say nothing."""
+    header = _header(data)
+    if header is None:
+        return len(data)
+    offset, size, count, _ = header
+    ends = [at + length for kind, at, length, _, _ in sections(data) if kind != _SHT_NOBITS]
+    programs: int = struct.unpack_from("<Q", data, 32)[0]
+    each, number = struct.unpack_from("<HH", data, 54)
+    furthest: int = max(offset + size * count, programs + each * number, *ends)
+    return min(furthest, len(data))
 
 
 def kernel_names(cubin: bytes) -> list[str]:

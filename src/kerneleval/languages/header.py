@@ -14,8 +14,9 @@ __all__ = ["KEYS", "HeaderLine", "read_header"]
 
 KEYS: dict[str, str] = {
     "origin": "where the candidate came from, as JSON",
-    "flags": "compiler flags (.cpp, .cu)",
-    "launch": "launch geometry of a kernel (.cu without a host launcher)",
+    "flags": "compiler flags (.cpp, .cu, .cl)",
+    "launch": "launch geometry of a kernel (.cl; .cu without a host launcher)",
+    "scratch": "further buffers of an entry point (.cl)",
 }
 """Known keys and what they are for."""
 

@@ -43,6 +43,10 @@ class Native:
         """What is there, for messages."""
         raise NotImplementedError
 
+    def kernels(self, symbol: str) -> Sequence[str]:
+        """What one call of that symbol counts as: itself, or the kernels that it launches."""
+        return (symbol,)
+
 
 class Library(Native):
     """A shared library, loaded by ctypes. Loading runs its static constructors."""
@@ -140,7 +144,7 @@ class NativeLoaded(Loaded):
         made = tuple(torch.empty(o.shape, dtype=getattr(torch, o.dtype), device=self._device) for o in outputs)
         values += [self._pointer(tensor) for tensor in made]
         if self._watched:
-            self._counts[symbol] += 1
+            self._counts.update(self._native.kernels(symbol))
             if self._muted:
                 return made
         if self._device.type != "cuda":

@@ -150,6 +150,10 @@ class PythonLoaded(Loaded):
         """Launches of own kernels by name; empty where the language cannot count."""
         return dict(self._watch.counts)
 
+    def binaries(self) -> list[str]:
+        """See :meth:`Loaded.binaries`."""
+        return sorted(self._watch.binaries)
+
     def watch(self, on: bool) -> None:
         """See :meth:`Loaded.watch`."""
         self._watch.switch(on)

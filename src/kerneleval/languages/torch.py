@@ -12,6 +12,7 @@ class Torch(PythonLanguage):
 
     name = "torch"
     devices = ("cpu", "cuda", "rocm", "metal", "xpu")
+    baseline_devices = ("opencl",)
     imported = "torch"
     install = "pip install torch"
 

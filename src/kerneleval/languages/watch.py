@@ -20,6 +20,7 @@ from typing import Any
 __all__ = ["LaunchWatch", "Patch", "is_own_source", "library_folders"]
 
 _ABSENT = object()
+_MOST_BINARIES = 1024
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class LaunchWatch:
 
     def __init__(self, patches: Sequence[Patch], source_dir: Path) -> None:
         self.counts: collections.Counter[str] = collections.Counter()
+        self.binaries: set[str] = set()
+        """Hashes of the binaries that Triton launched."""
         self.muted = False
         self._patches = tuple(patches)
         self._source_dir = source_dir
@@ -58,11 +61,15 @@ class LaunchWatch:
             else:
                 _unwatch(patch, self)
 
-    def note(self, kernel: Any, describe: Callable[[Any], tuple[str, str]]) -> None:
-        """Counts a launch of the kernel if it is the candidate's own."""
+    def note(self, kernel: Any, describe: Callable[[Any], tuple[str, str]], made: Any = None) -> None:
+        """Counts a launch of the kernel if it is the candidate's own; ``made`` is what the launching method gave."""
         name = self._own_name(kernel, describe)
         if name is not None:
             self.counts[name] += 1
+            # Triton's run gives the compiled kernel; where a launcher is watched, the kernel is the compiled one
+            found = getattr(kernel if made is None else made, "hash", None)
+            if type(found) is str and len(self.binaries) < _MOST_BINARIES:
+                self.binaries.add(found)
 
     def skips(self, kernel: Any, describe: Callable[[Any], tuple[str, str]]) -> bool:
         """Whether a launch of the kernel is to be skipped."""
@@ -116,7 +123,7 @@ def _replacement(patch: Patch, original: Callable[..., Any], watches: list[Launc
         # counted afterwards: a launch that raises computes nothing, and what the candidate does then is another's work
         made = None if any(watch.skips(kernel, describe) for watch in watches) else run()
         for watch in watches:
-            watch.note(kernel, describe)
+            watch.note(kernel, describe, made)
         return made
 
     def launch(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -6,8 +6,11 @@ Only ``audit.py`` joins them too: store -> judge -> store.
 from __future__ import annotations
 
 from kerneleval.pipeline.checking import check
+from kerneleval.pipeline.differential import differ
 from kerneleval.pipeline.estimating import estimate
 from kerneleval.pipeline.generating import generate, prompts
+from kerneleval.pipeline.merging import merge
+from kerneleval.pipeline.peaks import peaks
 from kerneleval.pipeline.portability import matrix
 from kerneleval.pipeline.results import analyse, compare, export, import_results, report, score, transitions
 from kerneleval.pipeline.rewards import Rewarder, reward
@@ -19,11 +22,14 @@ __all__ = [
     "analyse",
     "check",
     "compare",
+    "differ",
     "estimate",
     "export",
     "generate",
     "import_results",
     "matrix",
+    "merge",
+    "peaks",
     "prompts",
     "report",
     "reward",

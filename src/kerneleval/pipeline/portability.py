@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kerneleval.pipeline.checking import OnEvent, check, known_dtypes, open_task, tell
 from kerneleval.records import (
+    AxisLevel,
     Candidate,
     Case,
     Failed,
@@ -32,6 +33,9 @@ FAST = 0.8
 """Share of the baseline's speed from which a device counts (DESIGN, P_hw)."""
 
 _BYTES, _FLOPS = 1 << 24, 1 << 28
+_MOST_LINES = 16
+_CASES = 4
+"""At most tried for a direction and dtype."""
 
 
 def matrix(
@@ -102,20 +106,43 @@ def matrix(
             on_event=on_event,
         )
         rows = _with(rows, verdict, candidate)
+    rows = [_rated(row, candidate) for row in rows]
     return Matrix(task=subject.name, candidate=candidate.hash, language=candidate.language, rows=tuple(rows))
 
 
+def _rated(row: MatrixRow, candidate: Candidate) -> MatrixRow:
+    """With R and H of the rubric, by the source and what was compiled for the target; of a device without code of its
+    own, and where nothing was compiled, as it stands.
+    """
+    from kerneleval.analysis.rubric import Grade, Seen, source_grades
+
+    if row.compiles.answer != "yes" or not row.kernels:
+        return row
+    code = tuple(kernel.code for kernel in row.kernels if kernel.code is not None)
+    names = tuple(dict.fromkeys(kernel.name for kernel in row.kernels))
+    saw = Seen(track="custom", launched=names, compiled=code, complete=len(code) == len(row.kernels))
+
+    def level(grade: Grade) -> AxisLevel:
+        lines = (f"{mark.file}:{mark.line}: {mark.what} ({mark.says})" for mark in grade.marks[:_MOST_LINES])
+        return AxisLevel(level=grade.level, reason=grade.reason, lines=tuple(lines))
+
+    representation, hardware = source_grades(candidate, saw)
+    return replace(row, representation=level(representation), hardware=level(hardware))
+
+
 def _cases(task: Task, protocol: Protocol) -> list[Case]:
-    """One contiguous case of modest size for each direction and dtype."""
+    """Contiguous cases of modest sizes for each direction and dtype, a medium one first, those after it for candidates
+    that declare it unsupported.
+    """
     from kerneleval.tasks import shapes
 
-    found: dict[tuple[str, str], Case] = {}
+    found: dict[tuple[str, str], list[Case]] = {}
     for case in shapes.plan(task, protocol, shapes.Budget(memory_bytes=_BYTES, flops=_FLOPS)):
-        key = case.direction, case.dtype
-        modest = case.layout == "contiguous" and case.distribution == "standard"
-        if modest and (key not in found or case.shape_category == "medium"):
-            found[key] = case
-    return list(found.values())
+        if case.layout == "contiguous" and case.distribution == "standard":
+            found.setdefault((case.direction, case.dtype), []).append(case)
+    for cases in found.values():
+        cases.sort(key=lambda case: (case.shape_category != "medium", case.shape_category != "power_of_two"))
+    return [case for cases in found.values() for case in cases[:_CASES]]
 
 
 def _with(rows: Sequence[MatrixRow], verdict: Verdict, candidate: Candidate) -> list[MatrixRow]:

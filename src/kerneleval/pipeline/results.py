@@ -261,6 +261,8 @@ def _in_roofline(point: Point) -> dict[str, Any]:
         "intensity": point.flop / point.nbytes if point.nbytes else math.inf,
         "achieved_flop_s": point.flop / point.time_s,
         "fraction": point.fraction,
+        "iou": point.iou,
+        "bound": point.bound,
     }
 
 
@@ -285,7 +287,7 @@ def analyse(run: str | Sequence[str] = "latest", *, store_url: str | None = None
     Raises:
         UsageError: no such store or run; a package that is missing.
     """
-    from kerneleval.analysis import attribution, difficulty, hardware, rubric, sources
+    from kerneleval.analysis import attribution, compiled, difficulty, hardware, rubric, sources
     from kerneleval.store import open_store
 
     store = open_store(store_url, create=False, write=False)
@@ -300,6 +302,7 @@ def analyse(run: str | Sequence[str] = "latest", *, store_url: str | None = None
         "attribution": [to_plain(attribution.attribute(results, key=key)) for key in keys],
         "difficulty": to_plain(difficulty.difficulty(results, facts.tasks)),
         "sources": to_plain(sources.by_generators(facts.metrics, results)),
+        "compiled": to_plain(compiled.by_generators(facts.compiled, results)),
         "rubric": to_plain(rubric.profiles(facts.ratings)),
         "hardware": to_plain(hardware.hardware(results)),
     }

@@ -367,7 +367,7 @@ def protocol_of(
 
 def known_limits(store: Store | None, judge: Judge, protocol: Protocol, keep: Kept | None = None) -> Limits:
     """The machine's limits: those that an earlier run of the store measured, so that runs have the same scale and
-    prompts the same text; measured now where there are none.
+    prompts the same text; else those of the cache, or measured now where there are none.
 
     Args:
         store: where they may be known; None: nowhere.
@@ -383,11 +383,12 @@ def known_limits(store: Store | None, judge: Judge, protocol: Protocol, keep: Ke
         known = info.limits.get(machine)
         if known is not None and wanted <= {dtype for dtype, _ in known.flop_per_s}:
             return known
-    key = digest("limits/1", machine, *sorted(wanted))
+    key = digest("limits/2", machine, *sorted(wanted))
     kept = store.response(key) if store is not None else None
     if kept is not None:
         return Limits.from_plain(kept)
-    found = limits.measure(judge.device, protocol.dtypes)
+    judge.bench.quiet()
+    found = limits.measure(judge.device, judge.machine, judge.bench.cache_dir, protocol.dtypes)
     if keep is not None:
         keep.put_response(key, to_plain(found))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from kerneleval.records import (
@@ -18,6 +18,7 @@ from kerneleval.records import (
 )
 
 if TYPE_CHECKING:
+    from kerneleval.analysis.compiled import CompiledMetrics
     from kerneleval.analysis.rubric import Rating
     from kerneleval.analysis.sources import SourceMetrics
     from kerneleval.scores import Setting
@@ -102,21 +103,20 @@ class Facts:
     """Content hash -> measures of the source; empty: see ``why_no_metrics``."""
     why_no_metrics: str
     """The package that is missing; empty: none is."""
+    compiled: Mapping[AttemptKey, CompiledMetrics] = field(default_factory=dict)
+    """Attempt -> what its compiled code is like, on the first machine of the results."""
 
 
 def facts_of(store: Store, info: RunInfo, ids: Sequence[str], results: Sequence[Result]) -> Facts:
     """Read, measured and rated."""
-    from kerneleval.analysis import rubric, sources
+    from kerneleval.analysis import compiled, rubric, sources
 
     verdicts = tuple(both for one in ids for both in store.verdicts(one, cells=False))
     candidates = {found: store.candidate(found) for found in dict.fromkeys(r.candidate for r in results) if found}
     tasks = _tasks_at_hand(info, results)
     machine = results[0].machine if results else ""
-    saw = {
-        (attempt.generator, attempt.task, attempt.sample): rubric.seen(verdict)
-        for attempt, verdict in verdicts
-        if attempt.machine == machine
-    }
+    here = {(a.generator, a.task, a.sample): verdict for a, verdict in verdicts if a.machine == machine}
+    saw = {key: rubric.seen(verdict) for key, verdict in here.items()}
     metrics, why = {}, ""
     try:
         metrics = {found: sources.measure(candidate) for found, candidate in candidates.items()}
@@ -129,6 +129,7 @@ def facts_of(store: Store, info: RunInfo, ids: Sequence[str], results: Sequence[
         ratings=tuple(rubric.rate(results, tasks, candidates, saw)) if results else (),
         metrics=metrics,
         why_no_metrics=why,
+        compiled={key: compiled.measure(verdict) for key, verdict in here.items()},
     )
 
 
@@ -138,7 +139,7 @@ _METRICS = ("maintainability", "complexity_sum", "complexity_mean", "complexity_
 def setting_of(info: RunInfo, facts: Facts, results: Sequence[Result]) -> Setting:
     """What the scores of a run need to know beyond its results."""
     from kerneleval.scores import Setting
-    from kerneleval.scores.cells import primary
+    from kerneleval.scores.cells import devices_of, primary
 
     measured: dict[str, dict[AttemptKey, float]] = {}
     attempts = {(r.generator, r.task, r.sample): r.candidate for r in primary(results, Setting()) if r.candidate}
@@ -152,6 +153,7 @@ def setting_of(info: RunInfo, facts: Facts, results: Sequence[Result]) -> Settin
     work = functools.cache(functools.partial(_work, functools.cache(functools.partial(_task_at_hand, known))))
     return Setting(
         not_evaluated=dict(info.not_evaluated),
+        devices=devices_of(info.machines),
         limits=info.limits,
         work=work if info.limits else None,
         measured=measured,

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from kerneleval.records.candidates import GUIDANCE, STORED, Candidate, Origin
 from kerneleval.records.cells import Cell, Machine, Protocol
+from kerneleval.records.differential import Apart, CaseAnswers, DeviceAnswer, Differential, Element
 from kerneleval.records.errors import InfrastructureError, KernelEvalError, UsageError, near
 from kerneleval.records.generation import PROBLEMS, Answer, Problem, Request, Turn
 from kerneleval.records.hashing import digest, new_secret
 from kerneleval.records.layers import LAYERS, caught_by, layer_of, layer_of_finding, layers_of
-from kerneleval.records.limits import Limits
+from kerneleval.records.limits import Limits, Peak, Peaks
 from kerneleval.records.outcomes import Evidence, Failed, Outcome, Passed, Samples, Timing, outcome_from_plain
 from kerneleval.records.plain import to_plain
-from kerneleval.records.portability import CompiledKernel, Matrix, MatrixRow, Rung
+from kerneleval.records.portability import AxisLevel, CompiledKernel, Matrix, MatrixRow, Rung
 from kerneleval.records.results import Event, Result, Score
 from kerneleval.records.tasks import Argument, Case, Dim, Law, Relation, Scalar, Task, TensorSpec, Tolerance, Values
+from kerneleval.records.uses import ISAS, CodeUse, InstructionLine
 from kerneleval.records.verdicts import CellResult, Trust, Verdict
 from kerneleval.records.vocabulary import (
     CATEGORIES,
@@ -44,6 +46,7 @@ __all__ = [
     "DTYPES",
     "GROUPS",
     "GUIDANCE",
+    "ISAS",
     "LAYERS",
     "LAYOUTS",
     "PROBLEMS",
@@ -54,17 +57,25 @@ __all__ = [
     "STORED",
     "TRACKS",
     "Answer",
+    "Apart",
     "Argument",
+    "AxisLevel",
     "Candidate",
     "Case",
+    "CaseAnswers",
     "Cell",
     "CellResult",
+    "CodeUse",
     "CompiledKernel",
+    "DeviceAnswer",
+    "Differential",
     "Dim",
+    "Element",
     "Event",
     "Evidence",
     "Failed",
     "InfrastructureError",
+    "InstructionLine",
     "KernelEvalError",
     "Law",
     "Limits",
@@ -74,6 +85,8 @@ __all__ = [
     "Origin",
     "Outcome",
     "Passed",
+    "Peak",
+    "Peaks",
     "Problem",
     "Protocol",
     "Relation",

@@ -18,7 +18,7 @@ LAYERS: dict[str, str] = {
     "numerical": "outputs against the oracle, and relations between them",
     "launch": "operators dispatched and own kernels launched, from which the track follows",
     "ghost": "calls with own kernels made no-ops: what is right without them was computed elsewhere",
-    "temporal": "outputs of the windows that are timed",
+    "temporal": "outputs of the windows that are timed, and whether their times can be true",
     "tampering": "what it did to the worker, and to functions that everybody relies on",
     "static": "what its sources say; it warns, and fails only what must quantise and names no narrow arithmetic",
 }
@@ -34,6 +34,7 @@ _BY_REASON = {
     "exception": "behavioural",
     "exit": "sandbox",
     "hard_coded_shapes": "behavioural",
+    "impossible": "temporal",
     "input_mutation": "behavioural",
     "load_error": "build",
     "memory_limit": "sandbox",
@@ -66,6 +67,7 @@ _BY_REASON = {
 _BY_CHECK = {
     "conditions": "temporal",
     "drawing": "numerical",
+    "limits": "temporal",
     "low_precision": "static",
     "relations": "numerical",
     "resources": "static",
@@ -75,6 +77,7 @@ _BY_CHECK = {
     "timing": "temporal",
     "track": "launch",
     "training": "numerical",
+    "uses": "static",
 }
 
 _GHOST = {

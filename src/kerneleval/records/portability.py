@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["CompiledKernel", "Matrix", "MatrixRow", "Rung"]
+from kerneleval.records.uses import CodeUse
+
+__all__ = ["AxisLevel", "CompiledKernel", "Matrix", "MatrixRow", "Rung"]
 
 Answer = Literal["yes", "no", "not evaluated"]
 
@@ -40,6 +42,20 @@ class CompiledKernel:
     """How many of each class of special instructions it has (``languages/crosscompile/instructions.py``)."""
     widest_bytes: int = -1
     """The most that one instruction of a thread moves to or from global memory; -1: it was not disassembled."""
+    code: CodeUse | None = None
+    """What its code uses, with the lines that show it; None: it was not disassembled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AxisLevel:
+    """The level of a candidate on one axis of the Standard Kernel Rubric, as compiled for one target."""
+
+    level: int | None
+    """1 to 4; None: no evidence."""
+    reason: str
+    """What it rests on, or why there is none."""
+    lines: tuple[str, ...] = ()
+    """The places in source and compiled code that show it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +77,12 @@ class MatrixRow:
     """What was compiled, each once."""
     seconds: float = 0.0
     """Time that compiling for it took, launches found included."""
+    only_for: str = ""
+    """``sm_90a``: it compiles for this variant alone, whose binaries run on no later GPU; empty: it needs none."""
+    representation: AxisLevel | None = None
+    """R of the rubric; None: not rated."""
+    hardware: AxisLevel | None = None
+    """H of the rubric, as compiled for this target."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -213,6 +213,7 @@ def render_hardware(found: Plain, console: Console) -> None:
         found: its plain data.
         console: where to print.
     """
+    _render_spreads(found, console)
     cv = found["cv"]
     if math.isnan(number(cv["value"])):
         console.print(Text(f"Speedup over machines: not evaluated: {safe(cv['note'])}"))
@@ -246,6 +247,37 @@ def render_hardware(found: Plain, console: Console) -> None:
     console.print()
 
 
+def _render_spreads(found: Plain, console: Console) -> None:
+    """Print how far each generator's speedup at a task varies over machines, where there are several."""
+    machines = list(found["machines"].values())
+    spreads = [one for one in found["spreads"] if not math.isnan(number(one["variance"]))]
+    if len(machines) < 2:
+        return
+
+    def build(narrow: bool) -> Table:
+        columns: list[str | Text] = ["generator", *(_named(m) for m in machines), "best / worst", "variance", "CV", ""]
+        table = _grid("Speedup of a task over machines, the largest variance first", "Task", columns, narrow=narrow)
+        for one in spreads[:_SHOWN]:
+            speeds = [figure(number(one["speedups"].get(machine)), "x") for machine in machines]
+            spread = (figure(number(one["ratio"]), "x"), figure(number(one["variance"])), figure(number(one["cv"])))
+            mark = "" if one["same_cells"] else "*"
+            table.add_row(_named(one["task"]), _named(one["generator"]), *speeds, *spread, mark)
+        return table
+
+    if spreads:
+        _print(console, build)
+        _more(_SHOWN, len(spreads), "task", console)
+        if not all(one["same_cells"] for one in spreads):
+            console.print(_dim("  * no cell in common: each machine by its own cells"))
+    alone = [(str(one["note"]), f"{one['generator']} at {one['task']}") for one in found["spreads"] if one["note"]]
+    for note in dict.fromkeys(note for note, _ in alone):
+        of = [what for said, what in alone if said == note]
+        console.print(
+            _dim(f"  {note}: {', '.join(of[:_REASONS])}" + (f" and {len(of) - _REASONS} more" * (len(of) > _REASONS)))
+        )
+    console.print()
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # Sources
 # --------------------------------------------------------------------------------------------------------------------
@@ -271,16 +303,51 @@ def render_sources(found: Mapping[str, Plain], console: Console) -> None:
     if not found:
         console.print("No sources.")
         return
+    _medians("Sources, medians over attempts", found, _METRICS, console)
+
+
+_COMPILED = {
+    "instructions": "instructions",
+    "matrix_instructions": "of matrix units",
+    "pipeline_instructions": "asynchronous copies, barriers",
+    "frontier_instructions": "newest features",
+    "vector_instructions": "of vector units (CPUs)",
+    "spill_instructions": "spills to local memory",
+    "widest_bytes": "widest access, bytes",
+    "vectorised": "share of wide accesses",
+    "registers": "registers a thread",
+    "local_bytes": "local memory a thread, bytes",
+    "shared_bytes": "shared memory a block, bytes",
+}
+
+
+def render_compiled(found: Mapping[str, Plain], console: Console) -> None:
+    """Print what :func:`kerneleval.analysis.compiled.by_generators` gives, without what is told of nobody.
+
+    Args:
+        found: its plain data.
+        console: where to print.
+    """
+    told = {name: words for name, words in _COMPILED.items() if any(of[name]["n"] for of in found.values())}
+    if not told:
+        console.print("Compiled code: no verdict here tells of any.")
+        console.print()
+        return
+    _medians("Compiled code, medians over attempts", found, told, console)
+
+
+def _medians(title: str, found: Mapping[str, Plain], metrics: Mapping[str, str], console: Console) -> None:
+    """A row for each metric, a column for each generator."""
 
     def build(narrow: bool) -> Table:
-        table = _grid("Sources, medians over attempts", "", [_named(name) for name in found], narrow=narrow)
-        for metric, words in _METRICS.items():
+        table = _grid(title, "", [_named(name) for name in found], narrow=narrow)
+        for metric, words in metrics.items():
             table.add_row(words, *(span(of.get(metric), narrow=narrow) for of in found.values()))
         return table
 
     _print(console, build)
     for name, of in found.items():
-        notes = ((score["note"], _METRICS.get(metric, metric)) for metric, score in of.items())
+        notes = ((of[metric]["note"], words) for metric, words in metrics.items() if metric in of)
         _reasons(notes, console, of=len(of), who=f"{name}: ")
     console.print()
 

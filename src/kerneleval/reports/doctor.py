@@ -26,7 +26,7 @@ from kerneleval.records import KernelEvalError, to_plain
 
 __all__ = ["clock", "examine"]
 
-_PACKAGES = ("torch", "triton", "numba", "numpy", "scipy", "sqlalchemy", "psycopg")
+_PACKAGES = ("torch", "triton", "numba", "pyopencl", "numpy", "scipy", "sqlalchemy", "psycopg")
 _SPIN_NS = 1_000_000
 _SPINS = 300
 _CALM = 0.02
@@ -177,7 +177,7 @@ def _compilers() -> list[dict[str, Any]]:
     library = find_nvrtc()
     tried = _tried((lambda: Nvrtc(library).version) if library else None)
     rows.append({"name": "nvrtc", "path": str(library or "")} | tried)
-    packages = ("triton", "numba")
+    packages = ("triton", "numba", "pyopencl")
     return rows + [{"name": name, "path": "", "version": _version(name), "error": ""} for name in packages]
 
 

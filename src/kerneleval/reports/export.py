@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kerneleval.analysis import compiled
 from kerneleval.records import Candidate, Failed, Result, Score, UsageError, Verdict
 from kerneleval.reports.files import replacing
 from kerneleval.scores.measures import AXES
@@ -78,6 +80,7 @@ TABLES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("verdict", "stage", "reason", "message", "track", "claim"), "string"),
         **dict.fromkeys(("speedup", "low", "high", "reward"), "float"),
         **dict.fromkeys((*AXES, "maintainability", "complexity_sum", "complexity_mean", "complexity_max"), "float"),
+        **dict.fromkeys(compiled.METRICS, "float"),
     },
     "candidates": dict.fromkeys(("candidate", "language", "entry", "backward_entry", "path", "text"), "string"),
     "scores": {
@@ -163,6 +166,7 @@ def sample_rows(
             "backward_entry": None if source is None else source.backward_entry,
             "reward": of_verdict(verdict).value,
             **{name: known.get((attempt.generator, attempt.task, attempt.sample)) for name, known in measured.items()},
+            **dataclasses.asdict(compiled.measure(verdict)),
         }
 
 

@@ -16,6 +16,7 @@ __all__ = ["render_matrix"]
 _STYLES = {"yes": "green", "no": "bold red", "not evaluated": "dim"}
 _SHORT = {"yes": "yes", "no": "no", "not evaluated": "–"}
 _MOST = 600
+_ASIDE = ("spill", "ldmatrix", "mbarrier", "setmaxnreg")
 _WIDE = 110
 """Columns from which on GPUs and times are told too."""
 
@@ -33,17 +34,26 @@ def render_matrix(matrix: Matrix, console: Console) -> None:
         table.add_column(name, justify="center", no_wrap=True)
     for name in ("registers", "spilled", "shared", *(["s"] if wide else [])):
         table.add_column(name, justify="right", no_wrap=True)
+    for name in ("R", "H"):
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("uses", overflow="fold")
     for row in matrix.rows:
         cells: list[str | Text] = [safe(row.target), *([safe(row.product)] if wide else [])]
         cells += [_cell(row.compiles), _cell(row.runs), _cell(row.correct), _fast(row)]
         cells += [_most(row.kernels, name) for name in ("registers", "spilled", "shared_bytes")]
         cells += [f"{row.seconds:.1f}" if row.seconds else ""] if wide else []
+        cells += [str(axis.level or "") if axis else "" for axis in (row.representation, row.hardware)]
         table.add_row(*cells, _uses(row.kernels))
     console.print(table)
     compiled = sum(row.compiles.answer == "yes" for row in matrix.rows)
     tried = sum(row.compiles.answer != "not evaluated" for row in matrix.rows)
     console.print(f"compiles for {compiled} of {plural(tried, 'target')} that were tried; – is not evaluated")
+    _failures(matrix, console)
+    _evidence(matrix, console)
+
+
+def _failures(matrix: Matrix, console: Console) -> None:
+    """The first words of whatever failed, for which variant alone it compiles, and why it was not compiled."""
     for row in matrix.rows:
         for name in ("compiles", "runs", "correct", "fast"):
             rung: Rung = getattr(row, name)
@@ -51,9 +61,25 @@ def render_matrix(matrix: Matrix, console: Console) -> None:
                 console.print(Text(f"{safe(row.target)}, {_NAMES[name]}: ", style="bold"), end="")
                 console.print(Text(safe(rung.why, _MOST)), soft_wrap=True)
                 break
+    for row in matrix.rows:
+        if row.only_for:
+            note = f"{safe(row.target)}: compiles for {safe(row.only_for)} alone, whose binaries run on no later GPU"
+            console.print(Text(note), soft_wrap=True)
     for why in dict.fromkeys(r.compiles.why for r in matrix.rows if r.compiles.answer == "not evaluated"):
         if why:
             console.print(Text(f"not compiled: {safe(why, _MOST)}", style="dim"), soft_wrap=True)
+
+
+def _evidence(matrix: Matrix, console: Console) -> None:
+    """What the levels of the rubric rest on, once for all targets of which the same is said."""
+    for axis, name in (("R", "representation"), ("H", "hardware")):
+        said: dict[str, list[str]] = {}
+        for row in matrix.rows:
+            if (found := getattr(row, name)) is not None:
+                said.setdefault(f"{axis} {found.level or '–'}, {found.reason}", []).append(row.target)
+        for reason, targets in said.items():
+            console.print(Text(f"{safe(reason, _MOST)} ", style="dim"), end="")
+            console.print(Text(f"[{', '.join(map(safe, targets))}]", style="dim"), soft_wrap=True)
 
 
 _NAMES = {"compiles": "compiles", "runs": "runs", "correct": "correct", "fast": "≥ 0.8×"}
@@ -75,7 +101,9 @@ def _most(kernels: Sequence[CompiledKernel], name: str) -> str:
 
 
 def _uses(kernels: Sequence[CompiledKernel]) -> str:
-    """Classes of instructions of all kernels, spills aside, and the widest access in bytes."""
-    classes = dict.fromkeys(name for kernel in kernels for name, _ in kernel.instructions if name != "spill")
+    """Classes of instructions of all kernels, and the widest access in bytes; what has a column of its own, and what
+    comes with others, aside.
+    """
+    classes = dict.fromkeys(name for kernel in kernels for name, _ in kernel.instructions if name not in _ASIDE)
     widest = max((kernel.widest_bytes for kernel in kernels), default=-1)
     return ", ".join([*classes, *([f"{widest} B"] if widest > 0 else [])])

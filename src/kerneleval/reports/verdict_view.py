@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
@@ -147,11 +147,15 @@ def _shapes(cells: Sequence[CellResult], *, narrow: bool) -> Table | None:
         table.add_column(name, overflow="fold")
     for name in ("right", *(() if narrow else ("candidate", "baseline")), "speedup"):
         table.add_column(name, justify="right", overflow="fold")
+    limited = not narrow and any(_limit(of) for of in groups.values())
     if not narrow:
         table.add_column("claim")
+    if limited:
+        table.add_column("of limit", justify="right")
     for (direction, category, dims, dtype), of in groups.items():
         timings = _timings(of)
         figures = [_speed(timings)] if narrow else [*_times(timings), _speed(timings), _claim(timings)]
+        figures = [*figures, *([_limit(of)] if limited else [])]
         table.add_row(*(Text(safe(text)) for text in (direction, category, dims, dtype)), _right(of), *figures)
     return table
 
@@ -186,6 +190,15 @@ def _speed(timings: Sequence[Timing]) -> Text:
 
 def _claim(timings: Sequence[Timing]) -> Text:
     return Text(safe(timings[0].claim), style=STYLES.get(timings[0].claim, "")) if timings else Text()
+
+
+def _limit(cells: Sequence[CellResult]) -> Text:
+    """Share of the machine's limit that the first timed cell reaches, and what the limit is."""
+    for cell in cells:
+        if isinstance(cell.outcome, Passed) and isinstance(limit := cell.outcome.evidence.get("limit"), Mapping):
+            share = 100 * number(limit.get("fraction"))
+            return Text(f"{share:.{0 if share >= 1 else 2}f} % {safe(str(limit.get('bound', '')), 20)}")
+    return Text()
 
 
 def _not_shown(cells: Sequence[CellResult]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kerneleval.records import Failed, Passed, Result, Timing, UsageError
+from kerneleval.records import Failed, Machine, Passed, Result, Timing, UsageError
 from kerneleval.scores.registry import Setting
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "by_generator",
     "checked",
     "device_names",
+    "devices_of",
     "once",
     "pairs",
     "primary",
@@ -124,6 +125,23 @@ def _device_names(results: Iterable[Result]) -> dict[str, str]:
     kinds = {r.machine: r.device for r in results}
     several = {kind for kind in kinds.values() if list(kinds.values()).count(kind) > 1}
     return {machine: f"{kind} {machine[:8]}" if kind in several else kind for machine, kind in kinds.items()}
+
+
+def devices_of(machines: Iterable[Machine]) -> dict[str, str]:
+    """Machine fingerprint -> device, by which P_hw counts: the kind, with the product where the machines have several
+    of that kind. Two machines of one product, architecture and number of units are one device, whatever their drivers,
+    hosts and memory: a second host of the same GPU says nothing of portability.
+    """
+    models = {m.fingerprint: (m.device, m.name, m.arch, m.units) for m in machines}
+    different = set(models.values())
+    found = {}
+    for machine, (kind, name, arch, units) in models.items():
+        alike = [other for other in different if other[0] == kind]
+        label = kind if len(alike) == 1 else f"{kind} {name}"
+        if sum(other[1] == name for other in alike) > 1:
+            label += f" ({arch}, {units} units)"
+        found[machine] = label
+    return found
 
 
 def primary(results: Sequence[Result], setting: Setting) -> list[Result]:

@@ -41,7 +41,7 @@ def composite(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
         return NOTHING("no results")
     table = speeds(results, setting)
     covered = c_op.counts(pairs(mine, setting), table.tasks)
-    devices = p_hw.machines(results, table.tasks)
+    devices = p_hw.by_device(results, table.tasks, setting)
 
     def statistic(draw: Draw) -> Floats:
         return product(

@@ -12,29 +12,37 @@ from kerneleval.scores.cells import Pair, checked, device_names, pairs
 from kerneleval.scores.intervals import NOTHING, Draw, Floats, Nested, interval, median, median_over_cells, nested
 from kerneleval.scores.registry import DEFAULT, Setting, Table, score
 
-__all__ = ["THRESHOLD", "device_speedup", "machines", "over_devices", "p_hw"]
+__all__ = ["THRESHOLD", "by_device", "device_speedup", "over_devices", "p_hw"]
 
 THRESHOLD = 0.8
 """Fraction of the baseline's speed that a portable kernel reaches at least (KernelEval, section 3.3)."""
 
 
-def machines(results: Sequence[Result], tasks: Sequence[str]) -> dict[str, Nested | None]:
-    """Speedups by task and pair on each machine; a pair that is wrong in a supported case holds a single 0.
+def by_device(results: Sequence[Result], tasks: Sequence[str], setting: Setting) -> dict[str, Nested | None]:
+    """Speedups by task and pair on each device; a pair that is wrong in a supported case holds a single 0. A pair that
+    was judged on several machines of one device comes once for each.
 
     Pairs without candidate, or declared unsupported throughout, are left out: they count against coverage. None: there
     are correct pairs, and nothing was timed there.
     """
-    found: dict[str, Nested | None] = {}
-    for machine in device_names(results):
+    rows: dict[str, list[tuple[str, object, float]] | None] = {}
+    for machine, device in _devices(results, setting).items():
         tried = [p for p in pairs([r for r in results if r.machine == machine], DEFAULT) if p.tried]
-        timed = any(p.timings for p in tried)
-        untimed = not timed and any(p.correct for p in tried)
-        found[machine] = None if untimed else nested(tasks, [row for p in tried for row in _rows(p)])
-    return found
+        untimed = not any(p.timings for p in tried) and any(p.correct for p in tried)
+        if untimed:
+            rows.setdefault(device, None)
+        else:
+            rows[device] = [*(rows.get(device) or ()), *(row for p in tried for row in _rows(p, machine))]
+    return {device: None if of is None else nested(tasks, of) for device, of in rows.items()}
 
 
-def _rows(pair: Pair) -> list[tuple[str, object, float]]:
-    group = (pair.direction, pair.sample)
+def _devices(results: Sequence[Result], setting: Setting) -> dict[str, str]:
+    """Machine of the results -> device."""
+    return {machine: setting.devices.get(machine, name) for machine, name in device_names(results).items()}
+
+
+def _rows(pair: Pair, machine: str) -> list[tuple[str, object, float]]:
+    group = (pair.direction, pair.sample, machine)
     if not pair.correct:
         return [(pair.task, group, 0.0)]
     return [(pair.task, group, timing.speedup) for timing in pair.timings]
@@ -68,15 +76,15 @@ def p_hw(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     median speedup over the (operator, direction) pairs that it tries is at least 0.8, where a pair that is wrong in any
     supported case counts as speedup 0.
 
-    Thus a device fails when half of its pairs are wrong or slow. A device that was not available, or on which nothing
-    was timed, is neither a pass nor a failure: the note names it. The interval is a hierarchical bootstrap (whole
+    Thus a device fails when half of its pairs are wrong or slow. Machines of one product are one device. A device that
+    was not available, or on which nothing was timed, is neither a pass nor a failure: the note names it, and every
+    device that saw but a part of the tasks. The interval is a hierarchical bootstrap (whole
     tasks) on these devices; n is the number of devices evaluated.
     """
     tasks = tuple(dict.fromkeys(r.task for r in checked(results)))
-    table = machines(results, tasks)
-    names = device_names(results)
-    evaluated = {m: of for m, of in table.items() if of is not None}
-    note = _note(results, setting, names, table)
+    table = by_device(results, tasks, setting)
+    evaluated = {device: of for device, of in table.items() if of is not None}
+    note = _note(results, setting, tasks, table)
     if not evaluated:
         return NOTHING(note or "no device was evaluated")
     value, low, high, _ = interval(
@@ -94,25 +102,37 @@ def device_speedup(results: Sequence[Result], setting: Setting = DEFAULT) -> Tab
 
     n is the number of pairs.
     """
-    del setting
     tasks = tuple(dict.fromkeys(r.task for r in checked(results)))
-    names = device_names(results)
+    devices = _devices(results, setting)
     found = {}
-    for machine, of in machines(results, tasks).items():
+    for device, of in by_device(results, tasks, setting).items():
         if of is None:
-            found[names[machine]] = NOTHING("nothing was timed")
+            found[device] = NOTHING("nothing was timed")
             continue
         value, low, high = median_over_cells(_of_pairs(of), never_outside=(0.0, math.inf))
         n = int((of.counts > 0).sum())
-        note = "" if n else "no candidate that supports anything"
-        found[names[machine]] = Score(value=value, low=low, high=high, n=n, note=note)
+        several = sum(name == device for name in devices.values())
+        note = f"{several} machines as one" if several > 1 else ""
+        note = note if n else "no candidate that supports anything"
+        found[device] = Score(value=value, low=low, high=high, n=n, note=note)
     return found
 
 
-def _note(
-    results: Sequence[Result], setting: Setting, names: Mapping[str, str], table: Mapping[str, Nested | None]
-) -> str:
+def _note(results: Sequence[Result], setting: Setting, tasks: Sequence[str], table: Mapping[str, Nested | None]) -> str:
+    """Which devices were not evaluated, which on a part of the tasks, and which are several machines."""
     kinds = {r.device for r in results}
     absent = [f"{kind} ({why})" if why else kind for kind, why in setting.not_evaluated.items() if kind not in kinds]
-    untimed = [f"{names[m]} (nothing was timed)" for m, of in table.items() if of is None]
-    return f"not evaluated: {', '.join(absent + untimed)}" if absent or untimed else ""
+    absent += [f"{name} (no attempt)" for name in dict.fromkeys(setting.devices.values()) if name not in table]
+    absent += [f"{device} (nothing was timed)" for device, of in table.items() if of is None]
+    devices = _devices(results, setting)
+    seen: dict[str, set[str]] = {}
+    for machine, task in {(r.machine, r.task) for r in results}:
+        seen.setdefault(devices[machine], set()).add(task)
+    part = [f"{name} ({len(seen[name])} of {len(tasks)})" for name in table if len(seen[name]) < len(tasks)]
+    several = [name for name in table if sum(other == name for other in devices.values()) > 1]
+    parts = [
+        f"not evaluated: {', '.join(absent)}" if absent else "",
+        f"on a part of the tasks: {', '.join(part)}" if part else "",
+        f"several machines as one device: {', '.join(several)}" if several else "",
+    ]
+    return "; ".join(filter(None, parts))

@@ -67,9 +67,19 @@ def _speeds(results: Sequence[Result], setting: Setting) -> Speeds:
 
 
 def where(results: Sequence[Result], setting: Setting) -> str:
-    """``on DEVICE`` if the results are of several machines, else empty."""
+    """``on DEVICE`` if the results are of several machines, with the number of tasks where it saw but a part of them;
+    else empty.
+    """
+    return once(results, ("where", setting.primary), lambda: _where(results, setting))
+
+
+def _where(results: Sequence[Result], setting: Setting) -> str:
     names = device_names(results)
-    return f"on {names[primary(results, setting)[0].machine]}" if len(names) > 1 else ""
+    if len(names) < 2:
+        return ""
+    mine = primary(results, setting)
+    seen, tasks = {r.task for r in mine}, {r.task for r in results}
+    return f"on {names[mine[0].machine]}" + (f", {len(seen)} of {len(tasks)} tasks" if len(seen) < len(tasks) else "")
 
 
 def few_tasks(tasks: int) -> str:

@@ -37,7 +37,7 @@ def worth(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
         return {axis: NOTHING("no results") for axis in _AXES}
     table = speeds(results, setting)
     covered = c_op.counts(pairs(mine, setting), table.tasks)
-    devices = p_hw.machines(results, table.tasks)
+    devices = p_hw.by_device(results, table.tasks, setting)
 
     def factors(draw: Draw) -> tuple[Floats, Floats, Floats, Floats]:
         return (

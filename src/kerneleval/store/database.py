@@ -104,11 +104,20 @@ class Database:
                 with connection.begin():
                     yield connection
         except sqlalchemy.exc.DBAPIError as error:
-            raise self._explained(error.orig or error) from error
+            raise self.explained(error.orig or error) from error
         except (UnicodeEncodeError, OverflowError) as error:
             raise UsageError(f"{self.place} can't store a value: {error}") from error
 
-    def _explained(self, error: BaseException) -> KernelEvalError:
+    def same(self, other: Database) -> bool:
+        """Whether both are one file, or one database and schema of one server by the same URL but for the user."""
+        if self.path is not None and other.path is not None:
+            return self.path.exists() and other.path.exists() and self.path.samefile(other.path)
+        if self.path is not None or other.path is not None:
+            return False
+        return _place(self.engine.url) == _place(other.engine.url)
+
+    def explained(self, error: BaseException) -> KernelEvalError:
+        """What a driver's error means, with the place and the way out."""
         if isinstance(error, sqlite3.Error) and self.path is not None:
             return _sqlite_error(error, self.path)
         return _server_error(error, self.place)
@@ -278,6 +287,10 @@ def _sqlite_error(error: sqlite3.Error, path: Path) -> KernelEvalError:
 # --------------------------------------------------------------------------------------------------------------------
 # PostgreSQL
 # --------------------------------------------------------------------------------------------------------------------
+
+
+def _place(url: sqlalchemy.URL) -> tuple[object, ...]:
+    return url.host, url.port, url.database, url.query.get("options")
 
 
 def _connect_server(text: str) -> Database:

@@ -37,6 +37,7 @@ __all__ = [
     "attempts",
     "cached_verdict",
     "candidate",
+    "candidate_of",
     "find_run",
     "lookup",
     "response",
@@ -242,7 +243,11 @@ def candidate(connection: Connection, text: str, place: str) -> Candidate:
         raise UsageError(f"no candidate {text} in {place}; give the beginning of its hash, and its store by --store")
     if len(rows) > 1:
         raise UsageError(f"candidate {text!r} is ambiguous in {place}: {', '.join(row.hash[:16] for row in rows)}")
-    (row,) = rows
+    return candidate_of(rows[0], place)
+
+
+def candidate_of(row: Any, place: str) -> Candidate:
+    """The source of a row, without origin. Raises UsageError where it is not what its hash says."""
     found = Candidate(
         files=_read(f"candidate {row.hash}", lambda files: tuple((str(p), str(t)) for p, t in files), row.files),
         language=row.language,

@@ -20,7 +20,7 @@ from kerneleval.records import (
     UsageError,
     Verdict,
 )
-from kerneleval.store import migrations, reading, schema, writing
+from kerneleval.store import merging, migrations, reading, schema, writing
 from kerneleval.store.database import Database, connect
 from kerneleval.store.plan import Attempt, Planned, RunInfo
 
@@ -200,6 +200,25 @@ class Store:
         """
         with self._database.writing() as connection:
             writing.put_response(connection, key, body)
+
+    def merge(self, source: Store, tell: merging.OnRows = lambda done, total: None) -> merging.Merged:
+        """Copy every run of another store into this one, with all that they need, in one transaction.
+
+        Runs keep their identifiers, so that merging again changes nothing; what a run has more than it had is added.
+        Of a cell that both stores judged, this one's outcome stays, unless only the other one failed: then it has
+        failed.
+
+        Args:
+            source: only read.
+            tell: called with the rows done and their number.
+
+        Raises:
+            UsageError: both are one store; a run, or what it needs, is in both with other contents.
+            InfrastructureError: the source is damaged; disk or server fail. This store is then as it was.
+        """
+        if source._database.same(self._database):
+            raise UsageError(f"{source.place} is both source and target; give another --store")
+        return merging.merge(source._database, self._database, tell)
 
     # ---------------------------------------------------------------------------------------------------- reading
 

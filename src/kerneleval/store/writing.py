@@ -31,7 +31,16 @@ from kerneleval.records import (
 from kerneleval.store import schema
 from kerneleval.store.plan import Planned
 
-__all__ = ["begin_run", "case_id", "dump", "effective_outcomes", "put_candidate", "put_response", "put_verdict"]
+__all__ = [
+    "add_new",
+    "begin_run",
+    "case_id",
+    "dump",
+    "effective_outcomes",
+    "put_candidate",
+    "put_response",
+    "put_verdict",
+]
 
 WHOLE_CANDIDATE_STAGES = ("generate", "build", "load", "honesty")
 """A verdict that failed at one of these says something of the candidate, not of one cell."""
@@ -51,7 +60,7 @@ def case_id(case: Case) -> str:
     return digest(case.key, case.shape_category)[:32]
 
 
-def _add_new(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]], key: str) -> None:
+def add_new(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]], key: str) -> None:
     """Insert the rows whose key is not there yet, in the order of the keys: two writers then never deadlock."""
     unique = {row[key]: row for row in rows}
     if not unique:
@@ -113,8 +122,8 @@ def begin_run(
         return found
     now = time.time()
     run = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(3)}"
-    _add_new(connection, schema.machines, [_machine_row(m) for m in machines], "fingerprint")
-    _add_new(connection, schema.protocols, [{"key": protocol.key, "body": dump(protocol)}], "key")
+    add_new(connection, schema.machines, [_machine_row(m) for m in machines], "fingerprint")
+    add_new(connection, schema.protocols, [{"key": protocol.key, "body": dump(protocol)}], "key")
     body: dict[str, Any] = {
         "generators": list(generators),
         "machines": [m.fingerprint for m in machines],
@@ -218,8 +227,8 @@ def add_attempts(connection: Connection, run: str, plan: Sequence[Planned]) -> N
 
 def _add_attempts(connection: Connection, run: str, plan: Sequence[Planned]) -> None:
     sources = [_candidate_row(p.candidate) for p in plan if p.candidate is not None]
-    _add_new(connection, schema.candidates, sources, "hash")
-    _add_new(connection, schema.cases, [_case_row(case) for p in plan for case in p.cases], "id")
+    add_new(connection, schema.candidates, sources, "hash")
+    add_new(connection, schema.cases, [_case_row(case) for p in plan for case in p.cases], "id")
     for p in plan:
         attempt = connection.execute(
             insert(schema.attempts)
@@ -261,7 +270,7 @@ def put_candidate(
     connection: Connection, *, run: str, generator: str, sample: int, task: str, candidate: Candidate
 ) -> None:
     """See :meth:`Store.put_candidate`."""
-    _add_new(connection, schema.candidates, [_candidate_row(candidate)], "hash")
+    add_new(connection, schema.candidates, [_candidate_row(candidate)], "hash")
     table = schema.attempts
     changed = connection.execute(
         update(table)
@@ -325,7 +334,7 @@ def put_verdict(
 def put_response(connection: Connection, key: str, body: Mapping[str, Any]) -> None:
     """See :meth:`Store.put_response`."""
     row = {"key": key, "created_unix_s": time.time(), "format": schema.RESPONSE_FORMAT, "body": dump(dict(body))}
-    _add_new(connection, schema.responses, [row], "key")
+    add_new(connection, schema.responses, [row], "key")
 
 
 def _verdict_body(verdict: Verdict) -> str:
@@ -391,14 +400,14 @@ def _disqualified(verdict: Verdict, outcome: Passed) -> Failed:
 
 
 def _put_outcomes(connection: Connection, candidate: Candidate, verdict: Verdict, *, replace: bool) -> None:
-    _add_new(connection, schema.candidates, [_candidate_row(candidate)], "hash")
-    _add_new(connection, schema.cases, [_case_row(c.case) for c in verdict.cells], "id")
+    add_new(connection, schema.candidates, [_candidate_row(candidate)], "hash")
+    add_new(connection, schema.cases, [_case_row(c.case) for c in verdict.cells], "id")
     rows = [_outcome_row(candidate, verdict, case, outcome) for case, outcome in effective_outcomes(verdict)]
     if replace or _failed_as_a_whole(verdict):
         keys = sorted(row["key"] for row in rows)
         for start in range(0, len(keys), 500):
             connection.execute(delete(schema.outcomes).where(schema.outcomes.c.key.in_(keys[start : start + 500])))
-    _add_new(connection, schema.outcomes, rows, "key")
+    add_new(connection, schema.outcomes, rows, "key")
 
 
 def _outcome_row(candidate: Candidate, verdict: Verdict, case: Case, outcome: Outcome) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from typing import Any
 
 from kerneleval import devices, languages
 from kerneleval.records import Candidate, Trust, to_plain
-from kerneleval.worker import processors, sandbox
+from kerneleval.worker import binaries, processors, sandbox
 from kerneleval.worker.calls import Call, Calling, form_of
 from kerneleval.worker.guarding import Guard
 from kerneleval.worker.in_order import InOrder, Moved
@@ -48,6 +48,7 @@ class Worker:
         self.channel = channel
         self.device = devices.find(device_name)
         self.processors = processors.allowed()
+        self.cache = os.environ.get("TRITON_CACHE_DIR", "")  # as it is before a candidate may set another
         self.arenas: dict[str, devices.Arena] = {}
         self.loaded: languages.Loaded | None = None
         self.calls: list[Call] = []
@@ -121,6 +122,10 @@ class Worker:
         out_dir.mkdir(parents=True, exist_ok=True)
         languages.find(candidate.language).build(candidate, out_dir, self.device.name, message["arch"])
         return {"op": "built"}
+
+    def on_binaries(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """What Triton compiled here so far."""
+        return {"op": "binaries", "files": binaries.collect(self.cache, int(message["most_bytes"]))}
 
     def on_load(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Turn the candidate into a callable; its import-time code runs here."""

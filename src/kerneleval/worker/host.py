@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kerneleval.devices.cpu import SPIN_COUNT, threads
+from kerneleval.languages import torch_device
 from kerneleval.records import InfrastructureError, KernelEvalError, Trust, to_plain
 from kerneleval.worker import processes, sandbox, sweep
 from kerneleval.worker.wire import Channel, Closed, WireError, WireTimeout
@@ -423,10 +424,11 @@ def _environment(device: str, root: Path) -> dict[str, str]:
     environment["PYTHONPATH"] = os.pathsep.join([str(root), *sandbox.package_folders()])
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment["GOMP_SPINCOUNT"] = str(SPIN_COUNT)
-    environment["OMP_NUM_THREADS"] = str(threads())
+    environment["OMP_NUM_THREADS"] = environment["POCL_MAX_PTHREAD_COUNT"] = str(threads())
     environment["CUDA_MODULE_LOADING"] = "LAZY"
     environment.pop("TRITON_INTERPRET", None)
     if device == "cpu":
         environment["TRITON_INTERPRET"] = "1"
+    if torch_device(device) == "cpu":
         environment |= _KEEP_PAGES | _BIND_HELPERS
     return environment

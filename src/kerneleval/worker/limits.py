@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from kerneleval.languages import torch_device
 from kerneleval.records import UsageError
 from kerneleval.worker import linux
 
@@ -61,7 +62,7 @@ def apply(limits: Limits, device: str, *, processes_now: int) -> tuple[str, ...]
 
     Args:
         limits: what to set.
-        device: on other devices than ``cpu`` the address space stays free: their drivers reserve terabytes of it.
+        device: on devices other than the host the address space stays free: their drivers reserve terabytes of it.
         processes_now: processes that the kernel already counts against this user, to be allowed on top.
 
     Returns:
@@ -80,7 +81,7 @@ def apply(limits: Limits, device: str, *, processes_now: int) -> tuple[str, ...]
     if sys.platform != "linux":
         del wanted["NPROC"]  # it counts every process of the user, and the system does not say how many those are
         failed.append("processes: only Linux can limit those of a worker")
-    if device == "cpu" and sys.platform == "linux":
+    if torch_device(device) == "cpu" and sys.platform == "linux":
         threads = 2 * (os.cpu_count() or 1)
         wanted["AS"] = (_mapped_bytes() + limits.memory_bytes + threads * _THREAD_BYTES,) * 2
     for name, values in wanted.items():

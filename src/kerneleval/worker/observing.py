@@ -90,6 +90,7 @@ class Observing:
         return {
             "aten": self._seen,
             "launches": launches,
+            "binaries": loaded.binaries(),
             "extensions": _extensions() if self._recorded else [],
             "registered": sorted(_registered(self._registry) - self._registered)[:8],
             "compiled": _compiled(),

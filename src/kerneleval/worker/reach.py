@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from kerneleval.languages import torch_device
 from kerneleval.worker.slot import Slot, device_nodes
 
 __all__ = ["clean_environment", "nodes", "package_folders", "readable_paths", "worker_environment"]
@@ -41,12 +42,16 @@ _KEPT = (
     "HIP_PATH",
     "HIP_PLATFORM",
     "HIP_VISIBLE_DEVICES",
+    "KERNELEVAL_OPENCL",
     "LD_LIBRARY_PATH",
     "MKL_NUM_THREADS",
     "NUMBA_NUM_THREADS",
     "NVIDIA_DRIVER_CAPABILITIES",
     "NVIDIA_VISIBLE_DEVICES",
+    "OCL_ICD_FILENAMES",
+    "OCL_ICD_VENDORS",
     "OPENBLAS_NUM_THREADS",
+    "POCL_MAX_PTHREAD_COUNT",
     "PYTHONDONTWRITEBYTECODE",
     "PYTHONPATH",
     "ROCM_PATH",
@@ -118,7 +123,7 @@ def readable_paths(slot: Slot, device: str) -> list[str]:
     Called in the worker, whose imported modules tell where the libraries are. None of them lies below another.
     """
     paths = [*_SYSTEM, *slot.readable]
-    if device != "cpu":
+    if torch_device(device) != "cpu":
         paths += _DEVICE_RUNTIME
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
     executable = Path(sys.executable)

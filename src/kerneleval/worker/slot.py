@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from kerneleval.languages import torch_device
 from kerneleval.records import InfrastructureError, UsageError
 from kerneleval.worker import processes
 
@@ -179,9 +180,9 @@ def first_closed(path: str) -> str:
 
 
 def device_nodes(device: str) -> list[str]:
-    """Device nodes that a worker needs: the harmless ones and, off the CPU, those of accelerators."""
+    """Device nodes that a worker needs: the harmless ones and, off the host, those of accelerators."""
     names = ["null", "zero", "full", "random", "urandom"]
-    if device != "cpu":
+    if torch_device(device) != "cpu":
         try:
             listed = sorted(os.listdir("/dev"))
         except OSError:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kerneleval.languages import torch_device
 from kerneleval.records import InfrastructureError, Trust
 from kerneleval.worker import landlock, linux, processes, reach, seccomp, supervise, view
 from kerneleval.worker import limits as resource_limits
@@ -32,7 +33,7 @@ __all__ = [
     "split",
 ]
 
-_PID_NAMESPACE_WORKS = ("cpu", "cuda")
+_PID_NAMESPACE_WORKS = ("cpu", "cuda", "opencl")
 """Device kinds whose drivers were seen to work in a PID namespace: memory shared through IPC handles included."""
 
 _NAMESPACES = {"netns": linux.CLONE_NEWNET, "ipcns": linux.CLONE_NEWIPC, "mntns": linux.CLONE_NEWNS}
@@ -206,7 +207,7 @@ def confine(entry: Entry, readable: Sequence[str], nodes: Sequence[str]) -> None
         unknown = sorted({"tcp", "devices", "signals"} - set(reached))
         entry.missing += [f"landlock-{part}: this kernel's Landlock cannot confine them" for part in unknown]
     with entry.layer("seccomp"):
-        seccomp.install(memfd=entry.device != "cpu")
+        seccomp.install(memfd=torch_device(entry.device) != "cpu")
 
 
 def change_view(entry: Entry, readable: Sequence[str], nodes: Sequence[str]) -> None:

@@ -1,13 +1,13 @@
-"""Three generators with known characters, as real kernels: C++ on the CPU, Triton on GPUs.
+"""Three generators with known characters, as real kernels: C++ on the CPU, Triton on GPUs, OpenCL C (fewer operators).
 
 They are the reference points of every score (the paper's Table 1): ``baseline`` is what a textbook gives, ``fragile``
 is tuned to powers of two and falls back to a naive path elsewhere, ``robust`` takes one good path for every shape.
 
 The sources stand beside this module, one for each archetype and language, cut into sections by lines such as
-``// == rms_norm: rows columns`` (C++) or ``# == rms_norm: rows columns`` (Triton): a section's name, then the sections
-that it needs. A task's candidate is one self-contained file: the common part and the sections that its own one needs,
-transitively, in the order of the source. An archetype covers the tasks for which it has a section. A long source goes
-on in further files: the normalisations of ``robust.py`` are in ``robust_norms.py``.
+``// == rms_norm: rows columns`` (C++, OpenCL C) or ``# == rms_norm: rows columns`` (Triton): a section's name, then the
+sections that it needs. A task's candidate is one self-contained file: the common part and the sections that its own one
+needs, transitively, in the order of the source. An archetype covers the tasks for which it has a section. A long source
+goes on in further files: the normalisations of ``robust.py`` are in ``robust_norms.py``.
 """
 
 from __future__ import annotations
@@ -38,13 +38,21 @@ SUITE: tuple[str, ...] = (
 )
 """The tasks over which the archetypes are compared: 12 operators forward, 11 of them backward."""
 
-_LANGUAGES = {"cpu": ("cpp", ".cpp"), "cuda": ("triton", ".py"), "rocm": ("triton", ".py")}
+_LANGUAGES = {
+    "cpu": ("cpp", ".cpp"),
+    "cuda": ("triton", ".py"),
+    "opencl": ("opencl", ".cl"),
+    "rocm": ("triton", ".py"),
+}
 """Device kind -> language, suffix."""
 
 _CONTINUED = {"robust.py": ("robust_norms.py",)}
 """Source -> the files in which it goes on, in this order."""
 
 _MARK = re.compile(r"^(?://|#) == (\w+)(?:: ([\w ]+))?$", re.MULTILINE)
+
+
+_HEADER = re.compile(r"^// kerneleval-.*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +65,7 @@ class Archetype:
     """One line about it."""
 
     def candidates(self, task: Task, device: str) -> Iterator[Candidate]:
-        """The one candidate for the task, if this archetype covers it on that device (cpu, cuda or rocm)."""
+        """The one candidate for the task, if this archetype covers it on that device."""
         if device not in _LANGUAGES or task.name not in SUITE:
             return
         language, suffix = _LANGUAGES[device]
@@ -101,8 +109,10 @@ def _compose(archetype: str, suffix: str, task: str) -> str:
         if name in needed:
             needed.update(sections[name][0])
     parts = [sections[name][1] for name in sections if name in needed]
-    common = _sections("common.cpp")[""][1] if suffix == ".cpp" else ""
-    return "\n".join(part.strip("\n") + "\n" for part in (common, *parts) if part.strip())
+    common = "" if suffix == ".py" else _sections("common" + suffix)[""][1]
+    text = "\n".join(part.strip("\n") + "\n" for part in (common, *parts) if part.strip())
+    headers = "".join(_HEADER.findall(text))  # they stand beside the kernels that they launch, and count at the top
+    return f"{headers}\n{_HEADER.sub('', text)}" if headers else text
 
 
 GENERATORS = (

@@ -19,7 +19,7 @@ from kerneleval.judge.cells import CellJudge
 from kerneleval.records import Candidate, Case, Evidence, Outcome
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
-__all__ = ["of_sources", "run_all", "track_of", "why_untimed"]
+__all__ = ["launched_of", "of_sources", "run_all", "track_of", "why_untimed"]
 
 Check = Callable[[CellJudge, Sequence[Case], Mapping[Case, Outcome]], Iterable[Evidence]]
 
@@ -58,6 +58,11 @@ def of_sources(candidate: Candidate) -> list[Evidence]:
 def track_of(findings: Sequence[Evidence]) -> str:
     """The track that the evidence supports; empty: none was found."""
     return next((str(f["track"]) for f in findings if "track" in f), "")
+
+
+def launched_of(findings: Sequence[Evidence]) -> tuple[str, ...]:
+    """Own kernels, or entry points of native code, that were seen launched."""
+    return tuple(next((f["launches"] for f in findings if f.get("check") == "track" and "track" in f), {}))
 
 
 def why_untimed(candidate: Candidate, device: Device) -> str:

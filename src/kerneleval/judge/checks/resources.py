@@ -1,31 +1,38 @@
 """What the candidate's kernels take of the GPU, from the binaries that were made of them: registers, local and shared
 memory.
 
-Binaries of CUDA sources are this program's own builds. Triton's lie in the worker's cache, where the candidate could
-put others: what they say is told to whoever wrote it, and decides nothing. Kernels that were compiled and never
-launched, as other configurations of a tuner, are among them.
+Binaries of CUDA sources are this program's own builds. Triton's lie in the worker's cache, which may be in memory that
+the worker alone sees: it sends them, and the candidate could put others there. What they say is told to whoever wrote
+it, and decides nothing. Kernels that were compiled and never launched, as other configurations of a tuner, are among
+them.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import contextlib
-import json
 import os
-import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from kerneleval.judge.cells import CellJudge
+from kerneleval.judge.disassembly import content
 from kerneleval.languages.cubin import Use, uses
 from kerneleval.records import Case, Evidence, Outcome
+from kerneleval.worker.host import WorkerError
 
-__all__ = ["CHECK", "NEEDS_WORKER", "binaries", "told"]
-
-NEEDS_WORKER = False
+__all__ = ["CHECK", "built", "sent", "told"]
 
 _MOST_FILES, _MOST_BYTES = 4096, 64 << 20
 """Files that are looked at, and how much is read of binaries altogether."""
+
+_MOST_SENT_BYTES = 2 << 20
+"""Of binaries that a worker sends: in one message, which may have 4 MiB."""
+
+_TIMEOUT_S = 30.0
 
 _MOST_TOLD = 16
 
@@ -33,22 +40,40 @@ _MOST_TOLD = 16
 def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
     if judge.device.name != "cuda" or judge.loaded.trusted:
         return
-    found = list(binaries(judge.loaded.runner.worker.directory))
+    worker = judge.loaded.runner.worker
+    found = list(built(worker.directory))
+    if not found and judge.loaded.candidate.language == "triton":
+        try:
+            answer = worker.request("binaries", {"most_bytes": _MOST_SENT_BYTES}, "binaries", timeout_s=_TIMEOUT_S)
+        except WorkerError as error:  # what is only told is no reason to reject anything
+            yield {"level": "info", "message": f"its binaries could not be read: {error}"[:500]}
+            return
+        found = list(sent(answer.get("files")))
     if found:
         yield told(found)
 
 
-def binaries(folder: Path) -> Iterator[tuple[Use, int]]:
-    """The kernels of all binaries in a worker's folder, each with the dynamic shared memory that Triton launches it
-    with, in bytes.
-    """
+def built(folder: Path) -> Iterator[tuple[Use, int]]:
+    """The kernels of all binaries in a worker's folder, and 0, the dynamic shared memory that is known of them."""
     left = _MOST_BYTES
     for path in _files(folder):
         if path.suffix in (".cubin", ".so"):
-            data = _content(path, left)
+            data = content(path, left)
             left -= len(data)
-            for use in uses(data):
-                yield use, _dynamic(path.with_suffix(".json"))
+            yield from ((use, 0) for use in uses(data))
+
+
+def sent(files: Any) -> Iterator[tuple[Use, int]]:
+    """The kernels of the binaries that a worker sent, each with the dynamic shared memory that Triton launches it with,
+    in bytes. Whatever is no list of binaries holds none.
+    """
+    for one in files if isinstance(files, list) else []:
+        if not isinstance(one, Mapping) or not isinstance(one.get("data"), str):
+            continue
+        shared = one.get("shared")
+        with contextlib.suppress(binascii.Error, ValueError):
+            for use in uses(base64.b64decode(one["data"], validate=True)):
+                yield use, shared if type(shared) is int and 0 <= shared < 1 << 31 else 0
 
 
 def told(found: Iterable[tuple[Use, int]]) -> Evidence:
@@ -93,27 +118,6 @@ def _files(folder: Path) -> Iterator[Path]:
             if seen > _MOST_FILES:
                 return
             yield Path(place, name)
-
-
-def _content(path: Path, most: int) -> bytes:
-    """What a regular file holds; nothing of a link, a pipe, or a file that is larger or gone."""
-    with contextlib.suppress(OSError):
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as stream:
-            status = os.fstat(handle)
-            if stat.S_ISREG(status.st_mode) and status.st_size <= most:
-                return stream.read(most)
-    return b""
-
-
-def _dynamic(path: Path) -> int:
-    """Of Triton's description beside a binary; 0: it says nothing."""
-    with contextlib.suppress(ValueError, RecursionError):
-        described = json.loads(_content(path, 1 << 20) or b"{}")
-        shared = described.get("shared") if isinstance(described, dict) else None
-        if type(shared) is int and 0 <= shared < 1 << 31:
-            return shared
-    return 0
 
 
 CHECK = _check

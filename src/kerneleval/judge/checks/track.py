@@ -233,7 +233,7 @@ def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outc
     language = languages.find(judge.loaded.candidate.language)
     watched = chosen(cases, outcomes, judge.protocol.timed_dtypes)
     in_order = ordered(judge.task, watched) if judge.device.streams else frozenset()
-    examination = _Examination(judge, can_mute=not language.needs_build, in_order=in_order)
+    examination = _Examination(judge, can_mute=language.can_mute, in_order=in_order)
     for case in watched:
         try:
             yield from examination.watch(case)

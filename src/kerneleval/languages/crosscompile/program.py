@@ -6,7 +6,8 @@ compiles its kernel with the very signature and constants, writes what came into
 runs the candidate's code: start it confined, believe nothing it says of binaries that it did not write.
 
 SPEC is JSON: ``candidate``, ``names`` (of the entry point), ``targets``, and ``calls``, each with a ``key``, ``dims``,
-``args`` (``{"shape", "dtype", "grad"}`` or ``{"value"}``) and ``backward``.
+``args`` (``{"shape", "dtype", "grad"}`` or ``{"value"}``), ``backward``, and ``kind``: of the calls of one kind the
+next is made only where the candidate declares those before it unsupported.
 """
 
 from __future__ import annotations
@@ -88,11 +89,17 @@ def _run(spec: Mapping[str, Any], folder: Path, recorder: _Recorder, found: dict
     loaded = language.load(candidate, folder / "build", "cuda", tuple(spec["names"]))
     loaded.watch(False)  # puts launching back as it was, so that the recorder's is the one that counts
     recorder.take_over()
+    made = set()
     for call in spec["calls"]:
+        if call["kind"] in made:
+            continue
         before = len(recorder.kernels)
-        told = {"key": call["key"], "error": ""}
+        told = {"key": call["key"], "kind": call["kind"], "error": "", "unsupported": False}
         try:
             _call(loaded, call)
+            made.add(call["kind"])
+        except NotImplementedError as error:
+            told |= {"error": _said(error), "unsupported": True}
         except Exception as error:  # noqa: BLE001 - the candidate's
             told["error"] = _said(error)
         told["launches"] = len(recorder.kernels) - before

@@ -130,7 +130,7 @@ def build(
         fast_p=sections.curves(rows, setting),
         shapes=sections.shapes(rows, setting),
         coverage=sections.coverage(plain_scores),
-        portability=sections.portability(rows, plain_scores, plain_run),
+        portability=sections.portability(rows, plain_scores, run.machines, run.not_evaluated),
         roofline=to_plain(given.get("roofline") or []),
         limits=to_plain(given.get("limits") or _limits(run)),
         failures=failures,

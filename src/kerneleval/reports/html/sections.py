@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kerneleval.records import REAL, SHAPE_CATEGORIES, Failed, Passed, Result
+from kerneleval.records import REAL, SHAPE_CATEGORIES, Failed, Machine, Passed, Result
 from kerneleval.reports.text import number
 from kerneleval.scores import Setting
-from kerneleval.scores.cells import attempted, device_names, pairs, primary, timing_of
+from kerneleval.scores.cells import attempted, device_names, devices_of, pairs, primary, timing_of
 from kerneleval.scores.intervals import share
 
 __all__ = ["cells", "costs", "coverage", "curves", "portability", "shapes"]
@@ -178,31 +178,34 @@ def _taxonomy(name: str, tables: Mapping[str, Plain]) -> Plain:
     return {"name": name, "keys": categories, "directions": order, "tables": dict(tables)}
 
 
-def portability(rows: Rows, scores: Mapping[str, Plain], run: Plain) -> list[Plain]:
+def portability(
+    rows: Rows, scores: Mapping[str, Plain], machines: Sequence[Machine], not_evaluated: Mapping[str, str]
+) -> list[Plain]:
     """For each device ``device``, ``name`` and ``by``: generator -> ``status`` (``pass``, ``fail``, ``not evaluated``),
     ``speedup`` (a plain score), ``why``, and of how many (operator, direction) pairs tried how many are ``right``.
     """
     names = device_names(r for of in rows.values() for r in of)
-    products = {machine["fingerprint"]: machine["name"] for machine in run["machines"]}
+    products = {machine.fingerprint: machine.name for machine in machines}
+    devices = {**names, **devices_of(machines)}
     found: list[Plain] = []
-    for machine, label in names.items():
-        by = {name: _on_device(machine, of, scores[name]) for name, of in rows.items() if name in scores}
-        found.append({"device": label, "name": products.get(machine, ""), "by": by})
+    for label in dict.fromkeys(devices[machine] for machine in names):
+        here = [machine for machine in names if devices[machine] == label]
+        by = {name: _on_device(label, here, of, scores[name]) for name, of in rows.items() if name in scores}
+        found.append({"device": label, "name": products.get(here[0], ""), "by": by})
     kinds = {r.device for of in rows.values() for r in of}
-    for kind, why in run["not_evaluated"].items():
+    for kind, why in not_evaluated.items():
         if kind not in kinds:
             by = {name: {"status": "not evaluated", "why": why or "not available"} for name in rows}
             found.append({"device": kind, "name": "", "by": by})
     return found
 
 
-def _on_device(machine: str, of: Sequence[Result], scores: Plain) -> Plain:
-    here = [r for r in of if r.machine == machine]
-    if not here:
+def _on_device(label: str, machines: Sequence[str], of: Sequence[Result], scores: Plain) -> Plain:
+    here = [[r for r in of if r.machine == machine] for machine in machines]
+    if not any(here):
         return {"status": "not evaluated", "why": "nothing was planned there"}
-    label = device_names(of)[machine]
     speedup = scores.get("device_speedup", {}).get(label)
-    tried = [pair for pair in pairs(here, Setting()) if pair.tried]
+    tried = [pair for on in here for pair in pairs(on, Setting()) if pair.tried]
     counts = {"tried": len(tried), "right": sum(pair.correct for pair in tried)}
     value = number(speedup["value"]) if speedup else math.nan
     if math.isnan(value):

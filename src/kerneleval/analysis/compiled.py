@@ -1,0 +1,128 @@
+"""What the compiled code of attempts is like: instructions by class, registers, local memory, widest access.
+
+Figures are those of the findings ``uses`` and ``resources`` of stored verdicts (``docs/verdicts.md``); nothing is read
+again. Where several kernels were launched, counts are sums, and what a thread or a block takes is that of the kernel
+that takes most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kerneleval.analysis.rubric import Key, compiled_in
+from kerneleval.languages.instructions import FRONTIER, MATRIX, PIPELINE, VECTOR
+from kerneleval.records import Result, Score, Verdict
+from kerneleval.scores.cells import by_generator, primary
+from kerneleval.scores.measures import median_over_attempts
+from kerneleval.scores.registry import DEFAULT
+
+__all__ = ["METRICS", "CompiledMetrics", "by_generators", "measure"]
+
+METRICS = (
+    "instructions",
+    "matrix_instructions",
+    "pipeline_instructions",
+    "frontier_instructions",
+    "vector_instructions",
+    "spill_instructions",
+    "widest_bytes",
+    "vectorised",
+    "registers",
+    "local_bytes",
+    "shared_bytes",
+)
+"""The fields of :class:`CompiledMetrics`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompiledMetrics:
+    """What one attempt's compiled kernels are like; NaN where its verdict does not tell."""
+
+    instructions: float = math.nan
+    """Of all kernels that were launched."""
+    matrix_instructions: float = math.nan
+    """Those of matrix units, of whatever generation (``languages.instructions.MATRIX``)."""
+    pipeline_instructions: float = math.nan
+    """Asynchronous copies, barriers in shared memory, ldmatrix; on CPUs prefetches and streaming stores."""
+    frontier_instructions: float = math.nan
+    """WGMMA, tcgen05, TMA, clusters; AMX. Some are among those of matrix units too."""
+    vector_instructions: float = math.nan
+    """Of CPUs' vector units; NaN on GPUs."""
+    spill_instructions: float = math.nan
+    """Of local memory (NVIDIA) and scratch (AMD); NaN on CPUs."""
+    widest_bytes: float = math.nan
+    """The widest access of a thread to global memory (on CPUs memory)."""
+    vectorised: float = math.nan
+    """Share of these accesses that are wide, 0 to 1."""
+    registers: float = math.nan
+    """The most that a thread has, of NVIDIA's; of all binaries that were compiled."""
+    local_bytes: float = math.nan
+    """The most local memory of a thread, so."""
+    shared_bytes: float = math.nan
+    """The most shared memory of a block, so."""
+
+
+def measure(verdict: Verdict) -> CompiledMetrics:
+    """The metrics of an attempt by its verdict. A finding of another form tells nothing, and raises nothing."""
+    figures: dict[str, float] = {}
+    if uses := compiled_in(verdict):
+        counts: dict[str, int] = {}
+        for use in uses:
+            for name, number in use.classes:
+                counts[name] = counts.get(name, 0) + number
+        on_cpu = any(use.isa in ("x86", "arm") for use in uses)
+        accesses = sum(use.accesses for use in uses)
+        figures = {
+            "instructions": float(sum(use.instructions for use in uses)),
+            "matrix_instructions": float(sum(counts.get(name, 0) for name in MATRIX)),
+            "pipeline_instructions": float(sum(counts.get(name, 0) for name in PIPELINE)),
+            "frontier_instructions": float(sum(counts.get(name, 0) for name in FRONTIER)),
+            "widest_bytes": float(max(use.widest_bytes for use in uses)),
+            "vectorised": sum(use.wide_accesses for use in uses) / accesses if accesses else math.nan,
+        }
+        if on_cpu:
+            figures["vector_instructions"] = float(sum(counts.get(name, 0) for name in VECTOR))
+        else:
+            figures["spill_instructions"] = float(counts.get("spill", 0))
+    return CompiledMetrics(**figures, **_resources(verdict))
+
+
+def _resources(verdict: Verdict) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for row in _rows(verdict):
+        for name in ("registers", "local_bytes", "shared_bytes"):
+            pair = row.get(name)
+            if isinstance(pair, (list, tuple)) and len(pair) == 2 and type(pair[1]) is int:
+                found.setdefault(name, []).append(float(pair[1]))
+    return {name: max(each) for name, each in found.items()}
+
+
+def _rows(verdict: Verdict) -> Iterator[Mapping[str, Any]]:
+    for finding in verdict.findings:
+        rows = finding.get("kernels") if finding.get("check") == "resources" else None
+        yield from (row for row in (rows if isinstance(rows, (list, tuple)) else ()) if isinstance(row, Mapping))
+
+
+def by_generators(measured: Mapping[Key, CompiledMetrics], results: Iterable[Result]) -> dict[str, dict[str, Score]]:
+    """Generator -> metric -> median over its attempts on the first machine of the results; n is their number.
+
+    Args:
+        measured: (generator, task, sample) -> metrics on that machine.
+        results: which generator attempted what, right or wrong.
+    """
+    found = {}
+    for generator, of in by_generator(results).items():
+        keys = list(dict.fromkeys((generator, r.task, r.sample) for r in primary(of, DEFAULT)))
+        found[generator] = {name: _median(name, keys, measured) for name in METRICS}
+    return found
+
+
+def _median(name: str, keys: list[Key], measured: Mapping[Key, CompiledMetrics]) -> Score:
+    told = [(key[1], float(getattr(measured[key], name))) for key in keys if key in measured]
+    known = [row for row in told if not math.isnan(row[1])]
+    left = len(keys) - len(known)
+    note = "" if not left else "not told of any attempt" if not known else f"{left} not told"
+    return median_over_attempts(known, (0.0, math.inf), note)

@@ -1,0 +1,180 @@
+"""What vendors say of their products: shown beside measured peaks, and never used as a limit.
+
+Peak rates are dense ones (no 2:4 sparsity), matrix products accumulate in float32 where they can. A product stands here
+only as far as its maker states the figure; each line names where.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kerneleval.records import Machine
+
+__all__ = ["PRODUCTS", "Product", "product_of"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product:
+    """One product's figures."""
+
+    name: str
+    """What its maker calls it."""
+    pattern: str
+    """Regular expression that its device name, as PyTorch tells it, matches somewhere; case does not count."""
+    source: str
+    """Where the figures stand."""
+    bandwidth_bytes_per_s: float
+    """Of the device's memory."""
+    rates: tuple[tuple[str, float], ...]
+    """(name of a peak such as ``matrix/bfloat16``, operations a second)."""
+
+    def figure(self, peak: str) -> float:
+        """The figure beside a peak of that name; 0: none is stated."""
+        if peak in ("copy", "read", "write", "triad"):
+            return self.bandwidth_bytes_per_s
+        return dict(self.rates).get(peak, 0.0)
+
+
+def _product(
+    name: str, pattern: str, source: str, tb_per_s: float, matrix: Mapping[str, float], vector: Mapping[str, float]
+) -> Product:
+    """Figures in 10^12 a second."""
+    rates = [*((f"matrix/{k}", v) for k, v in matrix.items()), *((f"vector/{k}", v) for k, v in vector.items())]
+    return Product(
+        name=name,
+        pattern=pattern,
+        source=source,
+        bandwidth_bytes_per_s=tb_per_s * 1e12,
+        rates=tuple((key, round(value * 1e12, -8)) for key, value in rates),
+    )
+
+
+_HOPPER_MATRIX = {
+    "float64": 66.9,
+    "tf32": 494.7,
+    "float16": 989.4,
+    "bfloat16": 989.4,
+    "float8_e4m3fn": 1978.9,
+    "int8": 1978.9,
+}
+_HOPPER_VECTOR = {"float64": 33.5, "float32": 66.9, "float16": 133.8, "bfloat16": 133.8}
+_CDNA3_MATRIX = {
+    "float64": 163.4,
+    "float32": 163.4,
+    "tf32": 653.7,
+    "float16": 1307.4,
+    "bfloat16": 1307.4,
+    "float8_e4m3fn": 2614.9,
+    "int8": 2614.9,
+}
+_CDNA3_VECTOR = {"float64": 81.7, "float32": 163.4}
+_CDNA2_MI250X = {"float64": 47.9, "float32": 47.9, "float16": 191.5, "bfloat16": 191.5, "int8": 191.5}
+
+PRODUCTS: tuple[Product, ...] = (
+    _product(
+        "NVIDIA H200 SXM",
+        r"\bH200\b(?!.*NVL)",
+        "NVIDIA H200 data sheet; rates as of H100 SXM (H100 architecture white paper)",
+        4.8,
+        _HOPPER_MATRIX,
+        _HOPPER_VECTOR,
+    ),
+    _product(
+        "NVIDIA H100 PCIe",
+        r"\bH100 PCIe",
+        "NVIDIA H100 architecture white paper",
+        2.0,
+        {
+            "float64": 51.2,
+            "tf32": 378.0,
+            "float16": 756.0,
+            "bfloat16": 756.0,
+            "float8_e4m3fn": 1513.0,
+            "int8": 1513.0,
+        },
+        {"float64": 25.6, "float32": 51.2, "float16": 102.4, "bfloat16": 102.4},
+    ),
+    _product(
+        "NVIDIA H100 SXM",
+        r"\bH100\b.*\b80GB HBM3\b",
+        "NVIDIA H100 architecture white paper",
+        3.35,
+        _HOPPER_MATRIX,
+        _HOPPER_VECTOR,
+    ),
+    *(
+        _product(
+            f"NVIDIA A100 {name}",
+            rf"\bA100-{pattern}",
+            "NVIDIA A100 data sheet; vector rates: A100 architecture white paper",
+            bandwidth,
+            {"float64": 19.5, "tf32": 156.0, "float16": 312.0, "bfloat16": 312.0, "int8": 624.0},
+            {"float64": 9.7, "float32": 19.5, "float16": 78.0, "bfloat16": 39.0},
+        )
+        for name, pattern, bandwidth in (
+            ("40GB", r"(SXM4|PCIE)-40GB", 1.555),
+            ("80GB SXM", "SXM4-80GB", 2.039),
+            ("80GB PCIe", "PCIE-80GB", 1.935),
+        )
+    ),
+    _product(
+        "NVIDIA L40S",
+        r"\bL40S\b",
+        "NVIDIA L40S data sheet",
+        0.864,
+        {"tf32": 183.0, "float16": 362.05, "bfloat16": 362.05, "float8_e4m3fn": 733.0, "int8": 733.0},
+        {"float32": 91.6},
+    ),
+    _product(
+        "NVIDIA L4",
+        r"\bL4\b",
+        "NVIDIA L4 data sheet, whose rates are with sparsity: halved",
+        0.3,
+        {"tf32": 60.0, "float16": 121.0, "bfloat16": 121.0, "float8_e4m3fn": 242.5, "int8": 242.5},
+        {"float32": 30.3},
+    ),
+    _product(
+        "NVIDIA GeForce RTX 4090",
+        r"\bRTX 4090\b(?!.*(D|Laptop))",
+        "NVIDIA Ada architecture white paper, appendix A",
+        1.008,
+        {"tf32": 82.6, "float16": 165.2, "bfloat16": 165.2, "float8_e4m3fn": 330.3, "int8": 660.6},
+        {"float32": 82.6, "float16": 82.6, "bfloat16": 82.6},
+    ),
+    _product(
+        "AMD Instinct MI210",
+        r"\bMI210\b",
+        "AMD Instinct MI210 data sheet",
+        1.6,
+        {"float64": 45.3, "float32": 45.3, "float16": 181.0, "bfloat16": 181.0, "int8": 181.0},
+        {"float64": 22.6, "float32": 22.6},
+    ),
+    _product(
+        "AMD Instinct MI250X, one of its two dies",
+        r"\bMI250X\b",
+        "AMD Instinct MI250X data sheet, halved: PyTorch sees each die as a device",
+        1.6,
+        _CDNA2_MI250X,
+        {"float64": 23.9, "float32": 23.9},
+    ),
+    _product("AMD Instinct MI300X", r"\bMI300X\b", "AMD Instinct MI300X data sheet", 5.3, _CDNA3_MATRIX, _CDNA3_VECTOR),
+    _product("AMD Instinct MI325X", r"\bMI325X\b", "AMD Instinct MI325X data sheet", 6.0, _CDNA3_MATRIX, _CDNA3_VECTOR),
+    _product(
+        "AMD Instinct MI355X",
+        r"\bMI355X\b",
+        "AMD Instinct MI355X data sheet",
+        8.0,
+        {"float64": 78.6, "float16": 2516.6, "bfloat16": 2516.6, "float8_e4m3fn": 5033.2, "int8": 5033.2},
+        {"float64": 78.6, "float32": 157.3},
+    ),
+)
+"""Every product, the more particular patterns first."""
+
+
+def product_of(machine: Machine) -> Product | None:
+    """The product whose pattern a machine's device name matches; None: it is not in the table."""
+    if machine.device == "cpu":
+        return None
+    return next((p for p in PRODUCTS if re.search(p.pattern, machine.name, re.IGNORECASE)), None)

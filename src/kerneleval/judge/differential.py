@@ -1,0 +1,273 @@
+"""The same secret inputs on several devices: each device against one oracle, and the devices against one another.
+
+Inputs are drawn, and the oracle and its bounds made, on the host's CPU, once for each case; a device gets copies. What
+runs on a device runs in its worker, as it does for a verdict; outputs are compared here, on the host.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+
+from kerneleval import devices
+from kerneleval.judge import oracle
+from kerneleval.judge.baselines import baseline_candidate
+from kerneleval.judge.bench import BuildFailed, Loaded
+from kerneleval.judge.bound import Bound, Drawn
+from kerneleval.judge.cells import CellJudge
+from kerneleval.judge.comparison import Mismatch, compare, matches
+from kerneleval.judge.expectation import Expected, as_real
+from kerneleval.judge.images import Image, Plan
+from kerneleval.judge.judge import Judge, budget_of
+from kerneleval.records import (
+    Apart,
+    Candidate,
+    Case,
+    CaseAnswers,
+    DeviceAnswer,
+    Element,
+    Evidence,
+    Failed,
+    InfrastructureError,
+    Protocol,
+    Task,
+    UsageError,
+    new_secret,
+)
+from kerneleval.tasks import shapes
+
+__all__ = ["Side", "common_plan", "differ"]
+
+HOST = "cpu"
+"""Where inputs are drawn and the oracle is made."""
+
+_Outputs = tuple[torch.Tensor, ...]
+
+
+def common_plan(judges: Sequence[Judge], task: Task, protocol: Protocol) -> tuple[Case, ...]:
+    """The cases that every one of these devices, and the host, has room and time for."""
+    budgets = [budget_of(device, task, protocol) for device in (devices.find(HOST), *(j.device for j in judges))]
+    smallest = shapes.Budget(memory_bytes=min(b.memory_bytes for b in budgets), flops=min(b.flops for b in budgets))
+    return shapes.plan(task, protocol, smallest)
+
+
+class Side:
+    """One device with what runs there. A context manager.
+
+    Args:
+        judge: of the device.
+        candidate: what runs there; None: the reference itself, which is trusted.
+        task: the task.
+        protocol: how to judge; ``tf32`` counts.
+    """
+
+    def __init__(self, judge: Judge, candidate: Candidate | None, task: Task, protocol: Protocol) -> None:
+        self.judge, self.task, self.protocol = judge, task, protocol
+        self.trusted = candidate is None
+        self.candidate = candidate or baseline_candidate(task, replace(protocol, baseline="eager"))
+        self._cells: CellJudge | None = None
+        self._unborn: Failed | None = None
+        names = ("run",) if self.trusted else (task.name,)
+        try:
+            loaded = Loaded(judge.bench, self.candidate, names, trusted=self.trusted, tf32=protocol.tf32)
+        except BuildFailed as error:
+            if self.trusted:
+                text = f"the reference of {task.name} does not load on {judge.device.name}: {error}"
+                raise InfrastructureError(text) from error
+            self._unborn = Failed(stage=error.stage, reason=error.reason, message=str(error), evidence=error.evidence)
+        else:
+            self._cells = CellJudge(loaded, task, protocol, judge.device)
+
+    @property
+    def name(self) -> str:
+        """The device's kind."""
+        return self.judge.device.name
+
+    def __enter__(self) -> Side:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        if self._cells is not None:
+            self._cells.loaded.close()
+
+    def answer(self, bound: Bound, drawn: Drawn) -> _Outputs | Failed:
+        """The outputs on the host, or why there are none of the right form."""
+        if self._cells is None:
+            assert self._unborn is not None
+            return self._unborn
+        return self._cells.answered(bound, drawn)
+
+    def native_is_right(self, bound: Bound, drawn: Drawn) -> bool | None:
+        """Whether PyTorch itself is right there on these inputs; None: there is none but the host's, or a module."""
+        device = self.judge.device
+        if device.torch_device == HOST or bound.problem is not None:
+            return None
+        plan = Plan([bound.form(drawn)], bound.case.direction)
+        image = Image(plan, device)
+        image.fill(0, drawn.tensors)
+        tensors = iter([image.tensor(0, place) for place in range(len(plan.calls[0].slots))])
+        args = [next(tensors) if isinstance(arg, torch.Tensor) else arg for arg in drawn.args]
+        try:
+            grads, where = list(tensors) or None, oracle.native_place(device)
+            outputs = oracle.native(self.task, bound.case, args, grads, tf32=self.protocol.tf32, native_on=where)
+        except UsageError:
+            return False
+        return matches([output.cpu() for output in outputs], drawn.expectation)
+
+
+def differ(sides: Sequence[Side], task: Task, cases: Sequence[Case], *, tf32: bool = False) -> Iterator[CaseAnswers]:
+    """What every side gives at every case, case by case.
+
+    A side is wrong where an output breaks the usual rule (``docs/correctness.md``) under the bounds of the host's own
+    expectation: those follow from the fp64 oracle, the data type, the length of reductions and the error of PyTorch on
+    the CPU. The same bounds hold for every device.
+
+    Args:
+        sides: at least one; their devices differ.
+        task: the task.
+        cases: where to ask; see :func:`common_plan`.
+        tf32: whether TF32 is allowed, and the bounds wide enough for it.
+
+    Raises:
+        UsageError: the reference raises on the host.
+        InfrastructureError: a machine failed, not what ran on it.
+    """
+    host = devices.find(HOST)
+    for case in cases:
+        problem = task.build(case.dims_map, host.torch_device) if task.module and task.build is not None else None
+        bound = Bound(task, case, host, tf32=tf32, problem=problem)
+        if problem is not None:
+            bound.weights = problem.weights(new_secret(), case.distribution)
+        drawn = bound.draw(new_secret())
+        given = {side.name: side.answer(bound, drawn) for side in sides}
+        outputs = {name: one for name, one in given.items() if not isinstance(one, Failed)}
+        answers = [_judged(side, bound, drawn, given[side.name], outputs) for side in sides]
+        yield CaseAnswers(case=case, answers=tuple(answers), apart=tuple(_apart(outputs, drawn)))
+
+
+def _judged(
+    side: Side, bound: Bound, drawn: Drawn, given: _Outputs | Failed, every: Mapping[str, _Outputs]
+) -> DeviceAnswer:
+    if isinstance(given, Failed):
+        answer = "unsupported" if given.reason == "unsupported" else "wrong"
+        return DeviceAnswer(
+            device=side.name,
+            answer=answer,  # type: ignore[arg-type]
+            stage=given.stage,
+            reason=given.reason,
+            message=given.message,
+            evidence=(dict(given.evidence),),
+        )
+    expectation = drawn.expectation
+    wrong: list[Mismatch] = []
+    positions: list[int] = []
+    of_bound = 0.0
+    for index, (got, expected) in enumerate(zip(given, expectation.outputs, strict=True)):
+        result = compare((got,), replace(expectation, outputs=(expected,)))
+        if isinstance(result, Mismatch):
+            positions.append(index)
+            wrong.append(_of_output(result, index))
+        of_bound = max(of_bound, _share(result.evidence))
+    if not wrong:
+        return DeviceAnswer(device=side.name, answer="right", of_bound=of_bound)
+    native = side.native_is_right(bound, drawn)
+    return DeviceAnswer(
+        device=side.name,
+        answer="wrong",
+        stage="correctness",
+        reason=wrong[0].reason,
+        message="; ".join(one.message for one in wrong),
+        wrong_outputs=tuple(positions),
+        evidence=tuple(one.evidence for one in wrong),
+        elements=tuple(
+            _element(index, one.evidence["worst_index"], expectation.outputs[index], every)
+            for index, one in zip(positions, wrong, strict=True)
+            if "worst_index" in one.evidence
+        ),
+        of_bound=of_bound,
+        native="" if native is None else "right" if native else "wrong",
+    )
+
+
+def _of_output(result: Mismatch, index: int) -> Mismatch:
+    """What :func:`compare` says of a single output, with its place among all."""
+    message = result.message.replace("output 0", f"output {index}", 1)
+    return replace(result, message=message, evidence=result.evidence | {"output": index})
+
+
+def _share(evidence: Evidence) -> float:
+    """Rms error over its bound."""
+    error, bound = evidence.get("relative_rms_error", 0.0), evidence.get("relative_rms_bound", 0.0)
+    if not bound:
+        return math.inf if error else 0.0
+    return float(error / bound)
+
+
+def _element(index: int, place: Sequence[int], expected: Expected, every: Mapping[str, _Outputs]) -> Element:
+    at = tuple(int(i) for i in place)
+    return Element(
+        output=index,
+        shape=tuple(expected.native.shape),
+        dtype=str(expected.native.dtype)[6:],
+        index=at,
+        oracle=float(as_real(expected.oracle)[at]),
+        values={name: float(as_real(outputs[index])[at]) for name, outputs in every.items()},
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Devices against one another
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _apart(outputs: Mapping[str, _Outputs], drawn: Drawn) -> Iterator[Apart]:
+    """Every pair of devices, output by output; outputs that are drawn at random say nothing of one another."""
+    names = list(outputs)
+    for i, first in enumerate(names):
+        for second in names[i + 1 :]:
+            for index, expected in enumerate(drawn.expectation.outputs):
+                pair = outputs[first][index], outputs[second][index]
+                if expected.law is None and expected.native.numel() and pair[0].shape == pair[1].shape:
+                    yield _pair(index, first, second, pair, expected, outputs)
+
+
+def _pair(
+    index: int,
+    first: str,
+    second: str,
+    pair: tuple[torch.Tensor, torch.Tensor],
+    expected: Expected,
+    every: Mapping[str, _Outputs],
+) -> Apart:
+    one, other = (as_real(tensor).double() for tensor in pair)
+    same = (one == other) | (one.isnan() & other.isnan())
+    gap = (one - other).abs().masked_fill(same, 0.0).nan_to_num(nan=math.inf, posinf=math.inf)
+    rms = float(torch.linalg.vector_norm(gap)) / math.sqrt(gap.numel())
+    relative = rms_of_bound = max_of_bound = math.nan
+    bounds = expected.bounds
+    if bounds is not None:
+        scale, limit = bounds.scales.rms / bounds.gain, bounds.rms / bounds.gain
+        if bounds.scales.rms > bounds.scales.floor_rms:  # else its terms cancel: zero, but for their rounding
+            relative = rms / scale
+        rms_of_bound = rms / limit if limit else (math.inf if rms else 0.0)
+        tolerance = ((bounds.local + bounds.slack).double() / bounds.gain).view(gap.shape)
+        share = torch.where(gap > 0, gap / tolerance, 0.0)
+        max_of_bound, flat = float(share.max()), int(share.reshape(-1).argmax())
+    else:
+        flat = int(gap.reshape(-1).argmax())
+    place = [int(i) for i in torch.unravel_index(torch.tensor(flat), gap.shape)]
+    return Apart(
+        first=first,
+        second=second,
+        output=index,
+        equal=int(same.sum()),
+        of=same.numel(),
+        relative_rms=relative,
+        rms_of_bound=rms_of_bound,
+        max_abs=float(gap.max()),
+        max_of_bound=max_of_bound,
+        worst=_element(index, place, expected, every),
+    )

@@ -1,0 +1,88 @@
+"""Which functions of a shared library its entry points reach, from ``objdump -d -R``'s text: what is not reached was
+never called.
+
+Direct calls, jumps and addresses that are taken count, also through slots of the global offset table. Where a function
+that is reached calls through a pointer, what it calls is not known, and is said to be unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+__all__ = ["Reached", "functions", "kernels_reached", "reached"]
+
+_HEAD = re.compile(r"(?m)^[0-9a-f]+ <([^>\n]+)>:$")
+_SYMBOL = re.compile(r"<([^>+\n]+)(?:\+0x[0-9a-f]+)?>")
+_SLOT = re.compile(r"# ([0-9a-f]+) <")
+_THROUGH_POINTER = re.compile(r"\b(?:call|jmp)\s+\*|\bblr?\s+x\d")
+_RELATIVE = re.compile(r"(?m)^([0-9a-f]+)\s+\S+RELATIVE\S*\s+\*ABS\*\+0x([0-9a-f]+)")
+_NAMED = re.compile(r"(?m)^([0-9a-f]+)\s+\S+(?:GLOB_DAT|_64|JUMP_SLO\w*)\s+([^\s@]+)")
+_RUNTIME = re.compile(r"cuda|__cuda|cu[A-Z]|__cxa_|_ZNSt|__gnu|[^ ]+@")
+"""The CUDA run-time and the standard library: what they do by pointers is none of the candidate's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reached:
+    """What entry points reach."""
+
+    names: frozenset[str]
+    """Symbols that the functions reached, those among them, refer to."""
+    all_known: bool
+    """Whether none of them calls through a pointer."""
+
+
+def functions(text: str) -> dict[str, str]:
+    """Name -> disassembly of each function."""
+    heads = list(_HEAD.finditer(text))
+    ends = [head.start() for head in heads[1:]] + [len(text)]
+    found: dict[str, str] = {}
+    for head, end in zip(heads, ends, strict=False):  # no function: nothing ends
+        found.setdefault(head[1], text[head.end() : end])
+    return found
+
+
+def reached(text: str, entries: Iterable[str]) -> Reached:
+    """What the entry points reach in a library.
+
+    Args:
+        text: of ``objdump -d -R``, the relocations before the code.
+        entries: names of functions in it; their clones (``name.part.0``) are found by their callers.
+    """
+    bodies = functions(text)
+    at = {int(m[1], 16): m[2] for m in re.finditer(r"(?m)^([0-9a-f]+) <([^>\n]+)>:$", text)}
+    slots = {int(m[1], 16): at.get(int(m[2], 16), "") for m in _RELATIVE.finditer(text)}
+    slots |= {int(m[1], 16): m[2] for m in _NAMED.finditer(text)}
+    open_ = [name for name in entries if name in bodies]
+    names: set[str] = set(open_)
+    all_known = True
+    while open_:
+        body = bodies[open_.pop()]
+        all_known = all_known and _THROUGH_POINTER.search(body) is None
+        found = {m[1] for m in _SYMBOL.finditer(body)}
+        found |= {slots.get(int(m[1], 16), "") for m in _SLOT.finditer(body)}
+        fresh = found - names
+        names |= fresh
+        open_ += [name for name in fresh if name in bodies and not _RUNTIME.match(name)]
+    return Reached(names=frozenset(names - {""}), all_known=all_known)
+
+
+def kernels_reached(text: str, entries: Iterable[str], kernels: Collection[str]) -> tuple[frozenset[str], bool]:
+    """The CUDA kernels that entry points launch, and whether that is known: else all of them may be.
+
+    nvcc makes of a kernel a host function of its name, or ``_ZL`` for ``_Z`` where it is static, and
+    ``__device_stub__`` with its name in it; who launches it refers to one of these.
+    """
+    found = reached(text, entries)
+    named = {name.replace("_ZL", "_Z", 1) if name.startswith("_ZL") else name for name in found.names}
+    stubs = [name for name in named if "__device_stub_" in name]
+    launched = {k for k in kernels if k in named or any(_stub(k) in stub for stub in stubs)}
+    known = found.all_known and bool(launched)
+    return frozenset(launched if known else kernels), known
+
+
+def _stub(kernel: str) -> str:
+    """What the mangled name of a kernel's stub has in it: lengths keep ``k`` from ``k2``."""
+    name = f"__device_stub_{kernel}"
+    return f"{len(name)}{name}"

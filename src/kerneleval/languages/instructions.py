@@ -1,0 +1,248 @@
+"""Which of a processor's special units compiled code uses, by its instructions: SASS, AMDGCN, x86-64 and AArch64.
+
+Mnemonics: NVIDIA's "CUDA Binary Utilities", instruction set reference; AMD's CDNA 3 and RDNA 3/4 ISA guides; Intel's
+"64 and IA-32 Architectures Software Developer's Manual", volume 2; Arm's A64 instruction set. Texts are those of
+``cuobjdump -sass``, of LLVM's AMDGPU assembler, and of ``objdump -d --no-show-raw-insn``. A text that is none of these
+has no instructions; nothing in it can raise.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kerneleval.records import CodeUse, InstructionLine
+
+__all__ = ["CLASSES", "FRONTIER", "MATRIX", "PIPELINE", "VECTOR", "merged", "read_code", "sass_functions"]
+
+_SASS: Mapping[str, str] = {
+    "mma": r"[HIDBQ]MMA\b",
+    "wgmma": r"[HIBQ]GMMA\b",
+    "tcgen05": r"UTC\w*MMA\b|LDTM\b|STTM\b|UTCCP\b",
+    "async copy": r"LDGSTS\b",
+    "ldmatrix": r"(?:LDSM|STSM)\b",
+    "mbarrier": r"SYNCS\b",
+    "TMA": r"(?:UTMA(?:LDG|STG|REDG|CMDFLUSH)|UBLKCP|UBLKRED)\b",
+    "cluster": r"UCGABAR_\w+|CGABAR\b|U?MAPA\b",
+    "setmaxnreg": r"USETMAXREG\b",
+    "spill": r"(?:STL|LDL)\b",
+}
+_GCN: Mapping[str, str] = {
+    "mma": r"v_(?:s?wmma|smfmac|mfma)_",
+    "async copy": r"(?:global|buffer)_load_lds_|global_load_async_to_lds|buffer_load_\w+[^\n]*\blds\b",
+    "TMA": r"tensor_load_to_lds|tensor_store_from_lds",
+    "spill": r"scratch_(?:load|store)_",
+}
+_X86: Mapping[str, str] = {
+    "AMX": r"tdp\w+|tcmm\w+|tileloadd\w*|tilestored|tilezero",
+    "prefetch": r"prefetch\w+",
+    "streaming store": r"v?movnt\w+",
+    "AVX-512": r"[^\n]*(?:%zmm|\{%k[1-7]\})",
+    "AVX2": r"[^\n]*%ymm",
+    # not what scalar code does in these registers too: moves, logic, blends, conversions
+    "SSE": r"v?(?:(?:add|sub|mul|div|max|min|sqrt|hadd|addsub|dp|rcp|rsqrt|cmp\w*|round|movu|fn?m\w+\d+)p[sd]"
+    r"|p(?:add|sub|mul|madd|max|min|cmp|sll|srl|sra|avg|sad)\w*|cvt(?:dq2p[sd]|t?p[sd]2dq)|movdqu\w*)\s[^\n]*%xmm",
+}
+_ARM: Mapping[str, str] = {
+    "SME": r"[^\n]*\bza\d*[.\[hv]|smstart\b",
+    "SVE": r"[^\n]*\bz\d+(?:\.[bhsdq])?\b",
+    "NEON": r"[^\n]*\bv\d+\.\d*[bhsd]\b|(?:ld|st)[rp]\s+q\d",
+    "prefetch": r"prfm\w*\b",
+}
+
+CLASSES: Mapping[str, Mapping[str, str]] = {"sass": _SASS, "amdgcn": _GCN, "x86": _X86, "arm": _ARM}
+"""Instruction set -> class -> what an instruction of it begins with; of several the first. ``mma``: matrix units fed
+from registers; ``wgmma`` and ``tcgen05``: Hopper's and Blackwell's; ``ldmatrix``: matrix fragments from shared memory;
+``mbarrier``: barriers in shared memory that count bytes and arrivals; ``spill``: local memory (NVIDIA) and scratch
+(AMD), arrays among it. ``SSE`` has what computes with vectors or moves them, ``AVX2`` has 32-byte registers,
+``AVX-512`` those of 64 bytes or masks."""
+
+MATRIX = ("mma", "wgmma", "tcgen05", "AMX", "SME")
+"""Classes of matrix units."""
+VECTOR = ("AVX-512", "AVX2", "SSE", "SVE", "NEON")
+"""Classes of CPUs' vector units."""
+PIPELINE = ("async copy", "ldmatrix", "mbarrier", "prefetch", "streaming store")
+"""Classes of copies and synchronisation of an architecture."""
+FRONTIER = ("wgmma", "tcgen05", "TMA", "cluster", "setmaxnreg", "AMX", "SME")
+"""Classes of the newest features."""
+
+_MOST_LINES, _MOST_TEXT, _MOST_MNEMONIC = 16, 100, 60
+_MOST_CHARS, _MOST_CHARS_A_LINE = 4 << 20, 400
+"""What is read of a text, and of each of its lines."""
+
+_PLACE = {
+    "sass": re.compile(r"\s*(?:/\*[0-9a-f]+\*/)?[\s{]*(?:@!?U?P\w+\s+)?(?=[A-Z])"),
+    "amdgcn": re.compile(r"\s+(?=[a-z]\w*_\w)"),
+    "x86": re.compile(r"\s*[0-9a-f]+:\s+(?:(?:lock|rep[nz]*|bnd|notrack|data16|cs)\s+)*(?=[a-z])"),
+    "arm": re.compile(r"\s*[0-9a-f]+:\s+(?=[a-z])"),
+}
+"""What stands before an instruction's mnemonic in its line."""
+
+_SASS_WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "ENL2": 32}
+_GCN_WIDTHS = dict.fromkeys(("ubyte", "sbyte", "byte", "u8", "i8", "b8"), 1)
+_GCN_WIDTHS |= dict.fromkeys(("ushort", "short", "u16", "b16"), 2)
+_GCN_WIDTHS |= {"dword": 4, "b32": 4, "dwordx2": 8, "b64": 8, "dwordx3": 12, "b96": 12, "dwordx4": 16, "b128": 16}
+_GCN_ACCESS = re.compile(r"(?:global|buffer|flat)_(?:load|store)_(?:d16_)?(?:hi_)?([a-z]+\d*(?:x\d)?)\b")
+_SASS_ACCESS = re.compile(r"(?:LDG|STG|LDGSTS)\.E((?:\.\w+)*)")
+_X86_SCALAR = re.compile(r"v?(?:mov|add|sub|mul|div|max|min|sqrt|ucomi|comi|cvt\w*|fn?m\w+\d+)s[sdh]\b|v?mov[dq]\b")
+
+
+@functools.cache
+def _patterns(isa: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    return tuple((name, re.compile(pattern)) for name, pattern in CLASSES[isa].items())
+
+
+@dataclass
+class _Counted:
+    """One mnemonic while it is counted."""
+
+    unit: str
+    line: int
+    text: str
+    count: int = 0
+
+
+@dataclass
+class _Found:
+    """What was counted so far."""
+
+    instructions: int = 0
+    widest: int = 0
+    accesses: int = 0
+    wide: int = 0
+    by_mnemonic: dict[str, _Counted] = field(default_factory=dict)
+
+
+def read_code(text: str, isa: str, kernel: str = "") -> CodeUse:
+    """Count the instructions of one kernel's disassembly.
+
+    Args:
+        text: what the disassembler (of AMD's the compiler) prints of it.
+        isa: a key of :data:`CLASSES`.
+        kernel: its name.
+    """
+    found = _Found()
+    for number, whole in enumerate(text[:_MOST_CHARS].split("\n"), 1):
+        line = whole[:_MOST_CHARS_A_LINE]
+        place = _PLACE[isa].match(line)
+        if place is None or (isa == "amdgcn" and line.rstrip().endswith(":")):
+            continue
+        instruction = re.split(r"/\*|//|#|;(?=\s|$)", line[place.end() :], maxsplit=1)[0].rstrip()
+        mnemonic = instruction.split(None, 1)[0].rstrip(",;")[:_MOST_MNEMONIC] if instruction else ""
+        if not mnemonic:
+            continue
+        found.instructions += 1
+        width, wide = _width(instruction, isa)
+        found.accesses, found.wide = found.accesses + (width > 0), found.wide + wide
+        found.widest = max(found.widest, width)
+        unit = next((name for name, pattern in _patterns(isa) if pattern.match(instruction)), "")
+        if unit:
+            shown = " ".join(instruction.split())[:_MOST_TEXT]
+            found.by_mnemonic.setdefault(mnemonic, _Counted(unit, number, shown)).count += 1
+    return CodeUse(
+        kernel=kernel,
+        isa=isa,
+        instructions=found.instructions,
+        classes=_classes(isa, ((c.unit, c.count) for c in found.by_mnemonic.values())),
+        widest_bytes=found.widest,
+        accesses=found.accesses,
+        wide_accesses=found.wide,
+        lines=_lines(isa, (_line(mnemonic, c) for mnemonic, c in found.by_mnemonic.items())),
+    )
+
+
+def _line(mnemonic: str, counted: _Counted) -> InstructionLine:
+    return InstructionLine(
+        unit=counted.unit, mnemonic=mnemonic, count=counted.count, line=counted.line, text=counted.text
+    )
+
+
+def _classes(isa: str, counts: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    sums: dict[str, int] = {}
+    for name, number in counts:
+        sums[name] = sums.get(name, 0) + number
+    return tuple((name, sums[name]) for name in CLASSES[isa] if name in sums)
+
+
+def _lines(isa: str, lines: Iterable[InstructionLine]) -> tuple[InstructionLine, ...]:
+    """The most frequent of each class first, so that every class has one before any has two."""
+    by_unit: dict[str, list[InstructionLine]] = {name: [] for name in CLASSES[isa]}
+    for line in lines:
+        by_unit[line.unit].append(line)
+    ranked = [
+        (rank, line)
+        for each in by_unit.values()
+        for rank, line in enumerate(sorted(each, key=lambda one: (-one.count, one.line)))
+    ]
+    return tuple(line for _, line in sorted(ranked, key=lambda pair: pair[0])[:_MOST_LINES])
+
+
+def _width(instruction: str, isa: str) -> tuple[int, bool]:
+    """Bytes that one instruction moves to or from global memory, 0: none; and whether it is a wide access."""
+    if isa == "amdgcn":
+        match = _GCN_ACCESS.match(instruction)
+        width = _GCN_WIDTHS.get(match[1], 0) if match else 0
+        return width, width >= 8
+    if isa == "sass":
+        match = _SASS_ACCESS.match(instruction)
+        if match is None:
+            return 0, False
+        parts = match[1].split(".")[1:]
+        width = next((size for name, size in _SASS_WIDTHS.items() if name in parts), 4)
+        return width, width >= 8
+    if isa == "x86":
+        return _x86_width(instruction)
+    match = re.match(r"(?:ld|st)\w*\s+\{?\s*([zvqdsh])\d+", instruction)
+    width = {"z": 16, "v": 16, "q": 16, "d": 8, "s": 4, "h": 2}[match[1]] if match else 0
+    return width, width >= 16
+
+
+def _x86_width(instruction: str) -> tuple[int, bool]:
+    """Of an instruction with a vector register and a memory operand; a scalar of a vector register is no wide one."""
+    if "(" not in instruction or "%rsp" in instruction or "mm" not in instruction:
+        return 0, False
+    if _X86_SCALAR.match(instruction) or "broadcast" in instruction:
+        return (4 if re.match(r"\S*ss\b", instruction) else 8), False
+    width = next((size for name, size in (("%zmm", 64), ("%ymm", 32), ("%xmm", 16)) if name in instruction), 0)
+    return width, width > 0
+
+
+def merged(uses: Iterable[CodeUse]) -> tuple[CodeUse, ...]:
+    """One for each kernel and instruction set, sorted; each figure of the binary that has most of it."""
+    by_kernel: dict[tuple[str, str], list[CodeUse]] = {}
+    for use in uses:
+        by_kernel.setdefault((use.kernel, use.isa), []).append(use)
+    return tuple(_greatest(each) for _, each in sorted(by_kernel.items()))
+
+
+def _greatest(uses: list[CodeUse]) -> CodeUse:
+    if len(uses) == 1:
+        return uses[0]
+    isa = uses[0].isa
+    counts: dict[str, int] = {}
+    lines: dict[str, InstructionLine] = {}
+    for use in uses:
+        for name, number in use.classes:
+            counts[name] = max(counts.get(name, 0), number)
+        for line in use.lines:
+            if line.mnemonic not in lines or line.count > lines[line.mnemonic].count:
+                lines[line.mnemonic] = line
+    most = max(uses, key=lambda use: (use.vectorised or 0.0, use.accesses))
+    return CodeUse(
+        kernel=uses[0].kernel,
+        isa=isa,
+        instructions=max(use.instructions for use in uses),
+        classes=_classes(isa, counts.items()),
+        widest_bytes=max(use.widest_bytes for use in uses),
+        accesses=most.accesses,
+        wide_accesses=most.wide_accesses,
+        lines=_lines(isa, lines.values()),
+    )
+
+
+def sass_functions(text: str) -> Iterator[tuple[str, str]]:
+    """(name, text) of each function that ``cuobjdump -sass`` prints."""
+    parts = re.split(r"(?m)^[ \t]*Function : ([^\n]+)$", text)
+    yield from ((name.strip(), body) for name, body in zip(parts[1::2], parts[2::2], strict=True))

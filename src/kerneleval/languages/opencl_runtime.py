@@ -1,0 +1,236 @@
+"""The OpenCL device on which candidates run: chosen, described, opened and compiled for, through pyopencl.
+
+Only devices of the type CPU are taken: their kernels run on the processors that the worker is confined to, and stop
+when it is stopped. ``KERNELEVAL_OPENCL`` chooses among several by a part of the platform's or the device's name.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kerneleval.languages.base import LOG_LIMIT_BYTES, BuildError
+from kerneleval.languages.compiler import find_tool
+from kerneleval.records import InfrastructureError
+
+__all__ = [
+    "ASSEMBLY",
+    "CHOICE",
+    "INSTALL",
+    "Described",
+    "Opened",
+    "compiled",
+    "described",
+    "kernel_names",
+    "missing",
+    "opened",
+    "unusable",
+]
+
+CHOICE = "KERNELEVAL_OPENCL"
+"""Environment variable that chooses a device."""
+
+INSTALL = "pip install pyopencl pocl-binary-distribution"
+"""What brings an OpenCL device to any x86-64 Linux machine."""
+
+ASSEMBLY = ("asm", "__asm", "__asm__")
+"""Words that begin inline assembly, which OpenCL C does not have but PoCL's compiler does. They are defined away: only
+so could a kernel name functions of the process (a BLAS, what starts programs). Undefined functions that it calls
+otherwise are refused when PoCL links its kernel library.
+"""
+
+_NO_ASSEMBLY = "inline_assembly_is_not_taken"
+_POCL = "Portable Computing Language"
+_NOT_FOUND = "PLATFORM_NOT_FOUND_KHR"
+_AROUND_LOG = re.compile(
+    r"\AclBuildProgram failed: .*$\s*|^Build on <.*>:$\s*|^\s*\((?:options: |source saved as ).*\)\s*$\n?", re.MULTILINE
+)
+"""What pyopencl writes around the compiler's log; it names folders of this machine."""
+
+_OWN_FILE = re.compile(r"\S*/[\w.-]+\.cl(?=:\d)")
+"""Where the platform put the source."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """What an OpenCL device says of itself."""
+
+    name: str
+    """Name of the device."""
+    arch: str
+    """``pocl/<processor, as LLVM names it>`` of PoCL; else platform and device in short."""
+    driver: str
+    """Version of platform and driver."""
+    units: int
+    """Compute units: threads that run work-groups."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """A device with its context and an in-order queue, in this process."""
+
+    device: Any
+    """``pyopencl.Device``."""
+    context: Any
+    """``pyopencl.Context``."""
+    queue: Any
+    """``pyopencl.CommandQueue``."""
+    shares: bool
+    """Whether kernels are known to work in the very memory that a buffer was laid over, as PoCL's do; elsewhere the
+    memory holds what they wrote only once the buffer was mapped."""
+
+
+def missing() -> str:
+    """What must be installed, as far as that can be told without starting an OpenCL platform; empty: nothing.
+
+    Starting one makes threads, which whoever forks workers must not have.
+    """
+    if importlib.util.find_spec("pyopencl") is None:
+        return f"pyopencl and an OpenCL platform: {INSTALL}"
+    return "" if find_tool(["ld"]) else "ld, by which PoCL links kernels: install binutils"
+
+
+def unusable() -> str:
+    """Why no OpenCL device can be used here, and what to do; empty: one can. Starts the platforms."""
+    if said := missing():
+        return f"OpenCL candidates need {said}"
+    try:
+        _chosen()
+    except InfrastructureError as error:
+        return str(error)
+    return ""
+
+
+@functools.cache
+def _chosen() -> Any:
+    """The ``pyopencl.Device``. Raises InfrastructureError where there is none, or none of the name asked for."""
+    try:
+        import pyopencl
+    except ImportError as error:
+        raise InfrastructureError(f"pyopencl does not load ({error}): {INSTALL}") from error
+    # Its wheel's loader reads the folder of the platforms that it brings from here, and dies where that is missing:
+    # importing sets it, but a worker's environment is made anew after that.
+    os.environ["PYOPENCL_HOME"] = str(Path(pyopencl.__file__).absolute().parent)
+    _give_root()
+    try:
+        platforms = pyopencl.get_platforms()
+    except pyopencl.Error as error:
+        if _NOT_FOUND not in str(error):
+            raise InfrastructureError(f"the OpenCL platforms cannot be listed: {error}") from error
+        platforms = []
+    found = {
+        f"{platform.name.strip()} / {device.name.strip()}": device
+        for platform in platforms
+        for device in platform.get_devices()
+        if device.type & pyopencl.device_type.CPU
+    }
+    if not found:
+        raise InfrastructureError(f"no OpenCL platform has a device of the type CPU: {INSTALL}")
+    wanted = os.environ.get(CHOICE, "").strip()
+    for name, device in found.items():
+        if wanted.lower() in name.lower():
+            return device
+    there = "; ".join(found)
+    raise InfrastructureError(f"{CHOICE}={wanted!r:.80} is in no name of an OpenCL device; there are {there}")
+
+
+def _give_root() -> None:
+    """Have hwloc, which tells PoCL of memory and processors, read them through links where ``/`` cannot be opened.
+
+    It opens that directory first and reads below it. A confined worker may read ``/sys`` and ``/proc`` but not what
+    lies beside them, and PoCL ends the process if it is told of no memory.
+    """
+    try:
+        os.close(os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    except PermissionError:
+        root = Path(tempfile.mkdtemp(prefix="root-"))
+        for name in ("proc", "sys"):
+            (root / name).symlink_to(f"/{name}")
+        os.environ["HWLOC_FSROOT"], os.environ["HWLOC_THISSYSTEM"] = str(root), "1"
+
+
+@functools.cache
+def described() -> Described:
+    """The device that is used here. Raises InfrastructureError where there is none."""
+    device = _chosen()
+    platform = device.platform.name.strip()
+    if platform == _POCL:  # "OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-skylake-avx512"
+        target = device.version.rpartition("-gnu-")[2] if "-gnu-" in device.version else device.version
+        arch = f"pocl/{_short(target)}"
+    else:
+        arch = f"{_short(platform)}/{_short(device.name)}"
+    return Described(
+        name=device.name.strip(),
+        arch=arch,
+        driver=f"{device.platform.version.strip()}, driver {device.driver_version.strip()}",
+        units=int(device.max_compute_units),
+    )
+
+
+def _short(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-")[:64]
+
+
+@functools.cache
+def opened() -> Opened:
+    """The device, opened once in this process: PoCL starts its threads, which inherit this thread's processors.
+
+    Raises:
+        InfrastructureError: there is none, or it cannot be opened.
+    """
+    device = _chosen()
+    import pyopencl
+
+    try:
+        context = pyopencl.Context([device])
+        queue, shares = pyopencl.CommandQueue(context), device.platform.name.strip() == _POCL
+        return Opened(device=device, context=context, queue=queue, shares=shares)
+    except pyopencl.Error as error:
+        raise InfrastructureError(f"the OpenCL device {device.name} cannot be opened: {error}") from error
+
+
+def compiled(text: str, name: str, folder: Path, flags: Sequence[str]) -> Any:
+    """Compiles OpenCL C for the device, as far as kernels' names are known; runs nothing of it.
+
+    Asked for binaries, PoCL would load what it made, and with it run what a source declares to be a constructor.
+
+    Args:
+        text: the source.
+        name: its file's name, for messages.
+        folder: where ``#include`` finds further files.
+        flags: the candidate's own.
+
+    Returns:
+        the ``pyopencl.Program``.
+
+    Raises:
+        BuildError: it does not compile; with the first 8 KiB of the compiler's log.
+        InfrastructureError: there is no device.
+    """
+    at = opened()
+    import pyopencl
+
+    options = ["-I", str(folder), *flags, *(f"-D{word}={_NO_ASSEMBLY}" for word in ASSEMBLY)]  # the last one counts
+    try:
+        with warnings.catch_warnings():  # that there is a log; it is wanted only where something failed
+            warnings.simplefilter("ignore", pyopencl.CompilerWarning)
+            program = pyopencl.Program(at.context, text).build(options=options)
+    except pyopencl.Error as error:
+        log = _OWN_FILE.sub(name, _AROUND_LOG.sub("", str(error)).replace(f"{folder}/", ""))
+        raise BuildError("the OpenCL compiler failed", log[:LOG_LIMIT_BYTES].strip()) from None
+    return program
+
+
+def kernel_names(program: Any) -> list[str]:
+    """The kernels of a ``pyopencl.Program``."""
+    import pyopencl
+
+    return [name for name in str(program.get_info(pyopencl.program_info.KERNEL_NAMES)).split(";") if name]

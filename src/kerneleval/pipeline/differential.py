@@ -1,0 +1,170 @@
+"""The same secret inputs on several devices of this machine: which is wrong, and how far the others lie apart."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kerneleval.pipeline.checking import OnEvent, known_dtypes, open_task, tell
+from kerneleval.records import Candidate, Case, Differential, Protocol, Task, UsageError
+
+if TYPE_CHECKING:
+    from kerneleval.judge.judge import Judge
+
+__all__ = ["differ"]
+
+REFERENCE = "reference"
+"""What stands for a source where PyTorch's own operators run."""
+
+
+def differ(
+    paths: Sequence[str | Path],
+    task: str | Task,
+    *,
+    devices: Sequence[str] = (),
+    reference: bool = False,
+    shapes: str = "default",
+    dtypes: Sequence[str] = (),
+    directions: Sequence[str] = (),
+    distributions: Sequence[str] = (),
+    case: str = "",
+    entry: str = "",
+    backward_entry: str = "",
+    language: str = "",
+    tf32: bool = False,
+    suite_seed: int = 0,
+    judges: Mapping[str, Judge] | None = None,
+    on_event: OnEvent | None = None,
+) -> Differential:
+    """What a candidate gives on several devices, on the same secret inputs.
+
+    Args:
+        paths: files of one operator: one that runs on several devices, or one for each device; none with ``reference``.
+        task: name of a built-in task, path of a problem file, or a task.
+        devices: device kinds; empty: all that are here and that a file runs on. At least two.
+        reference: PyTorch's own operators instead of a candidate.
+        shapes: ``default``, ``sweep`` or ``real``, as of :func:`kerneleval.check`.
+        dtypes: only these; empty: the task's.
+        directions: only these; empty: the task's.
+        distributions: only these; empty: the planner's choice.
+        case: key of the only case; empty: all that every device has room for.
+        entry: name of the entry point; empty: by convention. So for the next two.
+        backward_entry: name of the explicit backward entry point.
+        language: language of the files.
+        tf32: whether TF32 is allowed in float32.
+        suite_seed: public seed of the shapes.
+        judges: warm judges to use, by device kind; others are started for this call.
+        on_event: called as the work proceeds.
+
+    Raises:
+        UsageError: no file, or files beside ``reference``; a device that is unknown or not usable here, for which there
+            is no file or more than one; fewer than two devices; else as :func:`kerneleval.check`.
+        InfrastructureError: the machine failed, not what ran on it.
+    """
+    from kerneleval.judge import Judge
+    from kerneleval.judge.differential import Side, common_plan
+    from kerneleval.judge.differential import differ as answers_of
+
+    if reference == bool(paths):
+        raise UsageError("give the files of a candidate, or --reference for PyTorch's own operators, not both")
+    started = time.perf_counter()
+    subject = task if isinstance(task, Task) else open_task(task, shapes, suite_seed)
+    named = {"entry": entry, "backward_entry": backward_entry, "language": language}
+    given = {str(path): _read(path, subject, named) for path in paths}
+    chosen, absent = _places(given, tuple(devices))
+    protocol = Protocol(
+        tier="quick",
+        shapes=shapes,  # type: ignore[arg-type]
+        dtypes=known_dtypes(subject, dtypes),
+        directions=tuple(directions),
+        distributions=tuple(distributions),
+        timed=False,
+        tf32=tf32,
+        suite_seed=suite_seed,
+    )
+    with ExitStack() as stack:
+        mine = {name: (judges or {}).get(name) or stack.enter_context(Judge(name)) for name in chosen}
+        cases = common_plan(list(mine.values()), subject, protocol)
+        if case:
+            cases = (_read_case(case, subject, protocol, cases, list(mine.values())),)
+        if not cases:
+            raise UsageError(f"task {subject.name!r}: no case is left; loosen --dtype, --direction or --distribution")
+        tell(on_event, "differ", 0, len(cases), f"{subject.name}: loading on {', '.join(chosen)}")
+        sides = [
+            stack.enter_context(Side(judge, given[chosen[name]] if chosen[name] else None, subject, protocol))
+            for name, judge in mine.items()
+        ]
+        found = []
+        for one in answers_of(sides, subject, cases, tf32=tf32):
+            found.append(one)
+            tell(on_event, "differ", len(found), len(cases), one.case.key)
+        return Differential(
+            task=subject.name,
+            candidates={side.name: side.candidate.hash for side in sides},
+            sources={name: chosen[name] or REFERENCE for name in chosen},
+            machines={name: judge.machine for name, judge in mine.items()},
+            cases=tuple(found),
+            not_evaluated=absent,
+            seconds=time.perf_counter() - started,
+        )
+
+
+def _read(path: str | Path, task: Task, named: Mapping[str, str]) -> Candidate:
+    from kerneleval import languages
+
+    return languages.read_candidate(path, task_name=task.name, **named)
+
+
+def _places(given: Mapping[str, Candidate], asked: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """(device -> file that runs there, empty for the reference; device -> why it is left out)."""
+    from kerneleval import devices as stage
+    from kerneleval import languages
+
+    for name in asked:
+        why = stage.find(name).available()
+        if why:
+            raise UsageError(f"device {name!r} cannot be used here: {why}")
+    absent: dict[str, str] = {}
+    fitting: dict[str, list[str]] = {}
+    runs_on = {path: languages.find(candidate.language).devices for path, candidate in given.items()}
+    for name in dict.fromkeys(asked) or stage.names():
+        paths = [path for path, kinds in runs_on.items() if name in kinds]
+        if why := stage.find(name).available():
+            absent[name] = why
+        elif given and not paths:
+            absent[name] = f"none of the files runs there ({', '.join(runs_on)})"
+        elif not given and name not in languages.find("torch").devices:
+            absent[name] = "PyTorch has no operators there"
+        else:
+            fitting[name] = paths or [""]
+        if name in absent and name in asked:
+            raise UsageError(f"device {name!r}: {absent[name]}; give a file for it, or leave the device out")
+    if len(fitting) < 2:
+        said = "; ".join(f"{name}: {why}" for name, why in absent.items())
+        have = f"only {next(iter(fitting))} is here" if fitting else "none is here"
+        raise UsageError(f"differential testing needs two devices, {have}{f' ({said})' if said else ''}"[:1000])
+    return _shared_out(fitting, runs_on), absent
+
+
+def _shared_out(fitting: Mapping[str, Sequence[str]], runs_on: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Device -> file, so that every file runs somewhere; raises UsageError where there are several ways, or none."""
+    ways = [way for way in itertools.product(*fitting.values()) if set(way) >= set(runs_on)]
+    if not ways:
+        where = "; ".join(f"{path} on {', '.join(kinds)}" for path, kinds in runs_on.items())
+        raise UsageError(f"not every file can run on one of {', '.join(fitting)} ({where}); leave one out")
+    if len(ways) > 1:
+        name = next(name for name, of in zip(fitting, zip(*ways, strict=True), strict=True) if len(set(of)) > 1)
+        raise UsageError(f"{' and '.join(fitting[name])} can both run on {name}; give one file for each device")
+    return dict(zip(fitting, ways[0], strict=True))
+
+
+def _read_case(key: str, task: Task, protocol: Protocol, planned: Sequence[Case], judges: Sequence[Judge]) -> Case:
+    from kerneleval.tasks.case_keys import read_case
+
+    if not planned:
+        raise UsageError(f"task {task.name!r}: no case is left; loosen --dtype, --direction or --distribution")
+    return read_case(key, task, protocol, planned, min(judge.device.largest_case_bytes() for judge in judges))
