@@ -3,7 +3,8 @@
 # named by benchmark, device and date.
 #
 # Usage: scripts/gpu.sh [PART ...]      none: all parts, which are
-#        start tests margins tasks selftest attacks clock aa latency rewards layers archetypes real kernelbench kbattacks libraries
+#        start peaks roofline tests margins tasks selftest attacks clock aa latency rewards layers archetypes real kernelbench
+#        kbattacks libraries
 # Needs python3 with a CUDA build of torch, Triton, NumPy and SciPy. `tests` needs pytest; `archetypes` needs SQLAlchemy,
 # Typer, Rich and pydantic-settings. KERNELBENCH names a checkout of KernelBench: `latency` then times it beside us,
 # `kernelbench` judges its levels 1 and 2, and `kbattacks` has both judge the corpus of attacks. `libraries` judges the
@@ -14,7 +15,7 @@ cd "$(dirname "$0")/.."
 export PYTHONPATH="src:.${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 OUT=${OUT:-results}
 PYTHON=${PYTHON:-python3}
-parts=${*:-start tests margins tasks selftest attacks clock aa latency rewards layers archetypes real kernelbench kbattacks libraries}
+parts=${*:-start peaks roofline tests margins tasks selftest attacks clock aa latency rewards layers archetypes real kernelbench kbattacks libraries}
 status=0
 mkdir -p "$OUT"
 
@@ -34,6 +35,8 @@ part() {
 for p in $parts; do
   case $p in
     start) part start "$PYTHON" -m benchmarks.start_times --out "$OUT" ;;
+    peaks) part peaks "$PYTHON" -m benchmarks.peaks --out "$OUT" ;;
+    roofline) part roofline "$PYTHON" -m benchmarks.roofline --out "$OUT" ${ROOFLINE_ARGS:-} ;;
     tests) part tests "$PYTHON" -m pytest -m gpu -q -p no:cacheprovider tests/gpu ;;
     margins) part margins "$PYTHON" -m benchmarks.false_rejections --out "$OUT" ${MARGIN_ARGS:---seconds 120} ;;
     tasks) part tasks "$PYTHON" -m benchmarks.tasks_selftest --out "$OUT" ${TASKS_ARGS:-} ;;
@@ -64,7 +67,7 @@ for p in $parts; do
       else
         echo "== libraries NOT RUN: neither liger_kernel nor flag_gems can be imported; install or unpack their wheels"
       fi ;;
-    *) echo "error: unknown part '$p'; parts are start tests margins tasks selftest attacks clock aa latency rewards layers archetypes real kernelbench kbattacks libraries" >&2; exit 2 ;;
+    *) echo "error: unknown part '$p'; parts are start peaks roofline tests margins tasks selftest attacks clock aa latency rewards layers archetypes real kernelbench kbattacks libraries" >&2; exit 2 ;;
   esac
 done
 exit $status

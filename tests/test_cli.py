@@ -674,3 +674,38 @@ def test_shell_completion_is_there(shell: str) -> None:
     if done.returncode:  # versions of Typer that take no name
         done = command("--show-completion", SHELL=f"/bin/{shell}", **by_name)
     assert "_KERNELEVAL_COMPLETE" in done.stdout
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Peaks
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("words", "again"), [([], False), (["--measure"], True)])
+def test_peaks_are_shown_and_measured_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], again: bool
+) -> None:
+    peak = {"name": "copy", "unit": "B/s", "best": 2e10, "median": 1.9e10, "n": 7, "how": "so", "why_not": ""}
+    asked: list[dict[str, Any]] = []
+
+    def peaks(**options: Any) -> dict[str, Any]:
+        asked.append(options)
+        return {
+            "machine": {"name": "a processor", "arch": "x86_64"},
+            "product": "",
+            "source": "",
+            "unsteady": "",
+            "peaks": [peak | {"datasheet": None, "share": None}],
+        }
+
+    monkeypatch.setattr(pipeline, "peaks", peaks)
+    assert cli.main(["peaks", "--device", "cpu", *words]) == 0
+    assert "20.00 GB/s" in capsys.readouterr().out
+    assert cli.main(["peaks", "--json", *words]) == 0
+    assert json.loads(capsys.readouterr().out)["peaks"][0]["best"] == 2e10
+    assert [(one["again"], one["device"]) for one in asked] == [(again, "cpu"), (again, None)]
+
+
+def test_peaks_of_an_unknown_device_are_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["peaks", "--device", "abacus"]) == 2
+    assert "abacus" in capsys.readouterr().err

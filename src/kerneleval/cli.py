@@ -86,7 +86,7 @@ def check(
     file: Annotated[
         str,
         typer.Argument(
-            help="The candidate: .py (Triton, Numba, torch), .cpp or .cu; or store:HASH, one that a run stored."
+            help="The candidate: .py (Triton, Numba, torch), .cpp, .cu or .cl; or store:HASH, one that a run stored."
         ),
     ],
     task: Annotated[

@@ -260,6 +260,25 @@ def test_amx_in_dead_code_has_no_level():
     assert (grades["R"].level, grades["H"].level) == (4, 4)
 
 
+@pytest.mark.parametrize(
+    ("intrinsic", "line", "levels"),
+    [
+        ("_mm512_add_ps(a, b)", "vaddps %zmm0,%zmm1,%zmm2", (4, 2)),
+        ("_mm512_add_ps(a, b)", "vaddps %ymm0,%ymm1,%ymm2", (3, 1)),
+        ("_mm256_add_ps(a, b)", "vaddps %ymm0,%ymm1,%ymm2", (4, 2)),
+        ("_mm256_stream_ps(p, a)", "vmovntps %ymm0,(%rdi)", (4, 3)),
+        ("_mm_prefetch(p, 1)", "prefetcht0 (%rdi)", (4, 3)),
+        ("_mm_add_ps(a, b)", "addps %xmm0,%xmm1", (4, 2)),
+        ("_mm_sqrt_ss(a)", "sqrtss %xmm0,%xmm1", (4, 1)),
+    ],
+)
+def test_intrinsics_need_instructions_of_their_width(intrinsic: str, line: str, levels: tuple[int, int]):
+    text = f'extern "C" int f(float *p) {{ for (;;) {{ {intrinsic}; }} }}\n'
+    saw = Seen(track="custom", compiled=(code(f"  10:\t{line}\n", isa="x86"),))
+    grades = graded(made(text, "f.cpp", "cpp"), saw=saw)
+    assert (grades["R"].level, grades["H"].level) == levels, grades
+
+
 def test_what_cannot_be_read_has_no_level():
     for text in ("def f(:\n", "x = 1\n" * 60000):
         grades = graded(made(text), saw=Seen(track="custom"))

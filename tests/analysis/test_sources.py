@@ -95,6 +95,18 @@ def test_the_index_of_a_c_like_source_by_hand():
     assert measure(candidate("int x;", "candidate.cpp", "cpp")).maintainability <= 100
 
 
+def test_opencl_marks_its_kernels():
+    text = """
+    // kernel void in_comment() {}
+    static inline float twice(float x) { return x > 0 ? 2 * x : 0; }
+    kernel void first(global const float *x, global float *y) { y[0] = twice(x[0]); }
+    __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void second(global float *y) { y[0] = 1; }
+    """
+    measured = measure(candidate(text, "candidate.cl", "opencl"))
+    assert measured.kernels == 2
+    assert measured.functions == 3
+
+
 def test_cpp_does_not_mark_its_kernels():
     found = measure(candidate("void run(float* x) { if (x) *x = 0; }", "candidate.cpp", "cpp"))
     assert (found.functions, found.complexity_sum, found.logical_lines) == (1, 2, 1)

@@ -213,7 +213,8 @@ def test_pointers_are_passed_whole() -> None:
 def test_what_cannot_be_read_of_the_conditions_is_told() -> None:
     with FakeRocm.fake().installed() as device:
         found = device.conditions()
-        assert found["clock_sm_mhz"] == 2100 and "amdsmi" in found["amdsmi"] and "power_mw" not in found
+        assert found["clock_sm_mhz"] == 2100 and "amdsmi" in found["amdsmi"] and "temperature_c" not in found
+        assert found["power_mw"] == 350_000  # of watts
         assert "went from 2100 to 1500 MHz" in device.unsteady(found, found | {"clock_sm_mhz": 1500.0})
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from kerneleval import devices
 from kerneleval.devices.datasheet import product_of
-from kerneleval.judge import peaks
+from kerneleval.judge import Judge, peaks
+from kerneleval.pipeline import check
 
 pytestmark = [pytest.mark.gpu, pytest.mark.serial]
 
@@ -29,3 +33,28 @@ def test_caches_are_faster_than_memory() -> None:
     device = devices.find("cuda")
     machine = device.machine()
     assert peaks.measure(device, machine, "cache").best > peaks.measure(device, machine, "copy").best
+
+
+GELU = "import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n"
+
+
+def test_an_honest_kernel_is_never_impossible(new_cache: Callable[[], Path], tmp_path: Path) -> None:
+    """Windows that the caches hold and windows that they cannot hold, against limits that were measured just now."""
+    path = tmp_path / "gelu.py"
+    path.write_text(GELU)
+    with Judge("cuda", new_cache()) as judge:
+        peaks.known(judge.device, judge.machine, judge.bench.cache_dir, (*peaks.BANDWIDTHS, "cache"), again=True)
+        verdict = check(
+            path,
+            "gelu",
+            judge=judge,
+            allow=("library",),
+            dtypes=["float32"],
+            directions=["forward"],
+            distributions=["standard"],
+            categories=["small", "medium", "large"],
+        )
+        assert verdict.verdict == "passed", verdict.message
+        fractions = [c.outcome.evidence["limit"]["iou"] for c in verdict.cells if c.outcome.timing]  # type: ignore[union-attr]
+        assert fractions
+        assert all(0 < fraction < 1.05 for fraction in fractions)

@@ -122,6 +122,14 @@ def test_an_answer_kept_from_the_call_before_is_wrong(judged: Callable[..., Verd
     assert verdict.verdict == "failed", "by chance, memory that is fresh every time makes this kernel right"
 
 
+def test_what_the_source_looks_like_is_told(judged: Callable[..., Verdict]) -> None:
+    text = "int system(constant char *command);\n"
+    verdict = judged(HEAD + text + kernel('out[i] = system("ls");'))
+    assert (verdict.stage, verdict.reason) == ("build", "build_error"), verdict.message
+    assert "system" in verdict.message
+    assert [f["rule"] for f in verdict.findings if f["check"] == "static"] == ["processes"]
+
+
 def test_pytorch_candidates_are_refused_there(judged: Callable[..., Verdict]) -> None:
     source = "import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n"
     verdict = judged(source, "gelu.py", allow=("custom", "mixed", "library"))

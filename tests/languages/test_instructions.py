@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kerneleval.languages.host_code import kernels_reached, reached
+from kerneleval.languages.host_code import kernels_reached, listing, reached
 from kerneleval.languages.instructions import CLASSES, merged, read_code, sass_functions
 from kerneleval.records import ISAS, CodeUse, InstructionLine, to_plain
 
@@ -160,11 +160,14 @@ OFFSET           TYPE              VALUE
 
 def test_kernels_that_an_entry_point_reaches() -> None:
     kernels = ["_Z4onePf", "_Z3twoPf", "_Z5threePf", "_Z4fourPf", "_Z4oneP"]
-    assert kernels_reached(HOST, ["entry"], kernels) == (frozenset(kernels[:3]), True)
-    assert kernels_reached(HOST, ["other"], kernels) == (frozenset(kernels), False)  # through a pointer: any of them
-    assert kernels_reached(HOST, ["gone"], kernels) == (frozenset(kernels), False)
-    assert kernels_reached("", ["entry"], kernels) == (frozenset(kernels), False)
-    assert not reached(HOST, ["other"]).all_known and reached(HOST, ["entry"]).all_known
+    assert kernels_reached(listing(HOST), ["entry"], kernels) == (frozenset(kernels[:3]), True)
+    assert kernels_reached(listing(HOST), ["other"], kernels) == (
+        frozenset(kernels),
+        False,
+    )  # through a pointer: any of them
+    assert kernels_reached(listing(HOST), ["gone"], kernels) == (frozenset(kernels), False)
+    assert kernels_reached(listing(""), ["entry"], kernels) == (frozenset(kernels), False)
+    assert not reached(listing(HOST), ["other"]).all_known and reached(listing(HOST), ["entry"]).all_known
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -179,5 +182,5 @@ def test_hostile_text_ends_and_raises_nothing(isa: str) -> None:
     for text in texts:
         use = read_code(text, isa)
         assert use.instructions <= text.count("\n") + 1 and len(use.lines) <= 16
-        reached(text, ["a"])
+        reached(listing(text), ["a"])
         list(sass_functions(text))

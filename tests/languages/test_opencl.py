@@ -172,6 +172,9 @@ def test_includes_are_found(make, tmp_path):
         ("// kerneleval-flags: -I/etc\n" + HEAD + scale("2"), "flag '-I/etc' is not allowed for opencl"),
         (HEAD + "float cblas_sdot(int n);\n" + scale("cblas_sdot(3)"), "cblas_sdot"),
         (HEAD + "int system(constant char *s);\n" + scale('system("true")'), "system"),
+        (HEAD + "int system(constant char *s) __attribute__((weak));\n" + scale('system("true")'), "system"),
+        (HEAD + "#pragma redefine_extname other system\nint other(int s);\n" + scale("other(1)"), "system"),
+        (HEAD + scale("1; int (*other)(int) = (int (*)(int))(long)x[0]"), "pointers to functions are not allowed"),
     ],
 )
 def test_what_cannot_be_built_is_named(load, source, said):

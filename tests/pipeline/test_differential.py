@@ -23,8 +23,8 @@ import kerneleval
 from kerneleval import pipeline
 from kerneleval.judge import differential
 from kerneleval.judge.judge import Judge
-from kerneleval.records import Protocol, UsageError
-from kerneleval.tasks import find
+from kerneleval.records import Candidate, Protocol, UsageError
+from kerneleval.tasks import find, open_task
 
 DEVICES = '''
 """The CPU under other names: one that is right, and ones whose softmax is made in bfloat16, or negates."""
@@ -256,6 +256,51 @@ def test_files_that_do_not_go_with_the_devices(package: Path, tmp_path: Path) ->
 
 
 # --------------------------------------------------------------------------------------------------------------------
+# Two real devices
+# --------------------------------------------------------------------------------------------------------------------
+
+RELU_CL = """
+// kerneleval-launch: relu_float32 global=cdiv(M*N,64)*64 local=64
+// kerneleval-launch: relu_backward_float32 global=cdiv(M*N,64)*64 local=64
+kernel void relu_float32(global const float *x, global float *out, long M, long N) {
+    const long i = get_global_id(0);
+    if (i < M * N) out[i] = x[i] > THRESHOLD ? x[i] : x[i] < 0 || x[i] == x[i] ? 0.0f : x[i];
+}
+kernel void relu_backward_float32(global const float *grad, global const float *x, global float *out, long M, long N) {
+    const long i = get_global_id(0);
+    if (i < M * N) out[i] = x[i] > 0 ? grad[i] : 0.0f;
+}
+"""
+RELU_PY = """
+import torch
+
+
+def relu(x):
+    return torch.relu(x)
+"""
+
+
+@pytest.mark.parametrize(("threshold", "directions"), [("0.0f", set()), ("0.125f", {"forward"})])
+def test_a_processor_by_pytorch_and_by_opencl(threshold: str, directions: set[str], tmp_path: Path) -> None:
+    from kerneleval import devices
+
+    if "opencl" not in devices.names() or devices.find("opencl").available():
+        pytest.skip("not run: there is no OpenCL device")
+    (tmp_path / "relu.py").write_text(RELU_PY)
+    (tmp_path / "relu.cl").write_text(RELU_CL.replace("THRESHOLD", threshold))
+    files = [tmp_path / "relu.py", tmp_path / "relu.cl"]
+    found = pipeline.differ(files, "relu", devices=("cpu", "opencl"), dtypes=("float32",))
+    assert found.wrong["cpu"] == 0
+    wrong = {c.case.direction for c in found.cases for a in c.answers if a.device == "opencl" and a.answer == "wrong"}
+    assert wrong == directions
+    right = [a for c in found.cases for a in c.answers if a.device == "opencl" and a.answer == "right"]
+    assert {c.case.direction for c in found.cases} == {"forward", "backward"}
+    assert right
+    if not directions:
+        assert all(apart.equal == apart.of for case in found.cases for apart in case.apart)
+
+
+# --------------------------------------------------------------------------------------------------------------------
 # Without a second device
 # --------------------------------------------------------------------------------------------------------------------
 
@@ -264,7 +309,7 @@ def test_here_there_is_one_device_unless_there_is_another() -> None:
     if torch.cuda.is_available():
         pytest.skip("there are two devices here")
     with pytest.raises(UsageError, match="needs two devices, only cpu is here"):
-        pipeline.differ((), "relu", reference=True)
+        pipeline.differ((), "relu", reference=True)  # PyTorch has no operators on OpenCL devices
 
 
 def one_side(task_name: str, **protocol: Any) -> list[Any]:
@@ -284,6 +329,47 @@ def test_several_outputs_integers_and_random_numbers() -> None:
             (answer,) = case.answers
             assert answer.answer == "right", (name, case.case.key, answer.message)
             assert math.isfinite(answer.of_bound)
+
+
+PROBLEM = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.linear = nn.Linear(size, size)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+
+def get_inputs():
+    return [torch.rand(32, 48)]
+
+
+def get_init_inputs():
+    return [48]
+"""
+
+
+def test_a_module_has_the_weights_that_were_drawn_for_all_devices(tmp_path: Path) -> None:
+    path = tmp_path / "linear.py"
+    path.write_text(PROBLEM)
+    task = open_task(str(path))
+    own = PROBLEM.replace("class Model(", "class ModelNew(")
+    how = Protocol(tier="quick", timed=False)
+    right, wrong = (
+        Candidate(files=(("new.py", text),), language="torch") for text in (own, own.replace("relu", "tanh"))
+    )
+    with Judge("cpu") as judge:
+        cases = differential.common_plan([judge], task, how)
+        for candidate, said in ((None, "right"), (right, "right"), (wrong, "wrong")):
+            with differential.Side(judge, candidate, task, how) as side:
+                found = list(differential.differ([side], task, cases))
+            assert len(found) == len(cases) > 1
+            assert {answer.answer for case in found for answer in case.answers} == {said}
 
 
 def test_apart_is_worked_by_hand() -> None:

@@ -325,6 +325,8 @@ def test_the_command_judges_on_the_device_that_is_here(tmp_path: Path) -> None:
     assert here["target"] == "cpu"
     assert [here[rung]["answer"] for rung in ("compiles", "runs", "correct")] == ["yes"] * 3
     assert here["fast"]["answer"] in ("yes", "no") and here["speedup"] > 0
+    assert there["hardware"] is None
+    assert (here["representation"]["level"], here["hardware"]["level"]) == (3, 1)  # the compiler vectorises the loop
 
     path.write_text(CPP.replace("i < M * N; i++", "i < M * N / 8 * 8; i++"))
     done = subprocess.run([*command, "--targets", "cpu"], capture_output=True, text=True, check=False)

@@ -109,13 +109,8 @@ FEATURES: tuple[Feature, ...] = (
         native=r"\b(?:for|while)(?=\s*\()",
     ),
     Feature(axis="R", level=4, says="a kernel in CUDA or HIP C++, with explicit threads", native=r"\b__global__\b"),
-    Feature(
-        axis="R",
-        level=4,
-        says=_NAMED,
-        native=r"\b_mm_\w+",
-        units=(*VECTOR, "prefetch", "streaming store"),
-    ),
+    # compiled code does not tell these from what scalar code does in the same registers
+    Feature(axis="R", level=4, says=_NAMED, native=r"\b_mm_\w+"),
     Feature(axis="R", level=4, says=_NAMED, native=r"\b_mm256_\w+", units=("AVX2", "AVX-512", "streaming store")),
     Feature(axis="R", level=4, says=_NAMED, native=r"\b_mm512_\w+", units=("AVX-512", "streaming store")),
     Feature(

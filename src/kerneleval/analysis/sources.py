@@ -24,8 +24,8 @@ __all__ = ["LIMIT_CHARS", "METRICS", "NATIVE", "SourceMetrics", "by_generators",
 LIMIT_CHARS = 256 << 10
 """Longer files are not measured: no kernel is so long, and Lizard's time grows with its square."""
 
-NATIVE = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hip", ".hpp")
-"""Suffixes of C, C++, CUDA and HIP."""
+NATIVE = (".c", ".cc", ".cl", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hip", ".hpp")
+"""Suffixes of C, C++, CUDA, HIP and OpenCL C."""
 
 METRICS = (
     "maintainability",
@@ -177,7 +177,7 @@ def _native(text: str, *, marks: bool) -> _Part:
         raise UsageError("source metrics need Lizard; install it with: pip install 'kerneleval[analysis]'") from error
     read = lizard.analyze_file.analyze_source_code("source.cpp", text)
     complexities = [int(function.cyclomatic_complexity) for function in read.function_list]
-    kernels = set(re.findall(r"\b__global__\b[^;{}]*?\b(?!__launch_bounds__)(\w+)\s*\((?!\()", native_code(text)))
+    kernels = set(_KERNEL.findall(native_code(text)))
     return _Part(
         complexities=complexities,
         lines=int(read.nloc),
@@ -199,6 +199,12 @@ def _native_index(text: str, complexity: int, lines: int) -> float:
     commented = sum(remark.count("\n") + 1 for remark in remarks)
     return float(mi_compute(volume, complexity, lines, 100 * commented / lines if lines else 0.0))
 
+
+_KERNEL = re.compile(
+    r"\b(?:__global__|(?:__)?kernel\s+(?:__attribute__\s*\(\([^;{}]*?\)\)\s*)?void)\b"
+    r"[^;{}]*?\b(?!__launch_bounds__|__attribute__)(\w+)\s*\((?!\()"
+)
+"""A kernel's head in CUDA, HIP or OpenCL C, with its name."""
 
 _APART = re.compile(
     r"""

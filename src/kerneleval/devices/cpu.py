@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kerneleval.devices.base import Arena, Capabilities, EventTimer, Sharing
+from kerneleval.devices.rapl import HOST
 from kerneleval.records import InfrastructureError, Machine
 
 if TYPE_CHECKING:
@@ -172,8 +173,11 @@ class Cpu:
         return _HostClock()
 
     def conditions(self) -> dict[str, Any]:
-        """Load average and, where the kernel tells, the clock of core 0."""
+        """Load average and, where the kernel tells, the clock of core 0 and the energy of all packages and DRAM."""
         found: dict[str, Any] = {"load_1min": os.getloadavg()[0]}
+        energy_mj = HOST.read_mj()
+        if energy_mj is not None:
+            found["energy_mj"] = energy_mj
         path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
         if path.exists():
             found["clock_khz"] = int(path.read_text())

@@ -16,6 +16,8 @@ from kerneleval.records import InfrastructureError, Machine
 __all__ = ["DEVICE"]
 
 _INSUFFICIENT_SIZE = 7
+_MEMORY_TEMPERATURE = 82
+"""``NVML_FI_DEV_MEMORY_TEMP``."""
 _THROTTLE_REASONS = {
     0x002: "application_clocks",
     0x004: "power_cap",
@@ -99,7 +101,9 @@ class Cuda(IpcGpu):
         return (text.value or b"unknown").decode()
 
     def conditions(self) -> dict[str, Any]:
-        """Clocks (MHz), temperature (C), power (mW), reasons of throttling and processes as NVML tells them."""
+        """Clocks (MHz), temperatures (C), power (mW), energy (mJ since the driver was loaded), performance state,
+        reasons of throttling and processes as NVML tells them.
+        """
         return _nvml_conditions()
 
     def unsteady(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
@@ -147,14 +151,19 @@ def _nvml_conditions() -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     def read(name: str, function: str, *arguments: Any, kind: Any = ctypes.c_uint) -> None:
-        value = kind()
-        if getattr(library, function)(device, *arguments, ctypes.byref(value)) == 0:
+        value, call = kind(), getattr(library, function, None)  # old drivers lack some
+        if call is not None and call(device, *arguments, ctypes.byref(value)) == 0:
             found[name] = int(value.value)
 
     read("clock_sm_mhz", "nvmlDeviceGetClockInfo", ctypes.c_uint(1))
     read("clock_memory_mhz", "nvmlDeviceGetClockInfo", ctypes.c_uint(2))
     read("temperature_c", "nvmlDeviceGetTemperature", ctypes.c_uint(0))
     read("power_mw", "nvmlDeviceGetPowerUsage")
+    read("power_limit_mw", "nvmlDeviceGetEnforcedPowerLimit")
+    read("energy_mj", "nvmlDeviceGetTotalEnergyConsumption", kind=ctypes.c_ulonglong)
+    read("performance_state", "nvmlDeviceGetPerformanceState")
+    if (memory_c := _memory_temperature_c(library, device)) is not None:
+        found["temperature_memory_c"] = memory_c
     read("throttle_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons", kind=ctypes.c_ulonglong)
     mask = found.pop("throttle_reasons", 0)
     found["throttled"] = [name for bit, name in _THROTTLE_REASONS.items() if mask & bit]
@@ -162,6 +171,29 @@ def _nvml_conditions() -> dict[str, Any]:
     if library.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), None) in (0, _INSUFFICIENT_SIZE):
         found["compute_processes"] = int(count.value)
     return found
+
+
+class _FieldValue(ctypes.Structure):
+    """``nvmlFieldValue_t``."""
+
+    _fields_ = [
+        ("field", ctypes.c_uint),
+        ("scope", ctypes.c_uint),
+        ("timestamp", ctypes.c_longlong),
+        ("latency_us", ctypes.c_longlong),
+        ("kind", ctypes.c_int),
+        ("status", ctypes.c_int),
+        ("value", ctypes.c_ulonglong),
+    ]
+
+
+def _memory_temperature_c(library: Any, device: Any) -> int | None:
+    """That of the device's memory; None where there is no sensor: then the status says so, or the value is 0."""
+    call = getattr(library, "nvmlDeviceGetFieldValues", None)
+    asked = _FieldValue(field=_MEMORY_TEMPERATURE)
+    if call is None or call(device, ctypes.c_int(1), ctypes.byref(asked)) or asked.status:
+        return None
+    return int(asked.value & 0xFFFFFFFF) or None
 
 
 DEVICE = Cuda()

@@ -86,8 +86,11 @@ class Rocm(IpcGpu):
 
     def conditions(self) -> dict[str, Any]:
         """Clock (MHz), temperature (C) and power (mW) as PyTorch reads them through amdsmi, where that is installed."""
-        read = {"clock_sm_mhz": "clock_rate", "temperature_c": "temperature", "power_mw": "power_draw"}
-        return read_conditions(self._namespace(), read, "amdsmi")
+        read = {"clock_sm_mhz": "clock_rate", "temperature_c": "temperature", "power_w": "power_draw"}
+        found = read_conditions(self._namespace(), read, "amdsmi")
+        if "power_w" in found:  # amdsmi tells watts, and PyTorch hands them on, whatever its page says
+            found["power_mw"] = 1e3 * found.pop("power_w")
+        return found
 
     def unsteady(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
         """Its clock moved by more than 3 %."""

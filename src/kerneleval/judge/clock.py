@@ -11,18 +11,19 @@ import secrets
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from kerneleval.devices import Device
+from kerneleval.judge.energy import energy_of
 from kerneleval.judge.images import Call, Image, Plan
 from kerneleval.judge.pair import Pair
 from kerneleval.judge.timed_outputs import Arbiter, Bounds, TimedCall, TimedMismatch, timed_call, verify
 from kerneleval.judge.windows import Runner, Window, output_views
-from kerneleval.records import Protocol, Samples, new_secret
+from kerneleval.records import Evidence, Protocol, Samples, new_secret
 
 __all__ = ["TIERS", "Effort", "TimedRun", "measure"]
 
@@ -47,6 +48,8 @@ class Effort:
     """Warm-up windows at most."""
     sessions: int
     """Fresh process pairs."""
+    energy_s: float = 0.0
+    """Windows of each side follow one another for so long, where the device counts its energy; 0: they do not."""
     patience: int = 1
     """So many times the quads and the wall time for calls of 100 us and more, whose ratio should be within 1 %."""
 
@@ -82,6 +85,7 @@ TIERS: dict[str, Effort] = {
         max_calls=1024,
         warm_windows=20,
         sessions=3,
+        energy_s=1.0,
     ),
 }
 
@@ -117,6 +121,8 @@ class TimedRun:
     """Whether the candidate changed its inputs in the window that was checked."""
     sample: TimedCall
     """One call, drawn in secret, for the oracle."""
+    energy: Evidence = field(default_factory=dict)
+    """See :func:`energy_of`; of the first session alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,7 +287,27 @@ def measure(
         text = "an output that was collected changed when the candidate was called again: outputs must be new tensors"
         raise TimedMismatch(text, {}, reason="output_reused")
     samples, excess_ns = _timed(found.kept, call, len(image.plan.calls), session, device)
-    return TimedRun(samples=samples, excess_collect_ns=excess_ns, mutated=found.mutated, sample=found.sample)
+    return TimedRun(
+        samples=samples,
+        excess_collect_ns=excess_ns,
+        mutated=found.mutated,
+        sample=found.sample,
+        energy=_energy(pair, image, samples, effort, device) if session == 0 and effort.energy_s else {},
+    )
+
+
+def _energy(pair: Pair, image: Image, samples: Samples, effort: Effort, device: Device) -> Evidence:
+    def window_of(runner: Runner) -> Callable[[], float]:
+        return lambda: float(pair.once(runner, image).elapsed_ns)
+
+    return energy_of(
+        device,
+        window_of(pair.candidate),
+        window_of(pair.baseline),
+        seconds=effort.energy_s,
+        candidate_ns=statistics.median(samples.candidate_ns),
+        baseline_ns=statistics.median(samples.baseline_ns),
+    )
 
 
 def _in_quads(
@@ -412,6 +438,7 @@ def merge(runs: list[TimedRun]) -> TimedRun:
         excess_collect_ns=max(run.excess_collect_ns for run in runs),
         mutated=any(run.mutated for run in runs),
         sample=first.sample,
+        energy=first.energy,
     )
 
 

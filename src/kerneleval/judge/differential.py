@@ -98,7 +98,12 @@ class Side:
         if self._cells is None:
             assert self._unborn is not None
             return self._unborn
-        return self._cells.answered(bound, drawn)
+        found = self._cells.answered(bound, drawn)
+        if self.trusted and isinstance(found, Failed) and found.stage in ("build", "load"):
+            raise InfrastructureError(
+                f"the reference of {self.task.name} does not load on {self.name}: {found.message}"
+            )
+        return found
 
     def native_is_right(self, bound: Bound, drawn: Drawn) -> bool | None:
         """Whether PyTorch itself is right there on these inputs; None: there is none but the host's, or a module."""

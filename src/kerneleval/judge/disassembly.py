@@ -21,7 +21,7 @@ from pathlib import Path
 from kerneleval.languages import elf
 from kerneleval.languages.compiler import find_tool
 from kerneleval.languages.cubin import device_binaries, uses
-from kerneleval.languages.host_code import functions, kernels_reached, reached
+from kerneleval.languages.host_code import kernels_reached, listing, reached
 from kerneleval.languages.instructions import merged, read_code, sass_functions
 from kerneleval.languages.nvidia import find_cuobjdump
 from kerneleval.records import CodeUse
@@ -30,7 +30,7 @@ from kerneleval.worker.sandbox import clean_environment
 
 __all__ = ["Library", "Printed", "content", "of_cubins", "of_library", "printed", "run_confined"]
 
-_MOST_TEXT_BYTES = 64 << 20
+_MOST_TEXT_BYTES = 32 << 20
 _MOST_MEMORY_KIB = 4 << 20
 _MOST_CHARS = 4000
 _MOST_KERNELS = 64
@@ -182,7 +182,7 @@ def of_library(of: Printed, entries: Collection[str]) -> Library:
     if elf.is_device(of.data):
         launched, known = kernels & frozenset(entries), True
     else:
-        launched, known = kernels_reached(of.host, entries, kernels)
+        launched, known = kernels_reached(listing(of.host), entries, kernels)
     why = "" if known else "which of its kernels are launched is not told, so all count"
     found = merged(use for use in of.code if use.kernel in launched)
     return Library(uses=found[:_MOST_KERNELS], why=why, complete=len(found) <= _MOST_KERNELS)
@@ -216,17 +216,20 @@ def _of_host(text: str, entries: Collection[str], data: bytes) -> Library:
     if not isa or not text:
         why = "nothing could be disassembled" if isa else "its instruction set is none that is read here"
         return Library(uses=(), why=why)
-    bodies = functions(text)
-    found, all_known = [], True
-    for entry in sorted(set(entries) & bodies.keys()):
-        of = reached(text, [entry])
-        all_known = all_known and of.all_known
-        own = [entry, *sorted(of.names - {entry})] if of.all_known else [entry, *sorted(bodies.keys() - {entry})]
-        body = "".join(bodies[name] for name in own if name in bodies and "@" not in name)
-        found.append(replace(read_code(body, isa), kernel=entry))
-    why = "" if all_known else "it calls through pointers, so all functions of its library count"
-    complete = len(found) == len(set(entries)) <= _MOST_KERNELS
-    return Library(uses=tuple(found)[:_MOST_KERNELS], why=why, complete=complete)
+    code = listing(text)
+    found: list[CodeUse] = []
+    says: list[str] = []
+    for entry in sorted(set(entries) & code.bodies.keys()):
+        of = reached(code, [entry])
+        if not of.all_known and not says:
+            says.append("it calls through pointers, so all functions of its library count")
+        others = of.names if of.all_known else code.bodies.keys()
+        own = [entry, *sorted(name for name in others if name != entry and name in code.bodies and "@" not in name)]
+        found.append(replace(read_code("".join(code.bodies[name] for name in own), isa), kernel=entry))
+    if absent := sorted(set(entries) - code.bodies.keys()):
+        says.append(f"no code under the name {absent[0][:80]}")
+    complete = not absent and len(found) <= _MOST_KERNELS
+    return Library(uses=tuple(found)[:_MOST_KERNELS], why="; ".join(says), complete=complete)
 
 
 def content(path: Path, most: int) -> bytes:

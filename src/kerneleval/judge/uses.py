@@ -24,7 +24,7 @@ from kerneleval.worker.host import WorkerError, WorkerFailure
 
 __all__ = ["Uses", "finding", "line", "read_sent"]
 
-_MOST_BINARIES, _MOST_LATER, _MOST_LIBRARIES = 24, 8, 8
+_MOST_BINARIES, _MOST_LATER, _MOST_LIBRARIES = 24, 8, 4
 """Binaries of Triton that are read beside the checks, the newest first, and those that are read after them; libraries
 of which what was printed is kept."""
 
@@ -41,8 +41,8 @@ class _Binary:
     kernel: str
     key: str
     """Hash of its content."""
-    digest: str
-    """Triton's own hash of what it was made of; empty: not told."""
+    digests: frozenset[str]
+    """Triton's own hashes of what it was made of, several where these gave the same."""
     data: bytes
     amd: bool
 
@@ -106,8 +106,9 @@ class Uses:
             launched: kernels, or entry points of a library, that were seen launched.
         """
         if begun is None:
-            if loaded.candidate.language == "numba" and launched:
-                yield finding(Library(uses=(), why="what Numba compiles is not looked at"))
+            language = loaded.candidate.language
+            if launched and language not in ("torch", "triton"):  # on the CPU Triton is interpreted
+                yield finding(Library(uses=(), why=f"what the compiler of {language} makes is not looked at"))
             return
         try:
             made = begun.result()
@@ -121,7 +122,7 @@ class Uses:
     def _of_launched(self, loaded: Loaded, cache: _Cache, launched: Collection[str]) -> Library:
         if cache.why:
             return Library(uses=(), why=cache.why)
-        by_digest = [one for one in cache.binaries if one.digest in loaded.binaries]
+        by_digest = [one for one in cache.binaries if one.digests & loaded.binaries]
         chosen = by_digest or [one for one in cache.binaries if one.kernel in launched]
         if not chosen:
             return Library(uses=(), why="there is no binary of a launched kernel")
@@ -129,14 +130,14 @@ class Uses:
             return Library(uses=(), why="no cuobjdump: install the CUDA toolkit or Triton")
         self._read([one for one in chosen if one.key not in self.known][:_MOST_LATER])
         unread = sum(one.key not in self.known for one in chosen)
-        found = merged(use for one in chosen for use in self.known.get(one.key, ()) if use.kernel == one.kernel)
+        found = merged(use for one in chosen for use in self.known.get(one.key, ()) if use.kernel[:200] == one.kernel)
         says = [f"{unread} of {len(chosen)} binaries are not read"] if unread else []
         if not by_digest and len(chosen) > len({one.kernel for one in chosen}):
             says.append("which of several binaries of a name was launched is not told, so all count")
-        absent = loaded.binaries - {one.digest for one in by_digest} if by_digest else set()
+        absent = loaded.binaries.difference(*(one.digests for one in by_digest)) if by_digest else ()
         if absent:
             says.append(f"{len(absent)} binaries that were launched are not there")
-        complete = not unread and not absent and {use.kernel for use in found} >= set(launched)
+        complete = not unread and not absent and {use.kernel[:200] for use in found} >= set(launched)
         return Library(uses=found, why="; ".join(says), complete=complete)
 
 
@@ -160,12 +161,13 @@ def _sent(loaded: Loaded) -> tuple[list[_Binary], str]:
         answer = loaded.runner.worker.request("binaries", message, "binaries", timeout_s=_SENDING_S)
     except (WorkerError, WorkerFailure) as error:  # if it is gone, the checks will say what that means
         return [], f"its binaries could not be read: {error}"[:500]
-    return list(read_sent(answer.get("files"))), ""
+    amd = loaded.runner.device.name == "rocm"
+    return [one for one in read_sent(answer.get("files")) if one.amd == amd], ""
 
 
-def read_sent(files: Any) -> Iterator[_Binary]:
+def read_sent(files: Any) -> list[_Binary]:
     """The binaries that a worker sent, each content once; whatever is no list of binaries holds none."""
-    keys: set[str] = set()
+    found: dict[str, _Binary] = {}
     for one in files if isinstance(files, list) else []:
         if not isinstance(one, Mapping) or not all(isinstance(one.get(n), str) for n in ("data", "kernel", "kind")):
             continue
@@ -173,17 +175,14 @@ def read_sent(files: Any) -> Iterator[_Binary]:
             data = base64.b64decode(one["data"], validate=True)
         except ValueError:  # none of Triton's
             continue
-        digest = one.get("hash")
-        key = hashlib.sha256(data + one["kernel"].encode(errors="replace")).hexdigest()
-        if data and key not in keys:
-            keys.add(key)
-            yield _Binary(
-                kernel=one["kernel"][:200],
-                key=key,
-                digest=digest if isinstance(digest, str) else "",
-                data=data,
-                amd=one["kind"] == "amdgcn",
-            )
+        kernel, digest = one["kernel"][:200], one.get("hash")
+        key = hashlib.sha256(data + kernel.encode(errors="replace")).hexdigest()
+        digests = frozenset([digest] if isinstance(digest, str) and digest else [])
+        if key in found:
+            digests |= found[key].digests
+        if data:
+            found[key] = _Binary(kernel=kernel, key=key, digests=digests, data=data, amd=one["kind"] == "amdgcn")
+    return list(found.values())
 
 
 def finding(of: Library) -> Evidence:

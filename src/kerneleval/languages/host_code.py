@@ -8,17 +8,17 @@ that is reached calls through a pointer, what it calls is not known, and is said
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Reached", "functions", "kernels_reached", "reached"]
+__all__ = ["Listing", "Reached", "kernels_reached", "listing", "reached"]
 
-_HEAD = re.compile(r"(?m)^[0-9a-f]+ <([^>\n]+)>:$")
+_HEAD = re.compile(r"(?m)^([0-9a-f]{1,16}) <([^>\n]+)>:$")
 _SYMBOL = re.compile(r"<([^>+\n]+)(?:\+0x[0-9a-f]+)?>")
-_SLOT = re.compile(r"# ([0-9a-f]+) <")
+_SLOT = re.compile(r"# ([0-9a-f]{1,16}) <")
 _THROUGH_POINTER = re.compile(r"\b(?:call|jmp)\s+\*|\bblr?\s+x\d")
-_RELATIVE = re.compile(r"(?m)^([0-9a-f]+)\s+\S+RELATIVE\S*\s+\*ABS\*\+0x([0-9a-f]+)")
-_NAMED = re.compile(r"(?m)^([0-9a-f]+)\s+\S+(?:GLOB_DAT|_64|JUMP_SLO\w*)\s+([^\s@]+)")
+_RELATIVE = re.compile(r"(?m)^([0-9a-f]{1,16})\s+\S+RELATIVE\S*\s+\*ABS\*\+0x([0-9a-f]{1,16})")
+_NAMED = re.compile(r"(?m)^([0-9a-f]{1,16})\s+\S+(?:GLOB_DAT|_64|JUMP_SLO\w*)\s+([^\s@]+)")
 _RUNTIME = re.compile(r"cuda|__cuda|cu[A-Z]|__cxa_|_ZNSt|__gnu|[^ ]+@")
 """The CUDA run-time and the standard library: what they do by pointers is none of the candidate's."""
 
@@ -33,48 +33,57 @@ class Reached:
     """Whether none of them calls through a pointer."""
 
 
-def functions(text: str) -> dict[str, str]:
-    """Name -> disassembly of each function."""
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """A library's disassembly, taken apart."""
+
+    bodies: Mapping[str, str]
+    """Function -> its lines."""
+    slots: Mapping[int, str]
+    """Address that the loader fills in -> the symbol whose address it gets."""
+
+
+def listing(text: str) -> Listing:
+    """Take apart what ``objdump -d -R`` prints, the relocations before the code."""
     heads = list(_HEAD.finditer(text))
     ends = [head.start() for head in heads[1:]] + [len(text)]
-    found: dict[str, str] = {}
+    bodies: dict[str, str] = {}
     for head, end in zip(heads, ends, strict=False):  # no function: nothing ends
-        found.setdefault(head[1], text[head.end() : end])
-    return found
+        bodies.setdefault(head[2], text[head.end() : end])
+    at = {int(head[1], 16): head[2] for head in heads}
+    slots = {int(m[1], 16): at.get(int(m[2], 16), "") for m in _RELATIVE.finditer(text)}
+    slots |= {int(m[1], 16): m[2] for m in _NAMED.finditer(text)}
+    return Listing(bodies=bodies, slots=slots)
 
 
-def reached(text: str, entries: Iterable[str]) -> Reached:
+def reached(code: Listing, entries: Iterable[str]) -> Reached:
     """What the entry points reach in a library.
 
     Args:
-        text: of ``objdump -d -R``, the relocations before the code.
+        code: of the library.
         entries: names of functions in it; their clones (``name.part.0``) are found by their callers.
     """
-    bodies = functions(text)
-    at = {int(m[1], 16): m[2] for m in re.finditer(r"(?m)^([0-9a-f]+) <([^>\n]+)>:$", text)}
-    slots = {int(m[1], 16): at.get(int(m[2], 16), "") for m in _RELATIVE.finditer(text)}
-    slots |= {int(m[1], 16): m[2] for m in _NAMED.finditer(text)}
-    open_ = [name for name in entries if name in bodies]
+    open_ = [name for name in entries if name in code.bodies]
     names: set[str] = set(open_)
     all_known = True
     while open_:
-        body = bodies[open_.pop()]
+        body = code.bodies[open_.pop()]
         all_known = all_known and _THROUGH_POINTER.search(body) is None
         found = {m[1] for m in _SYMBOL.finditer(body)}
-        found |= {slots.get(int(m[1], 16), "") for m in _SLOT.finditer(body)}
+        found |= {code.slots.get(int(m[1], 16), "") for m in _SLOT.finditer(body)}
         fresh = found - names
         names |= fresh
-        open_ += [name for name in fresh if name in bodies and not _RUNTIME.match(name)]
+        open_ += [name for name in fresh if name in code.bodies and not _RUNTIME.match(name)]
     return Reached(names=frozenset(names - {""}), all_known=all_known)
 
 
-def kernels_reached(text: str, entries: Iterable[str], kernels: Collection[str]) -> tuple[frozenset[str], bool]:
+def kernels_reached(code: Listing, entries: Iterable[str], kernels: Collection[str]) -> tuple[frozenset[str], bool]:
     """The CUDA kernels that entry points launch, and whether that is known: else all of them may be.
 
     nvcc makes of a kernel a host function of its name, or ``_ZL`` for ``_Z`` where it is static, and
     ``__device_stub__`` with its name in it; who launches it refers to one of these.
     """
-    found = reached(text, entries)
+    found = reached(code, entries)
     named = {name.replace("_ZL", "_Z", 1) if name.startswith("_ZL") else name for name in found.names}
     stubs = [name for name in named if "__device_stub_" in name]
     launched = {k for k in kernels if k in named or any(_stub(k) in stub for stub in stubs)}

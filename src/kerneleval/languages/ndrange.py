@@ -16,7 +16,7 @@ from kerneleval.languages.geometry import _tree, _triple, evaluate
 from kerneleval.languages.header import HeaderLine, read_header
 from kerneleval.records import UsageError
 
-__all__ = ["Plan", "Step", "read_plans"]
+__all__ = ["Plan", "Sizes", "Step", "read_plans"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FORM = "KERNEL global=(X,Y,Z) local=(X,Y,Z) entry=NAME"
@@ -24,6 +24,7 @@ _SCRATCH_FORM = "ENTRY BYTES"
 
 T = TypeVar("T")
 Sizes = tuple[int, int, int]
+"""Along x, y, z."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,8 +52,8 @@ def check(
     """Judge one candidate: a file, or one that a run has stored.
 
     Args:
-        path: the candidate: ``.py`` (Triton, Numba, torch), ``.cpp`` or ``.cu``; or ``store:HASH``, the beginning of
-            its hash in the store.
+        path: the candidate: ``.py`` (Triton, Numba, torch), ``.cpp``, ``.cu`` or ``.cl``; or ``store:HASH``, the
+            beginning of its hash in the store.
         task: name of a built-in task, path of a problem file, or a task.
         device: device kind; None: the GPU where there is one, else the CPU.
         shapes: ``default``; ``sweep`` to vary a problem file's own sizes too; ``real`` for the shapes of models instead

@@ -104,6 +104,7 @@ def differ(
             tell(on_event, "differ", len(found), len(cases), one.case.key)
         return Differential(
             task=subject.name,
+            task_source=task.name if isinstance(task, Task) else task,
             candidates={side.name: side.candidate.hash for side in sides},
             sources={name: chosen[name] or REFERENCE for name in chosen},
             machines={name: judge.machine for name, judge in mine.items()},

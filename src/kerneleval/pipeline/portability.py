@@ -25,6 +25,7 @@ from kerneleval.records import (
 )
 
 if TYPE_CHECKING:
+    from kerneleval.analysis.rubric import Seen
     from kerneleval.languages.crosscompile import Target
 
 __all__ = ["matrix"]
@@ -111,16 +112,19 @@ def matrix(
 
 
 def _rated(row: MatrixRow, candidate: Candidate) -> MatrixRow:
-    """With R and H of the rubric, by the source and what was compiled for the target; of a device without code of its
-    own, and where nothing was compiled, as it stands.
-    """
-    from kerneleval.analysis.rubric import Grade, Seen, source_grades
+    """With R and H of the rubric, by the source and what was compiled for the target; else as it stands."""
+    from kerneleval.analysis.rubric import Seen
 
     if row.compiles.answer != "yes" or not row.kernels:
         return row
     code = tuple(kernel.code for kernel in row.kernels if kernel.code is not None)
     names = tuple(dict.fromkeys(kernel.name for kernel in row.kernels))
     saw = Seen(track="custom", launched=names, compiled=code, complete=len(code) == len(row.kernels))
+    return _graded(row, candidate, saw)
+
+
+def _graded(row: MatrixRow, candidate: Candidate, saw: Seen) -> MatrixRow:
+    from kerneleval.analysis.rubric import Grade, source_grades
 
     def level(grade: Grade) -> AxisLevel:
         lines = (f"{mark.file}:{mark.line}: {mark.what} ({mark.says})" for mark in grade.marks[:_MOST_LINES])
@@ -147,6 +151,8 @@ def _cases(task: Task, protocol: Protocol) -> list[Case]:
 
 def _with(rows: Sequence[MatrixRow], verdict: Verdict, candidate: Candidate) -> list[MatrixRow]:
     """The rows with what was seen on a device that is here: in its architecture's row, or one of its own."""
+    from kerneleval.analysis.rubric import seen
+
     machine = verdict.machine
     runs, correct, fast, speedup = _rungs(verdict, candidate)
     place = next((row for row in rows if row.target == machine.arch), None)
@@ -163,7 +169,7 @@ def _with(rows: Sequence[MatrixRow], verdict: Verdict, candidate: Candidate) -> 
         fast=fast,
         speedup=speedup,
     )
-    return [*rows, row]
+    return [*rows, _graded(row, candidate, seen(verdict)) if verdict.track else row]
 
 
 def _rungs(verdict: Verdict, candidate: Candidate) -> tuple[Rung, Rung, Rung, float | None]:

@@ -102,6 +102,8 @@ class Differential:
 
     task: str
     """Task name."""
+    task_source: str
+    """What was given as ``--task``: the name, or a problem file."""
     candidates: Mapping[str, str]
     """Device -> content hash of what ran there."""
     sources: Mapping[str, str]

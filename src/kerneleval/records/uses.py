@@ -14,6 +14,8 @@ __all__ = ["ISAS", "CodeUse", "InstructionLine"]
 ISAS = ("sass", "amdgcn", "x86", "arm")
 """Instruction sets that are read: NVIDIA's, AMD's, x86-64, AArch64."""
 
+_MOST = 1 << 53
+
 
 @dataclass(frozen=True, kw_only=True)
 class InstructionLine:
@@ -77,5 +79,8 @@ class CodeUse:
             raise UsageError("CodeUse: classes and lines must be lists")
         if any(not (isinstance(c, list) and len(c) == 2 and type(c[0]) is str and type(c[1]) is int) for c in classes):
             raise UsageError(f"CodeUse: classes must be pairs of a name and a number, got {classes!r:.80}")
+        counts = [c for _, c in classes] + [c for c in found.values() if isinstance(c, int)]
+        if any(not 0 <= c < _MOST for c in counts):
+            raise UsageError(f"CodeUse: counts must be 0 to 2^53, got {counts!r:.80}")
         known = {"classes": tuple((name, count) for name, count in classes)}
         return _checked(cls, found | known | {"lines": tuple(map(InstructionLine.from_plain, lines))})

@@ -81,7 +81,8 @@ def _again(found: Differential, case: CaseAnswers) -> str:
     files = list(dict.fromkeys(found.sources.values()))
     what = "--reference" if files == ["reference"] else " ".join(shlex.quote(safe(file)) for file in files)
     devices = ",".join(found.candidates)
-    return f"again: kerneleval differ {what} --task {found.task} --devices {devices} --case {case.case.key}"
+    task, key = (shlex.quote(safe(text)) for text in (found.task_source, case.case.key))
+    return f"again: kerneleval differ {what} --task {task} --devices {devices} --case {key}"
 
 
 def _render_apart(found: Differential, console: Console) -> None:

@@ -78,8 +78,8 @@ def _evidence(matrix: Matrix, console: Console) -> None:
             if (found := getattr(row, name)) is not None:
                 said.setdefault(f"{axis} {found.level or '–'}, {found.reason}", []).append(row.target)
         for reason, targets in said.items():
-            console.print(Text(f"{safe(reason, _MOST)} ", style="dim"), end="")
-            console.print(Text(f"[{', '.join(map(safe, targets))}]", style="dim"), soft_wrap=True)
+            where = ", ".join(map(safe, targets))
+            console.print(Text(f"{where}: {safe(reason, _MOST)}", style="dim"), soft_wrap=True)
 
 
 _NAMES = {"compiles": "compiles", "runs": "runs", "correct": "correct", "fast": "≥ 0.8×"}

@@ -25,7 +25,7 @@ from kerneleval.records import Answer, Candidate, InfrastructureError, Origin, P
 
 __all__ = ["Agent", "from_settings"]
 
-_LANGUAGES = {"cpu": "numba"}
+_LANGUAGES = {"cpu": "numba", "opencl": "opencl"}
 """Device kind -> language that is asked for where the settings name none; Triton elsewhere."""
 
 _LAST = 300

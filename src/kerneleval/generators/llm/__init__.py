@@ -21,7 +21,7 @@ from kerneleval.records import Answer, Candidate, Origin, Problem, Request, dige
 
 __all__ = ["Model", "from_settings"]
 
-_LANGUAGES = {"cpu": "numba"}
+_LANGUAGES = {"cpu": "numba", "opencl": "opencl"}
 """Device kind -> language that is asked for where the settings name none; Triton elsewhere."""
 
 _SUFFIXES = {"cuda": ".cu", "hip": ".hip", "cpp": ".cpp"}

@@ -20,7 +20,7 @@ _LIMIT_CHARS = 512 << 10
 """Longer files are not read: it would take seconds, and no kernel is so long."""
 
 _SHOWN_LINES = 5
-_NATIVE = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hip", ".hpp")
+_NATIVE = (".c", ".cc", ".cl", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hip", ".hpp")
 
 
 def findings(candidate: Candidate) -> list[Evidence]:

@@ -1,4 +1,4 @@
-"""C++ and CUDA sources as the rules see them: tokens, without comments, strings apart."""
+"""C++, CUDA and OpenCL C sources as the rules see them: tokens, without comments, strings apart."""
 
 from __future__ import annotations
 

@@ -60,6 +60,7 @@ _LABELS = {"beyond": "beyond bound", "of": "of elements", "nan": "NaN", "inf": "
 _EVIDENCE = 24  # entries shown
 _TEXT = 4000  # characters of one of them
 _READINGS = 24  # conditions shown of one machine
+_ENERGY = ("candidate_j", "candidate_w", "baseline_j", "baseline_w")
 
 
 class Sources(Protocol):
@@ -104,6 +105,9 @@ def gather(results: Iterable[Result], verdicts: Iterable[tuple[Attempt, Verdict]
         found.rows.append(_without_samples(result))
         if isinstance(result.outcome, Failed):
             _add_failure(found, result, result.outcome)
+        elif isinstance(energy := result.outcome.evidence.get("energy"), Mapping):
+            told = {name: energy[name] for name in _ENERGY if isinstance(energy.get(name), float)}
+            _add_conditions(found.conditions.setdefault(result.machine, {}), {"first": told})
     replays: dict[tuple[str, str, int, str], str] = {}
     for attempt, verdict in verdicts:
         found.trust[verdict.trust.level] += 1
@@ -234,6 +238,8 @@ def _add_conditions(known: dict[str, Any], conditions: Mapping[str, Any]) -> Non
     for reading in ("first", "last"):
         read = conditions.get(reading)
         for name, value in read.items() if isinstance(read, Mapping) else ():
+            if name == "energy_mj":  # a counter since some moment: of no interest by itself
+                continue
             if name not in known and len(known) >= _READINGS:
                 continue
             figure = isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,119 @@
+"""Energy of a call: from a counter that steps, or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kerneleval.judge.energy import energy_of, mean_power_w
+
+
+class World:
+    """A clock, and a device of so many watts whose counter steps every ``step_s``."""
+
+    def __init__(self, watts: float, step_s: float, window_s: float, pause_s: float = 0.0) -> None:
+        self.now = 0.0
+        self.watts, self.step_s, self.window_s, self.pause_s = watts, step_s, window_s, pause_s
+
+    def counter_mj(self) -> float:
+        return 5e6 + 1e3 * self.watts * (self.now // self.step_s) * self.step_s
+
+    def window(self) -> float:
+        self.now += self.window_s + self.pause_s
+        return self.window_s * 1e9
+
+    def clock(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("step_s", [0.001, 0.02, 0.09])
+def test_power_is_known_to_the_counters_step(step_s: float) -> None:
+    world = World(watts=300.0, step_s=step_s, window_s=0.008)
+    power, busy, steps = mean_power_w(world.counter_mj, world.window, 1.0, world.clock)
+    assert power == pytest.approx(300.0, rel=0.02)
+    assert busy == pytest.approx(1.0)
+    assert steps >= 11
+
+
+def test_a_counter_that_seldom_steps_says_nothing() -> None:
+    world = World(watts=300.0, step_s=0.2, window_s=0.008)
+    power, _, steps = mean_power_w(world.counter_mj, world.window, 1.0, world.clock)
+    assert (power, steps) == (None, 5)
+
+
+class Device:
+    """What :func:`energy_of` needs of a device."""
+
+    def __init__(self, world: World | None) -> None:
+        self.world = world
+
+    def conditions(self) -> dict[str, Any]:
+        return {} if self.world is None else {"energy_mj": self.world.counter_mj()}
+
+
+def of(world: World | None, monkeypatch: pytest.MonkeyPatch, seconds: float = 1.0) -> dict[str, Any]:
+    if world is not None:
+        monkeypatch.setattr(mean_power_w, "__defaults__", (world.clock,))
+    window = (lambda: 1.0) if world is None else world.window
+    return energy_of(
+        Device(world),  # type: ignore[arg-type]
+        window,
+        window,
+        seconds=seconds,
+        candidate_ns=1e6,
+        baseline_ns=2e6,
+    )
+
+
+def test_energy_is_power_times_the_verified_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = of(World(watts=400.0, step_s=0.02, window_s=0.008, pause_s=0.002), monkeypatch)
+    assert found["candidate_j"] == pytest.approx(0.4, rel=0.02)
+    assert found["baseline_j"] == pytest.approx(0.8, rel=0.02)
+    assert found["candidate_w"] == pytest.approx(400.0, rel=0.02)
+    assert found["candidate_busy"] == pytest.approx(0.8)
+
+
+def test_a_device_that_counts_none_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert of(None, monkeypatch) == {}
+
+
+def test_what_cannot_be_told_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "stepped 5 times" in of(World(300.0, 0.2, 0.008), monkeypatch)["why_not"]
+    assert "filled 29%" in of(World(300.0, 0.01, 0.002, pause_s=0.005), monkeypatch)["why_not"]
+
+
+@pytest.mark.serial
+def test_a_precise_verdict_tells_joules(new_cache: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole way, with a host that is said to take 50 W."""
+    import time
+    from dataclasses import replace
+
+    from kerneleval.devices import cpu
+    from kerneleval.judge import Judge, clock
+    from kerneleval.pipeline import check
+
+    class Watts:
+        def read_mj(self) -> float:
+            return 5e4 * time.perf_counter()
+
+    monkeypatch.setattr(cpu, "HOST", Watts())
+    monkeypatch.setattr("kerneleval.judge.energy._BUSY", 0.0)
+    short = replace(clock.TIERS["quick"], energy_s=0.3)
+    monkeypatch.setitem(clock.TIERS, "quick", short)
+    path = tmp_path / "gelu.py"
+    path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
+    options: dict[str, Any] = {"dtypes": ["float32"], "distributions": ["standard"], "directions": ["forward"]}
+    with Judge("cpu", new_cache()) as judge:
+        verdict = check(path, "gelu", judge=judge, tier="quick", allow=("library",), categories=["large"], **options)
+    assert verdict.verdict == "passed", verdict.message
+    timed = [c.outcome for c in verdict.cells if c.outcome.timing]  # type: ignore[union-attr]
+    assert timed
+    for outcome in timed:
+        energy = outcome.evidence["energy"]
+        if "why_not" in energy:  # a busy machine leaves no room for windows
+            assert "stepped" in energy["why_not"]
+            continue
+        assert energy["candidate_w"] == pytest.approx(50.0, rel=0.01)
+        call_s = sorted(outcome.timing.samples.candidate_ns)[len(outcome.timing.samples.candidate_ns) // 2] / 1e9
+        assert energy["candidate_j"] == pytest.approx(50.0 * call_s, rel=0.5)
