@@ -80,6 +80,14 @@ def test_it_is_marked_as_not_run_on_hardware(name: str) -> None:
         assert devices.find(shared).on_hardware is True
 
 
+def test_every_device_has_a_row() -> None:
+    page = (ROOT / "docs" / "hardware.md").read_text()
+    rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
+    assert sorted(rows) == list(devices.names())
+    for name, row in rows.items():
+        assert ("**not run on hardware**" in row) != devices.find(name).on_hardware
+
+
 def test_calls_that_the_real_function_would_not_take_are_errors() -> None:
     space = Namespace("torch.mps", torch.mps, {"synchronize": lambda: None})
     space.synchronize()
@@ -205,7 +213,8 @@ def test_pointers_are_passed_whole() -> None:
 def test_what_cannot_be_read_of_the_conditions_is_told() -> None:
     with FakeRocm.fake().installed() as device:
         found = device.conditions()
-        assert found["clock_sm_mhz"] == 2100 and "amdsmi" in found["amdsmi"] and "power_mw" not in found
+        assert found["clock_sm_mhz"] == 2100 and "amdsmi" in found["amdsmi"] and "temperature_c" not in found
+        assert found["power_mw"] == 350_000  # of watts
         assert "went from 2100 to 1500 MHz" in device.unsteady(found, found | {"clock_sm_mhz": 1500.0})
 
 

@@ -47,9 +47,25 @@ class Mirrored(Staged, Cpu):
 DEVICE = Mirrored()
 '''
 
+OVER_A_FAKE = '''
+"""The file of the Metal device over the fake of what it calls, in every process."""
+
+from kerneleval.devices.fakes import FakeMetal
+
+installed = FakeMetal.fake().installed()  # kept: it ends with its last reference
+installed.__enter__()
+
+
+class Apple(FakeMetal):
+    name = "apple"
+
+
+DEVICE = Apple()
+'''
+
 EDITS = {
-    "languages/torch.py": ('"xpu")', '"xpu", "mirrored")'),
-    "languages/base.py": ('"metal": "mps",', '"metal": "mps", "mirrored": "cpu",'),
+    "languages/torch.py": ('devices = ("cpu"', 'devices = ("mirrored", "apple", "cpu"'),
+    "languages/base.py": ('"metal": "mps"', '"mirrored": "cpu", "apple": "cpu", "metal": "mps"'),
 }
 
 RIGHT = "import torch\n\n\ndef gelu(x):\n    return 0.5 * x * (1 + torch.erf(x * 0.7071067811865476))\n"
@@ -83,9 +99,9 @@ CHECK = """
 import json, sys
 import kerneleval
 from kerneleval import devices
-folder, names = sys.argv[1], sys.argv[2:]
+device, folder, names = sys.argv[1], sys.argv[2], sys.argv[3:]
 found = {}
-with kerneleval.Judge("mirrored") as judge:
+with kerneleval.Judge(device) as judge:
     for name in names:
         verdict = kerneleval.check(f"{folder}/{name}.py", "gelu", judge=judge, tier="quick", dtypes=["float32"],
             categories=("tiny", "small", "medium"), allow=("custom", "mixed", "library"))
@@ -107,6 +123,7 @@ def package() -> Iterator[Path]:
         root.chmod(0o755)
         shutil.copytree(kerneleval.__path__[0], root / "kerneleval", ignore=shutil.ignore_patterns("__pycache__"))
         (root / "kerneleval" / "devices" / "mirrored.py").write_text(DEVICE)
+        (root / "kerneleval" / "devices" / "apple.py").write_text(OVER_A_FAKE)
         for path, (before, after) in EDITS.items():
             file = root / "kerneleval" / path
             text = file.read_text()
@@ -134,7 +151,7 @@ def run(package: Path, code: str, *arguments: str) -> Any:
 @pytest.mark.slow
 @pytest.mark.serial
 def test_verdicts_over_staged_memory(package: Path) -> None:
-    found = run(package, CHECK, str(package), *SOURCES)
+    found = run(package, CHECK, "mirrored", str(package), *SOURCES)
     right = found.pop("right")
     assert (right["verdict"], right["device"]) == ("passed", "mirrored"), right
     assert right["marked"] == ["warn"]
@@ -143,6 +160,17 @@ def test_verdicts_over_staged_memory(package: Path) -> None:
     assert found["wrong"]["reason"] == "wrong_output", found["wrong"]
     assert found["writes"]["reason"] == "input_mutation", found["writes"]
     assert found["late"]["reason"] == "wrong_output", found["late"]
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_verdicts_through_the_file_of_the_metal_device(package: Path) -> None:
+    """As above, where no worker is paused; all that the device's file asks of Metal is asked of the fake."""
+    found = run(package, CHECK, "apple", str(package), "right", "wrong", "writes")
+    right = found.pop("right")
+    assert (right["verdict"], right["device"], right["marked"]) == ("passed", "apple", ["warn"]), right
+    assert right["timed"] == 6 and right["backward"] > 3
+    assert {name: one["reason"] for name, one in found.items()} == {"wrong": "wrong_output", "writes": "input_mutation"}
 
 
 def test_dtypes_that_the_device_lacks_are_left_out_and_told(package: Path) -> None:
@@ -207,3 +235,18 @@ def test_staged_memory_that_cannot_be_had_is_said(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(os, "ftruncate", refused)
     with pytest.raises(InfrastructureError, match="cannot share 512 bytes of memory with a worker"):
         Mirrored().allocate(512)
+
+
+def test_memory_is_shared_on_systems_without_anonymous_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on macOS, where Metal is; the object has no name any more."""
+    monkeypatch.delattr(os, "memfd_create")
+    before = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+    device = Mirrored()
+    given = device.allocate(4096)
+    there = device.open(given.handle, os.dup(given.fd))
+    given.bytes[:] = 3
+    assert there.nbytes == 4096 and bool((there.bytes == 3).all())
+    left = set(os.listdir("/dev/shm")) - before if before else set()
+    assert not any(name.startswith("kerneleval-") and "hip" not in name for name in left)
+    device.release(there)
+    device.release(given)

@@ -484,6 +484,19 @@ def test_the_cuda_example_compiles(tmp_path):
     assert [file.suffix for file in tmp_path.iterdir()] == [".so"]
 
 
+def test_the_hip_example_compiles(tmp_path):
+    language = languages.find("hip")
+    if missing := language.missing("rocm"):
+        pytest.skip(f"needs {missing}")
+    try:
+        language.build(languages.read_candidate(Path(str(example("hip")))), tmp_path, "rocm", "gfx90a")
+    except languages.BuildError as error:
+        if "'hip/hip_bf16.h' file not found" in error.log:
+            pytest.skip("needs hipcc of ROCm 5.6 or newer: this one has no bfloat16")
+        raise
+    assert [file.suffix for file in tmp_path.iterdir()] == [".so"]
+
+
 # -- refinement ------------------------------------------------------------------------------------------------------
 
 

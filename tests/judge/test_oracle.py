@@ -72,6 +72,37 @@ def test_oracle_and_native_are_what_they_say() -> None:
     assert scales.rms / gain == pytest.approx(float(expectation.oracle[0].square().mean().sqrt()), rel=1e-5)
 
 
+@pytest.mark.parametrize("layout", ["contiguous", "transposed"])
+def test_only_the_native_reference_runs_on_a_device_that_may_have_no_fp64(
+    layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was moved to the device is marked; everything else stays where the judge works."""
+    seen: list[tuple[torch.dtype, bool]] = []
+
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        seen.append((x.dtype, hasattr(x, "there")))
+        return x * 2
+
+    def moved(tensor: torch.Tensor, where: Any, *rest: Any, **named: Any) -> torch.Tensor:
+        if where != "the device":
+            return to(tensor, where, *rest, **named)
+        there = tensor.clone()
+        there.there = True  # type: ignore[attr-defined]
+        return there
+
+    to = torch.Tensor.to
+    monkeypatch.setattr(torch.Tensor, "to", moved)
+    monkeypatch.setattr(oracle, "laid_out", lambda arg, layout, spec: arg)  # else what it makes is not marked
+    case = replace(CASE, layout=layout)
+    args, _ = drawn(task_of(reference), case)
+    oracle.expect(task_of(reference), case, args, native_on="the device")
+    assert {dtype for dtype, there in seen if there} == {torch.float32}
+    assert sum(there for _, there in seen) == (2 if layout == "transposed" else 1)
+    assert torch.float64 in {dtype for dtype, there in seen if not there}
+    assert oracle.native_place(find_device("cpu")) == ""
+    assert oracle.native_place(find_device("metal")) == "mps"
+
+
 def test_under_outliers_no_product_of_two_numbers_hides_how_far_it_moves() -> None:
     """Half of them did: both numbers were moved by the same, one up and one down. Attention that scales its queries
     first was rejected in 1 of 150 cases with outliers in fp32 (a few large numbers decide a score)."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kerneleval import pipeline
+from kerneleval.languages.amd import unknown_target
 from kerneleval.languages.crosscompile import TARGETS, read_binary
 from kerneleval.records import MatrixRow, UsageError
 
@@ -254,12 +255,40 @@ def test_cuda_sources(tmp_path: Path) -> None:
     for name in ("sm_80", "sm_90"):
         assert found[name].compiles.answer == "yes", found[name].compiles.why
         assert found[name].kernels[0].registers > 4
-    assert found["gfx942"].compiles.answer == "not evaluated"
+    if shutil.which("hipcc") is None:
+        assert found["gfx942"].compiles.answer == "not evaluated"
+        assert "it takes hipcc" in found["gfx942"].compiles.why
     hopper = CUDA.replace("out[i] = x[i] < 0 ? 0 : x[i];", 'asm volatile("wgmma.fence.sync.aligned;");')
     found = rows(tmp_path, hopper, "sm_80", "sm_90", name="relu.cu")
     assert found["sm_90"].compiles.answer == "yes", found["sm_90"].compiles.why
     assert found["sm_80"].compiles.answer == "no"
     assert "wgmma" in found["sm_80"].compiles.why
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("hipcc") is None, reason="not run: no hipcc")
+def test_sources_are_compiled_for_amd(tmp_path: Path) -> None:
+    """CUDA as translated, and HIP as it is; a target that the compiler does not know tells nothing of the candidate."""
+    known = [name for name in ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201") if not unknown_target(name)]
+    assert known, "hipcc knows none of the targets"
+    hip = CUDA.replace("<cstdint>", "<cstdint>\n#include <hip/hip_runtime.h>").replace("cuda", "hip")
+    for text, name in ((CUDA, "relu.cu"), (hip, "relu.hip")):
+        found = rows(tmp_path, text, "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", name=name)
+        for target, row in found.items():
+            assert row.compiles.answer == ("yes" if target in known else "not evaluated"), row
+            assert row.kernels or "does not compile for " + target in row.compiles.why
+        kernels = found[known[0]].kernels
+        assert [(k.spilled, k.shared_bytes) for k in kernels] == [(0, 0)] and kernels[0].registers > 1
+    ptx = CUDA.replace("out[i] = x[i] < 0 ? 0 : x[i];", 'asm volatile("wgmma.fence.sync.aligned;");')
+    row = rows(tmp_path, ptx, known[0], name="relu.cu")[known[0]]
+    assert row.compiles.answer == "no"
+    assert "wgmma" in row.compiles.why
+
+
+def test_hip_is_not_compiled_for_nvidia(tmp_path: Path) -> None:
+    row = rows(tmp_path, "// HIP\n", "sm_90", name="relu.hip")["sm_90"]
+    assert row.compiles.answer == "not evaluated"
+    assert "AMD's GPUs alone" in row.compiles.why
 
 
 def test_what_has_no_kernels_is_not_evaluated(tmp_path: Path) -> None:

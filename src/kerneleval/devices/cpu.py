@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import importlib
 import mmap
 import os
 import platform
+import secrets
 import statistics
 import time
 from collections.abc import Mapping
@@ -114,11 +116,13 @@ class Cpu:
 
     def allocate(self, nbytes: int) -> Arena:
         """An anonymous memory file of that size, mapped here."""
-        fd = os.memfd_create("kerneleval", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        sealed = hasattr(os, "memfd_create")
+        fd = os.memfd_create("kerneleval", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING) if sealed else _shared_object()
         try:
             os.ftruncate(fd, max(nbytes, 1))
-            # a worker that truncated the file would kill the judge (SIGBUS) when it next reads its own mapping
-            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+            if sealed:
+                # a worker that truncated the file would kill the judge (SIGBUS) when it next reads its own mapping
+                fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
             return self._map(fd, max(nbytes, 1))
         except OSError as error:
             os.close(fd)
@@ -183,6 +187,17 @@ class Cpu:
         """More runnable threads than processors, over the last minute."""
         load, cores = float(last.get("load_1min", 0.0)), len(os.sched_getaffinity(0))
         return f"the load average is {load:.1f} on {cores} processors: other work runs here" if load > cores + 1 else ""
+
+
+def _shared_object() -> int:
+    """Descriptor of a POSIX shared memory object without a name: what other systems than Linux have. macOS gives such
+    an object its size once, so that no worker can change it.
+    """
+    _posixshmem = importlib.import_module("_posixshmem")  # what multiprocessing uses too
+    name = f"/kerneleval-{secrets.token_hex(8)}"
+    fd = _posixshmem.shm_open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode=0o600)
+    _posixshmem.shm_unlink(name)
+    return int(fd)
 
 
 class _HostClock:

@@ -4,21 +4,16 @@ the HIP runtime that the worker opens through its IPC handle. Not run on hardwar
 
 from __future__ import annotations
 
-import ctypes
-import functools
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from kerneleval.devices.base import Capabilities
 from kerneleval.devices.cpu import _cpu_name, _triton_version
 from kerneleval.devices.torch_gpu import IpcGpu, MemoryCalls, read_conditions, unsteady_clock
-from kerneleval.records import InfrastructureError, Machine
+from kerneleval.languages.amd import hip_runtime as _hip
+from kerneleval.records import Machine
 
 __all__ = ["DEVICE"]
-
-_LIBRARY = "libamdhip64.so"
-_VERSIONS = ("7", "6", "5")
 
 # AMD's instruction set guides: MFMA of CDNA (gfx908 to gfx950), WMMA of RDNA 3 and 4 (gfx11, gfx12). gfx942's fp8 is of
 # the other encoding (FNUZ), and its successors have no TF32 (XF32) any more.
@@ -91,8 +86,11 @@ class Rocm(IpcGpu):
 
     def conditions(self) -> dict[str, Any]:
         """Clock (MHz), temperature (C) and power (mW) as PyTorch reads them through amdsmi, where that is installed."""
-        read = {"clock_sm_mhz": "clock_rate", "temperature_c": "temperature", "power_mw": "power_draw"}
-        return read_conditions(self._namespace(), read, "amdsmi")
+        read = {"clock_sm_mhz": "clock_rate", "temperature_c": "temperature", "power_w": "power_draw"}
+        found = read_conditions(self._namespace(), read, "amdsmi")
+        if "power_w" in found:  # amdsmi tells watts, and PyTorch hands them on, whatever its page says
+            found["power_mw"] = 1e3 * found.pop("power_w")
+        return found
 
     def unsteady(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
         """Its clock moved by more than 3 %."""
@@ -104,25 +102,6 @@ def _arch() -> str:
     import torch
 
     return str(torch.cuda.get_device_properties(0).gcnArchName).partition(":")[0]
-
-
-@functools.cache
-def _hip() -> ctypes.CDLL:
-    """The runtime that PyTorch itself has loaded: another copy would know nothing of its allocations."""
-    import torch
-
-    own = sorted((Path(torch.__file__).parent / "lib").glob(_LIBRARY + "*"))
-    tried = [*map(str, own), *(f"{_LIBRARY}.{version}" for version in _VERSIONS), _LIBRARY]
-    reason = ""
-    for name in tried:
-        try:
-            library = ctypes.CDLL(name)
-        except OSError as error:
-            reason = reason or str(error)
-            continue
-        library.hipGetErrorString.restype = ctypes.c_char_p
-        return library
-    raise InfrastructureError(f"the HIP runtime library does not load: {reason}")
 
 
 DEVICE = Rocm()

@@ -19,7 +19,13 @@ from kerneleval.records import Candidate, Origin, Task, UsageError, near
 __all__ = ["Replay", "from_settings", "is_samples", "of_file"]
 
 _SUFFIXES = (".jsonl", ".jsonl.gz")
-_NAMES = {"cuda": "candidate.cu", "hip": "candidate.hip", "cpp": "candidate.cpp", "opencl": "candidate.cl"}
+_NAMES = {
+    "cuda": "candidate.cu",
+    "hip": "candidate.hip",
+    "cpp": "candidate.cpp",
+    "opencl": "candidate.cl",
+    "metal": "candidate.metal",
+}
 _TEXTS = ("model", "prompt_hash", "parent", "licence", "prices", "guidance")
 _COUNTS = ("round", "tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning", "human_edits")
 _LONGEST = 16 << 20

@@ -107,7 +107,7 @@ class Bound:
         if case.direction == "backward":
             self.wanted = tuple(i for i, s in enumerate(self.specs) if isinstance(s, TensorSpec) and s.differentiable)
         self.weights: dict[str, torch.Tensor] | None = None
-        self.native_on = device.torch_device if device.torch_device != device.judge_device else ""
+        self.native_on = oracle.native_place(device)
 
     def arguments(self, seed: int) -> list[Any]:
         """Fresh secret arguments."""

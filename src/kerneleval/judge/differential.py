@@ -116,7 +116,8 @@ class Side:
         tensors = iter([image.tensor(0, place) for place in range(len(plan.calls[0].slots))])
         args = [next(tensors) if isinstance(arg, torch.Tensor) else arg for arg in drawn.args]
         try:
-            outputs = oracle.native(self.task, bound.case, args, list(tensors) or None, tf32=self.protocol.tf32)
+            grads, where = list(tensors) or None, oracle.native_place(device)
+            outputs = oracle.native(self.task, bound.case, args, grads, tf32=self.protocol.tf32, native_on=where)
         except UsageError:
             return False
         return matches([output.cpu() for output in outputs], drawn.expectation)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from kerneleval.devices import Device
 from kerneleval.devices.cpu import threads
 from kerneleval.judge import inputs
 from kerneleval.judge.calibration import bounded, independent, scales_of
@@ -37,7 +38,7 @@ from kerneleval.judge.other_formulas import ByLogSums, ByWeights
 from kerneleval.judge.tolerances import POOLED, PROBE, floor_of, reduction_length
 from kerneleval.records import Case, InfrastructureError, KernelEvalError, Task, TensorSpec, Tolerance, UsageError
 
-__all__ = ["Bounds", "Call", "Expectation", "Expected", "expect", "native", "output_specs", "precision"]
+__all__ = ["Bounds", "Call", "Expectation", "Expected", "expect", "native", "native_place", "output_specs", "precision"]
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -254,6 +255,11 @@ def _factors(device: str, dtype: torch.dtype, size: float) -> torch.Tensor:
     generator = torch.Generator(device=device).manual_seed(20240229)
     signs = torch.randint(0, 2, (_PRIME,), generator=generator, device=device).to(dtype)
     return 1 + (2 * signs - 1) * (size * PROBE)
+
+
+def native_place(device: Device) -> str:
+    """``native_on`` for a device: its own name where the judge works on another one; empty: where the arguments lie."""
+    return device.torch_device if device.torch_device != device.judge_device else ""
 
 
 _SPECS: dict[tuple[Any, ...], list[tuple[tuple[int, ...], str]]] = {}

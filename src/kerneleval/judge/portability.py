@@ -21,6 +21,7 @@ from typing import Any
 from kerneleval import languages
 from kerneleval.judge.disassembly import content, of_cubins, of_library, printed, run_confined
 from kerneleval.languages import BuildError
+from kerneleval.languages.amd import code_objects, unknown_target
 from kerneleval.languages.crosscompile import Target, read_binary
 from kerneleval.languages.cubin import Use, uses
 from kerneleval.languages.elf import function_names
@@ -83,8 +84,8 @@ def compile_for(
             why = "problem files bring weights, which this does not make"
             return tuple(_row(t, Rung(answer="not evaluated", why=why)) for t in targets)
         return _triton(candidate, task, cases, targets)
-    if candidate.language == "cuda":
-        return tuple(_cuda(candidate, task, target) for target in targets)
+    if candidate.language in ("cuda", "hip"):
+        return tuple(_native(candidate, task, target) for target in targets)
     why = f"{candidate.language} candidates have no kernels of their own to compile for a GPU"
     return tuple(_row(target, Rung(answer="not evaluated", why=why)) for target in targets)
 
@@ -103,16 +104,50 @@ def _row(target: Target, compiles: Rung, kernels: Sequence[CompiledKernel] = (),
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# CUDA C++
+# CUDA and HIP C++
 # --------------------------------------------------------------------------------------------------------------------
+
+
+def _native(candidate: Candidate, task: Task, target: Target) -> MatrixRow:
+    """CUDA or HIP C++ by the target's own compiler."""
+    if target.vendor == "amd":
+        return _by_hipcc(candidate, target)
+    if candidate.language == "hip":
+        return _row(target, Rung(answer="not evaluated", why="HIP C++ is compiled for AMD's GPUs alone"))
+    return _cuda(candidate, task, target)
+
+
+def _by_hipcc(candidate: Candidate, target: Target) -> MatrixRow:
+    """Where hipcc is installed and knows the target; CUDA C++ as hipify translates it."""
+    language = languages.find(candidate.language)
+    absent = language.missing("rocm")
+    if why := f"it takes {absent}" if absent else unknown_target(target.name):
+        return _row(target, Rung(answer="not evaluated", why=why))
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
+        try:
+            language.build(candidate, Path(folder), "rocm", target.name)
+        except BuildError as error:
+            text = str(error)[:_MOST_CHARS]
+            return _row(target, Rung(answer="no", why=text), seconds=time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        files = [path.read_bytes() for path in sorted(Path(folder).iterdir())]
+    kernels = [
+        CompiledKernel(name=one.name, registers=one.registers, spilled=one.spilled, shared_bytes=one.shared_bytes)
+        for data in files
+        for _, code in code_objects(data)
+        for one in read_binary(code)
+        if one.arch == target.name
+    ]
+    if not kernels:  # a host function that computes nothing on the device, or a bundle that is compressed
+        return _row(target, Rung(answer="not evaluated", why="no kernel can be read in what was compiled"), (), seconds)
+    return _row(target, Rung(answer="yes"), kernels, seconds)
 
 
 def _cuda(candidate: Candidate, task: Task, target: Target) -> MatrixRow:
     """Compiled as the judge would compile it: from Hopper on for the architecture-specific variant. Whether the plain
     one would have done is told, for what needs the other runs on no later GPU.
     """
-    if target.vendor != "nvidia":
-        return _row(target, Rung(answer="not evaluated", why="CUDA C++ is NVIDIA's language"))
     language: Any = languages.find("cuda")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -61,6 +61,14 @@ ALLOWED_FLAGS: dict[str, tuple[str, ...]] = {
         r"--?maxrregcount=\d{1,3}",
         r"--?(extra-device-vectorization|expt-relaxed-constexpr|expt-extended-lambda|extended-lambda)",
     ),
+    "hipcc": (
+        r"-O([0-3]|fast)",
+        r"-D[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_.+-]*)?",
+        r"-std=(c|gnu)\+\+[0-9a-z]{2}",
+        r"-f(no-)?(fast-math|unroll-loops|math-errno|associative-math|reciprocal-math|finite-math-only|signed-zeros)",
+        r"-ffp-contract=(fast|on|off|fast-honor-pragmas)",
+        r"-m(no-)?(unsafe-fp-atomics|wavefrontsize64|cumode)",
+    ),
     "nvrtc": (
         r"-D[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_.+-]*)?",
         r"-std=c\+\+[0-9a-z]{2}",
@@ -82,6 +90,8 @@ _FLAG_KINDS = {
     "g++": "-O*, -f* (optimisation, arithmetic and language), -m*, -D*, -std=*, -lm, -lgomp, -lpthread",
     "nvcc": "-O*, -D*, -std=*, -use_fast_math, -fmad=, -ftz=, -prec-div=, -prec-sqrt=, -maxrregcount=, "
     "-extra-device-vectorization, -expt-relaxed-constexpr, -expt-extended-lambda",
+    "hipcc": "-O*, -D*, -std=*, -ffast-math and its parts, -funroll-loops, -ffp-contract=, -munsafe-fp-atomics, "
+    "-mwavefrontsize64, -mcumode",
     "nvrtc": "-D*, -std=*, -use_fast_math, -fmad=, -ftz=, -prec-div=, -prec-sqrt=, -maxrregcount=, "
     "-extra-device-vectorization",
     "opencl": "-D*, -cl-std=*, -cl-* (arithmetic and optimisation, as OpenCL 1.2 has them)",
@@ -155,7 +165,7 @@ def cpu_identity() -> str:
     return "\n".join(lines)
 
 
-def run_compiler(command: Sequence[str], cwd: Path, timeout_s: float) -> str:
+def run_compiler(command: Sequence[str], cwd: Path, timeout_s: float, further: Mapping[str, str] | None = None) -> str:
     """Runs one compiler to its end, in a session of its own that is killed as a whole when time is up.
 
     The environment holds only PATH, LANG and TMPDIR (``cwd``), so that nothing of the caller's leaks in.
@@ -164,6 +174,7 @@ def run_compiler(command: Sequence[str], cwd: Path, timeout_s: float) -> str:
         command: program and arguments; no shell is involved.
         cwd: working directory, which also takes the temporary files.
         timeout_s: wall-clock limit in seconds.
+        further: variables that this compiler needs besides.
 
     Returns:
         The first 8 KiB of its output (warnings).
@@ -172,7 +183,9 @@ def run_compiler(command: Sequence[str], cwd: Path, timeout_s: float) -> str:
         BuildError: exit status other than 0, or out of time; with the first 8 KiB of its output.
         InfrastructureError: the program cannot be started.
     """
-    environment = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "TMPDIR": str(cwd)}
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "TMPDIR": str(cwd)} | dict(
+        further or {}
+    )
     started = time.monotonic()
     try:
         process = subprocess.Popen(

@@ -6,20 +6,20 @@ reads PyTorch's headers, which is what makes ``load_inline`` cost more than a mi
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from kerneleval.languages.base import BuildError, Language, Loaded, LoadError, source_folder, torch_device
+from kerneleval.languages import amd, hip
+from kerneleval.languages.base import BuildError, Language, Loaded, source_folder
 from kerneleval.languages.compiler import candidate_flags, find_tool, run_compiler, tool_version
 from kerneleval.languages.elf import foreign_names, kernel_names
-from kerneleval.languages.geometry import Geometry, read_launches
-from kerneleval.languages.native import Launch, Library, Native, NativeLoaded, library_name
+from kerneleval.languages.geometry import Geometry
+from kerneleval.languages.kernels import Kernels, device_launches
+from kerneleval.languages.native import Library, Native, NativeLoaded, library_name
 from kerneleval.languages.nvidia import (
     DeviceModule,
     Nvrtc,
@@ -28,7 +28,7 @@ from kerneleval.languages.nvidia import (
     include_folders,
     specific_arch,
 )
-from kerneleval.records import Candidate, InfrastructureError, UsageError
+from kerneleval.records import Candidate, InfrastructureError
 
 __all__ = ["LANGUAGE", "TIMEOUT_S"]
 
@@ -46,16 +46,20 @@ _LOADER_CALL = re.compile(
 
 
 class Cuda(Language):
-    """CUDA C++ source, on NVIDIA GPUs."""
+    """CUDA C++ source, on NVIDIA GPUs; on AMD's what hipify makes of it (``hip.py``)."""
 
     name = "cuda"
     suffixes = (".cu",)
-    devices = ("cuda",)
+    devices = ("cuda", "rocm")
     needs_build = True
 
     def build(self, candidate: Candidate, out_dir: Path, device: str, arch: str) -> None:
         """Compiles for ``arch`` into a shared library or ``candidate.cubin``; see :meth:`Language.build`. No GPU."""
         self.check_device(device)
+        if _on_amd(device):
+            flags = amd.translated_flags(candidate_flags(candidate, "nvcc"), candidate.files[0][0])
+            hip.build(candidate, out_dir, arch, self.suffixes, flags, translate=True)
+            return
         self._build(candidate, out_dir, specific_arch(arch))
 
     def why_not_plain(self, candidate: Candidate, arch: str) -> str:
@@ -70,7 +74,7 @@ class Cuda(Language):
         return ""
 
     def _build(self, candidate: Candidate, out_dir: Path, target: str) -> None:
-        launches = _launches(candidate)
+        launches = device_launches(candidate)
         library = find_nvrtc() if launches else None
         flags = candidate_flags(candidate, "nvrtc" if library else "nvcc")
         with source_folder(candidate, out_dir) as folder:
@@ -88,10 +92,12 @@ class Cuda(Language):
     def load(self, candidate: Candidate, build_dir: Path, device: str, names: Sequence[str] = ()) -> Loaded:
         """Loads what was built; see :meth:`Language.load`."""
         self.check_device(device)
-        launches = _launches(candidate)
+        if _on_amd(device):
+            return hip.load(candidate, build_dir, device, names)
+        launches = device_launches(candidate)
         native: Native
         if launches:
-            native = _Kernels(build_dir / _CUBIN, launches, device)
+            native = Kernels(build_dir / _CUBIN, launches, device, DeviceModule)
         else:
             native = Library(build_dir / library_name(candidate))
         return NativeLoaded(native, candidate, names, device)
@@ -109,6 +115,8 @@ class Cuda(Language):
 
     def missing(self, device: str) -> str:
         """See :meth:`Language.missing`."""
+        if _on_amd(device):
+            return amd.missing_hipcc()
         if _find_nvcc():
             return ""
         if find_nvrtc():
@@ -117,59 +125,15 @@ class Cuda(Language):
 
     def toolchain(self, device: str, arch: str) -> str:
         """See :meth:`Language.toolchain`."""
+        if _on_amd(device):
+            return hip.toolchain(self.name, arch)
         nvcc, library = _find_nvcc(), find_nvrtc()
         versions = [tool_version(nvcc) if nvcc else "no nvcc", f"NVRTC {_nvrtc(library).version}" if library else ""]
         return "\n".join((self.name, *versions, " ".join(_NVCC_FLAGS), specific_arch(arch)))
 
 
-class _Kernels(Native):
-    """Kernels of a cubin with their geometry."""
-
-    def __init__(self, path: Path, launches: Mapping[str, Geometry], device: str) -> None:
-        import torch
-
-        if not path.is_file():
-            raise LoadError(f"{path.name} is not there: the candidate was not built")
-        self._launches = launches
-        # Makes the primary context current, into which the module is then loaded.
-        with torch.cuda.device(torch.device(torch_device(device))):
-            torch.cuda.current_stream().synchronize()
-            try:
-                self._module = DeviceModule(path.read_bytes())
-                self._handles = {name: self._module.function(name) for name in launches}
-            except RuntimeError as error:
-                raise LoadError(str(error)) from error
-
-    def find(self, symbol: str) -> Launch | None:
-        """The kernel of that name, if a launch line gives its geometry."""
-        geometry = self._launches.get(symbol)
-        if geometry is None:
-            return None
-        module, handle = self._module, self._handles[symbol]
-
-        def launch(values: Sequence[Any], dims: Mapping[str, int], stream: int) -> int:
-            if any(isinstance(v, ctypes.c_char_p) for v in values):
-                raise NotImplementedError("a kernel cannot take a string: write a host launcher")
-            sizes = [ctypes.c_int64(v) for v in dims.values()]
-            try:
-                sizes_at = geometry.at(dims)
-            except UsageError as error:  # the candidate's mistake, not the caller's
-                raise ValueError(str(error)) from error
-            module.launch(symbol, handle, sizes_at, [*values, *sizes], stream)
-            return 0
-
-        return launch
-
-    def symbols(self) -> list[str]:
-        """The kernels that have launch lines."""
-        return sorted(self._launches)
-
-
-def _launches(candidate: Candidate) -> dict[str, Geometry]:
-    try:
-        return read_launches(candidate.main)
-    except UsageError as error:
-        raise BuildError(f"{candidate.files[0][0]}: {error}") from error
+def _on_amd(device: str) -> bool:
+    return device.partition(":")[0] == "rocm"
 
 
 def _find_nvcc() -> str | None:

@@ -147,7 +147,7 @@ class NativeLoaded(Loaded):
             self._counts.update(self._native.kernels(symbol))
             if self._muted:
                 return made
-        if self._device.type == "cpu":
+        if self._device.type != "cuda":
             code = launch(values, dims, 0)
         elif self._device.index in (None, torch.cuda.current_device()):
             code = launch(values, dims, torch.cuda.current_stream().cuda_stream)

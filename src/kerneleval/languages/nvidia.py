@@ -150,23 +150,30 @@ class Nvrtc:
 class DeviceModule:
     """Kernels of one cubin in the current CUDA context (torch's primary one), launched through the driver API."""
 
+    load, find, start = "cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel"
+    """Names of the driver's functions."""
+
     def __init__(self, cubin: bytes) -> None:
-        try:
-            self._driver = ctypes.CDLL("libcuda.so.1")
-        except OSError as error:
-            raise InfrastructureError(f"the CUDA driver library does not load: {error}") from error
+        self._driver = self._open()
         # Handles are pointers; without argument types ctypes would cut plain integers to 32 bits.
         pointer, unsigned = ctypes.c_void_p, ctypes.c_uint
-        self._driver.cuLaunchKernel.argtypes = [pointer, *[unsigned] * 7, pointer, pointer, pointer]
+        self._start = getattr(self._driver, self.start)
+        self._start.argtypes = [pointer, *[unsigned] * 7, pointer, pointer, pointer]
         self._module = ctypes.c_void_p()
         self._shared_limit: dict[str, int] = {}
-        self._check(self._driver.cuModuleLoadData(ctypes.byref(self._module), cubin), "cuModuleLoadData")
+        self._check(getattr(self._driver, self.load)(ctypes.byref(self._module), cubin), self.load)
+
+    def _open(self) -> ctypes.CDLL:
+        try:
+            return ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            raise InfrastructureError(f"the CUDA driver library does not load: {error}") from error
 
     def function(self, name: str) -> ctypes.c_void_p:
         """Handle of a kernel; raises RuntimeError when there is none of that name."""
         handle = ctypes.c_void_p()
-        status = self._driver.cuModuleGetFunction(ctypes.byref(handle), self._module, name.encode())
-        self._check(status, f"cuModuleGetFunction({name})")
+        status = getattr(self._driver, self.find)(ctypes.byref(handle), self._module, name.encode())
+        self._check(status, f"{self.find}({name})")
         return handle
 
     def launch(
@@ -186,16 +193,22 @@ class DeviceModule:
         if 0 in grid:
             return
         if shared > self._shared_limit.get(name, _DEFAULT_SHARED_LIMIT_BYTES):
-            attribute = _CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            status = self._driver.cuFuncSetAttribute(handle, ctypes.c_int(attribute), ctypes.c_int(shared))
-            self._check(status, f"cuFuncSetAttribute({name}, {shared} bytes of shared memory)")
+            self._allow_shared(name, handle, shared)
             self._shared_limit[name] = shared
         pointers = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(v) for v in values))
-        status = self._driver.cuLaunchKernel(handle, *grid, *block, shared, stream, pointers, None)
-        self._check(status, f"cuLaunchKernel({name}, grid={grid}, block={block}, shared={shared})")
+        status = self._start(handle, *grid, *block, shared, stream, pointers, None)
+        self._check(status, f"{self.start}({name}, grid={grid}, block={block}, shared={shared})")
+
+    def _allow_shared(self, name: str, handle: ctypes.c_void_p, shared: int) -> None:
+        attribute = _CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        status = self._driver.cuFuncSetAttribute(handle, ctypes.c_int(attribute), ctypes.c_int(shared))
+        self._check(status, f"cuFuncSetAttribute({name}, {shared} bytes of shared memory)")
+
+    def _error_name(self, status: int) -> str:
+        text = ctypes.c_char_p()
+        self._driver.cuGetErrorName(status, ctypes.byref(text))
+        return (text.value or b"?").decode()
 
     def _check(self, status: int, what: str) -> None:
         if status != 0:
-            text = ctypes.c_char_p()
-            self._driver.cuGetErrorName(status, ctypes.byref(text))
-            raise RuntimeError(f"{what} failed: {(text.value or b'?').decode()} ({status})")
+            raise RuntimeError(f"{what} failed: {self._error_name(status)} ({status})")

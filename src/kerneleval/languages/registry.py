@@ -14,6 +14,7 @@ __all__ = ["all_languages", "detect", "find"]
 
 _HELPERS = frozenset(
     {
+        "amd",
         "base",
         "compiler",
         "crosscompile",
@@ -23,6 +24,7 @@ _HELPERS = frozenset(
         "header",
         "host_code",
         "instructions",
+        "kernels",
         "native",
         "ndrange",
         "nvidia",

@@ -150,8 +150,8 @@ class FakeRocm(rocm.Rocm):
             "current_stream": lambda *_: SimpleNamespace(synchronize=lambda: None),
             "_sleep": lambda cycles: None,
             "clock_rate": lambda *_: 2100,
-            "temperature": lambda *_: 40,
-            "power_draw": _refused("amdsmi"),
+            "temperature": _refused("amdsmi"),
+            "power_draw": lambda *_: 350,
             **_memory(memory_bytes),
         }
         space = Namespace("torch.cuda", torch.cuda, answers)

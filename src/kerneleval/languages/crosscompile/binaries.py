@@ -6,19 +6,45 @@ AMD's figures are those of the code object's metadata (LLVM's "User Guide for AM
 
 from __future__ import annotations
 
-import re
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 from kerneleval.languages import elf
 from kerneleval.languages.cubin import uses
 
-__all__ = ["Kernel", "read_binary"]
+__all__ = ["Kernel", "read_binary", "unpack"]
 
 _EM_CUDA, _EM_AMDGPU = 190, 224
 
-_GFX = {0x3F: "gfx90a", 0x4C: "gfx942", 0x4F: "gfx950", 0x41: "gfx1100", 0x4E: "gfx1201"}
-"""``EF_AMDGPU_MACH`` of the targets."""
+_NOTE = struct.pack("<I", 32) + b"AMDGPU\0\0"
+"""Type and name of the note, before its content."""
+
+_DEEPEST = 16
+_CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
+_INTEGERS = {0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q"}
+_SIZED = {
+    0xD9: ("text", ">B"),
+    0xDA: ("text", ">H"),
+    0xDB: ("text", ">I"),
+    0xDC: ("array", ">H"),
+    0xDD: ("array", ">I"),
+    0xDE: ("map", ">H"),
+    0xDF: ("map", ">I"),
+}
+"""MessagePack's kinds (its specification's "Formats"); the others say themselves how large they are."""
+
+_GFX = {
+    0x2F: "gfx906",
+    0x30: "gfx908",
+    0x36: "gfx1030",
+    0x3F: "gfx90a",
+    0x4C: "gfx942",
+    0x4F: "gfx950",
+    0x41: "gfx1100",
+    0x4E: "gfx1201",
+}
+"""``EF_AMDGPU_MACH`` of the targets, and of older ones that hipcc may know."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,30 +90,68 @@ def _sm(flags: int, data: bytes) -> str:
 
 
 def _amd(data: bytes, arch: str) -> tuple[Kernel, ...]:
-    """From the note of the code object, which is MessagePack: keys are short strings, the figures plain integers."""
-    names = [name.removesuffix(".kd") for name in elf.exported(data) if name.endswith(".kd")]
-    if len(names) != 1:  # Triton makes one binary a kernel
-        return tuple(
-            Kernel(name=name, arch=arch, registers=-1, spilled=-1, shared_bytes=-1) for name in sorted(set(names))
-        )
-    return (
+    """From the note of the code object, which is MessagePack: ``amdhsa.kernels`` has a map for each kernel."""
+    names = sorted({name.removesuffix(".kd") for name in elf.exported(data) if name.endswith(".kd")})
+    told = {str(one.get(".symbol", "")).removesuffix(".kd"): one for one in _metadata(data)}
+    return tuple(
         Kernel(
-            name=names[0],
+            name=name,
             arch=arch,
-            registers=_number(data, b".vgpr_count"),
-            spilled=_number(data, b".vgpr_spill_count"),
-            shared_bytes=_number(data, b".group_segment_fixed_size"),
-        ),
+            registers=_figure(told.get(name), ".vgpr_count"),
+            spilled=_figure(told.get(name), ".vgpr_spill_count"),
+            shared_bytes=_figure(told.get(name), ".group_segment_fixed_size"),
+        )
+        for name in names
     )
 
 
-def _number(data: bytes, key: bytes) -> int:
-    """A MessagePack integer behind a key (its string has the length before it); -1: there is none."""
-    match = re.search(re.escape(bytes([0xA0 | len(key)]) + key if len(key) < 32 else key), data)
-    if match is None or match.end() + 5 > len(data):
-        return -1
-    kind = data[match.end()]
-    if kind < 0x80:
-        return kind
-    size = {0xCC: 1, 0xCD: 2, 0xCE: 4}.get(kind, 0)
-    return int.from_bytes(data[match.end() + 1 : match.end() + 1 + size], "big") if size else -1
+def _figure(kernel: dict[Any, Any] | None, key: str) -> int:
+    value = kernel.get(key) if kernel is not None else None
+    return value if type(value) is int and value >= 0 else -1
+
+
+def _metadata(data: bytes) -> list[dict[Any, Any]]:
+    """What the note (name ``AMDGPU``, type 32) says of each kernel; empty: it cannot be read."""
+    at = data.find(_NOTE)
+    if at < 4:
+        return []
+    try:
+        said, _ = unpack(data, at + len(_NOTE), 0)
+    except (IndexError, struct.error, ValueError, TypeError):  # not written by LLVM
+        return []
+    kernels = said.get("amdhsa.kernels") if isinstance(said, dict) else None
+    return [one for one in kernels if isinstance(one, dict)] if isinstance(kernels, list) else []
+
+
+def unpack(data: bytes, at: int, depth: int) -> tuple[Any, int]:
+    """One MessagePack value (nil, booleans, integers, strings, arrays, maps) and where the next begins.
+
+    Raises:
+        IndexError, struct.error, TypeError, ValueError: there is none, or one of another kind, or it is nested deeply.
+    """
+    if depth > _DEEPEST:
+        raise ValueError("too deep")
+    kind = data[at]
+    if kind < 0x80 or kind >= 0xE0:
+        return (kind if kind < 0x80 else kind - 256), at + 1
+    if kind in _CONSTANTS:
+        return _CONSTANTS[kind], at + 1
+    if kind in _INTEGERS:
+        (number,) = struct.unpack_from(form := _INTEGERS[kind], data, at + 1)
+        return number, at + 1 + struct.calcsize(form)
+    what, form = _SIZED.get(kind, ("", ""))
+    if what:
+        (size,) = struct.unpack_from(form, data, at + 1)
+        at += 1 + struct.calcsize(form)
+    elif kind < 0xC0:
+        what, size = ("map", kind & 15) if kind < 0x90 else ("array", kind & 15) if kind < 0xA0 else ("text", kind & 31)
+        at += 1
+    else:
+        raise ValueError(f"kind {kind:#x}")
+    if what == "text":
+        return data[at : at + size].decode(), at + size
+    found = []
+    for _ in range(size if what == "array" else 2 * size):
+        value, at = unpack(data, at, depth + 1)
+        found.append(value)
+    return (found if what == "array" else dict(zip(found[::2], found[1::2], strict=True))), at

@@ -1,0 +1,125 @@
+"""HIP C++ candidates, on AMD's GPUs: compiled by hipcc, called through the native ABI. CUDA sources too, translated.
+
+Written as CUDA's (``cuda.py``): with a host launcher, or device code alone with ``kerneleval-launch`` headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from kerneleval.languages import amd
+from kerneleval.languages.base import BuildError, Language, Loaded, source_folder
+from kerneleval.languages.compiler import candidate_flags
+from kerneleval.languages.elf import exported, foreign_names, loader_names
+from kerneleval.languages.geometry import Geometry
+from kerneleval.languages.kernels import Kernels, device_launches
+from kerneleval.languages.native import Library, Native, NativeLoaded, library_name
+from kerneleval.records import Candidate
+
+__all__ = ["LANGUAGE", "build", "load", "toolchain"]
+
+_CODE = "candidate.hsaco"
+
+
+class Hip(Language):
+    """HIP C++ source, on AMD GPUs."""
+
+    name = "hip"
+    suffixes = (".hip",)
+    devices = ("rocm",)
+    needs_build = True
+
+    def build(self, candidate: Candidate, out_dir: Path, device: str, arch: str) -> None:
+        """Compiles for ``arch`` into a shared library or ``candidate.hsaco``; see :meth:`Language.build`. No GPU."""
+        self.check_device(device)
+        build(candidate, out_dir, arch, self.suffixes, candidate_flags(candidate, "hipcc"))
+
+    def load(self, candidate: Candidate, build_dir: Path, device: str, names: Sequence[str] = ()) -> Loaded:
+        """Loads what was built; see :meth:`Language.load`."""
+        self.check_device(device)
+        return load(candidate, build_dir, device, names)
+
+    def foreign(self, candidate: Candidate, build_dir: Path) -> tuple[str, ...]:
+        """See :meth:`Language.foreign`. The HIP runtime is linked dynamically: what needs the loader is the source."""
+        library = build_dir / library_name(candidate)
+        if not library.is_file():
+            return ()  # device code alone
+        return (*foreign_names(library), *loader_names(library))
+
+    def missing(self, device: str) -> str:
+        """See :meth:`Language.missing`."""
+        return amd.missing_hipcc()
+
+    def toolchain(self, device: str, arch: str) -> str:
+        """See :meth:`Language.toolchain`."""
+        return toolchain(self.name, arch)
+
+
+def build(
+    candidate: Candidate,
+    out_dir: Path,
+    arch: str,
+    suffixes: Sequence[str],
+    flags: Sequence[str],
+    *,
+    translate: bool = False,
+) -> None:
+    """Compile a candidate for an AMD GPU.
+
+    Args:
+        candidate: the source.
+        out_dir: see :meth:`Language.build`.
+        arch: ``gfx90a``.
+        suffixes: files with one of these are compiled, as is the main one.
+        flags: the candidate's, as hipcc's.
+        translate: whether it is CUDA source.
+
+    Raises:
+        BuildError, InfrastructureError: as :meth:`Language.build`.
+    """
+    launches = device_launches(candidate)
+    files = enumerate(candidate.files)
+    sources = [path for i, (path, _) in files if i == 0 or (not launches and path.endswith(tuple(suffixes)))]
+    with source_folder(candidate, out_dir) as folder:
+        if translate:
+            sources = amd.hipified(folder, sources)
+        kind = ["-x", "hip"]  # also of what keeps its suffix because nothing had to be translated
+        if launches:
+            amd.compile_hip(["--genco", *flags, *kind, *sources], arch, folder, out_dir / _CODE)
+        else:
+            library = out_dir / library_name(candidate)
+            amd.compile_hip(["-shared", *flags, *kind, *sources], arch, folder, library)
+    if launches:
+        _check_kernels(out_dir / _CODE, launches)
+
+
+def load(candidate: Candidate, build_dir: Path, device: str, names: Sequence[str]) -> Loaded:
+    """Load what :func:`build` made; see :meth:`Language.load`."""
+    launches = device_launches(candidate)
+    native: Native
+    if launches:
+        native = Kernels(build_dir / _CODE, launches, device, amd.HipModule)
+    else:
+        native = Library(build_dir / library_name(candidate))
+    return NativeLoaded(native, candidate, names, device)
+
+
+def toolchain(language: str, arch: str) -> str:
+    """Compiler, flags and target; of CUDA sources the translator too."""
+    translator = "" if language == "hip" else amd.hipify_version()
+    return "\n".join((language, amd.hipcc_version(), " ".join(amd.FLAGS), arch, translator))
+
+
+def _check_kernels(path: Path, launches: dict[str, Geometry]) -> None:
+    objects = amd.code_objects(path.read_bytes())
+    there = {name.removesuffix(".kd") for _, code in objects for name in exported(code) if name.endswith(".kd")}
+    absent = [name for name in launches if name not in there]
+    if objects and absent:
+        path.unlink()
+        hint = ' (kernels must be extern "C")' if any(name.startswith("_Z") for name in there) else ""
+        known = ", ".join(sorted(there)) or "none"
+        raise BuildError(f"kerneleval-launch names {absent[0]}; kernels there are {known}{hint}")
+
+
+LANGUAGE = Hip()

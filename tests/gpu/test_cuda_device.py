@@ -1,0 +1,60 @@
+"""The CUDA device on the hardware: what it says of itself, counts, shares and times."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from kerneleval import devices
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available() or torch.version.cuda is None, reason="no NVIDIA GPU"),
+]
+
+
+def test_the_default_is_cuda_and_it_says_what_it_can() -> None:
+    device = devices.find("cuda")
+    assert device.available() == ""
+    assert devices.default() is device
+    can = device.capabilities()
+    assert (can.sharing, can.events, can.peak_memory, can.streams) == ("ipc", True, True, True)
+    assert all(can.computes(dtype) for dtype in ("float64", "float32", "float16", "complex128"))
+    if torch.cuda.get_device_capability() >= (8, 9):
+        assert can.fp8 and can.tf32 and can.bf16 and can.int8_matrix
+
+
+def test_peak_memory_is_counted() -> None:
+    device = devices.find("cuda")
+    device.reset_peak_memory()
+    before = device.peak_memory_bytes()
+    held = torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
+    del held
+    after = device.peak_memory_bytes()
+    assert before is not None and after is not None
+    assert (64 << 20) <= after - before < (80 << 20)
+    device.reset_peak_memory()
+    again = device.peak_memory_bytes()
+    assert again is not None and again <= after - (64 << 20)
+
+
+def test_allocations_are_shared_and_freed() -> None:
+    device = devices.find("cuda")
+    free = torch.cuda.mem_get_info()[0]
+    arena = device.allocate(256 << 20)
+    assert len(bytes.fromhex(arena.handle["ipc"])) == 64
+    arena.bytes.fill_(3)
+    part = device.own_storage(arena, 512, 64)
+    assert (part.untyped_storage().nbytes(), int(part.sum())) == (64, 192)
+    device.release(arena)
+    assert torch.cuda.mem_get_info()[0] >= free - (32 << 20)
+
+
+def test_events_and_the_delay() -> None:
+    device = devices.find("cuda")
+    device.warm_up()
+    timer = device.timer()
+    timer.start()
+    device.delay()
+    timer.stop()
+    assert 1e6 < timer.elapsed_ns() < 2e7  # some 3 ms
