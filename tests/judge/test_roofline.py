@@ -14,7 +14,7 @@ from kerneleval import devices, tasks
 from kerneleval.judge import Judge, peaks, roofline
 from kerneleval.judge.bound import Bound
 from kerneleval.judge.images import dense
-from kerneleval.judge.roofline import MARGIN, face_limit, needed_bytes, reached
+from kerneleval.judge.roofline import MARGIN, backward_flops, face_limit, needed_bytes, reached
 from kerneleval.judge.timed_outputs import TimedCall, TimedMismatch
 from kerneleval.pipeline import check
 from kerneleval.records import Limits, Peak, Samples, Task, new_secret
@@ -62,6 +62,24 @@ def test_gradients_have_bytes_alone() -> None:
     assert found["bytes"] == BYTES
     assert found["mfu"] is None
     assert found["fraction"] == pytest.approx(1.0, rel=1e-3)
+
+
+def test_gradients_of_products_have_operations() -> None:
+    dims = {"M": 24, "N": 40, "K": 56}
+    task, case, form, _ = cell("matmul", dims, direction="backward")
+    found = reached(task, case, form, samples(1e-3), LIMITS, tf32=False)
+    assert found["flops"] == 2 * (2 * 24 * 40 * 56)  # one product for each of the two gradients
+    assert found["mfu"] == pytest.approx(found["flops"] / 1e10 / 1e-3)
+    assert found["bound"] == "arithmetic"
+
+
+def test_a_reference_that_looks_at_its_data_states_no_operations() -> None:
+    task, _, form, _ = cell("matmul", {"M": 8, "N": 8, "K": 8}, direction="backward")
+
+    def looks(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return (a @ b) * (1 if float(a.detach().sum()) else 2)
+
+    assert backward_flops(replace(task, reference=looks), form) == 0
 
 
 def test_types_without_a_peak_have_bytes_alone() -> None:

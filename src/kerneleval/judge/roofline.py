@@ -19,7 +19,7 @@ from kerneleval.judge.images import Call, TensorSlot
 from kerneleval.judge.timed_outputs import TimedCall, TimedMismatch
 from kerneleval.records import DTYPES, Case, Evidence, Limits, Samples, Task
 
-__all__ = ["MARGIN", "face_limit", "needed_bytes", "reached"]
+__all__ = ["MARGIN", "backward_flops", "face_limit", "needed_bytes", "reached"]
 
 MARGIN = 1.25
 """A time is impossible where it is so many times shorter than the least one. Bandwidth is known to a few per cent."""
@@ -38,7 +38,7 @@ def reached(task: Task, case: Case, call: Call, samples: Samples, limits: Limits
     units that the data type may use (None: the task states none here, or the type has no measured peak), ``fraction``
     the larger of both, ``bound`` which of them that is, ``least_ns`` the time at the limit. Of a forward call the bytes
     and operations are the task's; of a backward one the bytes are those of upstream gradients and gradients, which any
-    kernel must move, and operations are not stated.
+    kernel must move, and the operations those of :func:`backward_flops`.
 
     KernelBench-X has max(IOU, MFU) as well, with peaks of data sheets.
     """
@@ -46,7 +46,8 @@ def reached(task: Task, case: Case, call: Call, samples: Samples, limits: Limits
     if case.direction == "forward":
         nbytes, flops = float(task.bytes(case.dims_map, case.dtype)), float(task.flops(case.dims_map))
     else:
-        nbytes, flops = float(_nbytes([(g.shape, g.dtype) for g in call.grads]) + _nbytes(call.outputs)), 0.0
+        nbytes = float(_nbytes([(g.shape, g.dtype) for g in call.grads]) + _nbytes(call.outputs))
+        flops = backward_flops(task, call)
     rate = limits.rate(case.dtype, tf32=tf32)
     memory_s, compute_s = limits.memory_s(nbytes, samples.calls), flops / rate if rate else 0.0
     iou, mfu = memory_s / time_s, compute_s / time_s if compute_s else None
@@ -61,6 +62,30 @@ def reached(task: Task, case: Case, call: Call, samples: Samples, limits: Limits
         "bandwidth_bytes_per_s": limits.bandwidth_bytes_per_s,
         "peak_flop_per_s": rate,
     }
+
+
+def backward_flops(task: Task, call: Call) -> float:
+    """Operations of the matrix products and convolutions in the reference's own backward, as PyTorch counts them
+    (``torch.utils.flop_counter``) on tensors without data; 0: there are none, or the reference needs data to run. The
+    forward call that makes the graph is not among them: a backward entry point may do without.
+    """
+    if task.module:
+        return 0.0
+    from torch.utils.flop_counter import FlopCounterMode
+
+    args = [
+        torch.empty(a.shape, dtype=getattr(torch, a.dtype), device="meta") if isinstance(a, TensorSlot) else a
+        for a in call.args
+    ]
+    leaves = [args[position].requires_grad_() for position in call.wanted]
+    try:
+        result = task.reference(*args)
+        live = [out for out in ([result] if isinstance(result, torch.Tensor) else result) if out.requires_grad]
+        with FlopCounterMode(display=False) as counter:
+            torch.autograd.grad(live, leaves, [torch.empty_like(out) for out in live], allow_unused=True)
+    except Exception:  # noqa: BLE001 - a reference may look at its data, which is not there; then nothing is stated
+        return 0.0
+    return float(counter.get_total_flops())
 
 
 def _nbytes(tensors: Sequence[tuple[tuple[int, ...], str]]) -> int:
