@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kerneleval import devices
+from kerneleval import devices, tasks
+from kerneleval.judge import Judge
+from kerneleval.records import Candidate, Passed, Protocol
 
 pytestmark = [
     pytest.mark.gpu,
@@ -58,3 +60,34 @@ def test_events_and_the_delay() -> None:
     device.delay()
     timer.stop()
     assert 1e6 < timer.elapsed_ns() < 2e7  # some 3 ms
+
+
+WASTES = """
+import torch
+
+
+def relu(x):
+    held = torch.empty(64 << 20, dtype=torch.uint8, device=x.device)
+    out = torch.relu(x)
+    del held
+    return out
+"""
+
+
+def test_a_verdict_tells_the_peak_memory_of_both_sides() -> None:
+    candidate = Candidate(files=(("relu.py", WASTES),), language="torch")
+    protocol = Protocol(
+        tier="quick",
+        dtypes=("float32",),
+        directions=("forward",),
+        distributions=("standard",),
+        categories=("small",),
+        allow=("library",),
+    )
+    with Judge("cuda") as judge:
+        verdict = judge.check(candidate, tasks.find("relu"), protocol)
+    assert verdict.verdict == "passed", verdict.message
+    [memory] = [
+        c.outcome.evidence["memory"] for c in verdict.cells if isinstance(c.outcome, Passed) and c.outcome.timing
+    ]
+    assert (64 << 20) <= memory["candidate_bytes"] - memory["baseline_bytes"] < (70 << 20)

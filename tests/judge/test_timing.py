@@ -245,6 +245,18 @@ class _Timed:
         )
 
 
+class _Holding(_Timed):
+    """... and say how much memory they held at most, one more each time."""
+
+    def __init__(self, call_ns, held):
+        super().__init__(call_ns)
+        self.held = held
+
+    def window(self, image, **options):
+        self.held = self.held if self.held is None else self.held + 1
+        return replace(super().window(image, **options), peak_bytes=self.held)
+
+
 class _Unsteady(_Timed):
     """... and scatter by a tenth."""
 
@@ -252,6 +264,25 @@ class _Unsteady(_Timed):
         window = super().window(image, **options)
         factor = random.uniform(0.9, 1.1)
         return replace(window, elapsed_ns=factor * window.elapsed_ns, event_ns=factor * window.event_ns)
+
+
+def test_peak_memory_is_that_of_the_timed_windows(monkeypatch):
+    monkeypatch.setattr(clock, "verify", lambda *_: None)
+    monkeypatch.setattr(Pair, "cut", lambda *_: None)
+    candidate, baseline = _Holding(1e5, 5000), _Holding(1e5, 100)
+    run = _measured(candidate, baseline, tier="quick")
+    assert run.memory["candidate_bytes"] <= candidate.held
+    assert run.memory["candidate_bytes"] - 5000 >= 2 * len(run.samples.candidate_ns) // 2
+    assert run.memory["baseline_bytes"] <= baseline.held < 5000
+    assert run.memory["calls"] == run.samples.calls
+    assert clock.merge([run, run]).memory == run.memory
+
+
+def test_peak_memory_that_one_side_does_not_count_is_not_told(monkeypatch):
+    monkeypatch.setattr(clock, "verify", lambda *_: None)
+    monkeypatch.setattr(Pair, "cut", lambda *_: None)
+    assert _measured(_Holding(1e5, 5000), _Holding(1e5, None), tier="quick").memory == {}
+    assert _measured(_Timed(1e5), _Timed(1e5), tier="quick").memory == {}
 
 
 def _measured(candidate, baseline, *, tier, pace_ns=0.0):

@@ -123,6 +123,9 @@ class TimedRun:
     """One call, drawn in secret, for the oracle."""
     energy: Evidence = field(default_factory=dict)
     """See :func:`energy_of`; of the first session alone."""
+    memory: Evidence = field(default_factory=dict)
+    """Peak memory of a window of either side, in bytes, and how many calls it has; empty: the device does not count
+    it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,7 +296,16 @@ def measure(
         mutated=found.mutated,
         sample=found.sample,
         energy=_energy(pair, image, samples, effort, device) if session == 0 and effort.energy_s else {},
+        memory=_memory(found.kept, len(image.plan.calls)),
     )
+
+
+def _memory(kept: Sequence[tuple[Window, Window]], calls: int) -> Evidence:
+    sides = zip(*((candidate.peak_bytes, baseline.peak_bytes) for candidate, baseline in kept), strict=True)
+    counted = [[peak for peak in side if peak is not None] for side in sides]
+    if not all(counted):
+        return {}
+    return {"candidate_bytes": max(counted[0]), "baseline_bytes": max(counted[1]), "calls": calls}
 
 
 def _energy(pair: Pair, image: Image, samples: Samples, effort: Effort, device: Device) -> Evidence:
@@ -439,6 +451,7 @@ def merge(runs: list[TimedRun]) -> TimedRun:
         mutated=any(run.mutated for run in runs),
         sample=first.sample,
         energy=first.energy,
+        memory=first.memory,
     )
 
 

@@ -103,7 +103,8 @@ class Timer:
     def _outcome(self, case: Case, outcome: Passed, run: TimedRun) -> Outcome:
         if run.mutated and not self._judge.task.in_place:
             return Failed(stage="honesty", reason="input_mutation", message="a timed call changed its inputs")
-        evidence = outcome.evidence | _deferral(run) | ({"energy": run.energy} if run.energy else {})
+        evidence = outcome.evidence | _deferral(run)
+        evidence |= {name: of for name, of in (("energy", run.energy), ("memory", run.memory)) if of}
         if self._limits is not None:
             task, form = self._judge.task, self._judge.calibration[case].form
             tf32 = self._judge.protocol.tf32

@@ -62,6 +62,9 @@ class Window:
     """The worker's own word that an output has the wrong number, type, shape, dtype or device."""
     mutated: bool
     """Whether revealed memory changed during the computation (checked only when asked)."""
+    peak_bytes: int | None = None
+    """The most memory that the worker's tensors held at once, as the worker says: the outputs of all calls are in it,
+    revealed inputs, which lie in the judge's memory, are not. None: the device does not count it."""
 
 
 class Runner:
@@ -210,6 +213,7 @@ class Runner:
             places=places,
             wrong=_claimed_wrong(answer.get("wrong")),
             mutated=mutated,
+            peak_bytes=_claimed_bytes(answer.get("peak_bytes")),
         )
 
     def _mutated_there(self, image: Image, timeout_s: float) -> bool:
@@ -280,6 +284,11 @@ def _claimed_ns(value: Any) -> float:
     except OverflowError:  # JSON has integers of any size
         return 0.0
     return claimed if math.isfinite(claimed) and claimed >= 0 else 0.0
+
+
+def _claimed_bytes(value: object) -> int | None:
+    """A worker's number of bytes; None: it is none."""
+    return value if type(value) is int and 0 <= value < 1 << 62 else None
 
 
 def _claimed_wrong(value: Any) -> dict[str, Any] | None:

@@ -244,8 +244,10 @@ class Worker:
         wrong = wrong or next(filter(None, (self.calls[index].changed() for index in message["look"])), None)
         if message["keep"] >= 0:
             self.kept.append((self.calls[message["keep"]], self.results[message["keep"]]))
+        peak = self.device.peak_memory_bytes()
         self.results = []
-        return {"op": "collected", "event_ns": self.event_ns, "wrong": wrong}
+        self.device.reset_peak_memory()
+        return {"op": "collected", "event_ns": self.event_ns, "wrong": wrong, "peak_bytes": peak}
 
     def on_back(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Where inputs were staged: what became of them goes to where the judge revealed them."""
