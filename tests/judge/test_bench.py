@@ -42,7 +42,8 @@ def test_a_worker_may_take_no_more_than_half_of_the_host(
     """A candidate on a GPU was stopped at 32 GiB, whatever the host had: the host ended first."""
     figures = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": (host_gib << 30) // 4096}
     monkeypatch.setattr(os, "sysconf", figures.__getitem__)
-    assert bench._worker_memory_bytes(SimpleNamespace(name=device)) == limit_gib << 30  # type: ignore[arg-type]
+    asked = SimpleNamespace(name=device, torch_device=device)
+    assert bench._worker_memory_bytes(asked) == limit_gib << 30  # type: ignore[arg-type]
 
 
 @pytest.mark.xdist_group("judge")
