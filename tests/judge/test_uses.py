@@ -7,7 +7,9 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -124,10 +126,15 @@ def test_what_a_worker_sends_is_read_with_care(tmp_path: Path) -> None:
 
 
 class Told:
-    """A loaded candidate, as far as the reading of binaries asks it."""
+    """A loaded candidate, as far as the reading of binaries asks it, and its worker, which has compiled these files."""
 
-    def __init__(self, *digests: str) -> None:
+    def __init__(self, *digests: str, files: Sequence[dict[str, str]] = ()) -> None:
         self.binaries = set(digests)
+        self._files = list(files)
+        self.runner = SimpleNamespace(worker=self, device=SimpleNamespace(name="rocm"))
+
+    def request(self, operation: str, message: Any, expect: str, *, timeout_s: float) -> dict[str, Any]:
+        return {"files": self._files}
 
 
 def test_only_binaries_that_were_launched_count() -> None:
@@ -150,6 +157,25 @@ def test_only_binaries_that_were_launched_count() -> None:
         assert (of.why, of.complete) == ("1 binaries that were launched are not there", False)
         of = uses._of_launched(Told(), cache, ["other"])  # type: ignore[arg-type]
         assert (of.uses, of.why, of.complete) == ((), "there is no binary of a launched kernel", False)
+    finally:
+        uses.close()
+
+
+def test_what_was_compiled_while_checks_called_at_other_sizes_is_read_too() -> None:
+    """On an H100 a product was compiled anew for sizes that no multiple of 16 is, after its binaries had been read."""
+
+    def binary(digest: str, text: str) -> dict[str, str]:
+        data = base64.b64encode(text.encode()).decode()
+        return {"data": data, "kernel": "k", "kind": "amdgcn", "hash": digest}
+
+    first, second = binary("a", "\tv_add_f32 v0, v1, v2\n"), binary("b", "\tv_mfma_f32_32x32x8_f16 a[0:15], v[0:1]\n")
+    uses = Uses()
+    try:
+        cache = uses._begun(read_sent([first]), "")
+        loaded = Told("a", "b", "c", files=[first, second, first | {"hash": "c"}])
+        of = uses._of_launched(loaded, cache, ["k"])  # type: ignore[arg-type]
+        assert (of.why, of.complete) == ("", True)
+        assert [use.classes for use in of.uses] == [(("mma", 1),)]
     finally:
         uses.close()
 

@@ -124,6 +124,7 @@ class Uses:
     def _of_launched(self, loaded: Loaded, cache: _Cache, launched: Collection[str]) -> Library:
         if cache.why:
             return Library(uses=(), why=cache.why)
+        cache = self._with_later(loaded, cache)
         by_digest = [one for one in cache.binaries if one.digests & loaded.binaries]
         chosen = by_digest or [one for one in cache.binaries if one.kernel in launched]
         if not chosen:
@@ -141,6 +142,16 @@ class Uses:
             says.append(f"{len(absent)} binaries that were launched are not there")
         complete = not unread and not absent and {use.kernel[:200] for use in found} >= set(launched)
         return Library(uses=found, why="; ".join(says), complete=complete)
+
+    def _with_later(self, loaded: Loaded, cache: _Cache) -> _Cache:
+        """With what was compiled after the cache had been sent, as checks call at other sizes, if any was launched."""
+        if not loaded.binaries.difference(*(one.digests for one in cache.binaries)):
+            return cache
+        found = {one.key: one for one in cache.binaries}
+        for one in _sent(loaded)[0]:
+            before = found.get(one.key, one)
+            found[one.key] = replace(one, digests=one.digests | before.digests)
+        return _Cache(binaries=list(found.values()), why=cache.why)
 
 
 @dataclass(frozen=True, kw_only=True)
