@@ -223,12 +223,13 @@ def test_other_devices_are_refused(make, tmp_path):
         '# /* x */ define/**/__asm__ __asm__\n__asm__("nop");',
         '#un\\\ndef __as\\\nm__\n__asm__("nop");',
         '%:undef __asm__\n__asm__("nop");',
+        '#define inline_assembly_is_not_taken __asm__\n__asm__("nop");',
         'constant char *from = "/*";\n#undef __asm__\nconstant char *to = "*/"; __asm__("nop");',
     ],
 )
-@pytest.mark.parametrize("flags", ["", "// kerneleval-flags: -D__asm__=__asm__\n"])
-def test_inline_assembly_is_refused(load, text, flags):
-    source = flags + HEAD + scale("2").replace("{\n", "{\n" + text + "\n")
+@pytest.mark.parametrize("define", ["", "-D__asm__=__asm__", "-Dinline_assembly_is_not_taken=__asm__"])
+def test_inline_assembly_is_refused(load, text, define):
+    source = f"// kerneleval-flags: {define}\n" + HEAD + scale("2").replace("{\n", "{\n" + text + "\n")
     with pytest.raises(BuildError, match=r"inline_assembly_is_not_taken|defines or undefines one of asm"):
         load(source, "opencl")
 

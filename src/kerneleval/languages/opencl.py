@@ -27,11 +27,10 @@ __all__ = ["LANGUAGE"]
 _FLAGS = ("-cl-std=CL1.2",)
 """Before the candidate's own, which may override them."""
 
+_RESERVED = (*opencl_runtime.ASSEMBLY, opencl_runtime.NO_ASSEMBLY)
 _SPLICE = re.compile(r"(?:\\|\?\?/)[ \t]*\r?\n")
 _GAP = r"(?:\s|/\*.*?\*/)"
-_REDEFINES = re.compile(
-    rf"(?:#|%:|\?\?=){_GAP}*(?:define|undef){_GAP}+(?:{'|'.join(opencl_runtime.ASSEMBLY)})\b", re.DOTALL
-)
+_REDEFINES = re.compile(rf"(?:#|%:|\?\?=){_GAP}*(?:define|undef){_GAP}+(?:{'|'.join(_RESERVED)})\b", re.DOTALL)
 
 
 class Opencl(Language):
@@ -203,7 +202,7 @@ def _compile(candidate: Candidate) -> Any:
     flags = [flag for flag in _FLAGS if not any(f.startswith("-cl-std=") for f in own)] + own
     for path, text in candidate.files:
         if _REDEFINES.search(_SPLICE.sub("", text)):
-            raise BuildError(f"{path}: it defines or undefines one of {', '.join(opencl_runtime.ASSEMBLY)}")
+            raise BuildError(f"{path}: it defines or undefines one of {', '.join(_RESERVED)}")
     main = candidate.files[0][0]
     with tempfile.TemporaryDirectory(prefix="source-") as folder:
         write_files(candidate, Path(folder))
