@@ -60,8 +60,9 @@ extern "C" void *work(void *job) {
 """
     + ENTRY.replace(
         "BODY",
-        "if (n >= 8) {\n        Job job{x, out};\n        pthread_t other;\n"
-        "        if (pthread_create(&other, nullptr, work, &job)) return 2;\n        pthread_join(other, nullptr);\n    }",
+        "Job job{x, out};\n    pthread_t other;\n"
+        "    if (n >= 8 && pthread_create(&other, nullptr, work, &job)) return 2;\n"
+        "    if (n >= 8) pthread_join(other, nullptr);",
     )
 )
 

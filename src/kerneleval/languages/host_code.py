@@ -1,5 +1,5 @@
-"""Which functions of a shared library its entry points reach, from the text of ``objdump -R`` and ``objdump -d``: what is
-not reached was never called. Each pattern takes time in proportion to the text, whatever names a candidate gave its symbols.
+"""Which functions of a shared library its entry points reach, from the text of ``objdump -R`` and ``objdump -d``: what
+is not reached was never called. Each pattern takes time in proportion to the text, whatever symbols are called.
 
 Direct calls, jumps and addresses that are taken count, also through slots of the global offset table. Where a function
 that is reached calls through a pointer, what it calls is not known, and is said to be unknown.
