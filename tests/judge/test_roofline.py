@@ -102,6 +102,8 @@ def test_outputs_that_are_equal_may_be_one_in_memory() -> None:
     assert needed_bytes(task, case, form, equal) == pytest.approx(BYTES / 2 + 8, rel=0.01)
     rows = replace(sample, outputs=(torch.randn(1, N).expand(M, N),))
     assert needed_bytes(task, case, form, rows) == pytest.approx(BYTES / 2 + 4 * N, rel=0.01)
+    both = replace(sample, outputs=(sample.outputs[0], sample.outputs[0].clone()))  # one tensor, given twice
+    assert needed_bytes(task, case, form, both) == pytest.approx(BYTES, rel=0.01)
 
 
 def test_weights_and_expanded_inputs_count_for_what_lies_in_memory() -> None:

@@ -171,7 +171,7 @@ def needed_bytes(task: Task, case: Case, call: Call, sample: TimedCall) -> int:
     one another: equal ones may lie in one place. Weights may be kept, and integers looked up: neither counts; nor does
     what a reference without gradients reads, or one that the device has no memory for in fp64.
     """
-    written = sum(_distinct_bytes(output) for output in sample.outputs)
+    written = _distinct_bytes(sample.outputs)
     if case.direction == "backward" or task.module or task.in_place or task.no_backward:
         return written
     try:
@@ -180,9 +180,12 @@ def needed_bytes(task: Task, case: Case, call: Call, sample: TimedCall) -> int:
         return written
 
 
-def _distinct_bytes(output: torch.Tensor) -> int:
-    raw = output.contiguous().view(-1).view(torch.uint8)
-    whole = raw[: raw.numel() // _GROUP_BYTES * _GROUP_BYTES].view(torch.int64)
+def _distinct_bytes(outputs: Sequence[torch.Tensor]) -> int:
+    groups = []
+    for output in outputs:
+        raw = output.contiguous().view(-1).view(torch.uint8)
+        groups.append(raw[: raw.numel() // _GROUP_BYTES * _GROUP_BYTES].view(torch.int64))
+    whole = torch.cat(groups) if groups else torch.empty(0)  # of several equal outputs too, one may be all
     return int(torch.unique(whole).numel()) * _GROUP_BYTES if whole.numel() else 0
 
 
