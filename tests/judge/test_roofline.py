@@ -164,9 +164,10 @@ def test_windows_that_the_caches_may_hold_are_not_looked_at() -> None:
     face_limit(task, case, form, samples(1e-9), sample, replace(warm, cache_bytes=0), no_better)
 
 
-def test_no_memory_for_gradients_condemns_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("out of memory"), RuntimeError("no kernel for Double")])
+def test_a_reference_without_gradients_here_condemns_nobody(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def full(*_given: Any) -> int:
-        raise torch.OutOfMemoryError("out of memory")
+        raise error
 
     monkeypatch.setattr(roofline, "_read_bytes", full)
     task, case, form, sample = cell("gelu")
