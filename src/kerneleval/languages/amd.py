@@ -195,7 +195,7 @@ def code_objects(data: bytes) -> list[tuple[str, bytes]]:
     The bundle, by itself or within a library, is a magic word, the number of entries, and for each where it lies from
     there, its size and its name (Clang's "Clang Offload Bundler"). Empty: there is none, or it is compressed.
     """
-    found = []
+    found: list[tuple[str, bytes]] = []
     start = data.find(_BUNDLE)
     while start >= 0 and len(found) < _MOST_OBJECTS:
         at = start + len(_BUNDLE)

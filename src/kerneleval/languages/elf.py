@@ -70,7 +70,7 @@ def function_names(path: Path) -> list[str]:
 
 def exported(data: bytes, kind: int = -1) -> list[str]:
     """Symbols that a shared library defines for others, of one kind (``STT_FUNC`` is 2) or, -1, of any."""
-    names = []
+    names: list[str] = []
     for section_kind, offset, size, link_offset, link_size in sections(data):
         if section_kind != _SHT_DYNSYM:
             continue
