@@ -7,6 +7,7 @@ import inspect
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,19 @@ from kerneleval.records import InfrastructureError, UsageError
 
 GIB = 1 << 30
 ROOT = Path(__file__).parents[2]
+
+
+def test_an_allocator_that_counts_nothing_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What PyTorch raises once ``torch.cuda.memory.change_current_allocator`` was called."""
+
+    def raises() -> int:
+        raise RuntimeError("CUDAPluggableAllocator does not yet support getDeviceStats")
+
+    device = FakeXpu()
+    namespace = SimpleNamespace(max_memory_allocated=raises, reset_peak_memory_stats=raises)
+    monkeypatch.setattr(device, "_namespace", lambda: namespace)
+    device.reset_peak_memory()
+    assert device.peak_memory_bytes() is None
 
 
 def used(fake: Fake) -> Fake:

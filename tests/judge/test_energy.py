@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kerneleval.devices.cpu import DEVICE
+from kerneleval.judge import clock
 from kerneleval.judge.energy import energy_of, mean_power_w
+from kerneleval.records import Samples
 
 
 class World:
@@ -117,3 +122,31 @@ def test_a_precise_verdict_tells_joules(new_cache: Any, tmp_path: Any, monkeypat
         assert energy["candidate_w"] == pytest.approx(50.0, rel=0.01)
         call_s = sorted(outcome.timing.samples.candidate_ns)[len(outcome.timing.samples.candidate_ns) // 2] / 1e9
         assert energy["candidate_j"] == pytest.approx(50.0 * call_s, rel=0.5)
+
+
+def test_outputs_of_windows_whose_energy_is_told_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else whoever tells them from timed ones, by what follows what, would do nothing in them."""
+    compared: list[Any] = []
+
+    class Sides:
+        candidate, baseline = "candidate", "baseline"
+
+        def once(self, runner: str, _image: object) -> Any:
+            return SimpleNamespace(elapsed_ns=1e6, of=runner)
+
+        alone = once
+
+    def energy(_device: object, candidate: Any, baseline: Any, **_how: Any) -> dict[str, float]:
+        assert {candidate() for _ in range(1000)} == {baseline() for _ in range(1000)} == {1e6}
+        return {}
+
+    def compare(pair: Any, *_how: Any) -> None:
+        compared.append([window.of for window in pair])
+
+    monkeypatch.setattr(clock, "energy_of", energy)
+    monkeypatch.setattr(clock, "verify", compare)
+    samples = Samples(candidate_ns=(1e4,), baseline_ns=(1e4,), calls=100)
+    how: Any = (None, None)
+    effort = replace(clock.TIERS["precise"], energy_s=0.04)
+    clock._energy(Sides(), None, samples, effort, DEVICE, how)  # type: ignore[arg-type]
+    assert 0 < len(compared) < 300 and all(pair == ["candidate", "baseline"] for pair in compared)

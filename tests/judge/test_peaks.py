@@ -48,6 +48,25 @@ def test_every_peak_of_this_machine_is_a_rate_or_says_why_not(name: str) -> None
         assert found.how
 
 
+def test_memory_is_measured_by_every_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A candidate may start more threads than the judge has, by ``OMP_NUM_THREADS`` or whoever imports it."""
+    seen: list[int] = []
+
+    def streamed(*_given: Any, **_named: Any) -> Any:
+        seen.append(torch.get_num_threads())
+        return peaks._Found(rates=(1.0,), call_s=1.0, how="")
+
+    monkeypatch.setattr(peaks, "_streamed", streamed)
+    monkeypatch.setattr(peaks, "processors", lambda: 3)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        peaks.measure(CPU, CPU.machine(), "copy")
+        assert set(seen) == {3} and torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_a_rate_counts_the_bytes_that_are_read_and_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that says 1 ms a call: the largest arrays, of 8 MiB together, are then the fastest."""
     monkeypatch.setattr(peaks, "_timed_s", lambda _device, _call, count: 1e-3 * count)

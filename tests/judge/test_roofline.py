@@ -102,6 +102,8 @@ def test_outputs_that_are_equal_may_be_one_in_memory() -> None:
     assert needed_bytes(task, case, form, equal) == pytest.approx(BYTES / 2 + 8, rel=0.01)
     rows = replace(sample, outputs=(torch.randn(1, N).expand(M, N),))
     assert needed_bytes(task, case, form, rows) == pytest.approx(BYTES / 2 + 4 * N, rel=0.01)
+    both = replace(sample, outputs=(sample.outputs[0], sample.outputs[0].clone()))  # one tensor, given twice
+    assert needed_bytes(task, case, form, both) == pytest.approx(BYTES, rel=0.01)
 
 
 def test_weights_and_expanded_inputs_count_for_what_lies_in_memory() -> None:
@@ -162,9 +164,10 @@ def test_windows_that_the_caches_may_hold_are_not_looked_at() -> None:
     face_limit(task, case, form, samples(1e-9), sample, replace(warm, cache_bytes=0), no_better)
 
 
-def test_no_memory_for_gradients_condemns_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("out of memory"), RuntimeError("no kernel for Double")])
+def test_a_reference_without_gradients_here_condemns_nobody(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def full(*_given: Any) -> int:
-        raise torch.OutOfMemoryError("out of memory")
+        raise error
 
     monkeypatch.setattr(roofline, "_read_bytes", full)
     task, case, form, sample = cell("gelu")

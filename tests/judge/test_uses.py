@@ -17,7 +17,7 @@ import pytest
 from kerneleval import tasks
 from kerneleval.analysis import rubric
 from kerneleval.judge import Judge
-from kerneleval.judge.disassembly import of_library, printed
+from kerneleval.judge.disassembly import Printed, of_library, printed
 from kerneleval.judge.uses import Uses, read_sent
 from kerneleval.records import Candidate, Protocol, UsageError, Verdict
 from kerneleval.worker.binaries import collect
@@ -50,11 +50,32 @@ DECOY = (
     + ENTRY.replace("BODY", "")
 )
 
+THREAD = (
+    HEAD.replace("#include <cstdint>", "#include <cstdint>\n#include <pthread.h>")
+    + """
+struct Job { const float *x; float *out; };
+extern "C" void *work(void *job) {
+    Job *of = static_cast<Job *>(job);
+    _mm256_storeu_ps(of->out, _mm256_max_ps(_mm256_setzero_ps(), _mm256_loadu_ps(of->x)));
+    return nullptr;
+}
+"""
+    + ENTRY.replace(
+        "BODY",
+        "Job job{x, out};\n    pthread_t other;\n"
+        "    if (n >= 8 && pthread_create(&other, nullptr, work, &job)) return 2;\n"
+        "    if (n >= 8) pthread_join(other, nullptr);",
+    )
+)
+
 
 @pytest.fixture(scope="module")
 def judge() -> Judge:
     with Judge("cpu") as made:
         yield made
+
+
+X86 = b"\x7fELF\x02\x01".ljust(18, b"\0") + b"\x3e\0"
 
 
 def judged(judge: Judge, text: str) -> Verdict:
@@ -92,6 +113,21 @@ def test_what_no_entry_point_calls_does_not_count(judge: Judge) -> None:
     grades = rubric.source_grades(Candidate(files=(("relu.cpp", DECOY),), language="cpp"), saw)
     assert saw.complete and [grade.level for grade in grades] == [3, 1]
     assert "not in the compiled code, so not counted: _mm256_" in grades[1].reason
+
+
+@pytest.mark.skipif(not has_avx(), reason="not run: this processor has no AVX2")
+def test_what_an_entry_point_hands_to_a_thread_counts(judge: Judge) -> None:
+    """Its address comes from the global offset table: the relocations tell whose it is."""
+    verdict = judged(judge, THREAD)
+    assert verdict.verdict == "passed", verdict.message
+    [use] = rubric.compiled_in(verdict)
+    assert any("%ymm" in line.text and "max" in line.mnemonic for line in use.lines)
+
+
+def test_many_entry_points_are_not_all_looked_at() -> None:
+    text = "".join(f"{n:016x} <e{n}>:\n {n:x}:\tret\n" for n in range(40))
+    found = of_library(Printed(data=X86, gpu=False, host=text), [f"e{n}" for n in range(40)])
+    assert (len(found.uses), found.why, found.complete) == (16, "24 of 40 entry points are not looked at", False)
 
 
 def test_reading_costs_little_and_a_library_is_read_once(judge: Judge) -> None:

@@ -7,8 +7,10 @@ import json
 import os
 import random
 import re
+import struct
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -101,6 +103,23 @@ def test_broken_binaries_have_fewer_kernels_and_do_no_harm(tmp_path: Path) -> No
             data[generator.randrange(len(data))] = generator.randrange(256)
         for use in uses(bytes(data[: generator.randrange(len(data) + 1)])):
             assert isinstance(use.kernel, str)
+
+
+def test_names_that_all_are_long_fill_no_memory() -> None:
+    """Three thousand sections and as many symbols whose names are one megabyte, as a worker may send them."""
+    count, names = 3000, b"A" * (1 << 20)
+    tables = 64 + 64 * count
+    header = b"\x7fELF\x02\x01".ljust(18, b"\0") + b"\xbe\x00"
+    header = header.ljust(40, b"\0") + struct.pack("<Q", 64) + b"\0" * 10 + struct.pack("<HHH", 64, count, 0)
+    strings = struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, tables, len(names), 0, 0, 0, 0)
+    symbols = struct.pack("<IIQQQQIIQQ", 0, 2, 0, 0, tables, 24 * count, 0, 0, 0, 0)
+    data = header.ljust(64, b"\0") + strings + symbols * (count - 1) + names
+    tracemalloc.start()
+    try:
+        assert uses(data) == ()
+        assert tracemalloc.get_traced_memory()[1] < 256 << 20
+    finally:
+        tracemalloc.stop()
 
 
 KERNELS = """

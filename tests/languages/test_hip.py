@@ -177,6 +177,7 @@ def test_bundles_are_found_wherever_they_lie() -> None:
         assert all(len(code) <= 4 for _, code in amd.code_objects(data[:cut]))
     endless = b"__CLANG_OFFLOAD_BUNDLE__" + b"\xff" * 4000
     assert amd.code_objects(endless) == []
+    assert len(amd.code_objects(data * 1000)) == 64
 
 
 def test_messagepack_is_read_and_nothing_else() -> None:

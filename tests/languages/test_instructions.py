@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 
@@ -184,3 +185,11 @@ def test_hostile_text_ends_and_raises_nothing(isa: str) -> None:
         assert use.instructions <= text.count("\n") + 1 and len(use.lines) <= 16
         reached(listing(text), ["a"])
         list(sass_functions(text))
+
+
+@pytest.mark.parametrize("name", ["<" * 50_000 + "+x", "RELATIVE" * 6_000, "JUMP_SLO" * 6_000, "_64" * 16_000])
+def test_names_that_candidates_choose_cost_no_time(name: str) -> None:
+    text = f"{HOST}\n0000000000090000 <{name}>:\n   90000:\tcall   90000 <{name}>\n00 {name}\n00 R_X86_64_{name} x\n"
+    began = time.process_time()
+    reached(listing(text), ["entry", name])
+    assert time.process_time() - began < 2

@@ -223,14 +223,48 @@ def test_other_devices_are_refused(make, tmp_path):
         '# /* x */ define/**/__asm__ __asm__\n__asm__("nop");',
         '#un\\\ndef __as\\\nm__\n__asm__("nop");',
         '%:undef __asm__\n__asm__("nop");',
+        '#un\\\v\ndef __asm__\n__asm__("nop");',
+        '#un\\\rdef __asm__\n__asm__("nop");',
+        '#define inline_assembly_is_not_taken __asm__\n__asm__("nop");',
         'constant char *from = "/*";\n#undef __asm__\nconstant char *to = "*/"; __asm__("nop");',
     ],
 )
-@pytest.mark.parametrize("flags", ["", "// kerneleval-flags: -D__asm__=__asm__\n"])
-def test_inline_assembly_is_refused(load, text, flags):
-    source = flags + HEAD + scale("2").replace("{\n", "{\n" + text + "\n")
+@pytest.mark.parametrize("define", ["", "-D__asm__=__asm__", "-Dinline_assembly_is_not_taken=__asm__"])
+def test_inline_assembly_is_refused(load, text, define):
+    source = f"// kerneleval-flags: {define}\n" + HEAD + scale("2").replace("{\n", "{\n" + text + "\n")
     with pytest.raises(BuildError, match=r"inline_assembly_is_not_taken|defines or undefines one of asm"):
         load(source, "opencl")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '#include "PATH"',
+        "#include <PATH>",
+        '/* a\n b */ # /* c */ include/**/"PATH"',
+        '#inc\\\nlude "PATH"',
+        '%:include_next "PATH"',
+        '#define NAME "PATH"\n#include NAME',
+        '#import "PATH"',
+        'constant int one = 1;\r#include "PATH"',
+    ],
+)
+def test_no_file_but_the_candidates_own_is_included(load, tmp_path, text):
+    """Another one could undefine what keeps assembly out."""
+    (tmp_path / "other.h").write_text("#undef __asm__\n")
+    source = HEAD + text.replace("PATH", f"{tmp_path}/other.h") + "\n"
+    with pytest.raises(BuildError, match="which is none of the candidate's files"):
+        load(source + scale("2").replace("{\n", '{\n    __asm__("nop");\n'), "opencl")
+
+
+def test_a_zero_character_is_refused(load):
+    with pytest.raises(BuildError, match="it has a zero character"):
+        load(HEAD + "#undef\0__asm__\n" + scale("2"), "opencl")
+
+
+def test_a_comment_on_an_include_is_none(load):
+    source = HEAD + "// #include <all.h>\n/* or\n * #include <more.h>\n */\n" + scale("2")
+    assert torch.equal(call(load(source, "opencl"), X), X * 2)
 
 
 def test_a_comment_on_assembly_is_none(load):

@@ -21,6 +21,7 @@ import torch
 
 import kerneleval
 from kerneleval import pipeline
+from kerneleval.devices import Capabilities
 from kerneleval.judge import differential
 from kerneleval.judge.judge import Judge
 from kerneleval.records import Candidate, Protocol, UsageError
@@ -318,6 +319,13 @@ def one_side(task_name: str, **protocol: Any) -> list[Any]:
         cases = differential.common_plan([judge], task, how)
         with differential.Side(judge, None, task, how) as side:
             return list(differential.differ([side], task, cases))
+
+
+def test_types_that_a_device_lacks_are_asked_of_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Judge("cpu") as judge:
+        monkeypatch.setattr(type(judge.device), "capabilities", lambda self: Capabilities(fp16=False))
+        found = differential.common_plan([judge], find("relu"), Protocol(tier="quick", timed=False))
+    assert {case.dtype for case in found} == {"float32", "bfloat16"}
 
 
 def test_several_outputs_integers_and_random_numbers() -> None:

@@ -285,6 +285,21 @@ def test_sources_are_compiled_for_amd(tmp_path: Path) -> None:
     assert "wgmma" in row.compiles.why
 
 
+@pytest.mark.parametrize(
+    ("tool", "target", "name"), [("nvcc", "sm_80", "relu.cu"), ("hipcc", "", "relu.cu"), ("hipcc", "", "relu.hip")]
+)
+def test_compilers_read_no_file_of_the_users(tmp_path: Path, tool: str, target: str, name: str) -> None:
+    if shutil.which(tool) is None:
+        pytest.skip(f"not run: no {tool}")
+    target = target or next(known for known in ("gfx90a", "gfx942", "gfx1100") if not unknown_target(known))
+    (tmp_path / "secret.txt").write_text("the_secret of the user\n")
+    (tmp_path / "source").mkdir()
+    text = CUDA.replace("<cstdint>", f'<cstdint>\n#include "{tmp_path}/secret.txt"')
+    row = rows(tmp_path / "source", text, target, name=name)[target]
+    assert row.compiles.answer == "no" and "secret.txt" in row.compiles.why, row.compiles.why
+    assert "the_secret" not in row.compiles.why
+
+
 def test_hip_is_not_compiled_for_nvidia(tmp_path: Path) -> None:
     row = rows(tmp_path, "// HIP\n", "sm_90", name="relu.hip")["sm_90"]
     assert row.compiles.answer == "not evaluated"

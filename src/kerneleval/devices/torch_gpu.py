@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -104,12 +105,18 @@ class TorchGpu:
             gpu.empty_cache()
 
     def peak_memory_bytes(self) -> int | None:
-        """What PyTorch's allocator counted; the library's and the driver's own memory is not in it."""
-        return int(self._namespace().max_memory_allocated())
+        """What PyTorch's allocator counted; the library's and the driver's own memory is not in it. None: a candidate
+        put an allocator of its own in its place, which counts nothing.
+        """
+        try:
+            return int(self._namespace().max_memory_allocated())
+        except RuntimeError:
+            return None
 
     def reset_peak_memory(self) -> None:
         """See :meth:`Device.reset_peak_memory`."""
-        self._namespace().reset_peak_memory_stats()
+        with contextlib.suppress(RuntimeError):
+            self._namespace().reset_peak_memory_stats()
 
     def warm_up(self) -> None:
         """Create the context and load the first kernels."""

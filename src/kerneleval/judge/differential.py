@@ -48,10 +48,12 @@ _Outputs = tuple[torch.Tensor, ...]
 
 
 def common_plan(judges: Sequence[Judge], task: Task, protocol: Protocol) -> tuple[Case, ...]:
-    """The cases that every one of these devices, and the host, has room and time for."""
+    """The cases that every one of these devices, and the host, has room and time for, in the types that all have."""
     budgets = [budget_of(device, task, protocol) for device in (devices.find(HOST), *(j.device for j in judges))]
     smallest = shapes.Budget(memory_bytes=min(b.memory_bytes for b in budgets), flops=min(b.flops for b in budgets))
-    return shapes.plan(task, protocol, smallest)
+    can = [judge.device.capabilities() for judge in judges]
+    planned = shapes.plan(task, protocol, smallest)
+    return tuple(case for case in planned if all(one.computes(case.dtype) for one in can))
 
 
 class Side:

@@ -30,16 +30,19 @@ from kerneleval.worker.sandbox import clean_environment
 
 __all__ = ["Library", "Printed", "content", "of_cubins", "of_library", "printed", "run_confined"]
 
-_MOST_TEXT_BYTES = 32 << 20
+_MOST_TEXT_BYTES, _MOST_TEXTS_BYTES = 32 << 20, 128 << 20
+"""What is read of one text, and of all of a library."""
+
 _MOST_MEMORY_KIB = 4 << 20
 _MOST_CHARS = 4000
-_MOST_KERNELS = 64
+_MOST_KERNELS, _MOST_ENTRIES = 64, 16
+"""Kernels that are told; entry points of the CPU that are looked at, each with all that it calls."""
 
 _DISASSEMBLE = (
     f"ulimit -f {_MOST_TEXT_BYTES >> 9}; ulimit -v {_MOST_MEMORY_KIB}; n=0; "
     'for file in *.cubin; do [ -f "$file" ] || continue; "$0" -sass "$file" > "$file.txt" 2> /dev/null & '
     "n=$((n + 1)); [ $((n % $2)) -eq 0 ] && wait; done; "
-    '[ -f host.so ] && "$1" -d -R --no-show-raw-insn host.so > host.so.txt 2> /dev/null; wait'
+    '[ -f host.so ] && { "$1" -R host.so; "$1" -d --no-show-raw-insn host.so; } > host.so.txt 2> /dev/null; wait'
 )
 
 
@@ -199,7 +202,10 @@ def _texts(files: Mapping[str, bytes], cuobjdump: str, objdump: str, seconds: fl
         run_confined(
             folder, folder, (["/bin/sh", "-c", _DISASSEMBLE, cuobjdump, objdump, abreast], readable), seconds, {}
         )
-        found = {name: content(folder / f"{name}.txt", _MOST_TEXT_BYTES) for name in files}
+        found, left = {}, _MOST_TEXTS_BYTES
+        for name in files:
+            found[name] = content(folder / f"{name}.txt", min(left, _MOST_TEXT_BYTES))
+            left -= len(found[name])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return {name: text.decode(errors="replace") for name, text in found.items() if text.strip()}
@@ -219,7 +225,8 @@ def _of_host(text: str, entries: Collection[str], data: bytes) -> Library:
     code = listing(text)
     found: list[CodeUse] = []
     says: list[str] = []
-    for entry in sorted(set(entries) & code.bodies.keys()):
+    there = sorted(set(entries) & code.bodies.keys())
+    for entry in there[:_MOST_ENTRIES]:
         of = reached(code, [entry])
         if not of.all_known and not says:
             says.append("it calls through pointers, so all functions of its library count")
@@ -228,8 +235,9 @@ def _of_host(text: str, entries: Collection[str], data: bytes) -> Library:
         found.append(replace(read_code("".join(code.bodies[name] for name in own), isa), kernel=entry))
     if absent := sorted(set(entries) - code.bodies.keys()):
         says.append(f"no code under the name {absent[0][:80]}")
-    complete = not absent and len(found) <= _MOST_KERNELS
-    return Library(uses=tuple(found)[:_MOST_KERNELS], why="; ".join(says), complete=complete)
+    if unread := len(there) - len(found):
+        says.append(f"{unread} of {len(there)} entry points are not looked at")
+    return Library(uses=tuple(found), why="; ".join(says), complete=not absent and not unread)
 
 
 def content(path: Path, most: int) -> bytes:

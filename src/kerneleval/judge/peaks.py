@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from kerneleval.devices import Device
-from kerneleval.devices.cpu import caches_bytes
+from kerneleval.devices.cpu import caches_bytes, processors
 from kerneleval.judge.vector_rate import NotAvailable, vector_work
 from kerneleval.records import InfrastructureError, Machine, Peak, Peaks, UsageError, to_plain
 
@@ -194,7 +194,8 @@ def measure(device: Device, machine: Machine, name: str) -> Peak:
         elif kind == "vector":
             best = _vector(device, dtype)
         else:
-            best = _cache(device) if kind == "cache" else _bandwidth(device, kind)
+            with _every_processor(device):
+                best = _cache(device) if kind == "cache" else _bandwidth(device, kind)
     except NotAvailable as error:
         return replace(peak, why_not=" ".join(str(error).split()))
     except torch.OutOfMemoryError as error:
@@ -250,6 +251,20 @@ def _best(found: Iterator[_Found], growth: int) -> _Found:
 # ----------------------------------------------------------------------------------------------------------------------
 # Bandwidth
 # ----------------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _every_processor(device: Device) -> Iterator[None]:
+    """A block in which PyTorch has a thread for each processor of the host, where that is the device: whatever
+    ``OMP_NUM_THREADS`` says, a candidate may start as many, and what memory can do must not be understated.
+    """
+    before = torch.get_num_threads()
+    if device.torch_device == "cpu":
+        torch.set_num_threads(processors())
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _bandwidth(device: Device, name: str) -> _Found:

@@ -1,7 +1,8 @@
 """A candidate compiled for GPUs that are not there.
 
 Triton kernels come into being while a candidate runs, so its code is run for that: in a confined process, on zeros
-(``languages/crosscompile``). What that process says of errors is taken as it is, for it harms nobody but the candidate;
+(``languages/crosscompile``). Compilers of CUDA and HIP C++ run confined too, for what they read and write is the
+source's choice. What that process says of errors is taken as it is, for it harms nobody but the candidate;
 that a kernel was compiled is believed only where a binary for the target lies there that has it.
 """
 
@@ -20,15 +21,14 @@ from typing import Any
 
 from kerneleval import languages
 from kerneleval.judge.disassembly import content, of_cubins, of_library, printed, run_confined
-from kerneleval.languages import BuildError
 from kerneleval.languages.amd import code_objects, unknown_target
 from kerneleval.languages.crosscompile import Target, read_binary
 from kerneleval.languages.cubin import Use, uses
-from kerneleval.languages.elf import function_names
+from kerneleval.languages.elf import exported, is_device
 from kerneleval.languages.geometry import read_launches
 from kerneleval.languages.instructions import read_code
 from kerneleval.languages.native import entry_names
-from kerneleval.languages.nvidia import specific_arch
+from kerneleval.languages.nvidia import cuda_folders, specific_arch
 from kerneleval.records import (
     Candidate,
     Case,
@@ -57,8 +57,11 @@ _DISASSEMBLING_S = 120.0
 
 _Uses = Sequence[CodeUse]
 
+_S_PER_BUILD = 330.0
+"""Compilers end by themselves before."""
+
 _BOOT = (
-    "import sys; sys.path.append(sys.argv.pop(1)); from kerneleval.languages.crosscompile.program import main; "
+    "import sys; sys.path.append(sys.argv.pop(1)); from kerneleval.languages.crosscompile.{} import main; "
     "sys.exit(main(sys.argv[1:]))"
 )
 
@@ -123,15 +126,12 @@ def _by_hipcc(candidate: Candidate, target: Target) -> MatrixRow:
     absent = language.missing("rocm")
     if why := f"it takes {absent}" if absent else unknown_target(target.name):
         return _row(target, Rung(answer="not evaluated", why=why))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as name:
         started = time.perf_counter()
-        try:
-            language.build(candidate, Path(folder), "rocm", target.name)
-        except BuildError as error:
-            text = str(error)[:_MOST_CHARS]
+        if text := _build(candidate, Path(name), "rocm", target.name):
             return _row(target, Rung(answer="no", why=text), seconds=time.perf_counter() - started)
         seconds = time.perf_counter() - started
-        files = [path.read_bytes() for path in sorted(Path(folder).iterdir())]
+        files = _built(Path(name))
     kernels = [
         CompiledKernel(name=one.name, registers=one.registers, spilled=one.spilled, shared_bytes=one.shared_bytes)
         for data in files
@@ -148,30 +148,58 @@ def _cuda(candidate: Candidate, task: Task, target: Target) -> MatrixRow:
     """Compiled as the judge would compile it: from Hopper on for the architecture-specific variant. Whether the plain
     one would have done is told, for what needs the other runs on no later GPU.
     """
-    language: Any = languages.find("cuda")
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
         started = time.perf_counter()
-        try:
-            language.build(candidate, folder, "cuda", target.name)
-        except BuildError as error:
-            text = str(error)[:_MOST_CHARS]
+        if text := _build(candidate, Path(name), "cuda", target.name):
             return _row(target, Rung(answer="no", why=text), seconds=time.perf_counter() - started)
         seconds = time.perf_counter() - started
-        built = [path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()]
-        kernels = [kernel for data in built for kernel in _of_build(candidate, task, folder, data)]
-    specific = specific_arch(target.name)
-    needs = "" if f"sm_{specific}" == target.name else language.why_not_plain(candidate, target.name)
+        kernels = [kernel for data in _built(Path(name)) for kernel in _of_build(candidate, task, data)]
+    specific, needs = specific_arch(target.name), ""
+    if f"sm_{specific}" != target.name:
+        with tempfile.TemporaryDirectory() as name:
+            needs = _build(candidate, Path(name), "cuda", target.name, plain=True)
     built_for = f"sm_{specific}" if needs else ""
     why = f"only for {built_for}, which no other GPU runs; for plain {target.name}: {needs}" if needs else ""
     row = _row(target, Rung(answer="yes", why=why[:_MOST_CHARS]), kernels, seconds)
     return replace(row, only_for=built_for)
 
 
-def _of_build(candidate: Candidate, task: Task, folder: Path, data: bytes) -> list[CompiledKernel]:
+def _build(candidate: Candidate, folder: Path, device: str, arch: str, *, plain: bool = False) -> str:
+    """Build confined in a folder (for ``arch`` alone, without the features that are its own, where ``plain``); the
+    compiler's words where it does not compile, empty: it does.
+
+    Raises:
+        UsageError: this system cannot confine the compiler.
+        InfrastructureError: a tool is missing.
+    """
+    out = folder / "out"
+    out.mkdir()
+    spec = {"candidate": to_plain(candidate), "device": device, "arch": arch, "plain": plain}
+    (folder / "spec.json").write_text(json.dumps(spec))
+    argv, readable = _program(folder, "building")
+    kits = [Path(root) for name in ("ROCM_PATH", "HIP_PATH") if (root := os.environ.get(name, "").strip())]
+    kits = [path for path in (*cuda_folders(), *kits, Path("/opt")) if path.is_dir()]
+    said = run_confined(out, out, (argv, [*readable, *kits]), _S_PER_BUILD, {})
+    try:
+        told = json.loads(content(out / "told.json", _MOST_BYTES) or b"null")
+    except (ValueError, RecursionError):
+        told = None
+    if not isinstance(told, Mapping):
+        return f"the process that compiles ended without a result{f': {said}' if said else ''}"
+    if machine := _text(told.get("machine")):
+        raise InfrastructureError(machine)
+    return _text(told.get("error"))
+
+
+def _built(folder: Path) -> list[bytes]:
+    """What the compiler left in the folder that :func:`_build` was given."""
+    return [content(path, _MOST_BYTES) for path in sorted((folder / "out" / "build").iterdir())[:_MOST_KERNELS]]
+
+
+def _of_build(candidate: Candidate, task: Task, data: bytes) -> list[CompiledKernel]:
     """Its kernels that the task's entry points can launch."""
     names = [name for each in entry_names(candidate, [task.name]) for name in each]
-    there = [name for path in folder.glob("*.so") for name in function_names(path)]
+    there = [] if is_device(data) else sorted(set(exported(data, 2)))
     entries = [found for found in there if any(found == name or found.startswith(f"{name}_") for name in names)]
     found = of_library(
         printed(data, gpu=True, seconds=_DISASSEMBLING_S), entries or list(read_launches(candidate.main))
@@ -209,7 +237,7 @@ def _triton(
         }
         (folder / "spec.json").write_text(json.dumps(spec))
         settings = {"TRITON_HOME": str(out), "PYTHONPATH": os.pathsep.join(package_folders())}
-        said = run_confined(out, out, _compiling(folder), _S_PER_TARGET * len(targets), settings)
+        said = run_confined(out, out, _program(folder, "program"), _S_PER_TARGET * len(targets), settings)
         if not any(place.is_dir() for place in out.iterdir()):  # it came to no target: none of its doing
             raise InfrastructureError(f"nothing could be compiled: {said[-1000:]}")
         cubins = {str(path): content(path, _MOST_BYTES) for path in sorted(out.glob("sm_*/*.cubin"))[:_MOST_CUBINS]}
@@ -231,8 +259,8 @@ def _call(task: Task, case: Case) -> dict[str, Any]:
     return {"key": case.key, "kind": kind, "dims": dict(case.dims), "args": arguments, "backward": backward}
 
 
-def _compiling(folder: Path) -> tuple[list[str], list[Path]]:
-    """The command line of the process that compiles, and what it reads."""
+def _program(folder: Path, name: str) -> tuple[list[str], list[Path]]:
+    """The command line of a process that compiles, and what it reads."""
     package = Path(__file__).resolve().parents[1]
     copy = (
         folder / "package" / package.name
@@ -240,7 +268,7 @@ def _compiling(folder: Path) -> tuple[list[str], list[Path]]:
     for part in ("languages", "records"):
         shutil.copytree(package / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(package / "__init__.py", copy)
-    argv = [sys.executable, "-c", _BOOT, str(copy.parent), str(folder / "spec.json"), str(folder / "out")]
+    argv = [sys.executable, "-c", _BOOT.format(name), str(copy.parent), str(folder / "spec.json"), str(folder / "out")]
     return argv, [folder / "package", folder / "spec.json", *map(Path, package_folders())]
 
 

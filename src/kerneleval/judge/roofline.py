@@ -169,20 +169,23 @@ def needed_bytes(task: Task, case: Case, call: Call, sample: TimedCall) -> int:
     Of a forward call's floating inputs, the elements in which the gradient of a random sum of the fp64 outputs is
     finite and not 0: to leave one of them unread would be wrong. Of the outputs, groups of eight bytes that differ from
     one another: equal ones may lie in one place. Weights may be kept, and integers looked up: neither counts; nor does
-    what a reference without gradients reads, or one that the device has no memory for in fp64.
+    what a reference without gradients reads, or one that does not run in fp64 or for which the device has no memory.
     """
-    written = sum(_distinct_bytes(output) for output in sample.outputs)
+    written = _distinct_bytes(sample.outputs)
     if case.direction == "backward" or task.module or task.in_place or task.no_backward:
         return written
     try:
         return written + _read_bytes(task, call, sample)
-    except torch.OutOfMemoryError:
+    except Exception:  # noqa: BLE001 - a reference may take no fp64, its gradient may be written for no type but its own
         return written
 
 
-def _distinct_bytes(output: torch.Tensor) -> int:
-    raw = output.contiguous().view(-1).view(torch.uint8)
-    whole = raw[: raw.numel() // _GROUP_BYTES * _GROUP_BYTES].view(torch.int64)
+def _distinct_bytes(outputs: Sequence[torch.Tensor]) -> int:
+    groups = []
+    for output in outputs:
+        raw = output.contiguous().view(-1).view(torch.uint8)
+        groups.append(raw[: raw.numel() // _GROUP_BYTES * _GROUP_BYTES].view(torch.int64))
+    whole = torch.cat(groups) if groups else torch.empty(0)  # of several equal outputs too, one may be all
     return int(torch.unique(whole).numel()) * _GROUP_BYTES if whole.numel() else 0
 
 

@@ -43,7 +43,8 @@ TIMEOUT_S = 300.0
 _HIPIFY_S = 60.0
 _LIBRARY, _VERSIONS = "libamdhip64.so", ("7", "6", "5")
 _BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
-_MOST_ENTRIES = 64
+_MOST_ENTRIES, _MOST_OBJECTS = 64, 64
+"""Of one bundle, and of a file: entries may all be the same megabytes."""
 _ENVIRONMENT = {"HIP_PLATFORM": "amd"}
 """Else hipcc hands the work to an nvcc that is on PATH."""
 
@@ -194,9 +195,9 @@ def code_objects(data: bytes) -> list[tuple[str, bytes]]:
     The bundle, by itself or within a library, is a magic word, the number of entries, and for each where it lies from
     there, its size and its name (Clang's "Clang Offload Bundler"). Empty: there is none, or it is compressed.
     """
-    found = []
+    found: list[tuple[str, bytes]] = []
     start = data.find(_BUNDLE)
-    while start >= 0:
+    while start >= 0 and len(found) < _MOST_OBJECTS:
         at = start + len(_BUNDLE)
         count = struct.unpack_from("<Q", data, at)[0] if at + 8 <= len(data) else 0
         at += 8
@@ -209,7 +210,7 @@ def code_objects(data: bytes) -> list[tuple[str, bytes]]:
             if "amdgcn" in name:
                 found.append((name.rpartition("--")[2], data[start + offset : start + offset + size]))
         start = data.find(_BUNDLE, start + 1)
-    return found
+    return found[:_MOST_OBJECTS]
 
 
 @functools.cache

@@ -19,7 +19,7 @@ MOST_KERNELS = 256
 
 _EM_CUDA = 190
 _SHT_SYMTAB = 2
-_MOST_ELVES = 64
+_MOST_ELVES, _MOST_SYMBOLS = 64, 1 << 16
 
 # Entries of .nv.info: a format, an attribute, and either sixteen bits or a length and so many bytes.
 _SIZED = 4
@@ -90,7 +90,7 @@ def _symbols(binary: bytes) -> dict[int, str]:
     for kind, offset, size, link_offset, link_size in elf.sections(binary):
         if kind == _SHT_SYMTAB:
             strings = binary[link_offset : link_offset + link_size]
-            places = range(offset, min(offset + size, len(binary)) - 23, 24)
+            places = range(offset, min(offset + size, len(binary)) - 23, 24)[:_MOST_SYMBOLS]
             return {n: elf.text_at(strings, struct.unpack_from("<I", binary, at)[0]) for n, at in enumerate(places)}
     return {}
 

@@ -25,6 +25,9 @@ _SHT_DYNSYM = 11
 _SHT_GNU_VERSYM = 0x6FFFFFFF
 _STB_LOCAL = 0
 
+_MOST_NAME, _MOST_SYMBOLS = 4096, 1 << 16
+"""Bytes of a name, and symbols, that are read: a table that a candidate wrote may give each symbol megabytes."""
+
 _START_UP = frozenset(("__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "__cxa_finalize"))
 """What compilers refer to in every library, defined or not."""
 
@@ -67,14 +70,14 @@ def function_names(path: Path) -> list[str]:
 
 def exported(data: bytes, kind: int = -1) -> list[str]:
     """Symbols that a shared library defines for others, of one kind (``STT_FUNC`` is 2) or, -1, of any."""
-    names = []
+    names: list[str] = []
     for section_kind, offset, size, link_offset, link_size in sections(data):
         if section_kind != _SHT_DYNSYM:
             continue
         strings = data[link_offset : link_offset + link_size]
         for at in range(offset, min(offset + size, len(data)) - 23, 24):
             name, info, _, section, _, _ = struct.unpack_from("<IBBHQQ", data, at)
-            if section != 0 and kind in (-1, info & 0xF):
+            if section != 0 and kind in (-1, info & 0xF) and len(names) < _MOST_SYMBOLS:
                 names.append(text_at(strings, name))
     return names
 
@@ -183,6 +186,7 @@ def section_names(data: bytes) -> list[str]:
 
 
 def text_at(strings: bytes, at: int) -> str:
-    """The zero-terminated name at that place of a section of names."""
-    end = strings.find(b"\0", at)
-    return strings[at : end if end >= 0 else len(strings)].decode(errors="replace")
+    """The zero-terminated name at that place of a section of names; of a longer one the first 4096 bytes."""
+    most = min(at + _MOST_NAME, len(strings))
+    end = strings.find(b"\0", at, most)
+    return strings[at : end if end >= 0 else most].decode(errors="replace")

@@ -1,5 +1,5 @@
-"""Which functions of a shared library its entry points reach, from ``objdump -d -R``'s text: what is not reached was
-never called.
+"""Which functions of a shared library its entry points reach, from the text of ``objdump -R`` and ``objdump -d``: what
+is not reached was never called. Each pattern takes time in proportion to the text, whatever symbols are called.
 
 Direct calls, jumps and addresses that are taken count, also through slots of the global offset table. Where a function
 that is reached calls through a pointer, what it calls is not known, and is said to be unknown.
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 __all__ = ["Listing", "Reached", "kernels_reached", "listing", "reached"]
 
 _HEAD = re.compile(r"(?m)^([0-9a-f]{1,16}) <([^>\n]+)>:$")
-_SYMBOL = re.compile(r"<([^>+\n]+)(?:\+0x[0-9a-f]+)?>")
+_SYMBOL = re.compile(r"<([^<>+\n]+)(?:\+0x[0-9a-f]+)?>")
 _SLOT = re.compile(r"# ([0-9a-f]{1,16}) <")
 _THROUGH_POINTER = re.compile(r"\b(?:call|jmp)\s+\*|\bblr?\s+x\d")
-_RELATIVE = re.compile(r"(?m)^([0-9a-f]{1,16})\s+\S+RELATIVE\S*\s+\*ABS\*\+0x([0-9a-f]{1,16})")
-_NAMED = re.compile(r"(?m)^([0-9a-f]{1,16})\s+\S+(?:GLOB_DAT|_64|JUMP_SLO\w*)\s+([^\s@]+)")
+_RELATIVE = re.compile(r"(?m)^([0-9a-f]{1,16}) R_[A-Z0-9]{1,9}(?:_64)?_RELATIVE(?:64)? +\*ABS\*\+0x([0-9a-f]{1,16})")
+_NAMED = re.compile(r"(?m)^([0-9a-f]{1,16}) R_[A-Z0-9]{1,9}(?:_64)?_(?:GLOB_DAT|64|JUMP_SLOT?) +([^\s@]+)")
 _RUNTIME = re.compile(r"cuda|__cuda|cu[A-Z]|__cxa_|_ZNSt|__gnu|[^ ]+@")
 """The CUDA run-time and the standard library: what they do by pointers is none of the candidate's."""
 
@@ -44,7 +44,7 @@ class Listing:
 
 
 def listing(text: str) -> Listing:
-    """Take apart what ``objdump -d -R`` prints, the relocations before the code."""
+    """Take apart what ``objdump -R`` and then ``objdump -d`` print."""
     heads = list(_HEAD.finditer(text))
     ends = [head.start() for head in heads[1:]] + [len(text)]
     bodies: dict[str, str] = {}

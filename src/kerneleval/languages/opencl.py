@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import posixpath
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,17 @@ __all__ = ["LANGUAGE"]
 _FLAGS = ("-cl-std=CL1.2",)
 """Before the candidate's own, which may override them."""
 
-_SPLICE = re.compile(r"(?:\\|\?\?/)[ \t]*\r?\n")
+_RESERVED = (*opencl_runtime.ASSEMBLY, opencl_runtime.NO_ASSEMBLY)
+_SPLICE = re.compile(r"(?:\\|\?\?/)[ \t\v\f]*\n")
 _GAP = r"(?:\s|/\*.*?\*/)"
-_REDEFINES = re.compile(
-    rf"(?:#|%:|\?\?=){_GAP}*(?:define|undef){_GAP}+(?:{'|'.join(opencl_runtime.ASSEMBLY)})\b", re.DOTALL
+_REDEFINES = re.compile(rf"(?:#|%:|\?\?=){_GAP}*(?:define|undef){_GAP}+(?:{'|'.join(_RESERVED)})\b", re.DOTALL)
+_INCLUDE = re.compile(
+    r"(?m)^(?:[^\n]*\*/)?\s*(?:#|%:|\?\?=)(?:\s|/\*(?:[^*]|\*(?!/))*\*/)*"
+    r"(?:include|include_next|import)\b[ \t]*([^\n]*)"
 )
+"""A directive is the first of its line but for comments."""
+
+_NAME = re.compile(r"\"([^\"]+)\"|<([^>]+)>")
 
 
 class Opencl(Language):
@@ -202,12 +209,25 @@ def _compile(candidate: Candidate) -> Any:
     own = candidate_flags(candidate, "opencl")
     flags = [flag for flag in _FLAGS if not any(f.startswith("-cl-std=") for f in own)] + own
     for path, text in candidate.files:
-        if _REDEFINES.search(_SPLICE.sub("", text)):
-            raise BuildError(f"{path}: it defines or undefines one of {', '.join(opencl_runtime.ASSEMBLY)}")
+        if "\0" in text:  # white space to the compiler
+            raise BuildError(f"{path}: it has a zero character")
+        joined = _SPLICE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+        if _REDEFINES.search(joined):
+            raise BuildError(f"{path}: it defines or undefines one of {', '.join(_RESERVED)}")
+        _check_includes(path, joined, {name for name, _ in candidate.files})
     main = candidate.files[0][0]
     with tempfile.TemporaryDirectory(prefix="source-") as folder:
         write_files(candidate, Path(folder))
         return opencl_runtime.compiled(candidate.main, main, Path(folder), flags)
+
+
+def _check_includes(path: str, text: str, files: Collection[str]) -> None:
+    """Raises BuildError for whatever is none of the candidate's files: it may define anything, and is not read here."""
+    for found in _INCLUDE.finditer(text):
+        name = _NAME.match(found[1])
+        said = (name[1] or name[2]) if name else ""
+        if not {posixpath.normpath(said), posixpath.normpath(f"{posixpath.dirname(path) or '.'}/{said}")} & set(files):
+            raise BuildError(f"{path}: it includes {found[1].strip()[:80]}, which is none of the candidate's files")
 
 
 def _plans(candidate: Candidate) -> dict[str, Plan]:

@@ -25,6 +25,7 @@ __all__ = [
     "ASSEMBLY",
     "CHOICE",
     "INSTALL",
+    "NO_ASSEMBLY",
     "Described",
     "Opened",
     "compiled",
@@ -47,7 +48,11 @@ so could a kernel name functions of the process (a BLAS, what starts programs). 
 otherwise are refused when PoCL links its kernel library.
 """
 
-_NO_ASSEMBLY = "inline_assembly_is_not_taken"
+NO_ASSEMBLY = "inline_assembly_is_not_taken"
+"""What they are defined as, and what no source may define: a macro that leads back to one of those words would end at
+the word itself, which is not replaced a second time.
+"""
+
 _POCL = "Portable Computing Language"
 _NOT_FOUND = "PLATFORM_NOT_FOUND_KHR"
 _AROUND_LOG = re.compile(
@@ -218,7 +223,8 @@ def compiled(text: str, name: str, folder: Path, flags: Sequence[str]) -> Any:
     at = opened()
     import pyopencl
 
-    options = ["-I", str(folder), *flags, *(f"-D{word}={_NO_ASSEMBLY}" for word in ASSEMBLY)]  # the last one counts
+    # the last definition counts
+    options = ["-I", str(folder), *flags, *(f"-D{word}={NO_ASSEMBLY}" for word in (*ASSEMBLY, NO_ASSEMBLY))]
     try:
         with warnings.catch_warnings():  # that there is a log; it is wanted only where something failed
             warnings.simplefilter("ignore", pyopencl.CompilerWarning)

@@ -27,8 +27,8 @@ def flatten(result: Any) -> list[Any]:
 
 
 def written(result: Any) -> list[Any]:
-    """The outputs of a call, every element in a place of its own: a view that repeats elements (stride 0) is written
-    out here, while the clock runs, and not by whoever reads it.
+    """The outputs of a call, every element in a place of its own: a view that repeats elements (stride 0, or
+    windows that overlap) is written out here, while the clock runs, and not by whoever reads it.
     """
     import torch
 
@@ -41,7 +41,14 @@ def written(result: Any) -> list[Any]:
 
 
 def _repeats(tensor: Any) -> bool:
-    return any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    """Whether two elements may lie in one place: by strides from the smallest on, each must step over all before."""
+    reach = 0
+    for stride, size in sorted((stride, size) for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):
+        if size > 1:
+            if stride <= reach:
+                return True
+            reach += stride * (size - 1)
+    return False
 
 
 def mismatch(outputs: list[Any], wanted: list[Any], device: str) -> dict[str, str] | None:

@@ -1,0 +1,44 @@
+"""Builds a CUDA or HIP candidate for a GPU that is not there: the program of a confined process.
+
+Nothing of the candidate runs, but its compilers read what it includes and write where they are told, so they do it with
+the rights of that process: its arguments are a specification in JSON and the only folder that it may write to, which
+gets ``build`` with what was made and ``told.json``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kerneleval import languages
+from kerneleval.languages.base import BuildError
+from kerneleval.records import Candidate, InfrastructureError
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Build; ``told.json`` has ``error``, the compiler's words, and ``machine``, what is missing here."""
+    spec, out = json.loads(Path(arguments[0]).read_text()), Path(arguments[1])
+    told = {"error": "", "machine": ""}
+    try:
+        _build(spec, out / "build")
+    except BuildError as error:
+        told["error"] = str(error)
+    except InfrastructureError as error:
+        told["machine"] = str(error)
+    (out / "told.json").write_text(json.dumps(told))
+    return 0
+
+
+def _build(spec: dict[str, Any], folder: Path) -> None:
+    candidate = Candidate.from_plain(spec["candidate"])
+    language: Any = languages.find(candidate.language)
+    folder.mkdir()
+    if spec["plain"]:
+        if words := language.why_not_plain(candidate, spec["arch"]):
+            raise BuildError(words)
+    else:
+        language.build(candidate, folder, spec["device"], spec["arch"])
