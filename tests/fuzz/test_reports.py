@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tests.fuzz.hostile import CONTROL, NASTY, effort, json_values, texts
 
+from kerneleval.devices import Capabilities
 from kerneleval.records import (
     SHAPE_CATEGORIES,
     Case,
@@ -294,6 +295,8 @@ def _found(text: str) -> dict[str, Any]:
         "name": text,
         "available": True,
         "reason": text,
+        "on_hardware": False,
+        "capabilities": dataclasses.asdict(Capabilities(sharing="staged")),
         "machine": to_plain(machine(text)) | {"fingerprint": text},
         "memory_budget_bytes": 1,
         "case_budget_bytes": 1,
