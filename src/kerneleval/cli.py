@@ -86,7 +86,7 @@ def check(
     file: Annotated[
         str,
         typer.Argument(
-            help="The candidate: .py (Triton, Numba, torch), .cpp, .cu or .cl; or store:HASH, one that a run stored."
+            help="The candidate: .py (Triton, Numba, torch), .cpp, .cu, .hip, .metal, .cl; or store:HASH, a stored one."
         ),
     ],
     task: Annotated[
@@ -156,12 +156,12 @@ def check(
 
 @app.command()
 def matrix(
-    file: Annotated[str, typer.Argument(help="The candidate: .py (Triton) or .cu, or a file that only runs here.")],
+    file: Annotated[str, typer.Argument(help="The candidate: .py (Triton), .cu, .hip, or a file that only runs here.")],
     task: Annotated[str, typer.Option("--task", "-t", help="A task's name.", autocompletion=complete_tasks)],
     targets: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Architectures (sm_90, gfx942) and devices that are here (cpu, cuda); all otherwise."
+            metavar="NAME", help="Architectures (sm_90,gfx942) and devices that are here (cpu,cuda); all otherwise."
         ),
     ] = None,
     dtype: DtypeOption = None,
