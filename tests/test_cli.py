@@ -364,6 +364,8 @@ def test_every_command_is_known_to_the_errors() -> None:
     [
         (["frob"], "no such command 'frob'; see kerneleval --help"),
         (["peaks", "extra"], "see kerneleval peaks --help"),
+        (["matrix", "k.py", "-t", "gelu", "--targets", ","], "--targets is empty; give names"),
+        (["differ", "k.py", "-t", "gelu", "--devices", ""], "--devices is empty; give names"),
         (["check"], "missing argument"),
         (["check", "k.py"], "missing option '--task'"),
         (["check", "k.py", "--task"], "'--task' requires an argument"),

@@ -51,6 +51,7 @@ from kerneleval.options import (
     complete_devices,
     complete_tasks,
     device_of,
+    names_of,
     query_of,
     split,
     store_of,
@@ -178,7 +179,7 @@ def matrix(
 ) -> int:
     """Compile a candidate for many GPUs, judge it on those that are here, and say how far it comes on each."""
     options: dict[str, Any] = {
-        "targets": tuple(split(targets)),
+        "targets": names_of("--targets", targets),
         "dtypes": chosen_of("--dtype", dtype, DTYPES, SHORT_DTYPES),
         "judged": judged,
         "tier": tier_of(quick, precise),
@@ -227,7 +228,7 @@ def differ(
 ) -> int:
     """Give several devices the same secret inputs: which is wrong, and how far do the others lie apart."""
     options: dict[str, Any] = {
-        "devices": tuple(split(device)),
+        "devices": names_of("--devices", device),
         "reference": reference,
         "shapes": shapes.value,
         "dtypes": chosen_of("--dtype", dtype, DTYPES, SHORT_DTYPES),
