@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-EXAMPLES = ("cpp", "cuda", "cuda-device", "torch", "triton", "numba")
+EXAMPLES = ("cpp", "cuda", "cuda-device", "hip", "opencl", "torch", "triton", "numba")
 LOAD_INLINE = '''
 from torch.utils.cpp_extension import load_inline
 
@@ -53,26 +53,28 @@ def measure(name: str) -> dict[str, float | str]:
     """Seconds of one build and one load with its first call, in this process."""
     import torch
 
-    from kerneleval import languages
+    from kerneleval import devices, languages
     from kerneleval.records import Candidate
 
     kind = {"cuda-device": "cuda", "load_inline": "torch"}.get(name, name)
     language = languages.find(kind)
-    device = language.devices[0] if kind == "cuda" else "cpu"
-    if language.needs_build and language.missing(device):
+    device = language.devices[0] if kind in ("cuda", "hip", "opencl") else "cpu"
+    if (language.needs_build or kind == "opencl") and language.missing(device):
         return {"not run": language.missing(device)}
     if kind in ("triton", "numba"):
         __import__(kind)
     candidate = Candidate(files=((f"candidate{language.suffixes[0]}", example(name)),), language=kind)
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        language.build(candidate, Path(folder), device, "sm_90")
+        language.build(candidate, Path(folder), device, {"cuda": "sm_90", "rocm": "gfx90a"}.get(device, ""))
         built = time.perf_counter()
-        if device == "cuda" and not torch.cuda.is_available():
+        if device in ("cuda", "rocm") and devices.find(device).available():
             return {"build": built - start}
         loaded = language.load(candidate, Path(folder), device, names=("gelu",))
         out = languages.OutputSpec(shape=(64, 64), dtype="float32")
-        loaded.forward([torch.randn(64, 64, device=device)], [out], {"M": 64, "N": 64})
+        loaded.forward(
+            [torch.randn(64, 64, device="cuda" if device in ("cuda", "rocm") else "cpu")], [out], {"M": 64, "N": 64}
+        )
         return {"build": built - start, "load and first call": time.perf_counter() - built}
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from kerneleval import __version__, cli, pipeline
+from kerneleval import __version__, cli, exits, pipeline
 from kerneleval.records import (
     Case,
     CellResult,
@@ -354,10 +354,18 @@ def test_the_cache_directory_is_where_the_judge_puts_it(base: str, monkeypatch: 
 # --------------------------------------------------------------------------------------------------------------------
 
 
+def test_every_command_is_known_to_the_errors() -> None:
+    names = [one.name or getattr(one.callback, "__name__", "") for one in cli.app.registered_commands]
+    assert sorted(exits.COMMANDS) == sorted(names)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["frob"], "no such command 'frob'; see kerneleval --help"),
+        (["peaks", "extra"], "see kerneleval peaks --help"),
+        (["matrix", "k.py", "-t", "gelu", "--targets", ","], "--targets is empty; give names"),
+        (["differ", "k.py", "-t", "gelu", "--devices", ""], "--devices is empty; give names"),
         (["check"], "missing argument"),
         (["check", "k.py"], "missing option '--task'"),
         (["check", "k.py", "--task"], "'--task' requires an argument"),

@@ -51,6 +51,7 @@ from kerneleval.options import (
     complete_devices,
     complete_tasks,
     device_of,
+    names_of,
     query_of,
     split,
     store_of,
@@ -86,7 +87,7 @@ def check(
     file: Annotated[
         str,
         typer.Argument(
-            help="The candidate: .py (Triton, Numba, torch), .cpp, .cu or .cl; or store:HASH, one that a run stored."
+            help="The candidate: .py (Triton, Numba, torch), .cpp, .cu, .hip, .metal, .cl; or store:HASH, a stored one."
         ),
     ],
     task: Annotated[
@@ -156,12 +157,12 @@ def check(
 
 @app.command()
 def matrix(
-    file: Annotated[str, typer.Argument(help="The candidate: .py (Triton) or .cu, or a file that only runs here.")],
+    file: Annotated[str, typer.Argument(help="The candidate: .py (Triton), .cu, .hip, or a file that only runs here.")],
     task: Annotated[str, typer.Option("--task", "-t", help="A task's name.", autocompletion=complete_tasks)],
     targets: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Architectures (sm_90, gfx942) and devices that are here (cpu, cuda); all otherwise."
+            metavar="NAME", help="Architectures (sm_90,gfx942) and devices that are here (cpu,cuda); all otherwise."
         ),
     ] = None,
     dtype: DtypeOption = None,
@@ -178,7 +179,7 @@ def matrix(
 ) -> int:
     """Compile a candidate for many GPUs, judge it on those that are here, and say how far it comes on each."""
     options: dict[str, Any] = {
-        "targets": tuple(split(targets)),
+        "targets": names_of("--targets", targets),
         "dtypes": chosen_of("--dtype", dtype, DTYPES, SHORT_DTYPES),
         "judged": judged,
         "tier": tier_of(quick, precise),
@@ -227,7 +228,7 @@ def differ(
 ) -> int:
     """Give several devices the same secret inputs: which is wrong, and how far do the others lie apart."""
     options: dict[str, Any] = {
-        "devices": tuple(split(device)),
+        "devices": names_of("--devices", device),
         "reference": reference,
         "shapes": shapes.value,
         "dtypes": chosen_of("--dtype", dtype, DTYPES, SHORT_DTYPES),

@@ -35,12 +35,18 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 """Whoever read our output went away."""
 
-COMMANDS = ("check", "matrix", "differ", "merge", "run", "score", "audit", "tasks", "selftest", "doctor")
+COMMANDS = (
+    *("check", "matrix", "differ", "run", "estimate", "generate", "score", "compare", "report", "transitions"),
+    *("analyse", "export", "merge", "import", "audit", "tasks", "selftest", "peaks", "doctor"),
+)
+"""Every command; a test compares them with the command line's."""
 
 # Typer brings its own copy of click in newer versions and uses the separate package in older ones.
 _ClickException: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
-_INSTALL = {"psycopg": "psycopg[binary]"} | {name: name for name in ("torch", "triton", "numba", "sqlalchemy", "rich")}
+_INSTALL = {"psycopg": "psycopg[binary]", "pyopencl": "pyopencl pocl-binary-distribution"} | {
+    name: name for name in ("torch", "triton", "numba", "sqlalchemy", "rich")
+}
 """Module -> what to give to pip."""
 
 

@@ -36,6 +36,7 @@ __all__ = [
     "complete_devices",
     "complete_tasks",
     "device_of",
+    "names_of",
     "query_of",
     "split",
     "store_of",
@@ -180,6 +181,14 @@ def tier_of(quick: bool, precise: bool) -> str:
     if quick and precise:
         raise UsageError("--quick and --precise exclude each other")
     return "quick" if quick else "precise" if precise else "standard"
+
+
+def names_of(option: str, given: list[str] | None) -> tuple[str, ...]:
+    """The names given, each once or with commas; raises UsageError where the option is given and names nothing."""
+    names = tuple(split(given))
+    if given and not names:
+        raise UsageError(f"{option} is empty; give names, or leave it out for all")
+    return names
 
 
 def device_of(given: str | None) -> str | None:

@@ -10,7 +10,7 @@ import sys
 import time
 
 from benchmarks.report import Report, parser
-from tests.attacks.specimens import collect, got_its_due, judged
+from tests.attacks.specimens import collect, elsewhere, got_its_due, judged
 
 from kerneleval.judge import Judge, bench, cells
 from kerneleval.records import Failed, Verdict, caught_by
@@ -55,16 +55,17 @@ def main() -> int:
                     wrong.append(f"{specimen.name}: {got}: {_why(verdict)}")
                 print(*rows[-1], "" if due else "NOT ITS DUE", flush=True)
         report.table(("class", "specimen", "verdict", "stage", "reason", "layer", "seconds"), rows)
-        left = len(specimens) - len(seen)
+        left, others = len(specimens) - len(seen), elsewhere(judge.device.name)
         attacks = [s for s in seen if s.verdict == "failed"]
         report.say(
             f"{len(attacks)} attacks of {len({s.kind for s in attacks})} classes, "
             f"{len(seen) - len(attacks)} honest specimens judged {options.repeats} times, "
             f"attacks {options.attack_repeats}; "
             f"{len(wrong)} did not get their due; {left} not run for lack of time",
+            *(f"not run here: {count} for {name} (--device {name})" for name, count in others.items()),
             *wrong,
         )
-        report.data = {"rows": rows, "wrong": wrong, "not_run": left}
+        report.data = {"rows": rows, "wrong": wrong, "not_run": left, "for_other_devices": others}
         report.write()
     return 1 if wrong else 0
 

@@ -1,13 +1,14 @@
 """Specimens: candidate files that say in their first line what the judge must make of them.
 
-``# specimen: class=NAME task=TASK device=cpu|cuda|any stage=STAGE reason=SLUG[,SLUG...]`` for an attack; an honest one
-says ``verdict=passed``. Further keys: ``directions``, ``categories`` (of shapes), ``allow`` (comma separated),
-``timed=yes`` where only the clock's windows give it away, and ``tier`` where the quick one is too small. A task may
-also be a problem file below ``problems/``.
+``# specimen: class=NAME task=TASK device=cpu|cuda|opencl|any stage=STAGE reason=SLUG[,SLUG...]`` for an attack; an
+honest one says ``verdict=passed``. ``any`` is the CPU or an NVIDIA GPU. Further keys: ``directions``, ``categories``
+(of shapes), ``allow`` (comma separated), ``timed=yes`` where only the clock's windows give it away, and ``tier`` where
+the quick one is too small. A task may also be a problem file below ``problems/``.
 """
 
 from __future__ import annotations
 
+import collections
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from kerneleval.judge import Judge
 from kerneleval.pipeline import check
 from kerneleval.records import Verdict
 
-__all__ = ["ROOT", "Specimen", "collect", "every", "got_its_due", "judged"]
+__all__ = ["ROOT", "Specimen", "collect", "elsewhere", "every", "got_its_due", "judged"]
 
 ROOT = Path(__file__).resolve().parent
 _HEADER = re.compile(r"^(?:#|//) specimen: (.+)$")
@@ -97,11 +98,18 @@ def got_its_due(specimen: Specimen, verdict: Verdict) -> bool:
 def every(folder: str = "") -> list[Specimen]:
     """Every specimen, sorted by path."""
     root = ROOT / folder
-    files = sorted(p for p in root.rglob("*") if p.suffix in (".py", ".cpp", ".cu") and p.parent != ROOT)
+    files = sorted(p for p in root.rglob("*") if p.suffix in (".py", ".cpp", ".cu", ".cl") and p.parent != ROOT)
     files = [p for p in files if p.parent.name != "problems"]
     return [_read(p) for p in files if p.name != "__init__.py" and not p.name.startswith("test_")]
 
 
 def collect(device: str, folder: str = "") -> list[Specimen]:
     """Every specimen for a device, sorted by path."""
-    return [s for s in every(folder) if s.device in (device, "any")]
+    devices = (device,) if device == "opencl" else (device, "any")
+    return [s for s in every(folder) if s.device in devices]
+
+
+def elsewhere(device: str) -> dict[str, int]:
+    """Other devices, each with how many specimens are for it alone, which are not run on this one."""
+    others = (s.device for s in every() if s.device not in (device, "any"))
+    return dict(sorted(collections.Counter(others).items()))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
-from tests.attacks.specimens import Specimen, collect, got_its_due, judged
+from tests.attacks.specimens import Specimen, collect, elsewhere, got_its_due, judged
 
 from kerneleval.judge import Judge
+from kerneleval.languages import opencl_runtime
 
 SPECIMENS = [s for s in collect("cpu") if s.path.parent.name != "exhaustion"]
 HALVES = [
@@ -19,3 +22,24 @@ HALVES = [
 def test_gets_its_due(judge: Judge, specimen: Specimen) -> None:
     verdict = judged(judge, specimen)
     assert got_its_due(specimen, verdict), f"{verdict.verdict} {verdict.stage} {verdict.reason}: {verdict.message}"
+
+
+@pytest.fixture(scope="module")
+def opencl_judge() -> Iterator[Judge]:
+    if reason := opencl_runtime.unusable():
+        pytest.skip(f"not run: {reason}")
+    with Judge("opencl") as judge:
+        yield judge
+
+
+@pytest.mark.parametrize("specimen", collect("opencl"), ids=lambda one: one.name)
+@pytest.mark.xdist_group("opencl")
+def test_gets_its_due_in_opencl(opencl_judge: Judge, specimen: Specimen) -> None:
+    verdict = judged(opencl_judge, specimen)
+    assert got_its_due(specimen, verdict), f"{verdict.verdict} {verdict.stage} {verdict.reason}: {verdict.message}"
+
+
+def test_specimens_for_other_devices_are_counted_as_not_run() -> None:
+    assert set(elsewhere("cpu")) == {"cuda", "opencl"}
+    assert set(elsewhere("opencl")) == {"cpu", "cuda"}
+    assert {one.device for one in collect("opencl")} == {"opencl"}

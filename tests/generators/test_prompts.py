@@ -611,6 +611,7 @@ def test_a_wrong_template(tmp_path, text, message):
     ("language", "template", "message"),
     [
         ("tritn", "", r"no prompt for language 'tritn'; did you mean triton\?"),
+        ("opencl", "", r"no prompt for language 'opencl'; known are cpp, cuda, .*triton \(for device 'cuda'\)"),
         ("triton", "triton/v9", r"no prompt template is called 'triton/v9'.*did you mean triton/v1"),
         ("triton", "cuda/v1", r"'cuda/v1' is not for triton"),
         ("triton", "feedback/v1", r"'feedback/v1' is not for triton"),

@@ -228,11 +228,15 @@ def test_one_case_is_asked_again(package: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--reference", "-t", "softmax", "--devices", "cpu"], "needs two devices, only cpu is here"),
+        (
+            ["--reference", "-t", "softmax", "--devices", "cpu"],
+            "needs two devices, and --devices names cpu alone; name another",
+        ),
         (["--reference", "-t", "softmax", "--devices", "cpu,cuda"], "device 'cuda' cannot be used here"),
         (["--reference", "-t", "softmax", "--devices", "cpu,gpu"], "no device is called 'gpu'"),
-        (["-t", "softmax"], "give the files of a candidate, or --reference"),
-        (["x.cpp", "--reference", "-t", "softmax"], "not both"),
+        (["-t", "softmax"], "no file is given; give those of a candidate, or --reference"),
+        (["x.cpp", "--reference", "-t", "softmax"], "x.cpp: a file and --reference"),
+        (["--reference", "-t", "softmax", "--devices", "good,good"], "--devices names good alone"),
         (["--reference", "-t", "softmax", "--dtype", "int8", "--devices", "cpu,good"], "not judged in 'int8'"),
         (["nix.py", "-t", "softmax"], "nix.py"),
     ],
@@ -309,7 +313,7 @@ def test_a_processor_by_pytorch_and_by_opencl(threshold: str, directions: set[st
 def test_here_there_is_one_device_unless_there_is_another() -> None:
     if torch.cuda.is_available():
         pytest.skip("there are two devices here")
-    with pytest.raises(UsageError, match="needs two devices, only cpu is here"):
+    with pytest.raises(UsageError, match=r"needs two devices, and .*cpu"):
         pipeline.differ((), "relu", reference=True)  # PyTorch has no operators on OpenCL devices
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kerneleval import pipeline
+from kerneleval import devices, pipeline
 from kerneleval.languages.amd import unknown_target
 from kerneleval.languages.crosscompile import TARGETS, read_binary
 from kerneleval.records import MatrixRow, UsageError
@@ -309,8 +309,20 @@ def test_hip_is_not_compiled_for_nvidia(tmp_path: Path) -> None:
 def test_what_has_no_kernels_is_not_evaluated(tmp_path: Path) -> None:
     row = rows(tmp_path, "import torch\n\n\ndef relu(x):\n    return torch.relu(x)\n", "sm_90")["sm_90"]
     assert row.compiles.answer == "not evaluated"
-    with pytest.raises(UsageError, match=r"target 'sm_91' is unknown.*sm_90"):
+    with pytest.raises(UsageError, match=r"target 'sm_91' is unknown; did you mean sm_90"):
         pipeline.matrix(tmp_path / "relu.py", "relu", targets=("sm_91",))
+    with pytest.raises(UsageError, match=r"target 'zz' is unknown; known are sm_75, .*gfx1201, cpu"):
+        pipeline.matrix(tmp_path / "relu.py", "relu", targets=("zz",))
+    absent = next(name for name in devices.names() if devices.find(name).available())
+    with pytest.raises(UsageError, match=rf"target '{absent}' cannot be used here: .*install"):
+        pipeline.matrix(tmp_path / "relu.py", "relu", targets=(absent,))
+
+
+def test_a_device_that_was_named_has_a_row(tmp_path: Path) -> None:
+    named = rows(tmp_path, "// HIP\n", "sm_90", "cpu", name="relu.hip")
+    assert list(named) == ["sm_90", "cpu"]
+    assert named["cpu"].runs.answer == "not evaluated"
+    assert named["cpu"].compiles.why == "hip candidates do not run there: they run on rocm"
 
 
 CPP = """

@@ -92,6 +92,15 @@ def unframed(text: str) -> str:
 # ------------------------------------------------------------------------------------------------------------ verdicts
 
 
+def test_what_was_never_built_has_no_table_of_cases() -> None:
+    broken = Failed(stage="build", reason="build_error", message="opencl candidates do not run on device 'cpu'")
+    cells = tuple(CellResult(case=case(i), outcome=broken) for i in range(9))
+    failed = {"verdict": "failed", "stage": "build", "reason": "build_error", "message": broken.message}
+    text = shown(render_verdict, verdict(cells, **failed, speedup=None, track=""))
+    assert "do not run on device 'cpu'" in text
+    assert "0/1" not in text and "direction" not in text
+
+
 def test_passed_verdict():
     cells = [CellResult(case=case(i), outcome=Passed(timing=timing(1.9 + i / 100))) for i in range(8)]
     cells += [CellResult(case=case(i, distribution="outlier"), outcome=Passed()) for i in range(8)]

@@ -9,7 +9,18 @@ from typing import Any, Protocol, runtime_checkable
 
 from kerneleval.records import Answer, Candidate, Request, Task
 
-__all__ = ["Asked", "Cache", "Confined", "Earlier", "Generator", "Reader", "Services", "Stoppable"]
+__all__ = [
+    "Asked",
+    "Cache",
+    "Confined",
+    "Earlier",
+    "Generator",
+    "Reader",
+    "Services",
+    "Stoppable",
+    "candidate_name",
+    "usual_language",
+]
 
 Reader = Callable[[Path], Candidate]
 """Reads one source file; ``kerneleval.languages.read_candidate`` is one. It is handed in, because languages are a later
@@ -22,6 +33,19 @@ Confined = Callable[[Sequence[str], Sequence[Path], Sequence[Path]], list[str]]
 """(command line, readable paths, writable paths) -> the command line of a process that gives up its reach of all other
 files, for itself and all that it starts, and becomes that command; the worker is a later stage.
 """
+
+_LANGUAGES = {"cpu": "numba", "opencl": "opencl", "metal": "metal", "xpu": "torch"}
+_SUFFIXES = {"cuda": ".cu", "hip": ".hip", "cpp": ".cpp", "opencl": ".cl", "metal": ".metal"}
+
+
+def usual_language(device: str) -> str:
+    """The language that is asked for on a device kind, where nothing names another: Triton where it runs."""
+    return _LANGUAGES.get(device, "triton")
+
+
+def candidate_name(language: str) -> str:
+    """Name of a candidate's file where it has none of its own: ``candidate`` with the suffix of its language."""
+    return f"candidate{_SUFFIXES.get(language, '.py')}"
 
 
 @runtime_checkable

@@ -13,19 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kerneleval.generators.base import Earlier, Services
+from kerneleval.generators.base import Earlier, Services, candidate_name
 from kerneleval.records import Candidate, Origin, Task, UsageError, near
 
 __all__ = ["Replay", "from_settings", "is_samples", "of_file"]
 
 _SUFFIXES = (".jsonl", ".jsonl.gz")
-_NAMES = {
-    "cuda": "candidate.cu",
-    "hip": "candidate.hip",
-    "cpp": "candidate.cpp",
-    "opencl": "candidate.cl",
-    "metal": "candidate.metal",
-}
 _TEXTS = ("model", "prompt_hash", "parent", "licence", "prices", "guidance")
 _COUNTS = ("round", "tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning", "human_edits")
 _LONGEST = 16 << 20
@@ -128,7 +121,7 @@ def _sample(line: bytes, where: str) -> tuple[str, Candidate] | None:
             raise UsageError(f"{where}: {key!r} is missing or no text; 'kerneleval export' writes files of samples")
     language = str(texts["language"])
     candidate = Candidate(
-        files=((_NAMES.get(language, "candidate.py"), str(texts["source"])),),
+        files=((candidate_name(language), str(texts["source"])),),
         language=language,
         entry=_text(row, "entry", where),
         backward_entry=_text(row, "backward_entry", where),

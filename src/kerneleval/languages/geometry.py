@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kerneleval.languages.header import HeaderLine, read_header
@@ -64,21 +64,27 @@ def _parse(line: HeaderLine) -> Geometry:
     name, _, rest = line.value.partition(" ")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise UsageError(f"{name!r} is no kernel name; the form is {_FORM}")
-    parts = re.split(r"\s*\b(grid|block|shared)\s*=\s*", rest.strip())
+    values = _settings(rest, ("grid", "block"), ("shared",), _FORM)
+    shared = values.get("shared", "0")
+    _tree(shared)
+    grid, block = _triple("grid", values["grid"]), _triple("block", values["block"])
+    return Geometry(kernel=name, grid=grid, block=block, shared=shared)
+
+
+def _settings(text: str, needed: Sequence[str], further: Sequence[str], form: str) -> dict[str, str]:
+    """The values in ``key=value key=value``, which may hold spaces."""
+    parts = re.split(rf"\s*\b({'|'.join((*needed, *further))})\s*=\s*", text.strip())
     if parts[0]:
-        raise UsageError(f"{parts[0]!r} is unexpected; the form is {_FORM}")
+        raise UsageError(f"{parts[0]!r} is unexpected; the form is {form}")
     values: dict[str, str] = {}
     for key, value in zip(parts[1::2], parts[2::2], strict=True):
         if key in values:
             raise UsageError(f"{key} is given twice")
         values[key] = value.strip()
-    for key in ("grid", "block"):
+    for key in needed:
         if key not in values:
-            raise UsageError(f"{key} is missing; the form is {_FORM}")
-    shared = values.get("shared", "0")
-    _tree(shared)
-    grid, block = _triple("grid", values["grid"]), _triple("block", values["block"])
-    return Geometry(kernel=name, grid=grid, block=block, shared=shared)
+            raise UsageError(f"{key} is missing; the form is {form}")
+    return values
 
 
 def _triple(key: str, text: str) -> tuple[str, str, str]:

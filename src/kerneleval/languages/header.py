@@ -14,8 +14,8 @@ __all__ = ["KEYS", "HeaderLine", "read_header"]
 
 KEYS: dict[str, str] = {
     "origin": "where the candidate came from, as JSON",
-    "flags": "compiler flags (.cpp, .cu, .cl)",
-    "launch": "launch geometry of a kernel (.cl; .cu without a host launcher)",
+    "flags": "compiler flags (.cpp, .cu, .hip, .cl)",
+    "launch": "launch geometry of a kernel (.cl, .metal; .cu and .hip without a host launcher)",
     "scratch": "further buffers of an entry point (.cl)",
 }
 """Known keys and what they are for."""

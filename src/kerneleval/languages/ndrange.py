@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kerneleval.languages.geometry import _tree, _triple, evaluate
+from kerneleval.languages.geometry import _settings, _tree, _triple, evaluate
 from kerneleval.languages.header import HeaderLine, read_header
 from kerneleval.records import UsageError
 
@@ -102,17 +102,7 @@ def _parsed(line: HeaderLine, parse: Callable[[str], tuple[str, T]]) -> tuple[st
 def _launch(text: str) -> tuple[str, Step]:
     kernel, _, rest = text.partition(" ")
     _check_name(kernel, "kernel", _FORM)
-    parts = re.split(r"\s*\b(global|local|entry)\s*=\s*", rest.strip())
-    if parts[0]:
-        raise UsageError(f"{parts[0]!r} is unexpected; the form is {_FORM}")
-    values: dict[str, str] = {}
-    for key, value in zip(parts[1::2], parts[2::2], strict=True):
-        if key in values:
-            raise UsageError(f"{key} is given twice")
-        values[key] = value.strip()
-    for key in ("global", "local"):
-        if key not in values:
-            raise UsageError(f"{key} is missing; the form is {_FORM}")
+    values = _settings(rest, ("global", "local"), ("entry",), _FORM)
     entry = values.get("entry", kernel)
     _check_name(entry, "entry point", _FORM)
     whole, group = _triple("global", values["global"]), _triple("local", values["local"])

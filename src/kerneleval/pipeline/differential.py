@@ -69,8 +69,12 @@ def differ(
     from kerneleval.judge.differential import Side, common_plan
     from kerneleval.judge.differential import differ as answers_of
 
-    if reference == bool(paths):
-        raise UsageError("give the files of a candidate, or --reference for PyTorch's own operators, not both")
+    if reference and paths:
+        raise UsageError(
+            f"{paths[0]}: a file and --reference (PyTorch's own operators) exclude each other; leave one out"
+        )
+    if not reference and not paths:
+        raise UsageError("no file is given; give those of a candidate, or --reference for PyTorch's own operators")
     started = time.perf_counter()
     subject = task if isinstance(task, Task) else open_task(task, shapes, suite_seed)
     named = {"entry": entry, "backward_entry": backward_entry, "language": language}
@@ -145,10 +149,24 @@ def _places(given: Mapping[str, Candidate], asked: Sequence[str]) -> tuple[dict[
         if name in absent and name in asked:
             raise UsageError(f"device {name!r}: {absent[name]}; give a file for it, or leave the device out")
     if len(fitting) < 2:
-        said = "; ".join(f"{name}: {why}" for name, why in absent.items())
-        have = f"only {next(iter(fitting))} is here" if fitting else "none is here"
-        raise UsageError(f"differential testing needs two devices, {have}{f' ({said})' if said else ''}"[:1000])
+        raise UsageError(f"differential testing needs two devices, {_too_few(list(fitting), asked, bool(given))}")
     return _shared_out(fitting, runs_on), absent
+
+
+def _too_few(fitting: Sequence[str], asked: Sequence[str], files: bool) -> str:
+    """What there is instead of two devices, and what to do."""
+    from kerneleval import devices as stage
+
+    alone = f"{fitting[0]} alone" if fitting else "none"
+    if asked:
+        return f"and --devices names {alone}; name another one too"
+    here = [name for name in stage.names() if name in fitting or not stage.find(name).available()]
+    what = "the files run" if files else "PyTorch's own operators run"
+    if len(here) > 1 and files:
+        return f"and of those that are here ({', '.join(here)}) {what} on {alone}; give a file for another one"
+    if len(here) > 1:
+        return f"and of those that are here ({', '.join(here)}) {what} on {alone}; give files of a candidate instead"
+    return f"and only {here[0] if here else 'none'} is here; kerneleval doctor tells what the others need"
 
 
 def _shared_out(fitting: Mapping[str, Sequence[str]], runs_on: Mapping[str, Sequence[str]]) -> dict[str, str]:

@@ -83,8 +83,13 @@ def matrix(
     )
     here = [name for name in devices.names() if not devices.find(name).available()]
     for name in targets:
-        if name not in TARGETS and name not in here:
-            raise UsageError(f"target {name!r:.80} is unknown, or not here; {near(name, [*TARGETS, *here])}")
+        if name in TARGETS or name in here:
+            continue
+        if name in devices.names():
+            raise UsageError(f"target {name!r} cannot be used here: {devices.find(name).available()}")
+        hint = near(name, [*TARGETS, *here])
+        known = f"known are {', '.join([*TARGETS, *here])}"
+        raise UsageError(f"target {name!r:.80} is unknown; {hint if hint.startswith('did') else known}")
     wanted: Sequence[Target] = find_targets(())
     if targets:
         wanted = [TARGETS[name] for name in dict.fromkeys(targets) if name in TARGETS]
@@ -107,8 +112,16 @@ def matrix(
             on_event=on_event,
         )
         rows = _with(rows, verdict, candidate)
+    rows += [_left_out(name, runs_on, candidate.language) for name in here if name in targets and name not in places]
     rows = [_rated(row, candidate) for row in rows]
     return Matrix(task=subject.name, candidate=candidate.hash, language=candidate.language, rows=tuple(rows))
+
+
+def _left_out(device: str, runs_on: Sequence[str], language: str) -> MatrixRow:
+    """A device that was named, and on which nothing was judged."""
+    why = f"{language} candidates do not run there: they run on {', '.join(runs_on)}"
+    rung = Rung(answer="not evaluated", why="only compiled, as was asked for" if device in runs_on else why)
+    return MatrixRow(target=device, product="", compiles=rung, runs=rung, correct=rung, fast=rung)
 
 
 def _rated(row: MatrixRow, candidate: Candidate) -> MatrixRow:

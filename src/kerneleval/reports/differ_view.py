@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -24,6 +25,8 @@ def render_differential(found: Differential, console: Console) -> None:
     """Print for each device in how many cases it is right, where it is wrong, and how far the devices lie apart."""
     console.print(Text(f"{safe(found.task)} on {', '.join(found.candidates)}", style="bold"), soft_wrap=True)
     console.print(_devices(found))
+    told = "largest error of what is right, and 'of bound' below: 1 is all that the oracle's rule allows"
+    console.print(Text(told, style="dim"), soft_wrap=True)
     for device, why in found.not_evaluated.items():
         console.print(Text(f"not evaluated: {device} ({safe(why, 300)})", style="dim"), soft_wrap=True)
     for device, count in found.wrong.items():
@@ -36,19 +39,27 @@ def render_differential(found: Differential, console: Console) -> None:
 
 
 def _devices(found: Differential) -> Table:
+    """A row for each device; files by their last names, where these tell them apart."""
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("device", "machine", "runs"):
-        table.add_column(name, overflow="fold")
-    for name in ("right", "wrong", "unsupported", "nearest to bound"):
-        table.add_column(name, justify="right")
+    files = set(found.sources.values())
+    names = {file: Path(file).name for file in files}
+    if len(set(names.values())) < len(files):
+        names = {}
+    table.add_column("device", no_wrap=True)
+    table.add_column("machine")
+    table.add_column("file", overflow="fold")
+    for name in ("right", "wrong"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("unsupported", "largest error"):
+        table.add_column(name, justify="right", min_width=len(name.split()[0]))
     for device, machine in found.machines.items():
         answers = [one for case in found.cases for one in case.answers if one.device == device]
         counts = [sum(one.answer == what for one in answers) for what in ("right", "wrong", "unsupported")]
         right = [one.of_bound for one in answers if one.answer == "right"]
-        nearest = f"{max(right):.2f}" if right else "–"
+        largest = f"{max(right):.2f}" if right else "–"
         wrong = Text(str(counts[1]), style="bold red" if counts[1] else "dim")
-        source = safe(found.sources[device], 60)
-        table.add_row(device, safe(machine.name, 60), source, str(counts[0]), wrong, str(counts[2]), nearest)
+        source = safe(names.get(found.sources[device], found.sources[device]), 60)
+        table.add_row(device, safe(machine.name, 60), source, str(counts[0]), wrong, str(counts[2]), largest)
     return table
 
 
@@ -106,9 +117,9 @@ def _render_apart(found: Differential, console: Console) -> None:
         return
     table = Table(box=None, padding=(0, 2, 0, 0), title="Farthest apart where both are right", title_justify="left")
     for name in ("devices", "direction", "output"):
-        table.add_column(name, overflow="fold")
+        table.add_column(name, no_wrap=True)
     for name in ("equal", "relative rms", "of bound", "max", "of bound"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", min_width=max(map(len, name.split())))
     for key in sorted(different, key=lambda key: -_size(different[key][0]))[:_ROWS]:
         apart, equal, of = different[key]
         figures = (apart.relative_rms, apart.rms_of_bound, apart.max_abs, apart.max_of_bound)

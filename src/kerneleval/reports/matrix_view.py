@@ -17,6 +17,10 @@ _STYLES = {"yes": "green", "no": "bold red", "not evaluated": "dim"}
 _SHORT = {"yes": "yes", "no": "no", "not evaluated": "–"}
 _MOST = 600
 _ASIDE = ("spill", "ldmatrix", "mbarrier", "setmaxnreg")
+_LEGEND = (
+    "registers a thread, spilled (AMD: registers, else bytes) and shared (bytes): the most that a kernel takes; uses: "
+    "special units, widest access (B)"
+)
 _WIDE = 110
 """Columns from which on GPUs and times are told too."""
 
@@ -47,7 +51,10 @@ def render_matrix(matrix: Matrix, console: Console) -> None:
     console.print(table)
     compiled = sum(row.compiles.answer == "yes" for row in matrix.rows)
     tried = sum(row.compiles.answer != "not evaluated" for row in matrix.rows)
-    console.print(f"compiles for {compiled} of {plural(tried, 'target')} that were tried; – is not evaluated")
+    told = f"compiles for {compiled} of {plural(tried, 'target')} tried" if tried else "no target was tried"
+    console.print(f"{told}; – is not evaluated")
+    if any(row.kernels for row in matrix.rows):
+        console.print(Text(_LEGEND, style="dim"), soft_wrap=True)
     _failures(matrix, console)
     _evidence(matrix, console)
 
@@ -65,18 +72,23 @@ def _failures(matrix: Matrix, console: Console) -> None:
         if row.only_for:
             note = f"{safe(row.target)}: compiles for {safe(row.only_for)} alone, whose binaries run on no later GPU"
             console.print(Text(note), soft_wrap=True)
-    for why in dict.fromkeys(r.compiles.why for r in matrix.rows if r.compiles.answer == "not evaluated"):
-        if why:
-            console.print(Text(f"not compiled: {safe(why, _MOST)}", style="dim"), soft_wrap=True)
+    reasons: dict[str, list[str]] = {}
+    for row in matrix.rows:
+        if row.compiles.answer == "not evaluated" and row.compiles.why:
+            reasons.setdefault(row.compiles.why, []).append(safe(row.target))
+    for why, targets in reasons.items():
+        console.print(Text(f"not evaluated: {', '.join(targets)} ({safe(why, _MOST)})", style="dim"), soft_wrap=True)
 
 
 def _evidence(matrix: Matrix, console: Console) -> None:
-    """What the levels of the rubric rest on, once for all targets of which the same is said."""
+    """What the levels of the rubric (R, representation; H, hardware) rest on, once for all targets of which the same is
+    said.
+    """
     for axis, name in (("R", "representation"), ("H", "hardware")):
         said: dict[str, list[str]] = {}
         for row in matrix.rows:
             if (found := getattr(row, name)) is not None:
-                said.setdefault(f"{axis} {found.level or '–'}, {found.reason}", []).append(row.target)
+                said.setdefault(f"{axis} ({name}) {found.level or '–'}, {found.reason}", []).append(row.target)
         for reason, targets in said.items():
             where = ", ".join(map(safe, targets))
             console.print(Text(f"{where}: {safe(reason, _MOST)}", style="dim"), soft_wrap=True)

@@ -23,7 +23,7 @@ def render_peaks(found: Mapping[str, Any], console: Console) -> None:
     console.print(Text(f"{safe(machine['name'])} ({safe(machine['arch'])})", style="bold"), soft_wrap=True)
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("peak", no_wrap=True)
-    for name in ("measured", "median", "n", "data sheet", "share"):
+    for name in ("measured", "median", "samples", *(("data sheet", "of it") if found["product"] else ())):
         table.add_column(name, justify="right", no_wrap=True)
     wide = console.width >= _WIDE
     if wide:
@@ -35,10 +35,14 @@ def render_peaks(found: Mapping[str, Any], console: Console) -> None:
             continue
         unit = peak["unit"]
         cells = [safe(peak["name"]), rate(peak["best"], unit), f"{100 * peak['median'] / peak['best']:.0f} %"]
-        cells += [str(peak["n"]), rate(peak["datasheet"], unit) if peak["datasheet"] else MISSING]
-        cells += [f"{100 * peak['share']:.0f} %" if peak["share"] else MISSING]
+        cells.append(str(peak["n"]))
+        if found["product"]:
+            cells.append(rate(peak["datasheet"], unit) if peak["datasheet"] else MISSING)
+            cells.append(f"{100 * peak['share']:.0f} %" if peak["share"] else MISSING)
         table.add_row(*cells, *([safe(peak["how"])] if wide else []))
     console.print(table)
+    told = "measured: the best sample, which is the limit; median: the median sample as a share of it"
+    console.print(Text(told, style="dim"), soft_wrap=True)
     for peak in missing:
         console.print(Text(f"{peak['name']}: not available: {safe(peak['why_not'])}", style="dim"), soft_wrap=True)
     if found["product"]:

@@ -41,12 +41,12 @@ def render_verdict(verdict: Verdict, console: Console) -> None:
     title = Text(f" {verdict.verdict.upper()} ", style=f"bold reverse {style}")
     title.append(f" {safe(verdict.task)} on {safe(verdict.machine.name)} ", style="bold not reverse")
     parts: list[RenderableType] = [_facts(verdict)]
-    shapes = _shapes(verdict.cells, narrow=False)
+    shapes = None if _never_ran(verdict) else _shapes(verdict.cells, narrow=False)
     if shapes is not None and not fits(shapes, console, console.width - FRAME):
         shapes = _shapes(verdict.cells, narrow=True)
     if shapes is not None:
         parts += ["", shapes]
-    if rest := _not_shown(verdict.cells):
+    if not _never_ran(verdict) and (rest := _not_shown(verdict.cells)):
         parts.append(Text(rest, style="dim"))
     parts += _failures(verdict)
     parts += _findings(verdict)
@@ -55,6 +55,12 @@ def render_verdict(verdict: Verdict, console: Console) -> None:
         # outside the frame and never wrapped, so that it can be copied
         line = Text("replay: ", style="bold").append(safe(verdict.replay).replace("\n", " "), style="not bold")
         console.print(line, soft_wrap=True)
+
+
+def _never_ran(verdict: Verdict) -> bool:
+    """Whether it was not built or loaded for any case: then a table of them would say nothing."""
+    outcomes = [cell.outcome for cell in verdict.cells]
+    return all(isinstance(one, Failed) and one.stage in ("build", "load") for one in outcomes)
 
 
 def _facts(verdict: Verdict) -> Table:

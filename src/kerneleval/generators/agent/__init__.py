@@ -18,15 +18,12 @@ from kerneleval.generators.agent.running import Ended, run
 from kerneleval.generators.agent.settings import STDOUT, Settings, settings_of
 from kerneleval.generators.agent.usage import read_usage
 from kerneleval.generators.agent.workspace import Workspace
-from kerneleval.generators.base import Services
+from kerneleval.generators.base import Services, usual_language
 from kerneleval.generators.prompts import Prompt, render
 from kerneleval.generators.prompts.facts import clean
 from kerneleval.records import Answer, Candidate, InfrastructureError, Origin, Problem, Request, UsageError, digest
 
 __all__ = ["Agent", "from_settings"]
-
-_LANGUAGES = {"cpu": "numba", "opencl": "opencl"}
-"""Device kind -> language that is asked for where the settings name none; Triton elsewhere."""
 
 _LAST = 300
 """Characters of a command's last words that a message has."""
@@ -83,7 +80,7 @@ class Agent:
 
     def language(self, device: str) -> str:
         """Language of the candidates for a device kind."""
-        return self.settings.language or _LANGUAGES.get(device, "triton")
+        return self.settings.language or usual_language(device)
 
     def prompt(self, request: Request) -> Prompt:
         """The task in words, as the workspace has it; earlier rounds lie beside it.

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kerneleval.generators.base import candidate_name
 from kerneleval.generators.prompts import TEMPLATES
 from kerneleval.records import UsageError, near
 
-__all__ = ["STDOUT", "SUFFIXES", "TAKEN", "Settings", "settings_of"]
+__all__ = ["STDOUT", "TAKEN", "Settings", "settings_of"]
 
 STDOUT = "stdout"
 """Value of ``usage`` for agents that print it last."""
-
-SUFFIXES = {"cuda": ".cu", "hip": ".hip", "cpp": ".cpp"}
-"""Suffix of a candidate's file; ``.py`` elsewhere."""
 
 TAKEN = ("TASK.md", "README.md", "reference.py", "device.json", "bin", "earlier", "feedback", "tmp")
 """Names of what else lies in a workspace."""
@@ -69,7 +67,7 @@ class Settings:
 
     def candidate_for(self, language: str) -> str:
         """Name of the file that is taken."""
-        return self.candidate or f"candidate{SUFFIXES.get(language, '.py')}"
+        return self.candidate or candidate_name(language)
 
 
 _AT_LEAST = {"samples": 1, "rounds": 1, "concurrency": 1, "checks": 0}

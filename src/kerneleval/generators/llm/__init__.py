@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from kerneleval.generators.base import Cache, Services
+from kerneleval.generators.base import Cache, Services, candidate_name, usual_language
 from kerneleval.generators.llm.endpoint import Declined, Endpoint, Mishap, OpenAI, Reply
 from kerneleval.generators.llm.prices import Usage, price_of
 from kerneleval.generators.llm.retries import Retries, Stopped
@@ -20,12 +20,6 @@ from kerneleval.generators.prompts import Prompt, extract, render
 from kerneleval.records import Answer, Candidate, Origin, Problem, Request, digest
 
 __all__ = ["Model", "from_settings"]
-
-_LANGUAGES = {"cpu": "numba", "opencl": "opencl"}
-"""Device kind -> language that is asked for where the settings name none; Triton elsewhere."""
-
-_SUFFIXES = {"cuda": ".cu", "hip": ".hip", "cpp": ".cpp"}
-"""Suffix of a candidate's file; ``.py`` elsewhere."""
 
 
 def from_settings(table: Mapping[str, Any], place: str, services: Services) -> Model:
@@ -70,7 +64,7 @@ class Model:
 
     def language(self, device: str) -> str:
         """Language of the candidates for a device kind."""
-        return self.settings.language or _LANGUAGES.get(device, "triton")
+        return self.settings.language or usual_language(device)
 
     def prompt(self, request: Request) -> Prompt:
         """What the model is asked.
@@ -183,7 +177,7 @@ class Model:
         source, problem, message = extract(text, language=language, finished=kept["finish"] != "length")
         if not source:
             return _without(problem, message, origin, text)  # type: ignore[arg-type]
-        name = f"candidate{_SUFFIXES.get(language, '.py')}"
+        name = candidate_name(language)
         candidate = Candidate(files=((name, source),), language=language, origin=origin)
         return Answer(candidate=candidate, origin=origin, text=text)
 

@@ -90,7 +90,9 @@ def render(request: Request, *, language: str, examples: int = 0, template: str 
     """
     languages = [one.language for one in TEMPLATES.values() if one.language]
     if language not in languages:
-        raise UsageError(f"there is no prompt for language {language!r}; {near(language, languages)}")
+        raise UsageError(
+            f"there is no prompt for language {language!r}; {near(language, languages)} (for device {request.device!r})"
+        )
     if request.task.module and language in NATIVE:
         raise UsageError(
             f"task {request.task.name} is a module, and candidates for modules are Python files: ask for "
