@@ -330,6 +330,39 @@ def test_what_was_kept_from_a_watch_is_seen_by_the_next(tmp_path):
     assert Kernel.__call__.__name__ == "__call__"
 
 
+def test_binaries_are_those_that_were_launched(tmp_path):
+    """Triton's functions have a hash too, of their source: a muted launch, which gives no binary, told it as one."""
+
+    class Binary:
+        hash = "of the binary"
+
+        def __getitem__(self, grid):
+            return lambda: None
+
+    class Function:
+        hash = "of the source"
+
+        def run(self):
+            return Binary()
+
+    def describe(kernel):
+        return "k", str(tmp_path / "candidate.py")
+
+    patches = (Patch(Function, "run", describe), Patch(Binary, "__getitem__", describe, returns_launcher=True))
+    watch = LaunchWatch(patches, tmp_path)
+    watch.switch(True)
+    watch.muted = True
+    Function().run()
+    assert (watch.counts, watch.binaries) == ({"k": 1}, set())
+    watch.muted = False
+    Function().run()
+    assert watch.binaries == {"of the binary"}
+    watch.binaries.clear()
+    Binary()[1]()
+    assert (watch.counts, watch.binaries) == ({"k": 3}, {"of the binary"})
+    watch.switch(False)
+
+
 def test_jitted_entry_points_get_arrays(load):
     loaded = load("import numba\n@numba.njit\ndef gelu(x, k): return x * k, x + k", "numba")
     product, total = call(loaded, X, 3.0)

@@ -61,13 +61,14 @@ class LaunchWatch:
             else:
                 _unwatch(patch, self)
 
-    def note(self, kernel: Any, describe: Callable[[Any], tuple[str, str]], made: Any = None) -> None:
-        """Counts a launch of the kernel if it is the candidate's own; ``made`` is what the launching method gave."""
+    def note(self, kernel: Any, describe: Callable[[Any], tuple[str, str]], binary: Any = None) -> None:
+        """Counts a launch of the kernel if it is the candidate's own; ``binary`` is what was launched, where that is an
+        object of its own.
+        """
         name = self._own_name(kernel, describe)
         if name is not None:
             self.counts[name] += 1
-            # Triton's run gives the compiled kernel; where a launcher is watched, the kernel is the compiled one
-            found = getattr(kernel if made is None else made, "hash", None)
+            found = getattr(binary, "hash", None)
             if type(found) is str and len(self.binaries) < _MOST_BINARIES:
                 self.binaries.add(found)
 
@@ -121,9 +122,12 @@ def _replacement(patch: Patch, original: Callable[..., Any], watches: list[Launc
 
     def watched(kernel: Any, run: Callable[[], Any]) -> Any:
         # counted afterwards: a launch that raises computes nothing, and what the candidate does then is another's work
-        made = None if any(watch.skips(kernel, describe) for watch in watches) else run()
+        skipped = any(watch.skips(kernel, describe) for watch in watches)
+        made = None if skipped else run()
+        # Triton's run gives the compiled kernel; where a launcher is watched, the kernel is the compiled one
+        binary = kernel if patch.returns_launcher and not skipped else made
         for watch in watches:
-            watch.note(kernel, describe, made)
+            watch.note(kernel, describe, binary)
         return made
 
     def launch(self: Any, *args: Any, **kwargs: Any) -> Any:
