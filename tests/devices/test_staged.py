@@ -149,7 +149,6 @@ def run(package: Path, code: str, *arguments: str) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_verdicts_over_staged_memory(package: Path) -> None:
     found = run(package, CHECK, "mirrored", str(package), *SOURCES)
     right = found.pop("right")
@@ -163,7 +162,6 @@ def test_verdicts_over_staged_memory(package: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_verdicts_through_the_file_of_the_metal_device(package: Path) -> None:
     """As above, where no worker is paused; all that the device's file asks of Metal is asked of the fake."""
     found = run(package, CHECK, "apple", str(package), "right", "wrong", "writes")

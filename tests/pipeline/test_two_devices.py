@@ -10,6 +10,7 @@ import pytest
 from kerneleval.judge import Judge
 from kerneleval.languages import opencl_runtime
 from kerneleval.pipeline import run, score
+from kerneleval.records import Limits
 from kerneleval.store import open_store
 
 if reason := opencl_runtime.unusable():
@@ -27,8 +28,12 @@ kernel void amax_float32(global const float *x, global float *out, long M, long 
 """
 
 
-def test_both_devices_count(tmp_path: Path, judge: Judge, new_cache: Callable[[], Path]) -> None:
+def test_both_devices_count(
+    tmp_path: Path, judge: Judge, new_cache: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An OpenCL kernel that leaves the last column out is portable nowhere; a right one is judged by its speed."""
+    fast = Limits(bandwidth_bytes_per_s=1e13, flop_per_s=(("float32", 1e15),))
+    monkeypatch.setattr("kerneleval.judge.limits.measure", lambda *_, **__: fast)  # half a minute for each device
     store = str(tmp_path / "two.db")
     (tmp_path / "robust").mkdir()
     (tmp_path / "robust" / "amax.cl").write_text(WRONG)
