@@ -19,7 +19,7 @@ from kerneleval import pipeline, tasks
 from kerneleval.judge import Judge, clock
 from kerneleval.judge.baselines import baseline_candidate
 from kerneleval.judge.noise import CLASSES_NS, Noise
-from kerneleval.records import Case, CellResult, Failed, Passed, Protocol, Task
+from kerneleval.records import Case, CellResult, Failed, Passed, Protocol, Task, UsageError
 from kerneleval.tasks import shapes
 from kerneleval.tasks.real_shapes import real_shapes
 
@@ -74,9 +74,13 @@ def main() -> None:
     """Run it."""
     made = parser(__doc__ or "")
     made.add_argument("--tasks", default="", help="comma separated; empty: the 28 core operators")
+    made.add_argument("--shapes", default="large,model", help="large, model, or both with a comma")
     made.add_argument("--seconds", type=float, default=140.0, help="stop beginning new operators after this long")
     options = made.parse_args()
     names = [n for n in options.tasks.split(",") if n] or list(tasks.CORE)
+    kinds = options.shapes.split(",")
+    if unknown := set(kinds) - {"large", "model"}:
+        raise UsageError(f"--shapes {', '.join(sorted(unknown))} is unknown; they are large and model")
     rows: list[Row] = []
     failures: list[tuple[str, str, str]] = []
     missed: list[str] = []
@@ -89,7 +93,8 @@ def main() -> None:
         clock.TIERS["quick"] = replace(
             clock.TIERS["quick"], window_ns=_WINDOW_NS, max_calls=_CALLS, min_quads=_QUADS, max_quads=_QUADS
         )
-        work = [(name, False) for name in names] + [(n, True) for n in names if real_shapes(tasks.find(n))]
+        work = [(name, False) for name in names if "large" in kinds]
+        work += [(name, True) for name in names if "model" in kinds and real_shapes(tasks.find(name))]
         with until_ended():
             for name, real in work:
                 what = f"{name} ({'model' if real else 'large'})"
