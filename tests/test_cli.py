@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from kerneleval import __version__, cli, exits, pipeline
+from kerneleval import __version__, cli, pipeline
+from kerneleval.cli import exits, generating, judging
 from kerneleval.records import (
     Case,
     CellResult,
@@ -178,7 +179,7 @@ def test_check_options_are_options_of_the_pipeline() -> None:
     from kerneleval.audit import audit
     from kerneleval.pipeline import check, run
 
-    for command, function in ((cli.check, check), (cli.run, run), (cli.audit, audit)):
+    for command, function in ((judging.check, check), (generating.run, run), (judging.audit, audit)):
         known = set(inspect.signature(function).parameters)
         source = inspect.getsource(command)
         names = {line.strip().split('"')[1] for line in source.splitlines() if line.startswith('        "')}
@@ -355,7 +356,7 @@ def test_the_cache_directory_is_where_the_judge_puts_it(base: str, monkeypatch: 
 
 
 def test_every_command_is_known_to_the_errors() -> None:
-    names = [one.name or getattr(one.callback, "__name__", "") for one in cli.app.registered_commands]
+    names = [one.name or "" for one in cli.app.registered_commands]
     assert sorted(exits.COMMANDS) == sorted(names)
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from kerneleval import settings
-from kerneleval.records import CATEGORIES, DIRECTIONS, DTYPES, GROUPS, UsageError, near
-
-if TYPE_CHECKING:
-    from kerneleval.tasks.search import Query
+from kerneleval.records import UsageError, near
 
 __all__ = [
     "SHORT_DTYPES",
@@ -37,7 +34,6 @@ __all__ = [
     "complete_tasks",
     "device_of",
     "names_of",
-    "query_of",
     "split",
     "store_of",
     "tier_of",
@@ -142,29 +138,6 @@ def chosen_of(
     if values and not chosen:
         raise UsageError(f"{option} is empty; known are {', '.join(known)}")
     return tuple(chosen)
-
-
-def query_of(given: Mapping[str, Any]) -> Query:
-    """What the filters of ``kerneleval tasks`` ask for; ``--source`` as it is, because only the tasks know their own.
-
-    Raises:
-        UsageError: an unknown value; the message has the known ones.
-    """
-    from kerneleval.tasks.search import Query
-
-    levels = chosen_of("--level", given["--level"], "123")
-    complexities = chosen_of("--complexity", given["--complexity"], "1234")
-    return Query(
-        categories=chosen_of("--category", given["--category"], CATEGORIES),
-        groups=chosen_of("--group", given["--group"], GROUPS, {group.lower(): group for group in GROUPS}),
-        sources=tuple(split(given["--source"])),
-        levels=tuple(map(int, levels)),
-        complexities=tuple(map(int, complexities)),
-        dtypes=chosen_of("--dtype", given["--dtype"], DTYPES, SHORT_DTYPES),
-        directions=chosen_of("--direction", given["--direction"], DIRECTIONS),
-        real=given["--real"],
-        text=given["--search"],
-    )
 
 
 def case_of(key: str | None) -> str:

@@ -1,0 +1,40 @@
+"""Commands on the machine: what it can do at best, and what is missing."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from kerneleval import settings
+from kerneleval.cli.exits import FAILED, PASSED
+from kerneleval.cli.options import DeviceOption, Json, StoreOption, device_of, store_of
+from kerneleval.cli.output import console, print_json, progress
+
+__all__ = ["doctor", "peaks"]
+
+
+def peaks(
+    device: DeviceOption = None,
+    measure: Annotated[bool, typer.Option("--measure", help="Measure all of them anew.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Tell what this machine can do at best, as measured: bandwidth and operations a second, beside the data sheet."""
+    options: dict[str, Any] = {"device": device_of(device), "again": measure}
+    from kerneleval import pipeline
+    from kerneleval.reports import peaks_view
+
+    with progress(lines=not as_json) as on_event:
+        found = pipeline.peaks(**options, on_event=on_event)
+    print_json(found) if as_json else peaks_view.render_peaks(found, console())
+    return PASSED
+
+
+def doctor(store: StoreOption = None, as_json: Json = False) -> int:
+    """Tell what this machine can do: devices, languages, sandbox, clock, store, and what to install."""
+    from kerneleval.reports import doctor as report
+    from kerneleval.reports import doctor_view
+
+    found = report.examine(store_of(store), settings.read().cache_dir)
+    print_json(found) if as_json else doctor_view.render(found, console())
+    return PASSED if found["usable"] else FAILED

@@ -1,0 +1,207 @@
+"""Commands on stored runs: scores, comparisons, reports, analyses, tables, and runs that come from elsewhere."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kerneleval.cli.exits import PASSED
+from kerneleval.cli.options import Json, RunsArgument, StoreOption, store_of
+from kerneleval.cli.output import console, one_line, print_json, progress, show_scores
+from kerneleval.records import UsageError
+
+__all__ = ["analyse", "compare", "export", "import_results", "merge", "report", "score", "transitions"]
+
+
+def score(
+    runs: RunsArgument = None,
+    store: StoreOption = None,
+    explain: Annotated[
+        str, typer.Option(metavar="NAME", help="Say what this score means, or every one: all; reads no run.")
+    ] = "",
+    as_json: Json = False,
+) -> int:
+    """Compute the scores of a stored run again, or say what a score means."""
+    if explain:
+        from kerneleval import scores
+        from kerneleval.reports import scores_view
+
+        said = [scores.explanation(name) for name in (scores.all_scores() if explain == "all" else (explain,))]
+        print_json(said) if as_json else scores_view.render_explanations(said, console())
+        return PASSED
+    from kerneleval import pipeline
+
+    return show_scores(pipeline.score(store_of(store), runs or "latest"), as_json)
+
+
+def compare(
+    first: Annotated[str, typer.Argument(metavar="A", help="RUN, RUN:GENERATOR, or a generator of the latest run.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The same: what is held against A.")],
+    store: StoreOption = None,
+    as_json: Json = False,
+) -> int:
+    """Compare two runs or generators cell by cell: what got better, what got worse, what cannot be told.
+
+    Two without a cell in common (other shapes or machines, published results) are compared task by task.
+    """
+    from kerneleval import pipeline
+    from kerneleval.reports import compare_view
+
+    found = pipeline.compare(first, second, store_url=store_of(store))
+    print_json(found) if as_json else compare_view.render_comparisons(found, console())
+    return PASSED
+
+
+def report(
+    runs: RunsArgument = None,
+    html: Annotated[
+        str, typer.Option("--html", metavar="FILE", help="Write one HTML file that opens without a network.")
+    ] = "",
+    markdown: Annotated[
+        str, typer.Option("--markdown", metavar="FILE", help="Write a summary for a pull request.")
+    ] = "",
+    store: StoreOption = None,
+    as_json: Json = False,
+) -> int:
+    """Print the headline of a run, and write a report to look at."""
+    from kerneleval import pipeline
+
+    found = pipeline.report(runs or "latest", store_url=store_of(store), html_to=html, markdown_to=markdown)
+    if as_json:
+        from kerneleval.reports import json
+
+        print_json(json.scores_document(found["run"], found["scores"]) | {"written": found["written"]})
+    else:
+        from kerneleval.reports import scores_view
+
+        scores_view.render_headline(found, console())
+    return PASSED
+
+
+def analyse(
+    runs: RunsArgument = None,
+    store: StoreOption = None,
+    as_json: Json = False,
+) -> int:
+    """Tell what correctness depends on, what makes tasks hard, how readable the code is, how machines differ."""
+    from kerneleval import pipeline
+
+    found = pipeline.analyse(runs or "latest", store_url=store_of(store))
+    if as_json:
+        print_json(found)
+        return PASSED
+    from kerneleval.analysis import difficulty, rubric
+    from kerneleval.reports import analysis_view
+
+    screen = console()
+    for one in found["attribution"]:
+        analysis_view.render_attribution(one, screen)
+    analysis_view.render_difficulty(found["difficulty"], screen, difficulty.PROXIES)
+    analysis_view.render_sources(found["sources"], screen)
+    analysis_view.render_compiled(found["compiled"], screen)
+    analysis_view.render_rubric(found["rubric"], screen, rubric.AXES, rubric.LEVELS)
+    analysis_view.render_hardware(found["hardware"], screen)
+    return PASSED
+
+
+def transitions(
+    source: Annotated[
+        str, typer.Argument(metavar="RUN", help="Identifier or name, or a .jsonl file of KernelBench-X's corpus.")
+    ] = "latest",
+    store: StoreOption = None,
+    noise: Annotated[
+        float | None, typer.Option(min=0, max=10, help="What a change of speed without an interval must exceed: 0.02.")
+    ] = None,
+    pairs: Annotated[str, typer.Option(metavar="FILE", help="Write pairs to learn from, .jsonl or .parquet.")] = "",
+    as_json: Json = False,
+) -> int:
+    """Tell what became of candidates from one iteration to the next: rescued, regressed, faster, slower."""
+    from kerneleval import pipeline
+    from kerneleval.reports import transitions_view
+
+    found = pipeline.transitions(source, store_url=store_of(store), noise=noise, pairs_to=pairs)
+    print_json(found) if as_json else transitions_view.render_transitions(found, console())
+    return PASSED
+
+
+def export(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Where the files go; made where it is not there.")],
+    runs: RunsArgument = None,
+    store: StoreOption = None,
+    file_format: Annotated[str, typer.Option("--format", metavar="NAME", help="parquet or jsonl.")] = "parquet",
+    as_json: Json = False,
+) -> int:
+    """Write a run as tables for other programs: cells, attempts, candidates and scores."""
+    if file_format not in ("parquet", "jsonl"):
+        raise UsageError(f"--format {file_format!r} is unknown; known are parquet, jsonl")
+    from kerneleval import pipeline
+
+    written = pipeline.export(folder, runs or "latest", store_url=store_of(store), file_format=file_format)
+    if as_json:
+        print_json(written)
+    else:
+        for path, count in written.items():
+            typer.echo(f"{one_line(path)}: {count} rows")
+    return PASSED
+
+
+def merge(
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE", help="Paths or URLs of stores; only read.")],
+    store: StoreOption = None,
+    as_json: Json = False,
+) -> int:
+    """Copy the runs of other stores into one, so that runs of several machines can be scored together."""
+    from kerneleval import pipeline
+    from kerneleval.reports import merge_view
+
+    with progress(lines=False) as on_event:
+        found = pipeline.merge(sources, store_url=store_of(store), on_event=on_event)
+    print_json(found) if as_json else merge_view.render_merged(found, console())
+    return PASSED
+
+
+def import_results(
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="eval_results.json of KernelBench, or a .jsonl of KernelBench-X's corpus."),
+    ],
+    file_format: Annotated[
+        str, typer.Option("--format", metavar="NAME", help="kernelbench or kernelbenchx.")
+    ] = "kernelbench",
+    baseline: Annotated[
+        str, typer.Option(metavar="FILE", help="KernelBench's times of the reference, baseline_time_torch.json.")
+    ] = "",
+    solutions: Annotated[
+        str, typer.Option(metavar="FOLDER", help="KernelBench's sources, level_L_problem_P_sample_S_kernel.py.")
+    ] = "",
+    name: Annotated[str, typer.Option(help="Name of run and generator; that of the folder otherwise.")] = "",
+    hardware: Annotated[str, typer.Option(help="Name of the device, where the file does not state it.")] = "",
+    level: Annotated[
+        int | None, typer.Option(min=1, max=999, help="KernelBench's level, which its results don't state.")
+    ] = None,
+    store: StoreOption = None,
+    as_json: Json = False,
+) -> int:
+    """Store results that others published as a run; nothing of them is judged."""
+    from kerneleval import pipeline
+
+    found = pipeline.import_results(
+        file,
+        file_format=file_format,
+        baseline=baseline,
+        solutions=solutions,
+        name=name,
+        hardware=hardware,
+        level=level,
+        store_url=store_of(store),
+    )
+    if as_json:
+        print_json(found)
+        return PASSED
+    told = "" if found["written"] else "(imported before, left as it is)"
+    typer.echo(f"{one_line(found['name'])}  {found['run']}  {told}".rstrip())
+    typer.echo(", ".join(f"{count} {what}" for what, count in found["counts"].items()))
+    for remark in found["remarks"]:
+        typer.echo(f"note: {one_line(remark)}")
+    return PASSED
