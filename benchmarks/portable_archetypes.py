@@ -111,8 +111,10 @@ def _scores(report: Report, store: str, runs: Sequence[RunInfo]) -> None:
         rows.append([name, f"{one['value']:.2f}", one["n"], ", ".join(speeds), f"{of['composite']['value']:.2f}"])
     report.table(["generator", "P_hw", "devices", "speedup by which each device is judged", "S"], rows)
     report.say(_shown(lambda console: terminal.render_scores(scores, console)))
-    hardware = pipeline.analyse(ids, store_url=store)["hardware"]
-    report.say(_shown(lambda console: render_hardware(hardware, console)))
+    hardware = None
+    if len(ids) > 1:  # of one machine nothing varies
+        hardware = pipeline.analyse(ids, store_url=store)["hardware"]
+        report.say(_shown(lambda console: render_hardware(hardware, console)))
     report.data = json.loads(json.dumps({"runs": ids, "scores": scores["scores"], "hardware": hardware}))
     report.data["machines"] = [to_plain(machine) for info in runs for machine in info.machines]
 

@@ -18,6 +18,7 @@ import pytest
 from kerneleval.judge import Judge
 from kerneleval.judge.bench import Loaded
 from kerneleval.judge.checks.resources import built, sent, told
+from kerneleval.languages import elf
 from kerneleval.languages.cubin import Use, uses
 from kerneleval.records import Candidate
 from kerneleval.worker.binaries import collect
@@ -179,6 +180,34 @@ def test_what_triton_keeps_in_its_cache_is_told(tmp_path: Path) -> None:
     assert scaled["registers"][0] < scaled["registers"][1]
     assert f"product: {product['registers'][0]} registers a thread, {most} bytes of shared memory" in finding["message"]
     assert "scaled (2 binaries): " in finding["message"]
+    assert_hash_is_of_code(base64.b64decode(files[0]["data"]))
+
+
+def assert_hash_is_of_code(binary: bytes) -> None:
+    """Every worker has the source in another folder, which Triton's debugging tables name."""
+    places = {
+        name: slice(offset, offset + size)
+        for name, (_, offset, size, _, _) in zip(elf.section_names(binary), elf.sections(binary), strict=True)
+    }
+
+    def changed(name: str) -> bytes:
+        data = bytearray(binary)
+        data[places[name]] = bytes(byte ^ 1 for byte in data[places[name]])
+        return bytes(data)
+
+    text = next(name for name in places if name.startswith(".text."))
+    for name in (".debug_line", ".nv_debug_ptx_txt", ".rela.debug_line"):
+        assert changed(name) != binary
+        assert elf.code_digest(changed(name)) == elf.code_digest(binary), name
+    for name in (text, ".nv.info", ".strtab", ".symtab"):
+        assert elf.code_digest(changed(name)) != elf.code_digest(binary), name
+    other_processor = binary[:48] + bytes([binary[48] ^ 1]) + binary[49:]
+    assert elf.code_digest(other_processor) != elf.code_digest(binary)
+
+
+@pytest.mark.parametrize("data", [b"", b"abc", b"\x7fELF\x02\x01" + b"\xff" * 300, b"\x7fELF\x02\x01" + b"\0" * 400])
+def test_the_hash_of_a_broken_binary_is_of_all_of_it(data: bytes) -> None:
+    assert elf.code_digest(data) != elf.code_digest(data + b"x")
 
 
 def test_what_a_candidate_puts_there_is_read_with_care(tmp_path: Path) -> None:

@@ -16,8 +16,11 @@ from kerneleval.records import Evidence
 
 __all__ = ["energy_of", "mean_power_w"]
 
-_STEPS = 10
+_STEPS = 11
 """A counter must step so often: its step is then a tenth of what is said at most."""
+
+_LONGER = 2
+"""So many times as long as usual windows follow one another where the counter steps seldom: NVML's does every 0.1 s."""
 
 _BUSY = 0.5
 """Windows must fill so much of the time, or the figure is the pauses' rather than theirs."""
@@ -38,7 +41,8 @@ def energy_of(
         device: its :meth:`Device.conditions` have ``energy_mj``, or it counts none.
         candidate: runs a window of the candidate; how long it took (ns).
         baseline: the same of the baseline.
-        seconds: how long windows of either side follow one another.
+        seconds: how long windows of either side follow one another; at most twice as long where the counter has not
+            stepped often enough.
         candidate_ns: verified time of one call.
         baseline_ns: the same of the baseline.
     """
@@ -48,7 +52,7 @@ def energy_of(
     for side, window, call_ns in (("candidate", candidate, candidate_ns), ("baseline", baseline, baseline_ns)):
         power_w, busy, steps = mean_power_w(lambda: _counter_mj(device), window, seconds)
         if power_w is None:
-            text = f"the counter stepped {steps} times in {seconds:g} s, at least {_STEPS} are needed"
+            text = f"the counter stepped {steps} times in {_LONGER * seconds:g} s, at least {_STEPS} are needed"
             return {"why_not": text}
         if busy < _BUSY:
             return {"why_not": f"the {side}'s windows filled {busy:.0%} of the time, at least {_BUSY:.0%} are needed"}
@@ -76,10 +80,10 @@ def mean_power_w(
         if value is not None and value != last:
             steps.append((now, value))
             last = value
-        if now - began >= seconds:
+        if now - began >= (seconds if len(steps) >= _STEPS else _LONGER * seconds):
             break
     busy = within_ns / 1e9 / max(now - began, 1e-9)
-    if len(steps) <= _STEPS:
+    if len(steps) < _STEPS:
         return None, busy, len(steps)
     (first_s, first_mj), (last_s, last_mj) = steps[0], steps[-1]
     return (last_mj - first_mj) / 1e3 / (last_s - first_s), busy, len(steps)

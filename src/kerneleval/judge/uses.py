@@ -16,6 +16,7 @@ from typing import Any
 
 from kerneleval.judge.bench import Loaded
 from kerneleval.judge.disassembly import Library, Printed, content, of_cubins, of_library, printed
+from kerneleval.languages import elf
 from kerneleval.languages.instructions import merged, read_code
 from kerneleval.languages.native import library_name
 from kerneleval.languages.nvidia import find_cuobjdump
@@ -40,7 +41,8 @@ class _Binary:
 
     kernel: str
     key: str
-    """Hash of its content."""
+    """Hash of its code and name: the folder that its source lies in, which its debugging tables name, is another in
+    each worker."""
     digests: frozenset[str]
     """Triton's own hashes of what it was made of, several where these gave the same."""
     data: bytes
@@ -189,7 +191,7 @@ def read_sent(files: Any) -> list[_Binary]:
         except ValueError:  # none of Triton's
             continue
         kernel, digest = one["kernel"][:200], one.get("hash")
-        key = hashlib.sha256(data + kernel.encode(errors="replace")).hexdigest()
+        key = hashlib.sha256(f"{elf.code_digest(data)} {kernel}".encode(errors="replace")).hexdigest()
         digests = frozenset([digest] if isinstance(digest, str) and digest else [])
         if key in found:
             digests |= found[key].digests

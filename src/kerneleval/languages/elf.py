@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 from pathlib import Path
 
 __all__ = [
+    "code_digest",
     "exported",
     "foreign_names",
     "function_names",
@@ -27,6 +29,9 @@ _STB_LOCAL = 0
 
 _MOST_NAME, _MOST_SYMBOLS = 4096, 1 << 16
 """Bytes of a name, and symbols, that are read: a table that a candidate wrote may give each symbol megabytes."""
+
+_DEBUGGING = re.compile(r"(\.rela?)?\.(nv_)?debug_")
+"""Sections that no processor reads, by the beginning of their names."""
 
 _START_UP = frozenset(("__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "__cxa_finalize"))
 """What compilers refer to in every library, defined or not."""
@@ -135,6 +140,23 @@ def length(data: bytes) -> int:
     each, number = struct.unpack_from("<HH", data, 54)
     furthest: int = max(offset + size * count, programs + each * number, *ends)
     return min(furthest, len(data))
+
+
+def code_digest(data: bytes) -> str:
+    """Hash of a file, but for what debuggers read of it: lines of a source tell in which folder it lay.
+
+    Without sections, or where they overlap so much that no compiler made it, it is the hash of all bytes.
+    """
+    names, found = section_names(data), sections(data)
+    if not names or sum(size for kind, _, size, _, _ in found if kind != _SHT_NOBITS) > 2 * len(data):
+        return hashlib.sha256(data).hexdigest()
+    made = hashlib.sha256(data[16:24] + data[48:52])  # kind of file, machine, flags: for which processor it is
+    for name, (kind, offset, size, _, _) in zip(names, found, strict=True):
+        if _DEBUGGING.match(name) or kind == _SHT_NOBITS:
+            continue
+        made.update(struct.pack("<IQ", kind, size) + name.encode(errors="replace") + b"\0")
+        made.update(data[offset : offset + size])
+    return made.hexdigest()
 
 
 def kernel_names(cubin: bytes) -> list[str]:
