@@ -200,13 +200,15 @@ def test_of_a_tuners_configurations_the_first_that_fits_is_taken(tmp_path: Path)
         ("open('/etc/shadow').read()", "PermissionError"),
         (f"open({str(Path(pipeline.__file__))!r}).read()", "PermissionError"),
         ("os.kill(os.getppid(), 9)", "without a result"),
+        # Folders that are deeper than shutil.rmtree climbs ended the judge itself.
+        ("os.chdir(os.environ['TRITON_HOME']); [(os.mkdir('d'), os.chdir('d')) for _ in range(1200)]; os._exit(0)", ""),
     ],
 )
 def test_what_a_candidate_does_instead_is_its_own_affair(tmp_path: Path, end: str, said: str) -> None:
     text = "import os\n" + RIGHT.replace("    x = x.contiguous()", f"    {end}")
     row = rows(tmp_path, text, "sm_90")["sm_90"]
     assert row.compiles.answer == "no"
-    assert said in row.compiles.why
+    assert said in row.compiles.why and row.compiles.why
 
 
 @pytest.mark.slow

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import signal
 import stat
 import struct
-import subprocess
-import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kerneleval.judge.confined import run_confined, workplace
 from kerneleval.languages import elf
 from kerneleval.languages.compiler import find_tool
 from kerneleval.languages.cubin import device_binaries, uses
@@ -25,16 +22,13 @@ from kerneleval.languages.host_code import kernels_reached, listing, reached
 from kerneleval.languages.instructions import merged, read_code, sass_functions
 from kerneleval.languages.nvidia import find_cuobjdump
 from kerneleval.records import CodeUse
-from kerneleval.worker import confined
-from kerneleval.worker.sandbox import clean_environment
 
-__all__ = ["Library", "Printed", "content", "of_cubins", "of_library", "printed", "run_confined"]
+__all__ = ["Library", "Printed", "content", "of_cubins", "of_library", "printed"]
 
 _MOST_TEXT_BYTES, _MOST_TEXTS_BYTES = 32 << 20, 128 << 20
 """What is read of one text, and of all of a library."""
 
 _MOST_MEMORY_KIB = 4 << 20
-_MOST_CHARS = 4000
 _MOST_KERNELS, _MOST_ENTRIES = 64, 16
 """Kernels that are told; entry points of the CPU that are looked at, each with all that it calls."""
 
@@ -56,53 +50,6 @@ class Library:
     """What could not be told, and why; empty: all was."""
     complete: bool = False
     """Whether nothing that is launched is missing."""
-
-
-def run_confined(
-    folder: Path,
-    writable: Path,
-    what: tuple[Sequence[str], Sequence[Path]],
-    seconds: float,
-    settings: Mapping[str, str],
-) -> str:
-    """Run something confined that may write into one folder; what it printed last.
-
-    Args:
-        folder: where it starts.
-        writable: the folder that it may change; also its home, and where its temporary files go.
-        what: its words, and what it may read beside the system.
-        seconds: limit of its time; it is ended then.
-        settings: environment variables beside the clean ones.
-
-    Raises:
-        UsageError: this system cannot confine it.
-    """
-    argv, readable = what
-    words = confined.command(argv, readable, [writable])
-    process = subprocess.Popen(
-        words,
-        cwd=folder,
-        env=clean_environment() | {"HOME": str(writable), "TMPDIR": str(writable)} | dict(settings),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        printed, _ = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        printed = f"it took longer than {seconds:.0f} s".encode()
-    finally:
-        if process.poll() is None:  # SIGTERM to the monitor ends all that it started
-            process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=2 * confined.GRACE_S)
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-    return printed.decode(errors="replace").strip()[-_MOST_CHARS:]
 
 
 def of_cubins(binaries: Mapping[str, bytes], seconds: float) -> dict[str, tuple[CodeUse, ...]]:
@@ -193,8 +140,7 @@ def of_library(of: Printed, entries: Collection[str]) -> Library:
 
 def _texts(files: Mapping[str, bytes], cuobjdump: str, objdump: str, seconds: float) -> dict[str, str]:
     """File name -> what the disassembler prints of it."""
-    folder = Path(tempfile.mkdtemp(prefix="kerneleval-code-"))
-    try:
+    with workplace() as folder:
         for name, data in files.items():
             (folder / name).write_bytes(data)
         abreast = str(max(os.cpu_count() or 1, 1))
@@ -206,8 +152,6 @@ def _texts(files: Mapping[str, bytes], cuobjdump: str, objdump: str, seconds: fl
         for name in files:
             found[name] = content(folder / f"{name}.txt", min(left, _MOST_TEXT_BYTES))
             left -= len(found[name])
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     return {name: text.decode(errors="replace") for name, text in found.items() if text.strip()}
 
 

@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from kerneleval import languages
-from kerneleval.judge.disassembly import content, of_cubins, of_library, printed, run_confined
+from kerneleval.judge.confined import run_confined, workplace
+from kerneleval.judge.disassembly import content, of_cubins, of_library, printed
 from kerneleval.languages.amd import code_objects, unknown_target
 from kerneleval.languages.crosscompile import Target, read_binary
 from kerneleval.languages.cubin import Use, uses
@@ -126,12 +126,12 @@ def _by_hipcc(candidate: Candidate, target: Target) -> MatrixRow:
     absent = language.missing("rocm")
     if why := f"it takes {absent}" if absent else unknown_target(target.name):
         return _row(target, Rung(answer="not evaluated", why=why))
-    with tempfile.TemporaryDirectory() as name:
+    with workplace() as folder:
         started = time.perf_counter()
-        if text := _build(candidate, Path(name), "rocm", target.name):
+        if text := _build(candidate, folder, "rocm", target.name):
             return _row(target, Rung(answer="no", why=text), seconds=time.perf_counter() - started)
         seconds = time.perf_counter() - started
-        files = _built(Path(name))
+        files = _built(folder)
     kernels = [
         CompiledKernel(name=one.name, registers=one.registers, spilled=one.spilled, shared_bytes=one.shared_bytes)
         for data in files
@@ -148,16 +148,16 @@ def _cuda(candidate: Candidate, task: Task, target: Target) -> MatrixRow:
     """Compiled as the judge would compile it: from Hopper on for the architecture-specific variant. Whether the plain
     one would have done is told, for what needs the other runs on no later GPU.
     """
-    with tempfile.TemporaryDirectory() as name:
+    with workplace() as folder:
         started = time.perf_counter()
-        if text := _build(candidate, Path(name), "cuda", target.name):
+        if text := _build(candidate, folder, "cuda", target.name):
             return _row(target, Rung(answer="no", why=text), seconds=time.perf_counter() - started)
         seconds = time.perf_counter() - started
-        kernels = [kernel for data in _built(Path(name)) for kernel in _of_build(candidate, task, data)]
+        kernels = [kernel for data in _built(folder) for kernel in _of_build(candidate, task, data)]
     specific, needs = specific_arch(target.name), ""
     if f"sm_{specific}" != target.name:
-        with tempfile.TemporaryDirectory() as name:
-            needs = _build(candidate, Path(name), "cuda", target.name, plain=True)
+        with workplace() as folder:
+            needs = _build(candidate, folder, "cuda", target.name, plain=True)
     built_for = f"sm_{specific}" if needs else ""
     why = f"only for {built_for}, which no other GPU runs; for plain {target.name}: {needs}" if needs else ""
     row = _row(target, Rung(answer="yes", why=why[:_MOST_CHARS]), kernels, seconds)
@@ -225,8 +225,7 @@ def _of_build(candidate: Candidate, task: Task, data: bytes) -> list[CompiledKer
 def _triton(
     candidate: Candidate, task: Task, cases: Sequence[Case], targets: Sequence[Target]
 ) -> tuple[MatrixRow, ...]:
-    folder = Path(tempfile.mkdtemp(prefix="kerneleval-targets-"))
-    try:
+    with workplace("kerneleval-targets-") as folder:
         out = folder / "out"
         out.mkdir()
         spec = {
@@ -243,8 +242,6 @@ def _triton(
         cubins = {str(path): content(path, _MOST_BYTES) for path in sorted(out.glob("sm_*/*.cubin"))[:_MOST_CUBINS]}
         known = of_cubins(cubins, _DISASSEMBLING_S)
         return tuple(_found(target, out / target.name, said, known) for target in targets)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _call(task: Task, case: Case) -> dict[str, Any]:
