@@ -10,48 +10,57 @@ import pytest
 
 from kerneleval.devices.cpu import DEVICE
 from kerneleval.judge import clock
-from kerneleval.judge.energy import energy_of, mean_power_w
+from kerneleval.judge.energy import Look, energy_of, mean_power
 from kerneleval.records import Samples
 
 
 class World:
     """A clock, and a device of so many watts whose counter steps every ``step_s``."""
 
-    def __init__(self, watts: float, step_s: float, window_s: float, pause_s: float = 0.0) -> None:
+    def __init__(
+        self, watts: float, step_s: float, window_s: float, pause_s: float = 0.0, call_ns: float = 1e6
+    ) -> None:
         self.now = 0.0
         self.watts, self.step_s, self.window_s, self.pause_s = watts, step_s, window_s, pause_s
+        self.calls = round(window_s * 1e9 / call_ns)
 
     def counter_mj(self) -> float:
         return 5e6 + 1e3 * self.watts * (self.now // self.step_s) * self.step_s
 
-    def window(self) -> float:
-        self.now += self.window_s + self.pause_s
-        return self.window_s * 1e9
+    def windows(self, look: Look) -> tuple[float, int]:
+        for _ in range(8):
+            self.now += self.window_s / 8
+            look()
+        self.now += self.pause_s
+        return self.window_s * 1e9, self.calls
 
     def clock(self) -> float:
         return self.now
 
 
+@pytest.mark.parametrize("window_s", [0.008, 0.2])
 @pytest.mark.parametrize("step_s", [0.001, 0.02, 0.09])
-def test_power_is_known_to_the_counters_step(step_s: float) -> None:
-    world = World(watts=300.0, step_s=step_s, window_s=0.008)
-    power, busy, steps = mean_power_w(world.counter_mj, world.window, 1.0, world.clock)
-    assert power == pytest.approx(300.0, rel=0.02)
-    assert busy == pytest.approx(1.0)
-    assert steps >= 11
+def test_power_is_known_to_the_counters_step(step_s: float, window_s: float) -> None:
+    """Also where a window takes longer than the counter's steps: it is read between passes over the calls."""
+    world = World(watts=300.0, step_s=step_s, window_s=window_s)
+    spent = mean_power(world.counter_mj, world.windows, 1.0, world.clock)
+    assert spent.power_w == pytest.approx(300.0, rel=0.03)
+    assert spent.busy == pytest.approx(1.0)
+    assert spent.steps >= 11
+    assert spent.call_ns == pytest.approx(1e6)
 
 
 def test_a_counter_that_seldom_steps_says_nothing() -> None:
     world = World(watts=300.0, step_s=0.2, window_s=0.008)
-    power, _, steps = mean_power_w(world.counter_mj, world.window, 1.0, world.clock)
-    assert (power, steps) == (None, 10)
+    spent = mean_power(world.counter_mj, world.windows, 1.0, world.clock)
+    assert (spent.power_w, spent.steps) == (None, 10)
 
 
 def test_a_counter_of_a_tenth_of_a_second_gets_the_time_that_it_needs() -> None:
     """NVML's on an H100: it stepped ten times in a second."""
     world = World(watts=300.0, step_s=0.1, window_s=0.008)
-    power, _, steps = mean_power_w(world.counter_mj, world.window, 1.0, world.clock)
-    assert (power, steps) == (pytest.approx(300.0, rel=0.02), 11)
+    spent = mean_power(world.counter_mj, world.windows, 1.0, world.clock)
+    assert (spent.power_w, spent.steps) == (pytest.approx(300.0, rel=0.02), 11)
     assert world.now < 1.2
 
 
@@ -61,30 +70,32 @@ class Device:
     def __init__(self, world: World | None) -> None:
         self.world = world
 
-    def conditions(self) -> dict[str, Any]:
-        return {} if self.world is None else {"energy_mj": self.world.counter_mj()}
+    def energy_mj(self) -> float | None:
+        return None if self.world is None else self.world.counter_mj()
 
 
-def of(world: World | None, monkeypatch: pytest.MonkeyPatch, seconds: float = 1.0) -> dict[str, Any]:
-    if world is not None:
-        monkeypatch.setattr(mean_power_w, "__defaults__", (world.clock,))
-    window = (lambda: 1.0) if world is None else world.window
+def of(
+    candidate: World | None, monkeypatch: pytest.MonkeyPatch, candidate_ns: float = 1e6, seconds: float = 1.0
+) -> dict[str, Any]:
+    if candidate is not None:
+        monkeypatch.setattr(mean_power, "__defaults__", (candidate.clock,))
+    windows = (lambda look: (1.0, 1)) if candidate is None else candidate.windows
     return energy_of(
-        Device(world),  # type: ignore[arg-type]
-        window,
-        window,
+        Device(candidate),  # type: ignore[arg-type]
+        windows,
+        windows,
         seconds=seconds,
-        candidate_ns=1e6,
-        baseline_ns=2e6,
+        candidate_ns=candidate_ns,
+        baseline_ns=1.2e6,
     )
 
 
 def test_energy_is_power_times_the_verified_time(monkeypatch: pytest.MonkeyPatch) -> None:
     found = of(World(watts=400.0, step_s=0.02, window_s=0.008, pause_s=0.002), monkeypatch)
     assert found["candidate_j"] == pytest.approx(0.4, rel=0.02)
-    assert found["baseline_j"] == pytest.approx(0.8, rel=0.02)
+    assert found["baseline_j"] == pytest.approx(0.48, rel=0.02)
     assert found["candidate_w"] == pytest.approx(400.0, rel=0.02)
-    assert found["candidate_busy"] == pytest.approx(0.8)
+    assert found["candidate_busy"] == pytest.approx(0.8, rel=0.01)
 
 
 def test_a_device_that_counts_none_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +104,19 @@ def test_a_device_that_counts_none_has_none(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_what_cannot_be_told_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "stepped 10 times in 2 s" in of(World(300.0, 0.2, 0.008), monkeypatch)["why_not"]
-    assert "filled 29%" in of(World(300.0, 0.01, 0.002, pause_s=0.005), monkeypatch)["why_not"]
+    assert "calls filled 29% of the time" in of(World(300.0, 0.01, 0.002, pause_s=0.005), monkeypatch)["why_not"]
+
+
+@pytest.mark.parametrize("candidate_ns", [0.7e6, 1.3e6])
+def test_calls_that_take_another_time_than_when_timed_have_no_energy(
+    monkeypatch: pytest.MonkeyPatch, candidate_ns: float
+) -> None:
+    """Else whoever sees that energy is counted could rest then, or compute nothing."""
+    found = of(World(300.0, 0.02, 0.008), monkeypatch, candidate_ns)
+    assert found == {
+        "why_not": f"a call of the candidate took 1000.0 us while energy was counted, and {candidate_ns / 1e3:.1f} us "
+        "when it was timed"
+    }
 
 
 @pytest.mark.serial
@@ -112,6 +135,7 @@ def test_a_precise_verdict_tells_joules(new_cache: Any, tmp_path: Any, monkeypat
 
     monkeypatch.setattr(cpu, "HOST", Watts())
     monkeypatch.setattr("kerneleval.judge.energy._BUSY", 0.0)  # a busy machine leaves little room for windows
+    monkeypatch.setattr("kerneleval.judge.energy._PACE", 100.0)
     monkeypatch.setattr("kerneleval.judge.energy._STEPS", 2)  # this counter is exact at every step
     short = replace(clock.TIERS["quick"], energy_s=0.3)
     monkeypatch.setitem(clock.TIERS, "quick", short)
@@ -131,19 +155,42 @@ def test_a_precise_verdict_tells_joules(new_cache: Any, tmp_path: Any, monkeypat
 
 
 def test_outputs_of_windows_whose_energy_is_told_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else whoever tells them from timed ones, by what follows what, would do nothing in them."""
+    """Else whoever tells them from timed ones, by what follows what, would do nothing in them. How often such a window
+    goes through its calls is a secret: the outputs are the last pass'.
+    """
     compared: list[Any] = []
+    passes: list[int] = []
 
     class Sides:
-        candidate, baseline = "candidate", "baseline"
+        candidate, baseline, generator = "candidate", "baseline", "generator"
 
-        def once(self, runner: str, _image: object) -> Any:
+        def once(self, runner: str, _image: object, again: Any) -> Any:
+            made = 1
+            while again() == "generator":
+                made += 1
+            passes.append(made)
+            return SimpleNamespace(elapsed_ns=1e6 * made, of=runner)
+
+        def alone(self, runner: str, _image: object) -> Any:
             return SimpleNamespace(elapsed_ns=1e6, of=runner)
 
-        alone = once
+    class Calls:
+        plan = SimpleNamespace(calls=range(100))
+
+        def part(self, count: int) -> object:
+            assert count == 50
+            return self
+
+    looked = 0
+
+    def look() -> None:
+        nonlocal looked
+        looked += 1
 
     def energy(_device: object, candidate: Any, baseline: Any, **_how: Any) -> dict[str, float]:
-        assert {candidate() for _ in range(1000)} == {baseline() for _ in range(1000)} == {1e6}
+        for windows in (candidate, baseline):
+            told = {windows(look) for _ in range(500)}
+            assert {elapsed / calls for elapsed, calls in told} == {1e6 / 50}
         return {}
 
     def compare(pair: Any, *_how: Any) -> None:
@@ -153,6 +200,7 @@ def test_outputs_of_windows_whose_energy_is_told_are_compared(monkeypatch: pytes
     monkeypatch.setattr(clock, "verify", compare)
     samples = Samples(candidate_ns=(1e4,), baseline_ns=(1e4,), calls=100)
     how: Any = (None, None)
-    effort = replace(clock.TIERS["precise"], energy_s=0.04)
-    clock._energy(Sides(), None, samples, effort, DEVICE, how)  # type: ignore[arg-type]
+    effort = replace(clock.TIERS["precise"], energy_s=0.2)
+    clock._energy(Sides(), Calls(), samples, effort, DEVICE, how)  # type: ignore[arg-type]
     assert 0 < len(compared) < 300 and all(pair == ["candidate", "baseline"] for pair in compared)
+    assert set(passes) == set(range(16, 32)) and looked == sum(passes)

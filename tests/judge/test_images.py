@@ -56,6 +56,51 @@ def test_calls_before_the_first_one_stay() -> None:
         assert same == [True, True, False, False]
 
 
+@pytest.mark.parametrize("refresh", ["elements", "scaled"])
+def test_two_calls_exchange_their_inputs(refresh: Refresh) -> None:
+    generator = torch.Generator().manual_seed(4)
+    drawn = [torch.rand(16, 16) + 10**n for n in range(5)]
+    image = _image(dense((16, 16), "float32", refresh=refresh), drawn)
+    image.refresh(generator)
+    before = [image.tensor(index, 0).clone() for index in range(5)]
+    held = image.bytes.clone()
+    changed = image.exchange(generator)
+    after = [image.tensor(index, 0) for index in range(5)]
+    moved = [index for index in range(5) if not torch.equal(after[index], before[index])]
+    assert len(moved) == 2
+    assert torch.equal(after[moved[0]], before[moved[1]]) and torch.equal(after[moved[1]], before[moved[0]])
+    for place in changed:
+        held[place] = image.bytes[place]
+    assert torch.equal(held, image.bytes), "nothing else has changed"
+    for _ in range(20):  # factors that went with their calls stay in their bounds
+        image.refresh(generator)
+    if refresh == "scaled":
+        for index in range(5):
+            come_from = {moved[0]: moved[1], moved[1]: moved[0]}.get(index, index)
+            ratios = image.tensor(index, 0) / drawn[come_from]
+            assert 0.63 < float(ratios.min()) < float(ratios.max()) < 1.57
+
+
+def test_a_single_call_gets_other_inputs() -> None:
+    image = _image(dense((16, 16), "float32"), [torch.rand(16, 16)])
+    before = image.tensor(0, 0).clone()
+    assert image.exchange(torch.Generator().manual_seed(5)) == (slice(0, 1024),)
+    assert not torch.equal(before, image.tensor(0, 0))
+
+
+@pytest.mark.parametrize("refresh", ["elements", "scaled"])
+def test_a_part_of_an_image_is_its_own(refresh: Refresh) -> None:
+    image = _image(dense((16, 16), "float32", refresh=refresh), [torch.rand(16, 16) for _ in range(5)])
+    image.refresh(torch.Generator().manual_seed(6))
+    part = image.part(3)
+    assert len(part.plan.calls) == 3
+    assert all(torch.equal(part.tensor(n, 0), image.tensor(n, 0)) for n in range(3))
+    before = image.bytes.clone()
+    part.refresh(torch.Generator().manual_seed(7))
+    assert torch.equal(image.bytes, before)
+    assert not any(torch.equal(part.tensor(n, 0), image.tensor(n, 0)) for n in range(3))
+
+
 @pytest.mark.parametrize("refresh", ["elements", "moved", "scaled", "steps"])
 @pytest.mark.parametrize(("strides", "offset", "extent"), [((1, 16), 0, 128), ((24, 1), 8, 392), ((8, 1), 5, 133)])
 def test_strided_content_changes_and_what_lies_between_stays(

@@ -535,6 +535,50 @@ def test_outputs_of_a_secret_call_are_held_beside_those_of_the_first(tmp_path, m
         loaded.close()
 
 
+LAZY = """
+import torch
+
+_calls, _last = 0, None
+
+
+def gelu(x):
+    global _calls, _last
+    _calls += 1
+    if _calls <= 3:  # of the first pass
+        _last = torch.nn.functional.gelu(x)
+    return _last.clone()
+"""
+
+
+@pytest.mark.parametrize(("text", "right"), [(None, True), (LAZY, False)])
+def test_a_window_goes_through_its_calls_again(new_cache, text, right):
+    """On inputs of which some have changed places, and its outputs are the last pass'."""
+    text = text or "import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n"
+    with Judge("cpu", new_cache()) as judge:
+        loaded = Loaded(judge.bench, Candidate(files=(("gelu.py", text),), language="torch"), ("gelu",))
+        call = Call(args=(dense((50,), "float32"),), grads=(), outputs=(((50,), "float32"),), wanted=(), dims={})
+        image = Image(Plan([call] * 3, "forward"), judge.device)
+        for index in range(3):
+            image.fill(index, [torch.randn(50)])
+        first = [image.tensor(index, 0).clone() for index in range(3)]
+        passes = 1
+
+        def again():
+            nonlocal passes
+            passes += 1
+            return torch.Generator() if passes <= 6 else None
+
+        options = {"timeout_s": 30.0, "check_mutation": False}
+        once = loaded.runner.window(image, **options)
+        window = loaded.runner.window(image, **options, again=again)
+        loaded.close()
+    assert passes == 7 and window.elapsed_ns > once.elapsed_ns / 10
+    wanted = [torch.nn.functional.gelu(image.tensor(index, 0)) for index in range(3)]
+    got = [output_views(window, image.plan, index)[0] for index in range(3)]
+    assert all(torch.allclose(a, b) for a, b in zip(wanted, got, strict=True)) == right
+    assert sorted(t.sum() for t in first) == sorted(image.tensor(index, 0).sum() for index in range(3))
+
+
 def test_a_worker_that_dies_in_a_window_ends_the_measurement(tmp_path, monkeypatch, new_cache):
     path = tmp_path / "gelu.py"
     path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")

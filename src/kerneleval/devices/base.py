@@ -170,11 +170,14 @@ class Device(Protocol):
     def conditions(self) -> dict[str, Any]:
         """Clocks, temperature, throttling, other work as far as the device tells; plain data, units in the names.
 
-        Names that have a meaning elsewhere: ``energy_mj``, what the device has used since some fixed moment
-        (millijoules, never less than before; left out where it does not tell), from which the energy of a call follows
-        (``judge/energy.py``). Usual ones: ``power_mw``, ``power_limit_mw``, ``temperature_c``,
+        Usual ones: ``energy_mj`` (see :meth:`energy_mj`), ``power_mw``, ``power_limit_mw``, ``temperature_c``,
         ``temperature_memory_c``, ``clock_sm_mhz``, ``clock_memory_mhz``, ``performance_state`` (0 is the highest),
         ``throttled`` (reasons), ``compute_processes`` and, of a host, ``load_1min``.
+        """
+
+    def energy_mj(self) -> float | None:
+        """What the device has used since some fixed moment (millijoules, never less than before), from which the energy
+        of a call follows (``judge/energy.py``); None: it does not tell. Asked every few milliseconds.
         """
 
     def unsteady(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:

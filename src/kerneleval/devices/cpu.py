@@ -172,10 +172,14 @@ class Cpu:
         """The worker's own monotonic clock: nothing is asynchronous here."""
         return _HostClock()
 
+    def energy_mj(self) -> float | None:
+        """Of all packages and DRAM."""
+        return HOST.read_mj()
+
     def conditions(self) -> dict[str, Any]:
         """Load average and, where the kernel tells, the clock of core 0 and the energy of all packages and DRAM."""
         found: dict[str, Any] = {"load_1min": os.getloadavg()[0]}
-        energy_mj = HOST.read_mj()
+        energy_mj = self.energy_mj()
         if energy_mj is not None:
             found["energy_mj"] = energy_mj
         path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")

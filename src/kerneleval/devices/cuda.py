@@ -100,6 +100,15 @@ class Cuda(IpcGpu):
         _driver().cuGetErrorString(status, ctypes.byref(text))
         return (text.value or b"unknown").decode()
 
+    def energy_mj(self) -> float | None:
+        """NVML's, since the driver was loaded; from Volta on."""
+        opened = _nvml_device()
+        if isinstance(opened, str):
+            return None
+        value = ctypes.c_ulonglong()
+        call = getattr(opened[0], "nvmlDeviceGetTotalEnergyConsumption", None)  # old drivers lack it
+        return float(value.value) if call is not None and call(opened[1], ctypes.byref(value)) == 0 else None
+
     def conditions(self) -> dict[str, Any]:
         """Clocks (MHz), temperatures (C), power (mW), energy (mJ since the driver was loaded), performance state,
         reasons of throttling and processes as NVML tells them.
@@ -139,15 +148,24 @@ def _nvml_text(function: str) -> str:
     return buffer.value.decode()
 
 
-def _nvml_conditions() -> dict[str, Any]:
+def _nvml_device() -> tuple[Any, Any] | str:
+    """NVML and its handle of the first visible device, or why there is none."""
     library = _nvml()
     if library is None:
-        return {"nvml": "not available"}
+        return "not available"
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     device = ctypes.c_void_p()
     index = int(visible) if visible.isdigit() else 0
     if library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device)):
-        return {"nvml": f"device {index} not found"}
+        return f"device {index} not found"
+    return library, device
+
+
+def _nvml_conditions() -> dict[str, Any]:
+    opened = _nvml_device()
+    if isinstance(opened, str):
+        return {"nvml": opened}
+    library, device = opened
     found: dict[str, Any] = {}
 
     def read(name: str, function: str, *arguments: Any, kind: Any = ctypes.c_uint) -> None:

@@ -114,6 +114,10 @@ class Metal(Staged):
         """The worker's own clock."""
         return SynchronisedClock(self.synchronize)
 
+    def energy_mj(self) -> float | None:
+        """PyTorch tells none."""
+        return None
+
     def conditions(self) -> dict[str, Any]:
         """Load average of the host: macOS tells of clocks and heat to the superuser alone."""
         return {"load_1min": os.getloadavg()[0]}

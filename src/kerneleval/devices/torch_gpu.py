@@ -133,6 +133,10 @@ class TorchGpu:
         """The reveal is a device copy: it must have ended before the clock starts."""
         self.synchronize()
 
+    def energy_mj(self) -> float | None:
+        """PyTorch tells none."""
+        return None
+
     def timer(self) -> EventTimer:
         """A pair of the device's events."""
         return _Events(self._namespace().Event)

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from kerneleval.devices import Device
-from kerneleval.judge.energy import energy_of
+from kerneleval.judge.energy import Look, energy_of
 from kerneleval.judge.images import Call, Image, Plan
 from kerneleval.judge.pair import Pair
 from kerneleval.judge.timed_outputs import Arbiter, Bounds, TimedCall, TimedMismatch, timed_call, verify
@@ -31,6 +31,9 @@ _ENERGY_LOOKS = 4
 """Windows whose energy is told follow one another, so a candidate can tell them from timed ones: so many are looked at,
 more or less.
 """
+
+_ENERGY_PASSES = 16
+"""Such a window goes through its calls so often, or up to twice as often."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,20 +321,43 @@ def _memory(kept: Sequence[tuple[Window, Window]], calls: int) -> Evidence:
 def _energy(
     pair: Pair, image: Image, samples: Samples, effort: Effort, device: Device, how: tuple[Bounds, Arbiter]
 ) -> Evidence:
-    """See :func:`energy_of`; the outputs of some of the candidate's windows, chosen in secret, are compared."""
-    expected = effort.energy_s * 1e9 / (statistics.median(samples.candidate_ns) * samples.calls)
+    """See :func:`energy_of`; the outputs of some of the candidate's windows, chosen in secret, are compared. They are
+    those of the last pass over its calls, and which pass is the last is a secret too.
+    """
+    count = max(1, len(image.plan.calls) // 2)  # the outputs of a pass lie beside those of the one before
+    part = image.part(count)
+    call_ns = statistics.median(samples.candidate_ns)
+    expected = effort.energy_s * 1e9 / (call_ns * count * 1.5 * _ENERGY_PASSES)
     every = max(1, int(expected / _ENERGY_LOOKS))
 
-    def mine() -> float:
-        window = pair.once(pair.candidate, image)
+    def window_of(runner: Runner, look: Look) -> tuple[Window, int]:
+        made, left = 1, _ENERGY_PASSES + secrets.randbelow(_ENERGY_PASSES) - 1
+
+        def again() -> torch.Generator | None:
+            nonlocal made
+            look()
+            if made > left:
+                return None
+            made += 1
+            return pair.generator
+
+        window = pair.once(runner, part, again=again)
+        return window, made * count
+
+    def mine(look: Look) -> tuple[float, int]:
+        window, calls = window_of(pair.candidate, look)
         if secrets.randbelow(every) == 0:
-            verify((window, pair.alone(pair.baseline, image)), image, *how)
-        return float(window.elapsed_ns)
+            verify((window, pair.alone(pair.baseline, part)), part, *how)
+        return float(window.elapsed_ns), calls
+
+    def theirs(look: Look) -> tuple[float, int]:
+        window, calls = window_of(pair.baseline, look)
+        return float(window.elapsed_ns), calls
 
     return energy_of(
         device,
         mine,
-        lambda: float(pair.once(pair.baseline, image).elapsed_ns),
+        theirs,
         seconds=effort.energy_s,
         candidate_ns=statistics.median(samples.candidate_ns),
         baseline_ns=statistics.median(samples.baseline_ns),

@@ -2,19 +2,27 @@
 
 Counters step every 1 to 100 ms, which is longer than a window. So windows of one side follow one another until the
 counter has stepped often enough, and power is the energy between the first and the last step over the time between
-them. Revealing inputs lies between the windows, and takes its part of that time: ``busy`` says how much was the
-windows' own.
+them. Revealing and collecting take longer than the calls of many a window: those whose energy is told go through their
+calls again and again before anything is collected. What is left of other work takes its part of the time: ``busy``
+says how much was the calls' own.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from kerneleval.devices import Device
 from kerneleval.records import Evidence
 
-__all__ = ["energy_of", "mean_power_w"]
+__all__ = ["Look", "Spent", "Windows", "energy_of", "mean_power"]
+
+Look = Callable[[], None]
+"""Reads the counter; to be called as often as can be while a window runs."""
+
+Windows = Callable[[Look], tuple[float, int]]
+"""Runs a window of one side; how long its calls took altogether (ns), and how many there were."""
 
 _STEPS = 11
 """A counter must step so often: its step is then a tenth of what is said at most."""
@@ -23,13 +31,33 @@ _LONGER = 2
 """So many times as long as usual windows follow one another where the counter steps seldom: NVML's does every 0.1 s."""
 
 _BUSY = 0.5
-"""Windows must fill so much of the time, or the figure is the pauses' rather than theirs."""
+"""Calls must fill so much of the time, or the figure is the pauses' rather than theirs."""
+
+_PACE = 1.25
+"""A call may take so many times as long as when it was timed, or as little: else it is something else that it does."""
+
+_READ_S = 0.005
+"""The counter is read no more often."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What one side's windows took."""
+
+    power_w: float | None
+    """Mean power; None: the counter stepped too seldom."""
+    busy: float
+    """Share of the time within calls."""
+    steps: int
+    """How often the counter stepped."""
+    call_ns: float
+    """What one call took."""
 
 
 def energy_of(
     device: Device,
-    candidate: Callable[[], float],
-    baseline: Callable[[], float],
+    candidate: Windows,
+    baseline: Windows,
     *,
     seconds: float,
     candidate_ns: float,
@@ -38,52 +66,69 @@ def energy_of(
     """Energy of one call of either side, in joules, as plain data; empty: the device counts no energy.
 
     Args:
-        device: its :meth:`Device.conditions` have ``energy_mj``, or it counts none.
-        candidate: runs a window of the candidate; how long it took (ns).
+        device: whose counter is read.
+        candidate: runs windows of the candidate.
         baseline: the same of the baseline.
         seconds: how long windows of either side follow one another; at most twice as long where the counter has not
             stepped often enough.
         candidate_ns: verified time of one call.
         baseline_ns: the same of the baseline.
     """
-    if _counter_mj(device) is None:
+    if device.energy_mj() is None:
         return {}
     found: Evidence = {}
-    for side, window, call_ns in (("candidate", candidate, candidate_ns), ("baseline", baseline, baseline_ns)):
-        power_w, busy, steps = mean_power_w(lambda: _counter_mj(device), window, seconds)
-        if power_w is None:
-            text = f"the counter stepped {steps} times in {_LONGER * seconds:g} s, at least {_STEPS} are needed"
+    for side, windows, call_ns in (("candidate", candidate, candidate_ns), ("baseline", baseline, baseline_ns)):
+        spent = mean_power(device.energy_mj, windows, seconds)
+        if spent.power_w is None:
+            text = f"the counter stepped {spent.steps} times in {_LONGER * seconds:g} s, at least {_STEPS} are needed"
             return {"why_not": text}
-        if busy < _BUSY:
-            return {"why_not": f"the {side}'s windows filled {busy:.0%} of the time, at least {_BUSY:.0%} are needed"}
-        found |= {f"{side}_w": power_w, f"{side}_j": power_w * call_ns / 1e9, f"{side}_busy": busy}
+        if spent.busy < _BUSY:
+            text = f"the {side}'s calls filled {spent.busy:.0%} of the time, at least {_BUSY:.0%} are needed"
+            return {"why_not": text}
+        if not 1 / _PACE <= spent.call_ns / call_ns <= _PACE:
+            return {
+                "why_not": f"a call of the {side} took {spent.call_ns / 1e3:.1f} us while energy was counted, and "
+                f"{call_ns / 1e3:.1f} us when it was timed"
+            }
+        found |= {
+            f"{side}_w": spent.power_w,
+            f"{side}_j": spent.power_w * call_ns / 1e9,
+            f"{side}_busy": spent.busy,
+        }
     return found
 
 
-def _counter_mj(device: Device) -> float | None:
-    value = device.conditions().get("energy_mj")
-    return None if value is None else float(value)
-
-
-def mean_power_w(
+def mean_power(
     counter_mj: Callable[[], float | None],
-    window: Callable[[], float],
+    windows: Windows,
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
-) -> tuple[float | None, float, int]:
-    """(mean power in watts, None: the counter stepped too seldom; share of the time within windows; steps)."""
+) -> Spent:
+    """Mean power while windows follow one another; see :func:`energy_of`."""
     steps: list[tuple[float, float]] = []
-    began, last, within_ns = clock(), counter_mj(), 0.0
-    while True:
-        within_ns += window()
-        now, value = clock(), counter_mj()
+    began = read = clock()
+    last = counter_mj()
+
+    def look() -> None:
+        nonlocal last, read
+        if clock() - read < _READ_S:
+            return
+        value = counter_mj()
+        read = clock()
         if value is not None and value != last:
-            steps.append((now, value))
+            steps.append((read, value))
             last = value
-        if now - began >= (seconds if len(steps) >= _STEPS else _LONGER * seconds):
+
+    within_ns, calls = 0.0, 0
+    while True:
+        taken_ns, number = windows(look)
+        within_ns, calls = within_ns + taken_ns, calls + number
+        look()
+        if clock() - began >= (seconds if len(steps) >= _STEPS else _LONGER * seconds):
             break
-    busy = within_ns / 1e9 / max(now - began, 1e-9)
-    if len(steps) < _STEPS:
-        return None, busy, len(steps)
-    (first_s, first_mj), (last_s, last_mj) = steps[0], steps[-1]
-    return (last_mj - first_mj) / 1e3 / (last_s - first_s), busy, len(steps)
+    busy = within_ns / 1e9 / max(clock() - began, 1e-9)
+    power_w = None
+    if len(steps) >= _STEPS:
+        (first_s, first_mj), (last_s, last_mj) = steps[0], steps[-1]
+        power_w = (last_mj - first_mj) / 1e3 / (last_s - first_s)
+    return Spent(power_w=power_w, busy=busy, steps=len(steps), call_ns=within_ns / max(calls, 1))

@@ -210,6 +210,7 @@ class Image:
 
     def __init__(self, plan: Plan, device: Device) -> None:
         self.plan = plan
+        self._device = device
         nbytes = max(plan.input_bytes, 1)
         self.bytes = torch.full((nbytes,), _GAP, dtype=torch.uint8, device=device.judge_device)
         self.source: Callable[[int], Sequence[torch.Tensor]] | None = None
@@ -279,6 +280,31 @@ class Image:
             shape, strides, offset = (slot.extent,), (1,), 0
         count, dtype = len(self.plan.calls), getattr(torch, slot.dtype)
         return typed_view(self.bytes, dtype, (count, *shape), (step, *strides), place + offset)
+
+    def part(self, count: int) -> Image:
+        """A copy of the first calls alone."""
+        made = Image(Plan(self.plan.calls[:count], self.plan.direction), self._device)
+        made.bytes[: made.plan.input_bytes].copy_(self.bytes[: made.plan.input_bytes])
+        made.source = self.source
+        made._factors = {index: [one[:count].clone() for one in of] for index, of in self._factors.items()}
+        return made
+
+    def exchange(self, generator: torch.Generator) -> tuple[slice, ...]:
+        """Let two secret calls change places; a single one is refreshed. Returns where bytes have changed."""
+        count = len(self.plan.calls)
+        if count < 2:
+            self.refresh(generator)
+            return (slice(0, self.plan.input_bytes),)
+        pair = secrets.SystemRandom().sample(range(count), 2)
+        size = self.plan.calls[0].input_bytes
+        one, other = (slice(self.plan.starts[call], self.plan.starts[call] + size) for call in pair)
+        held = self.bytes[one].clone()
+        self.bytes[one] = self.bytes[other]
+        self.bytes[other] = held
+        for factors in self._factors.values():
+            for of in factors:
+                of[pair] = of[pair[::-1]]
+        return one, other
 
     def later(self, first: int) -> torch.Tensor:
         """The bytes of the calls from one on."""

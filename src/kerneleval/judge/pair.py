@@ -47,10 +47,10 @@ class Pair:
                 image, timeout_s=self.timeout_s, **({"check_mutation": False, "timed": True} | options)
             )
 
-    def once(self, runner: Runner, image: Image) -> Window:
+    def once(self, runner: Runner, image: Image, **options: Any) -> Window:
         """A window on new content."""
         image.refresh(self.generator)
-        return self.alone(runner, image)
+        return self.alone(runner, image, **options)
 
     def one_each(self, image: Image) -> tuple[Window, Window]:
         """(candidate's, baseline's) window on new content, the same for both."""

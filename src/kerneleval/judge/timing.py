@@ -223,12 +223,19 @@ class _Trusted(Runner):
         cut: int = 0,
         decoys: torch.Tensor | None = None,
         keep: int = -1,
+        again: Callable[[], torch.Generator | None] | None = None,
     ) -> Window:
         """As :meth:`Runner.window`."""
         assert keep < 0
         with _blamed_on_the_machine():
             return self._inner.window(
-                image, timeout_s=timeout_s, check_mutation=check_mutation, timed=timed, cut=cut, decoys=decoys
+                image,
+                timeout_s=timeout_s,
+                check_mutation=check_mutation,
+                timed=timed,
+                cut=cut,
+                decoys=decoys,
+                again=again,
             )
 
     def still(self) -> contextlib.AbstractContextManager[None]:

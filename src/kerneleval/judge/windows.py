@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -150,6 +150,7 @@ class Runner:
         cut: int = 0,
         decoys: torch.Tensor | None = None,
         keep: int = -1,
+        again: Callable[[], torch.Generator | None] | None = None,
     ) -> Window:
         """Reveal, compute, destroy, collect, snapshot.
 
@@ -163,6 +164,9 @@ class Runner:
             decoys: what lies in the place of those inputs until then, so that whoever reads ahead computes something
                 else; None: the first call's.
             keep: the call whose outputs the worker holds until :meth:`unchanged` asks for them; -1: none.
+            again: asked when all calls were made: by what two secret ones of them exchange their inputs, in the image
+                too, for all to be made once more, or None: that was all. The window's time is that of all passes, its
+                outputs are the last one's.
 
         Raises:
             WorkerError: the candidate raised.
@@ -189,6 +193,15 @@ class Runner:
                     self.device.synchronize()
             self.worker.request("go", {"calls": calls}, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
         elapsed = time.perf_counter_ns() - started
+        while again is not None and (generator := again()) is not None:
+            with self.still():
+                for changed in image.exchange(generator):
+                    inputs[changed].copy_(image.bytes[changed])
+                self.device.settle()
+            resumed = time.perf_counter_ns()
+            every = {"calls": [0, len(plan.calls)]}
+            self.worker.request("go", every, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
+            elapsed += time.perf_counter_ns() - resumed
         mutated, staged = False, self.device.sharing == "staged"
         with self.still():
             if check_mutation and plan.input_bytes and not staged:
