@@ -7,7 +7,8 @@
 
 Stops cleanly after ``--seconds``, and at Ctrl-C or SIGTERM; the same command with the same store goes on. ``--own``:
 the tasks that the first generator solves, a library's; else ``--tasks``, else the archetypes' suite. ``--told``:
-nothing is judged; these runs of the store are told as one, on the machine of the first.
+nothing is judged; these runs of the store are told as one, on the machine of the first, and what none of them reached
+is left out and named.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from benchmarks.report import Report, parser, until_ended
 from kerneleval import generators, pipeline
 from kerneleval.generators.library import Library
 from kerneleval.judge import Judge
-from kerneleval.records import Event, UsageError
+from kerneleval.pipeline import stored
+from kerneleval.records import Event, UsageError, to_plain
+from kerneleval.scores import score_all
 from kerneleval.store import open_store
 
 
@@ -45,7 +48,7 @@ def main() -> None:
         with open_store(options.store, write=False) as store:
             machine = store.run(runs[0]).machines[0]
         report = Report(title, machine, options.out)
-        _tell(report, options.store, runs, "")
+        _tell(report, options.store, runs, "", reached=True)
         return
     chosen = tuple(task for task in options.tasks.split(",") if task)
     if options.own:
@@ -71,11 +74,12 @@ def main() -> None:
     _tell(report, options.store, (title,), f" in {time.monotonic() - started:.0f} s")
 
 
-def _tell(report: Report, place: str, runs: Sequence[str], taken: str) -> None:
-    """Every verdict of the runs, and scores over all of them."""
+def _tell(report: Report, place: str, runs: Sequence[str], taken: str, *, reached: bool = False) -> None:
+    """Every verdict of the runs, and scores over all of them, or over what was ``reached`` alone."""
     with open_store(place, write=False) as store:
-        verdicts = [(a, v) for run in runs for a, v in store.verdicts(run, cells=False)]
         infos = [store.run(run) for run in runs]
+        of_run = {info.id: tuple(store.verdicts(info.id, cells=False)) for info in infos}
+    verdicts = [both for of in of_run.values() for both in of]
     planned, finished = sum(i.planned for i in infos), sum(i.finished for i in infos)
     how = f"{infos[0].protocol.tier} tier, {', '.join(infos[0].protocol.dtypes) or 'all dtypes'}"
     report.say(f"{finished} of {planned} candidates judged, {how}{taken}")
@@ -86,8 +90,13 @@ def _tell(report: Report, place: str, runs: Sequence[str], taken: str) -> None:
             for a, v in verdicts
         ],
     )
-    found = pipeline.score(place, runs)
-    for name, scores in found["scores"].items():
+    judged = {(run, a.generator, a.task, a.sample) for run, of in of_run.items() for a, _ in of}
+    found = _scores(place, runs, judged if reached else None)
+    if reached:
+        planned_tasks = {task for info in infos for task in info.tasks}
+        if left := sorted(planned_tasks - {a.task for a, _ in verdicts}):
+            report.say(f"not reached, and left out of the scores: {', '.join(left)}")
+    for name, scores in found.items():
         report.say("", f"{name}:")
         for score, key in _SHOWN:
             if (figure := _figure(scores, score, key)) is not None:
@@ -96,8 +105,19 @@ def _tell(report: Report, place: str, runs: Sequence[str], taken: str) -> None:
     failed = [(a, v) for a, v in verdicts if v.verdict == "failed"]
     for a, v in failed:
         report.say("", f"{a.generator} {a.task} #{a.sample}: {v.stage}/{v.reason}: {v.message[:600]}")
-    report.data = {"runs": list(runs), "scores": found["scores"], "planned": planned, "finished": finished}
+    report.data = {"runs": list(runs), "scores": found, "planned": planned, "finished": finished}
     report.write()
+
+
+def _scores(place: str, runs: Sequence[str], only: set[tuple[str, str, str, int]] | None) -> dict[str, Any]:
+    """Scores of each generator, over these attempts of runs alone; None: over all."""
+    if only is None:
+        return dict(pipeline.score(place, runs)["scores"])
+    with open_store(place, write=False) as store:
+        info, ids = stored.joined(store, runs)
+        results = [r for r in store.results(ids) if (r.run, r.generator, r.task, r.sample) in only]
+        setting = stored.setting_of(info, stored.facts_of(store, info, ids, results), results)
+        return dict(to_plain(score_all(results, setting)))
 
 
 _SHOWN = (
