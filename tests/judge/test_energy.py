@@ -10,7 +10,7 @@ import pytest
 
 from kerneleval.devices.cpu import DEVICE
 from kerneleval.judge import clock
-from kerneleval.judge.energy import Look, energy_of, mean_power
+from kerneleval.judge.energy import Check, Look, energy_of, mean_power
 from kerneleval.records import Samples
 
 
@@ -23,16 +23,22 @@ class World:
         self.now = 0.0
         self.watts, self.step_s, self.window_s, self.pause_s = watts, step_s, window_s, pause_s
         self.calls = round(window_s * 1e9 / call_ns)
+        self.check_s = self.rested_s = 0.0
 
     def counter_mj(self) -> float:
-        return 5e6 + 1e3 * self.watts * (self.now // self.step_s) * self.step_s
+        return 5e6 + 1e3 * self.watts * ((self.now - self.rested_s) // self.step_s) * self.step_s
 
-    def windows(self, look: Look) -> tuple[float, int]:
+    def windows(self, look: Look) -> tuple[float, int, Check | None]:
         for _ in range(8):
             self.now += self.window_s / 8
             look()
         self.now += self.pause_s
-        return self.window_s * 1e9, self.calls
+        return self.window_s * 1e9, self.calls, self.compare if self.check_s else None
+
+    def compare(self) -> None:
+        """Nothing is drawn meanwhile."""
+        self.now += self.check_s
+        self.rested_s += self.check_s
 
     def clock(self) -> float:
         return self.now
@@ -48,6 +54,16 @@ def test_power_is_known_to_the_counters_step(step_s: float, window_s: float) -> 
     assert spent.busy == pytest.approx(1.0)
     assert spent.steps >= 11
     assert spent.call_ns == pytest.approx(1e6)
+
+
+@pytest.mark.parametrize("step_s", [0.01, 0.1])
+def test_comparing_is_not_counted(step_s: float) -> None:
+    world = World(watts=300.0, step_s=step_s, window_s=0.4)
+    world.check_s = 0.7
+    spent = mean_power(world.counter_mj, world.windows, 2.0, world.clock)
+    assert spent.power_w == pytest.approx(300.0, rel=0.03)
+    assert spent.busy == pytest.approx(1.0)
+    assert world.now > 5.0
 
 
 def test_a_counter_that_seldom_steps_says_nothing() -> None:
@@ -79,7 +95,7 @@ def of(
 ) -> dict[str, Any]:
     if candidate is not None:
         monkeypatch.setattr(mean_power, "__defaults__", (candidate.clock,))
-    windows = (lambda look: (1.0, 1)) if candidate is None else candidate.windows
+    windows = (lambda look: (1.0, 1, None)) if candidate is None else candidate.windows
     return energy_of(
         Device(candidate),  # type: ignore[arg-type]
         windows,
@@ -189,8 +205,11 @@ def test_outputs_of_windows_whose_energy_is_told_are_compared(monkeypatch: pytes
 
     def energy(_device: object, candidate: Any, baseline: Any, **_how: Any) -> dict[str, float]:
         for windows in (candidate, baseline):
-            told = {windows(look) for _ in range(500)}
-            assert {elapsed / calls for elapsed, calls in told} == {1e6 / 50}
+            for _ in range(500):
+                elapsed_ns, calls, check = windows(look)
+                assert elapsed_ns / calls == 1e6 / 50
+                if check is not None:
+                    check()
         return {}
 
     def compare(pair: Any, *_how: Any) -> None:
@@ -198,9 +217,9 @@ def test_outputs_of_windows_whose_energy_is_told_are_compared(monkeypatch: pytes
 
     monkeypatch.setattr(clock, "energy_of", energy)
     monkeypatch.setattr(clock, "verify", compare)
-    samples = Samples(candidate_ns=(1e4,), baseline_ns=(1e4,), calls=100)
+    samples = Samples(candidate_ns=(1e6,), baseline_ns=(1e6,), calls=100)
     how: Any = (None, None)
-    effort = replace(clock.TIERS["precise"], energy_s=0.2)
+    effort = replace(clock.TIERS["precise"], energy_s=20.0)
     clock._energy(Sides(), Calls(), samples, effort, DEVICE, how)  # type: ignore[arg-type]
     assert 0 < len(compared) < 300 and all(pair == ["candidate", "baseline"] for pair in compared)
-    assert set(passes) == set(range(16, 32)) and looked == sum(passes)
+    assert set(passes) == set(range(5, 10)) and looked == sum(passes)

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from kerneleval.devices import Device
-from kerneleval.judge.energy import Look, energy_of
+from kerneleval.judge.energy import Check, Look, energy_of
 from kerneleval.judge.images import Call, Image, Plan
 from kerneleval.judge.pair import Pair
 from kerneleval.judge.timed_outputs import Arbiter, Bounds, TimedCall, TimedMismatch, timed_call, verify
@@ -27,13 +27,14 @@ from kerneleval.records import Evidence, Protocol, Samples, new_secret
 
 __all__ = ["TIERS", "Effort", "TimedRun", "measure"]
 
-_ENERGY_LOOKS = 4
-"""Windows whose energy is told follow one another, so a candidate can tell them from timed ones: so many are looked at,
-more or less.
+_ENERGY_LOOKS = 2
+"""Windows whose energy is told follow one another, so a candidate can tell them from timed ones: the outputs of so many
+are compared, more or less.
 """
 
-_ENERGY_PASSES = 16
-"""Such a window goes through its calls so often, or up to twice as often."""
+_ENERGY_WINDOW_NS = 250e6
+"""Such a window goes through its calls so often that it lasts so long, or up to twice as often: revealing and
+collecting up to 8 GiB takes some 0.1 s on a GPU of 3 TB/s."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,7 @@ TIERS: dict[str, Effort] = {
         max_calls=1024,
         warm_windows=20,
         sessions=3,
-        energy_s=1.0,
+        energy_s=2.0,
     ),
 }
 
@@ -326,12 +327,12 @@ def _energy(
     """
     count = max(1, len(image.plan.calls) // 2)  # the outputs of a pass lie beside those of the one before
     part = image.part(count)
-    call_ns = statistics.median(samples.candidate_ns)
-    expected = effort.energy_s * 1e9 / (call_ns * count * 1.5 * _ENERGY_PASSES)
-    every = max(1, int(expected / _ENERGY_LOOKS))
+    candidate_ns, baseline_ns = statistics.median(samples.candidate_ns), statistics.median(samples.baseline_ns)
+    every = max(1, int(effort.energy_s * 1e9 / (1.5 * _ENERGY_WINDOW_NS) / _ENERGY_LOOKS))
 
-    def window_of(runner: Runner, look: Look) -> tuple[Window, int]:
-        made, left = 1, _ENERGY_PASSES + secrets.randbelow(_ENERGY_PASSES) - 1
+    def window_of(runner: Runner, call_ns: float, look: Look) -> tuple[Window, int]:
+        least = max(2, math.ceil(_ENERGY_WINDOW_NS / (call_ns * count)))
+        made, left = 1, least + secrets.randbelow(least) - 1
 
         def again() -> torch.Generator | None:
             nonlocal made
@@ -344,23 +345,23 @@ def _energy(
         window = pair.once(runner, part, again=again)
         return window, made * count
 
-    def mine(look: Look) -> tuple[float, int]:
-        window, calls = window_of(pair.candidate, look)
-        if secrets.randbelow(every) == 0:
-            verify((window, pair.alone(pair.baseline, part)), part, *how)
-        return float(window.elapsed_ns), calls
+    def mine(look: Look) -> tuple[float, int, Check | None]:
+        window, calls = window_of(pair.candidate, candidate_ns, look)
+        if secrets.randbelow(every):
+            return float(window.elapsed_ns), calls, None
+        return window.elapsed_ns, calls, lambda: verify((window, pair.alone(pair.baseline, part)), part, *how)
 
-    def theirs(look: Look) -> tuple[float, int]:
-        window, calls = window_of(pair.baseline, look)
-        return float(window.elapsed_ns), calls
+    def theirs(look: Look) -> tuple[float, int, Check | None]:
+        window, calls = window_of(pair.baseline, baseline_ns, look)
+        return float(window.elapsed_ns), calls, None
 
     return energy_of(
         device,
         mine,
         theirs,
         seconds=effort.energy_s,
-        candidate_ns=statistics.median(samples.candidate_ns),
-        baseline_ns=statistics.median(samples.baseline_ns),
+        candidate_ns=candidate_ns,
+        baseline_ns=baseline_ns,
     )
 
 

@@ -4,7 +4,7 @@ Counters step every 1 to 100 ms, which is longer than a window. So windows of on
 counter has stepped often enough, and power is the energy between the first and the last step over the time between
 them. Revealing and collecting take longer than the calls of many a window: those whose energy is told go through their
 calls again and again before anything is collected. What is left of other work takes its part of the time: ``busy``
-says how much was the calls' own.
+says how much was the calls' own. While outputs are compared nothing is counted.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ from dataclasses import dataclass
 from kerneleval.devices import Device
 from kerneleval.records import Evidence
 
-__all__ = ["Look", "Spent", "Windows", "energy_of", "mean_power"]
+__all__ = ["Check", "Look", "Spent", "Windows", "energy_of", "mean_power"]
 
 Look = Callable[[], None]
 """Reads the counter; to be called as often as can be while a window runs."""
 
-Windows = Callable[[Look], tuple[float, int]]
-"""Runs a window of one side; how long its calls took altogether (ns), and how many there were."""
+Check = Callable[[], None]
+"""Compares the outputs of a window."""
+
+Windows = Callable[[Look], tuple[float, int, Check | None]]
+"""Runs a window of one side; how long its calls took altogether (ns), how many there were, and what is to be done
+before the next one, if anything, while nothing is counted."""
 
 _STEPS = 11
 """A counter must step so often: its step is then a tenth of what is said at most."""
@@ -105,30 +109,52 @@ def mean_power(
     clock: Callable[[], float] = time.perf_counter,
 ) -> Spent:
     """Mean power while windows follow one another; see :func:`energy_of`."""
-    steps: list[tuple[float, float]] = []
-    began = read = clock()
-    last = counter_mj()
-
-    def look() -> None:
-        nonlocal last, read
-        if clock() - read < _READ_S:
-            return
-        value = counter_mj()
-        read = clock()
-        if value is not None and value != last:
-            steps.append((read, value))
-            last = value
-
-    within_ns, calls = 0.0, 0
+    counted = [_Steps(counter_mj, clock)]
+    within_ns, calls, spent_s = 0.0, 0, 0.0
     while True:
-        taken_ns, number = windows(look)
+        began = clock()
+        taken_ns, number, check = windows(counted[-1].look)
         within_ns, calls = within_ns + taken_ns, calls + number
-        look()
-        if clock() - began >= (seconds if len(steps) >= _STEPS else _LONGER * seconds):
+        counted[-1].look()
+        spent_s, steps = spent_s + clock() - began, sum(len(one.steps) for one in counted)
+        if check is not None:
+            check()
+        if spent_s >= (seconds if steps >= _STEPS else _LONGER * seconds):
             break
-    busy = within_ns / 1e9 / max(clock() - began, 1e-9)
-    power_w = None
-    if len(steps) >= _STEPS:
-        (first_s, first_mj), (last_s, last_mj) = steps[0], steps[-1]
-        power_w = (last_mj - first_mj) / 1e3 / (last_s - first_s)
-    return Spent(power_w=power_w, busy=busy, steps=len(steps), call_ns=within_ns / max(calls, 1))
+        if check is not None:
+            counted.append(_Steps(counter_mj, clock))
+    between_s, between_mj = (sum(part) for part in zip(*(one.between for one in counted), strict=True))
+    return Spent(
+        power_w=between_mj / 1e3 / between_s if steps >= _STEPS and between_s > 0 else None,
+        busy=within_ns / 1e9 / max(spent_s, 1e-9),
+        steps=steps,
+        call_ns=within_ns / max(calls, 1),
+    )
+
+
+class _Steps:
+    """When the counter stepped, from now on."""
+
+    def __init__(self, counter_mj: Callable[[], float | None], clock: Callable[[], float]) -> None:
+        self._counter_mj, self._clock = counter_mj, clock
+        self._read = clock()
+        self._last = counter_mj()
+        self.steps: list[tuple[float, float]] = []
+
+    def look(self) -> None:
+        """Read the counter, if it was not read just now."""
+        if self._clock() - self._read < _READ_S:
+            return
+        value = self._counter_mj()
+        self._read = self._clock()
+        if value is not None and value != self._last:
+            self.steps.append((self._read, value))
+            self._last = value
+
+    @property
+    def between(self) -> tuple[float, float]:
+        """(seconds, millijoules) from the first step to the last."""
+        if not self.steps:
+            return 0.0, 0.0
+        (first_s, first_mj), (last_s, last_mj) = self.steps[0], self.steps[-1]
+        return last_s - first_s, last_mj - first_mj

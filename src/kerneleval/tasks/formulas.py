@@ -40,9 +40,7 @@ def _expression(formula: FunctionType) -> str:
 
 def _body(code: CodeType) -> ast.expr | None:
     """The one expression that a lambda is, or that a function returns."""
-    for node in ast.walk(_tree(code.co_filename)):
-        if getattr(node, "lineno", 0) != code.co_firstlineno:
-            continue
+    for node in _functions(code.co_filename).get(code.co_firstlineno, ()):
         if isinstance(node, ast.Lambda) and code.co_name == "<lambda>" and _holds(node.body, code):
             return ast.parse(ast.unparse(node.body), mode="eval").body  # a copy: it is changed
         if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
@@ -53,11 +51,17 @@ def _body(code: CodeType) -> ast.expr | None:
 
 
 @functools.cache
-def _tree(file: str) -> ast.Module:
+def _functions(file: str) -> Mapping[int, list[ast.Lambda | ast.FunctionDef]]:
+    """Line -> the functions that begin there."""
     try:
-        return ast.parse(Path(file).read_text(encoding="utf-8"))
+        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, UnicodeDecodeError):  # made by a program, as formulas of problem files are
-        return ast.Module(body=[], type_ignores=[])
+        return {}
+    found: dict[int, list[ast.Lambda | ast.FunctionDef]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Lambda | ast.FunctionDef):
+            found.setdefault(node.lineno, []).append(node)
+    return found
 
 
 def _holds(node: ast.expr, code: CodeType) -> bool:

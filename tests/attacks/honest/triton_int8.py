@@ -1,4 +1,4 @@
-# specimen: class=quantised_products task=matmul_w8a8 device=any verdict=passed categories=tiny,small allow=custom,mixed
+# specimen: class=quantised_products task=matmul_w8a8 device=any verdict=passed categories=tiny allow=custom,mixed
 """Scales by one kernel each, int8 products by tl.dot into int32."""
 
 import torch
