@@ -6,6 +6,7 @@ import functools
 import os
 import random
 import sys
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,18 +44,25 @@ def _same_draws(request: pytest.FixtureRequest) -> None:
         sys.modules["torch"].manual_seed(seed)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """One cache directory for all processes that are given none: what a machine can do is measured once."""
+    kept = getattr(config, "cache", None)  # none with -p no:cacheprovider
+    made = kept.mkdir("kerneleval") if kept is not None else Path(tempfile.mkdtemp(prefix="kerneleval-tests-"))
+    os.environ.setdefault("KERNELEVAL_CACHE_DIR", str(made))
+
+
 @pytest.fixture(scope="session")
-def new_cache(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Callable[[], Path]:
+def new_cache(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
     """Makes a cache directory for a judge: empty, but for the machine's noise figures and peaks, which are measured
     once for all tests that do not ask how good they are.
     """
-    kept = getattr(request.config, "cache", None)  # none with -p no:cacheprovider
-    shared = [kept.mkdir(n) if kept is not None else tmp_path_factory.mktemp(n) for n in ("noise", "peaks")]
+    shared = [Path(os.environ["KERNELEVAL_CACHE_DIR"]) / name for name in ("noise", "peaks")]
 
     def made() -> Path:
         folder = tmp_path_factory.mktemp("cache")
         for of_machine in shared:
-            (folder / of_machine.name.rstrip("0123456789")).symlink_to(of_machine, target_is_directory=True)
+            of_machine.mkdir(parents=True, exist_ok=True)
+            (folder / of_machine.name).symlink_to(of_machine, target_is_directory=True)
         return folder
 
     return made

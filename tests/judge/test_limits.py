@@ -33,7 +33,7 @@ def test_limits_are_the_best_peaks() -> None:
 def test_without_bandwidth_there_is_no_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert limits.limits_of(known(matrix__float32=3.0), CPU, ("float32",)) is None
 
-    def measure(_device: Any, _machine: Any, name: str) -> Peak:
+    def measure(_device: Any, _machine: Any, name: str, _room: Any) -> Peak:
         return Peak(name=name, unit="B/s", why_not="too little room")
 
     monkeypatch.setattr(peaks, "measure", measure)

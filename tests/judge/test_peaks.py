@@ -152,7 +152,9 @@ def test_tf32_is_as_it_was(monkeypatch: pytest.MonkeyPatch, before: bool) -> Non
 def test_peaks_are_measured_once_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def measure(_device: Any, _machine: Any, name: str) -> Peak:
+    def measure(_device: Any, _machine: Any, name: str, _room: Any) -> Peak:
+        if name == "triad":
+            raise KeyboardInterrupt
         asked.append(name)
         return Peak(name=name, unit="B/s", best=float(len(asked)), median=1.0, n=1)
 
@@ -169,6 +171,10 @@ def test_peaks_are_measured_once_a_machine(tmp_path: Path, monkeypatch: pytest.M
     assert asked == ["read", "copy", "cache", "copy"]
     other = dataclasses.replace(machine, torch="2.99")
     assert peaks.cached(other, tmp_path) is None
+    with pytest.raises(KeyboardInterrupt):
+        peaks.known(CPU, machine, tmp_path, ("write", "triad"))
+    kept = peaks.cached(machine, tmp_path)
+    assert kept is not None and kept.find("write") is not None, "whoever is interrupted goes on from there"
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"machine": "x", "peaks": [{"name": 3}]}', '{"more": 1}'])

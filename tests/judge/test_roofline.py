@@ -211,9 +211,9 @@ def test_a_verdict_tells_how_near_its_cells_come(
         assert fractions
         assert all(0 < fraction < 1 and math.isfinite(fraction) for fraction in fractions)
         keep(judge, 1e4)
-        monkeypatch.setattr(peaks, "measure", lambda _d, _m, name: Peak(name=name, unit="B/s", best=1e12))
+        monkeypatch.setattr(peaks, "measure", lambda _d, _m, name, _room=None: Peak(name=name, unit="B/s", best=1e12))
         assert judged(judge, tmp_path).verdict == "passed"
         keep(judge, 1e4)
-        monkeypatch.setattr(peaks, "measure", lambda _d, _m, name: Peak(name=name, unit="B/s", best=1e4))
+        monkeypatch.setattr(peaks, "measure", lambda _d, _m, name, _room=None: Peak(name=name, unit="B/s", best=1e4))
         verdict = judged(judge, tmp_path)
         assert (verdict.verdict, verdict.stage, verdict.reason) == ("failed", "timing", "impossible")

@@ -135,11 +135,15 @@ def known(
     if not missing:
         return kept
     found: dict[str, Peak] = {peak.name: peak for peak in kept.peaks}
+    room = _Room(device)
     for done, name in enumerate(missing):
         if on_measure is not None:
             on_measure(name, done, len(missing))
-        found[name] = measure(device, machine, name)
-    return _keep(machine, cache_dir, found)
+        if name not in BANDWIDTHS:
+            room.leave()
+        found[name] = measure(device, machine, name, room)
+        kept = _keep(machine, cache_dir, found)  # at once: whoever is interrupted goes on from there
+    return kept
 
 
 def improve(device: Device, machine: Machine, cache_dir: Path) -> Peaks:
@@ -149,7 +153,8 @@ def improve(device: Device, machine: Machine, cache_dir: Path) -> Peaks:
         InfrastructureError: no memory left to measure with, or the cache cannot be read.
     """
     kept = cached(machine, cache_dir) or Peaks(machine=machine.fingerprint)
-    now = [measure(device, machine, name) for name in BANDWIDTHS]
+    room = _Room(device)
+    now = [measure(device, machine, name, room) for name in BANDWIDTHS]
     best = {p.name: p for p in kept.peaks} | {p.name: p for p in now if p.best > kept.rate(p.name)}
     return _keep(machine, cache_dir, best)
 
@@ -176,10 +181,37 @@ def _path(machine: Machine, cache_dir: Path) -> Path:
     return cache_dir / "peaks" / f"{machine.fingerprint}-v{_VERSION}.json"
 
 
-def measure(device: Device, machine: Machine, name: str) -> Peak:
+class _Room:
+    """Arrays for one measurement after the other: on a host most of the time goes into pages that are new."""
+
+    def __init__(self, device: Device) -> None:
+        self._where = device.torch_device
+        self._held: torch.Tensor | None = None
+
+    def arrays(self, count: int, numel: int) -> list[torch.Tensor]:
+        """So many of so many float32 numbers, none of them 0 or infinite."""
+        if self._where != "cpu":
+            return [torch.ones(numel, dtype=torch.float32, device=self._where) for _ in range(count)]
+        if self._held is None or self._held.numel() < count * numel:
+            self._held = None
+            self._held = torch.ones(count * numel, dtype=torch.float32)
+        return list(self._held[: count * numel].view(count, numel))
+
+    def leave(self) -> None:
+        """Give them back."""
+        self._held = None
+
+
+def measure(device: Device, machine: Machine, name: str, room: _Room | None = None) -> Peak:
     """Measure one of :data:`NAMES` now.
 
     TF32 is off but for ``matrix/tf32``; the process gets its own setting back.
+
+    Args:
+        device: the device.
+        machine: its description.
+        name: what.
+        room: where arrays come from that the next measurement uses too.
 
     Raises:
         InfrastructureError: the device has no memory left to measure with.
@@ -195,7 +227,7 @@ def measure(device: Device, machine: Machine, name: str) -> Peak:
             best = _vector(device, dtype)
         else:
             with _every_processor(device):
-                best = _cache(device) if kind == "cache" else _bandwidth(device, kind)
+                best = _cache(device) if kind == "cache" else _bandwidth(device, kind, room or _Room(device))
     except NotAvailable as error:
         return replace(peak, why_not=" ".join(str(error).split()))
     except torch.OutOfMemoryError as error:
@@ -231,19 +263,20 @@ def _timed_s(device: Device, call: Callable[[], object], count: int) -> float:
     return max(time.perf_counter() - began, 1e-9)
 
 
-def _best(found: Iterator[_Found], growth: int) -> _Found:
-    """The best of sizes that grow, until two in a row gain nothing or the next one takes too long.
+def _best(found: Iterator[_Found], growth: int, idles: int = _IDLE) -> _Found:
+    """The best of sizes that grow, until so many in a row gain nothing or the next one takes too long.
 
     Args:
         found: samples at sizes that grow.
         growth: so many times the work of a size has the next.
+        idles: how many.
     """
     best, idle = next(found), 0
     for one in () if growth * best.call_s > _MOST_S else found:
         idle = 0 if max(one.rates) > _GROWS * max(best.rates) else idle + 1
         if max(one.rates) > max(best.rates):
             best = one
-        if idle == _IDLE or growth * one.call_s > _MOST_S:
+        if idle == idles or growth * one.call_s > _MOST_S:
             break
     return best
 
@@ -267,7 +300,7 @@ def _every_processor(device: Device) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _bandwidth(device: Device, name: str) -> _Found:
+def _bandwidth(device: Device, name: str, room: _Room) -> _Found:
     least = max(_CACHES * resident_bytes(device), _LEAST_BYTES)
     most = max(_CASES * device.largest_case_bytes(), _LEAST_BYTES)
     if least > most:
@@ -279,26 +312,28 @@ def _bandwidth(device: Device, name: str) -> _Found:
     def sizes() -> Iterator[_Found]:
         nbytes = least
         while nbytes <= most:
-            yield _streamed(device, name, nbytes)
+            yield _streamed(device, name, nbytes, room)
             device.trim()
             nbytes *= 2
 
-    return _best(sizes(), 2)
+    # On a host one is enough: a call costs nothing beside arrays of that size, and most of the time is page faults.
+    return _best(sizes(), 2, 1 if device.torch_device == "cpu" else _IDLE)
 
 
-def _streamed(device: Device, name: str, nbytes: int, queued: int = 1) -> _Found:
+def _streamed(device: Device, name: str, nbytes: int, room: _Room, queued: int = 1) -> _Found:
     """One of :data:`BANDWIDTHS` over arrays that take so many bytes together, float32.
 
     Args:
         device: the device.
         name: which.
         nbytes: of all arrays.
+        room: where they come from.
         queued: so many calls are launched at once where the device can (CUDA's and HIP's graphs): over small arrays a
             call takes less time than to launch it.
     """
     arrays = {"copy": 2, "read": 1, "write": 1, "triad": 3}[name]
     numel = nbytes // arrays // 4 // 1024 * 1024
-    a, *others = (torch.ones(numel, dtype=torch.float32, device=device.torch_device) for _ in range(arrays))
+    a, *others = room.arrays(arrays, numel)
     calls: dict[str, Callable[[], object]] = {
         "copy": lambda: a.copy_(others[0]),
         "read": a.sum,
@@ -328,7 +363,7 @@ def _cache(device: Device) -> _Found:
     nbytes, most = _SMALLEST_CACHED, max(resident_bytes(device) // 2, _SMALLEST_CACHED)
     while nbytes <= most:
         for name in ("read", "triad"):
-            one = _streamed(device, name, nbytes, queued=_QUEUED)
+            one = _streamed(device, name, nbytes, _Room(device), queued=_QUEUED)
             if best is None or max(one.rates) > max(best.rates):
                 best = one
         nbytes *= 2
