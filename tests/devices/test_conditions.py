@@ -23,6 +23,9 @@ class Nvml:
     def nvmlDeviceGetHandleByIndex_v2(self, index: Any, _device: Any) -> int:
         return 0 if index.value == 0 else 2
 
+    def nvmlDeviceGetHandleByUUID(self, uuid: Any, _device: Any) -> int:
+        return 0 if uuid.value == b"GPU-1" else 6
+
     def _give(self, name: str, out: Any) -> int:
         if name not in self.values:
             return 3
@@ -106,6 +109,25 @@ def test_functions_that_an_old_driver_lacks_are_left_out(monkeypatch: pytest.Mon
         nvmlDeviceGetComputeRunningProcesses_v3 = Nvml.nvmlDeviceGetComputeRunningProcesses_v3  # noqa: N815
 
     assert told(monkeypatch, Old()) == {"throttled": [], "compute_processes": 2}
+
+
+@pytest.mark.parametrize(
+    ("visible", "told_of"),
+    [
+        ("0", 7.0),
+        ("GPU-1,GPU-2", 7.0),
+        ("GPU-2", "device GPU-2 not found"),
+        ("3", "device 3 not found"),
+        ("MIG-5", "of MIG-5 nothing is told"),
+    ],
+)
+def test_the_visible_device_is_asked(monkeypatch: pytest.MonkeyPatch, visible: str, told_of: Any) -> None:
+    """Another card's joules would be told as the candidate's."""
+    monkeypatch.setattr(cuda, "_nvml", lambda: Nvml(energy=7))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    device = devices.find("cuda")
+    assert device.energy_mj() == (told_of if isinstance(told_of, float) else None)
+    assert device.conditions().get("nvml", 7.0) == told_of
 
 
 def zone(root: Path, place: str, name: str, energy_uj: int, range_uj: int = 262_143_328_850) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import tracemalloc
@@ -37,7 +38,9 @@ def folder() -> Iterator[Path]:
 
 
 def of(folder: Path, code: str, seconds: float = 30.0) -> str:
-    return run_confined(folder, folder, ([sys.executable, "-I", "-c", code], [Path(sys.prefix)]), seconds, {})
+    said = run_confined(folder, folder, ([sys.executable, "-I", "-c", code], [Path(sys.prefix)]), seconds, {})
+    assert said.ended == said.text.startswith(("it ", "what it wrote"))
+    return said.text
 
 
 def test_the_end_of_what_it_prints_is_told(folder: Path) -> None:
@@ -81,6 +84,48 @@ def test_its_files_together_are_limited(folder: Path, monkeypatch: pytest.Monkey
     )
     told = of(folder, code)
     assert told.startswith("it wrote ") and told.endswith(" MiB; the limit is 10 MiB")
+
+
+MEMFD = "import os, time; held = os.memfd_create('x'); os.write(held, bytes(64 << 20)); time.sleep(30)"
+SHARED = (
+    "import mmap, os, time\n"
+    "for _ in range(3):\n"
+    "    if os.fork() == 0: break\n"
+    "held = mmap.mmap(-1, 40 << 20)\n"
+    "held.write(b'x' * (40 << 20))\n"
+    "time.sleep(30)"
+)
+UNLINKED = (
+    "import os, time\n"
+    "held = []\n"
+    "for n in range(4):\n"
+    "    held.append(open(f'{n}', 'wb', buffering=0)); held[-1].write(os.urandom(16 << 20)); os.unlink(f'{n}')\n"
+    "time.sleep(30)"
+)
+
+
+@pytest.mark.parametrize(("code", "limit"), [(MEMFD, "DISK"), (SHARED, "MEMORY"), (UNLINKED, "DISK")])
+def test_what_no_folder_shows_counts(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str, limit: str) -> None:
+    least = 30 << 20 if limit == "DISK" else 140 << 20  # four processes with 40 MiB each, which they share with nobody
+    monkeypatch.setattr(confined, f"_MOST_{limit}_BYTES", least)
+    told = of(folder, code)
+    assert told.startswith("it wrote " if limit == "DISK" else "it took "), told
+
+
+@pytest.mark.parametrize("place", [".", "below"])
+def test_closed_folders_are_no_way_out(folder: Path, place: str) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("not run: the superuser reads closed folders")
+    code = f"import os, time; os.makedirs('below', exist_ok=True); os.chmod({place!r}, 0o300); time.sleep(30)"
+    assert of(folder, code) == "what it wrote cannot be looked at: Permission denied"
+
+
+def test_a_closed_folder_is_removed() -> None:
+    with workplace() as made:
+        (made / "below").mkdir()
+        (made / "below").chmod(0)
+        made.chmod(0o300)
+    assert not made.exists()
 
 
 def test_a_sparse_file_takes_no_room(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,7 +119,7 @@ def test_a_device_that_counts_none_has_none(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_cannot_be_told_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "stepped 10 times in 2 s" in of(World(300.0, 0.2, 0.008), monkeypatch)["why_not"]
+    assert "stepped 10 times in 2 s, which is too seldom" in of(World(300.0, 0.2, 0.008), monkeypatch)["why_not"]
     assert "calls filled 29% of the time" in of(World(300.0, 0.01, 0.002, pause_s=0.005), monkeypatch)["why_not"]
 
 
@@ -220,6 +220,16 @@ def test_outputs_of_windows_whose_energy_is_told_are_compared(monkeypatch: pytes
     samples = Samples(candidate_ns=(1e6,), baseline_ns=(1e6,), calls=100)
     how: Any = (None, None)
     effort = replace(clock.TIERS["precise"], energy_s=20.0)
-    clock._energy(Sides(), Calls(), samples, effort, DEVICE, how)  # type: ignore[arg-type]
+    counts: Any = SimpleNamespace(energy_mj=lambda: 0.0)
+    clock._energy(Sides(), Calls(), samples, effort, counts, how)  # type: ignore[arg-type]
     assert 0 < len(compared) < 300 and all(pair == ["candidate", "baseline"] for pair in compared)
     assert set(passes) == set(range(5, 10)) and looked == sum(passes)
+
+    passes.clear()
+    now = iter(range(0, 10**15, 300_000_000))  # every pass takes 0.3 s: whoever sleeps in them does not keep the judge
+    monkeypatch.setattr(clock.time, "perf_counter_ns", lambda: next(now))
+    monkeypatch.setattr(clock, "energy_of", lambda _device, candidate, _baseline, **_how: candidate(look) and {})
+    clock._energy(Sides(), Calls(), samples, effort, counts, how)  # type: ignore[arg-type]
+    assert passes == [4]
+    monkeypatch.setattr(clock, "energy_of", None)
+    assert clock._energy(Sides(), Calls(), samples, effort, DEVICE, how) == {}  # type: ignore[arg-type]

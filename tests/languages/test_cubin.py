@@ -201,6 +201,22 @@ def assert_hash_is_of_code(binary: bytes) -> None:
         assert elf.code_digest(changed(name)) == elf.code_digest(binary), name
     for name in (text, ".nv.info", ".strtab", ".symtab"):
         assert elf.code_digest(changed(name)) != elf.code_digest(binary), name
+    loaded = bytearray(binary)  # the flags of a debugging section: loaded, and run
+    (start,), (size,) = struct.unpack_from("<Q", binary, 40), struct.unpack_from("<H", binary, 58)
+    line = start + size * elf.section_names(binary).index(".debug_line")
+    loaded[line + 8] |= 2 | 4
+    assert elf.code_digest(bytes(loaded)) != elf.code_digest(binary)
+    changed_too = bytearray(changed(".debug_line"))
+    changed_too[line + 8] |= 2 | 4
+    assert elf.code_digest(bytes(loaded)) != elf.code_digest(bytes(changed_too)), "what is loaded counts"
+    over_code = bytearray(changed(text))  # a debugging section that lies over code
+    struct.pack_into("<QQ", over_code, line + 24, places[text].start, places[text].stop - places[text].start)
+    same = bytearray(binary)
+    struct.pack_into("<QQ", same, line + 24, places[text].start, places[text].stop - places[text].start)
+    assert elf.code_digest(bytes(over_code)) != elf.code_digest(bytes(same))
+    twin = bytearray(binary)  # a section without contents named as the code is
+    struct.pack_into("<II", twin, start, *struct.unpack_from("<I", binary, start + size * list(places).index(text)), 8)
+    assert elf.code_digest(bytes(twin)) != elf.code_digest(binary)
     other_processor = binary[:48] + bytes([binary[48] ^ 1]) + binary[49:]
     assert elf.code_digest(other_processor) != elf.code_digest(binary)
 

@@ -153,8 +153,14 @@ def _nvml_device() -> tuple[Any, Any] | str:
     library = _nvml()
     if library is None:
         return "not available"
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
     device = ctypes.c_void_p()
+    if visible.startswith("GPU-"):
+        if library.nvmlDeviceGetHandleByUUID(ctypes.c_char_p(visible.encode()), ctypes.byref(device)):
+            return f"device {visible} not found"
+        return library, device
+    if visible and not visible.isdigit():  # a part of a GPU, whose counters are those of the whole
+        return f"of {visible} nothing is told"
     index = int(visible) if visible.isdigit() else 0
     if library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device)):
         return f"device {index} not found"

@@ -37,6 +37,10 @@ _ENERGY_WINDOW_NS = 250e6
 collecting up to 8 GiB takes some 0.1 s on a GPU of 3 TB/s."""
 
 
+_ENERGY_MOST = 4
+"""So many times as long it lasts at most, but for the pass that is under way."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Effort:
     """How much measuring a tier does."""
@@ -249,6 +253,7 @@ def measure(
     timeout_s: float,
     arbiter: Arbiter,
     pace_ns: float = 0.0,
+    energy: bool = False,
 ) -> TimedRun:
     """Time one cell in one session.
 
@@ -269,6 +274,7 @@ def measure(
             bounds: a few numbers may be ill-conditioned, and then the baseline may be as far off as the candidate.
         pace_ns: what a call of the baseline took in an earlier session, from which the search for the number of calls
             begins; 0: not known.
+        energy: whether the energy of a call is told, in the tiers that tell it, where the device counts it.
 
     Raises:
         TimedMismatch: a timed output was wrong.
@@ -305,7 +311,7 @@ def measure(
         mutated=found.mutated,
         sample=found.sample,
         energy=_energy(pair, image, samples, effort, device, (bounds, arbiter))
-        if session == 0 and effort.energy_s
+        if energy and session == 0 and effort.energy_s
         else {},
         memory=_memory(found.kept, len(image.plan.calls)),
     )
@@ -325,6 +331,8 @@ def _energy(
     """See :func:`energy_of`; the outputs of some of the candidate's windows, chosen in secret, are compared. They are
     those of the last pass over its calls, and which pass is the last is a secret too.
     """
+    if device.energy_mj() is None:
+        return {}
     count = max(1, len(image.plan.calls) // 2)  # the outputs of a pass lie beside those of the one before
     part = image.part(count)
     candidate_ns, baseline_ns = statistics.median(samples.candidate_ns), statistics.median(samples.baseline_ns)
@@ -333,11 +341,12 @@ def _energy(
     def window_of(runner: Runner, call_ns: float, look: Look) -> tuple[Window, int]:
         least = max(2, math.ceil(_ENERGY_WINDOW_NS / (call_ns * count)))
         made, left = 1, least + secrets.randbelow(least) - 1
+        ends = time.perf_counter_ns() + _ENERGY_MOST * _ENERGY_WINDOW_NS
 
         def again() -> torch.Generator | None:
             nonlocal made
             look()
-            if made > left:
+            if made > left or time.perf_counter_ns() > ends:  # whoever takes longer now has no figure anyway
                 return None
             made += 1
             return pair.generator
@@ -353,7 +362,8 @@ def _energy(
 
     def theirs(look: Look) -> tuple[float, int, Check | None]:
         window, calls = window_of(pair.baseline, baseline_ns, look)
-        return float(window.elapsed_ns), calls, None
+        pause = None if secrets.randbelow(every) else lambda: None  # counting begins anew as often as the candidate's
+        return float(window.elapsed_ns), calls, pause
 
     return energy_of(
         device,

@@ -13,24 +13,36 @@ import signal
 import subprocess
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from kerneleval.worker import confined, processes
 from kerneleval.worker.reaper import remove
 from kerneleval.worker.sandbox import clean_environment
 
-__all__ = ["run_confined", "workplace"]
+__all__ = ["Said", "run_confined", "workplace"]
 
 _MOST_MEMORY_BYTES = 12 << 30
 """Of all its processes together; LLVM and nvcc take one or two gigabytes."""
 
 _MOST_DISK_BYTES, _MOST_FILES = 4 << 30, 100_000
-"""What lies in its folder; a build of twelve targets leaves some hundred megabytes."""
+"""What lies in its folder, and in files that it holds open and has removed; a build of twelve targets leaves some
+hundred megabytes."""
 
-_LOOK_S = 0.25
+_LOOK_S, _REST = 0.25, 10
 _MOST_CHARS, _KEPT_BYTES = 4000, 16000
 _CHUNK = 1 << 16
+
+
+class Said(NamedTuple):
+    """What a confined program printed last."""
+
+    text: str
+    """At most 4,000 characters; or why it was ended."""
+    ended: bool = False
+    """Whether it was, for it took too long, or too much: what it left may be cut off anywhere."""
 
 
 @contextlib.contextmanager
@@ -40,7 +52,10 @@ def workplace(prefix: str = "kerneleval-code-") -> Iterator[Path]:
     try:
         yield folder
     finally:
-        remove(str(folder))
+        with contextlib.suppress(OSError):
+            folder.chmod(0o700)
+        for left in remove(str(folder)):
+            warnings.warn(f"what a confined program left stays there: {left}", stacklevel=3)
 
 
 def run_confined(
@@ -49,7 +64,7 @@ def run_confined(
     what: tuple[Sequence[str], Sequence[Path]],
     seconds: float,
     settings: Mapping[str, str],
-) -> str:
+) -> Said:
     """Run something confined that may write into one folder; what it printed last, or why it was ended.
 
     Args:
@@ -87,24 +102,25 @@ def run_confined(
             process.stdout.close()
 
 
-def _watched(process: subprocess.Popen[bytes], writable: Path, seconds: float) -> str:
+def _watched(process: subprocess.Popen[bytes], writable: Path, seconds: float) -> Said:
     """The end of what it prints until it ends, or why it is to be ended now."""
     assert process.stdout is not None
     pipe = process.stdout.fileno()
     os.set_blocking(pipe, False)
     printed, opened = b"", True
     ends = time.monotonic() + seconds
-    looks = 0.0
+    looks = 0.0  # at once
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while opened or process.poll() is None:
             now = time.monotonic()
             if now >= ends:
-                return f"it took longer than {seconds:.0f} s"
+                return Said(f"it took longer than {seconds:.0f} s", ended=True)
             if now >= looks:
                 if why := _too_much(process.pid, writable):
-                    return why
-                looks = time.monotonic() + _LOOK_S
+                    return Said(why, ended=True)
+                ended = time.monotonic()
+                looks = ended + max(_LOOK_S, _REST * (ended - now))  # what is measured beside it must not feel it
             wait_s = max(min(looks, ends) - time.monotonic(), 0)
             if not opened:
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -114,15 +130,16 @@ def _watched(process: subprocess.Popen[bytes], writable: Path, seconds: float) -
                     chunk = os.read(pipe, _CHUNK)
                     opened = bool(chunk)
                     printed = (printed + chunk)[-_KEPT_BYTES:]
-    return printed.decode(errors="replace").strip()[-_MOST_CHARS:]
+    return Said(printed.decode(errors="replace").strip()[-_MOST_CHARS:])
 
 
 def _too_much(pid: int, writable: Path) -> str:
     """What it takes beyond the limits; empty: nothing."""
-    used = processes.resident_bytes(processes.descendants(pid))
+    pids = processes.descendants(pid)
+    used = processes.resident_bytes(pids) + processes.shared_bytes(pids)
     if used > _MOST_MEMORY_BYTES:
         return f"it took {used >> 20} MiB of memory; the limit is {_MOST_MEMORY_BYTES >> 20} MiB"
-    number = size = 0
+    number, size = 0, processes.deleted_bytes(pids)
     folders = [str(writable)]
     while folders:
         try:
@@ -135,9 +152,9 @@ def _too_much(pid: int, writable: Path) -> str:
                         size += entry.stat(follow_symlinks=False).st_blocks * 512
                         if entry.is_dir(follow_symlinks=False):
                             folders.append(entry.path)
-        except (FileNotFoundError, PermissionError):
-            continue  # gone meanwhile, or closed to itself too
-        except OSError as error:
+        except FileNotFoundError:
+            continue  # gone meanwhile
+        except OSError as error:  # deeper than a path can be, or closed: nobody closes a folder of a build
             return f"what it wrote cannot be looked at: {error.strerror}"
     if size > _MOST_DISK_BYTES:
         return f"it wrote {size >> 20} MiB; the limit is {_MOST_DISK_BYTES >> 20} MiB"

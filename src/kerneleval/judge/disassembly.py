@@ -145,9 +145,9 @@ def _texts(files: Mapping[str, bytes], cuobjdump: str, objdump: str, seconds: fl
             (folder / name).write_bytes(data)
         abreast = str(max(os.cpu_count() or 1, 1))
         readable = [Path(tool).resolve().parent for tool in (cuobjdump, objdump) if tool]
-        run_confined(
-            folder, folder, (["/bin/sh", "-c", _DISASSEMBLE, cuobjdump, objdump, abreast], readable), seconds, {}
-        )
+        words = ["/bin/sh", "-c", _DISASSEMBLE, cuobjdump, objdump, abreast]
+        if run_confined(folder, folder, (words, readable), seconds, {}).ended:
+            return {}  # any text may be cut off
         found, left = {}, _MOST_TEXTS_BYTES
         for name in files:
             found[name] = content(folder / f"{name}.txt", min(left, _MOST_TEXT_BYTES))

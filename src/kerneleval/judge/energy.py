@@ -29,7 +29,8 @@ Windows = Callable[[Look], tuple[float, int, Check | None]]
 before the next one, if anything, while nothing is counted."""
 
 _STEPS = 11
-"""A counter must step so often: its step is then a tenth of what is said at most."""
+"""A counter must step so often, and once more for every time that counting began anew: a step is then a tenth of what
+is counted at most."""
 
 _LONGER = 2
 """So many times as long as usual windows follow one another where the counter steps seldom: NVML's does every 0.1 s."""
@@ -84,7 +85,7 @@ def energy_of(
     for side, windows, call_ns in (("candidate", candidate, candidate_ns), ("baseline", baseline, baseline_ns)):
         spent = mean_power(device.energy_mj, windows, seconds)
         if spent.power_w is None:
-            text = f"the counter stepped {spent.steps} times in {_LONGER * seconds:g} s, at least {_STEPS} are needed"
+            text = f"the counter stepped {spent.steps} times in {_LONGER * seconds:g} s, which is too seldom"
             return {"why_not": text}
         if spent.busy < _BUSY:
             text = f"the {side}'s calls filled {spent.busy:.0%} of the time, at least {_BUSY:.0%} are needed"
@@ -116,16 +117,19 @@ def mean_power(
         taken_ns, number, check = windows(counted[-1].look)
         within_ns, calls = within_ns + taken_ns, calls + number
         counted[-1].look()
-        spent_s, steps = spent_s + clock() - began, sum(len(one.steps) for one in counted)
+        spent_s += clock() - began
+        steps = sum(len(one.steps) for one in counted)
+        enough = steps - len(counted) >= _STEPS - 1
         if check is not None:
             check()
-        if spent_s >= (seconds if steps >= _STEPS else _LONGER * seconds):
+        if spent_s >= (seconds if enough else _LONGER * seconds):
             break
         if check is not None:
             counted.append(_Steps(counter_mj, clock))
+    pairs = sum(max(len(one.steps) - 1, 0) for one in counted)
     between_s, between_mj = (sum(part) for part in zip(*(one.between for one in counted), strict=True))
     return Spent(
-        power_w=between_mj / 1e3 / between_s if steps >= _STEPS and between_s > 0 else None,
+        power_w=between_mj / 1e3 / between_s if pairs >= _STEPS - 1 else None,
         busy=within_ns / 1e9 / max(spent_s, 1e-9),
         steps=steps,
         call_ns=within_ns / max(calls, 1),

@@ -179,7 +179,7 @@ def _build(candidate: Candidate, folder: Path, device: str, arch: str, *, plain:
     argv, readable = _program(folder, "building")
     kits = [Path(root) for name in ("ROCM_PATH", "HIP_PATH") if (root := os.environ.get(name, "").strip())]
     kits = [path for path in (*cuda_folders(), *kits, Path("/opt")) if path.is_dir()]
-    said = run_confined(out, out, (argv, [*readable, *kits]), _S_PER_BUILD, {})
+    said = run_confined(out, out, (argv, [*readable, *kits]), _S_PER_BUILD, {}).text
     try:
         told = json.loads(content(out / "told.json", _MOST_BYTES) or b"null")
     except (ValueError, RecursionError):
@@ -236,7 +236,7 @@ def _triton(
         }
         (folder / "spec.json").write_text(json.dumps(spec))
         settings = {"TRITON_HOME": str(out), "PYTHONPATH": os.pathsep.join(package_folders())}
-        said = run_confined(out, out, _program(folder, "program"), _S_PER_TARGET * len(targets), settings)
+        said = run_confined(out, out, _program(folder, "program"), _S_PER_TARGET * len(targets), settings).text
         if not any(place.is_dir() for place in out.iterdir()):  # it came to no target: none of its doing
             raise InfrastructureError(f"nothing could be compiled: {said[-1000:]}")
         cubins = {str(path): content(path, _MOST_BYTES) for path in sorted(out.glob("sm_*/*.cubin"))[:_MOST_CUBINS]}

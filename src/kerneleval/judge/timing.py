@@ -147,6 +147,7 @@ class Timer:
                 timeout_s=_WINDOW_TIMEOUT_S,
                 arbiter=lambda timed: _face_oracle(bound, known.form, timed),
                 pace_ns=baseline.paces.get(case, 0.0),
+                energy=not judge.task.in_place,  # its passes would compute on what earlier ones left
             )
         except _BaselineError as error:
             raise InfrastructureError(f"the baseline of {judge.task.name} failed at {case.key}: {error}") from error

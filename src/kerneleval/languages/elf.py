@@ -33,6 +33,14 @@ _MOST_NAME, _MOST_SYMBOLS = 4096, 1 << 16
 _DEBUGGING = re.compile(r"(\.rela?)?\.(nv_)?debug_")
 """Sections that no processor reads, by the beginning of their names."""
 
+_CONTENTS = (1, 4, 9)
+"""SHT_PROGBITS, SHT_RELA and SHT_REL."""
+
+_LOADED = 2 | 4
+"""SHF_ALLOC and SHF_EXECINSTR."""
+
+_MOST_SECTIONS = 4096
+
 _START_UP = frozenset(("__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "__cxa_finalize"))
 """What compilers refer to in every library, defined or not."""
 
@@ -143,20 +151,45 @@ def length(data: bytes) -> int:
 
 
 def code_digest(data: bytes) -> str:
-    """Hash of a file, but for what debuggers read of it: lines of a source tell in which folder it lay.
+    """Hash of a file, but for what debuggers alone read: lines of a source tell in which folder it lay.
 
-    Without sections, or where they overlap so much that no compiler made it, it is the hash of all bytes.
+    Two files of one hash are equal but for the contents of sections that are named as debuggers' are, that no processor
+    loads, and that lie in nothing else; where that is not so, it is the hash of all bytes.
     """
-    names, found = section_names(data), sections(data)
-    if not names or sum(size for kind, _, size, _, _ in found if kind != _SHT_NOBITS) > 2 * len(data):
-        return hashlib.sha256(data).hexdigest()
-    made = hashlib.sha256(data[16:24] + data[48:52])  # kind of file, machine, flags: for which processor it is
-    for name, (kind, offset, size, _, _) in zip(names, found, strict=True):
-        if _DEBUGGING.match(name) or kind == _SHT_NOBITS:
-            continue
-        made.update(struct.pack("<IQ", kind, size) + name.encode(errors="replace") + b"\0")
-        made.update(data[offset : offset + size])
-    return made.hexdigest()
+    kept = bytearray(data)
+    for start, stop in _debugging(data):
+        kept[start:stop] = bytes(stop - start)
+    return hashlib.sha256(kept).hexdigest()
+
+
+def _debugging(data: bytes) -> list[tuple[int, int]]:
+    """Where a file holds what debuggers alone read; nothing, where any of it is read otherwise."""
+    header = _header(data)
+    if header is None or header[2] > _MOST_SECTIONS or header[3] >= header[2]:
+        return []
+    start, size, count, index = header
+    name_offset, name_length = struct.unpack_from("<QQ", data, start + index * size + 24)
+    strings = data[name_offset : name_offset + name_length]
+    programs: int = struct.unpack_from("<Q", data, 32)[0]
+    each, number = struct.unpack_from("<HH", data, 54)
+    if number and (each < 56 or programs + each * number > len(data)):
+        return []
+    parts = [(0, 64, False), (start, start + size * count, False), (programs, programs + each * number, False)]
+    for at in range(programs, programs + each * number, each or 1):
+        offset, length = struct.unpack_from("<Q", data, at + 8)[0], struct.unpack_from("<Q", data, at + 32)[0]
+        parts.append((offset, offset + length, False))
+    for at in range(start, start + size * count, size):
+        name, kind, flags, _, offset, length = struct.unpack_from("<IIQQQQ", data, at)
+        if kind != _SHT_NOBITS:
+            named = _DEBUGGING.match(text_at(strings, name)) is not None
+            parts.append((offset, offset + length, named and kind in _CONTENTS and not flags & _LOADED))
+    reached, of_debuggers = 0, False
+    for begin, end, only in sorted(part for part in parts if part[1] > part[0]):
+        if end > len(data) or (begin < reached and (only or of_debuggers)):
+            return []
+        if end > reached:
+            reached, of_debuggers = end, only
+    return [(begin, end) for begin, end, only in parts if only]
 
 
 def kernel_names(cubin: bytes) -> list[str]:
