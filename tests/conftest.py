@@ -46,9 +46,10 @@ def _same_draws(request: pytest.FixtureRequest) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """One cache directory for all processes that are given none: what a machine can do is measured once."""
-    kept = getattr(config, "cache", None)  # none with -p no:cacheprovider
-    made = kept.mkdir("kerneleval") if kept is not None else Path(tempfile.mkdtemp(prefix="kerneleval-tests-"))
-    os.environ.setdefault("KERNELEVAL_CACHE_DIR", str(made))
+    if "KERNELEVAL_CACHE_DIR" not in os.environ:
+        kept = getattr(config, "cache", None)  # none with -p no:cacheprovider
+        made = kept.mkdir("kerneleval") if kept is not None else tempfile.mkdtemp(prefix="kerneleval-tests-")
+        os.environ["KERNELEVAL_CACHE_DIR"] = str(made)
 
 
 @pytest.fixture(scope="session")

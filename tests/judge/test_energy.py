@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kerneleval.devices.cpu import DEVICE
-from kerneleval.judge import clock
+from kerneleval.judge import energy_windows
 from kerneleval.judge.energy import Check, Look, energy_of, mean_power
 from kerneleval.records import Samples
 
@@ -83,19 +82,18 @@ def test_a_counter_of_a_tenth_of_a_second_gets_the_time_that_it_needs() -> None:
 class Device:
     """What :func:`energy_of` needs of a device."""
 
-    def __init__(self, world: World | None) -> None:
+    def __init__(self, world: World) -> None:
         self.world = world
 
     def energy_mj(self) -> float | None:
-        return None if self.world is None else self.world.counter_mj()
+        return self.world.counter_mj()
 
 
 def of(
-    candidate: World | None, monkeypatch: pytest.MonkeyPatch, candidate_ns: float = 1e6, seconds: float = 1.0
+    candidate: World, monkeypatch: pytest.MonkeyPatch, candidate_ns: float = 1e6, seconds: float = 1.0
 ) -> dict[str, Any]:
-    if candidate is not None:
-        monkeypatch.setattr(mean_power, "__defaults__", (candidate.clock,))
-    windows = (lambda look: (1.0, 1, None)) if candidate is None else candidate.windows
+    monkeypatch.setattr(mean_power, "__defaults__", (candidate.clock,))
+    windows = candidate.windows
     return energy_of(
         Device(candidate),  # type: ignore[arg-type]
         windows,
@@ -112,10 +110,6 @@ def test_energy_is_power_times_the_verified_time(monkeypatch: pytest.MonkeyPatch
     assert found["baseline_j"] == pytest.approx(0.48, rel=0.02)
     assert found["candidate_w"] == pytest.approx(400.0, rel=0.02)
     assert found["candidate_busy"] == pytest.approx(0.8, rel=0.01)
-
-
-def test_a_device_that_counts_none_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert of(None, monkeypatch) == {}
 
 
 def test_what_cannot_be_told_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,21 +209,23 @@ def test_outputs_of_windows_whose_energy_is_told_are_compared(monkeypatch: pytes
     def compare(pair: Any, *_how: Any) -> None:
         compared.append([window.of for window in pair])
 
-    monkeypatch.setattr(clock, "energy_of", energy)
-    monkeypatch.setattr(clock, "verify", compare)
+    monkeypatch.setattr(energy_windows, "energy_of", energy)
+    monkeypatch.setattr(energy_windows, "verify", compare)
     samples = Samples(candidate_ns=(1e6,), baseline_ns=(1e6,), calls=100)
     how: Any = (None, None)
-    effort = replace(clock.TIERS["precise"], energy_s=20.0)
     counts: Any = SimpleNamespace(energy_mj=lambda: 0.0)
-    clock._energy(Sides(), Calls(), samples, effort, counts, how)  # type: ignore[arg-type]
+    energy_windows.energy_in_windows(Sides(), Calls(), samples, 20.0, counts, how)  # type: ignore[arg-type]
     assert 0 < len(compared) < 300 and all(pair == ["candidate", "baseline"] for pair in compared)
     assert set(passes) == set(range(5, 10)) and looked == sum(passes)
 
     passes.clear()
     now = iter(range(0, 10**15, 300_000_000))  # every pass takes 0.3 s: whoever sleeps in them does not keep the judge
-    monkeypatch.setattr(clock.time, "perf_counter_ns", lambda: next(now))
-    monkeypatch.setattr(clock, "energy_of", lambda _device, candidate, _baseline, **_how: candidate(look) and {})
-    clock._energy(Sides(), Calls(), samples, effort, counts, how)  # type: ignore[arg-type]
+    monkeypatch.setattr(energy_windows.time, "perf_counter_ns", lambda: next(now))
+    monkeypatch.setattr(
+        energy_windows, "energy_of", lambda _device, candidate, _baseline, **_how: candidate(look) and {}
+    )
+    energy_windows.energy_in_windows(Sides(), Calls(), samples, 20.0, counts, how)  # type: ignore[arg-type]
     assert passes == [4]
-    monkeypatch.setattr(clock, "energy_of", None)
-    assert clock._energy(Sides(), Calls(), samples, effort, DEVICE, how) == {}  # type: ignore[arg-type]
+    monkeypatch.setattr(energy_windows, "energy_of", None)
+    # a device that counts none is not asked for windows
+    assert energy_windows.energy_in_windows(Sides(), Calls(), samples, 20.0, DEVICE, how) == {}  # type: ignore[arg-type]

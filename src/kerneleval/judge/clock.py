@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from kerneleval.devices import Device
-from kerneleval.judge.energy import Check, Look, energy_of
+from kerneleval.judge.energy_windows import energy_in_windows
 from kerneleval.judge.images import Call, Image, Plan
 from kerneleval.judge.pair import Pair
 from kerneleval.judge.timed_outputs import Arbiter, Bounds, TimedCall, TimedMismatch, timed_call, verify
@@ -26,19 +26,6 @@ from kerneleval.judge.windows import Runner, Window, output_views
 from kerneleval.records import Evidence, Protocol, Samples, new_secret
 
 __all__ = ["TIERS", "Effort", "TimedRun", "measure"]
-
-_ENERGY_LOOKS = 2
-"""Windows whose energy is told follow one another, so a candidate can tell them from timed ones: the outputs of so many
-are compared, more or less.
-"""
-
-_ENERGY_WINDOW_NS = 250e6
-"""Such a window goes through its calls so often that it lasts so long, or up to twice as often: revealing and
-collecting up to 8 GiB takes some 0.1 s on a GPU of 3 TB/s."""
-
-
-_ENERGY_MOST = 4
-"""So many times as long it lasts at most, but for the pass that is under way."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +122,7 @@ class TimedRun:
     sample: TimedCall
     """One call, drawn in secret, for the oracle."""
     energy: Evidence = field(default_factory=dict)
-    """See :func:`energy_of`; of the first session alone."""
+    """See :func:`energy_in_windows`; of the first session alone."""
     memory: Evidence = field(default_factory=dict)
     """Peak memory of a window of either side, in bytes, and how many calls it has; empty: the device does not count
     it."""
@@ -310,7 +297,7 @@ def measure(
         excess_collect_ns=excess_ns,
         mutated=found.mutated,
         sample=found.sample,
-        energy=_energy(pair, image, samples, effort, device, (bounds, arbiter))
+        energy=energy_in_windows(pair, image, samples, effort.energy_s, device, (bounds, arbiter))
         if energy and session == 0 and effort.energy_s
         else {},
         memory=_memory(found.kept, len(image.plan.calls)),
@@ -323,56 +310,6 @@ def _memory(kept: Sequence[tuple[Window, Window]], calls: int) -> Evidence:
     if not all(counted):
         return {}
     return {"candidate_bytes": max(counted[0]), "baseline_bytes": max(counted[1]), "calls": calls}
-
-
-def _energy(
-    pair: Pair, image: Image, samples: Samples, effort: Effort, device: Device, how: tuple[Bounds, Arbiter]
-) -> Evidence:
-    """See :func:`energy_of`; the outputs of some of the candidate's windows, chosen in secret, are compared. They are
-    those of the last pass over its calls, and which pass is the last is a secret too.
-    """
-    if device.energy_mj() is None:
-        return {}
-    count = max(1, len(image.plan.calls) // 2)  # the outputs of a pass lie beside those of the one before
-    part = image.part(count)
-    candidate_ns, baseline_ns = statistics.median(samples.candidate_ns), statistics.median(samples.baseline_ns)
-    every = max(1, int(effort.energy_s * 1e9 / (1.5 * _ENERGY_WINDOW_NS) / _ENERGY_LOOKS))
-
-    def window_of(runner: Runner, call_ns: float, look: Look) -> tuple[Window, int]:
-        least = max(2, math.ceil(_ENERGY_WINDOW_NS / (call_ns * count)))
-        made, left = 1, least + secrets.randbelow(least) - 1
-        ends = time.perf_counter_ns() + _ENERGY_MOST * _ENERGY_WINDOW_NS
-
-        def again() -> torch.Generator | None:
-            nonlocal made
-            look()
-            if made > left or time.perf_counter_ns() > ends:  # whoever takes longer now has no figure anyway
-                return None
-            made += 1
-            return pair.generator
-
-        window = pair.once(runner, part, again=again)
-        return window, made * count
-
-    def mine(look: Look) -> tuple[float, int, Check | None]:
-        window, calls = window_of(pair.candidate, candidate_ns, look)
-        if secrets.randbelow(every):
-            return float(window.elapsed_ns), calls, None
-        return window.elapsed_ns, calls, lambda: verify((window, pair.alone(pair.baseline, part)), part, *how)
-
-    def theirs(look: Look) -> tuple[float, int, Check | None]:
-        window, calls = window_of(pair.baseline, baseline_ns, look)
-        pause = None if secrets.randbelow(every) else lambda: None  # counting begins anew as often as the candidate's
-        return float(window.elapsed_ns), calls, pause
-
-    return energy_of(
-        device,
-        mine,
-        theirs,
-        seconds=effort.energy_s,
-        candidate_ns=candidate_ns,
-        baseline_ns=baseline_ns,
-    )
 
 
 def _in_quads(

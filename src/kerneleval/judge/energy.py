@@ -68,10 +68,10 @@ def energy_of(
     candidate_ns: float,
     baseline_ns: float,
 ) -> Evidence:
-    """Energy of one call of either side, in joules, as plain data; empty: the device counts no energy.
+    """Energy of one call of either side, in joules, as plain data; ``why_not`` where it cannot be told.
 
     Args:
-        device: whose counter is read.
+        device: whose counter is read; it has one.
         candidate: runs windows of the candidate.
         baseline: the same of the baseline.
         seconds: how long windows of either side follow one another; at most twice as long where the counter has not
@@ -79,8 +79,6 @@ def energy_of(
         candidate_ns: verified time of one call.
         baseline_ns: the same of the baseline.
     """
-    if device.energy_mj() is None:
-        return {}
     found: Evidence = {}
     for side, windows, call_ns in (("candidate", candidate, candidate_ns), ("baseline", baseline, baseline_ns)):
         spent = mean_power(device.energy_mj, windows, seconds)
