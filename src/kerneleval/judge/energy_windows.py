@@ -25,8 +25,8 @@ more or less.
 """
 
 _WINDOW_NS = 250e6
-"""One goes through its calls so often that it lasts so long, or up to twice as often: on an H100, revealing and collecting
-a window of a large gelu took eight times as long as its 20 ms of calls."""
+"""One goes through its calls so often that it lasts so long, or up to twice as often: on an H100, revealing and
+collecting a window of a large gelu took eight times as long as its 20 ms of calls."""
 
 _MOST_TIMES = 4
 """So many times as long it lasts at most, but for the pass that is under way."""
