@@ -19,7 +19,7 @@ from kerneleval import pipeline, tasks
 from kerneleval.judge import Judge, clock
 from kerneleval.judge.baselines import baseline_candidate
 from kerneleval.judge.noise import CLASSES_NS, Noise
-from kerneleval.records import Case, CellResult, Failed, Passed, Protocol, Task, UsageError
+from kerneleval.records import Case, CellResult, Failed, Passed, Protocol, Task
 from kerneleval.tasks import shapes
 from kerneleval.tasks.real_shapes import real_shapes
 
@@ -80,7 +80,7 @@ def main() -> None:
     names = [n for n in options.tasks.split(",") if n] or list(tasks.CORE)
     kinds = options.shapes.split(",")
     if unknown := set(kinds) - {"large", "model"}:
-        raise UsageError(f"--shapes {', '.join(sorted(unknown))} is unknown; they are large and model")
+        made.error(f"--shapes {', '.join(sorted(unknown))} is unknown; they are large and model")
     rows: list[Row] = []
     failures: list[tuple[str, str, str]] = []
     missed: list[str] = []
