@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import timeit
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +25,8 @@ def test_a_precise_verdict_tells_joules(new_cache: Callable[[], Path], tmp_path:
     path = tmp_path / "gelu.py"
     path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
     with Judge("cuda", new_cache()) as judge:
+        read_s = timeit.timeit(judge.device.energy_mj, number=40) / 40
+        print(f"NVML's counter is read in {read_s * 1e3:.2f} ms")
         verdict = check(
             path,
             "gelu",

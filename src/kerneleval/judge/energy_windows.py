@@ -10,7 +10,7 @@ import time
 import torch
 
 from kerneleval.devices import Device
-from kerneleval.judge.energy import Check, Look, energy_of
+from kerneleval.judge.energy import Counted, Meter, energy_of
 from kerneleval.judge.images import Image
 from kerneleval.judge.pair import Pair
 from kerneleval.judge.timed_outputs import Arbiter, Bounds, verify
@@ -19,16 +19,11 @@ from kerneleval.records import Evidence, Samples
 
 __all__ = ["energy_in_windows"]
 
-_LOOKS = 2
-"""Such windows follow one another, so a candidate can tell them from timed ones: the outputs of so many are compared,
-more or less.
-"""
+_WINDOW_NS = 1e9
+"""One goes through its calls so often that it lasts so long, or up to twice as long: NVML's counter steps every 0.1 s,
+and what lies between two windows is not counted."""
 
-_WINDOW_NS = 250e6
-"""One goes through its calls so often that it lasts so long, or up to twice as often: on an H100, revealing and
-collecting a window of a large gelu took eight times as long as its 20 ms of calls."""
-
-_MOST_TIMES = 4
+_MOST_TIMES = 3
 """So many times as long it lasts at most, but for the pass that is under way."""
 
 
@@ -37,15 +32,15 @@ def energy_in_windows(
 ) -> Evidence:
     """Energy of one call of either side; see :func:`energy_of`. Empty: the device counts none.
 
-    The outputs of some of the candidate's windows, chosen in secret, are compared. They are those of the last pass over
-    its calls, and which pass is the last is a secret too.
+    Such windows follow one another, so a candidate can tell them from timed ones: the outputs of each of its windows
+    are compared. They are those of the last pass over its calls, and which pass is the last is a secret.
 
     Args:
         pair: the two sides.
         image: what timed windows revealed; its first half is used, for the outputs of a pass lie beside those of the
             one before.
         samples: verified times.
-        seconds: how long windows of either side follow one another.
+        seconds: how long calls of either side are counted.
         device: the device.
         how: bounds and arbiter, as of timed windows.
 
@@ -58,33 +53,39 @@ def energy_in_windows(
     count = max(1, len(image.plan.calls) // 2)
     part = image.part(count)
     candidate_ns, baseline_ns = statistics.median(samples.candidate_ns), statistics.median(samples.baseline_ns)
-    every = max(1, int(seconds * 1e9 / (1.5 * _WINDOW_NS) / _LOOKS))
 
-    def window_of(runner: Runner, call_ns: float, look: Look) -> tuple[Window, int]:
-        least = max(2, math.ceil(_WINDOW_NS / (call_ns * count)))
-        made, passes = 1, least + secrets.randbelow(least)
+    def window_of(runner: Runner, call_ns: float) -> tuple[Window, Counted]:
+        least = max(3, math.ceil(_WINDOW_NS / (call_ns * count)))
+        passes = least + secrets.randbelow(least)
         ends = time.perf_counter_ns() + _MOST_TIMES * _WINDOW_NS
+        meter = Meter(device.energy_mj)
+        first_ns = last_ns = 0.0
+        made = 0
 
-        def again() -> torch.Generator | None:
-            nonlocal made
-            look()
-            if made >= passes or time.perf_counter_ns() > ends:  # whoever takes longer now has no figure anyway
-                return None
-            made += 1
-            return pair.generator
+        def again(elapsed_ns: float) -> torch.Generator | None:
+            nonlocal made, first_ns, last_ns
+            made, last_ns = made + 1, elapsed_ns
+            if made == 1:  # nothing that comes before the calls is counted, nor what they do but once
+                first_ns = elapsed_ns
+                meter.start()
+            if made < passes and time.perf_counter_ns() < ends:  # whoever takes longer now has no figure anyway
+                return pair.generator
+            meter.stop()
+            return None
 
-        window = pair.once(runner, part, again=again)
-        return window, made * count
+        try:
+            window = pair.once(runner, part, again=again)
+        finally:
+            counted = meter.stop()
+        counted.within_ns, counted.calls = last_ns - first_ns, (made - 1) * count
+        return window, counted
 
-    def mine(look: Look) -> tuple[float, int, Check | None]:
-        window, calls = window_of(pair.candidate, candidate_ns, look)
-        if secrets.randbelow(every):
-            return window.elapsed_ns, calls, None
-        return window.elapsed_ns, calls, lambda: verify((window, pair.alone(pair.baseline, part)), part, *how)
+    def mine() -> Counted:
+        window, counted = window_of(pair.candidate, candidate_ns)
+        verify((window, pair.alone(pair.baseline, part)), part, *how)
+        return counted
 
-    def theirs(look: Look) -> tuple[float, int, Check | None]:
-        window, calls = window_of(pair.baseline, baseline_ns, look)
-        pause = None if secrets.randbelow(every) else lambda: None  # counting begins anew as often as the candidate's
-        return window.elapsed_ns, calls, pause
+    def theirs() -> Counted:
+        return window_of(pair.baseline, baseline_ns)[1]
 
-    return energy_of(device, mine, theirs, seconds=seconds, candidate_ns=candidate_ns, baseline_ns=baseline_ns)
+    return energy_of(mine, theirs, seconds=seconds, candidate_ns=candidate_ns, baseline_ns=baseline_ns)

@@ -224,7 +224,7 @@ class _Trusted(Runner):
         cut: int = 0,
         decoys: torch.Tensor | None = None,
         keep: int = -1,
-        again: Callable[[], torch.Generator | None] | None = None,
+        again: Callable[[float], torch.Generator | None] | None = None,
     ) -> Window:
         """As :meth:`Runner.window`."""
         assert keep < 0

@@ -150,7 +150,7 @@ class Runner:
         cut: int = 0,
         decoys: torch.Tensor | None = None,
         keep: int = -1,
-        again: Callable[[], torch.Generator | None] | None = None,
+        again: Callable[[float], torch.Generator | None] | None = None,
     ) -> Window:
         """Reveal, compute, destroy, collect, snapshot.
 
@@ -164,9 +164,9 @@ class Runner:
             decoys: what lies in the place of those inputs until then, so that whoever reads ahead computes something
                 else; None: the first call's.
             keep: the call whose outputs the worker holds until :meth:`unchanged` asks for them; -1: none.
-            again: asked when all calls were made: by what two secret ones of them exchange their inputs, in the image
-                too, for all to be made once more, or None: that was all. The window's time is that of all passes, its
-                outputs are the last one's.
+            again: asked when all calls were made, with the time of all passes so far (ns): by what two secret ones of
+                them exchange their inputs, in the image too, for all to be made once more, or None: that was all. The
+                window's time is that of all passes, its outputs are the last one's.
 
         Raises:
             WorkerError: the candidate raised.
@@ -193,7 +193,7 @@ class Runner:
                     self.device.synchronize()
             self.worker.request("go", {"calls": calls}, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
         elapsed = time.perf_counter_ns() - started
-        while again is not None and (generator := again()) is not None:
+        while again is not None and (generator := again(elapsed)) is not None:
             with self.still():
                 for changed in image.exchange(generator):
                     inputs[changed].copy_(image.bytes[changed])
