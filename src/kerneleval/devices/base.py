@@ -115,6 +115,9 @@ class Device(Protocol):
     def machine(self) -> Machine:
         """Description of this machine's device."""
 
+    def hardware(self) -> str:
+        """Which piece of hardware of this host it is: whoever measures on the same one takes turns."""
+
     def capabilities(self) -> Capabilities:
         """What it can do. Called only where it is available."""
 

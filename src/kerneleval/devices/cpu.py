@@ -87,6 +87,10 @@ class Cpu:
             host=_cpu_name(),
         )
 
+    def hardware(self) -> str:
+        """The processors of the host, on which OpenCL computes too."""
+        return "processors"
+
     def capabilities(self) -> Capabilities:
         """Every type, by library or by conversion; no events, no count of memory."""
         return Capabilities(sharing=self.sharing)

@@ -63,6 +63,10 @@ class Metal(Staged):
             host=_cpu_name(),
         )
 
+    def hardware(self) -> str:
+        """A Mac's one GPU."""
+        return "metal"
+
     def capabilities(self) -> Capabilities:
         """No fp64: Metal has none. bfloat16 since macOS 14."""
         import torch

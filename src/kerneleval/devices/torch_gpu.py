@@ -77,6 +77,11 @@ class TorchGpu:
 
         return getattr(torch, self.namespace)
 
+    def hardware(self) -> str:
+        """The first visible GPU, by the identifier that the driver gives it; by its name where it gives none."""
+        properties = self._namespace().get_device_properties(0)
+        return f"{self.torch_device} {getattr(properties, 'uuid', '') or properties.name}"
+
     def memory_budget_bytes(self) -> int:
         """A quarter of the device memory that is free or held in reserve here, less a reserve for contexts; at most
         16 GiB.

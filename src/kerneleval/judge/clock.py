@@ -22,6 +22,7 @@ from kerneleval.judge.energy_windows import energy_in_windows
 from kerneleval.judge.images import Call, Image, Plan
 from kerneleval.judge.pair import Pair
 from kerneleval.judge.timed_outputs import Arbiter, Bounds, TimedCall, TimedMismatch, timed_call, verify
+from kerneleval.judge.turn import turn
 from kerneleval.judge.windows import Runner, Window, output_views
 from kerneleval.records import Evidence, Protocol, Samples, new_secret
 
@@ -281,25 +282,27 @@ def measure(
     )
     alone = Image(Plan([call], direction), device)
     alone.fill(0, draw(new_secret()))
-    first = pair.first_calls(alone)
+    first = pair.first_calls(alone)  # they may compile for minutes, and nobody else need wait for that
     held = [_outputs_of(first[0], alone.plan, 0)]
-    image = _sized(pair, call, direction, draw, effort, device, first, _begin(first, pace_ns, effort))
-    del alone, first
     most = _most_calls(call, effort, device)
-    while isinstance(found := _in_quads(pair, image, effort, bounds, arbiter, held, most), int):
-        image = _sized(pair, call, direction, draw, effort, device, None, found)
-    if not candidate.unchanged(held, timeout_s):
-        text = "an output that was collected changed when the candidate was called again: outputs must be new tensors"
-        raise TimedMismatch(text, {}, reason="output_reused")
-    samples, excess_ns = _timed(found.kept, call, len(image.plan.calls), session, device)
+    with turn(device.hardware()):
+        image = _sized(pair, call, direction, draw, effort, device, first, _begin(first, pace_ns, effort))
+        del alone, first
+        while isinstance(found := _in_quads(pair, image, effort, bounds, arbiter, held, most), int):
+            image = _sized(pair, call, direction, draw, effort, device, None, found)
+        if not candidate.unchanged(held, timeout_s):
+            text = "an output that was collected changed when the candidate was called again: outputs must be new"
+            raise TimedMismatch(f"{text} tensors", {}, reason="output_reused")
+        samples, excess_ns = _timed(found.kept, call, len(image.plan.calls), session, device)
+        joules: Evidence = {}
+        if energy and session == 0 and effort.energy_s:
+            joules = energy_in_windows(pair, image, samples, effort.energy_s, device, (bounds, arbiter))
     return TimedRun(
         samples=samples,
         excess_collect_ns=excess_ns,
         mutated=found.mutated,
         sample=found.sample,
-        energy=energy_in_windows(pair, image, samples, effort.energy_s, device, (bounds, arbiter))
-        if energy and session == 0 and effort.energy_s
-        else {},
+        energy=joules,
         memory=_memory(found.kept, len(image.plan.calls)),
     )
 

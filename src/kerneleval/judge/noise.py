@@ -23,6 +23,7 @@ from kerneleval.judge.clock import measure
 from kerneleval.judge.images import Call, dense
 from kerneleval.judge.statistics import pair_log_ratios
 from kerneleval.judge.timed_outputs import TimedCall, TimedMismatch
+from kerneleval.judge.turn import turn
 from kerneleval.records import Candidate, Protocol
 
 __all__ = ["CLASSES_NS", "Noise", "floor", "measure_noise"]
@@ -79,13 +80,16 @@ def floor(bench: Bench, tier: str, on_measure: Callable[[], None] | None = None)
     path = bench.cache_dir / "noise" / f"{bench.machine.fingerprint}-{tier}-v{_VERSION}.json"
     if path.exists():
         return _read(path)
-    if on_measure is not None:
-        on_measure()
-    found = measure_noise(bench, tier)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    staging = path.with_suffix(f".{os.getpid()}")
-    staging.write_text(json.dumps([asdict(noise) for noise in found]))
-    staging.rename(path)
+    with turn(bench.device.hardware()):
+        if path.exists():  # somebody measured it meanwhile
+            return _read(path)
+        if on_measure is not None:
+            on_measure()
+        found = measure_noise(bench, tier)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staging = path.with_suffix(f".{os.getpid()}")
+        staging.write_text(json.dumps([asdict(noise) for noise in found]))
+        staging.rename(path)
     return found
 
 

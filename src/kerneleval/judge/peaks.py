@@ -20,6 +20,7 @@ import torch
 
 from kerneleval.devices import Device
 from kerneleval.devices.cpu import caches_bytes, processors
+from kerneleval.judge.turn import turn
 from kerneleval.judge.vector_rate import NotAvailable, vector_work
 from kerneleval.records import InfrastructureError, Machine, Peak, Peaks, UsageError, to_plain
 
@@ -130,19 +131,21 @@ def known(
     Raises:
         InfrastructureError: no memory left to measure with, or the cache cannot be read.
     """
-    kept = cached(machine, cache_dir) or Peaks(machine=machine.fingerprint)
-    missing = [name for name in names if again or kept.find(name) is None]
-    if not missing:
+    kept = cached(machine, cache_dir)
+    if kept is not None and not again and all(kept.find(name) is not None for name in names):
         return kept
-    found: dict[str, Peak] = {peak.name: peak for peak in kept.peaks}
-    room = _Room(device)
-    for done, name in enumerate(missing):
-        if on_measure is not None:
-            on_measure(name, done, len(missing))
-        if name not in BANDWIDTHS:
-            room.leave()
-        found[name] = measure(device, machine, name, room)
-        kept = _keep(machine, cache_dir, found)  # at once: whoever is interrupted goes on from there
+    with turn(device.hardware()):
+        kept = cached(machine, cache_dir) or Peaks(machine=machine.fingerprint)  # others may have measured meanwhile
+        missing = [name for name in names if again or kept.find(name) is None]
+        found: dict[str, Peak] = {peak.name: peak for peak in kept.peaks}
+        room = _Room(device)
+        for done, name in enumerate(missing):
+            if on_measure is not None:
+                on_measure(name, done, len(missing))
+            if name not in BANDWIDTHS:
+                room.leave()
+            found[name] = measure(device, machine, name, room)
+            kept = _keep(machine, cache_dir, found)  # at once: whoever is interrupted goes on from there
     return kept
 
 
@@ -152,9 +155,10 @@ def improve(device: Device, machine: Machine, cache_dir: Path) -> Peaks:
     Raises:
         InfrastructureError: no memory left to measure with, or the cache cannot be read.
     """
+    with turn(device.hardware()):
+        room = _Room(device)
+        now = [measure(device, machine, name, room) for name in BANDWIDTHS]
     kept = cached(machine, cache_dir) or Peaks(machine=machine.fingerprint)
-    room = _Room(device)
-    now = [measure(device, machine, name, room) for name in BANDWIDTHS]
     best = {p.name: p for p in kept.peaks} | {p.name: p for p in now if p.best > kept.rate(p.name)}
     return _keep(machine, cache_dir, best)
 
