@@ -3,36 +3,52 @@
     python -m benchmarks.generators --generators liger --own --store F
     python -m benchmarks.generators --generators compile --seconds 400 --store F
 
+    python -m benchmarks.generators --generators compile --tasks conv2d/backward,conv2d/forward --processes 2 --store F
     python -m benchmarks.generators --generators compile --store F --told run-a,run-b
 
 Stops cleanly after ``--seconds``, and at Ctrl-C or SIGTERM; the same command with the same store goes on. ``--own``:
 the tasks that the first generator solves, a library's; else ``--tasks``, else the archetypes' suite. ``--told``:
 nothing is judged; these runs of the store are told as one, on the machine of the first, and what none of them reached
 is left out and named.
+
+``--processes``: so many judges side by side on the device, each task, or direction of one, a run of its own, in the
+order of ``--tasks``; a store takes them all together at the end. They take turns at measuring, but what one compiles
+and checks goes on while another measures: intervals are wider than alone.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+import os
+import shutil
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from benchmarks.processes import work_through
 from benchmarks.report import Report, parser, until_ended
-from kerneleval import generators, pipeline
+from kerneleval import generators, pipeline, tasks
 from kerneleval.generators.library import Library
 from kerneleval.judge import Judge
 from kerneleval.pipeline import stored
+from kerneleval.pipeline.running import known_limits, protocol_of
 from kerneleval.records import Event, UsageError, to_plain
 from kerneleval.scores import score_all
 from kerneleval.store import open_store
+
+_DAY_S = 86400.0
 
 
 def main() -> None:
     """Run it."""
     made = parser(__doc__ or "")
     made.add_argument("--generators", default="liger", help="names, with commas")
-    made.add_argument("--tasks", default="", help="names, with commas")
+    made.add_argument("--tasks", default="", help="names, or name/direction, with commas")
+    made.add_argument("--processes", type=int, default=1, help="judges side by side")
     made.add_argument("--own", action="store_true", help="the tasks of the first generator, a library")
     made.add_argument("--tier", default="quick")
     made.add_argument("--dtypes", default="", help="names, with commas; empty: the tasks' own")
@@ -57,6 +73,9 @@ def main() -> None:
             raise UsageError(f"{names[0]} is no library: name its tasks")
         chosen = library.tasks
     started = time.monotonic()
+    if options.processes > 1 or any("/" in task for task in chosen):
+        _side_by_side(options, names, _parts(chosen or generators.SUITE), title, started)
+        return
     with Judge(options.device) as judge:
         report = Report(title, judge.machine, options.out)
         with until_ended():
@@ -74,8 +93,113 @@ def main() -> None:
     _tell(report, options.store, (title,), f" in {time.monotonic() - started:.0f} s")
 
 
-def _tell(report: Report, place: str, runs: Sequence[str], taken: str, *, reached: bool = False) -> None:
-    """Every verdict of the runs, and scores over all of them, or over what was ``reached`` alone."""
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A task, or one direction of it, for one of several judges."""
+
+    task: str
+    direction: str
+    """Empty: all of the task's."""
+    generators: tuple[str, ...]
+    device: str | None
+    tier: str
+    dtypes: tuple[str, ...]
+    folder: str
+    """Each process has a store of its own in it."""
+    name: str
+    """Of the run."""
+
+    def __str__(self) -> str:
+        return f"{self.task}/{self.direction}" if self.direction else self.task
+
+
+def _parts(chosen: Sequence[str]) -> list[tuple[str, str]]:
+    """(task, direction) of what was named; an empty direction: all."""
+    found: list[tuple[str, str]] = []
+    for part in chosen:
+        name, _, direction = part.partition("/")
+        task = tasks.find(name)
+        if direction and direction not in task.directions:
+            raise UsageError(f"{part}: task {name} has the directions {', '.join(task.directions)}")
+        found.append((task.name, direction))
+    return found
+
+
+def _side_by_side(
+    options: Any, names: tuple[str, ...], parts: Sequence[tuple[str, str]], title: str, started: float
+) -> None:
+    dtypes = tuple(dtype for dtype in options.dtypes.split(",") if dtype)
+    folder = tempfile.mkdtemp(prefix="kerneleval-generators-")
+    made = functools.partial(Job, generators=names, device=options.device, tier=options.tier, dtypes=dtypes)
+    jobs = [made(task=task, direction=direction, folder=folder, name=title) for task, direction in parts]
+    jobs = [job for job in jobs if (job.task, job.direction) not in _known(options.store, title)]
+    with Judge(options.device) as judge:
+        report = Report(title, judge.machine, options.out)
+        protocol = protocol_of(tier=options.tier, dtypes=dtypes)
+        judge.noise(protocol)  # once, before a dozen judges ask for it
+        known_limits(None, judge, protocol)
+    ends = started + (options.seconds or _DAY_S)
+    lost = {}
+    try:
+        with until_ended():
+            found = work_through(
+                jobs, judged, options.processes, seconds_each=_DAY_S, go_on=lambda: time.monotonic() < ends
+            )
+            for job, _, error in found:
+                print(f"{time.monotonic() - started:.0f} s: {job} {error or 'done'}", flush=True)
+                if error:
+                    lost[str(job)] = error
+        found_stores = sorted(str(path) for path in Path(folder).glob("*.db"))
+        if found_stores:
+            pipeline.merge(found_stores, store_url=options.store)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    for job, error in lost.items():
+        report.say(f"{job}: {error}")
+    if not found_stores and not Path(options.store).exists():
+        report.say("nothing was judged")
+        return
+    with open_store(options.store, write=False) as store:
+        runs = [info.id for info in store.runs() if info.name == title]
+    taken = f" in {time.monotonic() - started:.0f} s, {options.processes} judges side by side on the device"
+    _tell(report, options.store, runs, taken, reached=True, asked=[task for task, _ in parts])
+
+
+def _known(place: str, title: str) -> set[tuple[str, str]]:
+    """(task, direction) of what a store has whole of an earlier call."""
+    if not Path(place).exists():
+        return set()
+    with open_store(place, write=False) as store:
+        whole = [info for info in store.runs() if info.name == title and info.complete]
+    return {(task, "+".join(info.protocol.directions)) for info in whole for task in info.tasks}
+
+
+@functools.cache
+def _own_judge(device: str | None) -> Judge:
+    """Of this process, warm from its second job on; gone with the process."""
+    return Judge(device)
+
+
+def judged(job: Job) -> None:
+    """Judge it, in a process that does nothing else."""
+    pipeline.run(
+        job.generators,
+        (job.task,),
+        tier=job.tier,
+        dtypes=job.dtypes,
+        directions=(job.direction,) if job.direction else (),
+        store_url=str(Path(job.folder) / f"{os.getpid()}.db"),
+        name=job.name,
+        judge=_own_judge(job.device),
+    )
+
+
+def _tell(
+    report: Report, place: str, runs: Sequence[str], taken: str, *, reached: bool = False, asked: Sequence[str] = ()
+) -> None:
+    """Every verdict of the runs, and scores over all of them, or over what was ``reached`` alone of these and of the
+    tasks that were ``asked`` for.
+    """
     with open_store(place, write=False) as store:
         infos = [store.run(run) for run in runs]
         of_run = {info.id: tuple(store.verdicts(info.id, cells=False)) for info in infos}
@@ -84,18 +208,27 @@ def _tell(report: Report, place: str, runs: Sequence[str], taken: str, *, reache
     how = f"{infos[0].protocol.tier} tier, {', '.join(infos[0].protocol.dtypes) or 'all dtypes'}"
     report.say(f"{finished} of {planned} candidates judged, {how}{taken}")
     report.table(
-        ("generator", "task", "sample", "verdict", "reason", "speedup forward", "track", "s"),
+        ("generator", "task", "direction", "sample", "verdict", "reason", "speedup", "track", "s"),
         [
-            (a.generator, a.task, a.sample, v.verdict, v.reason, _speed(v.speedup), v.track, f"{v.seconds:.1f}")
-            for a, v in verdicts
+            (
+                a.generator,
+                a.task,
+                "+".join(v.protocol.directions) or "both",
+                a.sample,
+                v.verdict,
+                v.reason,
+                _speed(v.speedup),
+                v.track,
+                f"{v.seconds:.1f}",
+            )
+            for a, v in sorted(verdicts, key=lambda both: (both[0].generator, both[0].task, both[0].sample))
         ],
     )
     judged = {(run, a.generator, a.task, a.sample) for run, of in of_run.items() for a, _ in of}
     found = _scores(place, runs, judged if reached else None)
-    if reached:
-        planned_tasks = {task for info in infos for task in info.tasks}
-        if left := sorted(planned_tasks - {a.task for a, _ in verdicts}):
-            report.say(f"not reached, and left out of the scores: {', '.join(left)}")
+    planned_tasks = {task for info in infos for task in info.tasks}.union(asked)
+    if reached and (left := _left(planned_tasks, [(a.task, v.protocol.directions) for a, v in verdicts])):
+        report.say(f"not reached, and left out of the scores: {', '.join(left)}")
     for name, scores in found.items():
         report.say("", f"{name}:")
         for score, key in _SHOWN:
@@ -107,6 +240,17 @@ def _tell(report: Report, place: str, runs: Sequence[str], taken: str, *, reache
         report.say("", f"{a.generator} {a.task} #{a.sample}: {v.stage}/{v.reason}: {v.message[:600]}")
     report.data = {"runs": list(runs), "scores": found, "planned": planned, "finished": finished}
     report.write()
+
+
+def _left(planned: Collection[str], judged: Sequence[tuple[str, tuple[str, ...]]]) -> list[str]:
+    """Tasks, and directions of tasks, of which there is no verdict."""
+    done = {(task, one) for task, directions in judged for one in directions or tasks.find(task).directions}
+    found = []
+    for task in sorted(planned):
+        directions = tasks.find(task).directions
+        missing = [one for one in directions if (task, one) not in done]
+        found += [task] if len(missing) == len(directions) else [f"{task}/{one}" for one in missing]
+    return found
 
 
 def _scores(place: str, runs: Sequence[str], only: set[tuple[str, str, str, int]] | None) -> dict[str, Any]:
