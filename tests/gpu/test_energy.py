@@ -26,9 +26,7 @@ def test_a_precise_verdict_tells_joules(new_cache: Callable[[], Path], tmp_path:
     path = tmp_path / "gelu.py"
     path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
     with Judge("cuda", new_cache()) as judge:
-        judge._noise["precise"] = (Noise(spread=0.0, between=0.0),) * len(
-            CLASSES_NS
-        )  # a minute; nothing is claimed here
+        judge._noise["precise"] = (Noise(spread=0.0, between=0.0),) * len(CLASSES_NS)
         read_s = timeit.timeit(judge.device.energy_mj, number=40) / 40
         print(f"NVML's counter is read in {read_s * 1e3:.2f} ms")
         verdict = check(
