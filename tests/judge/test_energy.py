@@ -174,12 +174,13 @@ def test_outputs_of_windows_whose_energy_is_told_are_compared(monkeypatch: pytes
     """
     compared: list[Any] = []
     passes: list[int] = []
-    pass_ns = 200e6
+    pass_ns = 30e6 + 2e6  # its calls, and what the round trip takes
 
     class Sides:
         candidate, baseline, generator = "candidate", "baseline", "generator"
 
-        def once(self, runner: str, _image: object, again: Any) -> Any:
+        def once(self, runner: str, _image: object, again: Any, rounds: int) -> Any:
+            assert rounds == 3  # 100 calls of 0.1 ms, 30 ms a pass
             elapsed_ns = 3 * pass_ns  # the first one loads and tunes
             made = 1
             while again(elapsed_ns) == "generator":
@@ -193,12 +194,8 @@ def test_outputs_of_windows_whose_energy_is_told_are_compared(monkeypatch: pytes
     class Calls:
         plan = SimpleNamespace(calls=range(100))
 
-        def part(self, count: int) -> object:
-            assert count == 50
-            return self
-
     counts: Any = SimpleNamespace(energy_mj=lambda: 0.0)
-    samples = Samples(candidate_ns=(4e6,), baseline_ns=(4e6,), calls=100)
+    samples = Samples(candidate_ns=(1e5,), baseline_ns=(1e5,), calls=100, empty_ns=2e6)
 
     def tell() -> Any:
         return energy_windows.energy_in_windows(Sides(), Calls(), samples, 20.0, counts, (None, None))  # type: ignore[arg-type]
@@ -207,8 +204,8 @@ def test_outputs_of_windows_whose_energy_is_told_are_compared(monkeypatch: pytes
         for windows in (candidate, baseline):
             for _ in range(100):
                 counted = windows()
-                assert counted.calls == 50 * (passes[-1] - 1)
-                assert counted.within_ns / counted.calls == pass_ns / 50
+                assert counted.calls == 300 * (passes[-1] - 1)
+                assert counted.within_ns / counted.calls == pytest.approx(1e5)
         return {}
 
     def compare(pair: Any, *_how: Any) -> None:
@@ -218,7 +215,7 @@ def test_outputs_of_windows_whose_energy_is_told_are_compared(monkeypatch: pytes
     monkeypatch.setattr(energy_windows, "verify", compare)
     assert tell() == {}
     assert compared == [["candidate", "baseline"]] * 100
-    assert set(passes) == set(range(5, 10))
+    assert min(passes) >= 34 and max(passes) <= 67 and len(set(passes)) > 20
 
     passes.clear()
     now = iter(range(0, 10**15, 900_000_000))  # every pass takes 0.9 s: whoever sleeps in them does not keep the judge
@@ -235,15 +232,12 @@ def test_nothing_is_read_any_more_once_a_window_failed(monkeypatch: pytest.Monke
     class Sides:
         candidate, baseline, generator = "candidate", "baseline", "generator"
 
-        def once(self, _runner: str, _image: object, again: Any) -> Any:
+        def once(self, _runner: str, _image: object, again: Any, rounds: int) -> Any:
             again(1e6)
             raise ValueError("wrong")
 
     class Calls:
         plan = SimpleNamespace(calls=range(100))
-
-        def part(self, _count: int) -> object:
-            return self
 
     counts: Any = SimpleNamespace(energy_mj=lambda: 0.0)
     samples = Samples(candidate_ns=(4e6,), baseline_ns=(4e6,), calls=100)

@@ -88,19 +88,6 @@ def test_a_single_call_gets_other_inputs() -> None:
     assert not torch.equal(before, image.tensor(0, 0))
 
 
-@pytest.mark.parametrize("refresh", ["elements", "scaled"])
-def test_a_part_of_an_image_is_its_own(refresh: Refresh) -> None:
-    image = _image(dense((16, 16), "float32", refresh=refresh), [torch.rand(16, 16) for _ in range(5)])
-    image.refresh(torch.Generator().manual_seed(6))
-    part = image.part(3)
-    assert len(part.plan.calls) == 3
-    assert all(torch.equal(part.tensor(n, 0), image.tensor(n, 0)) for n in range(3))
-    before = image.bytes.clone()
-    part.refresh(torch.Generator().manual_seed(7))
-    assert torch.equal(image.bytes, before)
-    assert not any(torch.equal(part.tensor(n, 0), image.tensor(n, 0)) for n in range(3))
-
-
 @pytest.mark.parametrize("refresh", ["elements", "moved", "scaled", "steps"])
 @pytest.mark.parametrize(("strides", "offset", "extent"), [((1, 16), 0, 128), ((24, 1), 8, 392), ((8, 1), 5, 133)])
 def test_strided_content_changes_and_what_lies_between_stays(

@@ -281,14 +281,6 @@ class Image:
         count, dtype = len(self.plan.calls), getattr(torch, slot.dtype)
         return typed_view(self.bytes, dtype, (count, *shape), (step, *strides), place + offset)
 
-    def part(self, count: int) -> Image:
-        """A copy of the first calls alone."""
-        made = Image(Plan(self.plan.calls[:count], self.plan.direction), self._device)
-        made.bytes[: made.plan.input_bytes].copy_(self.bytes[: made.plan.input_bytes])
-        made.source = self.source
-        made._factors = {index: [one[:count].clone() for one in of] for index, of in self._factors.items()}
-        return made
-
     def exchange(self, generator: torch.Generator) -> tuple[slice, ...]:
         """Let two secret calls change places; a single one is refreshed. Returns where bytes have changed."""
         count = len(self.plan.calls)

@@ -225,6 +225,7 @@ class _Trusted(Runner):
         decoys: torch.Tensor | None = None,
         keep: int = -1,
         again: Callable[[float], torch.Generator | None] | None = None,
+        rounds: int = 1,
     ) -> Window:
         """As :meth:`Runner.window`."""
         assert keep < 0
@@ -237,6 +238,7 @@ class _Trusted(Runner):
                 cut=cut,
                 decoys=decoys,
                 again=again,
+                rounds=rounds,
             )
 
     def still(self) -> contextlib.AbstractContextManager[None]:

@@ -151,6 +151,7 @@ class Runner:
         decoys: torch.Tensor | None = None,
         keep: int = -1,
         again: Callable[[float], torch.Generator | None] | None = None,
+        rounds: int = 1,
     ) -> Window:
         """Reveal, compute, destroy, collect, snapshot.
 
@@ -167,6 +168,7 @@ class Runner:
             again: asked when all calls were made, with the time of all passes so far (ns): by what two secret ones of
                 them exchange their inputs, in the image too, for all to be made once more, or None: that was all. The
                 window's time is that of all passes, its outputs are the last one's.
+            rounds: how often each pass goes through the calls, without word from here.
 
         Raises:
             WorkerError: the candidate raised.
@@ -191,7 +193,8 @@ class Runner:
                 with self.still():
                     self.reveal(image, calls[0])
                     self.device.synchronize()
-            self.worker.request("go", {"calls": calls}, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
+            go = {"calls": calls, "rounds": rounds}
+            self.worker.request("go", go, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
         elapsed = time.perf_counter_ns() - started
         while again is not None and (generator := again(elapsed)) is not None:
             with self.still():
@@ -199,8 +202,8 @@ class Runner:
                     inputs[changed].copy_(image.bytes[changed])
                 self.device.settle()
             resumed = time.perf_counter_ns()
-            every = {"calls": [0, len(plan.calls)]}
-            self.worker.request("go", every, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
+            go = {"calls": [0, len(plan.calls)], "rounds": rounds}
+            self.worker.request("go", go, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
             elapsed += time.perf_counter_ns() - resumed
         mutated, staged = False, self.device.sharing == "staged"
         with self.still():

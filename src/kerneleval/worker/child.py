@@ -209,7 +209,7 @@ class Worker:
         return {"op": "prepared"}
 
     def on_go(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Run the prepared calls, or those of them whose turn it is; the judge's clock is running."""
+        """Run the prepared calls, or those of them whose turn it is, so many times; the judge's clock is running."""
         import torch
 
         assert self.calling is not None
@@ -219,22 +219,23 @@ class Worker:
         torch.autograd.graph.increment_version(self.weights)  # for whoever packs them by version
         self.staging.stage(self.arenas["in"], self.starts[start], self.starts[-1])
         timer = self.device.timer()
-        results = self.results[:start]
+        self.results = self.results[:start]
         gc.disable()
         try:
             timer.start()
             with torch.no_grad(), self.recording:
                 if self.moved and self.in_order is not None:
-                    results = self.in_order.run(self.moved, self.calling.one(self.direction), flatten)
+                    self.results = self.in_order.run(self.moved, self.calling.one(self.direction), flatten)
                 else:
-                    results += self.calling.all(self.direction, self.calls[start:stop])
+                    for _ in range(message["rounds"]):
+                        del self.results[start:]  # those of a round before need no room beside this one's
+                        self.results += self.calling.all(self.direction, self.calls[start:stop])
             timer.stop()
             self.device.synchronize()
             if stop == len(self.calls):
                 self.staging.retire(self.arenas["in"], self.starts[-1])
         finally:
             gc.enable()
-        self.results = results
         self.event_ns = timer.elapsed_ns()
         return {"op": "computed"}
 
