@@ -4,6 +4,7 @@
     python -m benchmarks.generators --generators compile --seconds 400 --store F
 
     python -m benchmarks.generators --generators compile --tasks conv2d/backward,conv2d/forward --processes 2 --store F
+    python -m benchmarks.generators --generators compile --tasks core --dtypes float32 --processes 8 --store F
     python -m benchmarks.generators --generators compile --store F --told run-a,run-b
 
 Stops cleanly after ``--seconds``, and at Ctrl-C or SIGTERM; the same command with the same store goes on. ``--own``:
@@ -12,8 +13,9 @@ nothing is judged; these runs of the store are told as one, on the machine of th
 is left out and named.
 
 ``--processes``: so many judges side by side on the device, each task, or direction of one, a run of its own, in the
-order of ``--tasks``; a store takes them all together at the end. They take turns at measuring, but what one compiles
-and checks goes on while another measures: intervals are wider than alone.
+order of ``--tasks`` (``core``: the 28 core operators, the longest first); a store takes them all together at the end.
+They take turns at measuring, but what one compiles and checks goes on while another measures: intervals are wider than
+alone. What finds no room on the device is tried again by a third of them.
 """
 
 from __future__ import annotations
@@ -36,11 +38,26 @@ from kerneleval.generators.library import Library
 from kerneleval.judge import Judge
 from kerneleval.pipeline import stored
 from kerneleval.pipeline.running import known_limits, protocol_of
-from kerneleval.records import Event, UsageError, to_plain
+from kerneleval.records import Event, InfrastructureError, Machine, UsageError, to_plain
 from kerneleval.scores import score_all
 from kerneleval.store import open_store
 
 _DAY_S = 86400.0
+
+_LONG = (
+    "conv_transpose2d",
+    "causal_attention",
+    "conv2d",
+    "grouped_query_attention",
+    "group_norm",
+    "masked_attention",
+    "depthwise_conv2d",
+    "attention",
+    "conv1d",
+    "batch_norm",
+)
+"""Of the core operators those for which ``torch.compile`` makes most graphs: one direction took up to five minutes on
+an H200, beside eleven other judges."""
 
 
 def main() -> None:
@@ -73,7 +90,7 @@ def main() -> None:
             raise UsageError(f"{names[0]} is no library: name its tasks")
         chosen = library.tasks
     started = time.monotonic()
-    if options.processes > 1 or any("/" in task for task in chosen):
+    if options.processes > 1 or any("/" in task or task == "core" for task in chosen):
         _side_by_side(options, names, _parts(chosen or generators.SUITE), title, started)
         return
     with Judge(options.device) as judge:
@@ -116,6 +133,9 @@ class Job:
 def _parts(chosen: Sequence[str]) -> list[tuple[str, str]]:
     """(task, direction) of what was named; an empty direction: all."""
     found: list[tuple[str, str]] = []
+    if list(chosen) == ["core"]:
+        halves = [f"{name}/{direction}" for direction in ("backward", "forward") for name in _LONG]
+        chosen = [*halves, *(name for name in tasks.CORE if name not in _LONG)]
     for part in chosen:
         name, _, direction = part.partition("/")
         task = tasks.find(name)
@@ -133,22 +153,25 @@ def _side_by_side(
     made = functools.partial(Job, generators=names, device=options.device, tier=options.tier, dtypes=dtypes)
     jobs = [made(task=task, direction=direction, folder=folder, name=title) for task, direction in parts]
     jobs = [job for job in jobs if (job.task, job.direction) not in _known(options.store, title)]
-    with Judge(options.device) as judge:
-        report = Report(title, judge.machine, options.out)
-        protocol = protocol_of(tier=options.tier, dtypes=dtypes)
-        judge.noise(protocol)  # once, before a dozen judges ask for it
-        known_limits(None, judge, protocol)
+    # in a process of its own: what a judge has measured with stays in its memory, and of a GPU there is none to spare
+    ((_, machine, why_not),) = work_through([(options.device, options.tier, dtypes)], measured, 1, seconds_each=_DAY_S)
+    if why_not:
+        raise InfrastructureError(why_not)
+    report = Report(title, machine, options.out)
     ends = started + (options.seconds or _DAY_S)
-    lost = {}
+    lost: dict[Job, str] = {}
+    processes = options.processes
     try:
         with until_ended():
-            found = work_through(
-                jobs, judged, options.processes, seconds_each=_DAY_S, go_on=lambda: time.monotonic() < ends
-            )
-            for job, _, error in found:
-                print(f"{time.monotonic() - started:.0f} s: {job} {error or 'done'}", flush=True)
-                if error:
-                    lost[str(job)] = error
+            while jobs:
+                lost = {}
+                work = work_through(jobs, judged, processes, seconds_each=_DAY_S, go_on=lambda: time.monotonic() < ends)
+                for job, _, error in work:
+                    print(f"{time.monotonic() - started:.0f} s: {job} {error or 'done'}", flush=True)
+                    if error:
+                        lost[job] = error
+                jobs = list(lost) if processes > 1 else []  # many judges together may have filled the device's memory
+                processes = max(1, processes // 3)
         found_stores = sorted(str(path) for path in Path(folder).glob("*.db"))
         if found_stores:
             pipeline.merge(found_stores, store_url=options.store)
@@ -172,6 +195,16 @@ def _known(place: str, title: str) -> set[tuple[str, str]]:
     with open_store(place, write=False) as store:
         whole = [info for info in store.runs() if info.name == title and info.complete]
     return {(task, "+".join(info.protocol.directions)) for info in whole for task in info.tasks}
+
+
+def measured(how: tuple[str | None, str, tuple[str, ...]]) -> Machine:
+    """Measure what every judge of the machine would ask for, once for all of them; which machine it is."""
+    device, tier, dtypes = how
+    with Judge(device) as judge:
+        protocol = protocol_of(tier=tier, dtypes=dtypes)
+        judge.noise(protocol)
+        known_limits(None, judge, protocol)
+        return judge.machine
 
 
 @functools.cache

@@ -9,6 +9,7 @@ import contextlib
 import datetime
 import json
 import signal
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from typing import Any
 from kerneleval.records import Machine, to_plain
 
 __all__ = ["Report", "parser", "until_ended"]
+
+_SAME_MOMENT_S = 2.0
 
 
 def parser(description: str) -> argparse.ArgumentParser:
@@ -30,19 +33,26 @@ def parser(description: str) -> argparse.ArgumentParser:
 def until_ended() -> Iterator[None]:
     """A block that Ctrl-C, or a limit of time (SIGTERM), ends: what comes after it tells what was measured until then.
 
-    A second signal ends the program.
+    A later signal ends the program; not one of the same moment: ``timeout`` tells the program and then its whole group.
     """
+    ended_s = 0.0
 
     def end(number: int, _frame: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        raise KeyboardInterrupt
+        nonlocal ended_s
+        if not ended_s:
+            ended_s = time.monotonic()
+            raise KeyboardInterrupt
+        if time.monotonic() > ended_s + _SAME_MOMENT_S:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
 
     before = signal.signal(signal.SIGTERM, end)
     try:
         with contextlib.suppress(KeyboardInterrupt):
             yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if not ended_s:
+            signal.signal(signal.SIGTERM, before)
 
 
 class Report:

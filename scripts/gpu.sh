@@ -3,19 +3,19 @@
 # named by benchmark, device and date.
 #
 # Usage: scripts/gpu.sh [PART ...]      none: all parts, which are
-#        start peaks roofline tests margins tasks selftest attacks clock aa latency rewards layers archetypes real kernelbench
-#        kbattacks libraries
-# Needs python3 with a CUDA build of torch, Triton, NumPy and SciPy. `tests` needs pytest; `archetypes` needs SQLAlchemy,
-# Typer, Rich and pydantic-settings. KERNELBENCH names a checkout of KernelBench: `latency` then times it beside us,
-# `kernelbench` judges its levels 1 and 2, and `kbattacks` has both judge the corpus of attacks. `libraries` judges the
-# kernels of liger-kernel and flag-gems as far as they can be imported (flag-gems needs PyYAML and SQLAlchemy too); what
-# is not installed may lie unpacked in a folder that PYTHONPATH names.
+#        start peaks roofline tests margins tasks selftest attacks clock aa latency rewards layers archetypes real generators
+#        kernelbench kbattacks libraries
+# Needs python3 with a CUDA build of torch, Triton, NumPy and SciPy. `tests` needs pytest; `archetypes` and `generators`
+# need SQLAlchemy, Typer, Rich and pydantic-settings. KERNELBENCH names a checkout of KernelBench: `latency` then times it
+# beside us, `kernelbench` judges its levels 1 and 2, and `kbattacks` has both judge the corpus of attacks. `libraries`
+# judges the kernels of liger-kernel and flag-gems as far as they can be imported (flag-gems needs PyYAML and SQLAlchemy
+# too); what is not installed may lie unpacked in a folder that PYTHONPATH names.
 set -u
 cd "$(dirname "$0")/.."
 export PYTHONPATH="src:.${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 OUT=${OUT:-results}
 PYTHON=${PYTHON:-python3}
-parts=${*:-start peaks roofline tests margins tasks selftest attacks clock aa latency rewards layers archetypes real kernelbench kbattacks libraries}
+parts=${*:-start peaks roofline tests margins tasks selftest attacks clock aa latency rewards layers archetypes real generators kernelbench kbattacks libraries}
 status=0
 mkdir -p "$OUT"
 
@@ -49,6 +49,7 @@ for p in $parts; do
     layers) part layers "$PYTHON" -m benchmarks.layer_costs --out "$OUT" ;;
     archetypes) part archetypes "$PYTHON" -m benchmarks.archetypes --out "$OUT" ${ARCHETYPE_ARGS:-} ;;
     real) part real "$PYTHON" -m benchmarks.real_shapes --out "$OUT" ${REAL_ARGS:-} ;;
+    generators) part generators "$PYTHON" -m benchmarks.generators --out "$OUT" --store "$OUT/generators.db" ${GENERATORS_ARGS:---generators compile --tasks core --dtypes float32 --processes 8} ;;
     kernelbench)
       if [ -n "${KERNELBENCH:-}" ]; then
         part kernelbench "$PYTHON" -m benchmarks.kernelbench_judged --repo "$KERNELBENCH" --out "$OUT" ${KB_ARGS:-}
@@ -67,7 +68,7 @@ for p in $parts; do
       else
         echo "== libraries NOT RUN: neither liger_kernel nor flag_gems can be imported; install or unpack their wheels"
       fi ;;
-    *) echo "error: unknown part '$p'; parts are start peaks roofline tests margins tasks selftest attacks clock aa latency rewards layers archetypes real kernelbench kbattacks libraries" >&2; exit 2 ;;
+    *) echo "error: unknown part '$p'; parts are start peaks roofline tests margins tasks selftest attacks clock aa latency rewards layers archetypes real generators kernelbench kbattacks libraries" >&2; exit 2 ;;
   esac
 done
 exit $status
