@@ -54,6 +54,30 @@ CUDA = textwrap.dedent(
     """
 )
 HIP = CUDA.replace("cuda", "hip")
+OPENCL = textwrap.dedent(
+    """\
+    // kerneleval-launch: f_float32 global=M local=1
+
+    // kernel void in_a_comment( {
+    kernel void f_float32(global const float *x, global float *out, long M) {
+        const long i = get_global_id(0);
+        out[i] = 2.0f * x[i];
+    }
+    """
+)
+METAL = textwrap.dedent(
+    """\
+    // kerneleval-launch: f_float32 grid=cdiv(M,256) block=256
+
+    #include <metal_stdlib>
+    using namespace metal;
+
+    kernel void f_float32(device const float *x, device float *out, constant long &M,
+                          uint i [[thread_position_in_grid]]) {
+        if (long(i) < M) out[i] = 2.0f * x[i];
+    }
+    """
+)
 
 
 def fenced(source, tag="python", fence="```"):
@@ -196,6 +220,9 @@ def test_python_languages_take_what_imports_them(language):
         *(("cpp", tag, CPP) for tag in ("cpp", "c++", "C++", "")),
         *(("cuda", tag, CUDA) for tag in ("cuda", "cu", "cpp", "")),
         *(("hip", tag, HIP) for tag in ("hip", "cpp", "")),
+        *(("opencl", tag, OPENCL) for tag in ("opencl", "cl", "OpenCL", "c", "")),
+        *(("opencl", tag, OPENCL.replace("kernel void", "__kernel void")) for tag in ("opencl", "")),
+        *(("metal", tag, METAL) for tag in ("metal", "msl", "Metal", "cpp", "")),
     ],
 )
 def test_native(language, tag, source):
@@ -217,6 +244,49 @@ def test_native_languages_are_told_apart():
     assert extract(both, language="torch", finished=True)[0] == REFERENCE
 
 
+KERNELS = {"opencl": OPENCL, "metal": METAL}
+
+
+@pytest.mark.parametrize("language", KERNELS)
+def test_kernels_without_host_code_are_told_apart(language):
+    own = KERNELS[language]
+    (other,) = (source for name, source in KERNELS.items() if name != language)
+    for tag in ("opencl", "metal", "c", ""):
+        source, problem, said = extract(fenced(other, tag), language=language, finished=True)
+        assert (source, problem) == ("", "no_code"), tag
+        assert ("none in OpenCL C" if language == "opencl" else "none in Metal") in said
+    both = [fenced(own, language), fenced(other, ""), fenced(CUDA, "cuda"), fenced(CPP, "cpp"), fenced(REFERENCE)]
+    assert extract("".join(both), language=language, finished=True)[0] == own
+    assert extract("".join(reversed(both)), language=language, finished=True)[0] == own
+    for foreign in (CUDA, CPP, HIP):
+        assert extract(fenced(foreign, "c"), language=language, finished=True)[1] == "no_code"
+        assert extract(fenced(own, "c"), language="cpp", finished=True)[1] == "no_code"
+    for tag in (language, ""):
+        assert extract(fenced(own, tag), language="triton", finished=True)[1] == "no_code"
+    assert "none in Triton" in extract(fenced(own, language), language="triton", finished=True)[2]
+    assert extract("".join(both), language="cuda", finished=True)[0] == CUDA
+    assert extract("".join(both), language="cpp", finished=True)[0] == CPP
+
+
+@pytest.mark.parametrize("language", KERNELS)
+def test_kernels_with_launch_lines_come_before_others(language):
+    own = KERNELS[language]
+    bare = own.partition("\n\n")[2]
+    assert extract(fenced(own, "") + fenced(bare, ""), language=language, finished=True)[0] == own
+    assert extract(fenced(bare, language), language=language, finished=True)[0] == bare  # loading says what is missing
+    helper = "static inline float twice(float x) {\n    return 2 * x;\n}\n"
+    assert extract(fenced(bare, "c") + fenced(helper, "c"), language=language, finished=True)[0] == bare
+
+
+def test_kernels_that_a_macro_makes():
+    source = (
+        "// kerneleval-launch: f_float32 global=M local=1\n#define KERNEL(T) \\\n"
+        "    kernel void f_##T##32(global const T *x, global T *out, long M) { \\\n"
+        "        out[get_global_id(0)] = x[get_global_id(0)]; }\nKERNEL(float)\n"
+    )
+    assert extract(f"{fenced(source, 'c')}{fenced(METAL, '')}", language="opencl", finished=True)[0] == source
+
+
 def test_raw_strings_and_comments_hold_no_brackets():
     source = 'const char *s = R"x({{{ ")x";\n/* ((( */ char c = \'(\';\n' + CPP
     assert extract(fenced(source, "cpp"), language="cpp", finished=True)[0] == source
@@ -236,11 +306,28 @@ def test_reasoning_that_never_ends_takes_all():
 
 PIECES = st.sampled_from(
     (
-        *("```", "```python\n", "```cuda\n", "~~~", "````", "\n", "\r\n", "> ", "- ", "    ", "<think>", "</think>"),
+        *(
+            "```",
+            "```python\n",
+            "```cuda\n",
+            "```cl\n",
+            "```metal\n",
+            "~~~",
+            "````",
+            "\n",
+            "\r\n",
+            "> ",
+            "- ",
+            "    ",
+            "<think>",
+            "</think>",
+        ),
         *(
             PY,
             CUDA,
             CPP,
+            OPENCL,
+            METAL,
             "<pre><code>",
             "</code></pre>",
             "&lt;",
@@ -259,7 +346,7 @@ PIECES = st.sampled_from(
 @settings(max_examples=300, deadline=None)
 @given(
     text=st.one_of(st.text(), st.lists(st.one_of(PIECES, st.text(max_size=5)), max_size=20).map("".join)),
-    language=st.sampled_from(["triton", "torch", "numba", "cpp", "cuda", "hip"]),
+    language=st.sampled_from(["triton", "torch", "numba", "cpp", "cuda", "hip", "opencl", "metal"]),
     finished=st.booleans(),
 )
 def test_no_text_raises(text, language, finished):
@@ -308,16 +395,20 @@ LONG = {
     "entities": "```python\n" + "&lt;" * 250_000,
     "hunks": "@@ -1\n" * 160_000,
     "prose": ("word " * 20 + "\n") * 10_000,
+    "address spaces": "```c\n#include <a>\nkernel " + "global " * 140_000,
+    "attributes": "```c\n#include <a>\nkernel " + "[[thread_in_" * 80_000,
+    "attributes that never end": "```c\n#include <a>\nkernel [[" + "thread_in_" * 100_000,
+    "gaps": "```c\n#include <a>\nkernel device" + " \n" * 500_000,
 }
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)  # each takes a second at most; what grows with the square would take hours
-@pytest.mark.parametrize("language", ["triton", "cuda"])
+@pytest.mark.parametrize("language", ["triton", "cuda", "opencl", "metal"])
 def test_a_megabyte(language):
     for name, long in LONG.items():
         source, problem, message = extract(long, language=language, finished=True)
         assert bool(source) == (problem == "") == (message == ""), name
-    own = PY if language == "triton" else CUDA
+    own = {"triton": PY, "cuda": CUDA, **KERNELS}[language]
     text = LONG["prose"] + fenced(own, language)
     assert extract(text, language=language, finished=True)[0] == own

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import os
 import re
 import shutil
@@ -11,20 +12,26 @@ import subprocess
 import sys
 from importlib import resources
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
+from tests.generators import metal_on_host
 
 from kerneleval import languages, tasks
+from kerneleval.devices.fakes import Namespace
 from kerneleval.generators.prompts import TEMPLATES, extract, render
 from kerneleval.generators.prompts.facts import task_facts
 from kerneleval.generators.prompts.source import reference_source
+from kerneleval.judge import Judge
+from kerneleval.languages import geometry, ndrange, opencl_runtime
 from kerneleval.records import (
     Answer,
     Candidate,
     Limits,
     Machine,
     Origin,
+    Passed,
     Protocol,
     Request,
     Scalar,
@@ -36,7 +43,10 @@ from kerneleval.tasks import sampling, shapes
 
 LANGUAGES = sorted({template.language for template in TEMPLATES.values()} - {""})
 PYTHON = ("numba", "torch", "triton")
-NATIVE = ("cpp", "cuda", "hip")
+HOSTED = ("cpp", "cuda", "hip")
+KERNELS = ("metal", "opencl")
+"""Whose candidates are kernels without host code."""
+NATIVE = (*HOSTED, *KERNELS)
 MOST_CHARACTERS = 16_000
 """Of a built-in task's prompt without examples, as docs/prompts.md says."""
 
@@ -54,6 +64,10 @@ MACHINE = Machine(
 )
 LIMITS = Limits(bandwidth_bytes_per_s=4.1e12, flop_per_s=(("float32", 5.1e13), ("float16", 7.2e14)))
 EXAMPLES = resources.files("kerneleval.generators.prompts") / "examples"
+
+
+HEADS = {language: 'extern "C" int' if language in HOSTED else "kernel void" for language in NATIVE}
+"""What a declaration begins with."""
 
 
 def asked(task, **more):
@@ -80,7 +94,8 @@ def test_every_task(language):
         for told in (task.summary, reference_source(task).strip(), MACHINE.name, "4.1 TB/s", *task.dtypes):
             assert told in text, (name, told)
         assert "reference" in text, name
-        assert (f"`{name}(" in text) if language in PYTHON else (f'extern "C" int {name}_' in text), name
+        entry = f"`{name}(" if language in PYTHON else f"{HEADS[language]} {name}_"
+        assert entry in text, name
         assert ("Backward is judged" in text) == ("backward" in task.directions), name
         assert not re.search(r" at 0x[0-9a-f]{6}|\bNone\b.*judged|Undefined|\{\{|\{%|[\x00-\x08]", text), name
         assert "\n\n\n" not in re.sub(r"```.*?```", "CODE", text, flags=re.S), name
@@ -103,7 +118,7 @@ def test_processes_agree():
         "from kerneleval.generators.prompts import render\n"
         "from kerneleval.records import Request\n"
         "for name in ('softmax', 'bmm_gelu', 'linear_w4a16', 'bernoulli', 'conv2d', 'topk_softmax'):\n"
-        "    for language in ('triton', 'cuda', 'cpp'):\n"
+        "    for language in ('triton', 'cuda', 'cpp', 'opencl', 'metal'):\n"
         "        request = Request(task=tasks.find(name), device='cuda')\n"
         "        print(render(request, language=language, examples=2).hash)\n"
     )
@@ -119,7 +134,7 @@ def test_processes_agree():
         for seed in ("1", "2")
     ]
     assert told[0] == told[1]
-    assert len(set(told[0])) == 18
+    assert len(set(told[0])) == 30
 
 
 # -- the reference ---------------------------------------------------------------------------------------------------
@@ -368,22 +383,57 @@ def test_the_track_is_said():
 
 
 def declarations(task, language):
-    return re.findall(r'^extern "C" int .*;$', text_of(asked(task), language), re.M)
+    return re.findall(rf"^{re.escape(HEADS[language])} .*;$", text_of(asked(task), language), re.M)
+
+
+def all_declarations(language):
+    """(task, those of it), of every built-in task: there is none whose arguments a native language cannot take."""
+    for name, task in tasks.all_tasks().items():
+        found = declarations(task, language)
+        assert found, name
+        assert len({line.partition("(")[0] for line in found}) == len(found), name
+        yield name, found
 
 
 @pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 def test_signatures_are_cpp(tmp_path):
     lines, count = ["#include <cstdint>"], 0
-    for name, task in tasks.all_tasks().items():
-        found = declarations(task, "cpp")
+    for name, found in all_declarations("cpp"):
         count += len(found)
-        assert len({line.partition("(")[0] for line in found}) == len(found), name
         lines += [f"namespace n_{name} {{", *(line.removeprefix('extern "C" ') for line in found), "}"]
-    source = tmp_path / "all.cpp"
+    check_cpp(tmp_path, lines)
+    assert count > 3000
+
+
+def check_cpp(folder, lines):
+    source = folder / "all.cpp"
     source.write_text("\n".join(lines))
     done = subprocess.run(["g++", "-std=c++20", "-fsyntax-only", source], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+def test_signatures_of_metal_are_cpp_but_for_its_words(tmp_path):
+    """Not what Metal's own compiler says: g++ reads them with Metal's keywords defined away."""
+    lines, count = [metal_on_host.METAL, "#define thread 0", "#define vertex 0", "#define fragment 0"], 0
+    for name, found in all_declarations("metal"):
+        count += len(found)
+        lines += [f"namespace n_{name} {{", *found, "}"]
+        assert not re.search(r"[*& ](?:kernel|device|constant|threadgroup)[,)]|\bdouble\b", "\n".join(found)), name
+    check_cpp(tmp_path, lines)
     assert count > 3000
+
+
+def test_signatures_are_opencl():
+    """Each as the head of a kernel, numbered, for two tasks may have one name: ``relu_backward`` is one itself."""
+    if reason := opencl_runtime.unusable():
+        pytest.skip(f"not run: {reason}")
+    found = [line for _, lines in all_declarations("opencl") for line in lines]
+    assert len(found) > 3000
+    heads = [line.removesuffix(";").replace("kernel void ", f"kernel void k{n}_") for n, line in enumerate(found)]
+    text = "\n".join(f"{head} {{}}" for head in heads)
+    kernels = opencl_runtime.compiled(text, "all.cl", Path(), ["-cl-std=CL1.2", "-cl-opt-disable"])
+    assert len(opencl_runtime.kernel_names(kernels)) == len(found)
 
 
 def test_signatures_name_types():
@@ -396,6 +446,129 @@ def test_signatures_name_types():
     backward = [line for line in declarations("add_rms_norm", "cpp") if "backward_float32" in line]
     assert "(const float *grad_out0, const float *grad_out1, const float *x, const float *residual" in backward[0]
     assert "float *grad_x, float *grad_residual, float *grad_weight, int64_t M" in backward[0]
+
+
+def test_signatures_of_kernels_name_types_and_places():
+    own = {language: "\n".join(declarations("layer_norm", language)) for language in KERNELS}
+    assert "norm_float32(global const float *x, " in own["opencl"] and "double eps, global float *out" in own["opencl"]
+    assert "norm_float16(global const half *x, " in own["opencl"]
+    assert "norm_bfloat16(global const ushort *x, " in own["opencl"]
+    assert own["opencl"].count("long M, long N);") == own["opencl"].count("\n") + 1
+    assert "norm_float32(device const float *x, " in own["metal"]
+    assert "constant float &eps, device float *out" in own["metal"]
+    assert "norm_bfloat16(device const bfloat *x, " in own["metal"]
+    assert own["metal"].count("constant long &M, constant long &N);") == own["metal"].count("\n") + 1
+    assert "float64" in tasks.find("airy_ai").dtypes
+    assert "airy_ai_float64(global const double *" in "\n".join(declarations("airy_ai", "opencl"))
+    assert "float64" not in "\n".join(declarations("airy_ai", "metal"))
+    assert "cases in float64 and complex128 are left out" in text_of(asked("airy_ai"), "metal")
+    assert "are left out" not in text_of(asked("gelu"), "metal")
+
+
+TAKEN = {
+    "a number": ("2.5", {"opencl": "double given,", "metal": "constant float &given,"}),
+    "a flag": ("True", {"opencl": "long given,", "metal": "constant long &given,"}),
+    "a list": ("[1, 2]", {"opencl": "global const long *given,", "metal": ""}),
+    "None": ("None", {"opencl": "global const void *given,", "metal": ""}),
+    "a string": ("'up'", {"opencl": "", "metal": ""}),
+}
+
+
+@pytest.mark.parametrize("language", KERNELS)
+@pytest.mark.parametrize(("value", "by_language"), TAKEN.values(), ids=TAKEN)
+def test_what_kernels_cannot_take_is_said(tmp_path, language, value, by_language):
+    path = tmp_path / "own.py"
+    text = OWN.replace("{summary}", "x").replace("def triple(x)", "def triple(x, given)").replace("{x}", "x")
+    path.write_text(
+        text.replace('args=(data("x", "M N"),)', f'args=(data("x", "M N"), plain("given", {value}))').replace(
+            "ROWS, data", "ROWS, data, plain"
+        )
+    )
+    task = tasks.open_task(str(path))
+    if by_language[language]:
+        assert by_language[language] in "\n".join(declarations(task, language))
+    else:
+        kind = {"[1, 2]": "list", "None": "None", "'up'": "string"}[value]
+        called = {"opencl": "OpenCL C", "metal": "Metal"}[language]
+        said = rf"task triple has an argument that no {called} kernel can take, given \({kind}\): .* than {language}"
+        with pytest.raises(UsageError, match=said):
+            text_of(asked(task), language)
+    assert "given" in text_of(asked(task), "cpp")
+
+
+def test_a_task_in_dtypes_that_a_language_lacks(tmp_path):
+    task = dataclasses.replace(own_task(tmp_path), dtypes=("float64",), backward_dtypes=())
+    assert "triple_float64(global const double *" in text_of(asked(task), "opencl")
+    with pytest.raises(UsageError, match=r"task triple has no case without a dtype that Metal lacks: .* than metal"):
+        text_of(asked(task), "metal")
+
+
+# -- what is told of kernels without host code -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("language", KERNELS)
+def test_launches_are_over_the_tasks_own_sizes(language):
+    text = text_of(asked("muon"), language)
+    assert "integer expression over `M`, `N`, `steps`: " in text and "steps_" in text  # a parameter has that name too
+    assert [dim.name for dim in tasks.find("muon").dims] == ["M", "N", "steps"]
+
+
+def test_launch_lines_are_of_the_forms_that_are_told():
+    def told(language):
+        return re.findall(r"^// kerneleval-.*$", text_of(asked("gelu"), language), re.M)
+
+    sizes = {"(X,Y,Z)": "(cdiv(M*N,256)*256,1,1)", "KERNEL": "a", "ENTRY": "b", "BYTES": "4*min(M,N)+M%3"}
+    text = "\n".join(functools.reduce(lambda line, pair: line.replace(*pair), sizes.items(), x) for x in told("opencl"))
+    plans = ndrange.read_plans(text)
+    assert [(name, len(plan.steps), plan.scratch) for name, plan in plans.items()] == [
+        ("a", 1, ()),
+        ("b", 1, ("4*min(M,N)+M%3",)),
+    ]
+    (line,) = told("metal")
+    assert list(geometry.read_launches(line.replace("KERNEL", "a").replace("(X,Y,Z)", "(cdiv(M*N,256),1,1)"))) == ["a"]
+
+
+def test_what_is_told_of_opencl_is_so():
+    if reason := opencl_runtime.unusable():
+        pytest.skip(f"not run: {reason}")
+    device = opencl_runtime.opened().device
+    if "PoCL" not in opencl_runtime.described().driver:
+        pytest.skip("not run: the text is of PoCL's device")
+    text = text_of(asked("gelu", device="opencl"), "opencl")
+    assert f"A group has at most {device.max_work_group_size} work-items" in text
+    assert "cl_khr_fp16" not in device.extensions.split() and "Half types have no arithmetic" in text
+    assert "cl_khr_fp64" in device.extensions.split() and "`double` is there" in text
+
+
+@pytest.mark.parametrize("language", KERNELS)
+def test_the_rules_are_those_of_kernels(language):
+    text = text_of(asked("gelu"), language)
+    assert "What you do not support, say by leaving out its entry point." in text
+    for not_so in ("return 1", "PyTorch's", "NotImplementedError", "current stream", "Workspace", 'extern "C"'):
+        assert not_so not in text.replace("in PyTorch", ""), not_so
+
+
+def test_metal_has_one_launch_a_call():
+    for name in ("bmm_gelu", next(task.name for task in tasks.all_tasks().values() if task.level == 3)):
+        assert "one launch for each call" in text_of(asked(name), "metal")
+        fusion = text_of(asked(name), "metal").partition("# Fusion")[2].partition("\n# ")[0]
+        assert fusion and "second kernel" not in fusion and "next kernel" not in fusion
+    assert "second kernel" in text_of(asked("bmm_gelu"), "opencl").partition("# Fusion")[2].partition("\n# ")[0]
+
+
+def test_units_of_a_device_have_their_name():
+    for device, units in (("opencl", "132 compute units"), ("metal", "132 cores"), ("cpu", "132 cores")):
+        machine = dataclasses.replace(MACHINE, device=device)
+        assert units in text_of(asked("gelu", device=device, machine=machine), "opencl")
+    small = text_of(asked("gelu", device="opencl", limits=None), "opencl")
+    assert (
+        small.partition("What a call costs")[2].partition("# ")[0]
+        == (text_of(asked("gelu", device="cpu"), "opencl").partition("What a call costs")[2].partition("# ")[0])
+    )
+    assert (
+        small.partition("What a call costs")[2].partition("# ")[0]
+        != (text_of(asked("gelu"), "opencl").partition("What a call costs")[2].partition("# ")[0])
+    )
 
 
 # -- examples --------------------------------------------------------------------------------------------------------
@@ -420,15 +593,34 @@ def test_examples_are_shown(language):
     assert (got.strip(), problem) == (source, "")
 
 
-@pytest.mark.parametrize("language", NATIVE)
+@pytest.mark.parametrize("language", [*HOSTED, "metal"])
 def test_examples_export_what_is_asked_for(language):
     entry = example(language)
     text = re.sub(r"\s+", "", entry.read_text()).replace("Bfloat16", "uint16_t")
     task = tasks.find(entry.name.partition("_in_")[0])
     kinds = [line for line in declarations(task, language) if language != "cpp" or "_float16" not in line]
     for line in kinds:
-        asked_for = re.sub(r"\s+", "", line).removesuffix("void*stream);")
-        assert asked_for.replace("grad_x", "grad_x") in text, line
+        asked_for = re.sub(r"\s+", "", line).removesuffix(");").removesuffix("void*stream")
+        assert asked_for in text, line
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+def test_steps_of_the_opencl_example_take_what_is_asked_for():
+    source = Path(str(example("opencl"))).read_text()
+    plans = ndrange.read_plans(source)
+    flat = subprocess.run(
+        ["g++", "-E", "-P", "-x", "c", "-"], input=source, capture_output=True, text=True, check=True
+    ).stdout
+    given = dict(re.findall(r"kernel void (\w+)\(([^)]*)\)", flat))
+    asked_for = dict(re.findall(r"kernel void (\w+)\((.*)\);", "\n".join(declarations("softmax", "opencl"))))
+    assert plans.keys() == asked_for.keys()
+    for entry, plan in plans.items():
+        for step in plan.steps:
+            parameters = given[step.kernel].split(", ")
+            scratch = [one for one in parameters if "figures" in one]
+            assert len(scratch) == len(plan.scratch)
+            assert ", ".join(one for one in parameters if one not in scratch) == asked_for[entry]
+    assert given.keys() == {step.kernel for plan in plans.values() for step in plan.steps}
 
 
 FEW = Protocol(
@@ -448,6 +640,101 @@ def test_examples_are_right(language, judge):
     verdict = judge.check(candidate, tasks.find(entry.name.partition("_in_")[0]), FEW)
     assert verdict.verdict == "passed", verdict.message
     assert verdict.track == ("library" if language == "torch" else "custom")
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("judge")
+def test_the_opencl_example_is_right(new_cache):
+    if reason := opencl_runtime.unusable():
+        pytest.skip(f"not run: {reason}")
+    task = tasks.find("softmax")
+    with Judge("opencl", new_cache()) as judge:
+        verdict = judge.check(languages.read_candidate(Path(str(example("opencl")))), task, FEW)
+    assert (verdict.verdict, verdict.track) == ("passed", "custom"), verdict.message
+    assert verdict.machine.device == "opencl"
+    assert {type(cell.outcome) for cell in verdict.cells} == {Passed}
+    assert {(cell.case.dtype, cell.case.direction) for cell in verdict.cells} == {
+        (dtype, direction) for dtype in task.dtypes for direction in ("forward", "backward")
+    }
+    assert len(task.dtypes) == 3
+
+
+# -- Metal's example: as C++ on the host, which is no Metal compiler and no hardware of Apple's ----------------------
+
+KINDS = ("ordinary", "large", "far below zero", "small")
+METAL_DIMS = [(3, 2), (1, 31), (2, 33), (2, 255), (1, 256), (2, 257), (1, 1001)]
+
+
+@pytest.fixture(scope="module")
+def on_host(tmp_path_factory):
+    """The Metal example, loaded by its language over a stand-in for ``torch.mps.compile_shader``."""
+    if not shutil.which("g++"):
+        pytest.skip("needs g++")
+    fake = Namespace(
+        "torch.mps", torch.mps, {"compile_shader": metal_on_host.compiler(tmp_path_factory.mktemp("metal"))}
+    )
+    candidate = languages.read_candidate(Path(str(example("metal"))))
+    with mock.patch.object(torch, "mps", fake), mock.patch.dict(languages.base._TORCH_DEVICE, {"metal": "cpu"}):
+        return languages.find("metal").load(candidate, Path(), "metal", names=("softmax",))
+
+
+def rows(shape, dtype, kind="ordinary"):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(shape[-1]))
+    if kind == "large":
+        x = x * 60 + 1000
+    elif kind == "far below zero":
+        x = x * 60 - 1000
+    elif kind == "small":
+        x = x * 1e-3
+    return x.to(dtype)
+
+
+def softmax_on_host(loaded, x):
+    name = str(x.dtype).removeprefix("torch.")
+    spec = [languages.OutputSpec(shape=tuple(x.shape), dtype=name)]
+    return loaded.forward([x], spec, {"M": x.shape[0], "N": x.shape[1]})
+
+
+ROUNDING = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}
+"""Of results below 1: fp32's arithmetic, and one rounding of a half type."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ROUNDING, ids=str)
+def test_the_metal_example_computes_a_softmax_on_the_host(on_host, dtype, kind):
+    for shape in METAL_DIMS:
+        x = rows(shape, dtype, kind)
+        want = torch.softmax(x.double(), -1)
+        got = softmax_on_host(on_host, x)
+        assert got.dtype == dtype
+        torch.testing.assert_close(got.double(), want, rtol=ROUNDING[dtype], atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ROUNDING, ids=str)
+def test_the_metal_example_computes_gradients_on_the_host(on_host, dtype, kind):
+    for shape in METAL_DIMS:
+        x, grad = rows(shape, dtype, kind), torch.randn(shape).to(dtype)
+        leaf = x.double().requires_grad_()
+        (want,) = torch.autograd.grad(torch.softmax(leaf, -1), leaf, grad.double())
+        spec = [languages.OutputSpec(shape=shape, dtype=str(dtype).removeprefix("torch."))]
+        (got,) = on_host.backward([grad], [x], spec, {"M": shape[0], "N": shape[1]})
+        assert got.dtype == dtype
+        torch.testing.assert_close(got.double(), want, rtol=ROUNDING[dtype], atol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", ROUNDING, ids=str)
+def test_the_metal_example_keeps_nan_and_infinities_on_the_host(on_host, dtype):
+    x = rows((7, 301), dtype)
+    x[0, 0], x[1, 300], x[2, 150], x[3, 7] = float("nan"), float("nan"), float("inf"), float("-inf")
+    x[4], x[5] = float("nan"), float("-inf")
+    want, got = torch.softmax(x.double(), -1), softmax_on_host(on_host, x).double()
+    assert want.isnan().any(-1).tolist() == [True, True, True, False, True, True, False]
+    torch.testing.assert_close(got, want, rtol=ROUNDING[dtype], atol=1e-7, equal_nan=True)
+
+
+def test_the_metal_example_of_nothing_on_the_host(on_host):
+    assert softmax_on_host(on_host, torch.empty(0, 5)).shape == (0, 5)
 
 
 @pytest.mark.slow
@@ -529,6 +816,16 @@ def test_history_without_a_candidate(problem, said):
     assert said in told[3][1] and "Why." in told[3][1]
 
 
+@pytest.mark.parametrize("language", KERNELS)
+def test_history_of_kernels(language):
+    history = (turn(source="kernel void f() {}\n"), turn("Second.", feedback="slow"))
+    told = render(asked("gelu", history=history), language=language).messages
+    assert [role for role, _ in told[2:]] == ["assistant", "user"] * 2
+    assert told[2][1] == f"```{language}\nkernel void f() {{}}\n```"
+    assert "wrong at N = 7" in told[3][1] and f"tagged `{language}`" in told[3][1]
+    assert told[:2] == render(asked("gelu"), language=language).messages
+
+
 def test_feedback_is_data():
     told = render(asked("gelu", history=(turn("a", feedback="{{ task }}\x1b[2J\ud800"),)), language="cpp").messages
     assert "{{ task }}[2J?" in told[3][1]
@@ -539,7 +836,9 @@ def test_feedback_is_data():
 
 def test_templates():
     folder = resources.files("kerneleval.generators.prompts") / "templates"
-    assert {"triton", "cuda", "hip", "cpp", "torch", "numba"} == set(LANGUAGES)
+    assert {"triton", "cuda", "hip", "cpp", "torch", "numba", "opencl", "metal"} == set(LANGUAGES)
+    assert set(LANGUAGES) == languages.all_languages().keys()
+    assert {*PYTHON, *NATIVE} == set(LANGUAGES)
     for name, template in TEMPLATES.items():
         assert name == template.name == f"{template.file.split('.')[0]}/v{template.version}"
         assert (folder / template.file).read_text().startswith(f"{{# kerneleval-template: {name} #}}\n")
@@ -611,7 +910,9 @@ def test_a_wrong_template(tmp_path, text, message):
     ("language", "template", "message"),
     [
         ("tritn", "", r"no prompt for language 'tritn'; did you mean triton\?"),
-        ("opencl", "", r"no prompt for language 'opencl'; known are cpp, cuda, .*triton \(for device 'cuda'\)"),
+        ("fortran", "", r"no prompt for language 'fortran'; known are cpp, cuda, .*triton \(for device 'cuda'\)"),
+        ("openCL", "", r"no prompt for language 'openCL'; did you mean opencl\?"),
+        ("opencl", "metal/v1", r"'metal/v1' is not for opencl"),
         ("triton", "triton/v9", r"no prompt template is called 'triton/v9'.*did you mean triton/v1"),
         ("triton", "cuda/v1", r"'cuda/v1' is not for triton"),
         ("triton", "feedback/v1", r"'feedback/v1' is not for triton"),

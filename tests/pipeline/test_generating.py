@@ -13,10 +13,12 @@ pytest.importorskip("openai", reason="the openai package is not installed (pip i
 
 from tests.generators.llm.chat_server import GOOD, Say, serving
 
-from kerneleval import generators, pipeline, tasks
+from kerneleval import cli, devices, generators, pipeline, tasks
 from kerneleval.cli import app
-from kerneleval.languages import read_candidate
-from kerneleval.records import UsageError
+from kerneleval.generators.base import Services, usual_language
+from kerneleval.generators.prompts import TEMPLATES
+from kerneleval.languages import opencl_runtime, read_candidate
+from kerneleval.records import Limits, Request, UsageError
 
 from .test_sampling import price, settings, usage
 
@@ -36,6 +38,78 @@ def test_prompts_are_printed_and_nothing_is_asked(tmp_path: Path) -> None:
     assert not (tmp_path / "s.db").exists()
     with pytest.raises(UsageError, match="prompts are those of models"):
         pipeline.prompts("robust", ("relu",), device="cpu")
+
+
+def test_the_prompt_is_in_the_language_of_the_device(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if reason := opencl_runtime.unusable():
+        pytest.skip(f"not run: {reason}")
+    fast = Limits(bandwidth_bytes_per_s=1e13, flop_per_s=(("float32", 1e15),))
+    monkeypatch.setattr("kerneleval.judge.limits.measure", lambda *_, **__: fast)  # takes ten seconds
+    with serving(lambda body, number: Say()) as server:
+        options = ["generate", "-g", settings(tmp_path, server, language=""), "-t", "gelu", "--device", "opencl"]
+        options += ["--dry-run", "--store", str(tmp_path / "s.db")]
+        assert cli.main(options) == 0
+        shown = capsys.readouterr().out
+        assert cli.main([*options, "--json"]) == 0
+        (prompt,) = json.loads(capsys.readouterr().out)
+        assert not server.requests
+    assert "opencl/v1" in shown and "kernel void gelu_float32(" in shown and "compute units" in shown
+    assert prompt["template"] == "opencl/v1"
+    text = prompt["messages"][-1]["content"]
+    assert "tagged `opencl`" in text and "for another task, `softmax`" in text
+
+
+def test_every_device_has_a_language_with_a_prompt(tmp_path: Path) -> None:
+    with serving(lambda body, number: Say()) as server:
+        model = generators.find(settings(tmp_path, server, language=""), Services())
+    assert isinstance(model, generators.llm.Model)
+    for device in devices.names():
+        request = Request(task=tasks.find("gelu"), device=device)
+        assert model.prompt(request).template == f"{usual_language(device)}/v1" in TEMPLATES
+    assert model.language("opencl") == "opencl" and model.language("metal") == "metal"
+
+
+STRING = """
+from kerneleval.tasks.define import ROWS, data, operator, plain
+
+TASKS = (operator("named", "elementwise", "out = x", dims=ROWS, args=(data("x", "M N"), plain("mode", "up")),
+                  out=("M N",), reference=lambda x, mode: x * 1, flops=lambda d: d.M * d.N),)
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "task", "device", "said"),
+    [
+        ({}, "gelu", "metal", "error: device 'metal' cannot be used here: "),
+        ({}, "gelu", "quantum", "error: no device is called 'quantum'; known are cpu, "),
+        ({"language": "openclc"}, "gelu", "cpu", "language 'openclc' has no prompt; did you mean opencl?"),
+        ({"language": "opencl", "template": "metal/v1"}, "gelu", "cpu", "the template 'metal/v1' is not for opencl"),
+        (
+            {"language": "opencl"},
+            "STRING",
+            "cpu",
+            "no OpenCL C kernel can take, mode (string): ask for another language",
+        ),
+        ({"language": "metal"}, "STRING", "cpu", "no Metal kernel can take, mode (string): ask for another language"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: dict[str, str], task: str, device: str, said: str
+) -> None:
+    if device == "metal" and not devices.find("metal").available():
+        pytest.skip("not run: there is a Metal device")
+    own = tmp_path / "own.py"
+    own.write_text(STRING)
+    with serving(lambda body, number: Say()) as server:
+        path = settings(tmp_path, server, **({"language": ""} | more))
+        options = ["-t", str(own) if task == "STRING" else task, "--device", device, "--store", str(tmp_path / "s.db")]
+        assert cli.main(["generate", "-g", path, *options, "--dry-run"]) == 2
+        shown = capsys.readouterr()
+        assert not server.requests
+    assert shown.out == "" and shown.err.startswith("error: ") and said in shown.err
+    assert shown.err.count("\n") == 1
 
 
 def test_candidates_become_files_that_are_a_generator(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from tests.generators.llm.chat_server import USAGE, ChatServer, Say, serving
 
 from kerneleval import pipeline, tasks
 from kerneleval.judge import Judge
+from kerneleval.languages import opencl_runtime
 from kerneleval.pipeline.refining import SHARED, feedback_cases
-from kerneleval.records import Protocol
+from kerneleval.records import Limits, Protocol
 from kerneleval.store import open_store
 
 HEAD = """
@@ -152,6 +154,60 @@ def test_from_a_build_error_to_a_fast_kernel(tmp_path: Path) -> None:
     with serving(answer) as silent:
         again = run(settings(tmp_path, silent), store)
     assert again != done, "another endpoint is another run"
+
+
+OPENCL_HEAD = f"""
+// kerneleval-launch: {TASK}_float32 global=M local=1
+kernel void {TASK}_float32(global const float *x, global const float *target, double eps, global float *out, long M,
+                           long N) {{
+    const long row = get_global_id(0);
+    x += row * N, target += row * N, out += row * N;
+"""
+OPENCL_ROUNDS = (
+    OPENCL_HEAD + "    out[0] = squareroot(x[0]);\n}\n",
+    OPENCL_HEAD + "    for (long i = 0; i + 1 < N; i++) out[i] = fabs(x[i] - target[i]);\n}\n",
+    OPENCL_HEAD
+    + """    const float e = (float)(eps * eps);
+    for (long i = 0; i < N; i++) {
+        const float d = x[i] - target[i];
+        out[i] = sqrt(d * d + e);
+    }
+}
+""",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("judge")
+def test_rounds_in_opencl(tmp_path: Path, new_cache: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The language follows from the device; the compiler's words and failing cases come back as feedback."""
+    if reason := opencl_runtime.unusable():
+        pytest.skip(f"not run: {reason}")
+    fast = Limits(bandwidth_bytes_per_s=1e13, flop_per_s=(("float32", 1e15),))
+    monkeypatch.setattr("kerneleval.judge.limits.measure", lambda *_, **__: fast)  # takes half a minute
+
+    def better(body: dict[str, Any], number: int) -> Say:
+        rounds = sum(message["role"] == "assistant" for message in body["messages"])
+        return Say(text=f"Round {rounds}.\n\n```opencl\n{OPENCL_ROUNDS[rounds].strip()}\n```\n")
+
+    store = tmp_path / "s.db"
+    with serving(better) as server, Judge("opencl", new_cache()) as judge:
+        path = Path(settings(tmp_path, server))
+        path.write_text(path.read_text().replace('language = "cpp"\nrounds = 4', "rounds = 3"))
+        wanted = {"tier": "quick", "directions": ("forward",), "dtypes": ("float32",)}
+        done = pipeline.run((str(path),), (TASK,), judge=judge, store_url=str(store), **wanted)
+        told = [request["messages"] for request in server.requests]
+    assert [len(messages) for messages in told] == [2, 4, 6]
+    assert f"kernel void {TASK}_float32(" in told[0][-1]["content"]
+    assert "build_error" in told[1][-1]["content"] and "squareroot" in told[1][-1]["content"]
+    assert "wrong_output" in told[2][-1]["content"] and "Failing case" in told[2][-1]["content"]
+    for messages in told[1:]:
+        assert "tagged `opencl`" in messages[-1]["content"]
+        assert str(tmp_path) not in messages[-1]["content"] and "/tmp" not in messages[-1]["content"]
+    with open_store(store, write=False) as opened:
+        ((final, verdict),) = opened.verdicts(done)
+    assert (verdict.verdict, verdict.machine.device) == ("passed", "opencl")
+    assert final.origin is not None and final.origin.round == 2
 
 
 @pytest.mark.slow

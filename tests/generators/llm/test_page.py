@@ -6,6 +6,8 @@ import dataclasses
 import re
 from pathlib import Path
 
+from kerneleval import devices
+from kerneleval.generators.base import usual_language
 from kerneleval.generators.llm.settings import PriceTable, Settings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "models.md").read_text()
@@ -30,3 +32,10 @@ def test_defaults_are_those_of_the_program() -> None:
         if field.name in shown:
             default = str(field.default).lower() if isinstance(field.default, bool) else f"{field.default}"
             assert shown[field.name].strip("`") in (default, default.removesuffix(".0")), field.name
+
+
+def test_every_device_has_its_language() -> None:
+    (row,) = re.findall(r"^\| `language` \|.*$", PAGE, re.MULTILINE)
+    told = re.findall(r"`(\w+)` on ([a-z, ]+?)(?=, `| \|)", row)
+    by_device = {device: language for language, those in told for device in re.split(r", | and ", those)}
+    assert by_device == {device: usual_language(device) for device in devices.names()}

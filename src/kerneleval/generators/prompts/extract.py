@@ -27,11 +27,23 @@ _UNREAD = 16
 _DEPTH = 3
 """Fences within fences that are looked into."""
 
-_NAMES = {"triton": "Triton", "torch": "PyTorch", "numba": "Numba", "cuda": "CUDA", "hip": "HIP", "cpp": "C++"}
+_NAMES = {
+    "triton": "Triton",
+    "torch": "PyTorch",
+    "numba": "Numba",
+    "cuda": "CUDA",
+    "hip": "HIP",
+    "cpp": "C++",
+    "opencl": "OpenCL C",
+    "metal": "Metal",
+}
 
 _PYTHON = frozenset({"python", "py", "python3", "py3", "ipython", "triton", "numba", "torch", "pytorch"})
 _NATIVE = frozenset(
-    {"c", "c++", "cpp", "cxx", "cc", "cuda", "cu", "cuh", "hip", "h", "hpp", "cuda-cpp", "cuda_cpp", "cuda-c++"}
+    (
+        *("c", "c++", "cpp", "cxx", "cc", "cuda", "cu", "cuh", "hip", "h", "hpp", "cuda-cpp", "cuda_cpp", "cuda-c++"),
+        *("opencl", "opencl-c", "opencl_c", "openclc", "ocl", "cl", "clc", "metal", "msl", "metal-cpp"),
+    )
 )
 _DOCUMENT = frozenset({"markdown", "md", "mdx"})
 _OTHER = frozenset(
@@ -79,7 +91,9 @@ _REFUSAL = re.compile(
 )
 _DIFF = re.compile(r"^(?:@@ -[0-9]+(?:,[0-9]+)? \+[0-9]+|diff --git |--- a/|\+\+\+ b/)", re.M)
 _BEGINS = re.compile(
-    r"^(?:import |from [\w.]+ import|#include\b|#pragma\b|//|/\*|@|def |class |extern |template|\"\"\")", re.M
+    r"^(?:import |from [\w.]+ import|#include\b|#pragma\b|//|/\*|@|def |class |extern |template|(?:__)?kernel void\b|"
+    r"\"\"\")",
+    re.M,
 )
 
 

@@ -27,7 +27,13 @@ _EXAMPLE_SEED = -1
 
 _SMALL_BYTES, _SMALL_FLOPS = 64 << 20, 1 << 36
 _LARGE_BYTES, _LARGE_FLOPS = 1 << 30, 1 << 42
-"""Limits of these shapes: on the CPU, and elsewhere."""
+"""Limits of these shapes: on processors, and elsewhere."""
+
+_PROCESSORS = ("cpu", "opencl")
+"""Devices that are the host's processor."""
+
+_UNITS = {"cpu": "cores", "opencl": "compute units", "metal": "cores"}
+"""What a machine's units are called; elsewhere multiprocessors."""
 
 _CATEGORIES = {
     "tiny": "every size",
@@ -94,7 +100,10 @@ def task_facts(task: Task, language: str, device: str) -> dict[str, Any]:
     Args:
         task: what is to be solved.
         language: of the candidate.
-        device: device kind; on the CPU the shapes whose cost is told are smaller.
+        device: device kind; on processors the shapes whose cost is told are smaller.
+
+    Raises:
+        UsageError: the language can take none of the task's cases.
     """
     table = table_of(task) or Table(args=(), outputs=())
     samples = _samples(task, device)
@@ -111,6 +120,7 @@ def task_facts(task: Task, language: str, device: str) -> dict[str, Any]:
         "module": task.module,
         "source": _reference(task),
         "dims": [_dim(dim.name, dim.low, dim.high, dim.multiple_of, dim.scaled) for dim in task.dims],
+        "size_names": [dim.name for dim in task.dims],
         "derived": [f"{n} = {text}" for n, f in table.derive.items() if (text := formula_text(f)) and text != "1"],
         "constraint": _constraint(task, table, samples[-1][1] if samples else _lowest(task)),
         "arguments": _arguments(table, arguments),
@@ -302,8 +312,8 @@ def _samples(task: Task, device: str) -> list[tuple[str, dict[str, int]]]:
     """(category, dims) of shapes at which costs are told; none for tasks with sizes of their own but problem files."""
     if task.case_dims:
         return [("the file's own sizes", dict(task.case_dims[0][1]))] if task.module else []
-    cpu = device == "cpu"
-    most_bytes, most_flops = (_SMALL_BYTES, _SMALL_FLOPS) if cpu else (_LARGE_BYTES, _LARGE_FLOPS)
+    small = device in _PROCESSORS
+    most_bytes, most_flops = (_SMALL_BYTES, _SMALL_FLOPS) if small else (_LARGE_BYTES, _LARGE_FLOPS)
 
     def fits(dims: Mapping[str, int]) -> bool:
         return task.bytes(dims, task.dtypes[0]) <= most_bytes and task.flops(dims) <= most_flops
@@ -339,9 +349,9 @@ def _roofline(task: Task, limits: Limits, device: str) -> list[str]:
 
 
 def _machine(machine: Machine) -> list[str]:
-    cores = "cores" if machine.device == "cpu" else "multiprocessors"
+    units = _UNITS.get(machine.device, "multiprocessors")
     lines = [
-        f"{machine.name} ({machine.arch}), {machine.units} {cores}",
+        f"{machine.name} ({machine.arch}), {machine.units} {units}",
         f"{_binary(machine.memory_bytes)}B memory, {_binary(machine.cache_bytes)}B last-level cache",
         f"PyTorch {machine.torch}" + (f", Triton {machine.triton}" if machine.triton else ""),
     ]

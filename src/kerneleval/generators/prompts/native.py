@@ -1,17 +1,17 @@
-"""Signatures of native entry points, as C++, CUDA and HIP candidates must export them (``docs/candidates.md``)."""
+"""Signatures of native entry points, as C++, CUDA, HIP, OpenCL C and Metal candidates must have them
+(``docs/candidates.md``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from kerneleval.records import Argument, Scalar, Task, TensorSpec
+from kerneleval.records import Argument, Scalar, Task, TensorSpec, UsageError
 from kerneleval.tasks.define import Table
 
 __all__ = ["NATIVE", "signatures"]
-
-NATIVE = ("cuda", "hip", "cpp")
-"""Languages whose candidates export functions by the native ABI."""
 
 _TYPES = {
     "float64": "double",
@@ -31,10 +31,17 @@ _TYPES = {
 }
 """C++ types of elements. Complex ones are pairs of numbers, half ones and eight-bit floats their bits."""
 
-_HALVES = {
-    "cuda": {"float16": "__half", "bfloat16": "__nv_bfloat16"},
-    "hip": {"float16": "__half", "bfloat16": "__hip_bfloat16"},
+_SHADER_TYPES = _TYPES | {
+    "int64": "long",
+    "int32": "int",
+    "int16": "short",
+    "int8": "char",
+    "uint8": "uchar",
+    "float8_e4m3fn": "uchar",
+    "float8_e5m2": "uchar",
+    "float16": "half",
 }
+"""What OpenCL C and Metal call them alike."""
 
 _KEYWORDS = (
     "stream alignas alignof and asm auto bool break case catch char class const constexpr continue default delete do "
@@ -43,6 +50,70 @@ _KEYWORDS = (
     "this throw true try typedef typeid typename union unsigned using virtual void volatile while xor"
 )
 """Names that no parameter may have."""
+
+_SHADER_KEYWORDS = f"{_KEYWORDS} kernel half uchar ushort uint ulong size_t constant"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Form:
+    """How a language writes an entry point down."""
+
+    called: str
+    """Name of the language, for people."""
+    types: Mapping[str, str]
+    """Types of elements by dtype; a dtype that is not here the language does not have."""
+    plain: Mapping[str, str]
+    """Types of parameters by the kind of what is given besides tensors; a kind that is not here cannot be given."""
+    head: str = 'extern "C" int'
+    space: str = ""
+    """Address space of tensors, with a blank behind it."""
+    size: str = "int64_t "
+    last: tuple[str, ...] = ("void *stream",)
+    """Parameters behind the sizes."""
+    keywords: str = _KEYWORDS
+
+
+_PLAIN = {
+    "number": "double ",
+    "integer": "int64_t ",
+    "list": "const int64_t *",
+    "string": "const char *",
+    "None": "const void *",
+}
+_HALVES = {"float16": "__half", "bfloat16": "__nv_bfloat16"}
+_FORMS = {
+    "cuda": _Form(called="CUDA", types=_TYPES | _HALVES, plain=_PLAIN),
+    "hip": _Form(called="HIP", types=_TYPES | _HALVES | {"bfloat16": "__hip_bfloat16"}, plain=_PLAIN),
+    "cpp": _Form(called="C++", types=_TYPES, plain=_PLAIN),
+    "opencl": _Form(
+        called="OpenCL C",
+        types=_SHADER_TYPES | {"bool": "uchar", "bfloat16": "ushort"},
+        plain={
+            "number": "double ",
+            "integer": "long ",
+            "list": "global const long *",
+            "None": "global const void *",
+        },
+        head="kernel void",
+        space="global ",
+        size="long ",
+        last=(),
+        keywords=f"{_SHADER_KEYWORDS} global local restrict event_t image2d_t sampler_t",
+    ),
+    "metal": _Form(
+        called="Metal",
+        types={k: v for k, v in _SHADER_TYPES.items() if v != "double"} | {"bfloat16": "bfloat"},
+        plain={"number": "constant float &", "integer": "constant long &"},
+        head="kernel void",
+        space="device ",
+        size="constant long &",
+        last=(),
+        keywords=f"{_SHADER_KEYWORDS} bfloat device thread threadgroup vertex fragment metal sampler texture",
+    ),
+}
+
+NATIVE = tuple(_FORMS)
+"""Languages whose candidates are called without PyTorch in between."""
 
 
 def signatures(
@@ -57,8 +128,17 @@ def signatures(
         arguments: the task's, at any dims, in its first dtype.
         table: what the task was made from; its outputs are named ``out``, or ``out0``, ``out1`` ...
         dims: dims at which arguments can be made.
+
+    Raises:
+        UsageError: the language cannot take one of the arguments, or has none of the task's dtypes; says which.
     """
-    found = []
+    form, found = _FORMS[language], []
+    for argument in arguments:
+        if isinstance(argument, Scalar) and _kind(argument.value) not in form.plain:
+            raise UsageError(
+                f"task {task.name} has an argument that no {form.called} kernel can take, {argument.name} "
+                f"({_kind(argument.value)}): ask for another language than {language}"
+            )
     outputs = ["out"] if len(table.outputs) <= 1 else [out.name for out in table.outputs]
     for direction in task.directions:
         if direction == "backward" and not any(isinstance(a, TensorSpec) and a.differentiable for a in arguments):
@@ -68,50 +148,63 @@ def signatures(
                 continue
             given = task.arguments(dims, dtype)
             kinds = [out.dtype or dtype for out in table.outputs] or [dtype]
-            found.append(_declaration(task, language, given, list(zip(outputs, kinds, strict=True)), dtype, direction))
+            if not form.types.keys() >= {*kinds, *(a.dtype for a in given if isinstance(a, TensorSpec))}:
+                continue
+            found.append(_declaration(task, form, given, list(zip(outputs, kinds, strict=True)), dtype, direction))
+    if not found:
+        raise UsageError(
+            f"task {task.name} has no case without a dtype that {form.called} lacks: ask for another language than "
+            f"{language}"
+        )
     named = {line.partition("(")[0]: line for line in reversed(found)}
     return list(reversed(named.values()))
 
 
 def _declaration(
     task: Task,
-    language: str,
+    form: _Form,
     given: Sequence[Argument],
     outputs: Sequence[tuple[str, str]],
     dtype: str,
     direction: str,
 ) -> str:
-    types = _TYPES | _HALVES.get(language, {})
     parts: list[tuple[str, str]] = []
     tensors = [(a.name, a.dtype) for a in given if isinstance(a, TensorSpec)]
     if direction == "backward":
         # an output of whole numbers has no gradient
         upstream = [(f"grad_{name}", kind) for name, kind in outputs if kind.startswith(("float", "bfloat", "complex"))]
         tensors = [*upstream, *tensors]
-        parts += [(f"const {types[kind]} *", name) for name, kind in upstream]
+        parts += [(_pointer(form, kind), name) for name, kind in upstream]
         outputs = [(f"grad_{a.name}", a.dtype) for a in given if isinstance(a, TensorSpec) and a.differentiable]
     for argument in given:
-        kind = _scalar(argument.value) if isinstance(argument, Scalar) else f"const {types[argument.dtype]} *"
-        parts.append((kind.removeprefix("const ") if argument.name in task.in_place else kind, argument.name))
-    parts += [(f"{types[kind]} *", name) for name, kind in outputs]
-    parts += [("int64_t ", dim.name) for dim in task.dims]
+        if isinstance(argument, Scalar):
+            parts.append((form.plain[_kind(argument.value)], argument.name))
+        else:
+            parts.append((_pointer(form, argument.dtype, argument.name in task.in_place), argument.name))
+    parts += [(_pointer(form, kind, True), name) for name, kind in outputs]
+    parts += [(form.size, dim.name) for dim in task.dims]
     name = task.name + ("_backward" if direction == "backward" else "") + f"_{_suffix(tensors, dtype)}"
-    return f'extern "C" int {name}({", ".join([*_apart(parts), "void *stream"])});'
+    return f"{form.head} {name}({', '.join([*_apart(parts, form.keywords), *form.last])});"
 
 
-def _scalar(value: Any) -> str:
+def _kind(value: Any) -> str:
+    """What an argument is that is no tensor."""
     if isinstance(value, float):
-        return "double "
+        return "number"
     if isinstance(value, str):
-        return "const char *"
+        return "string"
     if isinstance(value, (list, tuple)):
-        return "const int64_t *"
-    return "const void *" if value is None else "int64_t "
+        return "list"
+    return "None" if value is None else "integer"
 
 
-def _apart(parts: Sequence[tuple[str, str]]) -> list[str]:
+def _pointer(form: _Form, dtype: str, written: bool = False) -> str:
+    return f"{form.space}{'' if written else 'const '}{form.types[dtype]} *"
+
+
+def _apart(parts: Sequence[tuple[str, str]], keywords: str) -> list[str]:
     """Parameters with names that are all different, and no words of the language."""
-    taken, named = set(_KEYWORDS.split()), []
+    taken, named = set(keywords.split()), []
     for kind, wanted in parts:
         name = wanted
         while name in taken:

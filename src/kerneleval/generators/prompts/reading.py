@@ -40,6 +40,17 @@ _LOOKS_NATIVE = re.compile(
 _EXPORTS = re.compile(r"\bextern\s+\"C\"")
 _KERNEL = re.compile(r"\b__global__\b|<<<")
 _FUNCTION = re.compile(r"\)\s*(?:const\s*)?\{")
+_SHADERS = ("opencl", "metal")
+"""Languages of kernels without host code; lines in a source's header say how they are launched."""
+_SHADER = re.compile(r"\b(?:__)?kernel\b|\[\[\s*kernel\s*\]\]")
+_LAUNCH = re.compile(r"^[ \t]*(?://|#)[ \t]*kerneleval-launch[ \t]*:", re.M)
+_OWN_WORDS = {
+    "opencl": re.compile(r"\bget_(?:global|local|group)_(?:id|size)\b|\b(?:__)?global\s+(?:const\s+)?\w+\s*\*"),
+    "metal": re.compile(
+        r"\bmetal_stdlib\b|\[\[\s{0,8}(?:thread|simdgroup|grid)\w{1,60}\s{0,8}\]\]|\bdevice\s+(?:const\s+)?\w+\s*\*"
+    ),
+}
+"""What tells their sources apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +156,7 @@ def _imports(tree: ast.Module) -> set[str]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# C++, CUDA, HIP
+# C++, CUDA, HIP, OpenCL C, Metal
 # --------------------------------------------------------------------------------------------------------------------
 
 
@@ -153,10 +164,13 @@ def _native(source: str, language: str) -> Reading:
     bare, balanced = _without_comments(source)
     if _LOOKS_PYTHON.search(source) and "#include" not in bare.partition("def ")[0] and _parses_as_python(source):
         return Reading(rank=NOTHING, source=source, foreign=True)
-    kernel, exported = bool(_KERNEL.search(bare)), bool(_EXPORTS.search(bare))
     if not _LOOKS_NATIVE.search(source):
         return Reading(rank=NOTHING, source=source)
-    if language == "cpp" and kernel:
+    kernel, exported = bool(_KERNEL.search(bare)), bool(_EXPORTS.search(bare))
+    shaders = [name for name in _SHADERS if _SHADER.search(bare) and _OWN_WORDS[name].search(bare)]
+    if language in _SHADERS:
+        return _shader(source, bare, balanced, language, foreign=bool(kernel or exported or shaders))
+    if (language == "cpp" and kernel) or (shaders and not kernel and not exported):
         return Reading(rank=NOTHING, source=source, foreign=True)
     if not balanced:
         return Reading(rank=CODE, source=source)
@@ -165,6 +179,18 @@ def _native(source: str, language: str) -> Reading:
     foreign = language == "hip" and "cuda_runtime" in bare
     own = language == "cpp" or (kernel and not foreign)
     return Reading(rank=OWN if own else ENTRY, source=source)
+
+
+def _shader(source: str, bare: str, balanced: bool, language: str, foreign: bool) -> Reading:
+    """Of kernels without host code. ``foreign``: the source has words of a language, be it this one."""
+    own = bool(_SHADER.search(bare) and _OWN_WORDS[language].search(bare))
+    if foreign and not own:
+        return Reading(rank=NOTHING, source=source, foreign=True)
+    if not balanced:
+        return Reading(rank=CODE, source=source)
+    if not _SHADER.search(bare):
+        return Reading(rank=PARTS if _FUNCTION.search(bare) else NOTHING, source=source)
+    return Reading(rank=OWN if own and _LAUNCH.search(source) else ENTRY, source=source)
 
 
 def _parses_as_python(source: str) -> bool:

@@ -28,7 +28,7 @@ _HEADER = re.compile(r"\{#-?\s*kerneleval-template:\s*(\S{1,100})\s*-?#\}")
 _FEEDBACK = "feedback"
 _ROLES = ("system", "user", "assistant")
 
-_TAGS = {"cuda": "cuda", "hip": "cpp", "cpp": "cpp"}
+_TAGS = {"cuda": "cuda", "hip": "cpp", "cpp": "cpp", "opencl": "opencl", "metal": "metal"}
 """What the fence of a native language's source is tagged with; Python's ``python``."""
 
 
@@ -86,7 +86,8 @@ def render(request: Request, *, language: str, examples: int = 0, template: str 
 
     Raises:
         UsageError: an unknown language or template, one of another language, a module problem in a language without
-            modules, a negative number of examples, or an error in the template, with its file and line.
+            modules, an argument that the language cannot take, a negative number of examples, or an error in the
+            template, with its file and line.
     """
     languages = [one.language for one in TEMPLATES.values() if one.language]
     if language not in languages:
