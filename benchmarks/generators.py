@@ -14,8 +14,8 @@ is left out and named.
 
 ``--processes``: so many judges side by side on the device, each task, or direction of one, a run of its own, in the
 order of ``--tasks`` (``core``: the 28 core operators, the longest first); a store takes them all together at the end.
-They take turns at measuring, but what one compiles and checks goes on while another measures: intervals are wider than
-alone. What finds no room on the device is tried again by a third of them.
+They take turns at measuring, but what one compiles and checks goes on while another measures: such verdicts warn of an
+unsteady machine. What finds no room on the device is tried again by a third of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ def main() -> None:
         with open_store(options.store, write=False) as store:
             machine = store.run(runs[0]).machines[0]
         report = Report(title, machine, options.out)
-        _tell(report, options.store, runs, "", reached=True)
+        _tell(report, options.store, runs, "", reached=True, asked=None)
         return
     chosen = tuple(task for task in options.tasks.split(",") if task)
     if options.own:
@@ -152,49 +152,80 @@ def _side_by_side(
     folder = tempfile.mkdtemp(prefix="kerneleval-generators-")
     made = functools.partial(Job, generators=names, device=options.device, tier=options.tier, dtypes=dtypes)
     jobs = [made(task=task, direction=direction, folder=folder, name=title) for task, direction in parts]
-    jobs = [job for job in jobs if (job.task, job.direction) not in _known(options.store, title)]
     # in a process of its own: what a judge has measured with stays in its memory, and of a GPU there is none to spare
     ((_, machine, why_not),) = work_through([(options.device, options.tier, dtypes)], measured, 1, seconds_each=_DAY_S)
     if why_not:
         raise InfrastructureError(why_not)
     report = Report(title, machine, options.out)
+    like = functools.partial(_runs, options.store, title, names, machine, (options.tier, dtypes))
+    known = {part for run in like().values() for part in run}
+    jobs = [job for job in jobs if not known.issuperset(_pairs([(job.task, job.direction)]))]
     ends = started + (options.seconds or _DAY_S)
     lost: dict[Job, str] = {}
-    processes = options.processes
     try:
         with until_ended():
-            while jobs:
-                lost = {}
-                work = work_through(jobs, judged, processes, seconds_each=_DAY_S, go_on=lambda: time.monotonic() < ends)
+            left, processes = list(jobs), options.processes
+            while left:
+                work = work_through(left, judged, processes, seconds_each=_DAY_S, go_on=lambda: time.monotonic() < ends)
+                again: list[Job] = []
                 for job, _, error in work:
                     print(f"{time.monotonic() - started:.0f} s: {job} {error or 'done'}", flush=True)
+                    lost.pop(job, None)
                     if error:
                         lost[job] = error
-                jobs = list(lost) if processes > 1 else []  # many judges together may have filled the device's memory
+                        again.append(job)
+                left = again if processes > 1 else []  # many judges together may have filled the device's memory
                 processes = max(1, processes // 3)
-        found_stores = sorted(str(path) for path in Path(folder).glob("*.db"))
-        if found_stores:
-            pipeline.merge(found_stores, store_url=options.store)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _keep(folder, options.store)
     for job, error in lost.items():
         report.say(f"{job}: {error}")
-    if not found_stores and not Path(options.store).exists():
+    runs = like()
+    if not runs:
         report.say("nothing was judged")
         return
-    with open_store(options.store, write=False) as store:
-        runs = [info.id for info in store.runs() if info.name == title]
     taken = f" in {time.monotonic() - started:.0f} s, {options.processes} judges side by side on the device"
-    _tell(report, options.store, runs, taken, reached=True, asked=[task for task, _ in parts])
+    _tell(report, options.store, list(runs), taken, reached=True, asked=_pairs(parts))
 
 
-def _known(place: str, title: str) -> set[tuple[str, str]]:
-    """(task, direction) of what a store has whole of an earlier call."""
+def _keep(folder: str, place: str) -> None:
+    """Every process's store into one. The folder stays, and is named, if that fails."""
+    found = sorted(str(path) for path in Path(folder).glob("*.db"))
+    try:
+        if found:
+            pipeline.merge(found, store_url=place)
+    except BaseException:
+        print(f"not merged into {place}: the verdicts are in {folder} (kerneleval merge)", flush=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _pairs(parts: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """(task, direction) of parts, of which an empty direction means all."""
+    return {(task, one) for task, named in parts for one in ((named,) if named else tasks.find(task).directions)}
+
+
+def _runs(
+    place: str, title: str, names: tuple[str, ...], machine: Machine, how: tuple[str, tuple[str, ...]]
+) -> dict[str, set[tuple[str, str]]]:
+    """What a store has whole, judged in this way on this machine: runs, and (task, direction) of each. Where two have
+    the same, the later one.
+    """
     if not Path(place).exists():
-        return set()
+        return {}
     with open_store(place, write=False) as store:
-        whole = [info for info in store.runs() if info.name == title and info.complete]
-    return {(task, "+".join(info.protocol.directions)) for info in whole for task in info.tasks}
+        infos = sorted(store.runs(), key=lambda info: info.created_unix_s, reverse=True)
+    tier, dtypes = how
+    found: dict[str, set[tuple[str, str]]] = {}
+    for info in infos:
+        alike = info.protocol == protocol_of(tier=tier, dtypes=dtypes, directions=info.protocol.directions)
+        here = [one.fingerprint for one in info.machines] == [machine.fingerprint]
+        if not (info.complete and info.name == title and info.generators == names and alike and here):
+            continue
+        has = _pairs((task, one) for task in info.tasks for one in info.protocol.directions or ("",))
+        if not any(has & other for other in found.values()):
+            found[info.id] = has
+    return found
 
 
 def measured(how: tuple[str | None, str, tuple[str, ...]]) -> Machine:
@@ -228,10 +259,16 @@ def judged(job: Job) -> None:
 
 
 def _tell(
-    report: Report, place: str, runs: Sequence[str], taken: str, *, reached: bool = False, asked: Sequence[str] = ()
+    report: Report,
+    place: str,
+    runs: Sequence[str],
+    taken: str,
+    *,
+    reached: bool = False,
+    asked: set[tuple[str, str]] | None = None,
 ) -> None:
-    """Every verdict of the runs, and scores over all of them, or over what was ``reached`` alone of these and of the
-    tasks that were ``asked`` for.
+    """Every verdict of the runs, and scores over all of them, or over what was ``reached`` alone of these; what was
+    ``asked`` for and not reached is named. None: what the runs were to judge.
     """
     with open_store(place, write=False) as store:
         infos = [store.run(run) for run in runs]
@@ -254,14 +291,18 @@ def _tell(
                 v.track,
                 f"{v.seconds:.1f}",
             )
-            for a, v in sorted(verdicts, key=lambda both: (both[0].generator, both[0].task, both[0].sample))
+            for a, v in sorted(
+                verdicts, key=lambda of: (of[0].generator, of[0].task, of[1].protocol.directions, of[0].sample)
+            )
         ],
     )
     judged = {(run, a.generator, a.task, a.sample) for run, of in of_run.items() for a, _ in of}
     found = _scores(place, runs, judged if reached else None)
-    planned_tasks = {task for info in infos for task in info.tasks}.union(asked)
-    if reached and (left := _left(planned_tasks, [(a.task, v.protocol.directions) for a, v in verdicts])):
-        report.say(f"not reached, and left out of the scores: {', '.join(left)}")
+    if asked is None:
+        asked = _pairs((task, one) for i in infos for task in i.tasks for one in i.protocol.directions or ("",))
+    done = _pairs((a.task, one) for a, v in verdicts for one in v.protocol.directions or ("",))
+    if reached and asked - done:
+        report.say(f"not reached, and left out of the scores: {', '.join(_named(asked - done))}")
     for name, scores in found.items():
         report.say("", f"{name}:")
         for score, key in _SHOWN:
@@ -275,14 +316,13 @@ def _tell(
     report.write()
 
 
-def _left(planned: Collection[str], judged: Sequence[tuple[str, tuple[str, ...]]]) -> list[str]:
-    """Tasks, and directions of tasks, of which there is no verdict."""
-    done = {(task, one) for task, directions in judged for one in directions or tasks.find(task).directions}
+def _named(pairs: Collection[tuple[str, str]]) -> list[str]:
+    """Tasks where all directions are among them, else directions of tasks."""
     found = []
-    for task in sorted(planned):
+    for task in sorted({task for task, _ in pairs}):
         directions = tasks.find(task).directions
-        missing = [one for one in directions if (task, one) not in done]
-        found += [task] if len(missing) == len(directions) else [f"{task}/{one}" for one in missing]
+        of_task = [f"{task}/{one}" for one in directions if (task, one) in pairs]
+        found += [task] if len(of_task) == len(directions) else of_task
     return found
 
 

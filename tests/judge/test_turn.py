@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,9 +21,10 @@ from typing import Any
 import pytest
 
 from kerneleval import devices
-from kerneleval.judge import clock, noise, peaks
+from kerneleval.judge import clock, noise, peaks, statistics
+from kerneleval.judge import turn as turns_module
 from kerneleval.judge.turn import _mine as turn_of_this_thread
-from kerneleval.judge.turn import turn
+from kerneleval.judge.turn import crowd, present, turn
 from kerneleval.pipeline import check
 from kerneleval.records import InfrastructureError, Machine, Peak, Protocol
 
@@ -46,24 +51,42 @@ def holder(hardware: str, seconds: float) -> subprocess.Popen[str]:
     return process
 
 
+def until(condition: Callable[[], bool]) -> None:
+    ends = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.005)
+
+
+def taken_by(hardware: str) -> list[str]:
+    return [path for path in turns_module._names() if path.startswith(turns_module._name(hardware))]
+
+
+def in_line(hardware: str) -> int:
+    return sum("/line/" in path for path in taken_by(hardware))
+
+
 def test_one_waits_for_the_other_and_for_nobody_elsewhere(hardware: str) -> None:
-    with holder(hardware, 0.5):
+    with holder(hardware, 0.5) as process:
         with turn(f"another, not {hardware}", patience_s=0.1):
-            pass
+            assert process.poll() is None
         with turn(hardware, patience_s=30):
-            pass
+            assert process.wait(timeout=30) == 0  # it was past its block
 
 
 def test_a_turn_ends_with_its_process(hardware: str) -> None:
     with holder(hardware, 600) as process:
-        process.kill()
+        threading.Timer(0.2, process.kill).start()
         with turn(hardware, patience_s=30):
-            pass
+            assert process.wait(timeout=30) == -9
 
 
 def test_whoever_keeps_it_too_long_is_named(hardware: str) -> None:
     with holder(hardware, 600) as process:
-        with pytest.raises(InfrastructureError, match=rf"measuring on {hardware} for 0\.2 s .* in /proc/net/unix"):
+        with pytest.raises(
+            InfrastructureError,
+            match=rf"^process {process.pid} has kept its turn to measure on {hardware} for 0\.2 s .*/proc/net/unix",
+        ):
             turn(hardware, patience_s=0.2).__enter__()
         process.kill()
 
@@ -84,6 +107,117 @@ def test_threads_take_turns_too_and_a_turn_holds_what_is_nested_in_it(hardware: 
         raise RuntimeError("wrong")
     with turn(hardware, patience_s=0.0):
         pass
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_many_short_turns_exhaust_nobodys_patience(
+    hardware: str, listed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve wait longer than they have patience with one: it is counted anew when the turn is another's."""
+    if not listed:
+        monkeypatch.setattr(turns_module, "_names", dict)
+    waited: list[float] = []
+    begin = threading.Barrier(12)
+
+    def measure(_number: int) -> None:
+        begin.wait()
+        began = time.monotonic()
+        with turn(hardware, patience_s=1):
+            waited.append(time.monotonic() - began)
+            time.sleep(0.15)
+
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(measure, range(12)))
+    assert len(waited) == 12 and max(waited) > 1
+
+
+def test_first_come_first_served(hardware: str) -> None:
+    order: list[int] = []
+
+    def measure(number: int) -> None:
+        with turn(hardware, patience_s=30):
+            order.append(number)
+
+    with ThreadPoolExecutor(6) as pool:
+        with turn(hardware, patience_s=0.0):
+            for number in range(6):
+                pool.submit(measure, number)
+                until(lambda count=number + 1: in_line(hardware) == count)
+        pool.shutdown()
+    assert order == list(range(6))
+
+
+def test_a_long_turn_is_offered(hardware: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    def other() -> None:
+        with turn(hardware, patience_s=30):
+            order.append("other")
+
+    with turn(hardware) as offer:
+        thread = threading.Thread(target=other)
+        thread.start()
+        until(lambda: in_line(hardware) == 1)
+        offer()  # not held for long
+        order.append("still mine")
+        monkeypatch.setattr(turns_module, "_LONG_S", 0.0)
+        monkeypatch.setattr(turns_module, "_LOOK_S", 0.0)
+        turn_of_this_thread.turn._offered = 0.0
+        offer()
+        order.append("mine again")
+        with pytest.raises(InfrastructureError), ThreadPoolExecutor(1) as pool:
+            pool.submit(lambda: turn(hardware, patience_s=0.1).__enter__()).result()
+    thread.join()
+    assert order == ["still mine", "other", "mine again"]
+
+
+def test_a_fork_takes_no_turn_with_it(hardware: str) -> None:
+    """As when a trainer forks its loaders while a thread of it judges."""
+    with turn(hardware), present(hardware):
+        child = os.fork()
+        if child == 0:
+            time.sleep(600)
+            os._exit(0)
+    try:
+        with turn(hardware, patience_s=30):
+            until(lambda: crowd(hardware) == 0)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_a_name_without_a_listener_is_waited_for_with_patience_alone(hardware: str) -> None:
+    with turn(hardware):
+        (name,) = [path for path in turns_module._names() if path.endswith("/turn") and path in taken_by(hardware)]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as hostile:
+        hostile.bind(f"\0{name}")
+        with pytest.raises(InfrastructureError, match=r"^another process has kept its turn"):
+            turn(hardware, patience_s=0.3).__enter__()
+
+
+def test_judges_of_a_hardware_are_counted(hardware: str) -> None:
+    assert crowd(hardware) == 0
+    with present(hardware), present(hardware):
+        assert crowd(hardware) == 2 and crowd(f"not {hardware}") == 0
+    assert crowd(hardware) == 0
+
+
+def test_beside_other_judges_a_verdict_says_so_and_rests_on_the_scatter_of_its_own_quads(
+    judge: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "gelu.py"
+    path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
+    options: Any = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"]}
+    judge.noise(Protocol(tier="quick"))
+    with present(judge.device.hardware()), present(judge.device.hardware()):
+        verdict = check(path, "gelu", judge=judge, tier="quick", allow=("library",), **options)
+    assert verdict.verdict == "passed", verdict.message
+    (said,) = [f for f in verdict.findings if f["check"] == "conditions" and "other judge" in f["message"]]
+    assert said["level"] == "warn"
+    assert re.search(r"unsteady machine: \d+ other judges built and checked on this hardware", said["message"])
+    assert verdict.conditions["first"]["other_judges"] >= 2
+    timings = [c.outcome.timing for c in verdict.cells if getattr(c.outcome, "timing", None)]
+    assert timings and all(len(timing.samples.candidate_ns) >= 2 * statistics.FEW for timing in timings)
 
 
 def test_devices_are_told_apart_by_their_hardware() -> None:
@@ -134,7 +268,8 @@ def test_cells_are_measured_within_a_turn_but_for_the_calls_that_may_compile(
 
     def watched(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
-            turns.append((name, getattr(turn_of_this_thread, "hardware", "")))
+            mine = getattr(turn_of_this_thread, "turn", None)
+            turns.append((name, mine.hardware if mine else ""))
             return function(*args, **options)
 
         return call

@@ -21,8 +21,9 @@ from kerneleval.devices import Device
 from kerneleval.judge.energy_windows import energy_in_windows
 from kerneleval.judge.images import Call, Image, Plan
 from kerneleval.judge.pair import Pair
+from kerneleval.judge.statistics import FEW
 from kerneleval.judge.timed_outputs import Arbiter, Bounds, TimedCall, TimedMismatch, timed_call, verify
-from kerneleval.judge.turn import turn
+from kerneleval.judge.turn import crowd, turn
 from kerneleval.judge.windows import Runner, Window, output_views
 from kerneleval.records import Evidence, Protocol, Samples, new_secret
 
@@ -149,6 +150,14 @@ def effort_for(protocol: Protocol, device: Device) -> Effort:
         max_quads=max(effort.max_quads, _HOST_QUADS),
         patience=1,  # there most calls take that long
     )
+
+
+def _beside_others(effort: Effort) -> Effort:
+    """Where other judges compile and check on the hardware, the noise of an idle machine says little: so many quads
+    that their own scatter counts.
+    """
+    least = max(effort.min_quads, FEW)
+    return replace(effort, min_quads=least, max_quads=max(effort.max_quads, least))
 
 
 def _most_calls(call: Call, effort: Effort, device: Device) -> int:
@@ -285,7 +294,10 @@ def measure(
     first = pair.first_calls(alone)  # they may compile for minutes, and nobody else need wait for that
     held = [_outputs_of(first[0], alone.plan, 0)]
     most = _most_calls(call, effort, device)
-    with turn(device.hardware()):
+    with turn(device.hardware()) as offer:
+        pair = replace(pair, between=offer)
+        if crowd(device.hardware()) > 1:
+            effort = _beside_others(effort)
         image = _sized(pair, call, direction, draw, effort, device, first, _begin(first, pace_ns, effort))
         del alone, first
         while isinstance(found := _in_quads(pair, image, effort, bounds, arbiter, held, most), int):
@@ -337,7 +349,7 @@ def _in_quads(
         most: calls in a window at most.
     """
     count = len(image.plan.calls)
-    pair.warm(image, effort.warm_windows)
+    pair.warm(image, effort.warm_windows, effort.max_seconds)
     pairs = 2 * effort.min_quads
     kept_at, kept_call = secrets.randbelow(pairs - 1), secrets.randbelow(count)
     looked, sampled, cut_at = secrets.randbelow(pairs), secrets.randbelow(pairs), secrets.randbelow(pairs + 1)

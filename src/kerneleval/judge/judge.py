@@ -27,6 +27,7 @@ from kerneleval.judge.replay import Replay
 from kerneleval.judge.secret_shapes import secret_shapes
 from kerneleval.judge.statistics import claim_of
 from kerneleval.judge.timing import Timer
+from kerneleval.judge.turn import crowd, present
 from kerneleval.judge.uses import Uses
 from kerneleval.records import (
     DTYPES,
@@ -186,7 +187,8 @@ class Judge:
         except BuildFailed as error:
             return self._stillborn(error, candidate, task, protocol, cases, replay, started)
         try:
-            verdict = self._judge(loaded, task, protocol, cases, replay, started, on_event)
+            with present(self.device.hardware()):
+                verdict = self._judge(loaded, task, protocol, cases, replay, started, on_event)
         except torch.OutOfMemoryError as error:
             text = f"device {self.device.name!r} has too little memory left to judge {task.name}: {error}"
             raise InfrastructureError(text.splitlines()[0][:500]) from error
@@ -225,6 +227,7 @@ class Judge:
         findings += [{"check": "uses", **f} for f in self._uses.end(loaded, uses, checks.launched_of(findings))]
         track = checks.track_of(findings)
         readings: list[dict[str, Any]] = []
+        others = 0
         if _first_failure(outcomes) is None and not _barred(track, findings, protocol) and protocol.timed:
             timer = Timer(
                 judge,
@@ -240,8 +243,11 @@ class Judge:
             else:
 
                 def on_cell(done: int, total: int, case: Case) -> None:
+                    nonlocal others
+                    now = crowd(self.device.hardware()) - 1
+                    others = max(others, now)
                     if done in (1, total):
-                        readings.append(self.device.conditions())
+                        readings.append(self.device.conditions() | ({"other_judges": now} if now >= 0 else {}))
                     _tell(on_event, "time", done, total, case.key)
 
                 outcomes |= timer.time({case: outcomes[case] for case in timed}, on_cell)
@@ -249,6 +255,9 @@ class Judge:
                     findings.append({"check": "limits", "level": "info", "message": _NO_LIMITS})
                 if readings and (why := self.device.unsteady(readings[0], readings[-1])):
                     findings.append({"check": "conditions", "level": "warn", "message": f"unsteady machine: {why}"})
+                if others > 0:
+                    text = f"{others} other judge{'s' * (others > 1)} built and checked on this hardware meanwhile"
+                    findings.append({"check": "conditions", "level": "warn", "message": f"unsteady machine: {text}"})
         conditions = {"first": readings[0], "last": readings[-1]} if readings else {}
         return self._verdict(loaded, task, protocol, outcomes, findings, track, conditions, replay, started)
 

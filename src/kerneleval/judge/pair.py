@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +31,8 @@ class Pair:
     """What images are refreshed with."""
     timeout_s: float
     """Limit of one window."""
+    between: Callable[[], None] = lambda: None
+    """Called before windows, but not between the two of a pair."""
 
     @property
     def sides(self) -> tuple[Runner, Runner]:
@@ -49,11 +53,13 @@ class Pair:
 
     def once(self, runner: Runner, image: Image, **options: Any) -> Window:
         """A window on new content."""
+        self.between()
         image.refresh(self.generator)
         return self.alone(runner, image, **options)
 
     def one_each(self, image: Image) -> tuple[Window, Window]:
         """(candidate's, baseline's) window on new content, the same for both."""
+        self.between()
         image.refresh(self.generator)
         one, other = [self.alone(runner, image) for runner in self.sides]
         return self.told_apart((one, other))
@@ -69,6 +75,7 @@ class Pair:
         """(candidate's, baseline's) window on the same content, run in the order asked for; ``look``: whether the
         candidate changes its inputs is looked at; ``keep``: the call whose outputs its worker holds from now on.
         """
+        self.between()
         options = {"check_mutation": look, "keep": keep}
         if candidate_first:
             mine = self.alone(self.candidate, image, **options)
@@ -76,11 +83,15 @@ class Pair:
         theirs = self.alone(self.baseline, image)
         return self.alone(self.candidate, image, **options), theirs
 
-    def warm(self, image: Image, windows: int) -> None:
-        """Windows of both until two consecutive ones of each agree within 1 %, or there were so many."""
+    def warm(self, image: Image, windows: int, seconds: float) -> None:
+        """Windows of both until two consecutive ones of each agree within 1 %, or there were so many, or for so long
+        each.
+        """
         for runner in (self.candidate, self.baseline):
-            last = 0.0
+            last, ends = 0.0, time.monotonic() + seconds
             for _ in range(windows):
+                if time.monotonic() > ends:
+                    break
                 now = self.once(runner, image).elapsed_ns
                 if last and abs(now / last - 1) < 0.01:
                     break

@@ -158,9 +158,9 @@ def improve(device: Device, machine: Machine, cache_dir: Path) -> Peaks:
     with turn(device.hardware()):
         room = _Room(device)
         now = [measure(device, machine, name, room) for name in BANDWIDTHS]
-    kept = cached(machine, cache_dir) or Peaks(machine=machine.fingerprint)
-    best = {p.name: p for p in kept.peaks} | {p.name: p for p in now if p.best > kept.rate(p.name)}
-    return _keep(machine, cache_dir, best)
+        kept = cached(machine, cache_dir) or Peaks(machine=machine.fingerprint)
+        best = {p.name: p for p in kept.peaks} | {p.name: p for p in now if p.best > kept.rate(p.name)}
+        return _keep(machine, cache_dir, best)
 
 
 def _keep(machine: Machine, cache_dir: Path, found: Mapping[str, Peak]) -> Peaks:

@@ -10,7 +10,7 @@ import numpy as np
 
 from kerneleval.records import Samples, Timing
 
-__all__ = ["claim_of", "interval", "pair_log_ratios", "resolution", "timing_from"]
+__all__ = ["FEW", "claim_of", "interval", "pair_log_ratios", "resolution", "timing_from"]
 
 _LARGEST_EQUAL = 0.1
 """A machine noisier than this cannot show that two times are equal."""
@@ -18,7 +18,7 @@ _LARGEST_EQUAL = 0.1
 _SURE = 3.29 / 1.96
 """A 99.9 % interval is so many times as wide as the 95 % one."""
 
-_FEW = 3
+FEW = 3
 """From so many quads on, their own scatter is a better guide than anything else."""
 
 Claim = Literal["faster", "slower", "equal", "inconclusive"]
@@ -57,7 +57,7 @@ def interval(sessions: Sequence[np.ndarray], spread: float, between: float) -> t
     variance = 0.0
     for quads in sessions:
         n = len(quads)
-        if n >= _FEW:
+        if n >= FEW:
             from scipy import stats
 
             # a known spread guards against a lucky small sample of quads that happen to agree
@@ -80,7 +80,7 @@ def resolution(samples: Samples) -> float:
     shortest = samples.calls * min(float(np.median(candidate)), float(np.median(baseline)))
     of_constant = samples.empty_spread_ns / max(shortest, 1.0)
     ratios = np.log(baseline) - np.log(candidate)
-    of_pairs = float(ratios.std(ddof=1)) if 1 < len(ratios) < 2 * _FEW else 0.0
+    of_pairs = float(ratios.std(ddof=1)) if 1 < len(ratios) < 2 * FEW else 0.0
     return 1.96 * max(of_constant, of_pairs) / math.sqrt(len(ratios))
 
 

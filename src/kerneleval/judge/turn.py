@@ -1,70 +1,214 @@
-"""Turns at measuring: of the judges of one host, one measures on a piece of hardware, and the others wait.
+"""Turns at measuring: of the judges of one host, one measures on a piece of hardware, and the others wait in line.
 
 Two judges that time side by side on one device take its time slices, caches and power from each other. What they do
-besides, building, drawing, comparing, calls that are not timed, goes on meanwhile.
+besides, building, drawing, comparing, calls that are not timed, goes on meanwhile; :func:`crowd` says how many do it.
+
+All of it is names in Linux's abstract namespace of sockets, which are gone with the process that bound them, however it
+ends. Judges in network namespaces of their own do not see one another, nor does anybody elsewhere than on Linux.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import socket
+import struct
 import sys
 import threading
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from kerneleval.records import InfrastructureError, digest
 
-__all__ = ["turn"]
-
-_POLL_S = 0.003
-"""A measurement of the quick tier takes some tens of milliseconds."""
+__all__ = ["crowd", "present", "turn"]
 
 _PATIENCE_S = 1800.0
-"""The longest measurements are minutes long, and a dozen judges may wait for one another."""
+"""Nobody keeps a turn for so long who still works: it is offered to others after :data:`_LONG_S`."""
 
+_LONG_S = 20.0
+"""The precise tier needs about so long for a cell; a candidate may take two minutes for each of many windows."""
+
+_LOOK_S = 1.0
+"""Whoever waits looks so often whether the line is still what it was."""
+
+_LINUX = sys.platform.startswith("linux")
+_LIST = Path("/proc/net/unix")
 
 _mine = threading.local()
-"""``hardware``: on what this thread measures now."""
+"""``turn``: this thread's, if it has one."""
+
+_held: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+"""Every name that this process has bound. A fork has copies of them, and would keep them bound."""
+
+
+def _leave_to_parent() -> None:
+    for one in tuple(_held):
+        one.close()
+    _held.clear()
+    _mine.__dict__.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 @contextlib.contextmanager
-def turn(hardware: str, patience_s: float = _PATIENCE_S) -> Iterator[None]:
-    """Inside the block nobody else measures on this hardware; waits until that is so. Turns may be nested in a thread.
+def turn(hardware: str, patience_s: float = _PATIENCE_S) -> Iterator[Callable[[], None]]:
+    """Inside the block nobody else measures on this hardware; waits until that is so, first come, first served.
 
-    Turns are names in Linux's abstract namespace of sockets, which are gone with the process that bound them, however
-    it ends. Judges in network namespaces of their own do not see one another, nor does anybody elsewhere than on Linux.
+    Turns may be nested in a thread. What it yields is to be called where the device is idle between two measurements:
+    after 20 s it lets everybody who waits go first.
 
     Args:
         hardware: as :meth:`Device.hardware` names it.
-        patience_s: how long to wait at most.
+        patience_s: how long one and the same process may keep everybody waiting.
 
     Raises:
         InfrastructureError: another process has kept its turn for so long.
     """
-    if not sys.platform.startswith("linux") or hardware == getattr(_mine, "hardware", ""):
+    outer: _Turn | None = getattr(_mine, "turn", None)
+    if not _LINUX or (outer is not None and outer.hardware == hardware):
+        yield outer.offer if outer is not None and outer.hardware == hardware else _nobody_waits
+        return
+    taken = _Turn(hardware, patience_s)
+    _mine.turn = taken
+    try:
+        yield taken.offer
+    finally:
+        _mine.turn = outer
+        taken.end()
+
+
+@contextlib.contextmanager
+def present(hardware: str) -> Iterator[None]:
+    """Inside the block this thread judges on the hardware, measuring or not; see :func:`crowd`."""
+    if not _LINUX:
         yield
         return
-    name = f"\0kerneleval/turns/{digest(hardware)[:32]}"  # the system has room for 108 bytes
-    ends = time.monotonic() + patience_s
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as taken:
+    with _bound(f"{_judges(hardware)}{_signature()}") or contextlib.nullcontext():
+        yield
+
+
+def crowd(hardware: str) -> int:
+    """How many judge on the hardware at the moment, whoever asks among them; 0: the system does not say."""
+    return sum(path.startswith(_judges(hardware)) for path in _names())
+
+
+def _nobody_waits() -> None:
+    pass
+
+
+def _name(hardware: str) -> str:
+    return f"kerneleval/{digest(hardware)[:32]}"  # the system has room for 108 bytes
+
+
+def _judges(hardware: str) -> str:
+    return f"{_name(hardware)}/judges/"
+
+
+def _signature() -> str:
+    """Sorted by age, and nobody else's."""
+    return f"{time.monotonic_ns():020d}-{os.getpid()}-{threading.get_native_id()}"
+
+
+class _Turn:
+    """A turn of one thread."""
+
+    def __init__(self, hardware: str, patience_s: float) -> None:
+        self.hardware = hardware
+        self._patience_s = patience_s
+        self._name = f"{_name(hardware)}/turn"
+        self._line = f"{_name(hardware)}/line/"
+        self._socket: socket.socket | None = None
+        self._offered = 0.0
+        self._take()
+
+    def offer(self) -> None:
+        """Let those who wait go first, if it has been held for long."""
+        now = time.monotonic()
+        if now < self._offered + _LONG_S:
+            return
+        self._offered = now - _LONG_S + _LOOK_S
+        if any(path.startswith(self._line) for path in _names()):
+            self.end()
+            self._take()
+
+    def end(self) -> None:
+        """Whoever is next may measure."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _take(self) -> None:
+        own = f"{self._line}{_signature()}"
+        with _bound(own) or contextlib.nullcontext():
+            self._socket = self._when_first(own)
+        self._offered = time.monotonic()
+
+    def _when_first(self, own: str) -> socket.socket:
+        """The turn, when nobody is ahead in the line and whoever has it lets go of it."""
+        since, seen = time.monotonic(), ("", "")
         while True:
-            try:
-                taken.bind(name)
-                break
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE:
-                    raise InfrastructureError(f"no turn to measure on {hardware} can be taken: {error}") from error
-            if time.monotonic() > ends:
+            names = _names()
+            ahead = sorted(path for path in names if path.startswith(self._line) and path < own)
+            if not ahead and (taken := _bound(self._name)) is not None:
+                return taken
+            left_s = self._patience_s - (time.monotonic() - since)
+            ended, process = _wait_for(ahead[-1] if ahead else self._name, min(_LOOK_S, left_s))
+            line = (" ".join(ahead), names.get(self._name, ""))
+            if ended or line != seen:
+                since, seen = time.monotonic(), line
+            if time.monotonic() - since > self._patience_s:
+                whose = f"process {process}" if process else "another process"
                 raise InfrastructureError(
-                    f"another process has been measuring on {hardware} for {patience_s:g} s (the socket @{name[1:]} in "
-                    "/proc/net/unix): end it, or begin again when it is done"
+                    f"{whose} has kept its turn to measure on {self.hardware} for {self._patience_s:g} s (the socket "
+                    f"@{self._name} in {_LIST}): end it, or begin again when it is done"
                 )
-            time.sleep(_POLL_S)
-        before = getattr(_mine, "hardware", "")
-        _mine.hardware = hardware
+
+
+def _wait_for(name: str, seconds: float) -> tuple[bool, int]:
+    """Wait until whoever listens by that name has let go of it, or for so long. Whether it has been seen to, and its
+    process; 0: not known.
+    """
+    process = 0
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(max(seconds, 1e-3))
         try:
-            yield
-        finally:
-            _mine.hardware = before
+            connection.connect(f"\0{name}")  # nobody answers: the system holds the call until the listener is gone
+            told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+            process = int(struct.unpack("3i", told)[0])
+            with contextlib.suppress(ConnectionResetError):
+                connection.recv(1)
+            return True, process
+        except TimeoutError:
+            pass
+        except OSError:
+            time.sleep(1e-3)  # gone, or bound and not listening yet
+    return False, process
+
+
+def _bound(name: str) -> socket.socket | None:
+    """A socket that listens by that name; None: it is taken."""
+    try:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        _held.add(made)
+        made.bind(f"\0{name}")
+        made.listen(1024)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return None
+        raise InfrastructureError(f"the name @{name} for turns at measuring cannot be had: {error}") from error
+    return made
+
+
+def _names() -> dict[str, str]:
+    """Names that listen on this host, with the system's number of their sockets; empty: it does not say."""
+    found = {}
+    with contextlib.suppress(OSError), _LIST.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            columns = line.split()
+            if len(columns) == 8 and columns[7].startswith("@kerneleval/") and columns[3] == "00010000":
+                found[columns[7][1:]] = columns[6]
+    return found
