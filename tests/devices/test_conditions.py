@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +187,11 @@ def test_every_cache_counts_once(tmp_path: Path) -> None:
         cache(processor, 2, 3, "Unified", "0-1" if processor < 2 else "2-3", "8M")
     assert cpu.caches_bytes(str(tmp_path)) == 4 * 32 * 2**10 + 2 * 8 * 2**20
     assert cpu.caches_bytes(str(tmp_path / "none")) == 0
+
+
+def test_a_warning_of_nothing_is_not_told() -> None:
+    """PyTorch's thread for gradients, when it meets a product before it has a context."""
+    text = "Attempting to run cuBLAS, but there was no current CUDA context! Attempting to set the primary context..."
+    code = f"import warnings; from kerneleval import devices; devices.find('cuda'); warnings.warn({text!r})"
+    done = subprocess.run([sys.executable, "-c", f"{code}; warnings.warn('else')"], capture_output=True, check=True)
+    assert done.stderr.splitlines()[0].endswith(b"UserWarning: else")

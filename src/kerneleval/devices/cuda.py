@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,6 +30,9 @@ _THROTTLE_REASONS = {
 }
 """NVML's ``nvmlClocksThrottleReason`` bits; idleness and display settings are left out."""
 _SLOWDOWNS = ("hardware_slowdown", "software_thermal", "hardware_thermal", "power_brake")
+
+# PyTorch's thread for gradients says so once where its first operator is a product, and sets the context itself
+warnings.filterwarnings("ignore", "Attempting to run cuBLAS, but there was no current CUDA context", UserWarning)
 
 
 class Cuda(IpcGpu):
