@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 import tracemalloc
@@ -71,6 +72,12 @@ def test_memory_of_all_its_processes_is_limited(folder: Path, monkeypatch: pytes
     code = closes + "import os, time; os.fork(); held = bytearray(200 << 20); time.sleep(30)"
     told = of(folder, code)
     assert told.startswith("it took ") and told.endswith(" MiB of memory; the limit is 300 MiB")
+
+
+def test_the_number_of_its_processes_is_limited(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confined, "_MOST_PROCESSES", 12)
+    code = "import os, time\nfor _ in range(20):\n    if os.fork() == 0: break\ntime.sleep(30)"
+    assert re.fullmatch(r"it had (1[3-9]|2\d) processes; the limit is 12", of(folder, code))
 
 
 def test_its_files_together_are_limited(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,9 @@ _MOST_DISK_BYTES, _MOST_FILES = 4 << 30, 100_000
 """What lies in its folder, and in files that it holds open and has removed; a build of twelve targets leaves some
 hundred megabytes."""
 
+_MOST_PROCESSES = 500
+"""Of a build, at one moment: compilers start a few programs for each processor."""
+
 _LOOK_S, _REST = 0.25, 10
 _MOST_CHARS, _KEPT_BYTES = 4000, 16000
 _CHUNK = 1 << 16
@@ -71,7 +74,7 @@ def run_confined(
         folder: where it starts.
         writable: the folder that it may change; also its home, and where its temporary files go.
         what: its words, and what it may read beside the system.
-        seconds: limit of its time; it is ended then, and where it takes too much memory or disk.
+        seconds: limit of its time; it is ended then, or where it has too much memory, disk or processes.
         settings: environment variables beside the clean ones.
 
     Raises:
@@ -136,6 +139,8 @@ def _watched(process: subprocess.Popen[bytes], writable: Path, seconds: float) -
 def _too_much(pid: int, writable: Path) -> str:
     """What it takes beyond the limits; empty: nothing."""
     pids = processes.descendants(pid)
+    if len(pids) > _MOST_PROCESSES:
+        return f"it had {len(pids)} processes; the limit is {_MOST_PROCESSES}"
     used = processes.resident_bytes(pids) + processes.shared_bytes(pids)
     if used > _MOST_MEMORY_BYTES:
         return f"it took {used >> 20} MiB of memory; the limit is {_MOST_MEMORY_BYTES >> 20} MiB"
