@@ -184,7 +184,8 @@ def _side_by_side(
     if not runs:
         report.say("nothing was judged")
         return
-    taken = f" in {time.monotonic() - started:.0f} s, {options.processes} judges side by side on the device"
+    taken = f"; {len(jobs) - len(lost)} of the jobs in {time.monotonic() - started:.0f} s"
+    taken += f", {options.processes} judges side by side on the device" if options.processes > 1 else ""
     _tell(report, options.store, list(runs), taken, reached=True, asked=_pairs(parts))
 
 
@@ -300,9 +301,12 @@ def _tell(
     found = _scores(place, runs, judged if reached else None)
     if asked is None:
         asked = _pairs((task, one) for i in infos for task in i.tasks for one in i.protocol.directions or ("",))
-    done = _pairs((a.task, one) for a, v in verdicts for one in v.protocol.directions or ("",))
-    if reached and asked - done:
-        report.say(f"not reached, and left out of the scores: {', '.join(_named(asked - done))}")
+    for maker in sorted({name for i in infos for name in i.generators}) if reached else ():
+        done = _pairs(
+            (a.task, one) for a, v in verdicts if a.generator == maker for one in v.protocol.directions or ("",)
+        )
+        if asked - done:
+            report.say(f"{maker}: not reached, and left out of the scores: {', '.join(_named(asked - done))}")
     for name, scores in found.items():
         report.say("", f"{name}:")
         for score, key in _SHOWN:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -22,6 +23,7 @@ import pytest
 
 from kerneleval import devices
 from kerneleval.judge import clock, noise, peaks, statistics
+from kerneleval.judge import judge as judges_module
 from kerneleval.judge import turn as turns_module
 from kerneleval.judge.turn import _mine as turn_of_this_thread
 from kerneleval.judge.turn import crowd, present, turn
@@ -147,28 +149,102 @@ def test_first_come_first_served(hardware: str) -> None:
     assert order == list(range(6))
 
 
-def test_a_long_turn_is_offered(hardware: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_turn_is_offered(hardware: str) -> None:
     order: list[str] = []
 
     def other() -> None:
         with turn(hardware, patience_s=30):
             order.append("other")
+            time.sleep(0.1)
 
     with turn(hardware) as offer:
         thread = threading.Thread(target=other)
         thread.start()
         until(lambda: in_line(hardware) == 1)
-        offer()  # not held for long
+        assert offer() == 0  # not held for long
         order.append("still mine")
-        monkeypatch.setattr(turns_module, "_LONG_S", 0.0)
-        monkeypatch.setattr(turns_module, "_LOOK_S", 0.0)
-        turn_of_this_thread.turn._offered = 0.0
-        offer()
+        turn_of_this_thread.turn._offered -= 60
+        assert 0.1 < offer() < 20
         order.append("mine again")
         with pytest.raises(InfrastructureError), ThreadPoolExecutor(1) as pool:
             pool.submit(lambda: turn(hardware, patience_s=0.1).__enter__()).result()
     thread.join()
     assert order == ["still mine", "other", "mine again"]
+
+
+def test_whoever_waits_for_what_is_found_out_is_not_let_go_first(hardware: str) -> None:
+    with turn(hardware, whole=True), turn(hardware) as offer, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lambda: turn(hardware, patience_s=1.0).__enter__())
+        until(lambda: in_line(hardware) == 1)
+        turn_of_this_thread.turn._offered -= 60
+        assert offer() == 0
+        with pytest.raises(InfrastructureError):
+            waiting.result()
+
+
+def test_a_process_that_is_stopped_in_the_line_blocks_nobody(hardware: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns_module, "_STOPPED_S", 0.5)
+    with turn(hardware):
+        first = subprocess.Popen([sys.executable, "-c", HOLDS, hardware, "0"], stdout=subprocess.PIPE)
+        until(lambda: in_line(hardware) == 1)
+        first.send_signal(signal.SIGSTOP)
+    try:
+        with turn(hardware, patience_s=30):
+            pass
+    finally:
+        first.send_signal(signal.SIGCONT)
+        with first:
+            assert first.wait(timeout=30) == 0
+
+
+def test_waiting_costs_no_processor(hardware: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody answers a connection: one for each look filled the holder's list of them, and every look then failed."""
+    looks: list[int] = []
+    real = turns_module._names
+
+    def counted() -> dict[str, str]:
+        looks.append(1)
+        return real()
+
+    monkeypatch.setattr(turns_module, "_LOOK_S", 0.01)
+    monkeypatch.setattr(turns_module, "_names", counted)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as holder_of_few:
+        holder_of_few.bind(f"\0{turns_module._name(hardware)}/turn")
+        holder_of_few.listen(2)
+        began = time.process_time()
+        with pytest.raises(InfrastructureError, match=rf"^process {os.getpid()} has kept its turn"):
+            turn(hardware, patience_s=1.0).__enter__()
+        assert len(looks) <= 110 and time.process_time() - began < 0.5
+
+
+def test_no_descriptor_left_is_the_machines_failure(hardware: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_: object) -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(turns_module.socket, "socket", none_left)
+    with pytest.raises(InfrastructureError, match="Too many open files"):
+        turn(hardware).__enter__()
+    with pytest.raises(InfrastructureError, match="Too many open files"):
+        turns_module._Wait().for_end_of("anybody", 0.1)
+
+
+def test_judges_are_counted_while_they_build(judge: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    counted: list[int] = []
+    real = judges_module.Loaded
+
+    def built(*args: Any, **options: Any) -> Any:
+        counted.append(crowd(judge.device.hardware()))
+        return real(*args, **options)
+
+    monkeypatch.setattr(judges_module, "Loaded", built)
+    path = tmp_path / "gelu.py"
+    path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
+    before = crowd(judge.device.hardware())
+    case = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"], "timed": False}
+    check(path, "gelu", judge=judge, allow=("library",), **case)
+    monkeypatch.setattr(judge.bench, "build_ahead", lambda *_: counted.append(crowd(judge.device.hardware())))
+    judge.build_ahead([])
+    assert min(counted) >= 1 and (before > 0 or counted == [1, 1])
 
 
 def test_a_fork_takes_no_turn_with_it(hardware: str) -> None:
@@ -283,3 +359,20 @@ def test_cells_are_measured_within_a_turn_but_for_the_calls_that_may_compile(
     verdict = check(path, "gelu", judge=judge, tier="quick", allow=("library",), **options)
     assert verdict.verdict == "passed", verdict.message
     assert set(turns) == {("first calls", ""), ("quads", judge.device.hardware())}
+
+
+def test_seconds_in_which_others_measured_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def window(_pair: clock.Pair, runner: str, _image: object) -> Any:
+        made.append(runner)
+        time.sleep(0.01)
+        return SimpleNamespace(elapsed_ns=2.0 ** len(made))
+
+    monkeypatch.setattr(clock.Pair, "once", window)
+    anything: Any = None
+    pair = clock.Pair(candidate="mine", baseline="theirs", candidate_first=True, generator=anything, timeout_s=1)  # type: ignore[arg-type]
+    pair.warm(anything, 6, 0.005, lambda: 0.0)
+    assert made == ["mine", "theirs"]
+    pair.warm(anything, 6, 0.005, lambda: 0.02)
+    assert made[2:] == ["mine"] * 6 + ["theirs"] * 6

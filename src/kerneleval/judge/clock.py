@@ -295,12 +295,12 @@ def measure(
     held = [_outputs_of(first[0], alone.plan, 0)]
     most = _most_calls(call, effort, device)
     with turn(device.hardware()) as offer:
-        pair = replace(pair, between=offer)
         if crowd(device.hardware()) > 1:
             effort = _beside_others(effort)
         image = _sized(pair, call, direction, draw, effort, device, first, _begin(first, pace_ns, effort))
         del alone, first
-        while isinstance(found := _in_quads(pair, image, effort, bounds, arbiter, held, most), int):
+        while isinstance(found := _in_quads(pair, image, effort, bounds, arbiter, held, most, offer), int):
+            offer()
             image = _sized(pair, call, direction, draw, effort, device, None, found)
         if not candidate.unchanged(held, timeout_s):
             text = "an output that was collected changed when the candidate was called again: outputs must be new"
@@ -335,6 +335,7 @@ def _in_quads(
     arbiter: Arbiter,
     held: list[list[torch.Tensor]],
     most: int,
+    offer: Callable[[], float],
 ) -> _Quads | int:
     """Quads over one image, as many as the tier asks for; or, where the first one's windows are far too short and
     could have more calls, how many fill one.
@@ -347,9 +348,10 @@ def _in_quads(
         arbiter: see :func:`verify`.
         held: outputs that the candidate's worker holds; a secret call's follow.
         most: calls in a window at most.
+        offer: lets others measure between two pairs of windows, if this has taken long; gives the seconds.
     """
     count = len(image.plan.calls)
-    pair.warm(image, effort.warm_windows, effort.max_seconds)
+    pair.warm(image, effort.warm_windows, effort.max_seconds, offer)
     pairs = 2 * effort.min_quads
     kept_at, kept_call = secrets.randbelow(pairs - 1), secrets.randbelow(count)
     looked, sampled, cut_at = secrets.randbelow(pairs), secrets.randbelow(pairs), secrets.randbelow(pairs + 1)
@@ -361,6 +363,7 @@ def _in_quads(
         candidate_first = bool(secrets.randbits(1))
         ratios = []
         for half in range(2):
+            started += offer()
             if len(kept) == cut_at:
                 pair.cut(image, bounds, arbiter)
             image.refresh(pair.generator)

@@ -139,7 +139,8 @@ class Judge:
         def tell(done: int, total: int, candidate: Candidate) -> None:
             _tell(on_event, "build", done, total, candidate.files[0][0])
 
-        self.bench.build_ahead(candidates, tell)
+        with present(self.device.hardware()):
+            self.bench.build_ahead(candidates, tell)
 
     def check(
         self,
@@ -180,22 +181,22 @@ class Judge:
             why = next((f"; {line}" for line in self.left_out(task, protocol)), "")
             raise UsageError(f"task {task.name!r}: no case is left; loosen --dtype, --direction or --category{why}")
         _tell(on_event, "load", 0, len(cases), task.name)
-        try:
-            if not trusted:
-                _refuse_on_host(candidate, self.device.name)
-            loaded = Loaded(self.bench, candidate, (task.name,), trusted=trusted, tf32=protocol.tf32)
-        except BuildFailed as error:
-            return self._stillborn(error, candidate, task, protocol, cases, replay, started)
-        try:
-            with present(self.device.hardware()):
+        with present(self.device.hardware()):
+            try:
+                if not trusted:
+                    _refuse_on_host(candidate, self.device.name)
+                loaded = Loaded(self.bench, candidate, (task.name,), trusted=trusted, tf32=protocol.tf32)
+            except BuildFailed as error:
+                return self._stillborn(error, candidate, task, protocol, cases, replay, started)
+            try:
                 verdict = self._judge(loaded, task, protocol, cases, replay, started, on_event)
-        except torch.OutOfMemoryError as error:
-            text = f"device {self.device.name!r} has too little memory left to judge {task.name}: {error}"
-            raise InfrastructureError(text.splitlines()[0][:500]) from error
-        finally:
-            loaded.close()
-            self.device.trim()
-            self.bench.make_spare()
+            except torch.OutOfMemoryError as error:
+                text = f"device {self.device.name!r} has too little memory left to judge {task.name}: {error}"
+                raise InfrastructureError(text.splitlines()[0][:500]) from error
+            finally:
+                loaded.close()
+                self.device.trim()
+                self.bench.make_spare()
         left = [] if only is not None else _not_planned(self.left_out(task, protocol))
         if not self.device.on_hardware:
             text = f"the device {self.device.name} was not run on hardware by its authors: see docs/hardware.md"
@@ -227,7 +228,7 @@ class Judge:
         findings += [{"check": "uses", **f} for f in self._uses.end(loaded, uses, checks.launched_of(findings))]
         track = checks.track_of(findings)
         readings: list[dict[str, Any]] = []
-        others = 0
+        others = max(0, crowd(self.device.hardware()) - 1)
         if _first_failure(outcomes) is None and not _barred(track, findings, protocol) and protocol.timed:
             timer = Timer(
                 judge,

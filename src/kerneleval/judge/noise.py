@@ -80,7 +80,7 @@ def floor(bench: Bench, tier: str, on_measure: Callable[[], None] | None = None)
     path = bench.cache_dir / "noise" / f"{bench.machine.fingerprint}-{tier}-v{_VERSION}.json"
     if path.exists():
         return _read(path)
-    with turn(bench.device.hardware()):
+    with turn(bench.device.hardware(), whole=True):
         if path.exists():  # somebody measured it meanwhile
             return _read(path)
         if on_measure is not None:

@@ -31,8 +31,6 @@ class Pair:
     """What images are refreshed with."""
     timeout_s: float
     """Limit of one window."""
-    between: Callable[[], None] = lambda: None
-    """Called before windows, but not between the two of a pair."""
 
     @property
     def sides(self) -> tuple[Runner, Runner]:
@@ -53,13 +51,11 @@ class Pair:
 
     def once(self, runner: Runner, image: Image, **options: Any) -> Window:
         """A window on new content."""
-        self.between()
         image.refresh(self.generator)
         return self.alone(runner, image, **options)
 
     def one_each(self, image: Image) -> tuple[Window, Window]:
         """(candidate's, baseline's) window on new content, the same for both."""
-        self.between()
         image.refresh(self.generator)
         one, other = [self.alone(runner, image) for runner in self.sides]
         return self.told_apart((one, other))
@@ -75,7 +71,6 @@ class Pair:
         """(candidate's, baseline's) window on the same content, run in the order asked for; ``look``: whether the
         candidate changes its inputs is looked at; ``keep``: the call whose outputs its worker holds from now on.
         """
-        self.between()
         options = {"check_mutation": look, "keep": keep}
         if candidate_first:
             mine = self.alone(self.candidate, image, **options)
@@ -83,13 +78,14 @@ class Pair:
         theirs = self.alone(self.baseline, image)
         return self.alone(self.candidate, image, **options), theirs
 
-    def warm(self, image: Image, windows: int, seconds: float) -> None:
+    def warm(self, image: Image, windows: int, seconds: float, offer: Callable[[], float]) -> None:
         """Windows of both until two consecutive ones of each agree within 1 %, or there were so many, or for so long
-        each.
+        each; ``offer`` is called between them, and its seconds are not counted.
         """
         for runner in (self.candidate, self.baseline):
             last, ends = 0.0, time.monotonic() + seconds
             for _ in range(windows):
+                ends += offer()
                 if time.monotonic() > ends:
                     break
                 now = self.once(runner, image).elapsed_ns

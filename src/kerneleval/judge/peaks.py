@@ -134,7 +134,7 @@ def known(
     kept = cached(machine, cache_dir)
     if kept is not None and not again and all(kept.find(name) is not None for name in names):
         return kept
-    with turn(device.hardware()):
+    with turn(device.hardware(), whole=True):
         kept = cached(machine, cache_dir) or Peaks(machine=machine.fingerprint)  # others may have measured meanwhile
         missing = [name for name in names if again or kept.find(name) is None]
         found: dict[str, Peak] = {peak.name: peak for peak in kept.peaks}
@@ -155,7 +155,7 @@ def improve(device: Device, machine: Machine, cache_dir: Path) -> Peaks:
     Raises:
         InfrastructureError: no memory left to measure with, or the cache cannot be read.
     """
-    with turn(device.hardware()):
+    with turn(device.hardware(), whole=True):
         room = _Room(device)
         now = [measure(device, machine, name, room) for name in BANDWIDTHS]
         kept = cached(machine, cache_dir) or Peaks(machine=machine.fingerprint)

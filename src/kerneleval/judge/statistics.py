@@ -10,7 +10,7 @@ import numpy as np
 
 from kerneleval.records import Samples, Timing
 
-__all__ = ["FEW", "claim_of", "interval", "pair_log_ratios", "resolution", "timing_from"]
+__all__ = ["FEW", "claim_of", "interval", "pair_log_ratios", "resolution", "sure", "timing_from"]
 
 _LARGEST_EQUAL = 0.1
 """A machine noisier than this cannot show that two times are equal."""
@@ -84,14 +84,28 @@ def resolution(samples: Samples) -> float:
     return 1.96 * max(of_constant, of_pairs) / math.sqrt(len(ratios))
 
 
-def claim_of(low: float, high: float, estimate: float, noise: float) -> Claim:
+def sure(sessions: Sequence[np.ndarray]) -> float:
+    """How many times as wide as the 95 % interval the 99.9 % one is: by Student's t where fewer than three sessions
+    rest on the scatter of their own quads. A machine that is busier than when its noise was measured has a floor that
+    is too low, and three quads that happen to agree say little.
+    """
+    own = [len(quads) for quads in sessions if len(quads) >= FEW]
+    if len(sessions) >= 3 or not own:
+        return _SURE
+    from scipy import stats
+
+    freedom = sum(own) - len(own)
+    return float(stats.t.ppf(0.9995, freedom) / stats.t.ppf(0.975, freedom))
+
+
+def claim_of(low: float, high: float, estimate: float, noise: float, sure: float = _SURE) -> Claim:
     """What may be said of a speedup (ratios, not logs) with that 95 % interval on a machine with that noise floor.
 
     A run holds hundreds of cells, and 5 % of honest intervals exclude the truth: faster and slower are said only where
-    the interval at 99.9 % excludes 1, and the effect exceeds the floor.
+    the interval at 99.9 %, ``sure`` times as wide, excludes 1, and the effect exceeds the floor.
     """
     if low > 0 and (math.log(low) > 0 or math.log(high) < 0):
-        surer = _SURE * math.log(high / low) / 2
+        surer = sure * math.log(high / low) / 2
         if estimate > 1 + noise and math.log(estimate) > surer:
             return "faster"
         if estimate < 1 / (1 + noise) and -math.log(estimate) > surer:
@@ -103,7 +117,8 @@ def claim_of(low: float, high: float, estimate: float, noise: float) -> Claim:
 
 def timing_from(samples: Samples, *, spread: float, between: float, noise: float, device_time: str) -> Timing:
     """The :class:`Timing` of raw samples under the machine's noise figures (standard deviations of log ratios)."""
-    centre, bottom, top = interval(pair_log_ratios(samples), spread, between)
+    sessions = pair_log_ratios(samples)
+    centre, bottom, top = interval(sessions, spread, between)
     half = math.hypot((top - bottom) / 2, resolution(samples))
     estimate, low, high = (math.exp(v) for v in (centre, centre - half, centre + half))
     return Timing(
@@ -112,6 +127,6 @@ def timing_from(samples: Samples, *, spread: float, between: float, noise: float
         low=low,
         high=high,
         noise=noise,
-        claim=claim_of(low, high, estimate, noise),
+        claim=claim_of(low, high, estimate, noise, sure(sessions)),
         device_time=device_time,
     )

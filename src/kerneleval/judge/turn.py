@@ -34,6 +34,9 @@ _LONG_S = 20.0
 _LOOK_S = 1.0
 """Whoever waits looks so often whether the line is still what it was."""
 
+_STOPPED_S = 5.0
+"""Whoever is first in the line and has not taken a free turn for so long is stopped, or debugged."""
+
 _LINUX = sys.platform.startswith("linux")
 _LIST = Path("/proc/net/unix")
 
@@ -55,15 +58,16 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 @contextlib.contextmanager
-def turn(hardware: str, patience_s: float = _PATIENCE_S) -> Iterator[Callable[[], None]]:
+def turn(hardware: str, patience_s: float = _PATIENCE_S, *, whole: bool = False) -> Iterator[Callable[[], float]]:
     """Inside the block nobody else measures on this hardware; waits until that is so, first come, first served.
 
-    Turns may be nested in a thread. What it yields is to be called where the device is idle between two measurements:
-    after 20 s it lets everybody who waits go first.
+    Turns may be nested in a thread: the outer one counts. What it yields is to be called where the device is idle
+    between two measurements: after 20 s it lets everybody who waits go first. It gives the seconds that this took.
 
     Args:
         hardware: as :meth:`Device.hardware` names it.
         patience_s: how long one and the same process may keep everybody waiting.
+        whole: never let others go first: they wait for what is found out here.
 
     Raises:
         InfrastructureError: another process has kept its turn for so long.
@@ -72,7 +76,7 @@ def turn(hardware: str, patience_s: float = _PATIENCE_S) -> Iterator[Callable[[]
     if not _LINUX or (outer is not None and outer.hardware == hardware):
         yield outer.offer if outer is not None and outer.hardware == hardware else _nobody_waits
         return
-    taken = _Turn(hardware, patience_s)
+    taken = _Turn(hardware, patience_s, whole)
     _mine.turn = taken
     try:
         yield taken.offer
@@ -96,8 +100,8 @@ def crowd(hardware: str) -> int:
     return sum(path.startswith(_judges(hardware)) for path in _names())
 
 
-def _nobody_waits() -> None:
-    pass
+def _nobody_waits() -> float:
+    return 0.0
 
 
 def _name(hardware: str) -> str:
@@ -116,24 +120,25 @@ def _signature() -> str:
 class _Turn:
     """A turn of one thread."""
 
-    def __init__(self, hardware: str, patience_s: float) -> None:
+    def __init__(self, hardware: str, patience_s: float, whole: bool) -> None:
         self.hardware = hardware
-        self._patience_s = patience_s
+        self._patience_s, self._whole = patience_s, whole
         self._name = f"{_name(hardware)}/turn"
         self._line = f"{_name(hardware)}/line/"
         self._socket: socket.socket | None = None
         self._offered = 0.0
         self._take()
 
-    def offer(self) -> None:
-        """Let those who wait go first, if it has been held for long."""
+    def offer(self) -> float:
+        """Let those who wait go first, if it has been held for long; how long that took (s)."""
         now = time.monotonic()
-        if now < self._offered + _LONG_S:
-            return
+        if self._whole or now < self._offered + _LONG_S:
+            return 0.0
         self._offered = now - _LONG_S + _LOOK_S
         if any(path.startswith(self._line) for path in _names()):
             self.end()
             self._take()
+        return time.monotonic() - now
 
     def end(self) -> None:
         """Whoever is next may measure."""
@@ -150,53 +155,90 @@ class _Turn:
     def _when_first(self, own: str) -> socket.socket:
         """The turn, when nobody is ahead in the line and whoever has it lets go of it."""
         since, seen = time.monotonic(), ("", "")
-        while True:
-            names = _names()
-            ahead = sorted(path for path in names if path.startswith(self._line) and path < own)
-            if not ahead and (taken := _bound(self._name)) is not None:
-                return taken
-            left_s = self._patience_s - (time.monotonic() - since)
-            ended, process = _wait_for(ahead[-1] if ahead else self._name, min(_LOOK_S, left_s))
-            line = (" ".join(ahead), names.get(self._name, ""))
-            if ended or line != seen:
-                since, seen = time.monotonic(), line
-            if time.monotonic() - since > self._patience_s:
-                whose = f"process {process}" if process else "another process"
-                raise InfrastructureError(
-                    f"{whose} has kept its turn to measure on {self.hardware} for {self._patience_s:g} s (the socket "
-                    f"@{self._name} in {_LIST}): end it, or begin again when it is done"
-                )
+        with contextlib.closing(_Wait()) as wait:
+            while True:
+                names = _names()
+                ahead = sorted(path for path in names if path.startswith(self._line) and path < own)
+                waited_s = time.monotonic() - since
+                free = not ahead or (self._name not in names and waited_s > _STOPPED_S)  # who is first does not take it
+                if free and (taken := _bound(self._name)) is not None:
+                    return taken
+                ended = wait.for_end_of(ahead[-1] if ahead else self._name, min(_LOOK_S, self._patience_s - waited_s))
+                line = (" ".join(ahead), names.get(self._name, ""))
+                if ended or line != seen:
+                    since, seen = time.monotonic(), line
+                if time.monotonic() - since > self._patience_s:
+                    whose = f"process {wait.process}" if wait.process else "another process"
+                    raise InfrastructureError(
+                        f"{whose} has kept its turn to measure on {self.hardware} for {self._patience_s:g} s (the "
+                        f"socket @{wait.name} in {_LIST}): end it, or begin again when it is done"
+                    )
 
 
-def _wait_for(name: str, seconds: float) -> tuple[bool, int]:
-    """Wait until whoever listens by that name has let go of it, or for so long. Whether it has been seen to, and its
-    process; 0: not known.
-    """
-    process = 0
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(max(seconds, 1e-3))
+class _Wait:
+    """A connection to whoever has a name. Nobody answers it: the system holds it until the name is let go of."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.process = 0
+        """Who was waited for last; 0: not known."""
+        self._connection: socket.socket | None = None
+        self._refused = 0
+
+    def close(self) -> None:
+        """Wait for nobody."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def for_end_of(self, name: str, seconds: float) -> bool:
+        """Wait until the name is let go of, or for so long; whether it was seen to be."""
+        if name != self.name or self._connection is None:
+            self.close()
+            if not self._connect(name):
+                return False
+        assert self._connection is not None
+        self._connection.settimeout(max(seconds, 1e-3))
         try:
-            connection.connect(f"\0{name}")  # nobody answers: the system holds the call until the listener is gone
-            told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-            process = int(struct.unpack("3i", told)[0])
-            with contextlib.suppress(ConnectionResetError):
-                connection.recv(1)
-            return True, process
+            self._connection.recv(1)
         except TimeoutError:
+            return False
+        except ConnectionResetError:
             pass
-        except OSError:
-            time.sleep(1e-3)  # gone, or bound and not listening yet
-    return False, process
+        self.close()
+        return True
+
+    def _connect(self, name: str) -> bool:
+        self.name = name
+        try:
+            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        except OSError as error:
+            raise InfrastructureError(f"nobody's turn at measuring can be waited for: {error}") from error
+        try:
+            made.settimeout(_LOOK_S)
+            made.connect(f"\0{name}")
+            told = made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        except OSError:  # let go of, or not listened to yet, or never
+            made.close()
+            time.sleep(min(1e-3 * 2**self._refused, 0.05))
+            self._refused += 1
+            return False
+        self._connection, self._refused = made, 0
+        self.process = int(struct.unpack("3i", told)[0])
+        return True
 
 
 def _bound(name: str) -> socket.socket | None:
     """A socket that listens by that name; None: it is taken."""
+    made = None
     try:
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         _held.add(made)
         made.bind(f"\0{name}")
         made.listen(1024)
     except OSError as error:
+        if made is not None:
+            made.close()
         if error.errno == errno.EADDRINUSE:
             return None
         raise InfrastructureError(f"the name @{name} for turns at measuring cannot be had: {error}") from error
