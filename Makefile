@@ -25,6 +25,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-com
 # On every processor, which pip's own compiling is not. Templates and tests of other Python versions do not compile.
 COMPILE := $(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null || true
 SOURCES := src tests
+SERIAL = $(shell grep -rl --include='test_*.py' 'mark\.serial' tests)
 
 .PHONY: help run test attacks tasks-selftest gpu fmt lint clean tools
 
@@ -74,10 +75,12 @@ run: $(VENV)/.installed | tools
 	$(BIN)/kerneleval run --quick $(ARGS)
 
 # The serial tests measure time or load the machine: they run alone, first. Both parts always run; pytest has the last
-# word, and lists what it skipped (the GPU tier, where there is no GPU) with the reason.
+# word, and lists what it skipped (the GPU tier, where there is no GPU) with the reason. Compiled tests are kept, whatever
+# Python is told: each process would compile them anew.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: lint
 	@status=0; \
-	$(BIN)/python -m pytest -m serial $(ARGS) || status=$$?; \
+	$(BIN)/python -m pytest -m serial $(or $(ARGS),$(SERIAL)) || status=$$?; \
 	$(BIN)/python -m pytest -m 'not serial' -n $(WORKERS) --dist loadgroup $(ARGS) || status=$$?; \
 	exit $$status
 
@@ -90,7 +93,7 @@ tasks-selftest: $(VENV)/.installed | tools
 lint: $(VENV)/.installed-dev | tools
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports --no-logo
 
 gpu:

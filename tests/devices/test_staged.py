@@ -99,9 +99,11 @@ CHECK = """
 import json, sys
 import kerneleval
 from kerneleval import devices
+from kerneleval.judge.noise import CLASSES_NS, Noise
 device, folder, names = sys.argv[1], sys.argv[2], sys.argv[3:]
 found = {}
 with kerneleval.Judge(device) as judge:
+    judge._noise["quick"] = (Noise(spread=0.01, between=0.01),) * len(CLASSES_NS)  # no claim is looked at
     for name in names:
         verdict = kerneleval.check(f"{folder}/{name}.py", "gelu", judge=judge, tier="quick", dtypes=["float32"],
             categories=("tiny", "small", "medium"), allow=("custom", "mixed", "library"))
