@@ -271,6 +271,17 @@ def test_a_name_without_a_listener_is_waited_for_with_patience_alone(hardware: s
             turn(hardware, patience_s=0.3).__enter__()
 
 
+def test_nobody_is_taken_for_whoever_was_waited_for_before(hardware: str) -> None:
+    """Nor do refusals ever count too far: the pause after each grew until no float had room for it, within a minute."""
+    wait = turns_module._Wait()
+    with turn(hardware):
+        (name,) = [path for path in taken_by(hardware) if path.endswith("/turn")]
+        assert not wait.for_end_of(name, 0.01) and wait.process == os.getpid()
+    wait._refused = 5000
+    assert not wait.for_end_of(f"{name}/nobody", 0.01)
+    assert wait.process == 0 and wait._refused == 5001
+
+
 def test_judges_of_a_hardware_are_counted(hardware: str) -> None:
     assert crowd(hardware) == 0
     with present(hardware), present(hardware):

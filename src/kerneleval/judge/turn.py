@@ -73,8 +73,11 @@ def turn(hardware: str, patience_s: float = _PATIENCE_S, *, whole: bool = False)
         InfrastructureError: another process has kept its turn for so long.
     """
     outer: _Turn | None = getattr(_mine, "turn", None)
-    if not _LINUX or (outer is not None and outer.hardware == hardware):
-        yield outer.offer if outer is not None and outer.hardware == hardware else _nobody_waits
+    if outer is not None and outer.hardware == hardware:
+        yield outer.offer
+        return
+    if not _LINUX:
+        yield _nobody_waits
         return
     taken = _Turn(hardware, patience_s, whole)
     _mine.turn = taken
@@ -209,7 +212,8 @@ class _Wait:
         return True
 
     def _connect(self, name: str) -> bool:
-        self.name = name
+        if name != self.name:
+            self.name, self.process = name, 0
         try:
             made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         except OSError as error:
@@ -220,8 +224,8 @@ class _Wait:
             told = made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         except OSError:  # let go of, or not listened to yet, or never
             made.close()
-            time.sleep(min(1e-3 * 2**self._refused, 0.05))
             self._refused += 1
+            time.sleep(min(1e-3 * self._refused, 0.05))
             return False
         self._connection, self._refused = made, 0
         self.process = int(struct.unpack("3i", told)[0])
