@@ -98,14 +98,14 @@ def sure(sessions: Sequence[np.ndarray]) -> float:
     return float(stats.t.ppf(0.9995, freedom) / stats.t.ppf(0.975, freedom))
 
 
-def claim_of(low: float, high: float, estimate: float, noise: float, sure: float = _SURE) -> Claim:
+def claim_of(low: float, high: float, estimate: float, noise: float, times: float = _SURE) -> Claim:
     """What may be said of a speedup (ratios, not logs) with that 95 % interval on a machine with that noise floor.
 
     A run holds hundreds of cells, and 5 % of honest intervals exclude the truth: faster and slower are said only where
-    the interval at 99.9 %, ``sure`` times as wide, excludes 1, and the effect exceeds the floor.
+    the interval at 99.9 %, so many ``times`` as wide, excludes 1, and the effect exceeds the floor.
     """
     if low > 0 and (math.log(low) > 0 or math.log(high) < 0):
-        surer = sure * math.log(high / low) / 2
+        surer = times * math.log(high / low) / 2
         if estimate > 1 + noise and math.log(estimate) > surer:
             return "faster"
         if estimate < 1 / (1 + noise) and -math.log(estimate) > surer:
