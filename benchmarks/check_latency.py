@@ -112,7 +112,7 @@ def main() -> None:
         report = Report("check_latency", judge.machine, options.out)
         started = time.perf_counter()
         judge.noise(protocol)
-        judge.bench.make_spare()
+        judge.pool.make_spare()
         report.say(f"noise floor of this machine, once: {time.perf_counter() - started:.1f} s")
         rows = []
         for variant in range(options.candidates):

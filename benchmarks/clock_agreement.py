@@ -12,10 +12,10 @@ import torch
 
 from benchmarks.report import Report, parser
 from kerneleval.judge import Judge
-from kerneleval.judge.bench import Loaded
-from kerneleval.judge.clock import measure
-from kerneleval.judge.images import Call, dense
-from kerneleval.judge.timed_outputs import TimedCall, TimedMismatch
+from kerneleval.judge.timing.clock import measure
+from kerneleval.judge.timing.timed_outputs import TimedCall, TimedMismatch
+from kerneleval.judge.windows.buffers import CallLayout, dense
+from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.records import Candidate, Protocol
 
 _SOURCE = """
@@ -38,7 +38,7 @@ def main() -> None:
     protocol = Protocol(tier=options.tier)
     with Judge(options.device) as judge:
         report = Report("clock_agreement", judge.machine, options.out)
-        first, second = Loaded(judge.bench, candidate, ("run",)), Loaded(judge.bench, candidate, ("run",))
+        first, second = Loaded(judge.pool, candidate, ("run",)), Loaded(judge.pool, candidate, ("run",))
         rows = []
         shapes = ((1024, 1024), (4096, 1024), (16384, 1024), (32768, 1024), (65536, 1024), (131072, 1024))
         points = [(s, 1) for s in shapes] + [(shapes[-1], r) for r in (2, 4, 8, 16, 40)]
@@ -59,7 +59,9 @@ def main() -> None:
 
 
 def _point(judge, first, second, protocol, shape, repeat):
-    call = Call(args=(dense(shape, "float32"), repeat), grads=(), outputs=((shape, "float32"),), wanted=(), dims={})
+    call = CallLayout(
+        args=(dense(shape, "float32"), repeat), grads=(), outputs=((shape, "float32"),), wanted=(), dims={}
+    )
     device = judge.device.torch_device
 
     def draw(seed: int) -> list[torch.Tensor]:

@@ -21,9 +21,9 @@ from benchmarks.report import Report, parser
 from benchmarks.right_forms import FORMS, STEPS, Form
 from kerneleval import devices, tasks
 from kerneleval.devices import Device
-from kerneleval.judge.bound import Bound, Drawn, other_scalars
-from kerneleval.judge.comparison import Mismatch, compare
-from kerneleval.judge.oracle import precision
+from kerneleval.judge.oracle.comparison import Mismatch, compare
+from kerneleval.judge.oracle.reference import precision
+from kerneleval.judge.probes.bound_case import BoundCase, Drawn, other_scalars
 from kerneleval.records import Case, Protocol, Task, new_secret
 from kerneleval.tasks import shapes
 
@@ -70,7 +70,7 @@ def _counts(tallies: dict[str, _Tally]) -> list[tuple[Counter[str], Counter[str]
 def _measure(task: Task, device: Device, budget: shapes.Budget, tally: _Tally, until: float) -> None:
     """Every form of a task at plan after plan, until the time is up; at least one plan's first case."""
     for case, larger in _cases(task, budget):
-        bound = Bound(task, case, device, tf32=False, scalars=_scalars(task, case, larger))
+        bound = BoundCase(task, case, device, tf32=False, scalars=_scalars(task, case, larger))
         drawn = bound.draw(new_secret())
         for label, form, widened in _forms(task, case):
             with precision(tf32=False):
@@ -99,7 +99,7 @@ def _scalars(task: Task, case: Case, larger: bool | None) -> dict[str, float]:
     return {} if larger is None else other_scalars(task, case, larger=larger)
 
 
-def _plain(bound: Bound) -> dict[str, float]:
+def _plain(bound: BoundCase) -> dict[str, float]:
     values = {s.name: getattr(s, "value", None) for s in bound.specs}
     return {name: value for name, value in values.items() if isinstance(value, float)}
 
@@ -114,7 +114,7 @@ def _forms(task: Task, case: Case) -> Iterator[tuple[str, Form, bool]]:
         yield f"steps {number}", form, False
 
 
-def _run(form: Form, bound: Bound, drawn: Drawn, widened: bool) -> list[torch.Tensor]:
+def _run(form: Form, bound: BoundCase, drawn: Drawn, widened: bool) -> list[torch.Tensor]:
     """Outputs or gradients, in the case's dtype."""
     args: list[Any] = [a.clone() if isinstance(a, torch.Tensor) else a for a in drawn.args]
     leaves = [args[i].requires_grad_() for i in bound.wanted]

@@ -16,9 +16,10 @@ from unittest import mock
 
 from benchmarks.report import Report, parser
 from kerneleval import tasks
-from kerneleval.judge import Judge, checks, clock
+from kerneleval.judge import Judge, checks
 from kerneleval.judge import judge as judging
-from kerneleval.judge.repeats import Repeats
+from kerneleval.judge.probes.repeats import Repeats
+from kerneleval.judge.timing import clock
 from kerneleval.records import Candidate, Protocol
 
 CPP = """#include <cmath>
@@ -93,14 +94,14 @@ def main() -> None:
     with Judge(options.device) as judge:
         report = Report("layer_costs", judge.machine, options.out)
         judge.noise(protocol)
-        judge.bench.make_spare()
+        judge.pool.make_spare()
         own = ("cpp", "gelu.cpp", CPP) if judge.device.name == "cpu" else ("triton", "gelu.py", TRITON)
         language, file, text = own
         candidate = Candidate(files=((file, text),), language=language)
         seconds: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
         for turn in range(-1, options.rounds):
             for variant in random.sample(VARIANTS, len(VARIANTS)):
-                judge.bench.quiet()
+                judge.pool.quiet()
                 with without(variant):
                     started = time.perf_counter()
                     verdict = judge.check(candidate, task, protocol)

@@ -31,8 +31,8 @@ from benchmarks.report import Report, parser, until_ended
 from kerneleval import tasks
 from kerneleval.generators.library.kernels import KERNELS, LEFT_OUT, MODULES, Kernel
 from kerneleval.judge import Judge
-from kerneleval.judge.inputs import draw, upstream
-from kerneleval.judge.layouts import laid_out
+from kerneleval.judge.windows.inputs import draw, upstream
+from kerneleval.judge.windows.layouts import laid_out
 from kerneleval.languages.triton import LANGUAGE as TRITON
 from kerneleval.records import Candidate, Case, Failed, KernelEvalError, Protocol, Scalar, Task, Verdict, to_plain
 from kerneleval.tasks.shapes import EDGE

@@ -16,9 +16,10 @@ from typing import Any
 
 from benchmarks.report import Report, parser, until_ended
 from kerneleval import pipeline, tasks
-from kerneleval.judge import Judge, clock
-from kerneleval.judge.baselines import baseline_candidate
-from kerneleval.judge.noise import CLASSES_NS, Noise
+from kerneleval.judge import Judge
+from kerneleval.judge.timing import clock
+from kerneleval.judge.timing.noise import CLASSES_NS, Noise
+from kerneleval.judge.windows.baselines import baseline_candidate
 from kerneleval.records import Case, CellResult, Failed, Passed, Protocol, Task
 from kerneleval.tasks import shapes
 from kerneleval.tasks.real_shapes import real_shapes

@@ -9,8 +9,8 @@ import time
 
 from benchmarks.report import Report, parser
 from kerneleval.judge import Judge
-from kerneleval.judge.bench import Loaded
-from kerneleval.judge.images import Call, Image, Plan, dense
+from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout, dense
+from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.records import Candidate
 
 
@@ -33,16 +33,18 @@ def main() -> None:
         forks, firsts = [], []
         for _ in range(5):
             started = time.perf_counter()
-            loaded = Loaded(judge.bench, candidate, ("run",))
+            loaded = Loaded(judge.pool, candidate, ("run",))
             forks.append(loaded.runner.worker.fork_s)
-            call = Call(args=(dense((64,), "float32"),), grads=(), outputs=(((64,), "float32"),), wanted=(), dims={})
-            image = Image(Plan([call], "forward"), judge.device)
+            call = CallLayout(
+                args=(dense((64,), "float32"),), grads=(), outputs=(((64,), "float32"),), wanted=(), dims={}
+            )
+            image = WindowBuffer(WindowLayout([call], "forward"), judge.device)
             loaded.runner.window(image, timeout_s=30.0, check_mutation=False)
             firsts.append(time.perf_counter() - started)
             loaded.close()
         rows += [
-            ("zygote: start to ready", f"{judge.bench.zygote.start_s:.2f} s"),
-            ("zygote: its imports (torch, Triton)", f"{judge.bench.zygote.loaded['total_s']:.2f} s"),
+            ("zygote: start to ready", f"{judge.pool.zygote.start_s:.2f} s"),
+            ("zygote: its imports (torch, Triton)", f"{judge.pool.zygote.loaded['total_s']:.2f} s"),
             ("worker: fork to sandboxed and ready (median of 5)", f"{statistics.median(forks) * 1e3:.1f} ms"),
             (
                 "worker: fork to first call answered, device context included",
@@ -50,8 +52,8 @@ def main() -> None:
             ),
         ]
         report.table(("what", "time"), rows)
-        report.data = {"rows": rows, "trust": judge.bench.trust}
-        report.say(f"sandbox: {judge.bench.trust.level}: {', '.join(judge.bench.trust.layers)}")
+        report.data = {"rows": rows, "trust": judge.pool.trust}
+        report.say(f"sandbox: {judge.pool.trust.level}: {', '.join(judge.pool.trust.layers)}")
         report.write()
 
 

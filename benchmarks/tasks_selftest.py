@@ -41,7 +41,7 @@ from kerneleval.records import (
 )
 
 if TYPE_CHECKING:
-    from kerneleval.judge.selftest import Examined
+    from kerneleval.judge.selftest.selftest import Examined
 
 CATEGORIES = ("tiny", "small", "square", "rectangular", "edge")
 """Shape categories of the cases: bugs are planted in all but the edges; square inputs can be transposed."""
@@ -113,7 +113,7 @@ def _found_at(task: Task, case: Case, device: str) -> Examined:
         Broken: the device is beyond use in this process.
         UsageError: the reference raises.
     """
-    from kerneleval.judge.selftest import examine
+    from kerneleval.judge.selftest.selftest import examine
 
     try:
         (found,) = examine(task, device, (case,))
@@ -214,7 +214,7 @@ class Journal:
 
 
 def _default_journal(device: str) -> Path:
-    from kerneleval.judge.bench import default_cache_dir
+    from kerneleval.judge.windows.worker_pool import default_cache_dir
 
     return default_cache_dir() / f"tasks_selftest-{device}.jsonl"
 
@@ -268,7 +268,7 @@ def _scored(counts: Mapping[str, int]) -> Found:
 
 def written(results: Sequence[Found], heading: Mapping[str, str]) -> str:
     """The report as Markdown."""
-    from kerneleval.judge.mutants import KINDS
+    from kerneleval.judge.selftest.mutants import KINDS
 
     total = summarise(results)
     lines = ["# Self-test of the built-in tasks", "", *(f"- {name}: {text}" for name, text in heading.items()), ""]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from kerneleval import cli, pipeline
-from kerneleval.audit import audit
 from kerneleval.judge import Judge
+from kerneleval.pipeline.audit import audit
 from kerneleval.records import Candidate, Event, Origin, Protocol, UsageError
 from kerneleval.store import Planned, for_replay, open_store
 from kerneleval.tasks import find

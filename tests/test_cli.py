@@ -176,8 +176,8 @@ def test_check_passes_every_option_on(check: Recorder) -> None:
 def test_check_options_are_options_of_the_pipeline() -> None:
     import inspect
 
-    from kerneleval.audit import audit
     from kerneleval.pipeline import check, run
+    from kerneleval.pipeline.audit import audit
 
     for command, function in ((judging.check, check), (generating.run, run), (judging.audit, audit)):
         known = set(inspect.signature(function).parameters)
@@ -279,7 +279,7 @@ def test_score_is_of_the_latest_run_unless_told(run: Recorder) -> None:
 
 @pytest.fixture
 def audit(monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    from kerneleval import audit as auditing
+    from kerneleval.pipeline import audit as auditing
 
     document = {"of": "run-1", "audit": "run-2", "changed": 0, "audited": 1, "verdicts": []}
     recorder = Recorder(document)
@@ -341,8 +341,8 @@ def test_a_bad_variable_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 @pytest.mark.parametrize("base", ["", "/somewhere"])
 def test_the_cache_directory_is_where_the_judge_puts_it(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kerneleval import settings
-    from kerneleval.judge.bench import default_cache_dir
+    from kerneleval.cli import settings
+    from kerneleval.judge.windows.worker_pool import default_cache_dir
 
     monkeypatch.setenv("XDG_CACHE_HOME", base)
     assert settings.read().cache_dir == default_cache_dir()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kerneleval import cli
-from kerneleval.reports import doctor
+from kerneleval.pipeline import doctor
 
 
 @pytest.fixture(scope="module")

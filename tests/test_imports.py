@@ -13,7 +13,7 @@ import pytest
 import kerneleval
 
 SOURCE = Path(kerneleval.__file__).parent
-CORE = ("records", "languages", "devices", "worker", "judge", "tasks")
+CORE = ("records", "languages", "devices", "sandbox", "worker", "judge", "tasks")
 CORE_MAY_IMPORT = {"numpy", "scipy", "torch", "triton"}
 SHELL = ("typer", "rich", "click", "pydantic", "pydantic_settings", "sqlalchemy", "psycopg")
 CANDIDATES_BRING = {"numba", "llvmlite", "pyopencl"}

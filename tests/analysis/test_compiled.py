@@ -12,8 +12,8 @@ from tests.scores.score_builders import rows
 from tests.store import store_builders as stored
 
 from kerneleval.analysis.compiled import METRICS, CompiledMetrics, by_generators, measure
-from kerneleval.judge.disassembly import Library
-from kerneleval.judge.uses import finding
+from kerneleval.judge.binaries.disassembly import Library
+from kerneleval.judge.binaries.uses import finding
 from kerneleval.languages.instructions import read_code
 from kerneleval.records import Verdict, to_plain
 from kerneleval.reports.analysis_view import render_compiled

@@ -15,7 +15,7 @@ from kerneleval.analysis import published, steps
 from kerneleval.analysis import transitions as between
 from kerneleval.analysis.formats import kernelbench_results, kernelbenchx
 from kerneleval.analysis.formats.kernelbench_results import Sample, Time, failure, speedup
-from kerneleval.audit import audit
+from kerneleval.pipeline.audit import audit
 from kerneleval.records import Failed, Passed, Result, UsageError, outcome_from_plain, to_plain
 from kerneleval.scores import Setting, score_all
 from kerneleval.store import open_store

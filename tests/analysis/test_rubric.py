@@ -14,8 +14,8 @@ from kerneleval import tasks
 from kerneleval.analysis import rubric
 from kerneleval.analysis.features import marks_of_code, read_sources
 from kerneleval.analysis.rubric import Seen, profiles, rate, seen
-from kerneleval.judge.disassembly import Library
-from kerneleval.judge.uses import finding
+from kerneleval.judge.binaries.disassembly import Library
+from kerneleval.judge.binaries.uses import finding
 from kerneleval.languages.instructions import read_code
 from kerneleval.records import Candidate, CodeUse, Origin, UsageError
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from tests.attacks.specimens import Specimen, collect
 
-from kerneleval.judge import Judge, cells
+from kerneleval.judge import Judge
+from kerneleval.judge.probes import cells
 from kerneleval.pipeline import check
-from kerneleval.worker import sandbox
-from kerneleval.worker.processes import of_uid
-from kerneleval.worker.slot import Slot
+from kerneleval.sandbox import lifecycle
+from kerneleval.sandbox.processes import of_uid
+from kerneleval.sandbox.slot import Slot
 
 pytestmark = pytest.mark.serial
 
@@ -29,13 +30,13 @@ def judge(tmp_path_factory: pytest.TempPathFactory):
 def users(monkeypatch: pytest.MonkeyPatch) -> list[Slot]:
     """Every slot that is prepared during the test."""
     slots: list[Slot] = []
-    prepare = sandbox.prepare
+    prepare = lifecycle.prepare
 
     def recorded(*args, **kwargs):
         slots.append(prepare(*args, **kwargs))
         return slots[-1]
 
-    monkeypatch.setattr(sandbox, "prepare", recorded)
+    monkeypatch.setattr(lifecycle, "prepare", recorded)
     return slots
 
 
@@ -44,7 +45,7 @@ def test_is_that_candidates_outcome(
     judge: Judge, specimen: Specimen, users: list[Slot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cells, "CALL_TIMEOUT_S", 5.0 if "timeout" in specimen.reasons else 25.0)
-    monkeypatch.setattr("kerneleval.judge.bench._LOAD_TIMEOUT_S", 7.0)
+    monkeypatch.setattr("kerneleval.judge.windows.worker_pool._LOAD_TIMEOUT_S", 7.0)
     options = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"], "timed": False}
     started = time.monotonic()
     verdict = check(specimen.path, specimen.task, judge=judge, allow=specimen.allow, **options)
@@ -53,7 +54,7 @@ def test_is_that_candidates_outcome(
     assert verdict.reason in specimen.reasons, verdict.message
     assert verdict.message
     assert time.monotonic() - started < 90
-    judge.bench.quiet()
+    judge.pool.quiet()
     # nothing is left: no process, no file, but those of the spare that waits for the next candidate
     for slot in users[:-1]:
         assert not Path(slot.base).exists()

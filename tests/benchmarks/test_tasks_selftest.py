@@ -16,7 +16,7 @@ import pytest
 from benchmarks.processes import Broken, work_through
 
 from benchmarks import fingerprints, tasks_selftest
-from kerneleval.judge.mutants import KINDS
+from kerneleval.judge.selftest.mutants import KINDS
 from kerneleval.records import InfrastructureError
 from kerneleval.tasks import find
 
@@ -157,7 +157,7 @@ def test_the_report_lists_survivors_failures_and_what_is_right() -> None:
 
 
 def test_a_mutant_is_killed_by_one_case_and_a_kind_without_mutants_says_why() -> None:
-    from kerneleval.judge.mutants import Fate
+    from kerneleval.judge.selftest.mutants import Fate
 
     def fate(kind: str, name: str, *fates: str) -> list[Fate]:
         return [Fate(kind=kind, name=name, fate=f, why=f"because {f}") for f in fates]  # type: ignore[arg-type]

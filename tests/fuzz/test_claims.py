@@ -21,11 +21,12 @@ from hypothesis import strategies as st
 from tests.fuzz.hostile import effort, json_values, numbers, texts
 
 from kerneleval.devices import find
-from kerneleval.judge import answers, bench, cells, observation, tampering, windows
-from kerneleval.judge.bench import Loaded, LoadFailed
 from kerneleval.judge.checks import track
-from kerneleval.judge.modules import match_state
-from kerneleval.judge.timing import device_time
+from kerneleval.judge.probes import cells, observation
+from kerneleval.judge.timing.timer import device_time
+from kerneleval.judge.windows import answers, protocol, tampering, worker_pool
+from kerneleval.judge.windows.modules import match_state
+from kerneleval.judge.windows.worker_pool import Loaded, LoadFailed
 from kerneleval.records import STAGES, Case, Samples, to_plain
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
@@ -46,7 +47,7 @@ def strict(value: Any) -> None:
 @example(True)
 @effort(300)
 def test_a_claimed_time_is_a_finite_number(value: Any) -> None:
-    claimed = windows._claimed_ns(value)
+    claimed = protocol._claimed_ns(value)
     assert type(claimed) is float
     assert math.isfinite(claimed)
     assert claimed >= 0
@@ -59,7 +60,7 @@ def test_a_claimed_time_is_a_finite_number(value: Any) -> None:
 @example({})
 @effort(250)
 def test_a_claimed_mismatch_has_a_documented_reason(value: Any) -> None:
-    wrong = windows._claimed_wrong(value)
+    wrong = protocol._claimed_wrong(value)
     assert (wrong is None) == (not isinstance(value, dict))
     if wrong is None:
         return
@@ -110,7 +111,7 @@ def test_claimed_tampering_is_a_bounded_list_of_texts(told: Any) -> None:
 @example([1.7e308, 1.7e308], 1.0)
 @effort(150)
 def test_a_claimed_device_time_is_accepted_only_near_the_verified_one(claims: list[Any], verified: float) -> None:
-    claimed = tuple(windows._claimed_ns(value) for value in claims)
+    claimed = tuple(protocol._claimed_ns(value) for value in claims)
     samples = Samples(candidate_ns=(verified,) * len(claimed), candidate_event_ns=claimed)
     said = device_time(samples)
     assert len(said) < 1000
@@ -188,5 +189,5 @@ def test_what_a_candidate_raises_is_bounded_text(kind: str, message: str, unsupp
     failed = answers.raised(WorkerError(kind[:200], message[:4000], unsupported=unsupported, evidence={}))
     assert failed.reason in DOCUMENTED
     assert len(failed.message) <= 1000
-    assert len(bench._kind(WorkerError(kind, "", unsupported=False, evidence={}))) <= len(kind) + 2
+    assert len(worker_pool._kind(WorkerError(kind, "", unsupported=False, evidence={}))) <= len(kind) + 2
     strict(failed)

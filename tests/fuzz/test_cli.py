@@ -20,7 +20,7 @@ from tests.fuzz.hostile import CONTROL, NASTY, effort, texts
 
 from kerneleval import cli
 from kerneleval.judge import judge as judging
-from kerneleval.judge.bench import Bench
+from kerneleval.judge.windows.worker_pool import WorkerPool
 from kerneleval.records import UsageError
 from kerneleval.tasks import all_tasks
 
@@ -36,8 +36,8 @@ NAMES = texts(40).map(lambda s: s.replace("\0", "").replace("/", "_")[:60])
 
 
 @pytest.fixture
-def bench(judge: judging.Judge) -> Bench:
-    return judge.bench
+def pool(judge: judging.Judge) -> WorkerPool:
+    return judge.pool
 
 
 def _nobody(*_given: Any, **_options: Any) -> None:
@@ -45,11 +45,11 @@ def _nobody(*_given: Any, **_options: Any) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bench: Bench) -> Iterator[None]:
-    monkeypatch.setattr(judging, "Bench", lambda *_given: bench)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pool: WorkerPool) -> Iterator[None]:
+    monkeypatch.setattr(judging, "WorkerPool", lambda *_given: pool)
     monkeypatch.setattr(judging, "Loaded", _nobody)
     for name in ("make_spare", "close"):
-        monkeypatch.setattr(Bench, name, lambda _self: None)
+        monkeypatch.setattr(WorkerPool, name, lambda _self: None)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KERNELEVAL_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("KERNELEVAL_STORE", raising=False)

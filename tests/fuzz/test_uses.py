@@ -12,7 +12,7 @@ from tests.fuzz.hostile import effort, json_values, texts
 from tests.store import store_builders as stored
 
 from kerneleval.analysis import compiled
-from kerneleval.judge.uses import read_sent
+from kerneleval.judge.binaries.uses import read_sent
 from kerneleval.languages.host_code import kernels_reached, listing
 from kerneleval.languages.instructions import read_code, sass_functions
 from kerneleval.records import ISAS, CodeUse, UsageError

@@ -215,8 +215,8 @@ def test_nothing_is_left_of_forgers(judge: Judge, tmp_path: Path) -> None:
     counts = []
     for _ in range(4):
         judged(judge, FORGER.format(op="computed", path=("op",), raw="null") + HONEST, tmp_path)
-        judge.bench.quiet()
-        judge.bench._spare.result()  # type: ignore[union-attr]
+        judge.pool.quiet()
+        judge.pool._spare.result()  # type: ignore[union-attr]
         counts.append(_descriptors())
     assert counts[1] == counts[-1], counts
 

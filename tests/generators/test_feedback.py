@@ -92,7 +92,7 @@ def test_a_traceback_begins_in_the_candidate() -> None:
 
 
 def test_secrets_and_places_are_left_out() -> None:
-    said = "differs under suite_seed 12345 in /home/someone/judge/cells.py; replay: seed=77"
+    said = "differs under suite_seed 12345 in /home/someone/judge/probes/cells.py; replay: seed=77"
     one = wrong(case(3, 4), said, replay="kerneleval check /home/someone/x.py --case softmax/forward/M=3,N=4")
     told = feedback_of(verdict(one, replay="kerneleval check /home/someone/x.py --suite-seed 12345"), TASK)
     for secret in ("12345", "77", "/home", "kerneleval check"):

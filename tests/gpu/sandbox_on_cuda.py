@@ -24,7 +24,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from kerneleval.worker import linux, sandbox, steps
+from kerneleval.sandbox import entry, lifecycle, linux
 
 N = 1 << 20
 KERNEL = """
@@ -169,16 +169,16 @@ def zygote(fd: int, plain: dict[str, Any], facts: dict[str, Any], variant: str) 
     control.sendall(b"up\n")
     control.recv(16)
     if variant == "no-pidns":  # what a machine without PID namespaces gives
-        steps._PID_NAMESPACE_WORKS = ("cpu",)
+        entry._PID_NAMESPACE_WORKS = ("cpu",)
     parent, started = os.getpid(), time.perf_counter()
     pid = os.fork()
     if pid == 0:
         out = control.detach()
         try:
             costs: dict[str, float] = {}
-            trust = sandbox.enter(
-                sandbox.Slot.from_plain(plain),
-                sandbox.Limits(),
+            trust = lifecycle.enter(
+                lifecycle.Slot.from_plain(plain),
+                lifecycle.Limits(),
                 "cuda",
                 keep_fds=(out,),
                 parent_pid=parent,
@@ -212,7 +212,7 @@ def play(variant: str) -> dict[str, Any]:
         handles.append(ctypes.string_at(ctypes.byref(handle), 64).hex())
     values = (ctypes.c_float * N)(*([1.5] * N))
     assert runtime.cudaMemcpy(pointers[0], values, ctypes.c_size_t(4 * N), 1) == 0
-    place = sandbox.prepare(0, home)
+    place = lifecycle.prepare(0, home)
     facts = {"handles": handles, "host": os.getpid(), "secret": str(home / "secret"), "compile": True}
     ours, theirs = socket.socketpair()
     code = (
@@ -229,7 +229,7 @@ def play(variant: str) -> dict[str, Any]:
             json.dumps([place.to_plain(), facts, variant]),
         ],
         pass_fds=(theirs.fileno(),),
-        env=sandbox.clean_environment() | {"PYTHONPATH": os.environ["PYTHONPATH"]},
+        env=lifecycle.clean_environment() | {"PYTHONPATH": os.environ["PYTHONPATH"]},
         cwd="/",
     )
     theirs.close()
@@ -239,12 +239,12 @@ def play(variant: str) -> dict[str, Any]:
     said = [json.loads(stream.readline()), json.loads(stream.readline())]
     pid = next(s["pid"] for s in said if set(s) == {"pid"})
     report = next(s for s in said if set(s) != {"pid"})
-    report["resident_mib"] = sandbox.resident_bytes(place, pid) >> 20
+    report["resident_mib"] = lifecycle.resident_bytes(place, pid) >> 20
     back = (ctypes.c_float * N)()
     assert runtime.cudaMemcpy(back, pointers[1], ctypes.c_size_t(4 * N), 2) == 0
     report["right"] = all(value == 3.0 for value in back)
     started = time.perf_counter()
-    report["leftovers"] = sandbox.kill_all(place, pid)
+    report["leftovers"] = lifecycle.kill_all(place, pid)
     report["kill_ms"] = round((time.perf_counter() - started) * 1e3, 2)
     process.kill()
     process.wait()

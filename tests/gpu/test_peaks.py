@@ -9,7 +9,8 @@ import pytest
 
 from kerneleval import devices
 from kerneleval.devices.datasheet import product_of
-from kerneleval.judge import Judge, peaks
+from kerneleval.judge import Judge
+from kerneleval.judge.machine import peaks
 from kerneleval.pipeline import check
 
 pytestmark = [pytest.mark.gpu, pytest.mark.serial]
@@ -43,7 +44,7 @@ def test_an_honest_kernel_is_never_impossible(new_cache: Callable[[], Path], tmp
     path = tmp_path / "gelu.py"
     path.write_text(GELU)
     with Judge("cuda", new_cache()) as judge:
-        peaks.known(judge.device, judge.machine, judge.bench.cache_dir, (*peaks.BANDWIDTHS, "cache"), again=True)
+        peaks.known(judge.device, judge.machine, judge.pool.cache_dir, (*peaks.BANDWIDTHS, "cache"), again=True)
         verdict = check(
             path,
             "gelu",

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from kerneleval.judge import inputs, oracle
-from kerneleval.judge.expectation import Expectation
+from kerneleval.judge.oracle import reference
+from kerneleval.judge.oracle.expectation import Expectation
+from kerneleval.judge.windows import inputs
 from kerneleval.records import Case, Protocol, Task, TensorSpec
 from kerneleval.tasks import CORE, find, shapes
 
@@ -53,7 +54,7 @@ def drawn(task: Task, case: Case, seed: int = 1) -> tuple[list[Any], list[torch.
     args = inputs.draw(task.arguments(case.dims_map, case.dtype), case, seed, "cpu")
     if case.direction == "forward":
         return args, None
-    specs = oracle.output_specs(task, case, args)
+    specs = reference.output_specs(task, case, args)
     return args, inputs.upstream(specs, seed, "cpu", case.layout, case.distribution)
 
 
@@ -61,7 +62,7 @@ def expected(name: str, dims: dict[str, int], seed: int = 1, **kind: str) -> tup
     """Arguments and expectation of one operator call."""
     task, case = find(name), case_of(name, dims, **kind)
     args, grads = drawn(task, case, seed)
-    return args, oracle.expect(task, case, args, grads)
+    return args, reference.expect(task, case, args, grads)
 
 
 def called(function: Any, args: Sequence[Any]) -> list[torch.Tensor]:

@@ -11,8 +11,9 @@ import pytest
 
 from kerneleval import tasks
 from kerneleval.devices.cpu import Cpu
-from kerneleval.judge import Judge, ahead
-from kerneleval.judge.ahead import Ahead
+from kerneleval.judge import Judge
+from kerneleval.judge.probes import prefetch
+from kerneleval.judge.probes.prefetch import Prefetch
 from kerneleval.pipeline import check
 from kerneleval.records import Case, InfrastructureError
 
@@ -55,7 +56,7 @@ class Drawing:
 
 def test_every_case_comes_in_its_turn_and_once() -> None:
     drawing, planned = Drawing(), cases(20)
-    drawn_ahead = Ahead(tasks.find("gelu"), ELSEWHERE, drawing)  # type: ignore[arg-type]
+    drawn_ahead = Prefetch(tasks.find("gelu"), ELSEWHERE, drawing)  # type: ignore[arg-type]
     with drawn_ahead.over(planned):
         assert [drawn_ahead.take(case)[1] for case in planned] == planned
     assert [case for case, _ in drawing.drawn] == planned
@@ -64,26 +65,26 @@ def test_every_case_comes_in_its_turn_and_once() -> None:
 
 def test_no_more_than_a_few_are_held_and_none_in_the_end() -> None:
     drawing, planned = Drawing(), cases(20)
-    drawn_ahead = Ahead(tasks.find("gelu"), ELSEWHERE, drawing)  # type: ignore[arg-type]
+    drawn_ahead = Prefetch(tasks.find("gelu"), ELSEWHERE, drawing)  # type: ignore[arg-type]
     with drawn_ahead.over(planned):
         drawn_ahead.take(planned[0])
-    assert len(drawing.drawn) <= 1 + ahead._MOST
+    assert len(drawing.drawn) <= 1 + prefetch._MOST
     assert not drawn_ahead._drawn
 
 
 def test_cases_left_out_make_room() -> None:
     drawing, planned = Drawing(), cases(40)
-    drawn_ahead = Ahead(tasks.find("gelu"), ELSEWHERE, drawing)  # type: ignore[arg-type]
+    drawn_ahead = Prefetch(tasks.find("gelu"), ELSEWHERE, drawing)  # type: ignore[arg-type]
     with drawn_ahead.over(planned):
         drawn_ahead.take(planned[20])
         assert drawn_ahead.take(planned[21])[1] == planned[21]
         assert all(planned.index(case) > 21 for case in drawn_ahead._drawn)
-        assert len(drawn_ahead._drawn) >= ahead._MOST - 1
+        assert len(drawn_ahead._drawn) >= prefetch._MOST - 1
 
 
 def test_large_cases_wait_for_their_turn() -> None:
     drawing, planned = Drawing(), cases(3, size=4096)
-    drawn_ahead = Ahead(tasks.find("gelu"), ELSEWHERE, drawing)  # type: ignore[arg-type]
+    drawn_ahead = Prefetch(tasks.find("gelu"), ELSEWHERE, drawing)  # type: ignore[arg-type]
     with drawn_ahead.over(planned):
         assert [drawn_ahead.take(case)[1] for case in planned] == planned
     assert {thread for _, thread in drawing.drawn} == {"MainThread"}
@@ -91,7 +92,7 @@ def test_large_cases_wait_for_their_turn() -> None:
 
 def test_nothing_is_drawn_ahead_where_workers_compute_on_the_same_processors() -> None:
     drawing, planned = Drawing(), cases(3)
-    drawn_ahead = Ahead(tasks.find("gelu"), Cpu(), drawing)
+    drawn_ahead = Prefetch(tasks.find("gelu"), Cpu(), drawing)
     with drawn_ahead.over(planned):
         assert [drawn_ahead.take(case)[1] for case in planned] == planned
     assert {thread for _, thread in drawing.drawn} == {"MainThread"}
@@ -100,7 +101,7 @@ def test_nothing_is_drawn_ahead_where_workers_compute_on_the_same_processors() -
 def test_a_case_without_memory_is_drawn_again_in_its_turn() -> None:
     planned = cases(3)
     drawing = Drawing({planned[1]})
-    drawn_ahead = Ahead(tasks.find("gelu"), ELSEWHERE, drawing)  # type: ignore[arg-type]
+    drawn_ahead = Prefetch(tasks.find("gelu"), ELSEWHERE, drawing)  # type: ignore[arg-type]
     with drawn_ahead.over(planned):
         assert [drawn_ahead.take(case)[1] for case in planned] == planned
     assert drawing.drawn.count((planned[1], "MainThread")) == 1

@@ -10,10 +10,11 @@ from types import SimpleNamespace
 import pytest
 
 from kerneleval import languages
-from kerneleval.judge import Judge, bench
+from kerneleval.judge import Judge
+from kerneleval.judge.windows import worker_pool
 from kerneleval.pipeline import check
 from kerneleval.records import Candidate
-from kerneleval.worker import processes
+from kerneleval.sandbox import processes
 
 SILU = """
 #include <cmath>
@@ -43,7 +44,7 @@ def test_a_worker_may_take_no_more_than_half_of_the_host(
     figures = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": (host_gib << 30) // 4096}
     monkeypatch.setattr(os, "sysconf", figures.__getitem__)
     asked = SimpleNamespace(name=device, torch_device=device)
-    assert bench._worker_memory_bytes(asked) == limit_gib << 30  # type: ignore[arg-type]
+    assert worker_pool._worker_memory_bytes(asked) == limit_gib << 30  # type: ignore[arg-type]
 
 
 @pytest.mark.xdist_group("judge")
@@ -56,9 +57,9 @@ def test_candidates_are_built_ahead_and_only_once(tmp_path: Path, monkeypatch: p
     with Judge("cpu", tmp_path / "cache") as judge:
         judge.build_ahead([good, bad, good], lambda event: told.append((event.kind, event.done, event.total)))
         assert told == [("build", 0, 2), ("build", 1, 2)], "the same content is built once"
-        assert judge.bench.built(good).is_dir()
-        assert not judge.bench.built(bad).exists(), "its verdict will say why"
-        monkeypatch.setattr(bench, "_keep", None)  # who built it once more would have to keep it
+        assert judge.pool.built(good).is_dir()
+        assert not judge.pool.built(bad).exists(), "its verdict will say why"
+        monkeypatch.setattr(worker_pool, "_keep", None)  # who built it once more would have to keep it
         small = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"]}
         assert check(path, "silu", judge=judge, timed=False, tier="quick", **small).verdict == "passed"
         judge.build_ahead([good], lambda event: told.append(event))

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from kerneleval.judge import Judge, cells, repeats
-from kerneleval.judge.bound import Bound, Drawn
-from kerneleval.judge.repeats import turns
+from kerneleval.judge import Judge
+from kerneleval.judge.probes import cells, repeats
+from kerneleval.judge.probes.bound_case import BoundCase, Drawn
+from kerneleval.judge.probes.repeats import turns
 from kerneleval.pipeline import check
 from kerneleval.records import Failed, InfrastructureError
 from kerneleval.worker.host import Worker, WorkerError
@@ -148,7 +149,7 @@ def test_where_pytorch_is_wrong_a_candidate_may_be(
     """Attention's reference failed its own task: cuDNN reads an upstream gradient by the strides of the queries."""
     file = tmp_path / "add.py"
     file.write_text(STRIDES_OF_FIRST)
-    monkeypatch.setattr(Bound, "native_is_right", lambda *_: native_is_right)
+    monkeypatch.setattr(BoundCase, "native_is_right", lambda *_: native_is_right)
     allow = ("custom", "mixed", "library")
     small = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small", "medium"]}
     verdict = check(file, "add", judge=judge, allow=allow, tier="quick", timed=False, **small)
@@ -170,7 +171,7 @@ def test_a_full_device_is_the_machines_fault(judge: Judge, tmp_path: Path, monke
     def full(*_args: Any, **_options: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 7.00 GiB.\nMore of it")
 
-    monkeypatch.setattr(cells, "Image", full)
+    monkeypatch.setattr(cells, "WindowBuffer", full)
     file = tmp_path / "gelu.py"
     file.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
     with pytest.raises(InfrastructureError, match=r"too little memory left to judge gelu: .* 7\.00 GiB\.$"):
@@ -205,14 +206,14 @@ def test_nothing_of_a_case_is_held_when_the_next_begins(
     file.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
     held: list[Any] = []
     alive: list[int] = []
-    draw = Bound.draw
+    draw = BoundCase.draw
 
-    def drawing(self: Bound, seed: int) -> Drawn:
+    def drawing(self: BoundCase, seed: int) -> Drawn:
         found = draw(self, seed)
         held.extend(weakref.ref(t) for t in (*found.tensors, *found.expectation.native, *found.expectation.oracle))
         return found
 
-    monkeypatch.setattr(Bound, "draw", drawing)
+    monkeypatch.setattr(BoundCase, "draw", drawing)
     check(
         file,
         "gelu",
@@ -233,7 +234,7 @@ def test_a_machine_that_cannot_make_a_worker_ready_is_to_blame(
 ) -> None:
     """It was told as an error of the candidate's worker, though none of a candidate's code had run."""
     request = Worker.request
-    judge.bench.quiet()  # the next test's worker is not to fail
+    judge.pool.quiet()  # the next test's worker is not to fail
 
     def full(self: Worker, op: str, *args: Any, **options: Any) -> Any:
         if op == "warm":
@@ -243,7 +244,7 @@ def test_a_machine_that_cannot_make_a_worker_ready_is_to_blame(
     monkeypatch.setattr(Worker, "request", full)
     blamed = pytest.raises(InfrastructureError, match="no worker can be made ready on cpu: CUDA error: out of memory")
     with Judge("cpu", tmp_path / "cache") as other, blamed:
-        other.bench.warm_runner()
+        other.pool.warm_runner()
 
 
 def test_under_other_weights_one_call_is_held_at_a_time(
@@ -256,15 +257,15 @@ def test_under_other_weights_one_call_is_held_at_a_time(
     monkeypatch.setattr(repeats, "_SMALL_MODULE_BYTES", 0)
     held: list[weakref.ref[torch.Tensor]] = []
     most = [0]
-    expect = Bound.expect
+    expect = BoundCase.expect
 
-    def expecting(self: Bound, args: list[Any], grads: list[torch.Tensor]) -> Drawn:
+    def expecting(self: BoundCase, args: list[Any], grads: list[torch.Tensor]) -> Drawn:
         found = expect(self, args, grads)
         most[0] = max(most[0], sum(ref() is not None for ref in held))
         held.extend(weakref.ref(t) for t in found.expectation.oracle)
         return found
 
-    monkeypatch.setattr(Bound, "expect", expecting)
+    monkeypatch.setattr(BoundCase, "expect", expecting)
     verdict = check(file, str(problem), judge=judge, allow=("library",), timed=False)
     assert verdict.verdict == "passed", verdict.message
     assert len(held) > 5
@@ -290,7 +291,7 @@ def test_calls_in_exchanged_places_lie_where_the_first_ones_lay(
     def told(name: str) -> None:
         asked = getattr(repeats.Repeats, name)
 
-        def asking(self: repeats.Repeats, bound: Bound, first: Drawn) -> Any:
+        def asking(self: repeats.Repeats, bound: BoundCase, first: Drawn) -> Any:
             seen.clear()
             outcome = asked(self, bound, first)
             pairs.append([*seen])

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from kerneleval.judge import oracle
-from kerneleval.judge.calibration import bounded
-from kerneleval.judge.comparison import Match, Mismatch, compare
-from kerneleval.judge.diagnosis import SLUGS
-from kerneleval.judge.expectation import Expectation, Scales, tiles
-from kerneleval.judge.tolerances import floor_of
+from kerneleval.judge.oracle import reference
+from kerneleval.judge.oracle.calibration import bounded
+from kerneleval.judge.oracle.comparison import Match, Mismatch, compare
+from kerneleval.judge.oracle.diagnosis import SLUGS
+from kerneleval.judge.oracle.expectation import Expectation, Scales, tiles
+from kerneleval.judge.oracle.tolerances import floor_of
 from kerneleval.records import to_plain
 from kerneleval.tasks import find
 
@@ -55,7 +55,7 @@ def test_other_orders_and_formulas_pass(name: str) -> None:
     task = find(name)
     for index, case in enumerate(planned(task, dtypes=("float32",), directions=("forward",))):
         args, _ = drawn(task, case, seed=index)
-        expectation = oracle.expect(task, case, args)
+        expectation = reference.expect(task, case, args)
         for number, candidate in enumerate(HONEST[name]):
             if any(t.numel() for t in expectation.native):
                 result = compare(called(candidate, args), expectation)
@@ -69,7 +69,7 @@ def test_other_gradients_pass(name: str) -> None:
     for index, case in enumerate(planned(task, directions=("backward",))[::2]):
         args, grads = drawn(task, case, seed=index)
         assert grads is not None
-        expectation = oracle.expect(task, case, args, grads)
+        expectation = reference.expect(task, case, args, grads)
         wide, upstream = floats(args, torch.Tensor.float), floats(grads, torch.Tensor.float)
         for candidate in DIFFERENTIABLE[name]:
             if all(t.numel() for t in expectation.native):
@@ -111,7 +111,7 @@ def test_gradients_that_are_stable_in_the_norm_pass(distribution: str) -> None:
     args, grads = drawn(task, case)
     assert grads is not None
     out = [strassen(grads[0], args[1].T.contiguous()), strassen(args[0].T.contiguous(), grads[0])]
-    result = compare(out, oracle.expect(task, case, args, grads))
+    result = compare(out, reference.expect(task, case, args, grads))
     assert isinstance(result, Match), result
 
 
@@ -121,7 +121,7 @@ def test_rounding_errors_where_nothing_is_summed_pass() -> None:
     case = case_of("conv1d", {"B": 2, "C": 8, "O": 16, "L": 301, "K": 1, "S": 2}, direction="backward")
     args, grads = drawn(task, case)
     assert grads is not None
-    expectation = oracle.expect(task, case, args, grads)
+    expectation = reference.expect(task, case, args, grads)
     gradient, *rest = expectation.native
     assert float((gradient == 0).float().mean()) > 0.4
     noise = torch.randn(gradient.shape, generator=torch.Generator().manual_seed(0)) * 1e-7
@@ -148,7 +148,7 @@ def test_half_types_computed_in_fp32_and_rounded_once_pass(name: str, dtype: str
     task = find(name)
     for index, case in enumerate(planned(task, dtypes=(dtype,), directions=("forward",))[::2]):
         args, _ = drawn(task, case, seed=index)
-        expectation = oracle.expect(task, case, args)
+        expectation = reference.expect(task, case, args)
         for candidate in HONEST[name][:1]:
             if any(t.numel() for t in expectation.native):
                 outputs = called(candidate, floats(args, torch.Tensor.float))
@@ -200,7 +200,7 @@ def test_attention_with_half_scores_and_weights_passes(name: str, width: int, di
     for distribution in ("standard", "outlier") if direction == "forward" else ("standard",):
         case = case_of(name, dims, dtype=dtype, direction=direction, distribution=distribution)
         args, grads = drawn(task, case)
-        expectation = oracle.expect(task, case, args, grads)
+        expectation = reference.expect(task, case, args, grads)
         out = called(eager, args) if grads is None else gradients(eager, task, case, args, grads)
         result = compare(out, expectation)
         assert isinstance(result, Match), f"{case.key}: {result.message}"
@@ -238,7 +238,7 @@ def test_narrow_arithmetic_in_an_fp32_task_fails(name: str) -> None:
     recognised = []
     for case in planned(task, dtypes=("float32",), distributions=("standard",)):
         args, grads = drawn(task, case)
-        expectation = oracle.expect(task, case, args, grads)
+        expectation = reference.expect(task, case, args, grads)
         if not all(t.numel() for t in expectation.native):
             continue
         for kind, narrow in DOWNGRADES.items():
@@ -296,7 +296,7 @@ def test_gradients_that_cancel_to_nothing_may_be_rounding_noise(
     case = case_of(name, dims, dtype=dtype, direction="backward", layout="expanded")
     for seed in range(20):
         args, grads = drawn(task, case, seed)
-        expectation = oracle.expect(task, case, args, grads)
+        expectation = reference.expect(task, case, args, grads)
         result = compare(gradients(norm, task, case, args, grads or []), expectation)
         assert isinstance(result, Match), result.message
 
@@ -377,7 +377,7 @@ def test_small_parts_of_an_output_must_be_computed_too(dtype: str) -> None:
     task = replace(base, name="residual", reference=lambda x: x + size * torch.sin(3 * x), relations=())
     case = case_of("residual", {"M": 60, "N": 96}, dtype=dtype)
     args, _ = drawn(task, case)
-    expectation = oracle.expect(task, case, args)
+    expectation = reference.expect(task, case, args)
     assert verdict(expectation.native[0], expectation) == "match"
     assert verdict(args[0], expectation) == "input_copy"
     assert verdict(args[0] * 1.0, expectation) != "match"
@@ -390,7 +390,7 @@ def test_the_mean_is_no_answer_even_where_the_output_hardly_varies(dtype: str) -
     task = replace(base, name="flat", reference=lambda x: 1 + size * torch.tanh(x), relations=())
     case = case_of("flat", {"M": 60, "N": 96}, dtype=dtype)
     args, _ = drawn(task, case)
-    expectation = oracle.expect(task, case, args)
+    expectation = reference.expect(task, case, args)
     native = expectation.native[0]
     assert verdict(native, expectation) == "match"
     for constant in (1.0, float(native.double().mean())):
@@ -429,7 +429,7 @@ def test_overflow_to_infinity_is_right_where_the_type_ends() -> None:
     case = case_of("large", {"M": 60, "N": 96}, dtype="float16")
     args, _ = drawn(task, case)
     args[0][0, :4] = torch.tensor([1.0, 1.001, 2.0, 0.5]).half()
-    expectation = oracle.expect(task, case, args)
+    expectation = reference.expect(task, case, args)
     native = expectation.native[0]
     assert native.isinf().any()
     assert verdict(native, expectation) == "match"
@@ -455,7 +455,7 @@ def test_cancelling_sums_may_be_off_by_the_rounding_of_their_terms() -> None:
     task, case = find("sum"), case_of("sum", {"M": 300, "N": 256})
     args, _ = drawn(task, case)
     args[0][:, 128:] = -args[0][:, :128].flip(1)
-    expectation = oracle.expect(task, case, args)
+    expectation = reference.expect(task, case, args)
     assert float(expectation.oracle[0].abs().max()) < 1e-9
     assert verdict(HONEST["sum"][0](args[0]), expectation) == "match"
     assert verdict(torch.full((300,), 1e-3), expectation) != "match"

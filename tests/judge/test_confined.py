@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kerneleval.judge import confined
-from kerneleval.judge.confined import run_confined, workplace
-from kerneleval.worker import landlock
+from kerneleval.judge.binaries import confined
+from kerneleval.judge.binaries.confined import run_confined, workplace
+from kerneleval.sandbox import landlock
 
 
 def _why_not() -> str:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from kerneleval.judge import oracle
-from kerneleval.judge.comparison import Match, Mismatch, compare
-from kerneleval.judge.contract import figures, keeps_to
-from kerneleval.judge.exact import exactly
-from kerneleval.judge.expectation import Expectation, steps
-from kerneleval.judge.reading.integers import narrow_words
+from kerneleval.judge.oracle import reference
+from kerneleval.judge.oracle.comparison import Match, Mismatch, compare
+from kerneleval.judge.oracle.contract import figures, keeps_to
+from kerneleval.judge.oracle.exact import exactly
+from kerneleval.judge.oracle.expectation import Expectation, steps
+from kerneleval.judge.static_analysis.integers import narrow_words
 from kerneleval.records import Candidate
 from kerneleval.tasks import find
 from kerneleval.tasks.quantised import scale_of
@@ -26,7 +26,7 @@ CONTRACT = (0.95, 0.05, 0.1)
 def asked(dtype: str, name: str = "matmul_w8a8", seed: int = 1, **dims: int) -> tuple[list[Any], Expectation]:
     task, case = find(name), case_of(name, dims or SIZES, dtype)
     args, _ = drawn(task, case, seed=seed)
-    return args, oracle.expect(task, case, args)
+    return args, reference.expect(task, case, args)
 
 
 def by_steps(

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from kerneleval.judge import oracle
-from kerneleval.judge.comparison import Match, Mismatch, compare
-from kerneleval.judge.distribution import dependent, implausible
+from kerneleval.judge.oracle import reference
+from kerneleval.judge.oracle.comparison import Match, Mismatch, compare
+from kerneleval.judge.oracle.distribution import dependent, implausible
 from kerneleval.tasks import all_tasks, find
 
 from .conftest import case_of, drawn
@@ -31,7 +31,7 @@ def test_what_the_reference_draws_passes(name: str) -> None:
     for seed, dtype in enumerate(task.dtypes * 4):
         case = case_of(name, SIZES, dtype)
         args, _ = drawn(task, case, seed)
-        expectation = oracle.expect(task, case, args)
+        expectation = reference.expect(task, case, args)
         other, _ = drawn(task, case, seed + 100)
         result = compare([task.reference(*_reseeded(task, case, args, other))], expectation)
         assert isinstance(result, Match), result.message
@@ -123,7 +123,7 @@ def test_every_number_can_be_kept_by_a_dropout(dtype: torch.dtype) -> None:
 def test_a_wrong_draw_is_a_wrong_output() -> None:
     task, case = find("dropout"), case_of("dropout", SIZES)
     args, _ = drawn(task, case)
-    expectation = oracle.expect(task, case, args)
+    expectation = reference.expect(task, case, args)
     assert expectation.drawn
     result = compare([args[0].clone()], expectation)
     assert isinstance(result, Mismatch)

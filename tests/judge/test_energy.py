@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kerneleval.devices.cpu import DEVICE
-from kerneleval.judge import energy, energy_windows
-from kerneleval.judge.energy import Counted, Meter, energy_of, mean_power
+from kerneleval.judge.timing import energy, energy_windows
+from kerneleval.judge.timing.energy import Counted, Meter, energy_of, mean_power
 from kerneleval.records import Samples
 
 
@@ -140,7 +140,8 @@ def test_a_precise_verdict_tells_joules(new_cache: Any, tmp_path: Any, monkeypat
     from dataclasses import replace
 
     from kerneleval.devices import cpu
-    from kerneleval.judge import Judge, clock
+    from kerneleval.judge import Judge
+    from kerneleval.judge.timing import clock
     from kerneleval.pipeline import check
 
     class Watts:
@@ -148,9 +149,9 @@ def test_a_precise_verdict_tells_joules(new_cache: Any, tmp_path: Any, monkeypat
             return 5e4 * time.perf_counter()
 
     monkeypatch.setattr(cpu, "HOST", Watts())
-    monkeypatch.setattr("kerneleval.judge.energy._BUSY", 0.0)  # a busy machine leaves little room for windows
-    monkeypatch.setattr("kerneleval.judge.energy._PACE", 100.0)
-    monkeypatch.setattr("kerneleval.judge.energy._STEPS", 1)  # this counter is exact at every step
+    monkeypatch.setattr("kerneleval.judge.timing.energy._BUSY", 0.0)  # a busy machine leaves little room for windows
+    monkeypatch.setattr("kerneleval.judge.timing.energy._PACE", 100.0)
+    monkeypatch.setattr("kerneleval.judge.timing.energy._STEPS", 1)  # this counter is exact at every step
     short = replace(clock.TIERS["quick"], energy_s=0.3)
     monkeypatch.setitem(clock.TIERS, "quick", short)
     path = tmp_path / "gelu.py"

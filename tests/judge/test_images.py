@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from kerneleval.devices import find
-from kerneleval.judge import bound
-from kerneleval.judge.images import Call, Image, Plan, Refresh, TensorSlot, dense
+from kerneleval.judge.probes import bound_case
+from kerneleval.judge.windows.buffers import CallLayout, Refresh, TensorSlot, WindowBuffer, WindowLayout, dense
 from kerneleval.worker.child import _later
 
 
-def _image(slot: TensorSlot, tensors: list[torch.Tensor]) -> Image:
-    call = Call(args=(slot,), grads=(), outputs=((slot.shape, slot.dtype),), wanted=(), dims={})
-    image = Image(Plan([call] * len(tensors), "forward"), find("cpu"))
+def _image(slot: TensorSlot, tensors: list[torch.Tensor]) -> WindowBuffer:
+    call = CallLayout(args=(slot,), grads=(), outputs=((slot.shape, slot.dtype),), wanted=(), dims={})
+    image = WindowBuffer(WindowLayout([call] * len(tensors), "forward"), find("cpu"))
     for index, tensor in enumerate(tensors):
         image.fill(index, [tensor])
     return image
@@ -106,9 +106,9 @@ def test_strided_content_changes_and_what_lies_between_stays(
         assert bool(((new > 0) & (new < 2)).all()), "nothing comes from between"
 
 
-def _elsewhere(image: Image, slot: TensorSlot) -> torch.Tensor:
+def _elsewhere(image: WindowBuffer, slot: TensorSlot) -> torch.Tensor:
     """The bytes that are no element's."""
-    other = Image(image.plan, find("cpu"))
+    other = WindowBuffer(image.plan, find("cpu"))
     other.bytes.zero_()
     for index in range(len(image.plan.calls)):
         other.tensor(index, 0).fill_(float("nan"))
@@ -162,30 +162,30 @@ def test_sorted_integers_stay_sorted_between_the_same_ends(shape: tuple[int, ...
     ],
 )
 def test_what_integers_look_like_says_how_they_may_change(tensor: torch.Tensor, refresh: str) -> None:
-    assert bound._refresh_of(tensor) == refresh
+    assert bound_case._refresh_of(tensor) == refresh
 
 
 def test_uniform_calls_are_described_once() -> None:
     """Sixty-four descriptions of one call took 0.8 ms, a large part of a window."""
     slots = (dense((3, 5), "float32"), TensorSlot(shape=(4,), dtype="float16", strides=(2,), offset=1, extent=9))
-    call = Call(args=(slots[0], 0.5, slots[1]), grads=(slots[0],), outputs=(), wanted=(0,), dims={"M": 3})
-    plan = Plan([call] * 4, "backward")
+    call = CallLayout(args=(slots[0], 0.5, slots[1]), grads=(slots[0],), outputs=(), wanted=(0,), dims={"M": 3})
+    plan = WindowLayout([call] * 4, "backward")
     message = plan.message()
     assert (len(message["calls"]), message["times"]) == (1, 4)
     told = [_later(message["calls"][0], number * message["step"]) for number in range(message["times"])]
-    assert told == [Plan._plain(call, places) for places in plan.places]
+    assert told == [WindowLayout._plain(call, places) for places in plan.places]
 
 
 def test_other_calls_are_described_one_by_one() -> None:
-    calls = [Call(args=(dense((n,), "float32"),), grads=(), outputs=(), wanted=(), dims={}) for n in (3, 4)]
-    message = Plan(calls, "forward").message()
+    calls = [CallLayout(args=(dense((n,), "float32"),), grads=(), outputs=(), wanted=(), dims={}) for n in (3, 4)]
+    message = WindowLayout(calls, "forward").message()
     assert (len(message["calls"]), message["times"]) == (2, 1)
 
 
 def test_seeds_are_drawn_anew_in_every_window() -> None:
     """A seed that came again let numbers be kept by it: 3.8 times as fast at 2,400 of them."""
-    call = Call(args=(dense((1,), "int64", refresh="seeds"),), grads=(), outputs=(), wanted=(), dims={})
-    image = Image(Plan([call] * 8, "forward"), find("cpu"))
+    call = CallLayout(args=(dense((1,), "int64", refresh="seeds"),), grads=(), outputs=(), wanted=(), dims={})
+    image = WindowBuffer(WindowLayout([call] * 8, "forward"), find("cpu"))
     generator, met = torch.Generator().manual_seed(7), set()
     for _ in range(4):
         image.refresh(generator)

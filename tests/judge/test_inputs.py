@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from kerneleval.devices import find as find_device
-from kerneleval.judge import inputs
-from kerneleval.judge.bound import Bound
-from kerneleval.judge.images import Image, Plan
-from kerneleval.judge.layouts import expanded_dims, gradient_of
+from kerneleval.judge.probes.bound_case import BoundCase
+from kerneleval.judge.windows import inputs
+from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
+from kerneleval.judge.windows.layouts import expanded_dims, gradient_of
 from kerneleval.records import DISTRIBUTIONS, LAYOUTS, Scalar, TensorSpec, UsageError
 from kerneleval.tasks import find
 
@@ -247,13 +247,13 @@ def test_upstream_gradients_lie_as_the_layout_says() -> None:
     """They were dense in every case, so a backward that ignores their strides passed."""
     dims = {"M": 6, "N": 10}
     for layout in LAYOUTS:
-        bound = Bound(
+        bound = BoundCase(
             find("silu"), case_of("silu", dims, direction="backward", layout=layout), find_device("cpu"), tf32=False
         )
         drawn = bound.draw(7)
         form = bound.form(drawn)
         assert (form.grads[0].strides == form.args[0].strides) == (layout != "expanded")
-        image = Image(Plan([form], "backward"), find_device("cpu"))
+        image = WindowBuffer(WindowLayout([form], "backward"), find_device("cpu"))
         image.fill(0, drawn.tensors)
         assert torch.equal(image.tensor(0, 1), drawn.grads[0])
         assert image.tensor(0, 1).is_contiguous() == (layout in ("contiguous", "offset"))
@@ -264,7 +264,7 @@ def test_of_several_tensors_a_secret_part_is_contiguous_in_its_turn(layout: str)
     """One tensor may not be read by the strides of another: all of a case's lay alike, then all that were not
     contiguous."""
     case = case_of("swiglu", {"M": 6, "N": 10}, direction="backward", layout=layout)
-    bound = Bound(find("swiglu"), case, find_device("cpu"), tf32=False)
+    bound = BoundCase(find("swiglu"), case, find_device("cpu"), tf32=False)
     drawn = bound.draw(7)
     forms = bound.otherwise(drawn)
     as_said = [[slot.strides for slot in bound.form(drawn, variant).slots] for variant in range(3)]
@@ -292,7 +292,7 @@ def test_of_several_tensors_a_secret_part_is_contiguous_in_its_turn(layout: str)
 def test_every_form_of_a_layout_comes(name: str, dims: dict[str, int], layout: str) -> None:
     """The sizes said which: whoever took matrices of a batch to lie one after another, or heads, was right at all sizes
     of a plan."""
-    bound = Bound(find(name), case_of(name, dims, layout=layout), find_device("cpu"), tf32=False)
+    bound = BoundCase(find(name), case_of(name, dims, layout=layout), find_device("cpu"), tf32=False)
     drawn = bound.draw(7)
     calls = [bound.form(drawn), *bound.otherwise(drawn)]
     for place, slot in enumerate(bound.form(drawn).slots):
@@ -305,11 +305,11 @@ def test_gradients_of_a_batch_norm_stay_within_float16() -> None:
     """With numbers of 1024 PyTorch's own are infinite where the input is strided."""
     dims = {"B": 12, "C": 5, "L": 251}
     case = case_of("batch_norm", dims, "float16", direction="backward", layout="sliced", distribution="large_scale")
-    bound = Bound(find("batch_norm"), case, find_device("cpu"), tf32=False)
+    bound = BoundCase(find("batch_norm"), case, find_device("cpu"), tf32=False)
     drawn = bound.draw(7)
     assert bound.native_is_right(drawn, bound.form(drawn))
     forward = case_of("batch_norm", dims, "float16", distribution="large_scale")
-    assert Bound(find("batch_norm"), forward, find_device("cpu"), tf32=False).draw(7).args[0].abs().max() > 1024
+    assert BoundCase(find("batch_norm"), forward, find_device("cpu"), tf32=False).draw(7).args[0].abs().max() > 1024
 
 
 def test_where_pytorch_itself_is_wrong_is_known() -> None:
@@ -319,7 +319,7 @@ def test_where_pytorch_itself_is_wrong_is_known() -> None:
         return x + (y if x.stride() == y.stride() else y.contiguous().flip(0))
 
     task = replace(find("add"), reference=reads_second_by_first)
-    bound = Bound(task, case_of("add", {"M": 6, "N": 10}, layout="sliced"), find_device("cpu"), tf32=False)
+    bound = BoundCase(task, case_of("add", {"M": 6, "N": 10}, layout="sliced"), find_device("cpu"), tf32=False)
     drawn = bound.draw(7)
     assert bound.native_is_right(drawn, bound.form(drawn))
     forms = bound.otherwise(drawn)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kerneleval import devices
-from kerneleval.judge import limits, peaks
+from kerneleval.judge.machine import limits, peaks
 from kerneleval.records import InfrastructureError, Limits, Peak, Peaks, to_plain
 
 CPU = devices.find("cpu")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from kerneleval.judge.modules import moved, split
+from kerneleval.judge.windows.modules import moved, split
 
 
 def test_moved_weights_keep_ends_and_contents_and_tied_ones_stay_tied() -> None:

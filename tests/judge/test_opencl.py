@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kerneleval.judge import Judge, cells
+from kerneleval.judge import Judge
+from kerneleval.judge.probes import cells
 from kerneleval.languages import opencl_runtime
 from kerneleval.pipeline import check
 from kerneleval.records import Verdict

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from kerneleval import devices
-from kerneleval.judge import peaks, vector_rate
+from kerneleval.judge.machine import peaks, vector_rate
 from kerneleval.records import InfrastructureError, Peak, Peaks, to_plain
 
 CPU = devices.find("cpu")

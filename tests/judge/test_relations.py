@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from kerneleval.judge import relations
+from kerneleval.judge.probes import relations
 from kerneleval.records import Relation, UsageError
 from kerneleval.tasks import find
 

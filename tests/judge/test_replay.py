@@ -12,8 +12,8 @@ import pytest
 
 from kerneleval import cli
 from kerneleval.judge import judge as judging
-from kerneleval.judge.bench import Bench
 from kerneleval.judge.replay import Replay
+from kerneleval.judge.windows.worker_pool import WorkerPool
 from kerneleval.records import Candidate, Case, Failed, Passed, Protocol, UsageError
 from kerneleval.tasks import find, shapes
 
@@ -50,7 +50,7 @@ class Judged:
 class _Unbuilt:
     """Stands in for a loaded candidate."""
 
-    def __init__(self, _bench: Bench, candidate: Candidate, *_names: Any, **_options: Any) -> None:
+    def __init__(self, _bench: WorkerPool, candidate: Candidate, *_names: Any, **_options: Any) -> None:
         self.candidate = candidate
 
     def close(self) -> None:
@@ -58,12 +58,12 @@ class _Unbuilt:
 
 
 @pytest.fixture
-def bench(judge: judging.Judge) -> Bench:
-    return judge.bench
+def pool(judge: judging.Judge) -> WorkerPool:
+    return judge.pool
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bench: Bench) -> Callable[[list[str]], Judged]:
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pool: WorkerPool) -> Callable[[list[str]], Judged]:
     """Gives words to the command line and tells what they ask of the judge, which judges nothing."""
     seen: list[Judged] = []
 
@@ -83,9 +83,9 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bench: Bench) -> Call
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(judging, "Loaded", _Unbuilt)
     monkeypatch.setattr(judging.Judge, "_judge", judge)
-    monkeypatch.setattr(judging, "Bench", lambda *_given: bench)
+    monkeypatch.setattr(judging, "WorkerPool", lambda *_given: pool)
     for name in ("make_spare", "close"):
-        monkeypatch.setattr(Bench, name, lambda _self: None)
+        monkeypatch.setattr(WorkerPool, name, lambda _self: None)
     monkeypatch.setenv("KERNELEVAL_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     return ask

@@ -11,11 +11,13 @@ import torch
 from tests.judge.conftest import case_of
 
 from kerneleval import devices, tasks
-from kerneleval.judge import Judge, peaks, roofline
-from kerneleval.judge.bound import Bound
-from kerneleval.judge.images import dense
-from kerneleval.judge.roofline import MARGIN, backward_flops, face_limit, needed_bytes, reached
-from kerneleval.judge.timed_outputs import TimedCall, TimedMismatch
+from kerneleval.judge import Judge
+from kerneleval.judge.machine import peaks
+from kerneleval.judge.probes.bound_case import BoundCase
+from kerneleval.judge.timing import roofline
+from kerneleval.judge.timing.roofline import MARGIN, backward_flops, face_limit, needed_bytes, reached
+from kerneleval.judge.timing.timed_outputs import TimedCall, TimedMismatch
+from kerneleval.judge.windows.buffers import dense
 from kerneleval.pipeline import check
 from kerneleval.records import Limits, Peak, Samples, Task, new_secret
 
@@ -28,7 +30,7 @@ LIMITS = Limits(bandwidth_bytes_per_s=1e9, flop_per_s=(("float32", 1e10), ("tf32
 def cell(name: str, dims: dict[str, int] | None = None, **kind: str) -> tuple[Task, Any, Any, TimedCall]:
     """Task, case, form of a call, and a call with the reference's own outputs."""
     task, case = tasks.find(name), case_of(name, dims or {"M": M, "N": N}, **kind)
-    bound = Bound(task, case, CPU, tf32=False)
+    bound = BoundCase(task, case, CPU, tf32=False)
     drawn = bound.draw(new_secret())
     outputs = tuple(t.clone() for t in drawn.expectation.native)
     return task, case, bound.form(drawn), TimedCall(tensors=drawn.tensors, outputs=outputs)
@@ -187,7 +189,7 @@ def judged(judge: Judge, tmp_path: Any) -> Any:
 def keep(judge: Judge, bandwidth: float) -> None:
     rates = dict.fromkeys(peaks.BANDWIDTHS, bandwidth) | {"cache": 1e12, "matrix/float32": 1e12}
     found = {name: Peak(name=name, unit="B/s", best=rate, median=rate, n=1) for name, rate in rates.items()}
-    peaks._keep(judge.machine, judge.bench.cache_dir, found)
+    peaks._keep(judge.machine, judge.pool.cache_dir, found)
 
 
 @pytest.mark.serial

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kerneleval.judge import seat
-from kerneleval.judge.seat import Seat
+from kerneleval.judge.windows import cpu_pin
+from kerneleval.judge.windows.cpu_pin import CpuPin
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="not run: names of sockets are Linux's")
 
@@ -19,7 +19,7 @@ TAKES_ONE = """
 from pathlib import Path
 from kerneleval.judge import seat
 seat._TOPOLOGY = Path("/none")
-taken = seat.Seat(alone=True)
+taken = seat.CpuPin(alone=True)
 print(taken.processor, flush=True)
 input()
 """
@@ -33,40 +33,40 @@ def four_processors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         file = tmp_path / f"cpu{processor}" / "topology" / "thread_siblings_list"
         file.parent.mkdir(parents=True)
         file.write_text(f"{siblings} of {name}\n")  # nobody else's names, which have room for 108 bytes
-    monkeypatch.setattr(seat, "_TOPOLOGY", tmp_path)
+    monkeypatch.setattr(cpu_pin, "_TOPOLOGY", tmp_path)
 
 
 def test_no_two_judges_sit_on_one_processor_or_beside_one_another() -> None:
     """All workers waited, and of a GPU computed, on the last processor: two judges of two GPUs shared it."""
-    first, second, third = (Seat(alone=True) for _ in range(3))
+    first, second, third = (CpuPin(alone=True) for _ in range(3))
     assert (first.processor, second.processor) == (3, 2), "1 and 0 are hyperthreads of these"
     assert third.processor == 3, "no judge fails for it"
     first.leave()
-    fourth = Seat(alone=True)
+    fourth = CpuPin(alone=True)
     assert fourth.processor == 3
     for one in (second, third, fourth):
         one.leave()
 
 
 def test_where_processors_are_the_device_all_share_the_first() -> None:
-    assert [Seat(alone=False).processor for _ in range(2)] == [0, 0]
+    assert [CpuPin(alone=False).processor for _ in range(2)] == [0, 0]
 
 
 def test_a_seat_is_free_when_its_process_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(seat, "_TOPOLOGY", Path("/none"))  # hyperthreads are processors here
+    monkeypatch.setattr(cpu_pin, "_TOPOLOGY", Path("/none"))  # hyperthreads are processors here
     other = subprocess.Popen(
         [sys.executable, "-c", TAKES_ONE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert other.stdout is not None
     theirs = int(other.stdout.readline())
-    mine = Seat(alone=True)
+    mine = CpuPin(alone=True)
     try:
         assert mine.processor != theirs or len(os.sched_getaffinity(0)) < 2
     finally:
         mine.leave()
         other.kill()
         other.communicate()
-    again = Seat(alone=True)
+    again = CpuPin(alone=True)
     assert again.processor == theirs
     again.leave()

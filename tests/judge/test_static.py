@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kerneleval.judge import reading
-from kerneleval.judge.reading.rules import RULES
+from kerneleval.judge import static_analysis
+from kerneleval.judge.static_analysis.rules import RULES
 from kerneleval.records import Candidate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,7 +85,7 @@ NATIVE = {
 
 def found(text: str, suffix: str = ".py") -> dict[str, Any]:
     candidate = Candidate(files=((f"candidate{suffix}", text),), language="torch")
-    return {f["rule"]: f for f in reading.findings(candidate)}
+    return {f["rule"]: f for f in static_analysis.findings(candidate)}
 
 
 def test_every_rule_has_its_examples() -> None:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from kerneleval.judge.statistics import claim_of, interval, pair_log_ratios, sure, timing_from
+from kerneleval.judge.timing.statistics import claim_of, interval, pair_log_ratios, sure, timing_from
 from kerneleval.records import Samples
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kerneleval.judge.checks.tampering import findings
-from kerneleval.judge.tampering import Claim, claims
+from kerneleval.judge.windows.tampering import Claim, claims
 
 
 @pytest.mark.parametrize(

@@ -16,19 +16,20 @@ import torch
 from tests.judge.conftest import case_of
 
 from kerneleval import devices
-from kerneleval.judge import Judge, clock
-from kerneleval.judge.baselines import baseline_candidate
-from kerneleval.judge.bench import Loaded
-from kerneleval.judge.bound import Bound
-from kerneleval.judge.images import Call, Image, Plan, TensorSlot, dense
-from kerneleval.judge.pair import Pair
-from kerneleval.judge.timed_outputs import Bounds, TimedCall, TimedMismatch, verify
-from kerneleval.judge.timing import _face_oracle
-from kerneleval.judge.windows import Runner, Window, output_views
+from kerneleval.judge import Judge
+from kerneleval.judge.probes.bound_case import BoundCase
+from kerneleval.judge.timing import clock
+from kerneleval.judge.timing.pair import Pair
+from kerneleval.judge.timing.timed_outputs import Bounds, TimedCall, TimedMismatch, verify
+from kerneleval.judge.timing.timer import _face_oracle
+from kerneleval.judge.windows.baselines import baseline_candidate
+from kerneleval.judge.windows.buffers import CallLayout, TensorSlot, WindowBuffer, WindowLayout, dense
+from kerneleval.judge.windows.protocol import Runner, Window, output_views
+from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.pipeline import check
 from kerneleval.records import Candidate, InfrastructureError, Protocol, new_secret
+from kerneleval.sandbox import processes
 from kerneleval.tasks import find
-from kerneleval.worker import processes
 
 GELU_CPP = """
 #include <cmath>
@@ -51,7 +52,7 @@ def _timed(path, judge, *categories, **options):
 def test_the_oracle_sees_a_timed_call(name, direction):
     task = find(name)
     dims = {dim.name: 24 for dim in task.dims}
-    bound = Bound(task, case_of(name, dims, direction=direction), devices.find("cpu"), tf32=False)
+    bound = BoundCase(task, case_of(name, dims, direction=direction), devices.find("cpu"), tf32=False)
     drawn = bound.draw(new_secret())
     call = bound.form(drawn)
     native = tuple(t.clone() for t in drawn.expectation.native)
@@ -113,11 +114,11 @@ def test_the_other_side_stands_still(candidate_first):
 
 
 def test_nobody_waits_for_rest_before_a_cut_window(monkeypatch):
-    monkeypatch.setattr("kerneleval.judge.pair.verify", lambda *_: None)
+    monkeypatch.setattr("kerneleval.judge.timing.pair.verify", lambda *_: None)
     candidate, baseline = _Side(), _Side()
     candidate.other, baseline.other = baseline, candidate
-    call = Call(args=(dense((8,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
-    pair_of(candidate, baseline).cut(Image(Plan([call] * 4, "forward"), devices.find("cpu")), None, None)
+    call = CallLayout(args=(dense((8,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
+    pair_of(candidate, baseline).cut(WindowBuffer(WindowLayout([call] * 4, "forward"), devices.find("cpu")), None, None)
     assert (candidate.timed, baseline.timed) == ([False], [False])
 
 
@@ -173,8 +174,8 @@ def wrong(timed):
 
 def test_the_oracle_has_the_last_word_on_calls_that_differ_from_the_baselines():
     """A row of four nearly equal numbers amplifies rounding: baseline and candidate are both right, and far apart."""
-    call = Call(args=(), grads=(), outputs=(((8,), "float32"),), wanted=(), dims={})
-    image = Image(Plan([call] * 20, "forward"), devices.find("cpu"))
+    call = CallLayout(args=(), grads=(), outputs=(((8,), "float32"),), wanted=(), dims={})
+    image = WindowBuffer(WindowLayout([call] * 20, "forward"), devices.find("cpu"))
     base = torch.randn(20, 128)  # an output takes 512 bytes
     off = base.clone()
     off[[3, 11]] *= 1.001
@@ -202,14 +203,14 @@ def test_calls_computed_ahead_are_wrong_in_a_cut_window(tmp_path, name, ahead, n
     path = Path(__file__).parent.parent / "attacks" / f"{name}.py"
     candidate = Candidate(files=(("gelu.py", path.read_text()),), language="torch")
     task = find("gelu")
-    bound = Bound(task, case_of("gelu", {"M": 24, "N": 24}), devices.find("cpu"), tf32=False)
+    bound = BoundCase(task, case_of("gelu", {"M": 24, "N": 24}), devices.find("cpu"), tf32=False)
     with Judge("cpu", new_cache()) as judge:
         theirs = baseline_candidate(task, Protocol())
-        mine = Loaded(judge.bench, candidate, ("gelu",))
-        trusted = Loaded(judge.bench, theirs, ("gelu",), trusted=True)
+        mine = Loaded(judge.pool, candidate, ("gelu",))
+        trusted = Loaded(judge.pool, theirs, ("gelu",), trusted=True)
         try:
             drawn = [bound.draw(new_secret()) for _ in range(6)]
-            image = Image(Plan([bound.form(one) for one in drawn], "forward"), judge.device)
+            image = WindowBuffer(WindowLayout([bound.form(one) for one in drawn], "forward"), judge.device)
             for index, one in enumerate(drawn):
                 image.fill(index, one.tensors)
             pair, bounds = pair_of(mine.runner, trusted.runner, 60.0), Bounds(relative_rms=1e-5, worst=1e-4, scales=())
@@ -286,7 +287,7 @@ def test_peak_memory_that_one_side_does_not_count_is_not_told(monkeypatch):
 
 
 def _measured(candidate, baseline, *, tier, pace_ns=0.0):
-    call = Call(args=(dense((8,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
+    call = CallLayout(args=(dense((8,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
     return clock.measure(
         candidate,
         baseline,
@@ -345,14 +346,14 @@ def test_long_calls_that_scatter_get_more_quads(call_ns, quads, monkeypatch):
 def test_calls_are_drawn_anew_where_drawing_is_the_smaller_part(call_ms, anew):
     """A sort of a million numbers was brought up to date in a tenth of its time: all but a few had only moved."""
     slot = dense((5000,), "float32")
-    call = Call(args=(slot,), grads=(), outputs=(((5000,), "float32"),), wanted=(), dims={})
+    call = CallLayout(args=(slot,), grads=(), outputs=(((5000,), "float32"),), wanted=(), dims={})
     device, effort = devices.find("cpu"), clock.TIERS["quick"]
     pair = pair_of(_Timed(call_ms * 1e6), _Timed(call_ms * 1e6))
 
     def draw(seed):
         return [torch.randn(5000, generator=torch.Generator().manual_seed(seed))]
 
-    alone = Image(Plan([call], "forward"), device)
+    alone = WindowBuffer(WindowLayout([call], "forward"), device)
     for runner in pair.sides:
         runner.prepare(alone.plan)
     image = clock._sized(pair, call, "forward", draw, effort, device, pair.first_calls(alone))
@@ -398,10 +399,10 @@ def test_one_slow_window_is_not_taken_for_a_full_one(slow, monkeypatch):
 @pytest.mark.parametrize("room", [7, 16], ids=["one by one", "two calls at a time"])
 @pytest.mark.parametrize("numel", [1, 2, 3, 4, 5, 1000])
 def test_hardly_an_element_is_where_it_was_in_the_next_window(numel, room, monkeypatch):
-    monkeypatch.setattr("kerneleval.judge.images._ROLL_BYTES", room * numel)
+    monkeypatch.setattr("kerneleval.judge.windows.buffers._ROLL_BYTES", room * numel)
     slots = (dense((numel,), "float32"), dense((numel,), "int64"))
-    call = Call(args=slots, grads=(), outputs=(((numel,), "float32"),), wanted=(), dims={})
-    image = Image(Plan([call] * 3, "forward"), devices.find("cpu"))
+    call = CallLayout(args=slots, grads=(), outputs=(((numel,), "float32"),), wanted=(), dims={})
+    image = WindowBuffer(WindowLayout([call] * 3, "forward"), devices.find("cpu"))
     for index in range(3):
         image.fill(index, [index * numel + torch.arange(numel, dtype=torch.float32), torch.arange(numel)])
     image.refresh(torch.Generator().manual_seed(1))
@@ -418,8 +419,8 @@ def test_hardly_an_element_is_where_it_was_in_the_next_window(numel, room, monke
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_between_strided_elements_stands_what_is_large_and_finite(dtype):
     slot = TensorSlot(shape=(3, 4), dtype=dtype, strides=(7, 1), offset=2, extent=24)
-    call = Call(args=(slot,), grads=(), outputs=(), wanted=(), dims={})
-    image = Image(Plan([call], "forward"), devices.find("cpu"))
+    call = CallLayout(args=(slot,), grads=(), outputs=(), wanted=(), dims={})
+    image = WindowBuffer(WindowLayout([call], "forward"), devices.find("cpu"))
     image.fill(0, [torch.zeros(3, 4, dtype=getattr(torch, dtype))])
     every = image.bytes[: slot.nbytes].view(getattr(torch, dtype))
     assert every.isfinite().all()
@@ -443,15 +444,15 @@ def test_a_gpu_that_slows_down_is_unsteady():
 
 def test_a_bench_makes_and_ends_workers_beside_the_judging(tmp_path, new_cache):
     with Judge("cpu", new_cache()) as judge:
-        bench = judge.bench
-        runner = bench.take_spare()
-        bench.make_spare()
-        bench.end(runner)
-        bench.quiet()
+        pool = judge.pool
+        runner = pool.take_spare()
+        pool.make_spare()
+        pool.end(runner)
+        pool.quiet()
         assert not runner.worker.alive
-        assert bench._spare is not None
-        assert bench._spare.done()
-        spare = bench.take_spare()
+        assert pool._spare is not None
+        assert pool._spare.done()
+        spare = pool.take_spare()
         assert spare.worker.alive
         assert torch.is_tensor(spare._arenas["in"].bytes)
         spare.close()
@@ -459,17 +460,17 @@ def test_a_bench_makes_and_ends_workers_beside_the_judging(tmp_path, new_cache):
 
 def test_a_machine_that_cannot_make_workers_is_told_when_it_matters(tmp_path, monkeypatch, new_cache):
     with Judge("cpu", new_cache()) as judge:
-        bench = judge.bench
+        pool = judge.pool
 
         def broken(*_args):
             raise InfrastructureError("no more processes")
 
-        monkeypatch.setattr(bench.zygote, "fork", broken)
-        bench.make_spare()
+        monkeypatch.setattr(pool.zygote, "fork", broken)
+        pool.make_spare()
         with pytest.raises(InfrastructureError, match="no more processes"):
-            bench.quiet()
+            pool.quiet()
         monkeypatch.undo()
-        bench.take_spare().close()  # the next one is tried anew
+        pool.take_spare().close()  # the next one is tried anew
 
 
 @pytest.mark.serial
@@ -524,9 +525,9 @@ def test_outputs_of_a_secret_call_are_held_beside_those_of_the_first(tmp_path, m
         assert verdict.verdict == "passed", verdict.message
         assert held  # one measurement; more where a loaded machine has it repeated
         assert all(len(one) >= 2 for one in held)  # a window that turns out too short is given up, and leaves one more
-        loaded = Loaded(judge.bench, Candidate(files=(("gelu.py", path.read_text()),), language="torch"), ("gelu",))
-        call = Call(args=(dense((50,), "float32"),), grads=(), outputs=(((50,), "float32"),), wanted=(), dims={})
-        image = Image(Plan([call] * 3, "forward"), judge.device)
+        loaded = Loaded(judge.pool, Candidate(files=(("gelu.py", path.read_text()),), language="torch"), ("gelu",))
+        call = CallLayout(args=(dense((50,), "float32"),), grads=(), outputs=(((50,), "float32"),), wanted=(), dims={})
+        image = WindowBuffer(WindowLayout([call] * 3, "forward"), judge.device)
         window = loaded.runner.window(image, timeout_s=30.0, check_mutation=False, keep=2)
         right = output_views(window, image.plan, 2)
         assert unchanged(loaded.runner, [right], 30.0)
@@ -560,9 +561,9 @@ def test_a_window_goes_through_its_calls_again(new_cache, text, right, rounds):
         "import time\n\nimport torch\n\n\ndef gelu(x):\n    time.sleep(0.01)\n    return torch.nn.functional.gelu(x)\n"
     )
     with Judge("cpu", new_cache()) as judge:
-        loaded = Loaded(judge.bench, Candidate(files=(("gelu.py", text),), language="torch"), ("gelu",))
-        call = Call(args=(dense((50,), "float32"),), grads=(), outputs=(((50,), "float32"),), wanted=(), dims={})
-        image = Image(Plan([call] * 3, "forward"), judge.device)
+        loaded = Loaded(judge.pool, Candidate(files=(("gelu.py", text),), language="torch"), ("gelu",))
+        call = CallLayout(args=(dense((50,), "float32"),), grads=(), outputs=(((50,), "float32"),), wanted=(), dims={})
+        image = WindowBuffer(WindowLayout([call] * 3, "forward"), judge.device)
         for index in range(3):
             image.fill(index, [torch.randn(50)])
         first = [image.tensor(index, 0).clone() for index in range(3)]
@@ -601,18 +602,18 @@ def test_a_worker_that_dies_in_a_window_ends_the_measurement(tmp_path, monkeypat
 
 def test_closing_ends_workers_that_wait_for_their_end(tmp_path, new_cache):
     with Judge("cpu", new_cache()) as judge:
-        runners = [judge.bench.take_spare() for _ in range(3)]
+        runners = [judge.pool.take_spare() for _ in range(3)]
         for runner in runners:
-            judge.bench.end(runner)
+            judge.pool.end(runner)
     assert not any(runner.worker.alive for runner in runners)
 
 
 def test_a_worker_that_cannot_be_ended_is_told(tmp_path, monkeypatch, new_cache):
     with pytest.raises(InfrastructureError, match="no such allocation"), Judge("cpu", new_cache()) as judge:
-        runner = judge.bench.take_spare()
+        runner = judge.pool.take_spare()
 
         def broken():
             raise InfrastructureError("no such allocation")
 
         monkeypatch.setattr(runner, "close", broken)
-        judge.bench.end(runner)
+        judge.pool.end(runner)

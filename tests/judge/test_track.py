@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kerneleval.judge.checks import track
-from kerneleval.judge.observation import Seen, alike
+from kerneleval.judge.probes.observation import Seen, alike
 from kerneleval.records import Case, Failed, Passed
 from kerneleval.tasks import find
 

@@ -22,11 +22,12 @@ from typing import Any
 import pytest
 
 from kerneleval import devices
-from kerneleval.judge import clock, noise, peaks, statistics
 from kerneleval.judge import judge as judges_module
-from kerneleval.judge import turn as turns_module
-from kerneleval.judge.turn import _mine as turn_of_this_thread
-from kerneleval.judge.turn import crowd, present, turn
+from kerneleval.judge.machine import peaks
+from kerneleval.judge.timing import clock, noise, statistics
+from kerneleval.judge.windows import device_lock as lock_module
+from kerneleval.judge.windows.device_lock import _mine as lock_of_this_thread
+from kerneleval.judge.windows.device_lock import device_lock, judge_count, registered
 from kerneleval.pipeline import check
 from kerneleval.records import InfrastructureError, Machine, Peak, Protocol
 
@@ -34,8 +35,8 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no
 
 HOLDS = """
 import sys, time
-from kerneleval.judge.turn import turn
-with turn(sys.argv[1]):
+from kerneleval.judge.windows.device_lock import device_lock
+with device_lock(sys.argv[1]):
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))
 """
@@ -61,7 +62,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def taken_by(hardware: str) -> list[str]:
-    return [path for path in turns_module._names() if path.startswith(turns_module._name(hardware))]
+    return [path for path in lock_module._names() if path.startswith(lock_module._name(hardware))]
 
 
 def in_line(hardware: str) -> int:
@@ -70,16 +71,16 @@ def in_line(hardware: str) -> int:
 
 def test_one_waits_for_the_other_and_for_nobody_elsewhere(hardware: str) -> None:
     with holder(hardware, 0.5) as process:
-        with turn(f"another, not {hardware}", patience_s=0.1):
+        with device_lock(f"another, not {hardware}", patience_s=0.1):
             assert process.poll() is None
-        with turn(hardware, patience_s=30):
+        with device_lock(hardware, patience_s=30):
             assert process.wait(timeout=30) == 0  # it was past its block
 
 
 def test_a_turn_ends_with_its_process(hardware: str) -> None:
     with holder(hardware, 600) as process:
         threading.Timer(0.2, process.kill).start()
-        with turn(hardware, patience_s=30):
+        with device_lock(hardware, patience_s=30):
             assert process.wait(timeout=30) == -9
 
 
@@ -89,7 +90,7 @@ def test_whoever_keeps_it_too_long_is_named(hardware: str) -> None:
             InfrastructureError,
             match=rf"^process {process.pid} has kept its turn to measure on {hardware} for 0\.2 s .*/proc/net/unix",
         ):
-            turn(hardware, patience_s=0.2).__enter__()
+            device_lock(hardware, patience_s=0.2).__enter__()
         process.kill()
 
 
@@ -97,7 +98,7 @@ def test_threads_take_turns_too_and_a_turn_holds_what_is_nested_in_it(hardware: 
     inside: list[int] = []
 
     def measure(_number: int) -> None:
-        with turn(hardware, patience_s=30), turn(hardware, patience_s=0.0):
+        with device_lock(hardware, patience_s=30), device_lock(hardware, patience_s=0.0):
             inside.append(1)
             assert len(inside) == 1
             time.sleep(0.01)
@@ -105,9 +106,9 @@ def test_threads_take_turns_too_and_a_turn_holds_what_is_nested_in_it(hardware: 
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(measure, range(12)))
-    with pytest.raises(RuntimeError, match="wrong"), turn(hardware):
+    with pytest.raises(RuntimeError, match="wrong"), device_lock(hardware):
         raise RuntimeError("wrong")
-    with turn(hardware, patience_s=0.0):
+    with device_lock(hardware, patience_s=0.0):
         pass
 
 
@@ -117,14 +118,14 @@ def test_many_short_turns_exhaust_nobodys_patience(
 ) -> None:
     """Twelve wait longer than they have patience with one: it is counted anew when the turn is another's."""
     if not listed:
-        monkeypatch.setattr(turns_module, "_names", dict)
+        monkeypatch.setattr(lock_module, "_names", dict)
     waited: list[float] = []
     begin = threading.Barrier(12)
 
     def measure(_number: int) -> None:
         begin.wait()
         began = time.monotonic()
-        with turn(hardware, patience_s=1):
+        with device_lock(hardware, patience_s=1):
             waited.append(time.monotonic() - began)
             time.sleep(0.15)
 
@@ -137,11 +138,11 @@ def test_first_come_first_served(hardware: str) -> None:
     order: list[int] = []
 
     def measure(number: int) -> None:
-        with turn(hardware, patience_s=30):
+        with device_lock(hardware, patience_s=30):
             order.append(number)
 
     with ThreadPoolExecutor(6) as pool:
-        with turn(hardware, patience_s=0.0):
+        with device_lock(hardware, patience_s=0.0):
             for number in range(6):
                 pool.submit(measure, number)
                 until(lambda count=number + 1: in_line(hardware) == count)
@@ -153,43 +154,43 @@ def test_a_long_turn_is_offered(hardware: str) -> None:
     order: list[str] = []
 
     def other() -> None:
-        with turn(hardware, patience_s=30):
+        with device_lock(hardware, patience_s=30):
             order.append("other")
             time.sleep(0.1)
 
-    with turn(hardware) as offer:
+    with device_lock(hardware) as offer:
         thread = threading.Thread(target=other)
         thread.start()
         until(lambda: in_line(hardware) == 1)
         assert offer() == 0  # not held for long
         order.append("still mine")
-        turn_of_this_thread.turn._offered -= 60
+        lock_of_this_thread.turn._offered -= 60
         assert 0.1 < offer() < 20
         order.append("mine again")
         with pytest.raises(InfrastructureError), ThreadPoolExecutor(1) as pool:
-            pool.submit(lambda: turn(hardware, patience_s=0.1).__enter__()).result()
+            pool.submit(lambda: device_lock(hardware, patience_s=0.1).__enter__()).result()
     thread.join()
     assert order == ["still mine", "other", "mine again"]
 
 
 def test_whoever_waits_for_what_is_found_out_is_not_let_go_first(hardware: str) -> None:
-    with turn(hardware, whole=True), turn(hardware) as offer, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(lambda: turn(hardware, patience_s=1.0).__enter__())
+    with device_lock(hardware, whole=True), device_lock(hardware) as offer, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lambda: device_lock(hardware, patience_s=1.0).__enter__())
         until(lambda: in_line(hardware) == 1)
-        turn_of_this_thread.turn._offered -= 60
+        lock_of_this_thread.turn._offered -= 60
         assert offer() == 0
         with pytest.raises(InfrastructureError):
             waiting.result()
 
 
 def test_a_process_that_is_stopped_in_the_line_blocks_nobody(hardware: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns_module, "_STOPPED_S", 0.5)
-    with turn(hardware):
+    monkeypatch.setattr(lock_module, "_STOPPED_S", 0.5)
+    with device_lock(hardware):
         first = subprocess.Popen([sys.executable, "-c", HOLDS, hardware, "0"], stdout=subprocess.PIPE)
         until(lambda: in_line(hardware) == 1)
         first.send_signal(signal.SIGSTOP)
     try:
-        with turn(hardware, patience_s=30):
+        with device_lock(hardware, patience_s=30):
             pass
     finally:
         first.send_signal(signal.SIGCONT)
@@ -200,20 +201,20 @@ def test_a_process_that_is_stopped_in_the_line_blocks_nobody(hardware: str, monk
 def test_waiting_costs_no_processor(hardware: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody answers a connection: one for each look filled the holder's list of them, and every look then failed."""
     looks: list[int] = []
-    real = turns_module._names
+    real = lock_module._names
 
     def counted() -> dict[str, str]:
         looks.append(1)
         return real()
 
-    monkeypatch.setattr(turns_module, "_LOOK_S", 0.01)
-    monkeypatch.setattr(turns_module, "_names", counted)
+    monkeypatch.setattr(lock_module, "_LOOK_S", 0.01)
+    monkeypatch.setattr(lock_module, "_names", counted)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as holder_of_few:
-        holder_of_few.bind(f"\0{turns_module._name(hardware)}/turn")
+        holder_of_few.bind(f"\0{lock_module._name(hardware)}/turn")
         holder_of_few.listen(2)
         began = time.process_time()
         with pytest.raises(InfrastructureError, match=rf"^process {os.getpid()} has kept its turn"):
-            turn(hardware, patience_s=1.0).__enter__()
+            device_lock(hardware, patience_s=1.0).__enter__()
         assert len(looks) <= 110 and time.process_time() - began < 0.5
 
 
@@ -221,11 +222,11 @@ def test_no_descriptor_left_is_the_machines_failure(hardware: str, monkeypatch: 
     def none_left(*_: object) -> socket.socket:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(turns_module.socket, "socket", none_left)
+    monkeypatch.setattr(lock_module.socket, "socket", none_left)
     with pytest.raises(InfrastructureError, match="Too many open files"):
-        turn(hardware).__enter__()
+        device_lock(hardware).__enter__()
     with pytest.raises(InfrastructureError, match="Too many open files"):
-        turns_module._Wait().for_end_of("anybody", 0.1)
+        lock_module._Wait().for_end_of("anybody", 0.1)
 
 
 def test_judges_are_counted_while_they_build(judge: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -233,48 +234,48 @@ def test_judges_are_counted_while_they_build(judge: Any, monkeypatch: pytest.Mon
     real = judges_module.Loaded
 
     def built(*args: Any, **options: Any) -> Any:
-        counted.append(crowd(judge.device.hardware()))
+        counted.append(judge_count(judge.device.hardware()))
         return real(*args, **options)
 
     monkeypatch.setattr(judges_module, "Loaded", built)
     path = tmp_path / "gelu.py"
     path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
-    before = crowd(judge.device.hardware())
+    before = judge_count(judge.device.hardware())
     case = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"], "timed": False}
     check(path, "gelu", judge=judge, allow=("library",), **case)
-    monkeypatch.setattr(judge.bench, "build_ahead", lambda *_: counted.append(crowd(judge.device.hardware())))
+    monkeypatch.setattr(judge.pool, "build_ahead", lambda *_: counted.append(judge_count(judge.device.hardware())))
     judge.build_ahead([])
     assert min(counted) >= 1 and (before > 0 or counted == [1, 1])
 
 
 def test_a_fork_takes_no_turn_with_it(hardware: str) -> None:
     """As when a trainer forks its loaders while a thread of it judges."""
-    with turn(hardware), present(hardware):
+    with device_lock(hardware), registered(hardware):
         child = os.fork()
         if child == 0:
             time.sleep(600)
             os._exit(0)
     try:
-        with turn(hardware, patience_s=30):
-            until(lambda: crowd(hardware) == 0)
+        with device_lock(hardware, patience_s=30):
+            until(lambda: judge_count(hardware) == 0)
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
 
 
 def test_a_name_without_a_listener_is_waited_for_with_patience_alone(hardware: str) -> None:
-    with turn(hardware):
-        (name,) = [path for path in turns_module._names() if path.endswith("/turn") and path in taken_by(hardware)]
+    with device_lock(hardware):
+        (name,) = [path for path in lock_module._names() if path.endswith("/turn") and path in taken_by(hardware)]
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as hostile:
         hostile.bind(f"\0{name}")
         with pytest.raises(InfrastructureError, match=r"^another process has kept its turn"):
-            turn(hardware, patience_s=0.3).__enter__()
+            device_lock(hardware, patience_s=0.3).__enter__()
 
 
 def test_nobody_is_taken_for_whoever_was_waited_for_before(hardware: str) -> None:
     """Nor do refusals ever count too far: the pause after each grew until no float had room for it, within a minute."""
-    wait = turns_module._Wait()
-    with turn(hardware):
+    wait = lock_module._Wait()
+    with device_lock(hardware):
         (name,) = [path for path in taken_by(hardware) if path.endswith("/turn")]
         assert not wait.for_end_of(name, 0.01) and wait.process == os.getpid()
     wait._refused = 5000
@@ -283,10 +284,10 @@ def test_nobody_is_taken_for_whoever_was_waited_for_before(hardware: str) -> Non
 
 
 def test_judges_of_a_hardware_are_counted(hardware: str) -> None:
-    assert crowd(hardware) == 0
-    with present(hardware), present(hardware):
-        assert crowd(hardware) == 2 and crowd(f"not {hardware}") == 0
-    assert crowd(hardware) == 0
+    assert judge_count(hardware) == 0
+    with registered(hardware), registered(hardware):
+        assert judge_count(hardware) == 2 and judge_count(f"not {hardware}") == 0
+    assert judge_count(hardware) == 0
 
 
 def test_beside_other_judges_a_verdict_says_so_and_rests_on_the_scatter_of_its_own_quads(
@@ -296,7 +297,7 @@ def test_beside_other_judges_a_verdict_says_so_and_rests_on_the_scatter_of_its_o
     path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
     options: Any = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"]}
     judge.noise(Protocol(tier="quick"))
-    with present(judge.device.hardware()), present(judge.device.hardware()):
+    with registered(judge.device.hardware()), registered(judge.device.hardware()):
         verdict = check(path, "gelu", judge=judge, tier="quick", allow=("library",), **options)
     assert verdict.verdict == "passed", verdict.message
     (said,) = [f for f in verdict.findings if f["check"] == "conditions" and "other judge" in f["message"]]
@@ -334,15 +335,15 @@ def test_what_two_judges_want_to_know_is_measured_once(
 
     monkeypatch.setattr(peaks, "measure", measure)
     monkeypatch.setattr(noise, "measure_noise", figures)
-    bench: Any = SimpleNamespace(device=device, machine=machine, cache_dir=tmp_path)
+    pool: Any = SimpleNamespace(device=device, machine=machine, cache_dir=tmp_path)
     begin = threading.Barrier(3)
 
     def ask(_number: int) -> tuple[Any, Any]:
         begin.wait()
-        return peaks.known(device, machine, tmp_path, ("copy", "read")), noise.floor(bench, "quick")
+        return peaks.known(device, machine, tmp_path, ("copy", "read")), noise.floor(pool, "quick")
 
-    with ThreadPoolExecutor(3) as pool:
-        answers = list(pool.map(ask, range(3)))
+    with ThreadPoolExecutor(3) as executor:
+        answers = list(executor.map(ask, range(3)))
     assert sorted(measured) == ["copy", "noise", "read"]
     assert answers[0] == answers[1] == answers[2]
     assert [json.loads(path.read_text()) for path in (tmp_path / "noise").iterdir()]
@@ -355,7 +356,7 @@ def test_cells_are_measured_within_a_turn_but_for_the_calls_that_may_compile(
 
     def watched(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
-            mine = getattr(turn_of_this_thread, "turn", None)
+            mine = getattr(lock_of_this_thread, "turn", None)
             turns.append((name, mine.hardware if mine else ""))
             return function(*args, **options)
 

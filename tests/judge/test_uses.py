@@ -17,8 +17,8 @@ import pytest
 from kerneleval import tasks
 from kerneleval.analysis import rubric
 from kerneleval.judge import Judge
-from kerneleval.judge.disassembly import Printed, of_library, printed
-from kerneleval.judge.uses import Uses, read_sent
+from kerneleval.judge.binaries.disassembly import Printed, of_library, printed
+from kerneleval.judge.binaries.uses import Uses, read_sent
 from kerneleval.records import Candidate, Protocol, UsageError, Verdict
 from kerneleval.worker.binaries import collect
 
@@ -255,7 +255,7 @@ def test_a_machine_that_cannot_disassemble_says_so_and_judges(
         raise error
 
     monkeypatch.setattr(judge._uses, "_printed", {})
-    monkeypatch.setattr("kerneleval.judge.uses.printed", fail)
+    monkeypatch.setattr("kerneleval.judge.binaries.uses.printed", fail)
     verdict = judged(judge, WIDE)
     [finding] = [f for f in verdict.findings if f["check"] == "uses"]
     assert verdict.verdict == "passed" and said in finding["message"]

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from kerneleval.judge import Judge
-from kerneleval.judge.bench import Loaded
 from kerneleval.judge.checks.resources import built, sent, told
+from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.languages import elf
 from kerneleval.languages.cubin import Use, uses
 from kerneleval.records import Candidate
@@ -278,7 +278,7 @@ def relu(x):
 """
     candidate = Candidate(files=(("relu.py", source),), language="torch")
     with Judge("cpu") as judge:
-        loaded = Loaded(judge.bench, candidate, ("relu",), trusted=False, tf32=False)
+        loaded = Loaded(judge.pool, candidate, ("relu",), trusted=False, tf32=False)
         try:
             answer = loaded.runner.worker.request("binaries", {"most_bytes": 1 << 20}, "binaries", timeout_s=30)
             assert [use.kernel for use, _ in sent(answer["files"])] == ["roomy", "simple"]

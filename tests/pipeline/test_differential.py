@@ -393,12 +393,12 @@ def test_a_module_has_the_weights_that_were_drawn_for_all_devices(tmp_path: Path
 
 def test_apart_is_worked_by_hand() -> None:
     from kerneleval import devices
-    from kerneleval.judge.bound import Bound
+    from kerneleval.judge.probes.bound_case import BoundCase
     from kerneleval.records import Case, new_secret
 
     task = find("sigmoid")  # never zero: of relu's six elements all are zero now and then
     case = Case(task="sigmoid", direction="forward", dims=(("M", 2), ("N", 3)), dtype="float32", shape_category="tiny")
-    drawn = Bound(task, case, devices.find("cpu"), tf32=False).draw(new_secret())
+    drawn = BoundCase(task, case, devices.find("cpu"), tf32=False).draw(new_secret())
     right = drawn.expectation.native[0]
     other = right.clone()
     other[1, 2] += 0.5

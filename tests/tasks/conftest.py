@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from kerneleval.judge import inputs
+from kerneleval.judge.windows import inputs
 from kerneleval.records import DTYPES, Case, Protocol, Task, TensorSpec
 from kerneleval.tasks import CORE, find, shapes
 

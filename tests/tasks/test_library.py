@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from kerneleval.judge import inputs
-from kerneleval.judge.selftest import selftest
+from kerneleval.judge.selftest.selftest import selftest
+from kerneleval.judge.windows import inputs
 from kerneleval.records import CATEGORIES, GROUPS, Case, Protocol, Scalar, Task, TensorSpec
 from kerneleval.tasks import all_tasks, find, shapes
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from kerneleval.judge.expectation import opened
+from kerneleval.judge.oracle.expectation import opened
 from kerneleval.records import Dim, Relation, Task
 from kerneleval.tasks import all_tasks, find
 

@@ -90,11 +90,11 @@ def write_outside(facts: dict) -> dict:
 
 def write_when_sealed(facts: dict) -> dict:
     """The private directory after it was sealed."""
-    from kerneleval.worker import sandbox
+    from kerneleval.sandbox import lifecycle
 
     os.chdir(facts["private"])
     found: dict[str, Any] = {"before": _try(lambda: Path("library.so").write_text("built"))}
-    found["sealed"] = sandbox.seal()
+    found["sealed"] = lifecycle.seal()
     found["write"] = _try(lambda: Path("library.so").write_text("forged"))
     found["create"] = _try(lambda: Path("more").write_text("x"))
     found["remove"] = _try(lambda: Path("library.so").unlink())
@@ -157,7 +157,7 @@ def reach_network(facts: dict) -> dict:
 
 def calls(facts: dict) -> dict:
     """Every system call of the table, with arguments that would be refused anyway."""
-    from kerneleval.worker import seccomp
+    from kerneleval.sandbox import seccomp
 
     column = 0 if _X86 else 1
     found = {n: _syscall(v[column], -1, -1, -1, -1, -1, -1) for n, v in seccomp.DENIED.items() if v[column] is not None}

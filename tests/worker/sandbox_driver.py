@@ -21,7 +21,7 @@ from pathlib import Path
 if "SANDBOX_TEST_PLATFORM" in os.environ:  # before the modules look
     sys.platform = os.environ["SANDBOX_TEST_PLATFORM"]
 
-from kerneleval.worker import linux, processes, sandbox, seccomp
+from kerneleval.sandbox import lifecycle, linux, processes, seccomp
 
 SECRET = "the-judge-keeps-this-9f3b1c"
 
@@ -63,9 +63,9 @@ def zygote(fd: int, device: str, slot: dict, limits: dict, act: str, facts: dict
         out = theirs.detach()
         try:
             costs: dict[str, float] = {}
-            trust = sandbox.enter(
-                sandbox.Slot.from_plain(slot),
-                sandbox.Limits.from_plain(limits),
+            trust = lifecycle.enter(
+                lifecycle.Slot.from_plain(slot),
+                lifecycle.Limits.from_plain(limits),
                 device,
                 keep_fds=(out,),
                 parent_pid=me,
@@ -96,7 +96,7 @@ def zygote(fd: int, device: str, slot: dict, limits: dict, act: str, facts: dict
         if not piece:
             break
         data += piece
-    resident = sandbox.resident_bytes(sandbox.Slot.from_plain(slot), pid)
+    resident = lifecycle.resident_bytes(lifecycle.Slot.from_plain(slot), pid)
     control.sendall(json.dumps({"pid": pid, "said": data.decode(), "resident": resident}).encode() + b"\n")
     if control.recv(16) == b"wait\n":
         _, status = os.waitpid(pid, 0)
@@ -152,8 +152,8 @@ def main() -> None:
     root = work / "root"
     root.mkdir()
     root.chmod(0o711)
-    slot = sandbox.prepare(0, root)
-    other = sandbox.prepare(1, root)
+    slot = lifecycle.prepare(0, root)
+    other = lifecycle.prepare(1, root)
     Path(other.directory, "secret").write_text(SECRET)
     facts = {
         "secret": SECRET,
@@ -168,17 +168,17 @@ def main() -> None:
         },
         "work": str(work),
         "private": slot.directory,
-        "repository": str(Path(sandbox.__file__).resolve().parents[3]),
+        "repository": str(Path(lifecycle.__file__).resolve().parents[3]),
         "patience": options.patience,
         "linger": options.linger,
     }
-    sandbox.protect_host()
-    limits = sandbox.Limits(**json.loads(options.limits)).to_plain()
+    lifecycle.protect_host()
+    limits = lifecycle.Limits(**json.loads(options.limits)).to_plain()
     report = _play(options, slot, limits, facts, leak)
-    report["leftovers"] += sandbox.kill_all(other, -1)
+    report["leftovers"] += lifecycle.kill_all(other, -1)
     report["bait"] = "untouched" if Path(facts["files"]["store"]).read_text() == SECRET else "changed"
     places = ["/etc", "/usr", "/", facts["work"], facts["repository"], sys.prefix, "/dev"]
-    places.append(str(Path(sandbox.__file__).parent))
+    places.append(str(Path(lifecycle.__file__).parent))
     report["written"] = [p for p in places if Path(p, "kerneleval-test").exists()]
     report["uids"] = [slot.uid, other.uid]
     report["files_left"] = sorted(p.name for p in root.iterdir())
@@ -186,9 +186,9 @@ def main() -> None:
     print(json.dumps(report))
 
 
-def _play(options: argparse.Namespace, slot: sandbox.Slot, limits: dict, facts: dict, leak: int) -> dict:
+def _play(options: argparse.Namespace, slot: lifecycle.Slot, limits: dict, facts: dict, leak: int) -> dict:
     ours, theirs = socket.socketpair()
-    environment = sandbox.clean_environment() | {"PYTHONPATH": os.environ["PYTHONPATH"]}
+    environment = lifecycle.clean_environment() | {"PYTHONPATH": os.environ["PYTHONPATH"]}
     environment |= {n: v for n, v in os.environ.items() if n == "SANDBOX_TEST_PLATFORM"}
     environment |= {"OMP_NUM_THREADS": "2", "TRITON_INTERPRET": "1"}
     code = (
@@ -218,7 +218,7 @@ def _play(options: argparse.Namespace, slot: sandbox.Slot, limits: dict, facts: 
             time.sleep(0.01)
         report["survived"] = [p for p in before if _alive(p)]
     started = time.perf_counter()
-    report["leftovers"] = sandbox.kill_all(slot, first["pid"])
+    report["leftovers"] = lifecycle.kill_all(slot, first["pid"])
     report["kill_ms"] = (time.perf_counter() - started) * 1e3
     report["family"] = len(before)
     report["alive"] = [p for p in before if _alive(p)]

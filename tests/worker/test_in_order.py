@@ -10,9 +10,9 @@ import torch
 
 from kerneleval.devices import find as find_device
 from kerneleval.judge import Judge
-from kerneleval.judge.bench import Loaded
-from kerneleval.judge.cells import CellJudge
-from kerneleval.judge.observation import Subject, alike_everywhere
+from kerneleval.judge.probes.cells import CellJudge
+from kerneleval.judge.probes.observation import Subject, alike_everywhere
+from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.records import Candidate, Passed, Protocol
 from kerneleval.tasks import find
 from kerneleval.worker.in_order import InOrder, Moved
@@ -64,7 +64,7 @@ def test_honest_calls_get_through(judge: Judge, tmp_path: Path, source: str, dir
     protocol = Protocol(directions=(direction,), dtypes=("float32",), categories=("small",))  # type: ignore[arg-type]
     task = find("add")
     case = next(c for c in judge.plan(task, protocol) if (c.layout, c.distribution) == ("contiguous", "standard"))
-    loaded = Loaded(judge.bench, candidate, ("add",))
+    loaded = Loaded(judge.pool, candidate, ("add",))
     cells = CellJudge(loaded, task, protocol, judge.device)
     assert isinstance(cells.judge(case), Passed)
     subject = Subject(cells, case)

@@ -11,7 +11,7 @@ import pytest
 from kerneleval.judge import Judge
 from kerneleval.pipeline import check
 from kerneleval.records import Verdict
-from kerneleval.worker import reach
+from kerneleval.sandbox import reach
 
 pytestmark = [pytest.mark.xdist_group("judge")]
 

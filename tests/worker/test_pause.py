@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kerneleval.judge import Judge
-from kerneleval.judge.bench import Loaded
+from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.records import Candidate
-from kerneleval.worker import processes
+from kerneleval.sandbox import processes
 from kerneleval.worker.host import WorkerFailure
 
 BUSY = """
@@ -45,7 +45,7 @@ def _ticks(pids: list[int]) -> int:
 def test_a_paused_worker_does_nothing(tmp_path: Path) -> None:
     candidate = Candidate(files=(("gelu.py", BUSY),), language="torch")
     with Judge("cpu", tmp_path) as judge:
-        loaded = Loaded(judge.bench, candidate, ("gelu",))
+        loaded = Loaded(judge.pool, candidate, ("gelu",))
         worker = loaded.runner.worker
         for _ in range(2):
             with worker.paused():
@@ -66,7 +66,7 @@ def test_a_process_that_got_the_number_of_an_earlier_one_is_left_alone(tmp_path:
     candidate = Candidate(files=(("gelu.py", "import torch\n\n\ndef gelu(x):\n    return x\n"),), language="torch")
     with Judge("cpu", tmp_path) as judge, subprocess.Popen(["sleep", "60"]) as stranger:
         try:
-            loaded = Loaded(judge.bench, candidate, ("gelu",))
+            loaded = Loaded(judge.pool, candidate, ("gelu",))
             loaded.runner.worker._last_stopped = {stranger.pid: "1"}
             with loaded.runner.worker.paused():
                 state = Path(f"/proc/{stranger.pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -109,7 +109,7 @@ def test_a_worker_that_lets_itself_go_on_has_tampered(tmp_path: Path) -> None:
     """A timer of its own sent SIGCONT, and its threads slowed the baseline down by 2 to 4."""
     candidate = Candidate(files=(("gelu.py", RESUMES),), language="torch")
     with Judge("cpu", tmp_path) as judge:
-        loaded = Loaded(judge.bench, candidate, ("gelu",))
+        loaded = Loaded(judge.pool, candidate, ("gelu",))
         with pytest.raises(WorkerFailure, match="ran while it was stopped") as raised:
             for _ in range(10):  # on a busy machine it may be kept from running, and what never rests is left out
                 with loaded.runner.worker.paused():
@@ -131,7 +131,7 @@ def test_a_tick_that_is_counted_late_is_no_tampering(tmp_path: Path, monkeypatch
     monkeypatch.setattr(processes, "rest_of", counted_late)
     candidate = Candidate(files=(("gelu.py", "import torch\n\n\ndef gelu(x):\n    return x\n"),), language="torch")
     with Judge("cpu", tmp_path) as judge:
-        loaded = Loaded(judge.bench, candidate, ("gelu",))
+        loaded = Loaded(judge.pool, candidate, ("gelu",))
         for _ in range(2):
             with loaded.runner.worker.paused():
                 late += 1
@@ -146,7 +146,7 @@ def test_a_tick_that_is_counted_late_is_no_tampering(tmp_path: Path, monkeypatch
 def test_what_a_block_raises_is_not_hidden(tmp_path: Path) -> None:
     candidate = Candidate(files=(("gelu.py", RESUMES),), language="torch")
     with Judge("cpu", tmp_path) as judge:
-        loaded = Loaded(judge.bench, candidate, ("gelu",))
+        loaded = Loaded(judge.pool, candidate, ("gelu",))
         with pytest.raises(ZeroDivisionError), loaded.runner.worker.paused():
             raise ZeroDivisionError
         loaded.close()

@@ -20,12 +20,12 @@ from pathlib import Path
 import pytest
 
 from kerneleval.records import InfrastructureError, UsageError
-from kerneleval.worker import linux, processes, reaper, sandbox, seccomp
+from kerneleval.sandbox import lifecycle, linux, processes, reaper, seccomp
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not run: the layers are Linux's")
 
 HERE = Path(__file__).parent
-SOURCE = Path(sandbox.__file__).resolve().parents[2]
+SOURCE = Path(lifecycle.__file__).resolve().parents[2]
 NOBODY = 65534
 
 
@@ -321,11 +321,11 @@ def test_litter_is_removed_and_links_not_followed(where: tuple[str, str]) -> Non
 def test_killing_twice_and_too_late() -> None:
     with tempfile.TemporaryDirectory() as root:
         Path(root).chmod(0o711)
-        slot = sandbox.prepare(0, root)
+        slot = lifecycle.prepare(0, root)
         child = subprocess.Popen(["/bin/sleep", "100"])
         try:
-            assert sandbox.kill_all(slot, child.pid + 1_000_000) == []
-            assert sandbox.kill_all(slot, child.pid) == []  # a later process with the worker's number is left alone
+            assert lifecycle.kill_all(slot, child.pid + 1_000_000) == []
+            assert lifecycle.kill_all(slot, child.pid) == []  # a later process with the worker's number is left alone
             assert child.poll() is None
             assert os.listdir(root) == []
         finally:
@@ -370,7 +370,7 @@ def test_torch_compile() -> None:
 
 def test_probe_finds_no_layer_that_does_not_hold() -> None:
     code = (
-        "import json; from kerneleval.worker.probe import probe; from kerneleval.records import to_plain;"
+        "import json; from kerneleval.sandbox.selftest import probe; from kerneleval.records import to_plain;"
         "p = probe('cpu', rounds=2); print(json.dumps([to_plain(p.trust), p.costs_ms]))"
     )
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
@@ -383,46 +383,46 @@ def test_probe_finds_no_layer_that_does_not_hold() -> None:
 
 
 def test_records_travel() -> None:
-    limits = sandbox.Limits(memory_bytes=1 << 30, cpu_seconds=5, processes=10, open_files=64, file_bytes=1 << 20)
-    assert sandbox.Limits.from_plain(json.loads(json.dumps(limits.to_plain()))) == limits
-    slot = sandbox.Slot(number=3, base="/a", directory="/a/b", uid=61003, groups=(4,), readable=("/c",), token="t")
-    assert sandbox.Slot.from_plain(json.loads(json.dumps(slot.to_plain()))) == slot
+    limits = lifecycle.Limits(memory_bytes=1 << 30, cpu_seconds=5, processes=10, open_files=64, file_bytes=1 << 20)
+    assert lifecycle.Limits.from_plain(json.loads(json.dumps(limits.to_plain()))) == limits
+    slot = lifecycle.Slot(number=3, base="/a", directory="/a/b", uid=61003, groups=(4,), readable=("/c",), token="t")
+    assert lifecycle.Slot.from_plain(json.loads(json.dumps(slot.to_plain()))) == slot
     for plain in ({"processes": 0}, {"processes": "many"}, {"memory": 1}, {"cpu_seconds": True}):
         with pytest.raises(UsageError):
-            sandbox.Limits.from_plain(plain)
+            lifecycle.Limits.from_plain(plain)
     with pytest.raises(UsageError, match="unknown field 'user'"):
-        sandbox.Slot.from_plain({"number": 0, "base": "", "directory": "", "user": 0})
+        lifecycle.Slot.from_plain({"number": 0, "base": "", "directory": "", "user": 0})
 
 
 def test_levels() -> None:
     full = ["uid", "netns", "ipcns", "view", "rlimits", "no_new_privs", "landlock", "seccomp"]
-    assert sandbox.level_of(full) == "strong"
+    assert lifecycle.level_of(full) == "strong"
     for layer in full:
-        assert sandbox.level_of([x for x in full if x != layer]) != "strong"
-    assert sandbox.level_of(["landlock", "seccomp", "rlimits"]) == "standard"
-    assert sandbox.level_of(["landlock", "seccomp"]) == "weak"
-    assert sandbox.level_of(["seccomp", "rlimits"]) == "weak"
+        assert lifecycle.level_of([x for x in full if x != layer]) != "strong"
+    assert lifecycle.level_of(["landlock", "seccomp", "rlimits"]) == "standard"
+    assert lifecycle.level_of(["landlock", "seccomp"]) == "weak"
+    assert lifecycle.level_of(["seccomp", "rlimits"]) == "weak"
     namespace = ["userns" if x == "uid" else x for x in full]
-    assert sandbox.level_of(namespace) == "standard"
-    assert sandbox.level_of([*namespace, "landlock-signals"]) == "strong"
+    assert lifecycle.level_of(namespace) == "standard"
+    assert lifecycle.level_of([*namespace, "landlock-signals"]) == "strong"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not run: users are the superuser's to give")
 def test_users_are_not_shared(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory() as root:
         Path(root).chmod(0o711)
-        slots = [sandbox.prepare(0, root, uid_base=62000, uid_count=3) for _ in range(3)]
+        slots = [lifecycle.prepare(0, root, uid_base=62000, uid_count=3) for _ in range(3)]
         assert len({slot.uid for slot in slots}) == 3
         with pytest.raises(InfrastructureError, match="62000 to 62002"):
-            sandbox.prepare(0, root, uid_base=62000, uid_count=3)
+            lifecycle.prepare(0, root, uid_base=62000, uid_count=3)
         for slot in slots:
-            assert sandbox.kill_all(slot, -1) == []
-        again = sandbox.prepare(0, root, uid_base=62000, uid_count=3)
+            assert lifecycle.kill_all(slot, -1) == []
+        again = lifecycle.prepare(0, root, uid_base=62000, uid_count=3)
         assert again.uid == 62000
-        assert sandbox.kill_all(again, -1) == []
+        assert lifecycle.kill_all(again, -1) == []
         Path(root).chmod(0o700)
         with pytest.raises(UsageError, match=re.escape(f"chmod o+x {root}")):
-            sandbox.prepare(0, root)
+            lifecycle.prepare(0, root)
 
 
 def test_sweep_after_a_killed_host() -> None:
@@ -443,18 +443,18 @@ def test_sweep_after_a_killed_host() -> None:
         left = int(dead.stdout.readline())
         dead.wait()
         assert processes.is_running(left)
-        living = sandbox.make_root(place)
-        slot = sandbox.prepare(7, living)
+        living = lifecycle.make_root(place)
+        slot = lifecycle.prepare(7, living)
         elsewhere = Path(place, "elsewhere")
         elsewhere.mkdir()
         (elsewhere / "slot-0-x").mkdir()
         Path(place, "kerneleval-link").symlink_to(elsewhere)
-        assert sandbox.sweep(place) == []
+        assert lifecycle.sweep(place) == []
         assert sorted(p.name for p in Path(place).iterdir()) == sorted(["elsewhere", "kerneleval-link", living.name])
         assert Path(slot.directory).is_dir()
         assert (elsewhere / "slot-0-x").is_dir()
-        assert sandbox.kill_all(slot, -1) == []
-        assert sandbox.remove_root(living) == []
+        assert lifecycle.kill_all(slot, -1) == []
+        assert lifecycle.remove_root(living) == []
         assert not living.exists()
         deadline = time.monotonic() + 5
         while processes.is_running(left) and time.monotonic() < deadline:
@@ -464,7 +464,7 @@ def test_sweep_after_a_killed_host() -> None:
 
 def test_root_directory_must_exist(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
-        sandbox.prepare(0, tmp_path / "none")
+        lifecycle.prepare(0, tmp_path / "none")
 
 
 def test_filter_numbers_are_the_kernels() -> None:
@@ -503,13 +503,13 @@ def test_filter_programs_are_well_formed() -> None:
 
 
 def test_disk_use_is_told(tmp_path: Path) -> None:
-    slot = sandbox.Slot(number=0, base=str(tmp_path), directory=str(tmp_path))
+    slot = lifecycle.Slot(number=0, base=str(tmp_path), directory=str(tmp_path))
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b").write_bytes(b"x" * (1 << 20))
-    assert 1 << 20 <= sandbox.disk_bytes(slot) < 3 << 20
+    assert 1 << 20 <= lifecycle.disk_bytes(slot) < 3 << 20
     for number in range(20):
         (tmp_path / f"f{number}").touch()
-    assert sandbox.disk_bytes(slot, stop_files=10) > 1 << 40
+    assert lifecycle.disk_bytes(slot, stop_files=10) > 1 << 40
 
 
 def test_removal_of_a_deep_tree_is_complete(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from kerneleval.judge.bench import _limits
+from kerneleval.judge.windows.worker_pool import _limits
 from kerneleval.worker.host import Zygote
 
 

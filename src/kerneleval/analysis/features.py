@@ -361,7 +361,7 @@ def _assembly(file: str, text: str, line: int) -> Iterator[Mark]:
 
 
 def _python(file: str, text: str, launched: Collection[str]) -> tuple[list[Mark], list[str]]:
-    from kerneleval.judge.reading.python import Source, Unreadable
+    from kerneleval.languages.python_source import Source, Unreadable
 
     try:
         source = Source(text)

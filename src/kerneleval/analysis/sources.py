@@ -149,7 +149,7 @@ def _python(text: str) -> list[_Part]:
         from radon.raw import analyze
     except ModuleNotFoundError as error:
         raise UsageError("source metrics need Radon; install it with: pip install 'kerneleval[analysis]'") from error
-    from kerneleval.judge.reading.python import Source, Unreadable
+    from kerneleval.languages.python_source import Source, Unreadable
 
     try:
         source = Source(text)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from kerneleval import __version__, settings
-from kerneleval.cli import generating, judging, machine, results, tasks
+from kerneleval import __version__
+from kerneleval.cli import generating, judging, machine, results, settings, tasks
 from kerneleval.cli.exits import ERROR, PASSED
 
 __all__ = ["app"]

@@ -241,7 +241,7 @@ def audit(
         "same_shapes": same_shapes,
         "resume": resume,
     }
-    from kerneleval import audit as auditing
+    from kerneleval.pipeline import audit as auditing
 
     with progress(lines=not as_json) as on_event:
         found = auditing.audit(run_id, **options, on_event=on_event)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kerneleval import settings
+from kerneleval.cli import settings
 from kerneleval.cli.exits import FAILED, PASSED
 from kerneleval.cli.options import DeviceOption, Json, StoreOption, device_of, store_of
 from kerneleval.cli.output import console, print_json, progress
@@ -32,7 +32,7 @@ def peaks(
 
 def doctor(store: StoreOption = None, as_json: Json = False) -> int:
     """Tell what this machine can do: devices, languages, sandbox, clock, store, and what to install."""
-    from kerneleval.reports import doctor as report
+    from kerneleval.pipeline import doctor as report
     from kerneleval.reports import doctor_view
 
     found = report.examine(store_of(store), settings.read().cache_dir)

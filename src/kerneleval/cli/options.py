@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kerneleval import settings
+from kerneleval.cli import settings
 from kerneleval.records import UsageError, near
 
 __all__ = [

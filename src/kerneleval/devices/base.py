@@ -180,7 +180,7 @@ class Device(Protocol):
 
     def energy_mj(self) -> float | None:
         """What the device has used since some fixed moment (millijoules, never less than before), from which the energy
-        of a call follows (``judge/energy.py``); None: it does not tell. Asked every few milliseconds.
+        of a call follows (``judge/timing/energy.py``); None: it does not tell. Asked every few milliseconds.
         """
 
     def unsteady(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:

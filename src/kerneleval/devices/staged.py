@@ -2,7 +2,8 @@
 worker has a mirror of it on the device, filled in the window (``worker/staging.py``).
 
 The judge then works on the host: it draws, keeps its images, runs the oracle and compares there, in fp64 even where the
-device has none. The native reference alone runs on the device, whose rounding it is to show (``judge/oracle.py``).
+device has none. The native reference alone runs on the device, whose rounding it is to show
+(``judge/oracle/reference.py``).
 """
 
 from __future__ import annotations

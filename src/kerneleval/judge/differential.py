@@ -13,15 +13,15 @@ from dataclasses import replace
 import torch
 
 from kerneleval import devices
-from kerneleval.judge import oracle
-from kerneleval.judge.baselines import baseline_candidate
-from kerneleval.judge.bench import BuildFailed, Loaded
-from kerneleval.judge.bound import Bound, Drawn
-from kerneleval.judge.cells import CellJudge
-from kerneleval.judge.comparison import Mismatch, compare, matches
-from kerneleval.judge.expectation import Expected, as_real
-from kerneleval.judge.images import Image, Plan
 from kerneleval.judge.judge import Judge, budget_of
+from kerneleval.judge.oracle import reference
+from kerneleval.judge.oracle.comparison import Mismatch, compare, matches
+from kerneleval.judge.oracle.expectation import Expected, as_real
+from kerneleval.judge.probes.bound_case import BoundCase, Drawn
+from kerneleval.judge.probes.cells import CellJudge
+from kerneleval.judge.windows.baselines import baseline_candidate
+from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
+from kerneleval.judge.windows.worker_pool import BuildFailed, Loaded
 from kerneleval.records import (
     Apart,
     Candidate,
@@ -74,7 +74,7 @@ class Side:
         self._unborn: Failed | None = None
         names = ("run",) if self.trusted else (task.name,)
         try:
-            loaded = Loaded(judge.bench, self.candidate, names, trusted=self.trusted, tf32=protocol.tf32)
+            loaded = Loaded(judge.pool, self.candidate, names, trusted=self.trusted, tf32=protocol.tf32)
         except BuildFailed as error:
             if self.trusted:
                 text = f"the reference of {task.name} does not load on {judge.device.name}: {error}"
@@ -95,7 +95,7 @@ class Side:
         if self._cells is not None:
             self._cells.loaded.close()
 
-    def answer(self, bound: Bound, drawn: Drawn) -> _Outputs | Failed:
+    def answer(self, bound: BoundCase, drawn: Drawn) -> _Outputs | Failed:
         """The outputs on the host, or why there are none of the right form."""
         if self._cells is None:
             assert self._unborn is not None
@@ -107,19 +107,19 @@ class Side:
             )
         return found
 
-    def native_is_right(self, bound: Bound, drawn: Drawn) -> bool | None:
+    def native_is_right(self, bound: BoundCase, drawn: Drawn) -> bool | None:
         """Whether PyTorch itself is right there on these inputs; None: there is none but the host's, or a module."""
         device = self.judge.device
         if device.torch_device == HOST or bound.problem is not None:
             return None
-        plan = Plan([bound.form(drawn)], bound.case.direction)
-        image = Image(plan, device)
+        plan = WindowLayout([bound.form(drawn)], bound.case.direction)
+        image = WindowBuffer(plan, device)
         image.fill(0, drawn.tensors)
         tensors = iter([image.tensor(0, place) for place in range(len(plan.calls[0].slots))])
         args = [next(tensors) if isinstance(arg, torch.Tensor) else arg for arg in drawn.args]
         try:
-            grads, where = list(tensors) or None, oracle.native_place(device)
-            outputs = oracle.native(self.task, bound.case, args, grads, tf32=self.protocol.tf32, native_on=where)
+            grads, where = list(tensors) or None, reference.native_place(device)
+            outputs = reference.native(self.task, bound.case, args, grads, tf32=self.protocol.tf32, native_on=where)
         except UsageError:
             return False
         return matches([output.cpu() for output in outputs], drawn.expectation)
@@ -145,7 +145,7 @@ def differ(sides: Sequence[Side], task: Task, cases: Sequence[Case], *, tf32: bo
     host = devices.find(HOST)
     for case in cases:
         problem = task.build(case.dims_map, host.torch_device) if task.module and task.build is not None else None
-        bound = Bound(task, case, host, tf32=tf32, problem=problem)
+        bound = BoundCase(task, case, host, tf32=tf32, problem=problem)
         if problem is not None:
             bound.weights = problem.weights(new_secret(), case.distribution)
         drawn = bound.draw(new_secret())
@@ -156,7 +156,7 @@ def differ(sides: Sequence[Side], task: Task, cases: Sequence[Case], *, tf32: bo
 
 
 def _judged(
-    side: Side, bound: Bound, drawn: Drawn, given: _Outputs | Failed, every: Mapping[str, _Outputs]
+    side: Side, bound: BoundCase, drawn: Drawn, given: _Outputs | Failed, every: Mapping[str, _Outputs]
 ) -> DeviceAnswer:
     if isinstance(given, Failed):
         answer = "unsupported" if given.reason == "unsupported" else "wrong"

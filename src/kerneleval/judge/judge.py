@@ -17,18 +17,21 @@ import torch
 
 from kerneleval import devices, languages
 from kerneleval.devices import Device
-from kerneleval.judge import baselines, checks, noise, peaks
-from kerneleval.judge.answers import without_gradient
-from kerneleval.judge.bench import Bench, BuildFailed, Loaded, LoadFailed
-from kerneleval.judge.cells import CellJudge
-from kerneleval.judge.limits import limits_of
-from kerneleval.judge.other_forms import let_off
+from kerneleval.judge import checks
+from kerneleval.judge.binaries.uses import Uses
+from kerneleval.judge.machine import peaks
+from kerneleval.judge.machine.limits import limits_of
+from kerneleval.judge.probes.cells import CellJudge
+from kerneleval.judge.probes.other_layouts import native_wrong
+from kerneleval.judge.probes.secret_shapes import secret_shapes
 from kerneleval.judge.replay import Replay
-from kerneleval.judge.secret_shapes import secret_shapes
-from kerneleval.judge.statistics import claim_of
-from kerneleval.judge.timing import Timer
-from kerneleval.judge.turn import crowd, present
-from kerneleval.judge.uses import Uses
+from kerneleval.judge.timing import noise
+from kerneleval.judge.timing.statistics import claim_of
+from kerneleval.judge.timing.timer import Timer
+from kerneleval.judge.windows import baselines
+from kerneleval.judge.windows.answers import without_gradient
+from kerneleval.judge.windows.device_lock import judge_count, registered
+from kerneleval.judge.windows.worker_pool import BuildFailed, Loaded, LoadFailed, WorkerPool
 from kerneleval.records import (
     DTYPES,
     Candidate,
@@ -82,9 +85,9 @@ class Judge:
             raise UsageError(f"device {self.device.name!r} cannot be used here: {why_not}")
         self.machine = self.device.machine()
         self._can = self.device.capabilities()
-        self.bench = Bench(self.device, self.machine, cache_dir, worker_memory_bytes)
+        self.pool = WorkerPool(self.device, self.machine, cache_dir, worker_memory_bytes)
         self._noise: dict[str, tuple[noise.Noise, ...]] = {}
-        self._baselines = baselines.Baselines(self.bench)
+        self._baselines = baselines.Baselines(self.pool)
         self._uses = Uses()
 
     def __enter__(self) -> Self:
@@ -97,7 +100,7 @@ class Judge:
         """End every process and remove every temporary file."""
         self._baselines.close()
         self._uses.close()
-        self.bench.close()
+        self.pool.close()
 
     def plan(self, task: Task, protocol: Protocol) -> tuple[Case, ...]:
         """The cases at which a candidate for this task is judged here."""
@@ -119,16 +122,16 @@ class Judge:
             def tell() -> None:
                 _tell(on_event, "noise", 0, 0, f"measuring the noise floor of this machine ({protocol.tier} tier)")
 
-            self._noise[protocol.tier] = noise.floor(self.bench, protocol.tier, tell)
+            self._noise[protocol.tier] = noise.floor(self.pool, protocol.tier, tell)
         return self._noise[protocol.tier]
 
     def limits(self) -> Limits | None:
         """What this machine can do at best, in every type; None: its peaks were not measured (``kerneleval peaks``)."""
-        found = peaks.cached(self.machine, self.bench.cache_dir)
+        found = peaks.cached(self.machine, self.pool.cache_dir)
         return None if found is None else limits_of(found, self.device, (*DTYPES, "tf32"))
 
     def _better_limits(self) -> Limits:
-        peaks.improve(self.device, self.machine, self.bench.cache_dir)
+        peaks.improve(self.device, self.machine, self.pool.cache_dir)
         found = self.limits()
         assert found is not None, "somebody removed the peaks meanwhile"
         return found
@@ -139,8 +142,8 @@ class Judge:
         def tell(done: int, total: int, candidate: Candidate) -> None:
             _tell(on_event, "build", done, total, candidate.files[0][0])
 
-        with present(self.device.hardware()):
-            self.bench.build_ahead(candidates, tell)
+        with registered(self.device.hardware()):
+            self.pool.build_ahead(candidates, tell)
 
     def check(
         self,
@@ -181,11 +184,11 @@ class Judge:
             why = next((f"; {line}" for line in self.left_out(task, protocol)), "")
             raise UsageError(f"task {task.name!r}: no case is left; loosen --dtype, --direction or --category{why}")
         _tell(on_event, "load", 0, len(cases), task.name)
-        with present(self.device.hardware()):
+        with registered(self.device.hardware()):
             try:
                 if not trusted:
                     _refuse_on_host(candidate, self.device.name)
-                loaded = Loaded(self.bench, candidate, (task.name,), trusted=trusted, tf32=protocol.tf32)
+                loaded = Loaded(self.pool, candidate, (task.name,), trusted=trusted, tf32=protocol.tf32)
             except BuildFailed as error:
                 return self._stillborn(error, candidate, task, protocol, cases, replay, started)
             try:
@@ -196,7 +199,7 @@ class Judge:
             finally:
                 loaded.close()
                 self.device.trim()
-                self.bench.make_spare()
+                self.pool.make_spare()
         left = [] if only is not None else _not_planned(self.left_out(task, protocol))
         if not self.device.on_hardware:
             text = f"the device {self.device.name} was not run on hardware by its authors: see docs/hardware.md"
@@ -213,7 +216,7 @@ class Judge:
         started: float,
         on_event: OnEvent | None,
     ) -> Verdict:
-        self.bench.make_spare()  # for the next candidate; ready long before anything is timed
+        self.pool.make_spare()  # for the next candidate; ready long before anything is timed
         judge = CellJudge(loaded, task, protocol, self.device)
         outcomes: dict[Case, Outcome] = {}
         with judge.ahead.over(cases):
@@ -222,13 +225,13 @@ class Judge:
                 _tell(on_event, "case", done + 1, len(cases), case.key)
         outcomes |= without_gradient(outcomes)
         uses = self._uses.begin(loaded)
-        findings = let_off(outcomes)
+        findings = native_wrong(outcomes)
         findings += secret_shapes(judge, outcomes, budget_of(self.device, task, protocol), replay)
         findings += checks.run_all(judge, cases, outcomes)
         findings += [{"check": "uses", **f} for f in self._uses.end(loaded, uses, checks.launched_of(findings))]
         track = checks.track_of(findings)
         readings: list[dict[str, Any]] = []
-        others = max(0, crowd(self.device.hardware()) - 1)
+        others = max(0, judge_count(self.device.hardware()) - 1)
         if _first_failure(outcomes) is None and not _barred(track, findings, protocol) and protocol.timed:
             timer = Timer(
                 judge,
@@ -245,7 +248,7 @@ class Judge:
 
                 def on_cell(done: int, total: int, case: Case) -> None:
                     nonlocal others
-                    now = crowd(self.device.hardware()) - 1
+                    now = judge_count(self.device.hardware()) - 1
                     others = max(others, now)
                     if done in (1, total):
                         readings.append(self.device.conditions() | ({"other_judges": now} if now >= 0 else {}))
@@ -331,7 +334,7 @@ class Judge:
             evidence=error.evidence,
             replay=replay.line(),
         )
-        self.bench.make_spare()
+        self.pool.make_spare()
         return Verdict(
             verdict="failed",
             stage=failed.stage,
@@ -340,7 +343,7 @@ class Judge:
             task=task.name,
             candidate=candidate.hash,
             track="",
-            trust=self.bench.trust,
+            trust=self.pool.trust,
             machine=self.machine,
             protocol=protocol,
             speedup=None,

@@ -1,6 +1,6 @@
 """Joins the stages: tasks -> generators -> judge -> store -> scores -> reports; one module a job.
 
-Only ``audit.py`` joins them too: store -> judge -> store.
+Only ``pipeline/audit.py`` joins them too: store -> judge -> store.
 """
 
 from __future__ import annotations

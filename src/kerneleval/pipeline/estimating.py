@@ -88,9 +88,9 @@ def estimate(
     from kerneleval import generators as makers
     from kerneleval.generators import Asked
     from kerneleval.languages import read_candidate
-    from kerneleval.worker import confined
+    from kerneleval.sandbox import jail
 
-    services = makers.Services(read=read_candidate, earlier=earlier, confined=confined.command)
+    services = makers.Services(read=read_candidate, earlier=earlier, confined=jail.command)
     found = [makers.find(g, services) for g in generators]
     suite = [open_task(t, shapes, suite_seed=0) for t in tasks or makers.SUITE]
     store = there(store_url)

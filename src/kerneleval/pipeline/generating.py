@@ -172,11 +172,11 @@ def _opened(
 ) -> tuple[Generator | Asked, list[Task]]:
     from kerneleval import generators as makers
     from kerneleval.languages import read_candidate
-    from kerneleval.worker import confined
+    from kerneleval.sandbox import jail
 
     maker = makers.find(
         generator,
-        makers.Services(cache=Kept(store_url), read=read_candidate, earlier=earlier, confined=confined.command),
+        makers.Services(cache=Kept(store_url), read=read_candidate, earlier=earlier, confined=jail.command),
     )
     return maker, [open_task(t, shapes, suite_seed=0) for t in tasks or makers.SUITE]
 

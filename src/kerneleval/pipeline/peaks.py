@@ -38,7 +38,7 @@ def peaks(
         InfrastructureError: the device has no memory left to measure with.
     """
     from kerneleval.devices.datasheet import product_of
-    from kerneleval.judge import peaks as stage
+    from kerneleval.judge.machine import peaks as stage
 
     measured = 0
 
@@ -48,9 +48,9 @@ def peaks(
         tell(on_event, "peaks", done, total, f"measuring {name}")
 
     with borrowed(judge, device) as owner:
-        owner.bench.quiet()
+        owner.pool.quiet()
         before = owner.device.conditions()
-        found = stage.known(owner.device, owner.machine, owner.bench.cache_dir, again=again, on_measure=on_measure)
+        found = stage.known(owner.device, owner.machine, owner.pool.cache_dir, again=again, on_measure=on_measure)
         why = owner.device.unsteady(before, owner.device.conditions()) if measured else ""
         machine = owner.machine
     product = product_of(machine)

@@ -74,7 +74,7 @@ def matrix(
         InfrastructureError: the machine failed, or a compiler is missing.
     """
     from kerneleval import devices, languages
-    from kerneleval.judge.portability import compile_for
+    from kerneleval.judge.binaries.portability import compile_for
     from kerneleval.languages.crosscompile import TARGETS, find_targets
 
     subject = task if isinstance(task, Task) else open_task(task, "default", 0)

@@ -90,11 +90,11 @@ def run(
     """
     from kerneleval import generators as makers
     from kerneleval.languages import read_candidate
+    from kerneleval.sandbox import jail
     from kerneleval.store import for_replay, open_store
-    from kerneleval.worker import confined
 
     caps = Caps(max_usd, max_tokens, max_hours)
-    services = makers.Services(cache=Kept(store_url), read=read_candidate, earlier=earlier, confined=confined.command)
+    services = makers.Services(cache=Kept(store_url), read=read_candidate, earlier=earlier, confined=jail.command)
     found = [makers.find(g, services) for g in generators or ARCHETYPES]
     given = list(tasks or makers.SUITE)
     suite = [open_task(t, shapes, suite_seed=0) for t in given]
@@ -276,7 +276,7 @@ class _Work:
             task=task.name,
             candidate="",
             track="",
-            trust=self.judge.bench.trust,
+            trust=self.judge.pool.trust,
             machine=self.judge.machine,
             protocol=protocol,
             speedup=None,
@@ -375,7 +375,7 @@ def known_limits(store: Store | None, judge: Judge, protocol: Protocol, keep: Ke
         protocol: its data types are those that must be known.
         keep: where they are kept for what comes later; None: nowhere, because a run keeps its own.
     """
-    from kerneleval.judge import limits
+    from kerneleval.judge.machine import limits
 
     wanted = limits.computed(protocol.dtypes)
     machine = judge.machine.fingerprint
@@ -387,8 +387,8 @@ def known_limits(store: Store | None, judge: Judge, protocol: Protocol, keep: Ke
     kept = store.response(key) if store is not None else None
     if kept is not None:
         return Limits.from_plain(kept)
-    judge.bench.quiet()
-    found = limits.measure(judge.device, judge.machine, judge.bench.cache_dir, protocol.dtypes)
+    judge.pool.quiet()
+    found = limits.measure(judge.device, judge.machine, judge.pool.cache_dir, protocol.dtypes)
     if keep is not None:
         keep.put_response(key, to_plain(found))
     return found

@@ -19,7 +19,7 @@ STYLES = {"passed->failed": "bold red", "failed->passed": "bold yellow", "cells"
 
 
 def render_audit(document: Plain, console: Console) -> None:
-    """Print what :func:`kerneleval.audit.audit` found."""
+    """Print what :func:`kerneleval.pipeline.audit.audit` found."""
     protocol = document["protocol"]
     shapes = "the run's own shapes" if document["same_shapes"] else f"shapes of seed {protocol['suite_seed']}"
     head = f"audit {document['audit']} of {document['of']}, {protocol['tier']} tier, {shapes}"

@@ -14,7 +14,7 @@ __all__ = ["render"]
 
 
 def render(found: dict[str, Any], console: Console) -> None:
-    """Print the answer of :func:`kerneleval.reports.doctor.examine`."""
+    """Print the answer of :func:`kerneleval.pipeline.doctor.examine`."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column()

@@ -1,4 +1,5 @@
-"""Stage 5, the untrusted side: sandbox, zygote, child and the wire between them and the judge.
+"""Stage 5, the candidate's side: zygote, worker process, and the wire between worker and judge.
 
-``host`` and ``wire`` are also the trusted end of the wire; nothing here knows inputs, seeds, references or verdicts.
+Everything a worker says is a claim. Nothing here knows inputs, seeds, references or verdicts; the sandbox around a
+worker is in ``sandbox``. Start with ``host.py`` (the trusted end of the wire), then ``child.py`` (the worker).
 """

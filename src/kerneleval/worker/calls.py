@@ -9,11 +9,11 @@ from typing import Any
 from kerneleval.languages import Loaded
 from kerneleval.worker.outputs import flatten, written
 
-__all__ = ["Call", "Calling", "GradientWrittenError", "NoGradientError", "form_of"]
+__all__ = ["Calling", "GradientWrittenError", "NoGradientError", "PreparedCall", "form_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PreparedCall:
     """One prepared call."""
 
     args: list[Any]
@@ -70,29 +70,29 @@ class Calling:
     def __init__(self, loaded: Loaded, is_revealed: Callable[[Any], bool]) -> None:
         self._loaded, self._is_revealed = loaded, is_revealed
 
-    def all(self, direction: str, calls: Sequence[Call]) -> list[list[Any]]:
+    def all(self, direction: str, calls: Sequence[PreparedCall]) -> list[list[Any]]:
         """The outputs of each call of a window, in order: taken apart here, while the clock runs."""
         if direction == "interleaved":
             return self.interleaved(calls)
         one = self.one(direction)
         return [written(one(call)) for call in calls]
 
-    def one(self, direction: str) -> Callable[[Call], Any]:
+    def one(self, direction: str) -> Callable[[PreparedCall], Any]:
         """How a single call is made in that direction."""
         if direction == "backward":
             return self.backward if self._loaded.backward is None else self.explicit_backward
         return self.in_training if direction == "training" else self.forward
 
-    def forward(self, call: Call) -> Any:
+    def forward(self, call: PreparedCall) -> Any:
         """Outputs, while nobody asks for gradients."""
         return self._loaded.forward(call.args, call.outputs, call.dims)
 
-    def explicit_backward(self, call: Call) -> Any:
+    def explicit_backward(self, call: PreparedCall) -> Any:
         """Gradients from the candidate's own entry point."""
         assert self._loaded.backward is not None
         return self._owned(self._loaded.backward(call.grads, call.args, call.outputs, call.dims))
 
-    def backward(self, call: Call) -> Any:
+    def backward(self, call: PreparedCall) -> Any:
         """Gradients by autograd, through a forward call of their own."""
         import torch
 
@@ -112,7 +112,7 @@ class Calling:
                 raise GradientWrittenError(text)
         return found
 
-    def _graph(self, call: Call, *, inside: bool = False) -> tuple[list[Any], list[Any], list[Any]]:
+    def _graph(self, call: PreparedCall, *, inside: bool = False) -> tuple[list[Any], list[Any], list[Any]]:
         """The outputs of a forward call that carry gradients, the leaves that these are for, and their upstream
         gradients. An output may depend on none of the arguments that gradients are asked for.
 
@@ -135,7 +135,7 @@ class Calling:
             raise NoGradientError(text)
         return [o for o, _ in carrying], leaves, [g for _, g in carrying]
 
-    def interleaved(self, calls: Sequence[Call]) -> list[list[Any]]:
+    def interleaved(self, calls: Sequence[PreparedCall]) -> list[list[Any]]:
         """Gradients of every call, taken in turn when the forward calls of all have been made; every second one is
         called as inside a network.
         """
@@ -148,14 +148,14 @@ class Calling:
                 found[index] = self._gradients(graphs[index], calls[index].wanted)
         return found
 
-    def in_training(self, call: Call) -> Any:
+    def in_training(self, call: PreparedCall) -> Any:
         """The outputs of what :meth:`backward` calls; until then, the candidate cannot tell one from the other."""
         import torch
 
         with torch.enable_grad():
             return self._loaded.forward(self._leaves(call), (), call.dims)
 
-    def _leaves(self, call: Call) -> list[Any]:
+    def _leaves(self, call: PreparedCall) -> list[Any]:
         """Arguments of which those that gradients are wanted for ask for them."""
         arguments = list(call.args)
         for position in call.wanted:

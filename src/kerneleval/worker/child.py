@@ -24,15 +24,16 @@ from typing import Any
 
 from kerneleval import devices, languages
 from kerneleval.records import Candidate, Trust, to_plain
-from kerneleval.worker import binaries, processors, sandbox
-from kerneleval.worker.calls import Call, Calling, form_of
+from kerneleval.sandbox import lifecycle
+from kerneleval.worker import affinity, binaries
+from kerneleval.worker.calls import Calling, PreparedCall, form_of
 from kerneleval.worker.guarding import Guard
 from kerneleval.worker.in_order import InOrder, Moved
 from kerneleval.worker.observing import Observing
 from kerneleval.worker.outputs import flatten, mismatch
-from kerneleval.worker.plain import decode_plain
 from kerneleval.worker.staging import Staging
 from kerneleval.worker.wire import Channel, Closed
+from kerneleval.worker.wire_values import decode_plain
 
 __all__ = ["main"]
 
@@ -47,16 +48,16 @@ class Worker:
     def __init__(self, channel: Channel, device_name: str) -> None:
         self.channel = channel
         self.device = devices.find(device_name)
-        self.processors = processors.allowed()
+        self.processors = affinity.allowed()
         self.cache = os.environ.get("TRITON_CACHE_DIR", "")  # as it is before a candidate may set another
         self.arenas: dict[str, devices.Arena] = {}
         self.loaded: languages.Loaded | None = None
-        self.calls: list[Call] = []
+        self.calls: list[PreparedCall] = []
         self.calling: Calling | None = None
         self.direction = "forward"
         self.weights: list[Any] = []
         self.results: list[list[Any]] = []
-        self.kept: list[tuple[Call, list[Any]]] = []
+        self.kept: list[tuple[PreparedCall, list[Any]]] = []
         self.plain_calls: list[Mapping[str, Any]] = []
         self.observing: Observing | None = None
         self.guard: Guard | None = None
@@ -133,7 +134,7 @@ class Worker:
         language = languages.find(candidate.language)
         # sources that need no compiler go to temporary memory; from here on nothing else can be written
         directory = Path(message["dir"]) if language.needs_build else Path(tempfile.mkdtemp())
-        sandbox.seal()
+        lifecycle.seal()
         _allow_tf32(bool(message["tf32"]))
         self.observing, self.in_order = Observing(type(self), self.device), InOrder(self.device)
         self.observing.watch_over(self.in_order, self.staging)
@@ -142,7 +143,7 @@ class Worker:
         self.loaded.watch(False)
         self.calling = Calling(self.loaded, self._is_revealed)
         self.observing.watch_over(self.calling)
-        processors.allow(self.processors)  # an OpenMP library of its own bound this thread
+        affinity.allow(self.processors)  # an OpenMP library of its own bound this thread
         told = self._tampering()
         self.guard.when = "call"
         return {"op": "loaded", "backward": self.loaded.backward is not None, "tampering": told}
@@ -164,7 +165,7 @@ class Worker:
         return {"op": "module", "state": [[name, list(t.shape), str(t.dtype)[6:]] for name, t in state.items()]}
 
     def on_swap(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Call the module that lives beside the one called so far; ``drop``: let the other one go."""
+        """PreparedCall the module that lives beside the one called so far; ``drop``: let the other one go."""
         assert self.loaded is not None and self.loaded.module is not None and self.beside is not None
         module, self.beside = self.beside, None if message["drop"] else self.loaded.module
         self.loaded.call_module(module)
@@ -189,7 +190,7 @@ class Worker:
     def _arm(self, message: Mapping[str, Any]) -> None:
         """A window is about to open: stay awake for it, on the processor where every worker waits."""
         self.spin_s = self.device.spin_s
-        processors.allow(frozenset({message["processor"]} - {-1}))
+        affinity.allow(frozenset({message["processor"]} - {-1}))
 
     # -- windows ------------------------------------------------------------------------------------------------------
 
@@ -215,7 +216,7 @@ class Worker:
         assert self.calling is not None
         start, stop = message["calls"]
         if self.device.pauses:  # the processors are the device: from where it waited, the candidate may go anywhere
-            processors.allow(self.processors)
+            affinity.allow(self.processors)
         torch.autograd.graph.increment_version(self.weights)  # for whoever packs them by version
         self.staging.stage(self.arenas["in"], self.starts[start], self.starts[-1])
         timer = self.device.timer()
@@ -263,7 +264,7 @@ class Worker:
         return {"op": "recalled", "wrong": wrong}
 
     def _deliver(
-        self, calls: Sequence[Call], results: Sequence[list[Any]], every_place: Sequence[Sequence[int]]
+        self, calls: Sequence[PreparedCall], results: Sequence[list[Any]], every_place: Sequence[Sequence[int]]
     ) -> dict[str, Any] | None:
         """Copy outputs to places in memory shared with the judge; what is wrong with the first that does not fit."""
         import torch
@@ -326,7 +327,7 @@ class Worker:
             return bool(start == mirror.untyped_storage().data_ptr())
         return 0 <= start - inputs.data_ptr() < inputs.numel()
 
-    def _prepared(self, plain: Mapping[str, Any], memory: Callable[[int, int], Any]) -> Call:
+    def _prepared(self, plain: Mapping[str, Any], memory: Callable[[int, int], Any]) -> PreparedCall:
         """A call over ``memory(place, nbytes)``."""
 
         def argument(one: Mapping[str, Any]) -> Any:
@@ -335,7 +336,7 @@ class Worker:
         outputs = [languages.OutputSpec(shape=tuple(shape), dtype=dtype) for shape, dtype in plain["outputs"]]
         arguments, upstream = [argument(a) for a in plain["args"]], [argument(a) for a in plain["grads"]]
         given = [form_of(argument) for argument in arguments]
-        return Call(arguments, upstream, outputs, plain["wanted"], plain["dims"], plain["turn"], given)
+        return PreparedCall(arguments, upstream, outputs, plain["wanted"], plain["dims"], plain["turn"], given)
 
     def _move(self, plain: Mapping[str, Any]) -> Moved:
         """The call over memory of its own, which the inputs reach in the order of the stream."""
@@ -420,9 +421,9 @@ def main(
     channel = Channel(socket.socket(fileno=worker_fd), accept_fds=True)
     with contextlib.suppress(Closed):  # the judge may be gone at any moment: then there is nobody to tell
         try:
-            trust: Trust = sandbox.enter(
-                sandbox.Slot.from_plain(slot),
-                sandbox.Limits.from_plain(limits),
+            trust: Trust = lifecycle.enter(
+                lifecycle.Slot.from_plain(slot),
+                lifecycle.Limits.from_plain(limits),
                 device,
                 keep_fds=(worker_fd,),
                 parent_pid=zygote_pid,

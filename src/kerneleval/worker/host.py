@@ -22,7 +22,7 @@ from typing import Any, Self
 from kerneleval.devices.cpu import SPIN_COUNT, threads
 from kerneleval.languages import torch_device
 from kerneleval.records import InfrastructureError, KernelEvalError, Trust, to_plain
-from kerneleval.worker import processes, sandbox, sweep
+from kerneleval.sandbox import lifecycle, processes, sweep
 from kerneleval.worker.wire import Channel, Closed, WireError, WireTimeout
 
 __all__ = ["Worker", "WorkerError", "WorkerFailure", "Zygote"]
@@ -97,7 +97,7 @@ class Zygote:
         sweep.sweep()
         self.root = sweep.make_root()
         if os.geteuid() != 0:  # root's memory is out of reach of a worker, which has another user
-            sandbox.protect_host()
+            lifecycle.protect_host()
         self._started = time.perf_counter()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "kerneleval.worker.zygote", str(theirs.fileno()), device, arch],
@@ -125,7 +125,7 @@ class Zygote:
                 raise InfrastructureError(f"the worker zygote for {self.device} did not start: {error}") from error
             self.start_s = time.perf_counter() - self._started
 
-    def fork(self, limits: sandbox.Limits, readable: Sequence[str] = ()) -> Worker:
+    def fork(self, limits: lifecycle.Limits, readable: Sequence[str] = ()) -> Worker:
         """A new worker in its sandbox, which may also read the paths given.
 
         Raises:
@@ -135,7 +135,7 @@ class Zygote:
         with self._lock:
             number = next(n for n in range(1 << 16) if n not in self._slots)
             self._slots.add(number)
-            slot = sandbox.prepare(number, self.root, readable=readable)
+            slot = lifecycle.prepare(number, self.root, readable=readable)
         ours, theirs = socket.socketpair()
         read_end, write_end = os.pipe()
         started = time.perf_counter()
@@ -198,7 +198,7 @@ class Worker:
     """One sandboxed process, as the judge sees it."""
 
     def __init__(
-        self, zygote: Zygote, number: int, slot: sandbox.Slot, pid: int, channel: Channel, output: int, memory: int
+        self, zygote: Zygote, number: int, slot: lifecycle.Slot, pid: int, channel: Channel, output: int, memory: int
     ) -> None:
         self._zygote = zygote
         self._number = number
@@ -330,7 +330,7 @@ class Worker:
         return True
 
     def _check_memory(self, operation: str) -> None:
-        used = sandbox.resident_bytes(self._slot, self.pid)
+        used = lifecycle.resident_bytes(self._slot, self.pid)
         if used > self._memory_bytes:
             sizes = f"{used >> 20} MiB of memory; the limit is {self._memory_bytes >> 20} MiB"
             raise self._kill("memory_limit", f"during '{operation}' it took {sizes}")
@@ -383,7 +383,7 @@ class Worker:
         self._channel.close()
         os.close(self._output)
         self._output = -1
-        leftovers = sandbox.kill_all(self._slot, self.pid)
+        leftovers = lifecycle.kill_all(self._slot, self.pid)
         with contextlib.suppress(WireError):
             self._zygote.reap(self.pid, 0.5)
         self._zygote.forget(self._number)
@@ -420,8 +420,8 @@ def _used(pid: int, ticks: int) -> int:
 
 def _environment(device: str, root: Path) -> dict[str, str]:
     """Environment of the zygote: nothing of the judge's but what finding the interpreter and the device needs."""
-    environment = sandbox.clean_environment()
-    environment["PYTHONPATH"] = os.pathsep.join([str(root), *sandbox.package_folders()])
+    environment = lifecycle.clean_environment()
+    environment["PYTHONPATH"] = os.pathsep.join([str(root), *lifecycle.package_folders()])
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment["GOMP_SPINCOUNT"] = str(SPIN_COUNT)
     environment["OMP_NUM_THREADS"] = environment["POCL_MAX_PTHREAD_COUNT"] = str(threads())

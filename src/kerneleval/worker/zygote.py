@@ -18,7 +18,7 @@ import sys
 import time
 from typing import Any
 
-from kerneleval.worker import processors
+from kerneleval.worker import affinity
 from kerneleval.worker.wire import Channel, Closed
 
 __all__ = ["main"]
@@ -27,7 +27,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def _preload(device: str, arch: str) -> dict[str, Any]:
-    started, before = time.perf_counter(), processors.allowed()
+    started, before = time.perf_counter(), affinity.allowed()
     import numpy  # noqa: F401 - candidates import it
     import torch  # noqa: F401
 
@@ -49,7 +49,7 @@ def _preload(device: str, arch: str) -> dict[str, Any]:
             except Exception as error:  # noqa: BLE001 - a worker meets it again, and reports it as its own
                 found["not_preloaded"][name] = f"{type(error).__name__}: {error}"[:500]
 
-    processors.allow(before)
+    affinity.allow(before)
     found["total_s"] = time.perf_counter() - started
     return found
 

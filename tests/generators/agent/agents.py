@@ -11,7 +11,7 @@ from kerneleval.generators import Services
 from kerneleval.generators.agent import Agent, from_settings
 from kerneleval.languages import read_candidate
 from kerneleval.records import Request
-from kerneleval.worker import confined
+from kerneleval.sandbox import jail
 
 RIGHT = "import numba\n\n\ndef gelu(x):\n    return x\n"
 """Text of a candidate that the fake judge takes for right."""
@@ -38,7 +38,7 @@ def script(folder: Path, text: str, name: str = "agent.py") -> list[str]:
     return [sys.executable, str(folder / name)]
 
 
-def agent(folder: Path, text: str, *, words: tuple = (), cache=None, jail=confined.command, **table) -> Agent:
+def agent(folder: Path, text: str, *, words: tuple = (), cache=None, jail=jail.command, **table) -> Agent:
     """The agent of a script."""
     command = [*script(folder, text), *map(str, words)]
     settings = {"name": "scripted", "command": command, "reads": [str(folder / "scripts")], "max_seconds": 60, **table}

@@ -16,7 +16,7 @@ import pytest
 from tests.generators.agent.agents import agent, request, unconfined
 
 from kerneleval.records import UsageError
-from kerneleval.worker import confined, landlock
+from kerneleval.sandbox import jail, landlock
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not run: the jail is Linux's")
 
@@ -283,19 +283,19 @@ def started(words: list[str]) -> subprocess.CompletedProcess:
 
 
 def test_exit_codes_and_signals_are_the_commands():
-    assert started(confined.command(["sh", "-c", "exit 7"], [], [])).returncode == 7
-    assert started(confined.command(["sh", "-c", "kill -SEGV $$"], [], [])).returncode == -11
-    assert started(confined.command(["no-such-program"], [], [])).returncode == 127
+    assert started(jail.command(["sh", "-c", "exit 7"], [], [])).returncode == 7
+    assert started(jail.command(["sh", "-c", "kill -SEGV $$"], [], [])).returncode == -11
+    assert started(jail.command(["no-such-program"], [], [])).returncode == 127
 
 
 def test_a_program_outside_of_the_grants_is_named(tmp_path):
     program = tmp_path / "agent"
     shutil.copyfile("/bin/true", program)
     program.chmod(0o755)
-    done = started(confined.command([str(program)], [], []))
+    done = started(jail.command([str(program)], [], []))
     assert done.returncode == 126
     assert "must be granted ('reads')" in done.stderr
-    assert started(confined.command([str(program)], [program], [])).returncode == 0
+    assert started(jail.command([str(program)], [program], [])).returncode == 0
 
 
 def test_no_landlock_no_run(monkeypatch, tmp_path):
@@ -304,13 +304,13 @@ def test_no_landlock_no_run(monkeypatch, tmp_path):
 
     monkeypatch.setattr(landlock, "abi_version", none)
     with pytest.raises(UsageError, match="no agent can be run here: this system has no Landlock"):
-        confined.command(["true"], [], [])
-    code = "import kerneleval.worker.landlock as l\ndef n(): raise OSError(95, 'no')\nl.abi_version = n\n"
-    code += "from kerneleval.worker.confined import main; main()"
+        jail.command(["true"], [], [])
+    code = "import kerneleval.sandbox.landlock as l\ndef n(): raise OSError(95, 'no')\nl.abi_version = n\n"
+    code += "from kerneleval.sandbox.jail import main; main()"
     mark = tmp_path / "ran"
     plan = json.dumps({"readable": [], "writable": [str(tmp_path)], "network": True, "parent": os.getpid()})
     done = started([sys.executable, "-c", code, plan, "--", "touch", str(mark)])
-    assert done.returncode == confined.REFUSED
+    assert done.returncode == jail.REFUSED
     assert "is not run, for it cannot be confined: this system has no Landlock" in done.stderr
     assert not mark.exists()
 
@@ -321,17 +321,17 @@ def test_a_layer_that_fails_is_not_left_out(tmp_path):
     for layer in ("seccomp.install", "landlock.restrict", "linux.drop_capabilities"):
         module, _, name = layer.partition(".")
         code = f"import kerneleval.worker.{module} as m\ndef n(*a, **k): raise OSError(1, 'no')\nm.{name} = n\n"
-        code += "from kerneleval.worker.confined import main; main()"
+        code += "from kerneleval.sandbox.jail import main; main()"
         plan = json.dumps({"readable": [], "writable": [str(tmp_path)], "network": False, "parent": os.getpid()})
         done = started([sys.executable, "-c", code, plan, "--", "touch", str(mark)])
-        assert (done.returncode, mark.exists()) == (confined.REFUSED, False), layer
+        assert (done.returncode, mark.exists()) == (jail.REFUSED, False), layer
         assert "cannot be confined" in done.stderr
 
 
 def test_who_is_no_parent_starts_nothing(tmp_path):
-    words = confined.command(["touch", str(tmp_path / "ran")], [], [tmp_path])
+    words = jail.command(["touch", str(tmp_path / "ran")], [], [tmp_path])
     words = [re.sub(r'"parent": \d+', '"parent": 1', word) for word in words]
-    assert started(words).returncode == confined.REFUSED
+    assert started(words).returncode == jail.REFUSED
     assert not (tmp_path / "ran").exists()
 
 
@@ -345,6 +345,6 @@ def test_what_everybody_may_read(tmp_path):
     (tmp_path / "secret").mkdir(mode=0o700)
     (tmp_path / "secret" / "open").write_text("x")
     tmp_path.chmod(0o755)
-    whole, found = confined._public(str(tmp_path))
+    whole, found = jail._public(str(tmp_path))
     assert not whole
     assert sorted(Path(p).relative_to(tmp_path).as_posix() for p in found) == ["in", "mixed/a", "open"]

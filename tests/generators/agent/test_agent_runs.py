@@ -20,7 +20,7 @@ from kerneleval.generators import Asked, Services, Stoppable
 from kerneleval.generators.agent import from_settings, workspace
 from kerneleval.languages import read_candidate
 from kerneleval.records import Answer, Candidate, Origin, Turn, UsageError
-from kerneleval.worker import processes
+from kerneleval.sandbox import processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not run: the jail is Linux's")
 

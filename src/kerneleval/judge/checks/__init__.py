@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kerneleval.devices import Device
-from kerneleval.judge import reading
-from kerneleval.judge.cells import CellJudge
+from kerneleval.judge import static_analysis
+from kerneleval.judge.probes.cells import CellJudge
 from kerneleval.records import Candidate, Case, Evidence, Outcome
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
@@ -52,7 +52,7 @@ def run_all(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Out
 
 def of_sources(candidate: Candidate) -> list[Evidence]:
     """The findings of the checks that read only the sources, for a candidate that never came to be loaded."""
-    return [{"check": "static", **finding} for finding in reading.findings(candidate)]
+    return [{"check": "static", **finding} for finding in static_analysis.findings(candidate)]
 
 
 def track_of(findings: Sequence[Evidence]) -> str:

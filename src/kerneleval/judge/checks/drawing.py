@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from kerneleval.judge.cells import CellJudge
-from kerneleval.judge.distribution import dependent
+from kerneleval.judge.oracle.distribution import dependent
+from kerneleval.judge.probes.cells import CellJudge
 from kerneleval.records import Case, Evidence, Outcome, Passed, TensorSpec, new_secret
 
 __all__ = ["CHECK"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kerneleval.judge.cells import CellJudge
-from kerneleval.judge.reading.integers import narrow_words
+from kerneleval.judge.probes.cells import CellJudge
+from kerneleval.judge.static_analysis.integers import narrow_words
 from kerneleval.records import Case, Evidence, Outcome, Passed
 
 __all__ = ["CHECK", "NEEDS_WORKER"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from kerneleval.judge import relations
-from kerneleval.judge.cells import CellJudge
+from kerneleval.judge.probes import relations
+from kerneleval.judge.probes.cells import CellJudge
 from kerneleval.records import REAL, Case, Evidence, Outcome, Passed, new_secret
 
 __all__ = ["CHECK"]

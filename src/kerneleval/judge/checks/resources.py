@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerneleval.judge.cells import CellJudge
-from kerneleval.judge.disassembly import content
+from kerneleval.judge.binaries.disassembly import content
+from kerneleval.judge.probes.cells import CellJudge
 from kerneleval.languages.cubin import Use, uses
 from kerneleval.records import Case, Evidence, Outcome
 from kerneleval.worker.host import WorkerError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kerneleval.judge import reading
-from kerneleval.judge.cells import CellJudge
+from kerneleval.judge import static_analysis
+from kerneleval.judge.probes.cells import CellJudge
 from kerneleval.records import Case, Evidence, Outcome
 
 __all__ = ["CHECK", "NEEDS_WORKER"]
@@ -16,7 +16,7 @@ NEEDS_WORKER = False
 def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
     if judge.loaded.trusted:  # a task's own reference, which may name this program
         return ()
-    return reading.findings(judge.loaded.candidate)
+    return static_analysis.findings(judge.loaded.candidate)
 
 
 CHECK = _check

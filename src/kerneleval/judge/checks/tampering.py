@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kerneleval.judge.cells import CellJudge
-from kerneleval.judge.tampering import Claim
+from kerneleval.judge.probes.cells import CellJudge
+from kerneleval.judge.windows.tampering import Claim
 from kerneleval.records import Case, Evidence, Failed, Outcome
 from kerneleval.worker.host import WorkerError, WorkerFailure
 

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 import torch
 
 from kerneleval import languages
-from kerneleval.judge.bench import BuildFailed
-from kerneleval.judge.cells import CALL_TIMEOUT_S, CellJudge
-from kerneleval.judge.comparison import Mismatch, compare
-from kerneleval.judge.observation import Seen, Subject, alike, alike_everywhere, right
+from kerneleval.judge.oracle.comparison import Mismatch, compare
+from kerneleval.judge.probes.cells import CALL_TIMEOUT_S, CellJudge
+from kerneleval.judge.probes.observation import Seen, Subject, alike, alike_everywhere, right
+from kerneleval.judge.windows.worker_pool import BuildFailed
 from kerneleval.records import Case, Evidence, Outcome, Passed, Task
 from kerneleval.tasks.shapes import EDGE
 from kerneleval.worker.host import WorkerError, WorkerFailure
@@ -262,8 +262,8 @@ def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outc
 
 def _foreign(judge: CellJudge, language: languages.Language) -> tuple[str, ...]:
     """Names in the built code by which others could compute; read where the candidate cannot reach."""
-    candidate, bench = judge.loaded.candidate, judge.loaded.bench
-    return language.foreign(candidate, bench.built(candidate)) if language.needs_build else ()
+    candidate, pool = judge.loaded.candidate, judge.loaded.pool
+    return language.foreign(candidate, pool.built(candidate)) if language.needs_build else ()
 
 
 def _decoys(found: Sequence[_Case]) -> Iterator[Evidence]:

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from kerneleval.judge.baselines import baseline_candidate
-from kerneleval.judge.bench import Loaded
-from kerneleval.judge.bound import Bound, Drawn
-from kerneleval.judge.cells import CALL_TIMEOUT_S, CellJudge
 from kerneleval.judge.checks.track import chosen
-from kerneleval.judge.comparison import Mismatch, compare
-from kerneleval.judge.images import Call, Image, Plan
-from kerneleval.judge.windows import Window, output_views
+from kerneleval.judge.oracle.comparison import Mismatch, compare
+from kerneleval.judge.probes.bound_case import BoundCase, Drawn
+from kerneleval.judge.probes.cells import CALL_TIMEOUT_S, CellJudge
+from kerneleval.judge.windows.baselines import baseline_candidate
+from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout
+from kerneleval.judge.windows.protocol import Window, output_views
+from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.records import Case, Evidence, Outcome, new_secret
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
@@ -115,7 +115,7 @@ def _outputs(judge: CellJudge, case: Case) -> _Wrong | None:
     bound = judge.bind(replace(case, direction="forward"))
     two = [bound.draw(new_secret()) for _ in range(2)]
     drawn = [two[secrets.randbelow(2)] for _ in range(_count(judge, bound.form(two[0])) - 2)] + two
-    plan = Plan([replace(bound.form(one), wanted=wanted) for one in drawn], "training")
+    plan = WindowLayout([replace(bound.form(one), wanted=wanted) for one in drawn], "training")
     window = _window(judge.loaded, judge, plan, drawn, look=True)
     if window.wrong is not None:
         return _Wrong(str(window.wrong.get("got", "another form")))
@@ -134,7 +134,9 @@ def _interleaved(judge: CellJudge, case: Case) -> _Wrong | None:
     more = _count(judge, bound.form(two[0])) - len(two)
     drawn = [*two, *(two[secrets.randbelow(2)] for _ in range(more))]
     turns = _turns(len(drawn))
-    plan = Plan([replace(bound.form(one), turn=turn) for one, turn in zip(drawn, turns, strict=True)], "interleaved")
+    plan = WindowLayout(
+        [replace(bound.form(one), turn=turn) for one, turn in zip(drawn, turns, strict=True)], "interleaved"
+    )
     window = _window(judge.loaded, judge, plan, drawn)
     if window.wrong is not None:
         return _Wrong(str(window.wrong.get("got", "another form")))
@@ -145,7 +147,7 @@ def _interleaved(judge: CellJudge, case: Case) -> _Wrong | None:
     return None
 
 
-def _wrong_alone(judge: CellJudge, bound: Bound, drawn: Drawn) -> bool:
+def _wrong_alone(judge: CellJudge, bound: BoundCase, drawn: Drawn) -> bool:
     """Whether the same call is wrong in an ordinary window too."""
     window, plan = judge.call(bound, [drawn], look=False)
     return isinstance(compare(output_views(window, plan, 0), drawn.expectation), Mismatch)
@@ -180,13 +182,13 @@ def _some(judge: CellJudge, case: Case) -> _Wrong | None:
     return None
 
 
-def _ends_pytorch(judge: CellJudge, form: Call, drawn: Drawn, part: Sequence[int]) -> bool:
+def _ends_pytorch(judge: CellJudge, form: CallLayout, drawn: Drawn, part: Sequence[int]) -> bool:
     """Whether the eager reference dies of the same, in a worker of its own, as group_norm of PyTorch 2.13 does on a CPU
     where channels come last and no gradient of its input is asked for.
     """
     protocol = judge.protocol
     candidate = baseline_candidate(judge.task, replace(protocol, baseline="eager"))
-    reference = Loaded(judge.loaded.bench, candidate, ("run",), trusted=True, tf32=protocol.tf32)
+    reference = Loaded(judge.loaded.pool, candidate, ("run",), trusted=True, tf32=protocol.tf32)
     try:
         _window(reference, judge, _asked(form, part), [drawn])
     except WorkerFailure:
@@ -212,7 +214,7 @@ def _parts(count: int) -> list[tuple[int, ...]]:
     return parts
 
 
-def _part(judge: CellJudge, form: Call, drawn: Drawn, part: Sequence[int]) -> _Wrong | None:
+def _part(judge: CellJudge, form: CallLayout, drawn: Drawn, part: Sequence[int]) -> _Wrong | None:
     """The gradients of these arguments alone, by their places among those that can have one."""
     plan = _asked(form, part)
     try:
@@ -226,13 +228,13 @@ def _part(judge: CellJudge, form: Call, drawn: Drawn, part: Sequence[int]) -> _W
     return _Wrong(result.message) if isinstance(result, Mismatch) else None
 
 
-def _asked(form: Call, part: Sequence[int]) -> Plan:
+def _asked(form: CallLayout, part: Sequence[int]) -> WindowLayout:
     """A call that asks for the gradients of these arguments alone."""
     outputs = tuple(form.outputs[i] for i in part)
-    return Plan([replace(form, wanted=tuple(form.wanted[i] for i in part), outputs=outputs)], "backward")
+    return WindowLayout([replace(form, wanted=tuple(form.wanted[i] for i in part), outputs=outputs)], "backward")
 
 
-def _count(judge: CellJudge, form: Call) -> int:
+def _count(judge: CellJudge, form: CallLayout) -> int:
     """Calls of a window: a secret number of 6 to 12, which rings of buffers hardly fit; two where a call takes much."""
     most = min(_MOST_CALLS, _MOST_BYTES // max(form.input_bytes + form.output_bytes, 1))
     most = max(2, judge.affordable(most))
@@ -240,8 +242,10 @@ def _count(judge: CellJudge, form: Call) -> int:
     return least + secrets.randbelow(most - least + 1)
 
 
-def _window(loaded: Loaded, judge: CellJudge, plan: Plan, drawn: Sequence[Drawn], *, look: bool = False) -> Window:
-    image = Image(plan, judge.device)
+def _window(
+    loaded: Loaded, judge: CellJudge, plan: WindowLayout, drawn: Sequence[Drawn], *, look: bool = False
+) -> Window:
+    image = WindowBuffer(plan, judge.device)
     for index, one in enumerate(drawn):
         image.fill(index, one.tensors)
     return loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=look)

@@ -1,0 +1,339 @@
+"""How far outputs may be off: bounds from the oracle, the native error and the response to moved inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from kerneleval.judge.oracle.expectation import Bounds, Expected, Scales, as_real, distance, opened, tiles
+from kerneleval.judge.oracle.tolerances import (
+    BULK_SHARE,
+    CLEAR,
+    ELEMENT,
+    EXPLAINED,
+    MOST_INTERMEDIATE,
+    NATIVE,
+    POOLED,
+    SPREAD,
+    Floor,
+    finite_limit,
+    slack_of_count,
+)
+
+__all__ = ["bounded", "independent", "scales_of"]
+
+_ROW = 64
+"""Shortest last dim whose rows have scales of their own."""
+
+_SAMPLE = 1 << 18
+"""Elements over which the distances of trivial answers are taken."""
+
+_NOTHING = 2.0**-44
+"""An output that is nowhere larger than this part of the terms it sums is rounding noise of fp64, about 2^-53 each."""
+
+_NOISE = 2.0**-16
+"""What cancelled is a smaller part than this of what comes out when every input moves by ``PROBE`` on its own."""
+
+_LOOKED_AT = 2.0**-10
+"""Larger outputs are something: the arguments are not looked at."""
+
+_MOST_GAIN = 100
+"""Largest exponent of a gain."""
+
+_HEADROOM = 2.0**10
+"""Largest oracle magnitude after scaling: squares of errors and of values both stay within fp32."""
+
+
+def bounded(
+    oracle: torch.Tensor,
+    native: torch.Tensor,
+    probed: torch.Tensor,
+    floor: Floor,
+    *,
+    args: Sequence[Any] = (),
+    length: int = 1,
+    pool: Sequence[Scales] = (),
+    independent: int | None = None,
+) -> Expected:
+    """A floating output with its bounds.
+
+    Args:
+        oracle: fp64 (complex128) output of the reference.
+        native: output in the case's dtype.
+        probed: output on inputs changed by ``tolerances.PROBE``, in fp32 or wider.
+        floor: from ``tolerances.floor_of``.
+        args: arguments, whose copies are trivial answers.
+        length: terms summed into one element.
+        pool: scales of the same output on other inputs, for outputs with few elements.
+        independent: how many of the elements are no repetitions, by :func:`independent`; None: all.
+    """
+    held = oracle.to(_held_dtype(native)) if oracle.dtype == torch.float64 else oracle
+    expected = Expected(kind="float", oracle=held, native=native)
+    if native.numel() == 0:
+        return expected
+    shape = _grouping(as_real(native))
+    views = tuple(as_real(t).contiguous().view(shape) for t in (held, native, probed))
+    limit = finite_limit(as_real(native).dtype)
+    largest, rms, finite = _extent(views[0], views[1], limit)
+    # fp32 holds the gain too; an oracle that is smaller than any number of it is zero
+    gain = 2.0 ** min(_MOST_GAIN, math.floor(math.log2(_HEADROOM) - math.log2(largest))) if largest > 0 else 1.0
+    special = not finite
+    response = float((views[2] - views[0]).abs().nan_to_num(nan=0.0, posinf=0.0).max())
+    if (terms := _cancelled(largest, response, args, length)) is not None:
+        floor = replace(floor, absolute=floor.absolute + floor.relative * terms)
+    measured = _measure(views, floor, gain, rms, None if finite else limit)
+    if not finite or not measured.probe_finite:
+        measured = _measure(views, floor, gain, rms, limit)
+    scales = _pooled(measured.scales, [_times(s, gain) for s in pool])
+    slack = measured.slack
+    if pool:
+        slack = torch.full_like(slack, max(floor.native * scales.native_max, ELEMENT * scales.floor_rms))
+    slack = slack.add_(SPREAD * scales.native_rms).clamp_(min=floor.normwise * scales.floor_max)
+    if floor.normwise:  # where nothing is summed, algorithms that are stable in the norm alone leave rounding errors
+        least = ELEMENT * _least(floor, gain)
+        measured.local.masked_fill_(measured.local <= 2 * least, max(least, ELEMENT * scales.floor_rms))
+    count = native.numel() if independent is None else independent
+    trivial = () if special else _trivial(as_real(held), args, gain, scales, floor)
+    nearest, distance = min(trivial, key=lambda found: found[1], default=("", math.inf))
+    bounds = Bounds(
+        gain=gain,
+        shape=shape,
+        local=measured.local,
+        slack=slack,
+        relative=floor.relative,
+        rms=slack_of_count(count) * max(NATIVE * scales.native_rms, floor.rms * scales.floor_rms),
+        bulk=1.0 if count < POOLED else min(1.0, max(BULK_SHARE, 2 * scales.bulk)),
+        variation=EXPLAINED * distance,
+        nearest=nearest,
+        special=special,
+        limit=limit,
+        scales=scales,
+        typical=_mean_square([scales.rms, *(s.rms * gain for s in pool)]),
+        independent=count,
+    )
+    return replace(expected, bounds=bounds)
+
+
+def _cancelled(largest: float, response: float, args: Sequence[Any], length: int) -> float | None:
+    """Size of the terms of a sum that cancels in fp64, as gradients of normalisations do under gradients that are
+    equal: what comes out elsewhere is their rounding errors, equal ones where the terms are. None: something is left,
+    or what is small does not grow when the inputs move (a sigmoid far below zero).
+    """
+    if largest > _LOOKED_AT or largest > _NOISE * response:
+        return None
+    terms = _scale_of(args) * length
+    return terms if largest <= _NOTHING * terms else None
+
+
+def _scale_of(args: Sequence[Any]) -> float:
+    """Largest rms of a floating argument; elements that are not finite count as zero."""
+    numbers = [opened(a) for a in args if isinstance(a, torch.Tensor) and a.is_floating_point() and a.numel()]
+    norms = [
+        torch.linalg.vector_norm(torch.where(a.isfinite(), a, 0.0).double()) / math.sqrt(a.numel()) for a in numbers
+    ]
+    return float(torch.stack(norms).max()) if norms else 0.0
+
+
+def independent(output: torch.Tensor) -> int:
+    """Elements but for those that repeat others along a whole dim, whose errors are one another's: gradients of a bias
+    under the upstream gradient of a sum over all.
+    """
+    count = 1
+    for dim, size in enumerate(output.shape):
+        repeats = size > 1 and bool((output == output.narrow(dim, 0, 1)).all())
+        count *= 1 if repeats else size
+    return count
+
+
+def scales_of(expected: Expected) -> Scales | None:
+    """The scales of an output in plain units, to be pooled; None where it has none."""
+    bounds = expected.bounds
+    return None if bounds is None else _times(bounds.scales, 1 / bounds.gain)
+
+
+def _held_dtype(native: torch.Tensor) -> torch.dtype:
+    return torch.float32 if native.dtype in (torch.float16, torch.bfloat16) else torch.float64
+
+
+def _grouping(native: torch.Tensor) -> tuple[int, int]:
+    """Rows are the last dim where it is long enough to have a scale, else the whole output is one row."""
+    count = native.numel()
+    last = native.shape[-1] if native.ndim else 1
+    return (count // last, last) if native.ndim > 1 and last >= _ROW and count >= POOLED else (1, count)
+
+
+def _extent(oracle: torch.Tensor, native: torch.Tensor, limit: float) -> tuple[float, float, bool]:
+    """(largest usable magnitude of the oracle, rms, whether all of oracle and native is finite and below the limit).
+
+    Both arguments have two dims.
+    """
+    figures = [f.double() for t in (oracle, native) for f in torch.aminmax(t)]
+    low, high, least, most, norm = torch.stack([*figures, torch.linalg.vector_norm(oracle).double()]).tolist()
+    count = oracle.numel()
+    if all(math.isfinite(f) for f in (low, high, least, most, norm)) and max(-low, high) < limit:
+        return max(-low, high), norm / math.sqrt(count), True
+    largest = square = 0.0
+    for rows, columns in tiles((oracle.shape[0], oracle.shape[1]), oracle.device):
+        o = oracle[rows, columns]
+        sizes = torch.where(_usable(o, native[rows, columns], limit), o.abs(), 0.0).double()
+        largest = max(largest, float(sizes.max()))
+        square += float(torch.linalg.vector_norm(sizes)) ** 2
+    return largest, math.sqrt(square / count), False
+
+
+def _usable(oracle: torch.Tensor, native: torch.Tensor, limit: float) -> torch.Tensor:
+    """Elements that have a magnitude: finite in both and not at the end of the range."""
+    return oracle.isfinite() & native.isfinite() & (oracle.abs() < limit)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Measured:
+    local: torch.Tensor
+    slack: torch.Tensor
+    scales: Scales
+    probe_finite: bool
+
+
+def _measure(views: tuple[torch.Tensor, ...], floor: Floor, gain: float, rms: float, limit: float | None) -> _Measured:
+    """One pass over the output: the local tolerance, the rows' slack and the scales.
+
+    Args:
+        views: oracle, native and probed output as (rows, columns).
+        floor: the floor.
+        gain: factor on everything that comes out.
+        rms: of the oracle.
+        limit: leave out what is not usable; None: everything is.
+    """
+    oracle, native, probed = views
+    device, shape = oracle.device, (oracle.shape[0], oracle.shape[1])
+    local = torch.empty(shape, dtype=torch.float32, device=device)
+    slack = torch.zeros((shape[0], 1), dtype=torch.float32, device=device)
+    absolute = _least(floor, gain)
+    figures = []
+    for rows, columns in tiles(shape, device):
+        o, n, p = oracle[rows, columns], native[rows, columns], probed[rows, columns]
+        size = distance(o, None, gain)
+        error = distance(n, o, gain)
+        response = distance(p, o, gain * floor.probe_scale)
+        if limit is not None:
+            usable = _usable(o, n, limit)
+            error = torch.where(usable, error, 0.0)
+            response = torch.where(usable & response.isfinite(), response, 0.0)
+        tile = torch.add(response * floor.conditioning, size, alpha=floor.relative).add_(absolute)
+        if floor.intermediate:
+            most = (size + rms * gain).mul_(MOST_INTERMEDIATE)
+            tile.add_(torch.minimum(response * floor.intermediate, most))
+        counted = tile
+        if limit is not None:
+            tile = torch.where(tile.isfinite(), tile, absolute)  # where the oracle is not finite, classes are compared
+            size, counted = torch.where(usable, size, 0.0), torch.where(usable, tile, 0.0)
+        if shape[0] > 1:
+            rounding = torch.linalg.vector_norm(counted, dim=1, keepdim=True) * (ELEMENT / math.sqrt(shape[1]))
+            slack[rows] = torch.maximum(error.amax(dim=1, keepdim=True) * floor.native, rounding)
+        norms = [torch.linalg.vector_norm(v) for v in (size, error, counted)]
+        figures.append(torch.stack([*norms, error.amax(), counted.amax(), _bulk(error, tile * ELEMENT)]))
+        torch.mul(tile, ELEMENT, out=local[rows, columns])
+    table = torch.stack(figures).double().tolist()
+    count = shape[0] * shape[1]
+    scales = Scales(
+        rms=_joined(table, 0, count),
+        native_rms=_joined(table, 1, count),
+        floor_rms=_joined(table, 2, count),
+        native_max=max(row[3] for row in table),
+        floor_max=max(row[4] for row in table),
+        bulk=sum(row[5] for row in table) / count,
+    )
+    if shape[0] == 1:
+        slack.fill_(max(floor.native * scales.native_max, ELEMENT * scales.floor_rms))
+    return _Measured(local=local, slack=slack, scales=scales, probe_finite=math.isfinite(scales.floor_rms))
+
+
+def _least(floor: Floor, gain: float) -> float:
+    """The floor of an element that is zero and does not move."""
+    return max(floor.absolute * gain, 1e-30)
+
+
+def _bulk(error: torch.Tensor, local: torch.Tensor) -> torch.Tensor:
+    """Sum over the elements of min(1, error / local)."""
+    return torch.div(error, local).clamp_(max=1.0).sum()
+
+
+def _joined(table: Sequence[Sequence[float]], column: int, count: int) -> float:
+    return math.sqrt(sum(row[column] ** 2 for row in table) / count)
+
+
+def _times(scales: Scales, factor: float) -> Scales:
+    return Scales(
+        rms=scales.rms * factor,
+        native_rms=scales.native_rms * factor,
+        native_max=scales.native_max * factor,
+        floor_rms=scales.floor_rms * factor,
+        floor_max=scales.floor_max * factor,
+        bulk=scales.bulk,
+    )
+
+
+def _pooled(own: Scales, others: Sequence[Scales]) -> Scales:
+    """Scales over several draws: squares averaged, extremes kept. The rms of the oracle stays its own, and what native
+    is off in this draw is allowed in full: a row of a softmax that hangs on two rounded scores is off by more than the
+    others together (PyTorch's own gradients of a product and a softmax were rejected, 66 elements in bfloat16).
+    """
+    if not others:
+        return own
+    every = [own, *others]
+    return replace(
+        own,
+        native_rms=max(own.native_rms, _mean_square([s.native_rms for s in every])),
+        native_max=max(s.native_max for s in every),
+        floor_rms=_mean_square([s.floor_rms for s in every]),
+        floor_max=max(s.floor_max for s in every),
+    )
+
+
+def _mean_square(values: Sequence[float]) -> float:
+    """Root of the mean square."""
+    return math.sqrt(sum(v * v for v in values) / len(values))
+
+
+def _trivial(
+    oracle: torch.Tensor, args: Sequence[Any], gain: float, scales: Scales, floor: Floor
+) -> list[tuple[str, float]]:
+    """(answer, its rms distance from the oracle) for answers that take no computing, as far as the native reference is
+    clearly nearer. Over at most 2^18 elements.
+    """
+    count = oracle.numel()
+    if count < _ROW // 4:
+        return []
+    last = oracle.shape[-1]
+    rows = oracle.reshape(-1, last)
+    if count > _SAMPLE:
+        rows = rows[:: math.ceil(count / _SAMPLE)] if len(rows) > 1 else rows[:, :_SAMPLE]
+    part = rows.numel()
+    centred = ((rows - rows.mean()) * gain).float()
+    total = torch.linalg.vector_norm(centred)
+    names, distances = ["zero", "mean"], [torch.full_like(total, scales.rms * math.sqrt(part)), total]
+    for name, dim in (("row_mean", 1), ("column_mean", 0)):
+        if rows.shape[1 - dim] > 1 and rows.shape[dim] > 1:
+            means = torch.linalg.vector_norm(centred.mean(dim=dim)) * math.sqrt(rows.shape[dim])
+            names.append(name)
+            # fp32 cannot tell a remainder below 1 % of the variation from none: such an answer is left out
+            remainder = (total.square() - means.square()).clamp_min(0).sqrt()
+            distances.append(torch.where(remainder > 0.01 * total, remainder, 0.0))
+    for position, arg in enumerate(args):
+        if isinstance(arg, torch.Tensor) and arg.is_floating_point() and arg.shape == oracle.shape:
+            other = arg.reshape(-1, last)
+            if count > _SAMPLE:
+                other = other[:: math.ceil(count / _SAMPLE)] if len(other) > 1 else other[:, :_SAMPLE]
+            names.append(f"copy of argument {position}")
+            distances.append(torch.linalg.vector_norm(((other.to(rows.dtype) - rows) * gain).float()))
+    values = (torch.stack(distances) / math.sqrt(part)).tolist()
+    least = 16 * floor.unit * scales.rms
+    return [
+        (name, d)
+        for name, d in zip(names, values, strict=True)
+        if math.isfinite(d) and d > least and scales.native_rms <= CLEAR * d
+    ]

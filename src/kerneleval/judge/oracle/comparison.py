@@ -1,0 +1,359 @@
+"""Outputs against the expectation: passes of a few kernels over each output, one look at the figures.
+
+The rule is in ``docs/correctness.md``; the bounds come from ``expectation.py``; a mismatch is explained by
+``diagnosis.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from kerneleval.judge.oracle import contract, diagnosis, distribution
+from kerneleval.judge.oracle.expectation import (
+    Bounds,
+    Expectation,
+    Expected,
+    as_real,
+    distance,
+    is_eight_bit,
+    opened,
+    steps,
+    tiles,
+)
+from kerneleval.records import Evidence
+
+__all__ = ["Match", "Mismatch", "compare", "matches"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """Every output is right."""
+
+    evidence: Evidence = field(default_factory=dict)
+    """Of the floating output that came nearest to its bound: ``relative_rms_error``, ``native_relative_rms_error``,
+    ``relative_rms_bound`` (all relative to the oracle's rms), ``max_abs_error``, ``native_max_abs_error``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mismatch:
+    """Some output is wrong."""
+
+    reason: str
+    """``wrong_count``, ``wrong_shape``, ``wrong_dtype`` or ``wrong_output``."""
+    message: str
+    """One sentence for people: what, where, how much."""
+    evidence: Evidence = field(default_factory=dict)
+    """Plain data: ``output`` (position), ``rule`` that was broken, ``diagnosis`` (``diagnosis.SLUGS``), figures as in
+    :class:`Match`, the worst element (``worst_index``, ``expected``, ``got``, ``tolerance``), ``beyond`` and ``of``
+    (elements), ``nan`` and ``inf`` (counts)."""
+
+
+def compare(outputs: Sequence[torch.Tensor], expectation: Expectation) -> Match | Mismatch:
+    """Judge the outputs of one call.
+
+    Args:
+        outputs: in the order of the expectation, on its device; gradients in backward cases. Only read.
+        expectation: from ``oracle.expect`` on the same arguments.
+
+    Returns:
+        Match, or Mismatch for the first output that is wrong.
+    """
+    if len(outputs) != len(expectation.outputs):
+        text = f"{len(outputs)} outputs, expected {len(expectation.outputs)}"
+        return Mismatch(reason="wrong_count", message=text, evidence={"got": len(outputs)})
+    for index, (got, expected) in enumerate(zip(outputs, expectation.outputs, strict=True)):
+        wrong = _form(index, got, expected)
+        if wrong is not None:
+            return wrong
+    improbable = _improbable(outputs, expectation)
+    if improbable is not None:
+        return improbable
+    evidence: Evidence = {}
+    nearest = -1.0
+    for index, found in _found(outputs, expectation):
+        got, expected = outputs[index], expectation.outputs[index]
+        rule = found.broken(expected)
+        if rule:
+            return _mismatch(index, got, expected, expectation, found, rule)
+        if expected.contract is not None and expected.plain is not None:
+            broken = contract.keeps_to(expected.contract, as_real(got), expected.plain)
+            if broken:
+                evidence = {"output": index, "rule": "contract", **contract.figures(as_real(got), expected.plain)}
+                message = f"output {index} breaks the contract of its quantisation: {broken}"
+                return Mismatch(reason="wrong_output", message=message, evidence=evidence)
+        if expected.bounds is not None:
+            share = found.rms / expected.bounds.rms if expected.bounds.rms else 0.0
+            if share > nearest:
+                nearest, evidence = share, found.evidence(expected.bounds)
+                if expected.plain is not None:
+                    evidence |= contract.figures(as_real(got), expected.plain)
+    return Match(evidence=evidence)
+
+
+def matches(outputs: Sequence[torch.Tensor], expectation: Expectation) -> bool:
+    """Whether outputs of the right form are right, as :func:`compare` has it, without a word about what is wrong."""
+    if _improbable(outputs, expectation) is not None:
+        return False
+    return all(not found.broken(expectation.outputs[index]) for index, found in _found(outputs, expectation))
+
+
+def _improbable(outputs: Sequence[torch.Tensor], expectation: Expectation) -> Mismatch | None:
+    """The first output that was not drawn as it should have been."""
+    for index, (got, expected) in enumerate(zip(outputs, expectation.outputs, strict=True)):
+        if expected.law is None or not got.numel():
+            continue
+        wrong = distribution.implausible(expected.law, got, expectation.args)
+        if wrong is not None:
+            message = f"output {index}: {wrong[0]}"
+            return Mismatch(reason="wrong_output", message=message, evidence={"output": index, **wrong[1]})
+    return None
+
+
+def _found(outputs: Sequence[torch.Tensor], expectation: Expectation) -> list[tuple[int, _Found]]:
+    """Position and figures of every output that has elements; the device is waited for once."""
+    rows = [_figures(got, e) for got, e in zip(outputs, expectation.outputs, strict=True)]
+    device_figures = [figure for figures in rows for figure in figures]
+    table = torch.cat(device_figures).double().tolist() if device_figures else []
+    found = []
+    for index, figures in enumerate(rows):
+        taken, table = table[: len(figures) * _WIDTH], table[len(figures) * _WIDTH :]
+        if figures:
+            found.append((index, _Found.from_table(taken, expectation.outputs[index])))
+    return found
+
+
+def _form(index: int, got: torch.Tensor, expected: Expected) -> Mismatch | None:
+    native = expected.native
+    if got.shape != native.shape:
+        text = f"output {index} has shape {list(got.shape)}, expected {list(native.shape)}"
+        evidence: Evidence = {"output": index, "got": list(got.shape), "expected": list(native.shape)}
+        return Mismatch(reason="wrong_shape", message=text, evidence=evidence)
+    if got.dtype != native.dtype:
+        names = str(got.dtype)[6:], str(native.dtype)[6:]
+        text = f"output {index} is {names[0]}, expected {names[1]}"
+        evidence = {"output": index, "got": names[0], "expected": names[1]}
+        return Mismatch(reason="wrong_dtype", message=text, evidence=evidence)
+    return None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Figures
+# --------------------------------------------------------------------------------------------------------------------
+
+_WIDTH = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """Figures of one output, times the bounds' gain."""
+
+    rms: float
+    largest: float
+    excess: float
+    """Largest error beyond an element's tolerance; elements that differ, where equality is asked for."""
+    bulk: float
+
+    @classmethod
+    def from_table(cls, table: Sequence[float], expected: Expected) -> _Found:
+        tiles_ = [table[i : i + _WIDTH] for i in range(0, len(table), _WIDTH)]
+        count = expected.native.numel()
+        return cls(
+            rms=math.sqrt(sum(t[0] ** 2 for t in tiles_) / count),
+            largest=_max(t[1] for t in tiles_),
+            excess=_max(t[2] for t in tiles_),
+            bulk=sum(t[3] for t in tiles_) / count,
+        )
+
+    def broken(self, expected: Expected) -> str:
+        """The first rule that does not hold; empty: all do."""
+        bounds = expected.bounds
+        if bounds is None:
+            return "" if self.excess <= expected.allowed and self.rms <= expected.far else "equality"
+        if not math.isfinite(self.largest):
+            return "finite"
+        # a NaN figure must break a rule, so each is asked the right way round
+        if not self.rms <= bounds.rms:
+            return "rms"
+        if not self.excess <= 0:
+            return "element"
+        if not self.rms <= bounds.variation:
+            return "variation"
+        if not self.bulk <= bounds.bulk:
+            return "bulk"
+        return ""
+
+    def evidence(self, bounds: Bounds) -> Evidence:
+        """Figures for people: relative to the oracle's rms, and absolute."""
+        scale = bounds.scales.rms
+        found: Evidence = {
+            "relative_rms_error": self.rms / scale if scale else self.rms,
+            "native_relative_rms_error": bounds.scales.native_rms / scale if scale else bounds.scales.native_rms,
+            "relative_rms_bound": bounds.rms / scale if scale else bounds.rms,
+            "max_abs_error": self.largest / bounds.gain,
+            "native_max_abs_error": bounds.scales.native_max / bounds.gain,
+        }
+        return found
+
+
+def _max(values: object) -> float:
+    """Maximum in which NaN wins."""
+    found = list(values)  # type: ignore[call-overload]
+    return math.nan if any(math.isnan(v) for v in found) else max(found)
+
+
+def _figures(got: torch.Tensor, expected: Expected) -> list[torch.Tensor]:
+    """For each tile: rms numerator (as a norm), largest error, largest excess, bulk sum."""
+    if got.numel() == 0 or expected.law is not None:
+        return []
+    if expected.bounds is None:
+        return [_unequal(got, expected)]
+    bounds = expected.bounds
+    own = as_real(got).contiguous().view(bounds.shape)
+    oracle, native = (as_real(t).contiguous().view(bounds.shape) for t in (expected.oracle, expected.native))
+    figures = []
+    for rows, columns in tiles(bounds.shape, own.device):
+        o, c = oracle[rows, columns], own[rows, columns]
+        error = distance(c, o, bounds.gain)
+        local = bounds.local[rows, columns]
+        counted = error
+        if bounds.special:
+            error, counted = _by_class(error, c, o, native[rows, columns], bounds)
+        norm = torch.linalg.vector_norm(counted)
+        bulk = torch.div(counted, local).clamp_(max=1.0).sum()
+        excess = (error - local).sub_(bounds.slack[rows]).amax()
+        figures.append(torch.stack([norm, error.amax(), excess, bulk]))
+    return figures
+
+
+def _by_class(
+    error: torch.Tensor, got: torch.Tensor, oracle: torch.Tensor, native: torch.Tensor, bounds: Bounds
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(errors with 0 where a non-finite output is right and infinity where it is wrong, those that have a size).
+
+    A NaN is right where the oracle or the native reference has one. An infinity is right where the oracle, rounded, or
+    the native reference has the same one, or where the oracle is at the end of the range. A finite number where the
+    oracle is not is wrong.
+    """
+    finite = got.isfinite()
+    real = oracle.isfinite()
+    at_end = (oracle.abs() >= bounds.limit) & (oracle.sign() == got.sign())
+    infinite = (got == oracle.to(got.dtype)) | (got == native) | at_end
+    right = torch.where(got.isnan(), oracle.isnan() | native.isnan(), infinite)
+    error = torch.where(finite & real, error, torch.where(~finite & right, 0.0, torch.inf))
+    usable = finite & real & native.isfinite() & (oracle.abs() < bounds.limit)
+    return error, torch.where(usable, error, 0.0)
+
+
+def _unequal(got: torch.Tensor, expected: Expected) -> torch.Tensor:
+    """Number of elements that are not what they must be, in the place of the excess; their distance where it counts."""
+    wrong = torch.count_nonzero(differing(got, expected)).double()
+    zero = torch.zeros_like(wrong)
+    distance = zero
+    if math.isfinite(expected.far):
+        own, wanted = (steps(t.to(got.dtype)) if is_eight_bit(got) else t for t in (got, expected.oracle))
+        distance = torch.linalg.vector_norm((own.double() - wanted.double()).flatten())
+    return torch.stack([distance, zero, wrong, zero])
+
+
+def differing(got: torch.Tensor, expected: Expected) -> torch.Tensor:
+    """Which elements of an output that is judged by equality are wrong."""
+    if expected.kind == "index" and expected.source is not None:
+        source, dim = expected.source, expected.dim
+        size = source.shape[dim]
+        inside = (got >= 0) & (got < size)
+        flat = got.ndim < source.ndim
+        chosen, wanted = (i.unsqueeze(dim) if flat else i for i in (got.clamp(0, max(size - 1, 0)), expected.oracle))
+        mine, theirs = source.gather(dim, chosen.long()), source.gather(dim, wanted.long())
+        same = (mine == theirs) | (mine.isnan() & theirs.isnan())
+        wrong = ~(inside & (same.squeeze(dim) if flat else same))
+        if expected.distinct:
+            wrong |= (got.sort(dim).values.diff(dim=dim) == 0).any(dim, keepdim=True)
+        return wrong
+    if is_eight_bit(expected.native):
+        own, wanted, native = (steps(t.to(expected.native.dtype)) for t in (got, expected.oracle, expected.native))
+        return (own != wanted) & (own != native)
+    unequal = got != expected.oracle
+    if got.is_floating_point() or got.is_complex():
+        unequal &= ~(got.isnan() & expected.oracle.isnan())
+    if expected.kind == "count":
+        unequal &= got != expected.native
+    return unequal
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Mismatches
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _mismatch(
+    index: int, got: torch.Tensor, expected: Expected, expectation: Expectation, found: _Found, rule: str
+) -> Mismatch:
+    if expected.bounds is None:
+        wrong = differing(got, expected)
+        evidence: Evidence = {}
+    else:
+        wrong = _beyond(got, expected)
+        evidence = found.evidence(expected.bounds)
+    got = opened(got)
+    slug, words = diagnosis.diagnose(got, expected, expectation.args, wrong)
+    count, of = int(torch.count_nonzero(wrong)), wrong.numel()
+    evidence |= {"output": index, "rule": rule, "diagnosis": slug, "beyond": count, "of": of}
+    flat, worst = diagnosis.worst_element(got, expected, wrong)
+    evidence |= worst
+    if got.is_floating_point() or got.is_complex():
+        evidence |= {"nan": int(got.isnan().sum()), "inf": int(got.isinf().sum())}
+        if rule == "finite" and not evidence["nan"] + evidence["inf"]:
+            rule = evidence["rule"] = "element"  # finite, but too far off for fp32 to hold the error
+    if expected.bounds is not None:
+        evidence["tolerance"] = _tolerance(expected.bounds, flat)
+    message = f"output {index}: {_words(rule, evidence, expected.bounds)}"
+    return Mismatch(reason="wrong_output", message=f"{message}{'; ' if words else ''}{words}", evidence=evidence)
+
+
+def _beyond(got: torch.Tensor, expected: Expected) -> torch.Tensor:
+    """Which elements are beyond their tolerance, as the output is shaped (complex: with a last dim of two parts)."""
+    bounds = expected.bounds
+    assert bounds is not None
+    own, oracle, native = (as_real(t).contiguous().view(bounds.shape) for t in (got, expected.oracle, expected.native))
+    wrong = torch.empty(bounds.shape, dtype=torch.bool, device=got.device)
+    for rows, columns in tiles(bounds.shape, got.device):
+        o, c = oracle[rows, columns], own[rows, columns]
+        error = distance(c, o, bounds.gain)
+        if bounds.special:
+            error, _ = _by_class(error, c, o, native[rows, columns], bounds)
+        wrong[rows, columns] = ~(error <= bounds.local[rows, columns] + bounds.slack[rows])
+    return wrong.view(as_real(got).shape)
+
+
+def _words(rule: str, evidence: Evidence, bounds: Bounds | None) -> str:
+    at = f"element {evidence['worst_index']} is {evidence['got']:.8g}, expected {evidence['expected']:.8g}"
+    beyond = f"{evidence['beyond']} of {evidence['of']} elements are"
+    if bounds is None:
+        return f"{at}; {beyond} wrong"
+    if rule == "finite":
+        return f"{at}; {evidence['nan']} NaN, {evidence['inf']} infinite, {beyond} beyond their bound"
+    error, bound = evidence["relative_rms_error"], evidence["relative_rms_bound"]
+    if rule == "rms":
+        those = f"{beyond} beyond their bound" if evidence["beyond"] else "no element is beyond its own bound"
+        if bound >= 1:  # relative to an output that is zero, figures say nothing
+            times = f"rms error {error / bound:.3g} times its bound, where hardly more than rounding comes out"
+            return f"{times}; {at}; {those}"
+        return f"relative rms error {error:.3g}, bound {bound:.3g}; {at}; {those}"
+    if rule == "element":
+        return (
+            f"{at}; {beyond} beyond their bound (their relative rms error, {error:.3g}, is within its own, {bound:.3g})"
+        )
+    if rule == "variation":
+        trivial = bounds.nearest.replace("_", " ")
+        return f"more than half as far from the oracle as a trivial answer is ({trivial}); {at}"
+    return f"most elements are off by more than rounding explains, though each is small beside its row; {at}"
+
+
+def _tolerance(bounds: Bounds, flat: int) -> float:
+    """Absolute tolerance of one element."""
+    row, column = divmod(flat, bounds.shape[1])
+    return float(bounds.local[row, column] + bounds.slack[row, 0]) / bounds.gain

@@ -1,0 +1,201 @@
+"""What a wrong output looks like: a slug and half a sentence for people. Only ever run after a mismatch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from kerneleval.judge.oracle.expectation import Expected, as_real
+from kerneleval.judge.oracle.tolerances import unit_roundoff
+from kerneleval.records import Evidence
+
+__all__ = ["SLUGS", "diagnose", "worst_element"]
+
+SLUGS: dict[str, str] = {
+    "nan": "NaN where numbers are expected",
+    "inf": "infinities where numbers are expected",
+    "lost_nonfinite": "numbers where NaN or infinities are expected",
+    "all_zero": "every element is zero",
+    "constant": "every element has the same value",
+    "input_copy": "an input handed back as output",
+    "wrong_sign": "the right values with the wrong sign",
+    "scaled": "the right values times a constant factor",
+    "shifted": "the right values plus a constant",
+    "not_quantised": "the result of exact arithmetic, without the error that its quantisation makes",
+    "tail_wrong": "only the last rows or columns are wrong: a partial block is not handled",
+    "rows_wrong": "whole rows are wrong and the others right",
+    "permuted": "the right values in wrong places",
+    "precision_downgrade": "errors as a narrower type or a coarse approximation makes them, all over the output",
+    "index_out_of_range": "indices outside of the selected dim",
+    "wrong": "nothing recognised",
+}
+"""Every diagnosis, with its meaning."""
+
+_SORTED_AT_MOST = 1 << 22
+_FEW = 0.01
+_NARROWER = (("bfloat16", 16), ("float16", 13), ("tf32", 13))
+"""Types narrower than fp32, with the low bits of an fp32 number that they leave zero; float16 within its range."""
+
+
+def diagnose(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor) -> tuple[str, str]:
+    """(slug, words for the message) of a wrong output.
+
+    Args:
+        got: the output, of the right shape and dtype.
+        expected: what it should have been.
+        args: arguments and upstream gradients of the call.
+        wrong: which elements are beyond their tolerance.
+    """
+    for test in (_by_value, _by_quantisation, _by_fit, _by_place, _by_precision):
+        found = test(got, expected, args, wrong)
+        if found is not None:
+            slug, detail = found
+            return slug, detail or f"it looks like {SLUGS[slug]}"
+    return "wrong", ""
+
+
+def worst_element(got: torch.Tensor, expected: Expected, wrong: torch.Tensor) -> tuple[int, Evidence]:
+    """(flat position, evidence) of the element with the largest error; of a wrong one, if any is."""
+    own, oracle = as_real(got), as_real(expected.oracle)
+    if expected.bounds is None:
+        flat = int(wrong.reshape(-1).int().argmax())
+    else:
+        error = (own.double() - oracle.double()).abs().nan_to_num_(nan=math.inf, posinf=math.inf)
+        error.masked_fill_(own == as_real(expected.native), 0.0)
+        if bool(wrong.any()):
+            error.masked_fill_(~wrong.view(error.shape), -1.0)
+        flat = int(error.reshape(-1).argmax())
+    place = [int(i) for i in torch.unravel_index(torch.tensor(flat), own.shape)]
+    values = {"expected": oracle.reshape(-1)[flat].item(), "got": own.reshape(-1)[flat].item()}
+    return flat, {"worst_index": place, **values}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Tests, from the plainest on
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _by_value(
+    got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor
+) -> tuple[str, str] | None:
+    if expected.kind == "index" and expected.source is not None:
+        size = expected.source.shape[expected.dim]
+        outside = int(((got < 0) | (got >= size)).sum())
+        if outside:
+            return "index_out_of_range", f"{outside} indices are outside of [0, {size})"
+    if got.is_floating_point():
+        bad = wrong.view(got.shape)
+        if bool((got.isnan() & bad).any()):
+            every = " (all of it: was it ever written?)" if bool(got.isnan().all()) else ""
+            return "nan", f"it has {SLUGS['nan']}{every}"
+        if bool((got.isinf() & bad).any()):
+            return "inf", f"it has {SLUGS['inf']}"
+        if bool((~expected.oracle.isfinite() & bad).any()):
+            return "lost_nonfinite", f"it has {SLUGS['lost_nonfinite']}"
+    if not bool(torch.any(got != 0)):
+        return "all_zero", SLUGS["all_zero"]
+    if got.numel() > 1 and bool(torch.all(got == got.reshape(-1)[0])):
+        return "constant", SLUGS["constant"]
+    for position, arg in enumerate(args):
+        if not isinstance(arg, torch.Tensor) or arg.shape != got.shape or arg.dtype != got.dtype:
+            continue
+        if torch.equal(arg, got):
+            return "input_copy", f"it is a copy of tensor {position} of the call"
+    return None
+
+
+def _by_quantisation(
+    got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor
+) -> tuple[str, str] | None:
+    if expected.plain is None:
+        return None
+    own = as_real(got).double()
+    apart = [torch.linalg.vector_norm(own - other.double()) for other in (expected.plain, expected.oracle)]
+    return ("not_quantised", "") if bool(4 * apart[0] < apart[1]) else None
+
+
+def _by_fit(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor) -> tuple[str, str] | None:
+    """C = a o, or c = o + b, with a remainder far below the error."""
+    if expected.bounds is None or got.numel() < 2:
+        return None
+    own, oracle = as_real(got).double().reshape(-1), as_real(expected.oracle).double().reshape(-1)
+    usable = own.isfinite() & oracle.isfinite()
+    own, oracle = torch.where(usable, own, 0.0), torch.where(usable, oracle, 0.0)
+    error = float(torch.linalg.vector_norm(own - oracle))
+    square = float(torch.dot(oracle, oracle))
+    if not error or not square:
+        return None
+    tolerance = max(0.02 * error, expected.bounds.rms / expected.bounds.gain * math.sqrt(got.numel()))
+    if error < 4 * tolerance:
+        return None
+    factor = float(torch.dot(own, oracle)) / square
+    if float(torch.linalg.vector_norm(own - factor * oracle)) < tolerance:
+        if abs(factor + 1) < 0.01:
+            return "wrong_sign", f"it has {SLUGS['wrong_sign']}"
+        return "scaled", f"it is the right output times {factor:.6g}"
+    shift = float((own - oracle).mean())
+    if float(torch.linalg.vector_norm(own - oracle - shift)) < tolerance:
+        return "shifted", f"it is the right output plus {shift:.6g}"
+    return None
+
+
+def _by_place(
+    got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor
+) -> tuple[str, str] | None:
+    """Where the wrong elements are: at the end of a dim, in whole rows, or everywhere with the right values."""
+    count = int(torch.count_nonzero(wrong))
+    wrong = wrong.view(got.shape) if wrong.numel() == got.numel() else wrong
+    if count and wrong.ndim:
+        for dim in range(wrong.ndim):
+            size = wrong.shape[dim]
+            others = [d for d in range(wrong.ndim) if d != dim]
+            along = wrong.any(dim=others) if others else wrong
+            first = int(along.int().argmax())
+            # all that is wrong lies behind `first`, and most of what lies there is wrong
+            if 0 < first >= size / 2 and count >= 0.5 * wrong.numel() / size * (size - first):
+                return "tail_wrong", f"only {_span(first, size)} along dim {dim} are wrong: is a partial block handled?"
+        if wrong.ndim > 1:
+            rows = wrong.reshape(-1, wrong.shape[-1])
+            share = rows.float().mean(dim=1)
+            bad = int((share > 0.5).sum())
+            if 0 < bad <= 0.75 * len(rows) and bool(((share > 0.5) | (share == 0)).all()):
+                return "rows_wrong", f"{bad} of {len(rows)} rows are wrong, the others right"
+    if expected.bounds is not None and 16 <= got.numel() <= _SORTED_AT_MOST and count > 0.25 * got.numel():
+        own, oracle = (as_real(t).double().reshape(-1).sort().values for t in (got, expected.oracle))
+        distance = float((own - oracle).square().mean().sqrt())
+        if distance <= 4 * expected.bounds.rms / expected.bounds.gain:
+            return "permuted", f"it has {SLUGS['permuted']}"
+    return None
+
+
+def _span(first: int, size: int) -> str:
+    return f"index {first}" if first == size - 1 else f"indices {first} to {size - 1}"
+
+
+def _by_precision(
+    got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor
+) -> tuple[str, str] | None:
+    """Errors of the size that a narrower type makes: small beside the output, and in most of its elements."""
+    bounds = expected.bounds
+    if bounds is None or not bounds.scales.rms:
+        return None
+    own, oracle = as_real(got), as_real(expected.oracle)
+    difference = (own.double() - oracle.double()).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+    relative = float(difference.square().mean().sqrt()) * bounds.gain / bounds.scales.rms
+    unit = unit_roundoff(own.dtype)
+    if int(torch.count_nonzero(wrong)) < _FEW * wrong.numel() and relative * bounds.scales.rms <= bounds.rms:
+        return None  # single elements, in an output that is near enough as a whole
+    off = float((difference.abs() * bounds.gain > bounds.local.view(own.shape) / 4).float().mean())
+    if not 4 * unit < relative < 2.0**-4 or off < 0.1:
+        return None
+    words = f"it has {SLUGS['precision_downgrade']} (relative rms error 2^{math.log2(relative):.1f})"
+    if got.dtype == torch.float32:
+        bits = own.contiguous().view(torch.int32)
+        for name, low in _NARROWER:
+            if bool(((bits & ((1 << low) - 1)) == 0).all()):
+                words += f"; every element is a {name} number"
+                break
+    return "precision_downgrade", words

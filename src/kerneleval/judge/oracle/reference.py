@@ -1,0 +1,514 @@
+"""The oracle: the reference in fp64 on the same inputs, beside what the native reference makes of them.
+
+Three runs of the trusted reference give an expectation: in fp64 (the oracle), in the case's dtype (the native error),
+and in fp32 on inputs moved by 2^-14 of themselves (the conditioning). See ``docs/correctness.md``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from kerneleval.devices import Device
+from kerneleval.devices.cpu import threads
+from kerneleval.judge.oracle.calibration import bounded, independent, scales_of
+from kerneleval.judge.oracle.contract import keeps_to
+from kerneleval.judge.oracle.equivalent_formulas import ByLogSums, ByWeights
+from kerneleval.judge.oracle.exact import exactly, positions
+from kerneleval.judge.oracle.expectation import (
+    Bounds,
+    Expectation,
+    Expected,
+    Kind,
+    Scales,
+    as_real,
+    is_eight_bit,
+    opened,
+    tiles,
+)
+from kerneleval.judge.oracle.tolerances import POOLED, PROBE, floor_of, reduction_length
+from kerneleval.judge.windows import inputs
+from kerneleval.judge.windows.layouts import gradient_of, laid_out
+from kerneleval.records import Case, InfrastructureError, KernelEvalError, Task, TensorSpec, Tolerance, UsageError
+
+__all__ = ["Bounds", "Call", "Expectation", "Expected", "expect", "native", "native_place", "output_specs", "precision"]
+
+Tensors = tuple[torch.Tensor, ...]
+
+_PRIME = 65521
+"""Length of the pattern of signs: prime, so that it meets the rows of no tensor in step."""
+
+_AGAIN = 1000
+"""What a second movement adds to the numbers of the tensors."""
+
+_OTHER_SIZES = (1.0, 1.45, 1.15, 1.3)
+"""Multiples of PROBE by which the tensors move the second time: where one product of two numbers decides, both may have
+moved by the same the first time, one up and one down."""
+
+_ROUNDINGS, _NUDGES = 2.0**-19, 8
+"""How far inputs move by a few roundings of fp32 (a mean of 500 numbers, summed in turn, is off by 2^-20 at most), and
+how often: half of the integers that hang on it differ each time."""
+
+_POOL_DRAWS = 8
+"""Most further draws for a small output; no more than it takes to see about 64 elements."""
+
+_POOL_ELEMENTS = 1 << 18
+"""Further draws are made only where all arguments together have at most this many elements."""
+
+
+_ONE = threading.RLock()
+"""Whether TF32 is allowed is one setting of the whole process: one expectation is made at a time."""
+
+_OTHER_KERNELS = ("transposed", "sliced", "expanded")
+"""Layouts for which libraries pick other kernels, with another rounding: the native error is the larger of both."""
+
+_USUAL = 2
+"""Of the usual ways of a fused operator (``Task.unfused``), as many are asked: the last ones in half types, else the
+first ones.
+"""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Running the reference
+# --------------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def precision(*, tf32: bool) -> Iterator[None]:
+    """TF32 on or off for matrix products and convolutions; restored afterwards."""
+    matmul, convolution = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, convolution.allow_tf32
+    matmul.allow_tf32, convolution.allow_tf32 = tf32, tf32
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, convolution.allow_tf32 = before
+
+
+@contextlib.contextmanager
+def _as_workers(args: Sequence[Any]) -> Iterator[None]:
+    """On the CPU as many threads as workers have; restored afterwards."""
+    count = torch.get_num_threads()
+    other = count != threads() and any(isinstance(a, torch.Tensor) and a.device.type == "cpu" for a in args)
+    if other:
+        torch.set_num_threads(threads())
+    try:
+        yield
+    finally:
+        if other:
+            torch.set_num_threads(count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One call of a trusted reference."""
+
+    task: Task
+    """The task."""
+    case: Case
+    """Gives direction and dims."""
+    args: Sequence[Any]
+    """Arguments in order, tensors and plain values."""
+    grads: Sequence[torch.Tensor] | None
+    """Upstream gradients; None: forward."""
+    problem: Any
+    """Module problem; None: an operator."""
+    weights: Mapping[str, torch.Tensor]
+    """Weights of the module problem; empty for operators."""
+    native_on: str = ""
+    """Torch device on which the native reference runs, where the judge works on another; empty: where the arguments
+    lie. Module problems run where they were built."""
+
+    def natively(self) -> Tensors:
+        """Outputs of the native reference, in the case's dtype, wherever it ran."""
+        if not self.native_on or self.problem is not None:
+            return self.run(self.case.dtype)
+        return tuple(output.cpu() for output in self.run(self.case.dtype))
+
+    def there(self) -> Call:
+        """The same call on arguments that lie where the native reference runs."""
+        if not self.native_on or self.problem is not None:
+            return self
+
+        def moved(value: Any) -> Any:
+            return value.to(self.native_on) if isinstance(value, torch.Tensor) else value
+
+        grads = None if self.grads is None else [moved(g) for g in self.grads]
+        return replace(self, args=[moved(a) for a in self.args], grads=grads)
+
+    def run(self, what: str) -> Tensors:
+        """Outputs, or gradients of the differentiable arguments; detached, sharing no memory with the arguments.
+
+        Raises:
+            UsageError: the reference raises.
+            InfrastructureError: the device has too little memory.
+        """
+        try:
+            if self.problem is not None:
+                runner = self.problem.oracle if what == "fp64" else self.problem.reference
+                return tuple(runner(list(self.args), dict(self.weights)))
+            found = self._forward() if self.case.direction == "forward" else self._backward()
+        except torch.OutOfMemoryError as error:
+            text = f"too little device memory for the {what} reference at {self.case.key}"
+            raise InfrastructureError(text) from error
+        except KernelEvalError:
+            raise
+        except Exception as error:
+            text = f"the reference of task {self.task.name} raised in {what} at {self.case.key}: "
+            raise UsageError(text + f"{type(error).__name__}: {error}") from error
+        given = (*self.args, *(self.grads or ()))
+        taken = {a.untyped_storage().data_ptr() for a in given if isinstance(a, torch.Tensor)}
+        return tuple(t.clone() if t.untyped_storage().data_ptr() in taken else t.contiguous() for t in found)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether any tensor is of a half type."""
+        tensors = [a for a in (*self.args, *self.weights.values()) if isinstance(a, torch.Tensor)]
+        return any(t.dtype in (torch.float16, torch.bfloat16) for t in tensors)
+
+    def _forward(self) -> Tensors:
+        args = [a.clone() if isinstance(a, torch.Tensor) else a for a in self.args] if self.task.in_place else self.args
+        with torch.no_grad():
+            return _outputs(self.task.reference(*args))
+
+    def _backward(self) -> Tensors:
+        args, leaves = list(self.args), []
+        for position, spec in enumerate(self.task.arguments(self.case.dims_map, self.case.dtype)):
+            if isinstance(spec, TensorSpec) and spec.differentiable:
+                args[position] = args[position].detach().requires_grad_()
+                leaves.append(args[position])
+        with torch.enable_grad():
+            outputs = [o for o in _outputs(self.task.reference(*args)) if o.is_floating_point() or o.is_complex()]
+            return torch.autograd.grad(outputs, leaves, list(self.grads or ()))
+
+    def converted(self, convert: Callable[[torch.Tensor, int], torch.Tensor]) -> Call:
+        """The same call on converted tensors; ``convert`` also gets a running number."""
+        count = iter(range(1 << 30))
+
+        def each(value: Any) -> Any:
+            return convert(value, next(count)) if _inexact(value) else value
+
+        return replace(
+            self,
+            args=[each(a) for a in self.args],
+            grads=None if self.grads is None else [each(g) for g in self.grads],
+            weights={name: each(w) for name, w in self.weights.items()},
+        )
+
+
+def _inexact(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _outputs(result: Any) -> Tensors:
+    values = (result,) if isinstance(result, torch.Tensor) else tuple(result)
+    for value in values:
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"a reference returns a tensor or a tuple of them, got {type(value).__name__}")
+    return tuple(value.detach() if not value.requires_grad else value for value in values)
+
+
+def _wide(tensor: torch.Tensor, number: int) -> torch.Tensor:
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
+def _nudged(call: Call) -> list[Tensors]:
+    """Oracles on inputs moved by a few roundings: integers that differ hang on one, as a count of all above a mean."""
+
+    def nudged(turn: int) -> Call:
+        size = _ROUNDINGS / PROBE
+        return call.converted(lambda tensor, number: _probed(_wide(tensor, number), number + 5 * turn, size))
+
+    with precision(tf32=False):
+        return [nudged(turn).run("fp64") for turn in range(_NUDGES)]
+
+
+def _probed(tensor: torch.Tensor, number: int, size: float = 0.0) -> torch.Tensor:
+    """Every element moved by PROBE of itself or a little more (or that times ``size``), up or down, in fp32 or the
+    tensor's own wider type.
+    """
+    narrow = tensor.is_floating_point() and tensor.itemsize <= 2
+    moved = (tensor.float() if narrow else tensor).contiguous()
+    flat = as_real(moved).reshape(-1)
+    if flat.numel() == 0:
+        return moved
+    size = size or (_OTHER_SIZES[number % len(_OTHER_SIZES)] if number >= _AGAIN else 1.0)
+    factors = _factors(str(tensor.device), flat.dtype, size).roll(7919 * (number + 1))
+    whole = flat.numel() // _PRIME * _PRIME
+    out = torch.empty_like(flat)
+    torch.mul(flat[:whole].view(-1, _PRIME), factors, out=out[:whole].view(-1, _PRIME))
+    torch.mul(flat[whole:], factors[: flat.numel() - whole], out=out[whole:])
+    shaped = out.view(as_real(moved).shape)
+    return torch.view_as_complex(shaped) if tensor.is_complex() else shaped
+
+
+@functools.lru_cache(maxsize=32)
+def _factors(device: str, dtype: torch.dtype, size: float) -> torch.Tensor:
+    """1 + size * PROBE or 1 - size * PROBE at random. Fixed and public: it decides nothing but a bound."""
+    generator = torch.Generator(device=device).manual_seed(20240229)
+    signs = torch.randint(0, 2, (_PRIME,), generator=generator, device=device).to(dtype)
+    return 1 + (2 * signs - 1) * (size * PROBE)
+
+
+def native_place(device: Device) -> str:
+    """``native_on`` for a device: its own name where the judge works on another one; empty: where the arguments lie."""
+    return device.torch_device if device.torch_device != device.judge_device else ""
+
+
+_SPECS: dict[tuple[Any, ...], list[tuple[tuple[int, ...], str]]] = {}
+_MOST_SPECS = 1024
+
+
+def output_specs(task: Task, case: Case, args: Sequence[Any]) -> list[tuple[tuple[int, ...], str]]:
+    """(shape, dtype) of every forward output of an operator task; runs the reference once for each dims and dtype.
+
+    Raises:
+        UsageError: the reference raises.
+        InfrastructureError: the device has too little memory.
+    """
+    key = (task.reference, task.arguments, case.dims, case.dtype)
+    with _ONE:
+        if key not in _SPECS:
+            if len(_SPECS) >= _MOST_SPECS:
+                _SPECS.clear()
+            forward = replace(case, direction="forward")
+            call = Call(task=task, case=forward, args=args, grads=None, problem=None, weights={})
+            _SPECS[key] = [(tuple(t.shape), str(t.dtype)[6:]) for t in call.run(case.dtype)]
+        return list(_SPECS[key])
+
+
+def native(
+    task: Task,
+    case: Case,
+    args: Sequence[Any],
+    grads: Sequence[torch.Tensor] | None = None,
+    *,
+    tf32: bool = False,
+    native_on: str = "",
+) -> Tensors:
+    """What the reference of an operator task gives in the case's dtype, the arguments lying as they do.
+
+    Raises:
+        UsageError: the reference raises.
+        InfrastructureError: the device has too little memory.
+    """
+    with _ONE, precision(tf32=tf32), _as_workers(args):
+        call = Call(task=task, case=case, args=args, grads=grads, problem=None, weights={}, native_on=native_on)
+        return call.there().natively()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Expectations
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def expect(
+    task: Task,
+    case: Case,
+    args: Sequence[Any],
+    grads: Sequence[torch.Tensor] | None = None,
+    *,
+    problem: Any = None,
+    weights: Mapping[str, torch.Tensor] | None = None,
+    tf32: bool = False,
+    native_on: str = "",
+) -> Expectation:
+    """What must come out of a call on these arguments.
+
+    Args:
+        task: the task.
+        case: the case; its direction says whether outputs or gradients are expected.
+        args: arguments in order: tensors on the device, of the case's dtype, and plain values. They are read, not kept
+            from changing: change them only when done with the expectation.
+        grads: upstream gradients (backward cases), one for each floating output.
+        problem: the module problem of a module task.
+        weights: its weights.
+        tf32: whether TF32 is allowed, for the native reference and in the bounds.
+        native_on: torch device on which the native reference runs; empty: that of the arguments, as for all the rest.
+
+    Raises:
+        UsageError: the reference raises, or its outputs do not fit the task's tolerance.
+        InfrastructureError: the device has too little memory.
+    """
+    given = weights or {}
+    call = Call(task=task, case=case, args=args, grads=grads, problem=problem, weights=given, native_on=native_on)
+    with _ONE:
+        found = _expected(call, tf32, pool=())
+        fewest = min((e.bounds.independent for e in found if e.bounds is not None), default=POOLED)
+        if fewest < POOLED and problem is None:
+            pool = _pool(call, tf32, min(_POOL_DRAWS, 1 + 64 // fewest))
+            found = _expected(call, tf32, pool=pool) if pool else found
+    return Expectation(outputs=found, args=(*args, *(grads or ())))
+
+
+def _expected(call: Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]) -> tuple[Expected, ...]:
+    with precision(tf32=False):
+        oracle = (call if call.problem is not None else call.converted(_wide)).run("fp64")
+        # a module of a half type cannot be run on fp32 inputs: its oracle is probed instead
+        probed = _moved(call, oracle)
+    with precision(tf32=tf32), _as_workers(call.args):
+        there = call.there()
+        native = there.natively()
+        drawn = call.task.tolerance.law is not None  # the worse of two draws is no draw
+        if call.problem is None and call.case.layout in _OTHER_KERNELS and not drawn:
+            other = _laid_out(there).natively()
+            native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
+        for unfused in call.task.unfused[-_USUAL:] if call.narrow else call.task.unfused[:_USUAL]:
+            other = replace(there, task=replace(call.task, reference=unfused)).natively()
+            native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
+        for formula in _other_formulas(call):
+            with formula:
+                other = there.natively()
+            if not formula.met:
+                break
+            native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
+    if not len(oracle) == len(native) == len(probed):
+        counts = f"{len(oracle)} outputs in fp64 and {len(native)} in {call.case.dtype}"
+        raise UsageError(f"task {call.task.name} has {counts}")
+    forward_numel = sum(g.numel() for g in call.grads or ())
+    near: list[Tensors] = []
+    plain = _unquantised(call)
+    found = []
+    for index, (wide, own, moved) in enumerate(zip(oracle, native, probed, strict=True)):
+        if wide.shape != own.shape:
+            raise UsageError(f"output {index} of task {call.task.name} has other shapes in fp64 and {call.case.dtype}")
+        kind = _kind(call, own)
+        if kind == "random":
+            law = call.task.tolerance.law
+            found.append(Expected(kind=kind, oracle=wide.to(own.dtype), native=own, law=law))
+            continue
+        if kind != "float":
+            named = positions(own, [n for n in native if _inexact(n)], call.args) if call.problem is not None else None
+            if named is None and kind == "count" and not near:
+                near = _nudged(call)
+            found.append(named or exactly(kind, wide, own, call.args, near=[n[index] for n in near]))
+            continue
+        length = reduction_length(
+            call.task, call.case, call.args, tuple(call.weights.values()), own.shape, forward_numel
+        )
+        aside = _rms(wide - plain[index]) if plain else 0.0
+        floor = floor_of(own.dtype, length, call.case, call.task.tolerance, tf32=tf32, quantised_rms=aside)
+        count = independent(own) if call.case.layout == "expanded" else own.numel()
+        others = [s for s in (scales[index] for scales in pool) if s is not None] if count < POOLED else []
+        given = (*call.args, *(call.grads or ()))
+        one = bounded(wide, own, moved, floor, args=given, length=length, pool=others, independent=count)
+        found.append(_by_contract(one, plain[index], call.task.tolerance) if plain else one)
+    return tuple(found)
+
+
+def _other_formulas(call: Call) -> list[ByLogSums | ByWeights]:
+    """Formulas that show more of the rounding than the native one where few numbers decide."""
+    if call.problem is not None:
+        return [ByLogSums()] if call.case.distribution == "large_scale" else []
+    if call.case.direction == "backward" and call.case.distribution in ("large_scale", "outlier"):
+        single, double = torch.float32, torch.float64
+        return [ByWeights(double, double), ByWeights(single, double), ByWeights(single, single)]
+    return []
+
+
+def _unquantised(call: Call) -> Tensors:
+    """What comes out in fp64 without the quantisation; empty: the operator has none."""
+    form = call.task.tolerance.exact_form
+    if form is None:
+        return ()
+    with precision(tf32=False):
+        return replace(call, task=replace(call.task, reference=form)).converted(_wide).run("fp64")
+
+
+def _rms(tensor: torch.Tensor) -> float:
+    finite = tensor.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+    return float(torch.linalg.vector_norm(finite)) / math.sqrt(max(1, tensor.numel()))
+
+
+def _by_contract(expected: Expected, plain: torch.Tensor, tolerance: Tolerance) -> Expected:
+    """The same with the contract, if the oracle itself keeps to it."""
+    held = plain.to(expected.oracle.dtype)
+    keeps = not keeps_to(tolerance.contract, expected.oracle, held)
+    return replace(expected, plain=held, contract=tolerance.contract if keeps else None)
+
+
+def _moved(call: Call, oracle: Tensors) -> Tensors:
+    """Outputs on moved inputs. Under outliers the inputs are moved twice, and the further output counts: where a few
+    numbers decide an element, chance moves them together so that nothing is seen (two scores of one large query).
+    """
+    what = "fp64" if call.problem is not None and call.narrow else "fp32"
+    probed = call.converted(_probed).run(what)
+    if call.case.distribution == "outlier":
+        again = call.converted(lambda tensor, number: _probed(tensor, number + _AGAIN)).run(what)
+        probed = tuple(_worse(*three) for three in zip(probed, again, oracle, strict=True))
+    return probed
+
+
+def _laid_out(call: Call) -> Call:
+    """The same call on arguments and upstream gradients that lie in memory as the candidate's do."""
+    specs = call.task.arguments(call.case.dims_map, call.case.dtype)
+    placed = [
+        laid_out(arg, call.case.layout, spec) if isinstance(spec, TensorSpec) and spec.role == "data" else arg
+        for arg, spec in zip(call.args, specs, strict=True)
+    ]
+    grads = None
+    if call.grads is not None:
+        forms = [gradient_of(tuple(g.shape), str(g.dtype)[6:]) for g in call.grads]
+        grads = [laid_out(g, call.case.layout, form) for g, form in zip(call.grads, forms, strict=True)]
+    return replace(call, args=placed, grads=grads)
+
+
+def _worse(first: torch.Tensor, second: torch.Tensor, oracle: torch.Tensor) -> torch.Tensor:
+    """Element by element the native output that is further from the oracle; made part by part, for an output may take
+    a tenth of a device's memory.
+    """
+    if not _inexact(first) or first.shape != second.shape:
+        return first
+    dtype, first, second = first.dtype, opened(first), opened(second)
+    worse = torch.empty_like(first, memory_format=torch.contiguous_format)
+    shape = (1, first.numel())
+    one, other, right, out = (t.reshape(shape) for t in (first, second, oracle, worse))
+    for rows, columns in tiles(shape, first.device):
+        a, b, o = one[rows, columns], other[rows, columns].to(one.dtype), right[rows, columns]
+        torch.where((b - o).abs() > (a - o).abs(), b, a, out=out[rows, columns])
+    return worse.to(dtype)
+
+
+def _kind(call: Call, native: torch.Tensor) -> Kind:
+    kind = call.task.tolerance.kind
+    if kind != "float" and call.case.direction == "forward":  # a gradient may be a sum of equal copies
+        return kind
+    return "float" if _inexact(native) and not is_eight_bit(native) else "count"
+
+
+_POOLS: dict[tuple[Any, ...], list[list[Scales | None]]] = {}
+_MOST_POOLS = 4096
+
+
+def _pool(call: Call, tf32: bool, draws: int) -> list[list[Scales | None]]:
+    """Scales of the outputs on further draws of the same case. Public seeds, the same for every candidate: they decide
+    nothing but bounds.
+    """
+    if sum(a.numel() for a in call.args if isinstance(a, torch.Tensor)) > _POOL_ELEMENTS:
+        return []
+    task, case = call.task, call.case
+    device = next((str(a.device) for a in call.args if isinstance(a, torch.Tensor)), "cpu")
+    key = (task.reference, task.unfused, task.arguments, task.tolerance, case, tf32, draws, device, call.native_on)
+    if key in _POOLS:
+        return _POOLS[key]
+    specs = task.arguments(case.dims_map, case.dtype)
+    found = []
+    for seed in range(draws):
+        args = inputs.draw(specs, case, seed, device)
+        grads = None
+        if call.grads is not None:
+            forms = [(tuple(g.shape), str(g.dtype)[6:]) for g in call.grads]
+            grads = inputs.upstream(forms, seed, device, case.layout, case.distribution)
+        drawn = _expected(replace(call, args=args, grads=grads), tf32, pool=())
+        found.append([scales_of(e) for e in drawn])
+    if len(_POOLS) >= _MOST_POOLS:
+        _POOLS.clear()
+    _POOLS[key] = found
+    return found

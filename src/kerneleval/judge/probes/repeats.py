@@ -1,0 +1,279 @@
+"""Windows that call again with little changed: whatever a candidate keeps of one call is wrong for another."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kerneleval.judge.oracle.comparison import matches
+from kerneleval.judge.probes.bound_case import BoundCase, Drawn, other_scalars
+from kerneleval.judge.windows import inputs
+from kerneleval.judge.windows.buffers import CallLayout, TensorSlot
+from kerneleval.records import LAYOUTS, Case, Failed, Outcome, Passed, UsageError, new_secret
+
+if TYPE_CHECKING:
+    from kerneleval.judge.probes.cells import CellJudge
+
+__all__ = ["Repeats", "turns"]
+
+_MANY, _MANY_BYTES = 10, 1 << 20
+"""Calls beyond two in a window of one small case for each direction and dtype, and what such a case may take."""
+
+_MANY_STRIDED = 6
+"""As many gets a strided case for each direction, dtype and layout."""
+
+_MOST, _MOST_BYTES = 30, 256 << 20
+"""As many gets one case of each direction that takes more, and of further dtypes as many as a small one; but of one of
+these, chosen in secret, as many whatever it takes, and so does a strided case of a dtype and layout chosen in secret.
+Unless all calls together take more than that."""
+
+_SMALL_MODULE_BYTES = 64 << 20
+"""Module problems whose inputs and outputs take no more are called twice in a window."""
+
+_MOVING_PARTS = (1 / 256, 0.5)
+"""Parts of the elements that change places: as few as in timed windows, or half where those change no output."""
+
+
+class Repeats:
+    """The windows of repeated and exchanged calls that one candidate gets.
+
+    Args:
+        cells: judges the candidate.
+    """
+
+    def __init__(self, cells: CellJudge) -> None:
+        self._cells = cells
+        self._many: set[tuple[str, str, bool]] = set()  # direction, dtype, whether large
+        self._strided: set[tuple[str, str, str]] = set()  # direction, dtype, layout
+        self._alone: set[tuple[str, str]] = set()  # directions and dtypes in which every argument has changed alone
+        judged = [dtype for dtype in cells.task.dtypes if not cells.protocol.dtypes or dtype in cells.protocol.dtypes]
+        self._dtype = secrets.choice(judged[1:] or [""])
+        """Of the dtypes that are not timed, which gets windows of ``_MOST`` calls."""
+        self._lying = secrets.choice(judged or [""]), secrets.choice([a for a in LAYOUTS if a != "contiguous"])
+        """Dtype and layout of the strided windows of as many."""
+
+    def ordinary(self, case: Case, form: CallLayout) -> bool:
+        """Whether a case is for :meth:`judge`.
+
+        A module problem may fill the device with one call's inputs, and is then called once in each window.
+        """
+        if case.distribution != "standard" or case.layout != "contiguous" or case.shape_category == "edge":
+            return False
+        return not self._cells.task.module or form.input_bytes + form.output_bytes <= _SMALL_MODULE_BYTES
+
+    def judge(self, bound: BoundCase, first: Drawn) -> Outcome:
+        """The outcome of a window of two calls, the second on inputs that differ from the first's by few elements, and
+        of a second window of the same two in exchanged places: neither results kept by pointer or by a few elements nor
+        one output buffer for all calls survive. Once for each direction and dtype, more calls follow in that window,
+        and each argument changes alone.
+        """
+        changed = self.changed(bound, first)
+        if changed is not None:
+            self._room(bound, first, self._further(bound, first))
+        outcome = self._cells.window(bound, [first, changed or bound.draw(new_secret())], cut=int(changed is None))
+        if changed is None or not isinstance(outcome, Passed):
+            return outcome
+        # each at the address at which the other was; the second call's inputs come when the first is done
+        outcome = self._cells.window(bound, [changed, first, *self._more(bound, changed, first)], cut=1)
+        if isinstance(outcome, Passed):
+            outcome = self._one_by_one(bound, changed) or outcome
+        return outcome
+
+    def kind(self, case: Case) -> tuple[str, str, str] | None:
+        """What strided cases are looked at once for: direction, dtype and layout; in the quick tier one layout for all
+        whose elements lie apart. None: not at all.
+        """
+        quick = self._cells.protocol.tier == "quick"
+        if case.layout == "contiguous" or self._cells.task.module or (quick and case.layout == "expanded"):
+            return None
+        return case.direction, case.dtype, "" if quick else case.layout
+
+    def strided(self, bound: BoundCase, first: Drawn) -> Failed | None:
+        """For the first case of each :meth:`kind`: the call beside one of which few elements differ, then each at the
+        address at which the other was, and both by turns. Neither copies kept by address nor a few buffers for all
+        strided calls last. Not where one call takes more than ten seconds.
+        """
+        case, kind = bound.case, self.kind(bound.case)
+        if kind is None or kind in self._strided:
+            return None
+        pair = self.pair(bound, first) if self._cells.affordable(1) else None
+        if pair is None:
+            return None
+        dtype, layout = self._lying
+        chosen = case.dtype == dtype and kind[2] in ("", layout)
+        further = not chosen and any(direction == case.direction for direction, _, _ in self._strided)
+        self._strided.add(kind)
+        there, one, other = pair
+        form = there.form(one)
+        most = min(_MOST if chosen else _MANY_STRIDED, _MOST_BYTES // max(form.input_bytes + form.output_bytes, 1))
+        self._room(there, one, most)
+        for two, more in ((one, other), 0), ((other, one), self._cells.affordable(most, further=further)):
+            outcome = self._cells.window(there, [*two, *turns(two, more)])
+            if isinstance(outcome, Failed):
+                return outcome
+        return None
+
+    def pair(self, bound: BoundCase, first: Drawn) -> tuple[BoundCase, Drawn, Drawn] | None:
+        """Two calls of which neither's outputs are right for the other, and their case: the first one and one of which
+        few elements differ or, where that changes no output (``exp`` of small numbers in half types), two of standard
+        values. None: there is nothing to exchange.
+        """
+        changed = self.changed(bound, first)
+        if changed is not None and not matches(first.expectation.native, changed.expectation):
+            return bound, first, changed
+        if bound.case.distribution != "standard":
+            bound = self._cells.bind(replace(bound.case, distribution="standard"))
+            first = bound.draw(new_secret())
+            changed = self.changed(bound, first)
+        return None if changed is None else (bound, first, changed)
+
+    def changed(self, bound: BoundCase, drawn: Drawn) -> Drawn | None:
+        """The same call with secret elements of its inputs exchanged; None where there is nothing to exchange.
+
+        What a cache may take for the content stays: addresses, shapes, first and last elements, sums. Few elements move
+        where that is enough for the old outputs to be wrong, else most of them.
+        """
+        placed = list(zip(drawn.tensors, bound.form(drawn).slots, strict=True))
+        moving = {id(t) for t, slot in placed if self._moves(t, slot)}
+        whole = not moving and not drawn.grads
+        if whole:  # nothing but integers, of which nobody says what they mean: the reference says whether they may
+            moving = {id(t) for t, slot in placed if t.dtype != torch.bool and _free(t, slot)}
+        if not moving:
+            return None
+
+        def moved(values: Sequence[Any], part: float) -> list[Any]:
+            return [_exchanged(v, repeated[id(v)], part, generator) if id(v) in moving else v for v in values]
+
+        repeated = {id(tensor): _repeated(slot) for tensor, slot in placed}
+        generator = inputs.stream(new_secret(), "exchange", self._cells.device.judge_device)
+        for part in _MOVING_PARTS:
+            try:
+                changed = bound.expect(moved(drawn.args, part), moved(drawn.grads, part))
+            except UsageError:
+                if not whole:
+                    raise
+                return None
+            if not matches(drawn.expectation.native, changed.expectation):
+                break
+        return changed
+
+    def _moves(self, tensor: torch.Tensor, slot: TensorSlot) -> bool:
+        """Whether elements of an input may change places. What a module problem's integers mean, nobody says."""
+        return (not self._cells.task.module or tensor.is_floating_point()) and _free(tensor, slot)
+
+    def _room(self, bound: BoundCase, drawn: Drawn, further: int) -> None:
+        """Have shared memory for two calls and so many further ones: where it grew for the second window, no tensor of
+        that would lie where one of the first window's lay.
+        """
+        form, calls = bound.form(drawn), 2 + further
+        self._cells.loaded.runner.reserve(calls * form.input_bytes, calls * form.output_bytes)
+
+    def _further(self, bound: BoundCase, drawn: Drawn) -> int:
+        """How many further calls a window gets if they take no more than ten seconds; 0 where others of the kind had
+        them.
+        """
+        form, case = bound.form(drawn), bound.case
+        nbytes = form.input_bytes + form.output_bytes
+        large = nbytes > _MANY_BYTES
+        most = large and (case.direction, True) not in {(direction, big) for direction, _, big in self._many}
+        count = _MOST if most or case.dtype == self._dtype else _MANY
+        known = (case.direction, case.dtype, large) in self._many
+        return 0 if known or count * nbytes > _MOST_BYTES else count
+
+    def _more(self, bound: BoundCase, *two: Drawn) -> list[Drawn]:
+        """Further calls of a window, once for each direction and dtype: results that lie in a few buffers in turn do
+        not last.
+        """
+        form, case = bound.form(two[0]), bound.case
+        count = self._further(bound, two[0])
+        if not count:
+            return []
+        further = case.dtype != self._dtype and any(direction == case.direction for direction, _, _ in self._many)
+        affordable = self._cells.affordable(count, further=further)
+        if affordable == count:  # else it may have been the first call, which compiles: later cases are asked too
+            self._many.add((case.direction, case.dtype, form.input_bytes + form.output_bytes > _MANY_BYTES))
+        return turns(two, affordable)
+
+    def _one_by_one(self, bound: BoundCase, drawn: Drawn) -> Failed | None:
+        """Once for each direction and dtype: the same call, and at the same addresses again with one argument, each in
+        its turn, drawn anew, plain floats too: no result may be kept by the others. Of arguments that a slow candidate
+        cannot be asked about within ten seconds a secret part, one at least, and more of them at the next case.
+        """
+        cells, kind = self._cells, (bound.case.direction, bound.case.dtype)
+        if kind in self._alone:
+            return None
+        other = bound.arguments(new_secret())
+        values = [*drawn.args, *drawn.grads]
+        others = [*self._other_plain(bound, other), *bound.upstream(other, new_secret())]
+        free = [
+            place
+            for place, value in enumerate(values)
+            if isinstance(value, torch.Tensor) or (isinstance(value, float) and value != others[place])
+        ]
+        if len(free) < 2:
+            self._alone.add(kind)
+            return None
+        affordable = cells.affordable(2 * len(free)) // 2
+        if affordable == len(free):
+            self._alone.add(kind)
+        for place in secrets.SystemRandom().sample(free, max(1, affordable)):
+            changed = [*values[:place], others[place], *values[place + 1 :]]
+            try:
+                alone = bound.expect(changed[: len(drawn.args)], changed[len(drawn.args) :])
+            except UsageError:
+                if not cells.task.module:
+                    raise
+                continue  # what one argument of a problem file says may hang on another
+            for one in (drawn, alone):
+                outcome = cells.window(bound, [one])
+                if isinstance(outcome, Failed):
+                    names = [spec.name for spec in bound.specs] or [f"argument {i}" for i in range(len(drawn.args))]
+                    what = names[place] if place < len(names) else "the upstream gradient"
+                    return replace(outcome, message=f"{outcome.message}; only {what} had changed")
+        return None
+
+    def _other_plain(self, bound: BoundCase, args: Sequence[Any]) -> list[Any]:
+        """The arguments with other plain floats, unless the case has such already."""
+        if self._cells.scalars or not any(isinstance(a, float) for a in args):
+            return list(args)
+        if self._cells.task.module:
+            chance = secrets.SystemRandom()
+            return [chance.uniform(0.8, 0.95) * a if isinstance(a, float) else a for a in args]
+        known = other_scalars(self._cells.task, bound.case, larger=True)
+        return [known.get(spec.name, arg) for spec, arg in zip(bound.specs, args, strict=True)]
+
+
+def turns(two: Sequence[Any], count: int = _MANY) -> list[Any]:
+    """The calls after one on the first and one on the second, in a secret order that no ring of buffers fits: of the
+    calls whose results any number of buffers in turn would keep in one place, some are on other inputs.
+    """
+    while True:
+        order = [*two, *(secrets.choice(two) for _ in range(count))]
+        if all(any(a is not b for a, b in zip(order, order[n:], strict=False)) for n in range(1, len(order))):
+            return order[len(two) :]
+
+
+def _free(tensor: torch.Tensor, slot: TensorSlot) -> bool:
+    once = math.prod(size for dim, size in enumerate(tensor.shape) if dim not in _repeated(slot))
+    return slot.refresh == "elements" and once >= 4
+
+
+def _repeated(slot: TensorSlot) -> tuple[int, ...]:
+    """The dims along which the elements of a tensor are one another."""
+    return tuple(
+        dim for dim, (size, step) in enumerate(zip(slot.shape, slot.strides, strict=True)) if size > 1 and not step
+    )
+
+
+def _exchanged(tensor: torch.Tensor, repeated: Sequence[int], part: float, generator: torch.Generator) -> torch.Tensor:
+    """As :func:`inputs.exchanged`, and what is equal along these dims stays so."""
+    once = tensor
+    for dim in repeated:
+        once = once.narrow(dim, 0, 1)
+    moved = inputs.exchanged(once, part, generator)
+    return moved.expand(tensor.shape).contiguous() if repeated else moved

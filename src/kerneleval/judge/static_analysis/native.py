@@ -1,0 +1,122 @@
+"""C++, CUDA and OpenCL C sources as the rules see them: tokens, without comments, strings apart."""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kerneleval.judge.static_analysis.rules import Hit, Rule
+
+__all__ = ["read_native", "words"]
+
+_Token = tuple[str, str, int]
+"""Kind, text, line."""
+
+_TOKEN = re.compile(
+    r"""
+      (?P<comment> //(?:[^\n\\]|\\.)* | /\*.*?(?:\*/|\Z) )
+    | (?P<raw> R"(?P<mark>[^()\\\s]{0,16})\(.*?(?:\)(?P=mark)"|\Z) )
+    | (?P<text> "(?:[^"\\\n]|\\.)*"? )
+    | (?P<char> '(?:[^'\\\n]|\\.)*'? )
+    | (?P<number> \.?\d[\w.']* )
+    | (?P<name> [A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)* )
+    | (?P<sign> ->|\S )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_SPACE = re.compile(r"\s+")
+_BEFORE_CALL = frozenset(("case", "co_await", "co_return", "co_yield", "delete", "do", "else", "return", "throw"))
+"""Words after which a name with a bracket is a call; after any other word it is a declaration."""
+
+_CONTAINERS = frozenset(("map", "unordered_map", "std::map", "std::unordered_map"))
+
+
+def read_native(text: str, rules: Sequence[Rule]) -> list[Hit]:
+    """The rules that a source meets."""
+    from kerneleval.judge.static_analysis.rules import (
+        Hit,  # the table asks Python patterns too, and those ask nothing of this
+    )
+
+    called = {name[:-1]: rule for rule in rules for name in rule.names if name.endswith("(")}
+    named = {name: rule for rule in rules for name in rule.names if not name.endswith("(")}
+    by_pointer = next((rule for rule in rules if rule.name == "pointer_cache"), None)
+    hits = []
+    tokens = list(_tokens(text))
+    own = {token for place, (kind, token, _) in enumerate(tokens) if kind == "name" and _is_defined(tokens, place)}
+    for place, (kind, token, line) in enumerate(tokens):
+        if kind == "text":
+            for rule in rules:
+                if any(t in token for t in rule.texts) and not any(b in token for b in rule.but):
+                    hits.append(Hit(rule, line, token[:60]))
+        elif kind == "name":
+            bare = token.removeprefix("std::")
+            met: Rule | None = named.get(token)
+            if met is None and token not in own and _is_call(tokens, place):
+                met = called.get(token) or called.get(bare)
+            if met is None and token in _CONTAINERS and _keyed_by_pointer(tokens, place):
+                met = by_pointer
+            if met is not None:
+                hits.append(Hit(met, line, token))
+    return hits
+
+
+def words(text: str) -> Iterator[str]:
+    """The names in a source, each as often as it stands there; ``signed char`` and the like by its last word."""
+    for kind, token, _ in _tokens(text):
+        if kind == "name":
+            yield token
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    """Everything but comments."""
+    ends = [match.start() for match in re.finditer("\n", text)]
+    for match in _TOKEN.finditer(text):
+        kind = str(match.lastgroup)
+        if match["raw"] is not None:
+            kind = "text"
+        if kind == "comment":
+            continue
+        token = _SPACE.sub("", match[0]) if kind == "name" else match[0].strip('"') if kind == "text" else match[0]
+        yield kind, token, bisect.bisect_left(ends, match.start()) + 1
+
+
+def _is_call(tokens: Sequence[_Token], place: int) -> bool:
+    """Whether a bracket follows, and it is neither another object's method nor a declaration."""
+    if _text(tokens, place + 1) != "(":
+        return False
+    before = place - 1
+    if _text(tokens, before) in ("*", "&"):  # behind a type: a declaration, else an operator
+        before -= 1
+    if before >= 0 and tokens[before][0] == "name":
+        return tokens[before][1] in _BEFORE_CALL
+    return _text(tokens, before) not in (".", "->")
+
+
+def _is_defined(tokens: Sequence[_Token], place: int) -> bool:
+    """Whether a function of this name is defined here: a bracket and a body follow."""
+    if _text(tokens, place + 1) != "(" or not place or tokens[place - 1][0] not in ("name", "sign"):
+        return False
+    depth = 0
+    for after in range(place + 1, min(place + 200, len(tokens))):
+        depth += {"(": 1, ")": -1}.get(tokens[after][1], 0)
+        if not depth:
+            following = [_text(tokens, after + 1), _text(tokens, after + 2)]
+            return following[0] == "{" or (following[0] in ("const", "noexcept") and following[1] == "{")
+    return False
+
+
+def _text(tokens: Sequence[_Token], place: int) -> str:
+    return tokens[place][1] if 0 <= place < len(tokens) and tokens[place][0] != "text" else ""
+
+
+def _keyed_by_pointer(tokens: Sequence[_Token], place: int) -> bool:
+    """Whether the first argument of a template is a pointer."""
+    for _, token, _ in tokens[place + 1 : place + 8]:
+        if token in (",", ">", "(", ";"):
+            return False
+        if token == "*":
+            return True
+    return False

@@ -1,0 +1,271 @@
+"""Timing of right cells: candidate and baseline in quads, sessions, claims."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from kerneleval.judge.oracle.comparison import Mismatch, compare
+from kerneleval.judge.probes.bound_case import BoundCase
+from kerneleval.judge.probes.cells import CellJudge
+from kerneleval.judge.timing import clock
+from kerneleval.judge.timing.clock import TimedRun
+from kerneleval.judge.timing.noise import Noise, class_of
+from kerneleval.judge.timing.roofline import face_limit, reached
+from kerneleval.judge.timing.statistics import timing_from
+from kerneleval.judge.timing.timed_outputs import TimedCall, TimedMismatch
+from kerneleval.judge.windows.answers import raised
+from kerneleval.judge.windows.buffers import CallLayout, TensorSlot, WindowBuffer, WindowLayout
+from kerneleval.judge.windows.modules import reveal_weights
+from kerneleval.judge.windows.protocol import Runner, Window
+from kerneleval.judge.windows.worker_pool import BuildFailed, Loaded
+from kerneleval.records import Case, Failed, InfrastructureError, Limits, Outcome, Passed, Samples, Timing, new_secret
+from kerneleval.worker.host import WorkerError, WorkerFailure
+
+__all__ = ["Timer"]
+
+_WINDOW_TIMEOUT_S = 120.0
+_AGREEMENT = 0.05
+"""Device time within 5 % of the verified time agrees with it."""
+
+
+class _BaselineError(Exception):
+    pass
+
+
+class Timer:
+    """Times the cells of one candidate against the task's baseline.
+
+    Args:
+        judge: the candidate's cells.
+        baseline: ``(fresh) -> Loaded``: the trusted baseline's worker, in a new process when asked.
+        noise: noise figures by duration class.
+        limits: of the machine; None: not measured, and no time is held against them.
+        better: measures the bandwidth again, for a time that seems impossible.
+    """
+
+    def __init__(
+        self,
+        judge: CellJudge,
+        baseline: Callable[[bool], Loaded],
+        noise: Sequence[Noise],
+        limits: Limits | None = None,
+        better: Callable[[], Limits] | None = None,
+    ) -> None:
+        self._judge, self._get_baseline, self._noise = judge, baseline, noise
+        self._limits, self._better = limits, better
+        self._device = judge.device
+
+    def time(self, cells: Mapping[Case, Outcome], on_cell: Callable[[int, int, Case], None]) -> dict[Case, Outcome]:
+        """The outcomes of right cells with their timings, or the failures found while timing.
+
+        All cells are measured in one pair of processes, then all of them in the next: what a pair has by chance, such
+        as where its memory lies, is the same for a whole session and differs between sessions.
+
+        Args:
+            cells: cells that passed.
+            on_cell: called with (done, in all, case) after each measurement.
+
+        Raises:
+            InfrastructureError: the trusted baseline itself failed.
+        """
+        sessions = clock.effort_for(self._judge.protocol, self._device).sessions
+        found, runs = dict(cells), {case: [] for case in cells}  # type: dict[Case, Outcome], dict[Case, list[TimedRun]]
+        total = sessions * len(cells)
+        for session in range(sessions):
+            for number, case in enumerate(cells):
+                if not isinstance(found[case], Passed):
+                    continue
+                try:
+                    if session and number == 0:
+                        self._renew(case)
+                    runs[case].append(self._session(case, session))
+                except WorkerFailure as failure:
+                    found[case] = _failed("timing", failure.reason, failure)
+                    return found  # the process is gone, and the verdict is decided
+                except TimedMismatch as error:
+                    found[case] = _failed("timing", error.reason, error)
+                except WorkerError as error:
+                    found[case] = _refused(error) if error.unsupported else replace(raised(error), stage="timing")
+                except BuildFailed as error:
+                    found[case] = _failed(error.stage, error.reason, error)
+                on_cell(session * len(cells) + number + 1, total, case)
+        for case, outcome in found.items():
+            if isinstance(outcome, Passed):
+                found[case] = self._outcome(case, outcome, clock.merge(runs[case]))
+        return found
+
+    def _outcome(self, case: Case, outcome: Passed, run: TimedRun) -> Outcome:
+        if run.mutated and not self._judge.task.in_place:
+            return Failed(stage="honesty", reason="input_mutation", message="a timed call changed its inputs")
+        evidence = outcome.evidence | _deferral(run)
+        evidence |= {name: of for name, of in (("energy", run.energy), ("memory", run.memory)) if of}
+        if self._limits is not None:
+            task, form = self._judge.task, self._judge.calibration[case].form
+            tf32 = self._judge.protocol.tf32
+            evidence |= {"limit": reached(task, case, form, run.samples, self._limits, tf32=tf32)}
+        return replace(outcome, timing=self._claim(run), evidence=evidence)
+
+    def _renew(self, case: Case) -> None:
+        """Fresh processes for another session."""
+        judge = self._judge
+        self._baseline(case, judge.bind(case), fresh=True)
+        judge.loaded.revive()
+        judge.loaded.crashes -= 1  # a fresh process on purpose is no crash
+        judge.loaded.module_key = None
+
+    def _session(self, case: Case, session: int) -> TimedRun:
+        judge = self._judge
+        bound = judge.bind(case)
+        known = judge.calibration[case]
+        candidate = judge.loaded.runner
+
+        def draw(seed: int) -> list[torch.Tensor]:
+            args = bound.arguments(seed)
+            return [a for a in args if isinstance(a, torch.Tensor)] + bound.upstream(args, new_secret())
+
+        baseline = self._baseline(case, bound, fresh=False)
+        judge.loaded.pool.quiet()
+        try:
+            run = clock.measure(
+                candidate,
+                _Trusted(baseline),
+                known.form,
+                case.direction,
+                draw,
+                judge.protocol,
+                self._device,
+                relative_rms=known.relative_rms,
+                worst=known.worst,
+                scales=known.scales,
+                session=session,
+                timeout_s=_WINDOW_TIMEOUT_S,
+                arbiter=lambda timed: _face_oracle(bound, known.form, timed),
+                pace_ns=baseline.paces.get(case, 0.0),
+                energy=not judge.task.in_place,  # its passes would compute on what earlier ones left
+            )
+        except _BaselineError as error:
+            raise InfrastructureError(f"the baseline of {judge.task.name} failed at {case.key}: {error}") from error
+        baseline.paces[case] = statistics.median(run.samples.baseline_ns)
+        _face_oracle(bound, known.form, run.sample)
+        if self._limits is not None and self._better is not None:
+            face_limit(judge.task, case, known.form, run.samples, run.sample, self._limits, self._better)
+        return run
+
+    def _baseline(self, case: Case, bound: BoundCase, *, fresh: bool) -> Loaded:
+        baseline = self._get_baseline(fresh)
+        try:
+            if bound.weights is not None:
+                self._judge.ensure_module(baseline, case)
+                reveal_weights(baseline, bound.weights)
+        except (WorkerError, WorkerFailure, BuildFailed) as error:
+            raise InfrastructureError(f"the baseline of {self._judge.task.name} failed: {error}") from error
+        return baseline
+
+    def _claim(self, run: TimedRun) -> Timing:
+        samples = run.samples
+        noise = self._noise[class_of(statistics.median(samples.baseline_ns))]
+        quads, sessions = len(samples.candidate_ns) // 2, len(set(samples.sessions))
+        return timing_from(
+            samples,
+            spread=noise.spread,
+            between=noise.between,
+            noise=noise.floor(quads, sessions),
+            device_time=device_time(samples),
+        )
+
+
+def _face_oracle(bound: BoundCase, call: CallLayout, sample: TimedCall) -> None:
+    """Compare one timed call with the oracle; every other was compared with the baseline's outputs.
+
+    Raises:
+        TimedMismatch: it is wrong.
+    """
+    tensors = iter(sample.tensors)
+    args = [next(tensors) if isinstance(arg, TensorSlot) else arg for arg in call.args]
+    result = compare(sample.outputs, bound.expect(args, list(tensors)).expectation)
+    if isinstance(result, Mismatch):
+        raise TimedMismatch(f"a timed call is wrong by the oracle: {result.message}", result.evidence)
+
+
+def _refused(error: WorkerError) -> Failed:
+    """The outcome of a candidate that declares a case unsupported after it was right there: only its time is hidden."""
+    message = f"right when it was judged, declared unsupported when it was timed: {error}"[:500]
+    return Failed(stage="timing", reason="refuses_when_timed", message=message, evidence=error.evidence)
+
+
+def _failed(stage: str, reason: str, error: Any) -> Failed:
+    return Failed(stage=stage, reason=reason, message=str(error), evidence=error.evidence)
+
+
+class _Trusted(Runner):
+    """The baseline's runner: what goes wrong in it is the machine's fault, not the candidate's."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self._inner = loaded.runner
+
+    def prepare(self, plan: WindowLayout, timeout_s: float = 60.0) -> None:
+        """As :meth:`Runner.prepare`."""
+        with _blamed_on_the_machine():
+            self._inner.prepare(plan, timeout_s)
+
+    def window(
+        self,
+        image: WindowBuffer,
+        *,
+        timeout_s: float,
+        check_mutation: bool,
+        timed: bool = False,
+        cut: int = 0,
+        decoys: torch.Tensor | None = None,
+        keep: int = -1,
+        again: Callable[[float], torch.Generator | None] | None = None,
+        rounds: int = 1,
+    ) -> Window:
+        """As :meth:`Runner.window`."""
+        assert keep < 0
+        with _blamed_on_the_machine():
+            return self._inner.window(
+                image,
+                timeout_s=timeout_s,
+                check_mutation=check_mutation,
+                timed=timed,
+                cut=cut,
+                decoys=decoys,
+                again=again,
+                rounds=rounds,
+            )
+
+    def still(self) -> contextlib.AbstractContextManager[None]:
+        """Nothing: it stays idle by itself, and to stop it takes time."""
+        return contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _blamed_on_the_machine() -> Iterator[None]:
+    try:
+        yield
+    except (WorkerError, WorkerFailure) as error:
+        raise _BaselineError(str(error)) from error
+
+
+def device_time(samples: Samples) -> str:
+    """What becomes of the worker's claim of its device time, by the judge's own clock."""
+    if not samples.candidate_event_ns:
+        return "none"
+    claimed = statistics.median(samples.candidate_event_ns)
+    verified = statistics.median(samples.candidate_ns)
+    if claimed > verified * (1 + _AGREEMENT):
+        return f"rejected: claims {claimed / 1e3:.2f} us, longer than the verified {verified / 1e3:.2f} us"
+    if claimed < verified * (1 - _AGREEMENT):
+        return f"rejected: claims {claimed / 1e3:.2f} us, shorter than the verified {verified / 1e3:.2f} us"
+    return "accepted"
+
+
+def _deferral(run: TimedRun) -> dict[str, float]:
+    return {"deferred_ns": run.excess_collect_ns} if run.excess_collect_ns else {}

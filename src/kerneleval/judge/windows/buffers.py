@@ -1,0 +1,398 @@
+"""What a window's calls are given: their form, their places in memory, the judge's private copy of their content."""
+
+from __future__ import annotations
+
+import functools
+import math
+import secrets
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+
+from kerneleval.devices import Device, contiguous_strides, typed_view
+from kerneleval.records import DTYPES, Direction, new_secret
+from kerneleval.worker.wire_values import encode_plain
+
+__all__ = ["CallLayout", "Refresh", "TensorSlot", "WindowBuffer", "WindowLayout", "dense"]
+
+_ALIGN = 512
+"""Bytes between starts of tensors: the allocators' alignment, and room that shows stray writes."""
+
+_GAP = 0x7A
+"""Byte between and beside the elements of strided inputs: large in every float type, so that a kernel that ignores
+strides is wrong; but finite, because kernels that are right read a little beyond a row and multiply what is there by 0
+(PyTorch 2.13's own bfloat16 matrix products on processors with AMX)."""
+
+_ROLL_BYTES = 64 << 20
+"""How much memory the places may take at which the elements of a part of an image are found when it is moved along."""
+
+_ROLL_CPU_BYTES = 16 << 10
+"""The same for one call on the CPU, where a loop over the calls costs less than finding more places than that: 1.0 ms
+against 2.5 for 64 calls of 4,096 elements, 6.9 against 79 for 131,072 (two cores)."""
+
+_SEEDS = 2**31
+"""Seeds lie below this."""
+
+Refresh = Literal["elements", "moved", "rows", "scaled", "seeds", "steps"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorSlot:
+    """One tensor argument: shape, dtype and where its elements lie in its own storage."""
+
+    shape: tuple[int, ...]
+    """Sizes."""
+    dtype: str
+    """Key of ``records.DTYPES``."""
+    strides: tuple[int, ...]
+    """In elements."""
+    offset: int
+    """Storage offset in elements."""
+    extent: int
+    """Elements of storage, offset included."""
+    refresh: Refresh = "elements"
+    """How timing windows get new content: ``elements`` move along and some are exchanged; all are ``moved`` along and
+    none is lost (permutations); each of the ``rows`` moves by itself (masks: none may be closed); rows and columns are
+    ``scaled`` (where elements depend on one another); ``seeds`` are drawn anew; or the ``steps`` from element to
+    element of each row are moved along (sorted offsets, which stay sorted and keep their ends)."""
+    weight: bool = False
+    """Whether it is a weight. Those change by PyTorch's own operators, which raise a tensor's version, so whoever packs
+    them by version is right; data comes from anywhere, and results kept by its version are stale."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of storage."""
+        return self.extent * DTYPES[self.dtype]
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie row-major from the start of the storage."""
+        return self.offset == 0 and self.strides == contiguous_strides(self.shape)
+
+
+def dense(shape: Sequence[int], dtype: str, *, refresh: Refresh = "elements") -> TensorSlot:
+    """The contiguous slot of a shape."""
+    strides, extent = contiguous_strides(shape), math.prod(shape)
+    return TensorSlot(shape=tuple(shape), dtype=dtype, strides=strides, offset=0, extent=extent, refresh=refresh)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallLayout:
+    """The form of one call: no values of tensors."""
+
+    args: tuple[TensorSlot | Any, ...]
+    """Slots, or plain values for scalars."""
+    grads: tuple[TensorSlot, ...]
+    """Upstream gradients; empty for forward."""
+    outputs: tuple[tuple[tuple[int, ...], str], ...]
+    """(shape, dtype) of what must come out."""
+    wanted: tuple[int, ...]
+    """Positions of the arguments whose gradients are asked for; empty for forward."""
+    dims: dict[str, int]
+    """The case's dims, for native launchers."""
+    turn: int = 0
+    """Whose gradients are taken first, in windows that make every forward call before the first gradient."""
+
+    @functools.cached_property
+    def slots(self) -> tuple[TensorSlot, ...]:
+        """Every tensor that is revealed, arguments before upstream gradients."""
+        return tuple(a for a in self.args if isinstance(a, TensorSlot)) + self.grads
+
+    def contiguous(self, places: Collection[int]) -> CallLayout:
+        """The same call with the tensors at these places of :attr:`slots` contiguous."""
+        return self._lying(
+            [
+                replace(dense(slot.shape, slot.dtype, refresh=slot.refresh), weight=slot.weight)
+                if i in places
+                else slot
+                for i, slot in enumerate(self.slots)
+            ]
+        )
+
+    def mixed(self, other: CallLayout, places: Collection[int]) -> CallLayout:
+        """The same call with the tensors at these places of :attr:`slots` as they are in another."""
+        both = zip(self.slots, other.slots, strict=True)
+        return self._lying([theirs if i in places else own for i, (own, theirs) in enumerate(both)])
+
+    def _lying(self, lying: Sequence[TensorSlot]) -> CallLayout:
+        slots = iter(lying)
+        args = tuple(next(slots) if isinstance(arg, TensorSlot) else arg for arg in self.args)
+        return replace(self, args=args, grads=tuple(slots))
+
+    @functools.cached_property
+    def input_bytes(self) -> int:
+        """Room that the revealed tensors take."""
+        return sum(_aligned(slot.nbytes) for slot in self.slots)
+
+    @functools.cached_property
+    def output_bytes(self) -> int:
+        """Room that the outputs take."""
+        return sum(_aligned(math.prod(shape) * DTYPES[dtype]) for shape, dtype in self.outputs)
+
+
+def _aligned(nbytes: int) -> int:
+    return (nbytes + _ALIGN - 1) // _ALIGN * _ALIGN
+
+
+class WindowLayout:
+    """K calls laid out in memory. The same plan serves any number of windows."""
+
+    def __init__(self, calls: Sequence[CallLayout], direction: Direction | Literal["training", "interleaved"]) -> None:
+        self.calls = tuple(calls)
+        self.direction = direction
+        self.places: list[list[int]] = []
+        self.starts: list[int] = []
+        position = 0
+        for call in self.calls:
+            self.starts.append(position)
+            places = []
+            for slot in call.slots:
+                places.append(position)
+                position += _aligned(slot.nbytes)
+            self.places.append(places)
+        self.input_bytes = position
+        self.output_places: list[list[int]] = []
+        position = 0
+        for call in self.calls:
+            places = []
+            for shape, dtype in call.outputs:
+                places.append(position)
+                position += _aligned(math.prod(shape) * DTYPES[dtype])
+            self.output_places.append(places)
+        self.output_bytes = position
+        first = self.calls[0] if self.calls else None
+        self.uniform = all(call == first for call in self.calls)
+
+    def message(self) -> dict[str, Any]:
+        """The ``prepare`` message: the calls; where they are uniform the first one, how many there are and how many
+        bytes lie between them; and where the inputs of each start, with the end of the last.
+        """
+        told = 1 if self.uniform else len(self.calls)
+        described = zip(self.calls[:told], self.places[:told], strict=True)
+        return {
+            "direction": self.direction,
+            "calls": [self._plain(c, p) for c, p in described],
+            "times": len(self.calls) if self.uniform else 1,
+            "step": self.calls[0].input_bytes if self.calls else 0,
+            "starts": [*self.starts, self.input_bytes],
+        }
+
+    @staticmethod
+    def _plain(call: CallLayout, places: list[int]) -> dict[str, Any]:
+        tensors = [
+            {"tensor": [place, slot.nbytes, slot.dtype, list(slot.shape), list(slot.strides), slot.offset]}
+            for slot, place in zip(call.slots, places, strict=True)
+        ]
+        arriving = iter(tensors)
+        arguments = [next(arriving) if isinstance(a, TensorSlot) else {"value": encode_plain(a)} for a in call.args]
+        return {
+            "args": arguments,
+            "weights": [i for i, a in enumerate(call.args) if isinstance(a, TensorSlot) and a.weight],
+            "grads": list(arriving),
+            "outputs": [[list(shape), dtype] for shape, dtype in call.outputs],
+            "wanted": list(call.wanted),
+            "dims": call.dims,
+            "turn": call.turn,
+        }
+
+    def secret_places(self) -> list[list[int]]:
+        """Output places, shuffled among calls of equal form: which call goes where is known only at collection."""
+        order = list(range(len(self.calls)))
+        if self.uniform:
+            secrets.SystemRandom().shuffle(order)
+        return [self.output_places[i] for i in order]
+
+
+class WindowBuffer:
+    """The judge's private copy of a window's inputs, byte for byte what will be revealed."""
+
+    def __init__(self, plan: WindowLayout, device: Device) -> None:
+        self.plan = plan
+        self._device = device
+        nbytes = max(plan.input_bytes, 1)
+        self.bytes = torch.full((nbytes,), _GAP, dtype=torch.uint8, device=device.judge_device)
+        self.source: Callable[[int], Sequence[torch.Tensor]] | None = None
+        """seed -> the tensors of one call, where there is time to draw every call anew."""
+        self._factors: dict[int, list[torch.Tensor]] = {}
+
+    def tensor(self, call: int, index: int) -> torch.Tensor:
+        """View of the index-th revealed tensor of a call."""
+        slot = self.plan.calls[call].slots[index]
+        place = self.plan.places[call][index] // DTYPES[slot.dtype]
+        return typed_view(self.bytes, getattr(torch, slot.dtype), slot.shape, slot.strides, place + slot.offset)
+
+    def fill(self, call: int, tensors: Sequence[torch.Tensor]) -> None:
+        """Write the tensors of one call; along a stride of 0 the first element is taken."""
+        for index, given in enumerate(tensors):
+            target, source = self.tensor(call, index), given
+            for dim, stride in enumerate(target.stride()):
+                if stride == 0 and target.shape[dim] > 1:
+                    target, source = target.narrow(dim, 0, 1), source.narrow(dim, 0, 1)
+            target.copy_(source)
+
+    def refresh(self, generator: torch.Generator, first: int = 0) -> None:
+        """Draw every call anew, from one call on; without a source change its tensors at secret places, or by secret
+        factors, as their slots say.
+
+        Exchanged values come from other positions of the same argument, so that every distribution, index range and
+        dtype stays what it was. About 1 in 256 elements changes, at least four a tensor; and all of them but the ends
+        move along.
+        """
+        if not self.plan.calls or not self.plan.uniform:
+            raise ValueError("only windows of uniform calls are refreshed")
+        form = self.plan.calls[0]
+        count = len(self.plan.calls)
+        if self.source is not None:
+            for call in range(first, count):
+                self.fill(call, self.source(new_secret()))
+            return
+        for index, slot in enumerate(form.slots):
+            if slot.extent == 0:
+                continue
+            lying = self._every(index, slot)
+            every = lying.reshape(count, -1)  # a copy where elements lie apart: what is between them stays there
+            if slot.refresh == "scaled":
+                now = self._factors.setdefault(index, _ones(slot.shape, count, every.device))
+                _scale(every[first:], slot.shape, [factors[first:] for factors in now], generator)
+            elif slot.refresh == "rows":
+                _roll_rows(every[first:], slot.shape, generator)
+            elif slot.refresh == "seeds":
+                every[first:].random_(0, _SEEDS, generator=generator)
+            elif slot.refresh == "steps":
+                _move_steps(every[first:], slot.shape, generator)
+            else:
+                _roll(every[first:], generator)
+                if slot.refresh == "elements":
+                    _exchange(every[first:], generator)
+            if every.data_ptr() != lying.data_ptr():
+                lying.copy_(every.view(lying.shape))
+
+    def _every(self, index: int, slot: TensorSlot) -> torch.Tensor:
+        """View of the index-th revealed tensor of all calls, (calls, *shape); of one that repeats along a stride of 0
+        the storage, (calls, extent).
+        """
+        size = DTYPES[slot.dtype]
+        place, step = self.plan.places[0][index] // size, self.plan.calls[0].input_bytes // size
+        shape, strides, offset = slot.shape, slot.strides, slot.offset
+        if any(stride == 0 and size > 1 for stride, size in zip(strides, shape, strict=True)):
+            shape, strides, offset = (slot.extent,), (1,), 0
+        count, dtype = len(self.plan.calls), getattr(torch, slot.dtype)
+        return typed_view(self.bytes, dtype, (count, *shape), (step, *strides), place + offset)
+
+    def exchange(self, generator: torch.Generator) -> tuple[slice, ...]:
+        """Let two secret calls change places; a single one is refreshed. Returns where bytes have changed."""
+        count = len(self.plan.calls)
+        if count < 2:
+            self.refresh(generator)
+            return (slice(0, self.plan.input_bytes),)
+        pair = secrets.SystemRandom().sample(range(count), 2)
+        size = self.plan.calls[0].input_bytes
+        one, other = (slice(self.plan.starts[call], self.plan.starts[call] + size) for call in pair)
+        held = self.bytes[one].clone()
+        self.bytes[one] = self.bytes[other]
+        self.bytes[other] = held
+        for factors in self._factors.values():
+            for of in factors:
+                of[pair] = of[pair[::-1]]
+        return one, other
+
+    def later(self, first: int) -> torch.Tensor:
+        """The bytes of the calls from one on."""
+        return self.bytes[self.plan.starts[first] : self.plan.input_bytes]
+
+
+def _ones(shape: tuple[int, ...], count: int, device: torch.device) -> list[torch.Tensor]:
+    """Factors of each call's rows and columns, which are the same ones where the last two dims are equal."""
+    if len(shape) < 2:
+        return [torch.ones(count, math.prod(shape), device=device)]
+    sizes = shape[-1:] if shape[-2] == shape[-1] else shape[-2:]
+    return [torch.ones(count, size, device=device) for size in sizes]
+
+
+def _scale(every: torch.Tensor, shape: tuple[int, ...], now: list[torch.Tensor], generator: torch.Generator) -> None:
+    """Multiply rows and columns of each call's tensor by factors; the product of all of them, ``now``, stays within
+    [0.64, 1.56].
+
+    Zeros stay zeros and, because rows and columns of square matrices have the same factors, symmetric ones stay so. One
+    factor for a whole tensor would leave an old result right but for that factor.
+    """
+    count, extent = every.shape
+    wanted = [torch.empty_like(factors).uniform_(0.8, 1.25, generator=generator) for factors in now]
+    at_once = max(1, _ROLL_BYTES // max(extent * 4, 1))
+    for start in range(0, count, at_once):
+        part = slice(start, start + at_once)
+        change = _outer([w[part] for w in wanted], shape) / _outer([n[part] for n in now], shape)
+        rows = every[part].view(len(change), -1, *change.shape[1:])
+        rows.mul_(change[:, None].to(every.dtype))
+    for factors, new in zip(now, wanted, strict=True):
+        factors.copy_(new)
+
+
+def _outer(factors: list[torch.Tensor], shape: tuple[int, ...]) -> torch.Tensor:
+    if len(shape) < 2:
+        return factors[0]
+    return factors[0][:, :, None] * factors[-1][:, None, :]
+
+
+def _roll(every: torch.Tensor, generator: torch.Generator) -> None:
+    """Move all elements but the first and the last of each call along, by a secret number of places of its own.
+
+    Else nearly everything would stay where it was, and who remembers the last product need only add what the few other
+    elements change: a hundredth of the work. Rows do not stay together, so results of whole rows are worth nothing; and
+    calls that began as copies of one another do not stay alike.
+    """
+    count, extent = every.shape
+    if extent < 4:
+        return
+    inner = extent - 2
+    if extent * 8 > (_ROLL_CPU_BYTES if every.device.type == "cpu" else _ROLL_BYTES):
+        for call in every[:, 1:-1]:
+            call.copy_(call.roll(1 + secrets.randbelow(inner - 1)))
+        return
+    shifts = torch.randint(1, inner, (count, 1), generator=generator, device=every.device)
+    places = torch.arange(inner, device=every.device)
+    at_once = max(1, _ROLL_BYTES // (extent * 8))
+    for start in range(0, count, at_once):
+        part = every[start : start + at_once, 1:-1]
+        part.copy_(part.gather(1, (places + shifts[start : start + at_once]) % inner))
+
+
+def _roll_rows(every: torch.Tensor, shape: tuple[int, ...], generator: torch.Generator) -> None:
+    """Move the elements of each row along, by a secret number of places of its own."""
+    count, width = len(every), shape[-1] if shape else 1
+    rows = every.view(count, -1, width)
+    shifts = torch.randint(width, (*rows.shape[:2], 1), generator=generator, device=every.device)
+    places = torch.arange(width, device=every.device)
+    at_once = max(1, _ROLL_BYTES // (every.shape[1] * 8))
+    for start in range(0, count, at_once):
+        part = rows[start : start + at_once]
+        part.copy_(part.gather(2, (places + shifts[start : start + at_once]) % width))
+
+
+def _move_steps(every: torch.Tensor, shape: tuple[int, ...], generator: torch.Generator) -> None:
+    """Put the steps between neighbours of each row in another order: what was sorted stays so, between the same ends.
+
+    The first step and the last one stay where they are, and the others keep their order but for a secret shift.
+    """
+    at_once = max(1, _ROLL_BYTES // (every.shape[1] * 8))
+    for start in range(0, len(every), at_once):
+        part = every[start : start + at_once]
+        rows = part.reshape(-1, shape[-1] if shape else 1).clone()
+        steps = rows.diff(dim=1)
+        if steps.numel():
+            _roll(steps, generator)
+            rows[:, 1:] = rows[:, :1] + steps.cumsum(1)
+            part.copy_(rows.view(part.shape))
+
+
+def _exchange(every: torch.Tensor, generator: torch.Generator) -> None:
+    count, extent = every.shape
+    shape = (count, max(4, extent // 256))
+    device = every.device
+    target = torch.randint(extent, shape, generator=generator, device=device)
+    source = torch.randint(extent, shape, generator=generator, device=device)
+    origin = torch.randint(count, shape, generator=generator, device=device)
+    rows = torch.arange(count, device=device)[:, None].expand(shape)
+    every[rows, target] = every[origin, source]

@@ -1,0 +1,361 @@
+"""Secret inputs, drawn on the device: values, distributions, upstream gradients, changes.
+
+Every tensor comes from a generator of its own, seeded from the secret and the argument's position, so nothing larger
+than a seed is ever made on the host and no argument tells anything about another. See ``docs/correctness.md`` for what
+each distribution is there to find.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from kerneleval.judge.windows.layouts import expanded_dims, gradient_of, strided
+from kerneleval.records import DISTRIBUTIONS, Argument, Case, Scalar, TensorSpec, UsageError, digest, near
+
+__all__ = ["draw", "exchanged", "stream", "strided", "upstream"]
+
+OUTLIER_SHARE = 1e-3
+"""Share of the elements that ``outlier`` multiplies (KernelBench-X)."""
+
+OUTLIER_FACTOR = 50.0
+"""What it multiplies them by (KernelBench-X)."""
+
+SMALL_SCALE = 1e-3
+"""Factor of ``small_scale``."""
+
+LARGE_SCALE = 1e5
+"""Factor of ``large_scale``: beyond the range of half types, in which a kernel may hold parts of wider numbers. float16
+itself gets ``TensorSpec.large_half``."""
+
+_WEIGHT_SCALE = {"outlier": 4.0, "large_scale": 8.0, "small_scale": 0.125}
+"""Factors of weights beside data of these distributions; gains about 1 get secret signs there as well."""
+
+_UPSTREAM_SCALE = {"outlier": 256.0, "large_scale": 1024.0, "small_scale": 1 / 256}
+"""Factors of upstream gradients there, as scaled losses have them; float16 keeps its own size."""
+
+_COMMON_SPREAD = 0.25
+"""Standard deviation of ``common`` data about ``TensorSpec.common``."""
+
+_NONFINITE = (float("nan"), float("inf"), float("-inf"))
+_NONFINITE_EACH = 4
+_MOST_EXCHANGED = 1 << 23
+_OPEN = 4
+"""Least places that each other row of a mask leaves open, where it has as many."""
+_LONELY = 8
+"""One in so many rows of a mask has a single open place, where there are as many: what comes out of it hangs on nothing
+but the value there, and gradients are rounding noise, so forward alone."""
+_ALIKE_ROWS = 16
+"""Rows of a mask that are open in the same manner."""
+_STRUCTURED = ("normal", "positive", "uniform", "symmetric")
+
+
+def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[Any]:
+    """The arguments of one call: private contiguous tensors of the specified shapes and dtypes, and plain values.
+
+    Arguments of role ``data`` follow the case's distribution and, under the ``expanded`` layout, are equal along
+    :func:`~kerneleval.judge.windows.layouts.expanded_dims`. All others are standard whatever the case is, but that
+    weights are larger, smaller and of both signs beside data that is neither standard, constant nor zero.
+
+    Standard data is not plain noise: each row (last dim) of ``normal`` data is scaled by a secret factor in [0.5, 2]
+    and shifted by a secret number in [-1, 1], so that constants, copies and means are far from the outputs. Values that
+    must be positive or within [0, 1) are only scaled.
+
+    Args:
+        specs: from ``task.arguments(dims, dtype)``.
+        case: gives distribution and layout.
+        seed: secret, up to 63 bits.
+        device: torch device.
+
+    Raises:
+        UsageError: an unknown distribution or dtype.
+    """
+    if case.distribution not in DISTRIBUTIONS:
+        raise UsageError(f"distribution {case.distribution!r} is unknown; {near(case.distribution, DISTRIBUTIONS)}")
+    values: list[Any] = []
+    for position, spec in enumerate(specs):
+        if isinstance(spec, Scalar):
+            values.append(spec.value)
+            continue
+        generator = stream(seed, f"argument {position}", device)
+        dtype = _dtype(spec.dtype)
+        narrow = dtype.is_floating_point and dtype.itemsize == 1  # drawn wider: nothing draws in these
+        given = replace(spec, dtype="float32") if narrow else spec
+        if spec.role != "data":
+            tensor = _other(given, case, generator)
+        else:
+            fewer = case.direction == "backward" and spec.large_half_backward
+            given = replace(given, large_half=spec.large_half_backward) if fewer else given
+            tensor = _repeated(given, case.distribution, case.layout, generator)
+        values.append(_saturated(tensor, dtype) if narrow else tensor)
+    return values
+
+
+def _saturated(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The tensor in an eight-bit type, no number beyond its largest: e4m3fn has no infinity, and would make it NaN."""
+    most = float(torch.finfo(dtype).max)
+    return tensor.clamp_(-most, most).to(dtype)
+
+
+def upstream(
+    outputs: Sequence[tuple[tuple[int, ...], str]],
+    seed: int,
+    device: str,
+    layout: str = "contiguous",
+    distribution: str = "standard",
+) -> list[torch.Tensor]:
+    """Secret upstream gradients: standard data for each floating output, scaled as the case's distribution wants it.
+
+    Under the ``expanded`` layout they are equal along :func:`~kerneleval.judge.windows.layouts.expanded_dims`.
+
+    Args:
+        outputs: (shape, dtype) of every output; those of other than floating dtype carry no gradient and are left out.
+        seed: secret, up to 63 bits; streams differ from those of :func:`draw`.
+        device: torch device.
+        layout: the case's layout.
+        distribution: the case's distribution.
+    """
+    grads = []
+    for position, (shape, dtype) in enumerate(outputs):
+        if _dtype(dtype).is_floating_point or _dtype(dtype).is_complex:
+            spec = gradient_of(tuple(shape), dtype)
+            generator = stream(seed, f"upstream {position}", device)
+            grad = _repeated(spec, "standard", layout, generator)
+            grads.append(grad if dtype == "float16" else grad.mul_(_UPSTREAM_SCALE.get(distribution, 1.0)))
+    return grads
+
+
+def exchanged(tensor: torch.Tensor, part: float, generator: torch.Generator) -> torch.Tensor:
+    """A contiguous copy with pairs of elements at secret places exchanged.
+
+    The first and the last element stay where they are, and so do, up to rounding, the sum, the norm, the extremes and
+    every other figure that does not depend on order: what a cache might take for the content.
+
+    Args:
+        tensor: left as it is. With fewer than four elements, nothing is exchanged.
+        part: part of the elements that move, at least one pair and at most 2^23 elements.
+        generator: on the tensor's device.
+    """
+    flat = tensor.reshape(-1).clone()
+    middle = flat.numel() - 2
+    if middle >= 2:
+        count = 2 * max(1, min(round(middle * part), middle, _MOST_EXCHANGED) // 2)
+        # one place in each of as many blocks, so that no place is taken twice
+        block = middle // count
+        start = torch.arange(count, device=flat.device) * block + 1
+        places = start + torch.randint(block, (count,), generator=generator, device=flat.device)
+        first, second = places[torch.randperm(count, generator=generator, device=flat.device)].view(2, -1)
+        flat[first], flat[second] = flat[second], flat[first]
+    return flat.view(tensor.shape)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One tensor
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def stream(seed: int, name: str, device: str) -> torch.Generator:
+    """A generator on the device for one purpose; hashing keeps the streams of one secret apart."""
+    derived = int(digest(str(seed), name)[:16], 16) >> 1
+    return torch.Generator(device=device).manual_seed(derived)
+
+
+def _dtype(name: str) -> torch.dtype:
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        raise UsageError(f"{name!r} is no dtype of torch")
+    return found
+
+
+def _other(spec: TensorSpec, case: Case, generator: torch.Generator) -> torch.Tensor:
+    """A weight, index or mask: standard values, no structure; weights scaled beside the data."""
+    tensor = _values(spec, spec.shape, generator)
+    if spec.role == "weight" and case.distribution in _WEIGHT_SCALE and tensor.is_floating_point():
+        tensor.mul_(_WEIGHT_SCALE[case.distribution])
+        if spec.values == "ones_normal":
+            tensor.mul_(torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device).mul_(2).sub_(1))
+    if spec.role == "mask" and spec.values == "bool" and tensor.ndim and tensor.shape[-1]:
+        tensor = _open(tensor, generator)
+        if case.direction == "forward" and tensor.numel() >= _LONELY * tensor.shape[-1]:
+            tensor = _lonely(tensor, generator)
+    if spec.scale != 1 and (tensor.is_floating_point() or tensor.is_complex()):
+        tensor.mul_(spec.scale)
+    return tensor
+
+
+def _open(mask: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The mask with secret places opened in each row, one in every quarter; half of its rows, neighbours together, are
+    open at one end alone, as padding and causal masks are.
+
+    A row that sees nothing is 0 / 0 in most operators, and over one key gradients cancel to rounding noise.
+    """
+    rows, width = (*mask.shape[:-1], 1), mask.shape[-1]
+    for part in range(_OPEN):
+        first, stop = part * width // _OPEN, (part + 1) * width // _OPEN
+        if first < stop:
+            place = torch.randint(first, stop, rows, generator=generator, device=mask.device)
+            mask.scatter_(-1, place, mask.new_ones(()).expand(rows))
+    if width <= _OPEN:
+        return mask
+    count = mask.numel() // width
+    styles = torch.randint(4, (count // _ALIKE_ROWS + 1,), generator=generator, device=mask.device)
+    style = styles.repeat_interleave(_ALIKE_ROWS)[:count].view(rows)
+    seen = torch.randint(_OPEN, width + 1, rows, generator=generator, device=mask.device)
+    place = torch.arange(width, device=mask.device)
+    mask = torch.where(style == 0, place < seen, mask)
+    return torch.where(style == 1, place >= width - seen, mask)
+
+
+def _lonely(mask: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The mask with a single place open in every eighth row or so."""
+    rows, width = (*mask.shape[:-1], 1), mask.shape[-1]
+    few = torch.randint(_LONELY, rows, generator=generator, device=mask.device) == 0
+    place = torch.randint(width, rows, generator=generator, device=mask.device)
+    return torch.where(few, torch.arange(width, device=mask.device) == place, mask)
+
+
+def _repeated(spec: TensorSpec, distribution: str, layout: str, generator: torch.Generator) -> torch.Tensor:
+    """A contiguous data tensor, equal along a dim where the layout wants it so."""
+    dims = expanded_dims(spec) if layout == "expanded" else ()
+    if not dims:
+        return _data(spec, spec.shape, distribution, generator)
+    reduced = tuple(1 if dim in dims else size for dim, size in enumerate(spec.shape))
+    return _data(spec, reduced, distribution, generator).expand(spec.shape).contiguous()
+
+
+def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator: torch.Generator) -> torch.Tensor:
+    """A data tensor of the distribution, times ``spec.scale``."""
+    dtype = _dtype(spec.dtype)
+    if not (dtype.is_floating_point or dtype.is_complex) or spec.values in ("integers", "bits", "bool"):
+        return _discrete(spec, shape, distribution, generator)
+    if distribution == "zeros":
+        least = {"positive": 0.1, "variance": 0.5, "ones_normal": 1.0, "above_one": 1.0}.get(spec.values, 0.0)
+        return torch.full(shape, least * spec.scale, dtype=dtype, device=generator.device)
+    if distribution == "constant":
+        return _constant(spec, dtype, generator).expand(shape).contiguous()
+    tensor = _values(spec, shape, generator)
+    if distribution == "standard":
+        return _structured(spec, tensor, generator)
+    if distribution == "outlier" and tensor.numel() > 1:
+        count = max(1, round(tensor.numel() * OUTLIER_SHARE))
+        flat = tensor.view(-1)
+        places = torch.randint(flat.numel(), (count,), generator=generator, device=flat.device)
+        flat[places] = flat[places] * OUTLIER_FACTOR
+        tensor = _sparse(tensor, generator) if spec.values == "normal" else tensor
+    elif distribution == "nonfinite" and tensor.numel():
+        each = max(1, min(_NONFINITE_EACH, tensor.numel() // 64))
+        flat = tensor.view(-1)
+        values = _NONFINITE[:1] if spec.nan_only else _NONFINITE
+        places = torch.randint(flat.numel(), (len(values), each), generator=generator, device=flat.device)
+        for row, value in enumerate(values):
+            flat.index_fill_(0, places[row], value)
+    elif distribution == "common" and spec.common and dtype.itemsize > 2:  # half types may keep scores in the type
+        return tensor.mul_(_COMMON_SPREAD).add_(_about(spec, tensor, generator))
+    elif distribution == "negative" and spec.values == "normal":
+        tensor = tensor.abs_().neg_()
+    large = spec.large_half if dtype == torch.float16 else LARGE_SCALE
+    factor = spec.scale * {"large_scale": large, "small_scale": SMALL_SCALE}.get(distribution, 1.0)
+    return tensor.mul_(factor) if factor != 1 else tensor
+
+
+def _sparse(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """In half of the rows (last dim) the first four elements, the last one and an eighth of the others are exactly 0.
+    Of these rows one in four has nothing below 0, and one in four nothing above, so that its maximum is 0, several
+    times.
+
+    No more, because equal terms are all rounded the same way: a variance summed in turn, where each of many zeros adds
+    the square of the mean, was off by 1e-5. And of more than two dims an eighth as many rows, which are parts of longer
+    sums there.
+    """
+    rows, width = (*tensor.shape[:-1], 1), tensor.shape[-1] if tensor.ndim else 1
+
+    def one_in(count: int, shape: tuple[int, ...]) -> torch.Tensor:
+        return torch.randint(0, count, shape, generator=generator, device=tensor.device) == 0
+
+    thin = one_in(2 if tensor.ndim <= 2 else 16, rows)
+    place = torch.arange(width, device=tensor.device)
+    ends = (place < min(4, width // 4)) | (place == width - 1 if width > 3 else place < 0)
+    zero = thin & (ends | one_in(8, tuple(tensor.shape)))
+    signed = torch.where(one_in(2, rows), -tensor.abs(), tensor.abs())
+    return torch.where(thin & one_in(2, rows), signed, tensor).masked_fill_(zero, 0)
+
+
+def _about(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | float:
+    """What ``common`` data lies about: one number, or one of secret sign for each row."""
+    if not spec.common_signs:
+        return spec.common
+    rows = (*tensor.shape[:-1], 1)
+    signs = torch.randint(0, 2, rows, generator=generator, device=tensor.device).mul_(2).sub_(1)
+    return signs.to(tensor.dtype).mul_(spec.common)
+
+
+def _values(spec: TensorSpec, shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """Standard values, not scaled; see ``TensorSpec.values``."""
+    dtype, device = _dtype(spec.dtype), generator.device
+    if spec.values == "integers":
+        high = max(spec.high, spec.low + 1)
+        return torch.randint(spec.low, high, shape, generator=generator, device=device, dtype=dtype)
+    if spec.values == "bits":
+        info = torch.iinfo(dtype)
+        return torch.randint(info.min, info.max, shape, generator=generator, device=device, dtype=dtype)
+    if spec.values == "bool":
+        return torch.randint(0, 2, shape, generator=generator, device=device, dtype=torch.uint8).to(dtype)
+    if spec.values in ("uniform", "variance", "symmetric"):
+        tensor = torch.rand(shape, generator=generator, device=device, dtype=dtype)
+        if spec.values == "symmetric":
+            return tensor.mul_(2).sub_(1)
+        return tensor.add_(0.5) if spec.values == "variance" else tensor
+    tensor = torch.randn(shape, generator=generator, device=device, dtype=dtype)
+    if spec.values == "special":
+        kind = torch.randint(0, 16, shape, generator=generator, device=device)
+        tensor.masked_fill_(kind < 2, math.nan).masked_fill_(kind == 2, math.inf)
+        return tensor.masked_fill_(kind == 3, -math.inf)
+    if spec.values in ("positive", "above_one"):
+        return tensor.abs_().add_(0.1 if spec.values == "positive" else 1)
+    return tensor.mul_(0.1).add_(1) if spec.values == "ones_normal" else tensor
+
+
+def _structured(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Rows of their own scale and, where the values may be negative, of their own mean; times ``spec.scale``."""
+    if spec.values not in _STRUCTURED:
+        return tensor.mul_(spec.scale) if spec.scale != 1 else tensor
+    rows = (*tensor.shape[:-1], 1) if tensor.ndim else ()
+    low, high = (0.5, 1.0) if spec.values in ("uniform", "symmetric") else (0.5, 2.0)
+    real = torch.zeros((), dtype=tensor.dtype).real.dtype
+
+    def spread(least: float, most: float) -> torch.Tensor:
+        unit = torch.rand(rows, generator=generator, device=tensor.device, dtype=real)
+        return unit.mul_((most - least) * spec.scale).add_(least * spec.scale)
+
+    factor = spread(low, high)
+    if spec.values != "normal":
+        return tensor.mul_(factor)
+    return torch.addcmul(spread(-1.0, 1.0).to(tensor.dtype), tensor, factor.to(tensor.dtype))
+
+
+def _constant(spec: TensorSpec, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """One secret value (0-d), of either sign where the values may be negative, in [0.5, 2] times the scale."""
+    unit = torch.rand(2, generator=generator, device=generator.device)
+    if spec.values in ("uniform", "symmetric"):
+        value = unit[0] if spec.values == "uniform" else 2 * unit[0] - 1
+    elif spec.values in ("variance", "ones_normal", "above_one"):
+        value = unit[0] + (1 if spec.values == "above_one" else 0.5)
+    else:
+        value = unit[0] * 1.5 + 0.5
+        if spec.values == "normal":
+            value = torch.where(unit[1] < 0.5, -value, value)
+    return (value * spec.scale).to(dtype)
+
+
+def _discrete(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator: torch.Generator) -> torch.Tensor:
+    """Integers and flags as data: constant and zeros keep their meaning, the other distributions have none."""
+    if distribution == "zeros":
+        least = 0 if spec.values != "integers" else min(max(0, spec.low), max(spec.high - 1, spec.low))
+        return torch.full(shape, least, dtype=_dtype(spec.dtype), device=generator.device)
+    if distribution == "constant":
+        return _values(spec, (1,) * len(shape), generator).expand(shape).contiguous()
+    return _values(spec, shape, generator)

@@ -1,0 +1,315 @@
+"""Windows: commit, reveal, compute, collect. The one way in which a candidate is ever called.
+
+A window is K prepared calls. The judge holds the inputs in a private *image*; it reveals them with one copy into memory
+that the worker maps, starts its clock, and stops it when the worker says that everything is computed. Then it destroys
+the revealed inputs, names secret places for the outputs, lets the worker copy them there, and snapshots them:
+
+* nothing right can exist before the reveal, so precomputed, cached or stale results are wrong;
+* work put off until after the clock stopped finds its inputs gone, and what can still be put off shows as collecting
+  time beyond the baseline's, which is charged;
+* outputs that lie in inputs are destroyed before they are collected, and of calls that share a buffer the last is left;
+* the copy of the outputs is outside the timed part, so nobody pays for it and nobody can save it.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kerneleval.devices import Arena, Device, typed_view
+from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout, dense
+from kerneleval.records import DTYPES
+from kerneleval.worker.host import Worker
+
+__all__ = ["Runner", "Window", "output_views"]
+
+_FLOAT_POISON = 0xFF
+"""Byte written over output places before collection: NaN in every float type, -1 in the signed integers."""
+
+
+_PART_BYTES = 256 << 20
+
+_LOOKED = 32
+"""Calls of a window, secret ones, of which the worker says whether their arguments are still what was given: all of
+those that are judged for correctness, and so few of a timed window's that collecting takes no longer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """What one window gave."""
+
+    elapsed_ns: float
+    """Judge's clock from just before ``go`` to the worker's ``computed``."""
+    collect_ns: float
+    """Judge's clock over the collection."""
+    unclocked_ns: float
+    """How long the revealed inputs lay open outside of both clocks, before the first and between the two; 0 where
+    workers are paused meanwhile."""
+    event_ns: float
+    """Device time of all calls as the worker claims it; 0 where there is no device timer."""
+    outputs: torch.Tensor
+    """Private snapshot (uint8) of everything collected."""
+    places: list[list[int]]
+    """Where each call's outputs lie in the snapshot."""
+    wrong: dict[str, Any] | None
+    """The worker's own word that an output has the wrong number, type, shape, dtype or device."""
+    mutated: bool
+    """Whether revealed memory changed during the computation (checked only when asked)."""
+    peak_bytes: int | None = None
+    """The most memory that the worker's tensors held at once, as the worker says: the outputs of all calls are in it,
+    revealed inputs, which lie in the judge's memory, are not. None: the device does not count it."""
+
+
+class Runner:
+    """A worker and the memory that it shares with the judge."""
+
+    def __init__(self, worker: Worker, device: Device, processor: int) -> None:
+        self.worker = worker
+        self.device = device
+        self._arenas: dict[str, Arena] = {}
+        self._plan: WindowLayout | None = None
+        self._processor = processor
+
+    def close(self) -> None:
+        """Kill the worker and give the memory back."""
+        self.worker.close()
+        for arena in self._arenas.values():
+            self.device.release(arena)
+        self._arenas.clear()
+
+    def reserve(self, input_bytes: int, output_bytes: int) -> None:
+        """Have at least this much shared memory; grows by powers of two so that mapping is rare."""
+        for name, nbytes in (("in", input_bytes), ("out", output_bytes)):
+            old = self._arenas.get(name)
+            if old is not None and old.nbytes >= nbytes:
+                continue
+            self._plan = None
+            size = max(1 << 20, 1 << math.ceil(math.log2(max(nbytes, 1))))
+            arena = self.device.allocate(size)
+            message = {"name": name, "handle": arena.handle, "fd": arena.fd >= 0}
+            fds = (arena.fd,) if arena.fd >= 0 else ()
+            try:
+                self.worker.request("arena", message, "mapped", timeout_s=60.0, fds=fds)
+            except BaseException:
+                self.device.release(arena)
+                raise
+            if old is not None:
+                self.device.release(old)
+            self._arenas[name] = arena
+
+    def prepare(self, plan: WindowLayout, timeout_s: float = 60.0) -> None:
+        """Tell the worker the form of the coming windows."""
+        if plan is self._plan:
+            return
+        self.reserve(plan.input_bytes, plan.output_bytes)
+        self.worker.request("prepare", plan.message(), "prepared", timeout_s=timeout_s)
+        self._plan = plan
+
+    def write_input(self, place: int, tensor: torch.Tensor) -> None:
+        """Copy a contiguous tensor to a byte offset of the revealed memory, outside of any window."""
+        flat = tensor.reshape(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
+        self._arenas["in"].bytes[place : place + flat.numel()].copy_(flat)
+
+    def clear_inputs(self, nbytes: int) -> None:
+        """Zero the first bytes of the revealed memory."""
+        self._arenas["in"].bytes[:nbytes].zero_()
+
+    def forget_plan(self) -> None:
+        """The next window prepares anew."""
+        self._plan = None
+
+    def reveal(self, image: WindowBuffer, first: int = 0) -> None:
+        """Copy the inputs of all calls, or of those from one on, into the shared memory."""
+        later, stop = image.later(first), image.plan.input_bytes
+        self._arenas["in"].bytes[stop - len(later) : stop].copy_(later)
+
+    def _hide(self, image: WindowBuffer, cut: int, decoys: torch.Tensor | None) -> None:
+        """Lay something else where the inputs of the calls from ``cut`` on will be."""
+        stop = image.plan.input_bytes
+        nbytes = image.plan.calls[0].input_bytes
+        if decoys is not None:
+            self._arenas["in"].bytes[stop - len(decoys) : stop].copy_(decoys)
+        elif image.plan.uniform and nbytes:
+            later = self._arenas["in"].bytes[cut * nbytes : stop].view(-1, nbytes)
+            later.copy_(image.bytes[:nbytes].expand_as(later))
+
+    def window(
+        self,
+        image: WindowBuffer,
+        *,
+        timeout_s: float,
+        check_mutation: bool,
+        timed: bool = False,
+        cut: int = 0,
+        decoys: torch.Tensor | None = None,
+        keep: int = -1,
+        again: Callable[[float], torch.Generator | None] | None = None,
+        rounds: int = 1,
+    ) -> Window:
+        """Reveal, compute, destroy, collect, snapshot.
+
+        Args:
+            image: what is revealed.
+            timeout_s: limit of the computation, and of the collection.
+            check_mutation: look whether revealed memory changed.
+            timed: somebody will read the window's time; else nobody waits for the machine to come to rest.
+            cut: 0, or how many calls are made before the inputs of the others are revealed. Such a window's time says
+                nothing.
+            decoys: what lies in the place of those inputs until then, so that whoever reads ahead computes something
+                else; None: the first call's.
+            keep: the call whose outputs the worker holds until :meth:`unchanged` asks for them; -1: none.
+            again: asked when all calls were made, with the time of all passes so far (ns): by what two secret ones of
+                them exchange their inputs, in the image too, for all to be made once more, or None: that was all. The
+                window's time is that of all passes, its outputs are the last one's.
+            rounds: how often each pass goes through the calls, without word from here.
+
+        Raises:
+            WorkerError: the candidate raised.
+            WorkerFailure: its process is gone.
+        """
+        plan = image.plan
+        self.prepare(plan)
+        inputs, outputs = self._arenas["in"].bytes, self._arenas["out"].bytes
+        self.worker.tell("arm", {"processor": self._processor})
+        with self.still():
+            revealed = time.perf_counter_ns()
+            self.reveal(image)
+            if cut:
+                self._hide(image, cut, decoys)
+            if timed:
+                self.device.settle()
+            else:
+                self.device.synchronize()
+            started = time.perf_counter_ns()
+        for calls in ([0, cut], [cut, len(plan.calls)]) if cut else ([0, len(plan.calls)],):
+            if calls[0]:
+                with self.still():
+                    self.reveal(image, calls[0])
+                    self.device.synchronize()
+            go = {"calls": calls, "rounds": rounds}
+            self.worker.request("go", go, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
+        elapsed = time.perf_counter_ns() - started
+        while again is not None and (generator := again(elapsed)) is not None:
+            with self.still():
+                for changed in image.exchange(generator):
+                    inputs[changed].copy_(image.bytes[changed])
+                self.device.settle()
+            resumed = time.perf_counter_ns()
+            go = {"calls": [0, len(plan.calls)], "rounds": rounds}
+            self.worker.request("go", go, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
+            elapsed += time.perf_counter_ns() - resumed
+        mutated, staged = False, self.device.sharing == "staged"
+        with self.still():
+            if check_mutation and plan.input_bytes and not staged:
+                mutated = not _equal(inputs[: plan.input_bytes], image.bytes[: plan.input_bytes])
+            inputs[: plan.input_bytes].zero_()
+            outputs[: plan.output_bytes].fill_(_FLOAT_POISON)
+            places = plan.secret_places()
+            looked = secrets.SystemRandom().sample(range(len(plan.calls)), min(len(plan.calls), _LOOKED))
+            message = {"places": places, "keep": keep, "look": looked}
+            self.device.synchronize()  # no settling: what still spins here does so for candidate and baseline alike
+            collecting = time.perf_counter_ns()
+        answer = self.worker.request("collect", message, "collected", timeout_s=timeout_s)
+        collect = time.perf_counter_ns() - collecting
+        if check_mutation and plan.input_bytes and staged:
+            mutated = self._mutated_there(image, timeout_s)
+        return Window(
+            elapsed_ns=float(elapsed),
+            collect_ns=float(collect),
+            unclocked_ns=0.0 if self.device.pauses else float(started - revealed + collecting - started - elapsed),
+            event_ns=_claimed_ns(answer.get("event_ns")),
+            outputs=outputs[: plan.output_bytes].clone(),
+            places=places,
+            wrong=_claimed_wrong(answer.get("wrong")),
+            mutated=mutated,
+            peak_bytes=_claimed_bytes(answer.get("peak_bytes")),
+        )
+
+    def _mutated_there(self, image: WindowBuffer, timeout_s: float) -> bool:
+        """Whether staged inputs changed on the device, by what the worker gives back of them."""
+        nbytes = image.plan.input_bytes
+        self.worker.request("back", {}, "given_back", timeout_s=timeout_s)
+        inputs = self._arenas["in"].bytes[:nbytes]
+        mutated = not _equal(inputs, image.bytes[:nbytes])
+        inputs.zero_()
+        return mutated
+
+    def unchanged(self, held: Sequence[Sequence[torch.Tensor]], timeout_s: float) -> bool:
+        """Whether the outputs that the worker kept are what they were when they were collected.
+
+        Outputs belong to the caller: one that a later call wrote over lay in a buffer that was given out before.
+
+        Args:
+            held: the outputs of each call that was kept, in order, as they were.
+            timeout_s: limit of copying them.
+
+        Raises:
+            WorkerError, WorkerFailure: as in :meth:`window`.
+        """
+        forms = [tuple((tuple(t.shape), str(t.dtype)[6:]) for t in outputs) for outputs in held]
+        plan = WindowLayout(
+            [CallLayout(args=(), grads=(), outputs=form, wanted=(), dims={}) for form in forms], "forward"
+        )
+        self.reserve(0, plan.output_bytes)
+        arena = self._arenas["out"].bytes
+        with self.still():
+            arena[: plan.output_bytes].fill_(_FLOAT_POISON)
+            self.device.synchronize()
+        self.worker.request("recall", {"places": plan.output_places}, "recalled", timeout_s=timeout_s)
+        for outputs, places in zip(held, plan.output_places, strict=True):
+            for before, place in zip(outputs, places, strict=True):
+                raw = before.reshape(-1).view(torch.uint8)
+                if not torch.equal(arena[place : place + raw.numel()], raw):
+                    return False
+        return True
+
+    def still(self) -> AbstractContextManager[None]:
+        """The worker is paused in this block, on devices where that stops its work."""
+        return self.worker.paused() if self.device.pauses else nullcontext()
+
+
+def output_views(window: Window, plan: WindowLayout, call: int) -> tuple[torch.Tensor, ...]:
+    """The private outputs of one call."""
+    views = []
+    for (shape, dtype), place in zip(plan.calls[call].outputs, window.places[call], strict=True):
+        slot = dense(shape, dtype)
+        views.append(typed_view(window.outputs, getattr(torch, dtype), shape, slot.strides, place // DTYPES[dtype]))
+    return tuple(views)
+
+
+def _equal(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether two ranges of bytes are equal; compared part by part, for it takes as much memory again, and eight bytes
+    at a time, which takes a seventh of the time: places of tensors, and so whole plans, are multiples of 512 bytes.
+    """
+    words = (first.view(torch.int64), second.view(torch.int64))
+    parts = zip(*(part.split(_PART_BYTES // 8) for part in words), strict=True)
+    return all(torch.equal(one, other) for one, other in parts)
+
+
+def _claimed_ns(value: Any) -> float:
+    """A worker's time claim as a number; 0 for what is none."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return 0.0
+    try:
+        claimed = float(value)
+    except OverflowError:  # JSON has integers of any size
+        return 0.0
+    return claimed if math.isfinite(claimed) and claimed >= 0 else 0.0
+
+
+def _claimed_bytes(value: object) -> int | None:
+    """A worker's number of bytes; None: it is none."""
+    return value if type(value) is int and 0 <= value < 1 << 62 else None
+
+
+def _claimed_wrong(value: Any) -> dict[str, Any] | None:
+    if not isinstance(value, dict):
+        return None
+    return {str(k)[:40]: str(v)[:200] for k, v in list(value.items())[:8]}

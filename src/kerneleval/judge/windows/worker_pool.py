@@ -1,0 +1,379 @@
+"""The pool: the workers of one device, kept warm, and a candidate's way onto them.
+
+A pool owns a zygote and a spare worker that is made ready before the next candidate is known. Workers are made and
+ended in a thread of its own, beside the judging of another candidate, but never beside a measurement:
+:meth:`WorkerPool.quiet` waits for it. It knows nothing of tasks beyond what it must send.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Self
+
+from kerneleval import languages
+from kerneleval.devices import Device
+from kerneleval.devices.cpu import processors
+from kerneleval.judge.windows.cpu_pin import CpuPin
+from kerneleval.judge.windows.protocol import Runner
+from kerneleval.judge.windows.tampering import Claim, claims
+from kerneleval.records import Candidate, Case, InfrastructureError, Machine, Trust, digest, to_plain
+from kerneleval.sandbox import processes
+from kerneleval.sandbox.lifecycle import Limits
+from kerneleval.worker.host import Worker, WorkerError, WorkerFailure, Zygote
+from kerneleval.worker.wire_values import encode_plain
+
+__all__ = ["BuildFailed", "LoadFailed", "Loaded", "WorkerPool", "default_cache_dir"]
+
+_BUILD_TIMEOUT_S = 120.0
+_LOAD_TIMEOUT_S = 240.0
+"""Loading runs the candidate's imports: an extension by ``load_inline`` alone takes 25 s on two idle cores."""
+_MOST_CLAIMS = 32
+_MOST_BINARIES = 1024
+_ARTIFACT_LIMIT_BYTES = 256 << 20
+_TASKS = Path(__file__).resolve().parents[2] / "tasks"
+
+
+class BuildFailed(Exception):  # noqa: N818 - an outcome of the candidate
+    """The candidate does not build. ``reason``, the message and ``evidence`` go into the outcome."""
+
+    stage = "build"
+
+    def __init__(self, reason: str, message: str, evidence: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.evidence = evidence
+
+
+class LoadFailed(BuildFailed):
+    """The candidate's code does not load or has no entry point."""
+
+    stage = "load"
+
+
+class Loaded:
+    """A worker with something loaded, and how to load it again when the worker dies.
+
+    ``trusted`` code (baselines) gets a worker that can read the built-in tasks; a candidate's cannot.
+    """
+
+    def __init__(
+        self, pool: WorkerPool, candidate: Candidate, names: Sequence[str], *, trusted: bool = False, tf32: bool = False
+    ) -> None:
+        self.pool = pool
+        self.candidate = candidate
+        self.names = tuple(names)
+        self.trusted = trusted
+        self._tf32 = tf32
+        self.runner: Runner = self._fresh_runner()
+        self.crashes = 0
+        self.module_key: Any = None
+        self._module: tuple[Any, int] | None = None
+        self.state: list[tuple[str, tuple[int, ...], str]] = []
+        self.explicit_backward = False
+        self.paces: dict[Case, float] = {}
+        """Of a baseline: what one call took when a case was last timed (ns)."""
+        self.tampering: dict[str, Claim] = {}
+        """What its workers told of it, by what it did; the first time counts."""
+        self.binaries: set[str] = set()
+        """Triton's hashes of the binaries that its workers saw launched."""
+        try:
+            self._load()
+        except BaseException:
+            self.close()
+            raise
+
+    def _fresh_runner(self) -> Runner:
+        return self.pool.warm_runner((str(_TASKS),)) if self.trusted else self.pool.take_spare()
+
+    def _load(self) -> None:
+        pool, worker = self.pool, self.runner.worker
+        directory = worker.directory / "build"
+        try:
+            pool.build(worker, self.candidate, directory)
+        except WorkerError as error:
+            raise BuildFailed("build_error", str(error), error.evidence) from None
+        except WorkerFailure as failure:
+            raise BuildFailed(failure.reason, str(failure), failure.evidence) from None
+        message = {
+            "candidate": to_plain(self.candidate),
+            "dir": str(directory),
+            "names": list(self.names),
+            "tf32": self._tf32,
+        }
+        try:
+            answer = worker.request("load", message, "loaded", timeout_s=_LOAD_TIMEOUT_S)
+        except WorkerError as error:
+            raise LoadFailed("load_error", f"{_kind(error)}{error}", error.evidence) from None
+        except WorkerFailure as failure:
+            raise LoadFailed(failure.reason, str(failure), failure.evidence) from None
+        self.explicit_backward = answer.get("backward") is True
+        self.note(answer)
+        if self._module is not None:
+            self.make_module(*self._module)
+
+    def make_module(self, init_args: Any, seed: int, *, beside: bool = False) -> None:
+        """Build the candidate's module from plain arguments; ``state`` then names its tensors.
+
+        Args:
+            init_args: what its constructor takes.
+            seed: of PyTorch's generator meanwhile.
+            beside: whether the module before lives on; :meth:`swap_modules` goes back to it.
+        """
+        self._module = (init_args, seed)
+        message = {"init": encode_plain(init_args), "seed": seed, "beside": beside}
+        try:
+            answer = self.runner.worker.request("module", message, "module", timeout_s=_LOAD_TIMEOUT_S)
+        except WorkerError as error:
+            raise LoadFailed("load_error", f"{_kind(error)}{error}", error.evidence) from None
+        except WorkerFailure as failure:
+            raise LoadFailed(failure.reason, str(failure), failure.evidence) from None
+        try:
+            self.state = [(str(n), tuple(int(v) for v in shape), str(d)) for n, shape, d in answer["state"]]
+        except (KeyError, TypeError, ValueError, OverflowError) as error:  # the worker's word is only a claim
+            raise LoadFailed("protocol", f"the worker named no state: {error}"[:300], {}) from None
+        self.runner.forget_plan()
+
+    def swap_modules(self, *, drop: bool = False) -> None:
+        """Call the module that lives beside the one called so far; ``drop``: and let that one go.
+
+        Raises:
+            WorkerError, WorkerFailure: the worker has none, or died.
+        """
+        self.runner.worker.request("swap", {"drop": drop}, "swapped", timeout_s=_LOAD_TIMEOUT_S)
+
+    def note(self, answer: Mapping[str, Any]) -> None:
+        """Keep what an answer of the worker tells of tampering, and of binaries that were launched."""
+        for claim in claims(answer):
+            if sum(known.level == claim.level for known in self.tampering.values()) < _MOST_CLAIMS:
+                self.tampering.setdefault(claim.what, claim)
+        told = answer.get("binaries")
+        for found in told[:_MOST_BINARIES] if isinstance(told, list) else ():
+            if isinstance(found, str) and len(self.binaries) < _MOST_BINARIES:
+                self.binaries.add(found[:64])
+
+    def revive(self) -> None:
+        """A new worker after a crash, with the same things loaded."""
+        self.crashes += 1
+        self.runner.close()
+        self.runner = self._fresh_runner()
+        self._load()
+
+    def close(self) -> None:
+        """End the worker, in the pool's own time."""
+        self.pool.end(self.runner)
+
+
+def _kind(error: WorkerError) -> str:
+    return "" if error.kind in ("LoadError", "BuildError") else f"{error.kind}: "
+
+
+class WorkerPool:
+    """Workers of one device. A context manager; leaving it ends every process and removes every file."""
+
+    def __init__(
+        self, device: Device, machine: Machine, cache_dir: str | Path | None = None, worker_memory_bytes: int = 0
+    ) -> None:
+        self.device = device
+        self.machine = machine
+        self.cache_dir = Path(cache_dir) if cache_dir else default_cache_dir()
+        self.zygote = Zygote(device.name, machine.arch)
+        self.trust = Trust(level="weak")
+        self._limits = _limits(worker_memory_bytes or _worker_memory_bytes(device))
+        self._cpu_pin = CpuPin(alone=device.spin_s > 0)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="pool")
+        self._spare: Future[Runner] | None = None
+        self._ending: list[Future[None]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every worker and the zygote."""
+        if self._spare is not None:
+            self._spare.cancel()  # what was begun is waited for, as is the end of every other worker
+        self._thread.shutdown(wait=True)
+        try:
+            if self._spare is not None and not self._spare.cancelled() and self._spare.exception() is None:
+                self._spare.result().close()
+            for ending in self._ending:
+                ending.result()
+        finally:
+            self._spare, self._ending = None, []
+            self._cpu_pin.leave()
+            self.zygote.close()
+
+    def warm_runner(self, readable: Sequence[str] = ()) -> Runner:
+        """A new worker with its device context, and some shared memory.
+
+        Raises:
+            InfrastructureError: the machine cannot make one, for want of device memory for example.
+        """
+        runner = Runner(self.zygote.fork(self._limits, readable), self.device, self._cpu_pin.processor)
+        try:
+            runner.worker.request("warm", {}, "warmed", timeout_s=120.0)
+            runner.reserve(1 << 20, 1 << 20)
+        except BaseException as error:
+            runner.close()
+            if isinstance(error, (WorkerError, WorkerFailure)):  # nothing of a candidate has run in it
+                raise InfrastructureError(f"no worker can be made ready on {self.device.name}: {error}") from error
+            raise
+        return runner
+
+    def make_spare(self) -> None:
+        """Begin to make a warm worker ready for the next candidate."""
+        if self._spare is None:
+            self._spare = self._thread.submit(self.warm_runner)
+
+    def take_spare(self) -> Runner:
+        """The warm worker; there is none afterwards."""
+        self.make_spare()
+        assert self._spare is not None
+        spare, self._spare = self._spare, None
+        runner = spare.result()
+        self.trust = runner.worker.trust
+        return runner
+
+    def end(self, runner: Runner) -> None:
+        """Begin to end a worker and to free its memory."""
+        self._ending = [ending for ending in self._ending if not ending.done() or ending.exception() is not None]
+        self._ending.append(self._thread.submit(runner.close))
+
+    def quiet(self) -> None:
+        """Wait until no worker is being made or ended, so that nothing of it disturbs a measurement.
+
+        Raises:
+            InfrastructureError: the machine could not make or end one.
+        """
+        while self._ending:
+            self._ending.pop(0).result()
+        if self._spare is not None and self._spare.exception() is not None:
+            self.take_spare()  # raises what went wrong
+
+    def build_ahead(self, candidates: Iterable[Candidate], on_build: Callable[[int, int, Candidate], None]) -> None:
+        """Have the build outputs of these candidates in the cache, each built in a worker of its own, as many at a time
+        as there are processors. What cannot be built is left to whoever judges it.
+
+        Args:
+            candidates: in any language; those that need no build, and those built before, cost nothing.
+            on_build: called with (done, in all, candidate) before each that is waited for.
+        """
+        every = {self.built(c): c for c in candidates if languages.find(c.language).needs_build}
+        wanted = [candidate for path, candidate in every.items() if not path.is_dir()]
+        workers: list[Worker] = []
+        stopped = threading.Event()
+
+        def build(candidate: Candidate) -> None:
+            worker = self.zygote.fork(self._limits, ())
+            workers.append(worker)
+            try:
+                if not stopped.is_set():  # else nobody would end this one
+                    self.build(worker, candidate, worker.directory / "build")
+            except (WorkerError, WorkerFailure, BuildFailed):
+                pass  # its verdict will say so
+            finally:
+                worker.close()
+
+        with ThreadPoolExecutor(min(len(wanted), processors()) or 1, thread_name_prefix="build") as executor:
+            building = [executor.submit(build, candidate) for candidate in wanted]
+            try:
+                for done, (candidate, one) in enumerate(zip(wanted, building, strict=True)):
+                    on_build(done, len(wanted), candidate)
+                    one.result()
+            except BaseException:  # Ctrl-C, say: nobody waits for compilers
+                stopped.set()
+                executor.shutdown(wait=False, cancel_futures=True)
+                processes.signal_each([worker.pid for worker in workers if worker.alive], signal.SIGKILL)
+                raise
+
+    def build(self, worker: Worker, candidate: Candidate, directory: Path) -> None:
+        """Have the candidate's build outputs in ``directory``: from the cache by content, else compiled in the worker.
+
+        The worker compiles before any of the candidate's code has run in it, so what it leaves is the compiler's.
+        """
+        language = languages.find(candidate.language)
+        if not language.needs_build:
+            return
+        cached = self.built(candidate)
+        if cached.is_dir():
+            shutil.copytree(cached, directory)
+            self._hand_over(directory)
+            return
+        message = {"candidate": to_plain(candidate), "dir": str(directory), "arch": self.machine.arch}
+        worker.request("build", message, "built", timeout_s=_BUILD_TIMEOUT_S)
+        _keep(directory, cached)
+
+    def built(self, candidate: Candidate) -> Path:
+        """Where the build outputs of a candidate are kept, out of its reach; there is nothing before it was built."""
+        tools = languages.find(candidate.language).toolchain(self.device.name, self.machine.arch)
+        key = digest(candidate.hash, self.machine.arch, self.machine.host, candidate.language, tools)
+        return self.cache_dir / "builds" / key
+
+    @staticmethod
+    def _hand_over(directory: Path) -> None:
+        """Give the files to whoever owns the private directory."""
+        owner = directory.parent.stat()
+        for path in (directory, *directory.rglob("*")):
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
+def _keep(source: Path, target: Path) -> None:
+    """Copy what a worker built into the cache; whole or not at all. Links and special files are refused."""
+    staging = target.with_name(f"{target.name}.{os.getpid()}")
+    staging.mkdir(parents=True, exist_ok=True)
+    try:
+        _copy_tree(source, staging, _ARTIFACT_LIMIT_BYTES)
+        try:
+            staging.rename(target)
+        except OSError:
+            if not target.is_dir():  # else another process kept the same content first
+                raise
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _copy_tree(source: Path, target: Path, room_bytes: int) -> int:
+    """Copy regular files and directories below ``source``; returns the room that is left."""
+    for entry in os.scandir(source):
+        path, copy = Path(entry.path), target / entry.name
+        if entry.is_dir(follow_symlinks=False):
+            copy.mkdir()
+            room_bytes = _copy_tree(path, copy, room_bytes)
+            continue
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        status = os.fstat(fd)
+        room_bytes -= status.st_size
+        if not stat.S_ISREG(status.st_mode) or room_bytes < 0:
+            os.close(fd)
+            raise BuildFailed("build_error", f"the build left {entry.name}, which is no file of sane size", {})
+        with os.fdopen(fd, "rb") as file, copy.open("wb") as out:
+            shutil.copyfileobj(file, out)
+        copy.chmod(0o755)
+    return room_bytes
+
+
+def _worker_memory_bytes(device: Device) -> int:
+    """Host memory that one worker may take: half of the host's, at most 8 GiB, or 16 where a driver needs room too."""
+    host_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min((8 if device.torch_device == "cpu" else 16) << 30, host_bytes // 2)
+
+
+def _limits(memory_bytes: int) -> Limits:
+    return Limits(memory_bytes=memory_bytes, cpu_seconds=3600, processes=512, open_files=1024, file_bytes=1 << 30)
+
+
+def default_cache_dir() -> Path:
+    """``KERNELEVAL_CACHE_DIR``, else ``kerneleval`` under the user's cache directory."""
+    if given := os.environ.get("KERNELEVAL_CACHE_DIR"):
+        return Path(given)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "kerneleval"

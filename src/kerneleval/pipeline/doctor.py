@@ -1,0 +1,330 @@
+"""What this machine can do: devices, compilers, languages, sandbox, clock, memory, store, and what to install.
+
+:func:`examine` tries things instead of looking them up: it starts a worker on every device that is there, compiles
+nothing, and takes about two seconds a device. Its answer is plain data with the units in the names;
+``doctor_view`` shows it to people.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import gc
+import importlib.util
+import os
+import platform
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from kerneleval.records import KernelEvalError, to_plain
+
+__all__ = ["clock", "examine"]
+
+_PACKAGES = ("torch", "triton", "numba", "pyopencl", "numpy", "scipy", "sqlalchemy", "psycopg")
+_SPIN_NS = 1_000_000
+_SPINS = 300
+_CALM = 0.02
+_STALL = 0.10
+
+
+def examine(store: str | None, cache_dir: Path) -> dict[str, Any]:
+    """Everything that can be said of this machine, as plain data.
+
+    Args:
+        store: path or URL of the store to try; None: ``./kerneleval.db``.
+        cache_dir: where compiled candidates are kept.
+
+    Returns:
+        ``usable`` (some device can judge candidates in some language), ``versions``, ``devices``, ``compilers``,
+        ``clock``, ``memory``, ``store`` and ``advice``: sentences that say what is missing and how to get it.
+    """
+    found: dict[str, Any] = {
+        "usable": False,
+        "versions": {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
+        "clock": clock(),
+        "memory": _memory(cache_dir),
+        "compilers": _compilers(),
+        "devices": _devices(),
+        "store": _store(store),
+    }
+    found["usable"] = any(
+        d["available"] and not d["sandbox"].get("error") and any(not x["missing"] for x in d["languages"])
+        for d in found["devices"]
+    )
+    found["advice"] = _advice(found)
+    return found
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Devices, with the languages that run on them and the sandbox that a worker there gets
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _devices() -> list[dict[str, Any]]:
+    from kerneleval import devices
+
+    if importlib.util.find_spec("torch") is None:
+        reason = "PyTorch is not installed: pip install torch"
+        return [{"name": name, "available": False, "reason": reason} for name in devices.names()]
+    return [_device(name) for name in devices.names()]
+
+
+def _device(name: str) -> dict[str, Any]:
+    from kerneleval import devices
+
+    device = devices.find(name)
+    reason = device.available()
+    if reason:
+        return {"name": name, "available": False, "reason": reason, "on_hardware": device.on_hardware}
+    case_bytes, case_flops = device.case_budget()
+    machine = device.machine()
+    return {
+        "name": name,
+        "available": True,
+        "reason": "",
+        "on_hardware": device.on_hardware,
+        "capabilities": dataclasses.asdict(device.capabilities()),
+        "machine": to_plain(machine) | {"fingerprint": machine.fingerprint},
+        "memory_budget_bytes": device.memory_budget_bytes(),
+        "case_budget_bytes": case_bytes,
+        "case_budget_flops": case_flops,
+        "conditions": device.conditions(),
+        "languages": _languages(name, machine.arch),
+        "sandbox": _sandbox(name),
+    }
+
+
+def _languages(device: str, arch: str) -> list[dict[str, Any]]:
+    from kerneleval import languages
+
+    rows = []
+    for language in languages.all_languages().values():
+        if device not in language.devices:
+            continue
+        row = {
+            "name": language.name,
+            "suffixes": list(language.suffixes),
+            "missing": language.missing(device),
+            "not_judged": list(language.unsupported_dtypes(device)),
+        }
+        if not row["missing"]:
+            row["missing"] = _broken(functools.partial(language.toolchain, device, arch))
+        rows.append(row)
+    return rows
+
+
+def _broken(tried: Callable[[], Any]) -> str:
+    """What is wrong with a tool that is installed; empty: nothing."""
+    try:
+        tried()
+    except KernelEvalError as error:
+        return str(error)
+    return ""
+
+
+def _sandbox(device: str) -> dict[str, Any]:
+    """Start a zygote and two workers, as a judge does, and tell how well the second was contained and what it cost."""
+    from kerneleval.sandbox.lifecycle import Limits
+    from kerneleval.worker.host import Zygote
+
+    try:
+        with Zygote(device) as zygote:
+            zygote.fork(Limits()).close()
+            worker = zygote.fork(Limits())
+            try:
+                trust: dict[str, Any] = to_plain(worker.trust)
+                return trust | {"zygote_start_s": zygote.start_s, "fork_s": worker.fork_s, "error": ""}
+            finally:
+                worker.close()
+    except (KernelEvalError, OSError) as error:
+        return {"level": "", "layers": [], "missing": [], "error": f"{type(error).__name__}: {error}"}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Compilers
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _compilers() -> list[dict[str, Any]]:
+    from kerneleval.languages.compiler import find_tool, tool_version
+    from kerneleval.languages.nvidia import Nvrtc, cuda_folders, find_nvrtc
+
+    rows = []
+    chosen = os.environ.get("CXX", "").strip()
+    cuda = [root / "bin" for root in cuda_folders()]
+    for name, names, folders in (
+        ("c++", [chosen] if chosen else ["g++", "c++"], ()),
+        ("nvcc", ["nvcc"], cuda),
+        ("hipcc", ["hipcc"], [Path("/opt/rocm/bin")]),
+    ):
+        path = find_tool(names, folders)
+        rows.append(
+            {"name": name, "path": path or ""} | _tried(functools.partial(tool_version, path) if path else None)
+        )
+    library = find_nvrtc()
+    tried = _tried((lambda: Nvrtc(library).version) if library else None)
+    rows.append({"name": "nvrtc", "path": str(library or "")} | tried)
+    packages = ("triton", "numba", "pyopencl")
+    return rows + [{"name": name, "path": "", "version": _version(name), "error": ""} for name in packages]
+
+
+def _tried(version: Callable[[], str] | None) -> dict[str, str]:
+    if version is None:
+        return {"version": "", "error": ""}
+    try:
+        return {"version": version(), "error": ""}
+    except KernelEvalError as error:
+        return {"version": "", "error": str(error)}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Clock, memory, store
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def clock(spins: int = _SPINS) -> dict[str, Any]:
+    """How steady time is here: the timer's own resolution, and how far equal pieces of work differ in time.
+
+    The work is a loop of about 1 ms, ``spins`` times over. What scatters it is what scatters measurements too: clock
+    changes, interrupts, neighbours on the same cores.
+
+    Returns:
+        ``resolution_ns`` (least step seen), ``spin_ns`` (median), ``spread`` (interquartile range over median),
+        ``p99_over_median``, ``stalls`` (share of loops more than 10 % over the median) and ``calm``: whether the
+        spread is at most 2 % and at most 5 % of the loops stalled.
+    """
+    steps = []
+    for _ in range(2000):
+        first = time.perf_counter_ns()
+        while (now := time.perf_counter_ns()) == first:
+            pass
+        steps.append(now - first)
+    rounds = 1000
+    while (once := _spin_ns(rounds)) < _SPIN_NS // 4:
+        rounds *= 2
+    rounds = max(1, rounds * _SPIN_NS // once)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        times = [_spin_ns(rounds) for _ in range(spins)]
+    finally:
+        if collecting:
+            gc.enable()
+    median = statistics.median(times)
+    low, _, high = statistics.quantiles(times, n=4)
+    spread = (high - low) / median
+    stalls = sum(t > median * (1 + _STALL) for t in times) / len(times)
+    return {
+        "resolution_ns": min(steps),
+        "spin_ns": median,
+        "spread": spread,
+        "p99_over_median": statistics.quantiles(times, n=100)[98] / median,
+        "stalls": stalls,
+        "calm": spread <= _CALM and stalls <= 0.05,
+    }
+
+
+def _spin_ns(rounds: int) -> int:
+    started = time.perf_counter_ns()
+    for _ in range(rounds):
+        pass
+    return time.perf_counter_ns() - started
+
+
+def _memory(cache_dir: Path) -> dict[str, Any]:
+    cache_dir = cache_dir.absolute()
+    there = next(p for p in (cache_dir, *cache_dir.parents) if p.exists())
+    return {
+        "host_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "limit_bytes": _memory_limit(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "load_1min": os.getloadavg()[0],
+        "temporary_dir": tempfile.gettempdir(),
+        "temporary_free_bytes": shutil.disk_usage(tempfile.gettempdir()).free,
+        "cache_dir": str(cache_dir),
+        "cache_free_bytes": shutil.disk_usage(there).free,
+    }
+
+
+def _memory_limit() -> int:
+    """The control group's memory limit in bytes; 0: none that can be seen."""
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(path).read_text().strip()
+        except OSError:
+            continue
+        # Version 1 writes "no limit" as the largest multiple of the page size.
+        return int(text) if text.isdigit() and int(text) < 1 << 60 else 0
+    return 0
+
+
+def _store(url: str | None) -> dict[str, Any]:
+    from kerneleval.store import open_store
+
+    place = url or "kerneleval.db"
+    path = Path(place.removeprefix("sqlite:///"))
+    local = "://" not in place or place.startswith("sqlite:///")
+    if local and not path.exists():
+        writable = path.parent.is_dir() and os.access(path.parent, os.W_OK)
+        message = (
+            "not there yet; the first run makes it" if writable else f"{path.parent} is no directory one can write"
+        )
+        return {"place": place, "reachable": writable, "runs": 0, "message": message}
+    try:
+        with open_store(url, create=False, write=False) as store:
+            return {"place": store.place, "reachable": True, "runs": len(store.runs()), "message": ""}
+    except KernelEvalError as error:
+        return {
+            "place": place if local else place.rpartition("@")[2],
+            "reachable": False,
+            "runs": 0,
+            "message": str(error),
+        }
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Advice
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def _advice(found: dict[str, Any]) -> list[str]:
+    advice = []
+    for device in found["devices"]:
+        name = device["name"]
+        if not device["available"]:
+            advice.append(f"{name}: {device['reason']}")
+            continue
+        if not device["on_hardware"]:
+            advice.append(f"{name}: this device was not run on hardware by its authors; see docs/hardware.md")
+        advice += [f"{name}: {x['name']} candidates need {x['missing']}" for x in device["languages"] if x["missing"]]
+        sandbox = device["sandbox"]
+        if sandbox["error"]:
+            advice.append(f"{name}: no worker could be started: {sandbox['error']}")
+        elif sandbox["level"] != "strong":
+            missing = "; ".join(sandbox["missing"])
+            advice.append(f"{name}: the sandbox is {sandbox['level']} (missing: {missing}); see docs/threat-model.md")
+    advice += [f"{x['name']}: {x['error']}" for x in found["compilers"] if x["error"]]
+    if not found["clock"]["calm"]:
+        advice.append(
+            "clock: equal work takes unequal time here; stop other load or fix the clock rate, "
+            "or expect wide intervals and more 'inconclusive'"
+        )
+    for what in ("temporary", "cache"):
+        if found["memory"][f"{what}_free_bytes"] < 1 << 30:
+            advice.append(f"disk: less than 1 GiB is free in {found['memory'][f'{what}_dir']}")
+    if not found["store"]["reachable"]:
+        advice.append(f"store: {found['store']['message']}")
+    return advice

@@ -1,0 +1,133 @@
+"""The monitor: a process between zygote and worker that outlives the worker, ends all it started, then ends alike.
+
+The process that the zygote forked becomes the monitor; the worker is its child (or grandchild, below the first process
+of a PID namespace). The monitor runs nothing of the candidate and holds no descriptor of it. SIGTERM to it, the death
+of the zygote, or the death of the worker make it kill every process that the worker left, and end with the worker's
+own status. How it reaches them all, the strongest first:
+
+* a PID namespace: killing its first process kills the rest, atomically;
+* a user of the worker's own: ``kill(-1)`` as that user, atomically;
+* a Landlock domain with scoped signals (Linux 6.12): ``kill(-1)`` from inside reaches only the domain, atomically;
+* else as subreaper: every orphan becomes the monitor's child and is killed, until there is none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import struct
+import time
+from typing import NoReturn
+
+from kerneleval.sandbox import linux, processes
+
+__all__ = ["Reach", "become_init", "become_monitor", "leave_monitor", "prepare_monitor"]
+
+_STATUS = struct.Struct("=i")
+_GIVE_UP_S = 5.0
+_WATCHED = {signal.SIGTERM, signal.SIGCHLD}  # blocked from before the fork on, so that a monitor misses none
+
+
+class Reach:
+    """How a monitor reaches the worker's processes: ``pidns``, ``uid``, ``domain`` or ``tree``."""
+
+    PIDNS, UID, DOMAIN, TREE = "pidns", "uid", "domain", "tree"
+
+
+def prepare_monitor() -> None:
+    """Before the fork: adopt orphans, end with the parent, wait for signals, leave no core file."""
+    for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(ignored, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGTERM)
+    linux.prctl(linux.PR_SET_DUMPABLE, 0)
+
+
+def leave_monitor() -> None:
+    """After the fork, in the worker: signals as a program expects them."""
+    for usual in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(usual, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
+
+
+def become_init(worker: int, report: int) -> NoReturn:
+    """First process of a PID namespace: reap orphans until the worker ends, report its status, end and all with it."""
+    linux.close_from({report})
+    status = _wait_for(worker)
+    os.write(report, _STATUS.pack(status))
+    os._exit(0)
+
+
+def become_monitor(child: int, report: int | None, reach: str, uid: int) -> NoReturn:
+    """Wait for the worker, kill what it left, end as it ended.
+
+    Args:
+        child: the worker, or the first process of its PID namespace.
+        report: read end of the pipe on which that first process reports the worker's status.
+        reach: one of :class:`Reach`.
+        uid: the worker's user for ``Reach.UID``.
+    """
+    linux.close_from(set() if report is None else {report})
+    status = _watch(child)
+    if report is not None:
+        said = os.read(report, _STATUS.size)
+        status = _STATUS.unpack(said)[0] if len(said) == _STATUS.size else int(signal.SIGKILL)
+    if reach != Reach.PIDNS:
+        _kill_rest(reach, uid)
+    _end_like(status)
+
+
+def _watch(child: int) -> int:
+    """Status of ``child`` when it has ended; SIGTERM ends it."""
+    while True:
+        while True:
+            done, status = os.waitpid(-1, os.WNOHANG)
+            if done == child:
+                return status
+            if not done:
+                break
+        if signal.sigwait(_WATCHED) == signal.SIGTERM:
+            os.kill(child, signal.SIGKILL)
+
+
+def _wait_for(pid: int) -> int:
+    while True:
+        done, status = os.waitpid(-1, 0)
+        if done == pid:
+            return status
+
+
+def _kill_rest(reach: str, uid: int) -> None:
+    if reach == Reach.UID:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    deadline = time.monotonic() + _GIVE_UP_S
+    while time.monotonic() < deadline:
+        if reach == Reach.TREE:
+            processes.signal_each(processes.descendants(os.getpid()), signal.SIGKILL)
+        else:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is there, or may be reached
+                os.kill(-1, signal.SIGKILL)  # reaches the worker's user, or this domain, and never this process
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.001)
+
+
+def _end_like(status: int) -> NoReturn:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        os._exit(128 + number)
+    os._exit(os.waitstatus_to_exitcode(status))

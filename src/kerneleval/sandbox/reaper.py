@@ -1,0 +1,224 @@
+"""The trusted side's end of a worker: find every process of it, kill them, remove what they left, say what stays."""
+# Paths are strings here: they end in system calls on names that another process chose.
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from kerneleval.sandbox import processes
+from kerneleval.sandbox.slot import Slot, release
+
+__all__ = ["STARTED", "disk_bytes", "kill_all", "mark_started", "remove", "resident_bytes"]
+
+STARTED = "started"
+"""File in a slot's base that names the worker's first process and its start time, so that no reused id is killed."""
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DEPTH = 100  # directories open at a time while removing
+_IS_LINUX = sys.platform.startswith("linux")
+_PATIENCE_S = 6.0
+_POLL_S = 0.001
+_ROUNDS_S = 3.0
+_HELPER = "import os,sys;u=int(sys.argv[1]);os.setgroups([]);os.setresgid(u,u,u);os.setresuid(u,u,u);os.kill(-1,9)"
+
+
+def mark_started(slot: Slot) -> None:
+    """Called by the worker's first process, before anything else, while it still may write there."""
+    pid = os.getpid()
+    Path(slot.base, STARTED).write_text(f"{pid} {processes.start_time(pid)}\n")
+
+
+def resident_bytes(slot: Slot, pid: int) -> int:
+    """Memory of a worker and all it started, in bytes, without the monitor and its kind.
+
+    Pages shared between processes of the worker after a fork count once for each: an upper bound. Temporary files in
+    memory are not in it; they are bounded by ``Limits.disk_bytes``. Zero when the worker is gone.
+    """
+    children = processes.descendants(pid)
+    if not _IS_LINUX:
+        return processes.resident_bytes([pid, *children])  # no monitor there
+    return processes.resident_bytes(p for p in children or [pid] if not processes.is_namespace_init(p))
+
+
+def disk_bytes(slot: Slot, *, stop_bytes: int = 1 << 62, stop_files: int = 100_000) -> int:
+    """Bytes on disk in the private directory.
+
+    Counting stops past ``stop_bytes``, and past ``stop_files`` entries, which count as too much.
+    """
+    used, files = 0, 0
+    for directory, _names, names in os.walk(slot.directory):
+        for name in names:
+            with contextlib.suppress(OSError):
+                used += os.lstat(os.path.join(directory, name)).st_blocks * 512
+            files += 1
+            if files > stop_files:
+                return 1 << 62
+        files += 1
+        if used > stop_bytes:
+            return used
+    return used
+
+
+def kill_all(slot: Slot, pid: int) -> list[str]:
+    """End every process of a worker, remove its directories, free its user.
+
+    Safe to call more than once and after the worker ended. Where the caller is the worker's parent it is reaped too;
+    otherwise that stays with the zygote.
+
+    Returns:
+        what is left after a few seconds of trying (processes that a driver keeps, files that cannot be removed), in
+        words; empty when nothing is.
+    """
+    left: list[int] = []
+    if pid > 0 and _is_ours(slot, pid):
+        left = _end_monitor(pid) if _IS_LINUX else _end_group(pid)
+    if _IS_LINUX:
+        left = _kill_strays(slot)
+    if pid > 0:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+    leftovers = [f"process {stray} ({processes.name_of(stray)}) does not end" for stray in left]
+    leftovers += remove(slot.base)
+    if not left:
+        release(slot)
+    return leftovers
+
+
+def _is_ours(slot: Slot, pid: int) -> bool:
+    """Whether ``pid`` is still the process that the zygote forked for this slot, and no later one with its number."""
+    started = processes.start_time(pid)
+    if not started:
+        return False
+    try:
+        recorded = Path(slot.base, STARTED).read_text().split()
+    except OSError:
+        # It died, or was never scheduled, before its first act: its number is ours if it began after the slot did.
+        return _began_after(pid, slot)
+    return recorded == [str(pid), started]
+
+
+def _began_after(pid: int, slot: Slot) -> bool:
+    try:
+        made = os.stat(slot.base).st_mtime
+        uptime = float(Path("/proc/uptime").read_text().split()[0])
+        began = time.time() - uptime + int(processes.start_time(pid)) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError):
+        return False
+    return began >= made - 1.0
+
+
+def _end_monitor(pid: int) -> list[int]:
+    """Let the monitor clean up; kill it only when it does not. What is left is for :func:`_strays` to say."""
+    processes.signal_each([pid], signal.SIGTERM)
+    deadline = time.monotonic() + _PATIENCE_S
+    while processes.is_running(pid) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    if processes.is_running(pid):
+        family = processes.descendants(pid)
+        processes.signal_each([*family, pid], signal.SIGKILL)
+    return []
+
+
+def _end_group(pid: int) -> list[int]:
+    """Where there is no monitor: kill the worker's process group and descendants; a daemon of it gets away."""
+    deadline, left = time.monotonic() + _ROUNDS_S, [pid]
+    while time.monotonic() < deadline:
+        family = {pid, *processes.group_members(pid), *processes.descendants(pid)}
+        left = [member for member in family if processes.is_running(member)]
+        if not left:
+            return []
+        processes.signal_each(left, signal.SIGKILL)
+        time.sleep(_POLL_S)
+    return left
+
+
+def _strays(slot: Slot) -> list[int]:
+    """Processes of the slot that run: by its user, and among those of this user by the marks that they carry."""
+    own = [pid for pid in processes.of_uid(slot.uid) if processes.is_running(pid)] if slot.uid >= 0 else []
+    return own + [pid for pid in processes.of_uid(os.geteuid()) if _is_marked(pid, slot)]
+
+
+def _is_marked(pid: int, slot: Slot) -> bool:
+    if pid == os.getpid():
+        return False
+    base = os.fsencode(slot.base)
+    for link in ("cwd", "root"):
+        with contextlib.suppress(OSError):
+            if os.readlink(os.fsencode(f"/proc/{pid}/{link}")).startswith(base + b"/"):
+                return processes.is_running(pid)
+    with contextlib.suppress(OSError):
+        return f"KERNELEVAL_SLOT={slot.token}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return False
+
+
+def _kill_strays(slot: Slot) -> list[int]:
+    deadline = time.monotonic() + _ROUNDS_S
+    while left := _strays(slot):
+        if time.monotonic() > deadline:
+            return left
+        processes.signal_each(left, signal.SIGKILL)
+        if slot.uid >= 0:
+            # One call that reaches every process of the user at once, which no fork bomb outruns.
+            command = [sys.executable, "-I", "-S", "-c", _HELPER, str(slot.uid)]
+            subprocess.run(command, check=False, stdin=subprocess.DEVNULL)
+        time.sleep(_POLL_S)
+    return []
+
+
+def remove(base: str) -> list[str]:
+    """Remove a tree of any depth and any modes without following links; returns what stays, with the reason."""
+    try:
+        top = os.open(base, _DIRECTORY)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        return [f"{base}: {error}"]
+    failed: list[str] = []
+    moved: list[str] = []
+    try:
+        _empty(top, top, moved, failed, _DEPTH)
+        while moved:
+            _remove_directory(top, moved.pop(), top, moved, failed, _DEPTH)
+        os.rmdir(base)
+    except OSError as error:
+        failed.append(f"{base}: {error}")
+    finally:
+        os.close(top)
+    return failed
+
+
+def _empty(directory: int, top: int, moved: list[str], failed: list[str], depth: int) -> None:
+    """Remove all in ``directory``. What lies deeper than ``depth`` is moved to ``top`` for later, under a new name.
+
+    So neither recursion, nor open descriptors, nor the length of a path is a limit.
+    """
+    for name in os.listdir(directory):
+        try:
+            if not stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode):
+                os.unlink(name, dir_fd=directory)
+            elif depth:
+                _remove_directory(directory, name, top, moved, failed, depth - 1)
+            else:
+                os.chmod(name, 0o700, dir_fd=directory)
+                moved.append(f".moved-{secrets.token_hex(8)}")
+                os.rename(name, moved[-1], src_dir_fd=directory, dst_dir_fd=top)
+        except OSError as error:
+            failed.append(f"{name!r}: {error}")
+
+
+def _remove_directory(parent: int, name: str, top: int, moved: list[str], failed: list[str], depth: int) -> None:
+    os.chmod(name, 0o700, dir_fd=parent)
+    directory = os.open(name, _DIRECTORY, dir_fd=parent)
+    try:
+        _empty(directory, top, moved, failed, depth)
+    finally:
+        os.close(directory)
+    os.rmdir(name, dir_fd=parent)
