@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from benchmarks.report import Report, parser, until_ended
 from kerneleval import devices
 from kerneleval.scores import cv_shape
-from kerneleval.scores.intervals import Nested, mean_over_tasks, median_over_cells
-from kerneleval.scores.speeds import Speeds
+from kerneleval.scores.common.intervals import Nested, mean_over_tasks, median_over_cells
+from kerneleval.scores.common.speeds import Speeds
 
 Floats = NDArray[np.float64]
 TASKS = (5, 10, 20, 50, 200)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         Verdict,
         to_plain,
     )
-    from kerneleval.scores.rewards import Reward
+    from kerneleval.scores.common.rewards import Reward
 
 __all__ = [
     "Candidate",
@@ -71,7 +71,7 @@ __all__ = [
 
 _HOME = dict.fromkeys(__all__, "kerneleval.records") | {
     "Judge": "kerneleval.judge",
-    "Reward": "kerneleval.scores.rewards",
+    "Reward": "kerneleval.scores.common.rewards",
     "Rewarder": "kerneleval.pipeline",
     "check": "kerneleval.pipeline",
     "reward": "kerneleval.pipeline",

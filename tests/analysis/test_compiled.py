@@ -14,7 +14,7 @@ from tests.store import store_builders as stored
 from kerneleval.analysis.compiled import METRICS, CompiledMetrics, by_generators, measure
 from kerneleval.judge.binaries.disassembly import Library
 from kerneleval.judge.binaries.uses import finding
-from kerneleval.languages.instructions import read_code
+from kerneleval.languages.binaries.instructions import read_code
 from kerneleval.records import Verdict, to_plain
 from kerneleval.reports.analysis_view import render_compiled
 

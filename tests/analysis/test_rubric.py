@@ -16,7 +16,7 @@ from kerneleval.analysis.features import marks_of_code, read_sources
 from kerneleval.analysis.rubric import Seen, profiles, rate, seen
 from kerneleval.judge.binaries.disassembly import Library
 from kerneleval.judge.binaries.uses import finding
-from kerneleval.languages.instructions import read_code
+from kerneleval.languages.binaries.instructions import read_code
 from kerneleval.records import Candidate, CodeUse, Origin, UsageError
 
 LIBRARY = {name: tasks.find(name) for name in ("gelu", "layer_norm", "matmul")}

@@ -8,7 +8,7 @@ import pytest
 from tests.attacks.specimens import Specimen, collect, elsewhere, got_its_due, judged
 
 from kerneleval.judge import Judge
-from kerneleval.languages import opencl_runtime
+from kerneleval.languages.common import opencl_runtime
 
 SPECIMENS = [s for s in collect("cpu") if s.path.parent.name != "exhaustion"]
 HALVES = [

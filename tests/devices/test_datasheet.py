@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from kerneleval import devices
-from kerneleval.devices.datasheet import PRODUCTS, product_of
+from kerneleval.devices.common.datasheet import PRODUCTS, product_of
 
 MACHINE = dataclasses.replace(devices.find("cpu").machine(), device="cuda")
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from kerneleval import devices, languages
-from kerneleval.languages import opencl_runtime, torch_device
+from kerneleval.languages import torch_device
+from kerneleval.languages.common import opencl_runtime
 from kerneleval.records import InfrastructureError
 
 OPENCL = devices.find("opencl")

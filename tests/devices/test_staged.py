@@ -20,7 +20,8 @@ import pytest
 import torch
 
 import kerneleval
-from kerneleval.devices import cpu, staged, typed_view
+from kerneleval.devices import cpu, typed_view
+from kerneleval.devices.common import staged
 from kerneleval.records import InfrastructureError
 from kerneleval.worker.staging import Staging
 
@@ -30,7 +31,7 @@ DEVICE = '''
 import dataclasses
 
 from kerneleval.devices.cpu import Cpu
-from kerneleval.devices.staged import Staged
+from kerneleval.devices.common.staged import Staged
 
 
 class Mirrored(Staged, Cpu):
@@ -65,7 +66,7 @@ DEVICE = Apple()
 
 EDITS = {
     "languages/torch.py": ('devices = ("cpu"', 'devices = ("mirrored", "apple", "cpu"'),
-    "languages/base.py": ('"metal": "mps"', '"mirrored": "cpu", "apple": "cpu", "metal": "mps"'),
+    "languages/common/base.py": ('"metal": "mps"', '"mirrored": "cpu", "apple": "cpu", "metal": "mps"'),
 }
 
 RIGHT = "import torch\n\n\ndef gelu(x):\n    return 0.5 * x * (1 + torch.erf(x * 0.7071067811865476))\n"

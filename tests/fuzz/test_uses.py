@@ -13,8 +13,8 @@ from tests.store import store_builders as stored
 
 from kerneleval.analysis import compiled
 from kerneleval.judge.binaries.uses import read_sent
-from kerneleval.languages.host_code import kernels_reached, listing
-from kerneleval.languages.instructions import read_code, sass_functions
+from kerneleval.languages.binaries.instructions import read_code, sass_functions
+from kerneleval.languages.common.host_code import kernels_reached, listing
 from kerneleval.records import ISAS, CodeUse, UsageError
 
 FIELDS = ("data", "kernel", "kind", "hash", "shared", "classes", "lines", "isa", "instructions", "widest_bytes")

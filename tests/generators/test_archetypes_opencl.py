@@ -16,7 +16,8 @@ from tests.generators.test_archetypes_cpu import (
 
 from kerneleval import generators, languages, tasks
 from kerneleval.generators.archetypes import SUITE
-from kerneleval.languages import OutputSpec, opencl_runtime
+from kerneleval.languages import OutputSpec
+from kerneleval.languages.common import opencl_runtime
 
 if reason := opencl_runtime.unusable():
     pytest.skip(f"not run: {reason}", allow_module_level=True)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kerneleval.generators.prompts import extract
-from kerneleval.generators.prompts.extract import without_reasoning
+from kerneleval.generators.common.prompts import extract
+from kerneleval.generators.common.prompts.extract import without_reasoning
 from kerneleval.records import Candidate
 
 PY = textwrap.dedent(

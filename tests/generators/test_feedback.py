@@ -8,7 +8,7 @@ from typing import Any
 from tests.store.store_builders import machine
 
 from kerneleval import tasks
-from kerneleval.generators.feedback import feedback_of
+from kerneleval.generators.common.feedback import feedback_of
 from kerneleval.records import Case, CellResult, Failed, Limits, Passed, Protocol, Samples, Timing, Trust, Verdict
 
 TASK = tasks.find("softmax")

@@ -20,11 +20,11 @@ from tests.generators import metal_on_host
 
 from kerneleval import languages, tasks
 from kerneleval.devices.fakes import Namespace
-from kerneleval.generators.prompts import TEMPLATES, extract, render
-from kerneleval.generators.prompts.facts import task_facts
-from kerneleval.generators.prompts.source import reference_source
+from kerneleval.generators.common.prompts import TEMPLATES, extract, render
+from kerneleval.generators.common.prompts.facts import task_facts
+from kerneleval.generators.common.prompts.source import reference_source
 from kerneleval.judge import Judge
-from kerneleval.languages import geometry, ndrange, opencl_runtime
+from kerneleval.languages.common import geometry, ndrange, opencl_runtime
 from kerneleval.records import (
     Answer,
     Candidate,
@@ -63,7 +63,7 @@ MACHINE = Machine(
     host="a-secret-host",
 )
 LIMITS = Limits(bandwidth_bytes_per_s=4.1e12, flop_per_s=(("float32", 5.1e13), ("float16", 7.2e14)))
-EXAMPLES = resources.files("kerneleval.generators.prompts") / "examples"
+EXAMPLES = resources.files("kerneleval.generators.common.prompts") / "examples"
 
 
 HEADS = {language: 'extern "C" int' if language in HOSTED else "kernel void" for language in NATIVE}
@@ -115,7 +115,7 @@ def test_the_hash_is_of_the_texts_and_the_template():
 def test_processes_agree():
     code = (
         "from kerneleval import tasks\n"
-        "from kerneleval.generators.prompts import render\n"
+        "from kerneleval.generators.common.prompts import render\n"
         "from kerneleval.records import Request\n"
         "for name in ('softmax', 'bmm_gelu', 'linear_w4a16', 'bernoulli', 'conv2d', 'topk_softmax'):\n"
         "    for language in ('triton', 'cuda', 'cpp', 'opencl', 'metal'):\n"
@@ -835,7 +835,7 @@ def test_feedback_is_data():
 
 
 def test_templates():
-    folder = resources.files("kerneleval.generators.prompts") / "templates"
+    folder = resources.files("kerneleval.generators.common.prompts") / "templates"
     assert {"triton", "cuda", "hip", "cpp", "torch", "numba", "opencl", "metal"} == set(LANGUAGES)
     assert set(LANGUAGES) == languages.all_languages().keys()
     assert {*PYTHON, *NATIVE} == set(LANGUAGES)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kerneleval import generators
-from kerneleval.generators import settings_file
+from kerneleval.generators.common import settings_file
 from kerneleval.records import UsageError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kerneleval import devices, languages
-from kerneleval.generators.base import candidate_name, usual_language
+from kerneleval.generators.common.base import candidate_name, usual_language
 
 
 @pytest.mark.parametrize("device", devices.names())

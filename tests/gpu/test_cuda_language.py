@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from kerneleval import languages
-from kerneleval.languages import BuildError, LoadError, OutputSpec, cuda, nvidia
+from kerneleval.languages import BuildError, LoadError, OutputSpec, cuda
+from kerneleval.languages.binaries import nvidia
 from kerneleval.records import Candidate
 
 pytestmark = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kerneleval import devices
-from kerneleval.devices.datasheet import product_of
+from kerneleval.devices.common.datasheet import product_of
 from kerneleval.judge import Judge
 from kerneleval.judge.machine import peaks
 from kerneleval.pipeline import check

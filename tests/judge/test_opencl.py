@@ -9,7 +9,7 @@ import pytest
 
 from kerneleval.judge import Judge
 from kerneleval.judge.probes import cells
-from kerneleval.languages import opencl_runtime
+from kerneleval.languages.common import opencl_runtime
 from kerneleval.pipeline import check
 from kerneleval.records import Verdict
 

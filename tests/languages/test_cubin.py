@@ -18,8 +18,8 @@ import pytest
 from kerneleval.judge import Judge
 from kerneleval.judge.checks.resources import built, sent, told
 from kerneleval.judge.windows.worker_pool import Loaded
-from kerneleval.languages import elf
-from kerneleval.languages.cubin import Use, uses
+from kerneleval.languages.binaries import elf
+from kerneleval.languages.binaries.cubin import Use, uses
 from kerneleval.records import Candidate
 from kerneleval.worker.binaries import collect
 

@@ -10,7 +10,9 @@ import sys
 import pytest
 
 from kerneleval import languages
-from kerneleval.languages import BuildError, LoadError, compiler, cuda, elf, geometry, nvidia
+from kerneleval.languages import BuildError, LoadError, cuda
+from kerneleval.languages.binaries import elf, nvidia
+from kerneleval.languages.common import compiler, geometry
 from kerneleval.records import InfrastructureError, UsageError
 
 DIMS = {"M": 1000, "N": 7}

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from kerneleval import languages
-from kerneleval.languages import OutputSpec, opencl_runtime
+from kerneleval.languages import OutputSpec
+from kerneleval.languages.common import opencl_runtime
 
 SHAPES = [(5, 7), (1, 1), (64, 33), (0, 4)]
 

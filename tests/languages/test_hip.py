@@ -10,7 +10,9 @@ import pytest
 
 from kerneleval import languages
 from kerneleval.devices.rocm import Rocm
-from kerneleval.languages import BuildError, amd, native
+from kerneleval.languages import BuildError
+from kerneleval.languages.binaries import amd
+from kerneleval.languages.common import native
 from kerneleval.languages.crosscompile.binaries import read_binary, unpack
 from kerneleval.records import Candidate, InfrastructureError, UsageError
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from kerneleval.languages.host_code import kernels_reached, listing, reached
-from kerneleval.languages.instructions import CLASSES, merged, read_code, sass_functions
+from kerneleval.languages.binaries.instructions import CLASSES, merged, read_code, sass_functions
+from kerneleval.languages.common.host_code import kernels_reached, listing, reached
 from kerneleval.records import ISAS, CodeUse, InstructionLine, to_plain
 
 SASS = """

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from kerneleval import languages
-from kerneleval.languages import BuildError, LoadError, OutputSpec, compiler, cpp
+from kerneleval.languages import BuildError, LoadError, OutputSpec, cpp
+from kerneleval.languages.common import compiler
 from kerneleval.records import InfrastructureError, UsageError
 
 X = torch.arange(6.0).reshape(2, 3)

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from kerneleval import languages
-from kerneleval.languages import BuildError, LoadError, OutputSpec, opencl_runtime
+from kerneleval.languages import BuildError, LoadError, OutputSpec
+from kerneleval.languages.common import opencl_runtime
 from kerneleval.records import UsageError
 
 if reason := opencl_runtime.unusable():

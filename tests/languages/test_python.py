@@ -11,7 +11,7 @@ import torch
 
 from kerneleval import languages
 from kerneleval.languages import LoadError
-from kerneleval.languages.watch import LaunchWatch, Patch
+from kerneleval.languages.common.watch import LaunchWatch, Patch
 from kerneleval.records import InfrastructureError, UsageError
 
 X = torch.arange(6.0).reshape(2, 3)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from kerneleval import languages
-from kerneleval.languages import read_candidate, registry
-from kerneleval.languages.source import edited_lines
+from kerneleval.languages import read_candidate
+from kerneleval.languages.common import registry
+from kerneleval.languages.common.source import edited_lines
 from kerneleval.records import Origin, UsageError
 
 

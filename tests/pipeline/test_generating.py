@@ -15,9 +15,10 @@ from tests.generators.llm.chat_server import GOOD, Say, serving
 
 from kerneleval import cli, devices, generators, pipeline, tasks
 from kerneleval.cli import app
-from kerneleval.generators.base import Services, usual_language
-from kerneleval.generators.prompts import TEMPLATES
-from kerneleval.languages import opencl_runtime, read_candidate
+from kerneleval.generators.common.base import Services, usual_language
+from kerneleval.generators.common.prompts import TEMPLATES
+from kerneleval.languages import read_candidate
+from kerneleval.languages.common import opencl_runtime
 from kerneleval.records import Limits, Request, UsageError
 
 from .test_sampling import price, settings, usage

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kerneleval import devices, pipeline
-from kerneleval.languages.amd import unknown_target
+from kerneleval.languages.binaries.amd import unknown_target
 from kerneleval.languages.crosscompile import TARGETS, read_binary
 from kerneleval.records import MatrixRow, UsageError
 

@@ -9,7 +9,7 @@ import pytest
 
 from kerneleval import Rewarder, UsageError
 from kerneleval.records import Case, CellResult, Failed, Machine, Passed, Protocol, Trust, Verdict
-from kerneleval.scores.rewards import of_verdict
+from kerneleval.scores.common.rewards import of_verdict
 
 MACHINE = Machine(device="cpu", name="a", arch="x", memory_bytes=1, cache_bytes=1, units=1, driver="d", torch="t")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kerneleval.judge import Judge
-from kerneleval.languages import opencl_runtime
+from kerneleval.languages.common import opencl_runtime
 from kerneleval.pipeline import run, score
 from kerneleval.records import Limits
 from kerneleval.store import open_store

@@ -8,8 +8,8 @@ import pytest
 from score_builders import rows
 
 from kerneleval.records import UsageError
-from kerneleval.scores.by_task import compare_tasks
-from kerneleval.scores.paired import in_common
+from kerneleval.scores.common.by_task import compare_tasks
+from kerneleval.scores.common.paired import in_common
 
 
 def test_every_figure_by_hand():

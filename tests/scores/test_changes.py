@@ -22,7 +22,7 @@ from kerneleval.records import (
     Trust,
     Verdict,
 )
-from kerneleval.scores.changes import KINDS, compare
+from kerneleval.scores.common.changes import KINDS, compare
 
 MACHINE = Machine(device="cpu", name="a", arch="x", memory_bytes=1, cache_bytes=1, units=2, driver="6", torch="2.13.0")
 

@@ -11,7 +11,7 @@ from score_builders import rows, timing
 
 from kerneleval.records import Machine, Score, UsageError
 from kerneleval.scores import Setting, by_generator, find, score_all
-from kerneleval.scores.cells import checked, devices_of
+from kerneleval.scores.common.cells import checked, devices_of
 from kerneleval.scores.composite import product
 
 

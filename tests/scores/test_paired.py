@@ -9,7 +9,7 @@ import pytest
 from score_builders import rows, timing
 
 from kerneleval.records import UsageError
-from kerneleval.scores.paired import compare
+from kerneleval.scores.common.paired import compare
 
 
 def test_every_change_by_hand():

@@ -13,7 +13,8 @@ from scipy import stats
 from score_builders import rows
 
 from kerneleval.records import Score
-from kerneleval.scores import Setting, all_scores, definition, find, intervals, registry, score
+from kerneleval.scores import Setting, all_scores, definition, find, score
+from kerneleval.scores.common import intervals, registry
 from kerneleval.scores.pass_at_k import at_least_one
 
 SPEEDUPS = st.floats(0.05, 20.0)

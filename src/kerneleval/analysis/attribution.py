@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from kerneleval.analysis.logistic import LikelihoodRatio, Model, logistic, null, ratio_test, saturated
 from kerneleval.records import Result, Score
-from kerneleval.scores.cells import by_generator, checked, pairs, primary
-from kerneleval.scores.intervals import NOTHING, share
-from kerneleval.scores.registry import DEFAULT, Setting
+from kerneleval.scores.common.cells import by_generator, checked, pairs, primary
+from kerneleval.scores.common.intervals import NOTHING, share
+from kerneleval.scores.common.registry import DEFAULT, Setting
 
 __all__ = [
     "Attribution",

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kerneleval.analysis.rubric import Key, compiled_in
-from kerneleval.languages.instructions import FRONTIER, MATRIX, PIPELINE, VECTOR
+from kerneleval.languages.binaries.instructions import FRONTIER, MATRIX, PIPELINE, VECTOR
 from kerneleval.records import Result, Score, Verdict
-from kerneleval.scores.cells import by_generator, primary
+from kerneleval.scores.common.cells import by_generator, primary
+from kerneleval.scores.common.registry import DEFAULT
 from kerneleval.scores.measures import median_over_attempts
-from kerneleval.scores.registry import DEFAULT
 
 __all__ = ["METRICS", "CompiledMetrics", "by_generators", "measure"]
 

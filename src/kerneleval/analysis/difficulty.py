@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from kerneleval.records import Protocol, Result, Score, Task
-from kerneleval.scores.cells import attempted, by_generator, checked, primary
-from kerneleval.scores.intervals import NOTHING, Draw, interval
-from kerneleval.scores.registry import DEFAULT, Setting
+from kerneleval.scores.common.cells import attempted, by_generator, checked, primary
+from kerneleval.scores.common.intervals import NOTHING, Draw, interval
+from kerneleval.scores.common.registry import DEFAULT, Setting
 
 __all__ = ["PROXIES", "Correlation", "Difficulty", "TaskDifficulty", "difficulty", "proxies"]
 

@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from kerneleval.analysis.sources import LIMIT_CHARS, NATIVE, native_code
-from kerneleval.languages.instructions import FRONTIER, MATRIX, PIPELINE, VECTOR
+from kerneleval.languages.binaries.instructions import FRONTIER, MATRIX, PIPELINE, VECTOR
 from kerneleval.records import Candidate, CodeUse
 
 __all__ = ["FEATURES", "Feature", "Mark", "Reading", "marks_of_code", "read_sources"]
@@ -40,8 +40,8 @@ class Mark:
     says: str
     """What it is."""
     units: tuple[str, ...] = ()
-    """Classes of instructions (``languages/instructions.py``) of which compiled code has one where the source's kernel
-    really does it; empty: none need show."""
+    """Classes of instructions (``languages/binaries/instructions.py``) of which compiled code has one where
+    the source's kernel really does it; empty: none need show."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -361,7 +361,7 @@ def _assembly(file: str, text: str, line: int) -> Iterator[Mark]:
 
 
 def _python(file: str, text: str, launched: Collection[str]) -> tuple[list[Mark], list[str]]:
-    from kerneleval.languages.python_source import Source, Unreadable
+    from kerneleval.languages.common.python_source import Source, Unreadable
 
     try:
         source = Source(text)

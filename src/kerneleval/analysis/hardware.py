@@ -17,8 +17,8 @@ import numpy as np
 from scipy import stats
 
 from kerneleval.records import Case, Result, Score, Timing
-from kerneleval.scores.cells import device_names, timing_of
-from kerneleval.scores.intervals import FEW, NOTHING, median_over_cells, nested
+from kerneleval.scores.common.cells import device_names, timing_of
+from kerneleval.scores.common.intervals import FEW, NOTHING, median_over_cells, nested
 
 __all__ = ["Agreement", "Hardware", "Kernel", "Spread", "hardware"]
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from kerneleval.analysis.features import Mark, Reading, marks_of_code, read_sources
 from kerneleval.records import Candidate, Case, CodeUse, Origin, Result, Score, Task, Timing, UsageError, Verdict
-from kerneleval.scores.cells import attempted, by_generator, checked, primary, timing_of
+from kerneleval.scores.common.cells import attempted, by_generator, checked, primary, timing_of
+from kerneleval.scores.common.registry import DEFAULT, Setting
 from kerneleval.scores.measures import median_over_attempts
-from kerneleval.scores.registry import DEFAULT, Setting
 
 __all__ = [
     "AXES",

@@ -15,9 +15,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from kerneleval.records import Candidate, Result, Score, UsageError
-from kerneleval.scores.cells import by_generator, primary
+from kerneleval.scores.common.cells import by_generator, primary
+from kerneleval.scores.common.registry import DEFAULT
 from kerneleval.scores.measures import median_over_attempts
-from kerneleval.scores.registry import DEFAULT
 
 __all__ = ["LIMIT_CHARS", "METRICS", "NATIVE", "SourceMetrics", "by_generators", "measure", "native_code"]
 
@@ -149,7 +149,7 @@ def _python(text: str) -> list[_Part]:
         from radon.raw import analyze
     except ModuleNotFoundError as error:
         raise UsageError("source metrics need Radon; install it with: pip install 'kerneleval[analysis]'") from error
-    from kerneleval.languages.python_source import Source, Unreadable
+    from kerneleval.languages.common.python_source import Source, Unreadable
 
     try:
         source = Source(text)

@@ -17,7 +17,7 @@ from scipy import stats
 
 from kerneleval.analysis.steps import Step, really_changed
 from kerneleval.records import Score
-from kerneleval.scores.intervals import NOTHING, share
+from kerneleval.scores.common.intervals import NOTHING, share
 
 __all__ = ["NOISE", "SPEEDS", "STATES", "Bias", "Transition", "counts", "repair_bias", "shares", "transitions"]
 

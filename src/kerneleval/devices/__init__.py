@@ -6,7 +6,7 @@ import functools
 import importlib
 import pkgutil
 
-from kerneleval.devices.base import Arena, Capabilities, Device, EventTimer, contiguous_strides, typed_view
+from kerneleval.devices.common.base import Arena, Capabilities, Device, EventTimer, contiguous_strides, typed_view
 from kerneleval.records import UsageError, near
 
 __all__ = [

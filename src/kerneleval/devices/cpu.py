@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.devices.base import Arena, Capabilities, EventTimer, Sharing
-from kerneleval.devices.rapl import HOST
+from kerneleval.devices.common.base import Arena, Capabilities, EventTimer, Sharing
+from kerneleval.devices.common.rapl import HOST
 from kerneleval.records import InfrastructureError, Machine
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from kerneleval.devices.base import Capabilities
+from kerneleval.devices.common.base import Capabilities
+from kerneleval.devices.common.torch_gpu import IpcGpu, MemoryCalls, unsteady_clock
 from kerneleval.devices.cpu import _cpu_name, _triton_version
-from kerneleval.devices.torch_gpu import IpcGpu, MemoryCalls, unsteady_clock
 from kerneleval.records import InfrastructureError, Machine
 
 __all__ = ["DEVICE"]

@@ -10,10 +10,10 @@ import platform
 from collections.abc import Mapping
 from typing import Any
 
-from kerneleval.devices.base import Capabilities, EventTimer
+from kerneleval.devices.common.base import Capabilities, EventTimer
+from kerneleval.devices.common.staged import Staged, SynchronisedClock
+from kerneleval.devices.common.torch_gpu import budget
 from kerneleval.devices.cpu import _cpu_name
-from kerneleval.devices.staged import Staged, SynchronisedClock
-from kerneleval.devices.torch_gpu import budget
 from kerneleval.records import Machine
 
 __all__ = ["DEVICE"]

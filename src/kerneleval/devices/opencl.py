@@ -2,7 +2,7 @@
 
 PyTorch has no OpenCL backend: tensors lie in the host's memory and are shared as on the CPU, the judge computes there,
 and the baseline is PyTorch on the host, which is what a user without such a backend runs instead. Kernels of candidates
-run on the OpenCL device. Only devices of the type CPU are taken (``languages/opencl_runtime.py``).
+run on the OpenCL device. Only devices of the type CPU are taken (``languages/common/opencl_runtime.py``).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 
 from kerneleval.devices.cpu import Cpu
-from kerneleval.languages import opencl_runtime
+from kerneleval.languages.common import opencl_runtime
 from kerneleval.records import Machine
 
 __all__ = ["DEVICE"]

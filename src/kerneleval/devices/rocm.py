@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kerneleval.devices.base import Capabilities
+from kerneleval.devices.common.base import Capabilities
+from kerneleval.devices.common.torch_gpu import IpcGpu, MemoryCalls, read_conditions, unsteady_clock
 from kerneleval.devices.cpu import _cpu_name, _triton_version
-from kerneleval.devices.torch_gpu import IpcGpu, MemoryCalls, read_conditions, unsteady_clock
-from kerneleval.languages.amd import hip_runtime as _hip
+from kerneleval.languages.binaries.amd import hip_runtime as _hip
 from kerneleval.records import Machine
 
 __all__ = ["DEVICE"]

@@ -14,12 +14,12 @@ import sys
 from pathlib import Path
 
 from kerneleval.generators.archetypes import SUITE
-from kerneleval.generators.base import Asked, Cache, Generator, Reader, Services, Stoppable
+from kerneleval.generators.common.base import Asked, Cache, Generator, Reader, Services, Stoppable
 from kerneleval.records import UsageError, digest, near
 
 __all__ = ["HELPERS", "SUITE", "Asked", "Cache", "Generator", "Reader", "Services", "Stoppable", "find", "names"]
 
-HELPERS = frozenset({"base", "directory", "feedback", "prompts", "settings_file"})
+HELPERS = frozenset({"common", "directory"})
 """Modules of this package that hold no generator; any other has ``GENERATOR``, ``GENERATORS`` or ``from_settings``."""
 
 
@@ -34,8 +34,8 @@ def find(name: str, services: Services | None = None) -> Generator | Asked:
     Args:
         name: a built-in generator's name; the path of a directory of candidate files (see
             :mod:`kerneleval.generators.directory`); of a Python module that assigns ``GENERATOR``; or of a TOML file
-            with a table ``[generator]`` (see :mod:`kerneleval.generators.settings_file`); or of a file of samples that
-            ``kerneleval export`` wrote.
+            with a table ``[generator]`` (see :mod:`kerneleval.generators.common.settings_file`); or of a
+            file of samples that ``kerneleval export`` wrote.
         services: what it may use; a directory of files needs ``read``.
 
     Raises:
@@ -59,7 +59,7 @@ def find(name: str, services: Services | None = None) -> Generator | Asked:
 
         return of_file(path)
     if path.suffix == ".toml" and path.is_file():
-        from kerneleval.generators.settings_file import read_settings
+        from kerneleval.generators.common.settings_file import read_settings
 
         return read_settings(path, services)
     if "/" in name or path.suffix in (".py", ".toml", ".jsonl", ".gz"):

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kerneleval.generators.base import Services
-from kerneleval.generators.prompts.source import reference_source
+from kerneleval.generators.common.base import Services
+from kerneleval.generators.common.prompts.source import reference_source
 from kerneleval.records import Candidate, Origin, Task, UsageError, near
 
 __all__ = ["GENERATOR", "MODES", "Compiled", "from_settings"]

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from kerneleval.generators.base import Reader
+from kerneleval.generators.common.base import Reader
 from kerneleval.records import Candidate, Origin, Task, UsageError
 
 __all__ = ["Directory"]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kerneleval.generators.base import Earlier, Services, candidate_name
+from kerneleval.generators.common.base import Earlier, Services, candidate_name
 from kerneleval.records import Candidate, Origin, Task, UsageError, near
 
 __all__ = ["Replay", "from_settings", "is_samples", "of_file"]

@@ -6,9 +6,9 @@ does not import torch; loading a candidate does.
 
 from __future__ import annotations
 
-from kerneleval.languages.base import BuildError, Language, Loaded, LoadError, OutputSpec, torch_device
-from kerneleval.languages.registry import all_languages, detect, find
-from kerneleval.languages.source import candidate_of, read_candidate
+from kerneleval.languages.common.base import BuildError, Language, Loaded, LoadError, OutputSpec, torch_device
+from kerneleval.languages.common.registry import all_languages, detect, find
+from kerneleval.languages.common.source import candidate_of, read_candidate
 
 __all__ = [
     "BuildError",

@@ -9,10 +9,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from kerneleval.languages.base import Language, Loaded, source_folder
-from kerneleval.languages.compiler import candidate_flags, cpu_identity, find_tool, run_compiler, tool_version
-from kerneleval.languages.elf import foreign_names, loader_names
-from kerneleval.languages.native import Library, NativeLoaded, library_name
+from kerneleval.languages.binaries.elf import foreign_names, loader_names
+from kerneleval.languages.common.base import Language, Loaded, source_folder
+from kerneleval.languages.common.compiler import candidate_flags, cpu_identity, find_tool, run_compiler, tool_version
+from kerneleval.languages.common.native import Library, NativeLoaded, library_name
 from kerneleval.records import Candidate, InfrastructureError
 
 __all__ = ["DEFAULT_FLAGS", "LANGUAGE", "TIMEOUT_S", "cpp_compiler"]

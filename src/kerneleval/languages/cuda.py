@@ -13,14 +13,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kerneleval.languages import amd, hip
-from kerneleval.languages.base import BuildError, Language, Loaded, source_folder
-from kerneleval.languages.compiler import candidate_flags, find_tool, run_compiler, tool_version
-from kerneleval.languages.elf import foreign_names, kernel_names
-from kerneleval.languages.geometry import Geometry
-from kerneleval.languages.kernels import Kernels, device_launches
-from kerneleval.languages.native import Library, Native, NativeLoaded, library_name
-from kerneleval.languages.nvidia import (
+from kerneleval.languages import hip
+from kerneleval.languages.binaries import amd
+from kerneleval.languages.binaries.elf import foreign_names, kernel_names
+from kerneleval.languages.binaries.nvidia import (
     DeviceModule,
     Nvrtc,
     cuda_folders,
@@ -28,6 +24,11 @@ from kerneleval.languages.nvidia import (
     include_folders,
     specific_arch,
 )
+from kerneleval.languages.common.base import BuildError, Language, Loaded, source_folder
+from kerneleval.languages.common.compiler import candidate_flags, find_tool, run_compiler, tool_version
+from kerneleval.languages.common.geometry import Geometry
+from kerneleval.languages.common.kernels import Kernels, device_launches
+from kerneleval.languages.common.native import Library, Native, NativeLoaded, library_name
 from kerneleval.records import Candidate, InfrastructureError
 
 __all__ = ["LANGUAGE", "TIMEOUT_S"]

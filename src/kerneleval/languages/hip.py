@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kerneleval.languages import amd
-from kerneleval.languages.base import BuildError, Language, Loaded, source_folder
-from kerneleval.languages.compiler import candidate_flags
-from kerneleval.languages.elf import exported, foreign_names, loader_names
-from kerneleval.languages.geometry import Geometry
-from kerneleval.languages.kernels import Kernels, device_launches
-from kerneleval.languages.native import Library, Native, NativeLoaded, library_name
+from kerneleval.languages.binaries import amd
+from kerneleval.languages.binaries.elf import exported, foreign_names, loader_names
+from kerneleval.languages.common.base import BuildError, Language, Loaded, source_folder
+from kerneleval.languages.common.compiler import candidate_flags
+from kerneleval.languages.common.geometry import Geometry
+from kerneleval.languages.common.kernels import Kernels, device_launches
+from kerneleval.languages.common.native import Library, Native, NativeLoaded, library_name
 from kerneleval.records import Candidate
 
 __all__ = ["LANGUAGE", "build", "load", "toolchain"]

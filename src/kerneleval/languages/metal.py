@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerneleval.languages.base import BuildError, Language, Loaded, LoadError
-from kerneleval.languages.geometry import Geometry
-from kerneleval.languages.kernels import device_launches
-from kerneleval.languages.native import Launch, Native, NativeLoaded
+from kerneleval.languages.common.base import BuildError, Language, Loaded, LoadError
+from kerneleval.languages.common.geometry import Geometry
+from kerneleval.languages.common.kernels import device_launches
+from kerneleval.languages.common.native import Launch, Native, NativeLoaded
 from kerneleval.records import Candidate, UsageError
 
 __all__ = ["LANGUAGE"]

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from kerneleval.languages.python_module import PythonLanguage, imports
-from kerneleval.languages.watch import Patch
+from kerneleval.languages.common.python_module import PythonLanguage, imports
+from kerneleval.languages.common.watch import Patch
 
 __all__ = ["LANGUAGE"]
 

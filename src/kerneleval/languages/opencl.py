@@ -16,11 +16,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerneleval.languages import opencl_runtime
-from kerneleval.languages.base import BuildError, Language, Loaded, LoadError, write_files
-from kerneleval.languages.compiler import candidate_flags
-from kerneleval.languages.native import Launch, Native, NativeLoaded
-from kerneleval.languages.ndrange import Plan, Sizes, read_plans
+from kerneleval.languages.common import opencl_runtime
+from kerneleval.languages.common.base import BuildError, Language, Loaded, LoadError, write_files
+from kerneleval.languages.common.compiler import candidate_flags
+from kerneleval.languages.common.native import Launch, Native, NativeLoaded
+from kerneleval.languages.common.ndrange import Plan, Sizes, read_plans
 from kerneleval.records import Candidate, UsageError
 
 __all__ = ["LANGUAGE"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kerneleval.languages.python_module import PythonLanguage
+from kerneleval.languages.common.python_module import PythonLanguage
 
 __all__ = ["LANGUAGE"]
 

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from kerneleval.languages.base import LoadError
-from kerneleval.languages.python_module import PythonLanguage, imports
-from kerneleval.languages.watch import Patch
+from kerneleval.languages.common.base import LoadError
+from kerneleval.languages.common.python_module import PythonLanguage, imports
+from kerneleval.languages.common.watch import Patch
 
 __all__ = ["LANGUAGE"]
 
@@ -37,7 +37,7 @@ class Triton(PythonLanguage):
     def preload(self, device: str, arch: str) -> None:
         """Has the compiler and the launcher ready on NVIDIA GPUs."""
         if device == "cuda" and arch.startswith("sm_"):
-            from kerneleval.languages import triton_preload
+            from kerneleval.languages.common import triton_preload
 
             triton_preload.preload(arch)
 

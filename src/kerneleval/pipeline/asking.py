@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.generators.base import Stoppable
+from kerneleval.generators.common.base import Stoppable
 from kerneleval.pipeline.checking import OnEvent, tell
 from kerneleval.records import Answer, Candidate, Origin, Request, Task
 

@@ -274,7 +274,7 @@ def _document(store: Store, before: RunInfo, after: RunInfo, machine: str, skipp
 
 
 def _entry(key: _Key, before: Verdict, after: Verdict) -> dict[str, Any]:
-    from kerneleval.scores.changes import compare
+    from kerneleval.scores.common.changes import compare
 
     generator, sample, task = key
     comparison = compare(before, after)

@@ -159,8 +159,8 @@ def _sandbox(device: str) -> dict[str, Any]:
 
 
 def _compilers() -> list[dict[str, Any]]:
-    from kerneleval.languages.compiler import find_tool, tool_version
-    from kerneleval.languages.nvidia import Nvrtc, cuda_folders, find_nvrtc
+    from kerneleval.languages.binaries.nvidia import Nvrtc, cuda_folders, find_nvrtc
+    from kerneleval.languages.common.compiler import find_tool, tool_version
 
     rows = []
     chosen = os.environ.get("CXX", "").strip()

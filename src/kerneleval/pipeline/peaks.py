@@ -37,7 +37,7 @@ def peaks(
         UsageError: no such device, or not usable here.
         InfrastructureError: the device has no memory left to measure with.
     """
-    from kerneleval.devices.datasheet import product_of
+    from kerneleval.devices.common.datasheet import product_of
     from kerneleval.judge.machine import peaks as stage
 
     measured = 0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from kerneleval.generators.feedback import feedback_of
+from kerneleval.generators.common.feedback import feedback_of
 from kerneleval.pipeline.asking import ask_all
 from kerneleval.pipeline.checking import OnEvent, tell
 from kerneleval.records import Answer, Candidate, Case, Limits, Origin, Protocol, Request, Task, Turn, Verdict

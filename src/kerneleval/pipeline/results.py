@@ -158,14 +158,15 @@ def compare(first: str, second: str, *, store_url: str | None = None) -> dict[st
 
     Returns:
         ``comparisons``, each with ``before`` and ``after`` (run, name, generator), ``by`` (``cell``; ``task`` where the
-        two have no cell in common), ``comparison`` (a :class:`kerneleval.scores.paired.Comparison`, or a
-        :class:`kerneleval.scores.by_task.TaskComparison`) and ``counts`` (change -> cells; empty by task);
+        two have no cell in common), ``comparison`` (a :class:`kerneleval.scores.common.paired.Comparison`, or a
+        :class:`kerneleval.scores.common.by_task.TaskComparison`) and ``counts`` (change -> cells; empty by task);
         ``not_compared``: generators that one of the runs lacks.
 
     Raises:
         UsageError: no such store, run or generator; both are the same; nothing in common.
     """
-    from kerneleval.scores import by_generator, by_task, paired
+    from kerneleval.scores import by_generator
+    from kerneleval.scores.common import by_task, paired
     from kerneleval.store import open_store
     from kerneleval.tasks import peers
 

@@ -1,4 +1,4 @@
-"""Rewards for training, from a judge that stays warm; what a verdict is worth says ``scores/rewards.py``."""
+"""Rewards for training, from a judge that stays warm; what a verdict is worth says ``scores/common/rewards.py``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from kerneleval.pipeline.checking import known_dtypes, open_task
 from kerneleval.records import Candidate, InfrastructureError, Machine, Protocol, Task, UsageError
-from kerneleval.scores.rewards import Reward, of_verdict
+from kerneleval.scores.common.rewards import Reward, of_verdict
 
 __all__ = ["Rewarder", "reward"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.generators.feedback import feedback_of
+from kerneleval.generators.common.feedback import feedback_of
 from kerneleval.pipeline.checking import open_task
 from kerneleval.records import Candidate, Task, UsageError, Verdict, to_plain
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kerneleval.analysis.rubric import Rating
     from kerneleval.analysis.sources import SourceMetrics
     from kerneleval.scores import Setting
-    from kerneleval.scores.registry import AttemptKey
+    from kerneleval.scores.common.registry import AttemptKey
     from kerneleval.store.plan import Attempt, RunInfo
     from kerneleval.store.store import Store
 
@@ -139,7 +139,7 @@ _METRICS = ("maintainability", "complexity_sum", "complexity_mean", "complexity_
 def setting_of(info: RunInfo, facts: Facts, results: Sequence[Result]) -> Setting:
     """What the scores of a run need to know beyond its results."""
     from kerneleval.scores import Setting
-    from kerneleval.scores.cells import devices_of, primary
+    from kerneleval.scores.common.cells import devices_of, primary
 
     measured: dict[str, dict[AttemptKey, float]] = {}
     attempts = {(r.generator, r.task, r.sample): r.candidate for r in primary(results, Setting()) if r.candidate}

@@ -22,7 +22,7 @@ class InstructionLine:
     """Evidence: one mnemonic of a class that is looked for."""
 
     unit: str
-    """The class (``wgmma``, ``TMA``, ``AVX-512`` ...; ``languages/instructions.py``)."""
+    """The class (``wgmma``, ``TMA``, ``AVX-512`` ...; ``languages/binaries/instructions.py``)."""
     mnemonic: str
     """As the disassembler prints it, with its modifiers."""
     count: int

@@ -14,9 +14,9 @@ from typing import Any
 from kerneleval.analysis import compiled
 from kerneleval.records import Candidate, Failed, Result, Score, UsageError, Verdict
 from kerneleval.reports.files import replacing
+from kerneleval.scores.common.registry import AttemptKey
+from kerneleval.scores.common.rewards import of_verdict
 from kerneleval.scores.measures import AXES
-from kerneleval.scores.registry import AttemptKey
-from kerneleval.scores.rewards import of_verdict
 from kerneleval.store import Attempt
 
 __all__ = [
@@ -150,7 +150,8 @@ def sample_rows(
     candidate: Callable[[str], Candidate],
     measured: Mapping[str, Mapping[AttemptKey, float]],
 ) -> Iterator[Row]:
-    """A row for every verdict with the source that it is of and its reward (``scores/rewards.py``): data to train on.
+    """A row for every verdict with the source that it is of and its reward (``scores/common/rewards.py``): data to
+    train on.
 
     Args:
         verdicts: attempts with their verdicts.

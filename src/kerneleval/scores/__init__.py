@@ -11,8 +11,17 @@ import dataclasses
 from collections.abc import Iterable
 
 from kerneleval.records import Result, Score
-from kerneleval.scores.cells import by_generator, checked
-from kerneleval.scores.registry import DEFAULT, Setting, Table, all_scores, definition, explanation, find, score
+from kerneleval.scores.common.cells import by_generator, checked
+from kerneleval.scores.common.registry import (
+    DEFAULT,
+    Setting,
+    Table,
+    all_scores,
+    definition,
+    explanation,
+    find,
+    score,
+)
 
 __all__ = ["Setting", "all_scores", "by_generator", "definition", "explanation", "find", "score", "score_all"]
 

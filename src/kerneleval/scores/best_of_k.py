@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 
 from kerneleval.records import Result, Score
-from kerneleval.scores.cells import Attempted, checked
+from kerneleval.scores.common.cells import Attempted, checked
+from kerneleval.scores.common.intervals import NOTHING, mean_over_tasks
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.speeds import where
 from kerneleval.scores.fast_p import with_suite
-from kerneleval.scores.intervals import NOTHING, mean_over_tasks
-from kerneleval.scores.registry import DEFAULT, Setting, Table, score
-from kerneleval.scores.speeds import where
 
 __all__ = ["best_of_k", "expected_best"]
 

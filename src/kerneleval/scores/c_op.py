@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kerneleval.records import CATEGORIES, DIRECTIONS, GROUPS, Result, Score
-from kerneleval.scores.cells import Pair, checked, pairs, primary
-from kerneleval.scores.intervals import Draw, Floats, share
-from kerneleval.scores.registry import DEFAULT, Setting, Table, score
-from kerneleval.scores.speeds import where
+from kerneleval.scores.common.cells import Pair, checked, pairs, primary
+from kerneleval.scores.common.intervals import Draw, Floats, share
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.speeds import where
 
 __all__ = ["c_op", "c_op_by_category", "c_op_by_group", "counts", "coverage", "over_pairs"]
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from kerneleval.records import Result, Score
 from kerneleval.scores import c_op, cv_shape, p_hw, speedup_med
-from kerneleval.scores.cells import checked, pairs, primary
-from kerneleval.scores.intervals import NOTHING, Draw, Floats, interval
-from kerneleval.scores.registry import DEFAULT, Setting, score
-from kerneleval.scores.speeds import few_tasks, speeds, where
+from kerneleval.scores.common.cells import checked, pairs, primary
+from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, interval
+from kerneleval.scores.common.registry import DEFAULT, Setting, score
+from kerneleval.scores.common.speeds import few_tasks, speeds, where
 
 __all__ = ["composite", "product"]
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from kerneleval.records import PUBLISHED, Result, Score
-from kerneleval.scores.cells import attempted, beyond_noise, checked, primary, timing_of
-from kerneleval.scores.intervals import NOTHING, Draw, Floats, interval
-from kerneleval.scores.registry import DEFAULT, Setting, Table, score
-from kerneleval.scores.speeds import few_tasks
+from kerneleval.scores.common.cells import attempted, beyond_noise, checked, primary, timing_of
+from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, interval
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.speeds import few_tasks
 
 __all__ = ["cost"]
 

@@ -9,10 +9,10 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from kerneleval.records import SHAPE_CATEGORIES, Result, Score
-from kerneleval.scores.cells import checked, primary, timing_of
-from kerneleval.scores.intervals import FEW, Draw, Floats, interval, ratio_over_tasks
-from kerneleval.scores.registry import DEFAULT, Setting, Table, score
-from kerneleval.scores.speeds import MIN_SHAPES, few_tasks, where
+from kerneleval.scores.common.cells import checked, primary, timing_of
+from kerneleval.scores.common.intervals import FEW, Draw, Floats, interval, ratio_over_tasks
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.speeds import MIN_SHAPES, few_tasks, where
 
 __all__ = ["cv_by_shape"]
 

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerneleval.records import CATEGORIES, Result, Score
-from kerneleval.scores.cells import checked, primary
-from kerneleval.scores.intervals import FEW, NOTHING, Draw, Floats, interval, ratio_over_tasks
-from kerneleval.scores.registry import DEFAULT, Setting, Table, score
-from kerneleval.scores.speeds import MIN_SHAPES, Speeds, few_tasks, speeds, where
+from kerneleval.scores.common.cells import checked, primary
+from kerneleval.scores.common.intervals import FEW, NOTHING, Draw, Floats, interval, ratio_over_tasks
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.speeds import MIN_SHAPES, Speeds, few_tasks, speeds, where
 
 __all__ = ["cv_by_category", "cv_shape", "over_groups", "with_interval"]
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 from kerneleval.records import Result, Score
-from kerneleval.scores.cells import Attempted, attempted, checked, primary
-from kerneleval.scores.intervals import NOTHING, mean_over_tasks, share
-from kerneleval.scores.registry import DEFAULT, Setting, Table, score
-from kerneleval.scores.speeds import where
+from kerneleval.scores.common.cells import Attempted, attempted, checked, primary
+from kerneleval.scores.common.intervals import NOTHING, mean_over_tasks, share
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.speeds import where
 
 __all__ = ["fast", "fast_p", "geometric_mean", "with_suite"]
 

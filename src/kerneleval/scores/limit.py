@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kerneleval.records import Failed, Result, Score, Timing
-from kerneleval.scores.cells import checked, primary, timing_of, unsupported
-from kerneleval.scores.intervals import NOTHING, mean_over_tasks, median_over_cells, nested
-from kerneleval.scores.registry import DEFAULT, Setting, score
-from kerneleval.scores.speeds import few_tasks, where
+from kerneleval.scores.common.cells import checked, primary, timing_of, unsupported
+from kerneleval.scores.common.intervals import NOTHING, mean_over_tasks, median_over_cells, nested
+from kerneleval.scores.common.registry import DEFAULT, Setting, score
+from kerneleval.scores.common.speeds import few_tasks, where
 
 __all__ = ["Point", "fraction_of_limit", "roofline", "sol_score"]
 

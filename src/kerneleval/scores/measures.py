@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from kerneleval.records import Result, Score
-from kerneleval.scores.cells import checked, primary
-from kerneleval.scores.intervals import FEW, NOTHING, median_over_cells, nested, share
-from kerneleval.scores.registry import DEFAULT, Setting, Table, score
-from kerneleval.scores.speeds import where
+from kerneleval.scores.common.cells import checked, primary
+from kerneleval.scores.common.intervals import FEW, NOTHING, median_over_cells, nested, share
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.speeds import where
 
 __all__ = ["AXES", "complexity", "maintainability", "median_over_attempts", "rubric"]
 

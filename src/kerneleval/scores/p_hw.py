@@ -8,9 +8,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kerneleval.records import Result, Score
-from kerneleval.scores.cells import Pair, checked, device_names, pairs
-from kerneleval.scores.intervals import NOTHING, Draw, Floats, Nested, interval, median, median_over_cells, nested
-from kerneleval.scores.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.cells import Pair, checked, device_names, pairs
+from kerneleval.scores.common.intervals import (
+    NOTHING,
+    Draw,
+    Floats,
+    Nested,
+    interval,
+    median,
+    median_over_cells,
+    nested,
+)
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
 
 __all__ = ["THRESHOLD", "by_device", "device_speedup", "over_devices", "p_hw"]
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 
 from kerneleval.records import Result
-from kerneleval.scores.cells import Attempted, checked
+from kerneleval.scores.common.cells import Attempted, checked
+from kerneleval.scores.common.intervals import NOTHING, share
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.speeds import where
 from kerneleval.scores.fast_p import fast, with_suite
-from kerneleval.scores.intervals import NOTHING, share
-from kerneleval.scores.registry import DEFAULT, Setting, Table, score
-from kerneleval.scores.speeds import where
 
 __all__ = ["at_least_one", "fast_p_at_k", "pass_at_k"]
 

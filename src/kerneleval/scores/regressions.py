@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kerneleval.records import SHAPE_CATEGORIES, Failed, Result, Score
-from kerneleval.scores.cells import checked, primary, timing_of
-from kerneleval.scores.intervals import share
-from kerneleval.scores.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.cells import checked, primary, timing_of
+from kerneleval.scores.common.intervals import share
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
 
 __all__ = ["failures", "regressed", "regressions"]
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from kerneleval.records import Result, Score
-from kerneleval.scores.cells import checked, primary, timing_of
-from kerneleval.scores.intervals import NOTHING, Draw, Floats, interval, nested
-from kerneleval.scores.registry import DEFAULT, Setting, score
-from kerneleval.scores.speeds import few_tasks, where
+from kerneleval.scores.common.cells import checked, primary, timing_of
+from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, interval, nested
+from kerneleval.scores.common.registry import DEFAULT, Setting, score
+from kerneleval.scores.common.speeds import few_tasks, where
 
 __all__ = ["shape_gap"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kerneleval.records import Result, Score
-from kerneleval.scores.cells import checked, device_names, timing_of
-from kerneleval.scores.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.cells import checked, device_names, timing_of
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
 
 __all__ = ["speedup"]
 

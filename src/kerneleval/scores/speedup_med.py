@@ -7,10 +7,10 @@ import math
 from collections.abc import Sequence
 
 from kerneleval.records import SHAPE_CATEGORIES, Result, Score
-from kerneleval.scores.cells import checked, primary
-from kerneleval.scores.intervals import NOTHING, median_over_cells
-from kerneleval.scores.registry import DEFAULT, Setting, Table, score
-from kerneleval.scores.speeds import few_tasks, speeds, where
+from kerneleval.scores.common.cells import checked, primary
+from kerneleval.scores.common.intervals import NOTHING, median_over_cells
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.speeds import few_tasks, speeds, where
 
 __all__ = ["peak", "speedup_by_shape", "speedup_med"]
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from kerneleval.records import Result, Score
 from kerneleval.scores import c_op, cv_shape, p_hw
-from kerneleval.scores.cells import checked, pairs, primary
+from kerneleval.scores.common.cells import checked, pairs, primary
+from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, interval
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.speeds import few_tasks, speeds
 from kerneleval.scores.composite import product
-from kerneleval.scores.intervals import NOTHING, Draw, Floats, interval
-from kerneleval.scores.registry import DEFAULT, Setting, Table, score
-from kerneleval.scores.speeds import few_tasks, speeds
 
 __all__ = ["POINT", "worth"]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from kerneleval.languages.watch import library_folders
+from kerneleval.languages.common.watch import library_folders
 
 __all__ = ["Guard"]
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from kerneleval import devices
-from kerneleval.generators.base import usual_language
+from kerneleval.generators.common.base import usual_language
 from kerneleval.generators.llm.settings import PriceTable, Settings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "models.md").read_text()

@@ -309,7 +309,7 @@ def sources(folder: str | os.PathLike[str] | None, level: int) -> Callable[[int,
 
 
 def _source(file: Path) -> str | None:
-    from kerneleval.languages.source import SIZE_LIMIT_BYTES
+    from kerneleval.languages.common.source import SIZE_LIMIT_BYTES
 
     try:
         if not file.is_file():

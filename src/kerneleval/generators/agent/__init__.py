@@ -18,9 +18,9 @@ from kerneleval.generators.agent.running import Ended, run
 from kerneleval.generators.agent.settings import STDOUT, Settings, settings_of
 from kerneleval.generators.agent.usage import read_usage
 from kerneleval.generators.agent.workspace import Workspace
-from kerneleval.generators.base import Services, usual_language
-from kerneleval.generators.prompts import Prompt, render
-from kerneleval.generators.prompts.facts import clean
+from kerneleval.generators.common.base import Services, usual_language
+from kerneleval.generators.common.prompts import Prompt, render
+from kerneleval.generators.common.prompts.facts import clean
 from kerneleval.records import Answer, Candidate, InfrastructureError, Origin, Problem, Request, UsageError, digest
 
 __all__ = ["Agent", "from_settings"]
@@ -97,7 +97,7 @@ class Agent:
             self._idle.wait_for(lambda: not self._under_way, timeout=_LEAVING_S)
 
     def ask(self, request: Request) -> Answer:
-        """See :meth:`kerneleval.generators.base.Asked.ask`."""
+        """See :meth:`kerneleval.generators.common.base.Asked.ask`."""
         if self._services.read is None:
             raise TypeError(f"the agent {self.name!r} needs services.read")
         prompt = self.prompt(request)

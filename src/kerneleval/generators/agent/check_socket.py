@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kerneleval.generators.agent.client import LIMIT_BYTES, NOBODY, REJECTED, RIGHT, USED_UP, WRONG
-from kerneleval.generators.prompts.facts import clean
+from kerneleval.generators.common.prompts.facts import clean
 from kerneleval.records import Candidate, UsageError
 
 __all__ = ["CheckSocket"]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kerneleval.generators.base import candidate_name
-from kerneleval.generators.prompts import TEMPLATES
+from kerneleval.generators.common.base import candidate_name
+from kerneleval.generators.common.prompts import TEMPLATES
 from kerneleval.records import UsageError, near
 
 __all__ = ["STDOUT", "TAKEN", "Settings", "settings_of"]

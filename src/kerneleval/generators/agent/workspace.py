@@ -15,10 +15,10 @@ import tempfile
 from pathlib import Path
 
 from kerneleval.generators.agent import client
-from kerneleval.generators.base import Reader
-from kerneleval.generators.prompts import Prompt
-from kerneleval.generators.prompts.facts import clean, device_facts
-from kerneleval.generators.prompts.source import reference_source
+from kerneleval.generators.common.base import Reader
+from kerneleval.generators.common.prompts import Prompt
+from kerneleval.generators.common.prompts.facts import clean, device_facts
+from kerneleval.generators.common.prompts.source import reference_source
 from kerneleval.records import Candidate, Request, UsageError
 
 __all__ = ["Workspace"]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kerneleval.generators.base import Services
+from kerneleval.generators.common.base import Services
 from kerneleval.generators.library.kernels import KERNELS, MODULES
 from kerneleval.records import Candidate, Origin, Task, UsageError, near
 

@@ -11,12 +11,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from kerneleval.generators.base import Cache, Services, candidate_name, usual_language
+from kerneleval.generators.common.base import Cache, Services, candidate_name, usual_language
+from kerneleval.generators.common.prompts import Prompt, extract, render
 from kerneleval.generators.llm.endpoint import Declined, Endpoint, Mishap, OpenAI, Reply
 from kerneleval.generators.llm.prices import Usage, price_of
 from kerneleval.generators.llm.retries import Retries, Stopped
 from kerneleval.generators.llm.settings import Settings, settings_of
-from kerneleval.generators.prompts import Prompt, extract, render
 from kerneleval.records import Answer, Candidate, Origin, Problem, Request, digest
 
 __all__ = ["Model", "from_settings"]
@@ -91,7 +91,7 @@ class Model:
                 self._endpoint.close()
 
     def ask(self, request: Request) -> Answer:
-        """See :meth:`kerneleval.generators.base.Asked.ask`."""
+        """See :meth:`kerneleval.generators.common.base.Asked.ask`."""
         prompt = self.prompt(request)
         key = self._key(prompt, request)
         kept = self._cache.response(key) if self._cache is not None else None

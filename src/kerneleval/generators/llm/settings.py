@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from kerneleval.generators.prompts import TEMPLATES
+from kerneleval.generators.common.prompts import TEMPLATES
 from kerneleval.records import GUIDANCE, UsageError, near
 
 __all__ = ["APIS", "HOSTED", "PriceTable", "Settings", "settings_of"]

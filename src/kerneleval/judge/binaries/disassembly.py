@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kerneleval.judge.binaries.confined import run_confined, workplace
-from kerneleval.languages import elf
-from kerneleval.languages.compiler import find_tool
-from kerneleval.languages.cubin import device_binaries, uses
-from kerneleval.languages.host_code import kernels_reached, listing, reached
-from kerneleval.languages.instructions import merged, read_code, sass_functions
-from kerneleval.languages.nvidia import find_cuobjdump
+from kerneleval.languages.binaries import elf
+from kerneleval.languages.binaries.cubin import device_binaries, uses
+from kerneleval.languages.binaries.instructions import merged, read_code, sass_functions
+from kerneleval.languages.binaries.nvidia import find_cuobjdump
+from kerneleval.languages.common.compiler import find_tool
+from kerneleval.languages.common.host_code import kernels_reached, listing, reached
 from kerneleval.records import CodeUse
 
 __all__ = ["Library", "Printed", "content", "of_cubins", "of_library", "printed"]

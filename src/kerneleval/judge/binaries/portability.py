@@ -21,14 +21,14 @@ from typing import Any
 from kerneleval import languages
 from kerneleval.judge.binaries.confined import run_confined, workplace
 from kerneleval.judge.binaries.disassembly import content, of_cubins, of_library, printed
-from kerneleval.languages.amd import code_objects, unknown_target
+from kerneleval.languages.binaries.amd import code_objects, unknown_target
+from kerneleval.languages.binaries.cubin import Use, uses
+from kerneleval.languages.binaries.elf import exported, is_device
+from kerneleval.languages.binaries.instructions import read_code
+from kerneleval.languages.binaries.nvidia import cuda_folders, specific_arch
+from kerneleval.languages.common.geometry import read_launches
+from kerneleval.languages.common.native import entry_names
 from kerneleval.languages.crosscompile import Target, read_binary
-from kerneleval.languages.cubin import Use, uses
-from kerneleval.languages.elf import exported, is_device
-from kerneleval.languages.geometry import read_launches
-from kerneleval.languages.instructions import read_code
-from kerneleval.languages.native import entry_names
-from kerneleval.languages.nvidia import cuda_folders, specific_arch
 from kerneleval.records import (
     Candidate,
     Case,

@@ -16,10 +16,10 @@ from typing import Any
 
 from kerneleval.judge.binaries.disassembly import Library, Printed, content, of_cubins, of_library, printed
 from kerneleval.judge.windows.worker_pool import Loaded
-from kerneleval.languages import elf
-from kerneleval.languages.instructions import merged, read_code
-from kerneleval.languages.native import library_name
-from kerneleval.languages.nvidia import find_cuobjdump
+from kerneleval.languages.binaries import elf
+from kerneleval.languages.binaries.instructions import merged, read_code
+from kerneleval.languages.binaries.nvidia import find_cuobjdump
+from kerneleval.languages.common.native import library_name
 from kerneleval.records import CodeUse, Evidence, UsageError, to_plain
 from kerneleval.worker.host import WorkerError, WorkerFailure
 

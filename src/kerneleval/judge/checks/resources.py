@@ -20,7 +20,7 @@ from typing import Any
 
 from kerneleval.judge.binaries.disassembly import content
 from kerneleval.judge.probes.cells import CellJudge
-from kerneleval.languages.cubin import Use, uses
+from kerneleval.languages.binaries.cubin import Use, uses
 from kerneleval.records import Case, Evidence, Outcome
 from kerneleval.worker.host import WorkerError
 

@@ -72,8 +72,8 @@ def _on_host(dtype: str, rounds: int) -> Work:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    from kerneleval.languages.base import BuildError
-    from kerneleval.languages.compiler import run_compiler
+    from kerneleval.languages.common.base import BuildError
+    from kerneleval.languages.common.compiler import run_compiler
     from kerneleval.languages.cpp import DEFAULT_FLAGS, TIMEOUT_S, cpp_compiler
 
     try:

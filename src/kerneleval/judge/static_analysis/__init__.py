@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from kerneleval.judge.static_analysis.native import read_native
 from kerneleval.judge.static_analysis.rules import RULES, Hit, Rule
-from kerneleval.languages.python_source import Source, Unreadable
+from kerneleval.languages.common.python_source import Source, Unreadable
 from kerneleval.records import Candidate, Evidence
 
 __all__ = ["findings"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from kerneleval.judge.static_analysis.native import words
-from kerneleval.languages.python_source import Source, Unreadable
+from kerneleval.languages.common.python_source import Source, Unreadable
 from kerneleval.records import Candidate
 
 __all__ = ["narrow_words"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from kerneleval.languages.python_source import Source
+from kerneleval.languages.common.python_source import Source
 
 __all__ = [
     "caches_by_pointer",

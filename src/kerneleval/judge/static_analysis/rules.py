@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kerneleval.judge.static_analysis import patterns
-from kerneleval.languages.python_source import Source
+from kerneleval.languages.common.python_source import Source
 
 __all__ = ["RULES", "Hit", "Rule"]
 

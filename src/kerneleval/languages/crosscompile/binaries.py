@@ -10,8 +10,8 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from kerneleval.languages import elf
-from kerneleval.languages.cubin import uses
+from kerneleval.languages.binaries import elf
+from kerneleval.languages.binaries.cubin import uses
 
 __all__ = ["Kernel", "read_binary", "unpack"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kerneleval import languages
-from kerneleval.languages.base import BuildError
+from kerneleval.languages.common.base import BuildError
 from kerneleval.records import Candidate, InfrastructureError
 
 __all__ = ["main"]

@@ -11,7 +11,7 @@ from kerneleval.reports.html import sections
 from kerneleval.reports.html.gather import CODE_IN_ALL, FINDINGS, Gathered, Sources, gather, source_of
 from kerneleval.reports.text import number
 from kerneleval.scores import Setting, by_generator, explanation
-from kerneleval.scores.registry import all_scores
+from kerneleval.scores.common.registry import all_scores
 from kerneleval.store import Attempt, RunInfo
 
 __all__ = ["EXTRAS", "FORMAT", "SECTIONS", "Document", "build"]
@@ -155,7 +155,7 @@ def _names(scores: Mapping[str, Plain]) -> list[str]:
 
 def _setting(run: RunInfo, found: Gathered) -> tuple[Setting, str]:
     """As :func:`kerneleval.scores.score_all` has it: the primary device is that of the first result."""
-    from kerneleval.scores.cells import device_names
+    from kerneleval.scores.common.cells import device_names
 
     names = device_names(found.rows)
     if not found.rows:

@@ -12,8 +12,8 @@ from typing import Any
 from kerneleval.records import REAL, SHAPE_CATEGORIES, Failed, Machine, Passed, Result
 from kerneleval.reports.text import number
 from kerneleval.scores import Setting
-from kerneleval.scores.cells import attempted, device_names, devices_of, pairs, primary, timing_of
-from kerneleval.scores.intervals import share
+from kerneleval.scores.common.cells import attempted, device_names, devices_of, pairs, primary, timing_of
+from kerneleval.scores.common.intervals import share
 
 __all__ = ["cells", "costs", "coverage", "curves", "portability", "shapes"]
 

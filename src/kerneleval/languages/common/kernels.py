@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerneleval.languages.base import BuildError, LoadError, torch_device
-from kerneleval.languages.geometry import Geometry, read_launches
-from kerneleval.languages.native import Launch, Native
-from kerneleval.languages.nvidia import DeviceModule
+from kerneleval.languages.binaries.nvidia import DeviceModule
+from kerneleval.languages.common.base import BuildError, LoadError, torch_device
+from kerneleval.languages.common.geometry import Geometry, read_launches
+from kerneleval.languages.common.native import Launch, Native
 from kerneleval.records import Candidate, UsageError
 
 __all__ = ["Kernels", "device_launches"]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.devices.base import Arena, EventTimer, Sharing
+from kerneleval.devices.common.base import Arena, EventTimer, Sharing
 from kerneleval.records import InfrastructureError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kerneleval.languages import elf
+from kerneleval.languages.binaries import elf
 
 __all__ = ["MOST_KERNELS", "Use", "device_binaries", "uses"]
 

@@ -11,9 +11,9 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.generators.prompts.extract import without_reasoning
-from kerneleval.generators.prompts.facts import PYTHON, clean, device_facts, task_facts
-from kerneleval.generators.prompts.native import NATIVE
+from kerneleval.generators.common.prompts.extract import without_reasoning
+from kerneleval.generators.common.prompts.facts import PYTHON, clean, device_facts, task_facts
+from kerneleval.generators.common.prompts.native import NATIVE
 from kerneleval.records import Request, Turn, UsageError, digest, near
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TEMPLATES", "Prompt", "Template", "render"]
 
-_PACKAGE = "kerneleval.generators.prompts"
+_PACKAGE = "kerneleval.generators.common.prompts"
 _SUFFIX = ".md.j2"
 _NAMED = re.compile(r"([a-z0-9_]+)\.v([0-9]+)\.md\.j2")
 _HEADER = re.compile(r"\{#-?\s*kerneleval-template:\s*(\S{1,100})\s*-?#\}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kerneleval import generators
-from kerneleval.generators.base import Asked, Generator, Services
+from kerneleval.generators.common.base import Asked, Generator, Services
 from kerneleval.records import UsageError, near
 
 __all__ = ["kinds", "read_settings"]

@@ -18,8 +18,8 @@ import numpy as np
 from scipy import stats
 
 from kerneleval.records import Failed, Passed, Result, Score, Timing, UsageError
-from kerneleval.scores.cells import checked, device_names, timing_of
-from kerneleval.scores.intervals import NOTHING, Draw, Floats, interval, nested, share
+from kerneleval.scores.common.cells import checked, device_names, timing_of
+from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, interval, nested, share
 
 __all__ = ["LEVEL", "Cell", "Comparison", "Pair", "compare", "in_common"]
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kerneleval.languages.header import read_header
-from kerneleval.languages.registry import all_languages, detect, find
+from kerneleval.languages.common.header import read_header
+from kerneleval.languages.common.registry import all_languages, detect, find
 from kerneleval.records import Candidate, Origin, UsageError
 
 __all__ = ["SIZE_LIMIT_BYTES", "candidate_of", "edited_lines", "read_candidate"]

@@ -6,7 +6,7 @@ Nothing of what a model answers is executed here.
 
 from __future__ import annotations
 
-from kerneleval.generators.prompts.extract import extract
-from kerneleval.generators.prompts.render import TEMPLATES, Prompt, Template, render
+from kerneleval.generators.common.prompts.extract import extract
+from kerneleval.generators.common.prompts.render import TEMPLATES, Prompt, Template, render
 
 __all__ = ["TEMPLATES", "Prompt", "Template", "extract", "render"]

@@ -7,36 +7,10 @@ import importlib
 import pkgutil
 from pathlib import PurePath
 
-from kerneleval.languages.base import Language
+from kerneleval.languages.common.base import Language
 from kerneleval.records import UsageError, near
 
 __all__ = ["all_languages", "detect", "find"]
-
-_HELPERS = frozenset(
-    {
-        "amd",
-        "base",
-        "compiler",
-        "crosscompile",
-        "cubin",
-        "elf",
-        "geometry",
-        "header",
-        "host_code",
-        "instructions",
-        "kernels",
-        "native",
-        "ndrange",
-        "nvidia",
-        "opencl_runtime",
-        "python_module",
-        "registry",
-        "source",
-        "triton_preload",
-        "watch",
-    }
-)
-"""Modules of this package that are no language; any other without ``LANGUAGE`` is a mistake and said to be one."""
 
 
 @functools.cache
@@ -49,7 +23,7 @@ def all_languages() -> dict[str, Language]:
     package = importlib.import_module("kerneleval.languages")
     found: dict[str, Language] = {}
     for info in pkgutil.iter_modules(package.__path__):
-        if info.name in _HELPERS:
+        if info.ispkg:  # helpers
             continue
         module = importlib.import_module(f"kerneleval.languages.{info.name}")
         language = getattr(module, "LANGUAGE", None)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kerneleval.languages.base import LOG_LIMIT_BYTES, BuildError
-from kerneleval.languages.compiler import find_tool
+from kerneleval.languages.common.base import LOG_LIMIT_BYTES, BuildError
+from kerneleval.languages.common.compiler import find_tool
 from kerneleval.records import InfrastructureError
 
 __all__ = [

@@ -12,7 +12,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from kerneleval.generators.prompts.facts import clean
+from kerneleval.generators.common.prompts.facts import clean
 from kerneleval.records import Case, CellResult, Failed, Limits, Passed, Task, Timing, Verdict
 
 __all__ = ["feedback_of"]

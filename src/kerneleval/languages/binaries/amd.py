@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kerneleval.languages.base import BuildError
-from kerneleval.languages.compiler import find_tool, run_compiler, tool_version
-from kerneleval.languages.nvidia import DeviceModule
+from kerneleval.languages.binaries.nvidia import DeviceModule
+from kerneleval.languages.common.base import BuildError
+from kerneleval.languages.common.compiler import find_tool, run_compiler, tool_version
 from kerneleval.records import InfrastructureError
 
 __all__ = [

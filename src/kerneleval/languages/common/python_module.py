@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.languages.base import Language, Loaded, LoadError, OutputSpec, torch_device, write_files
-from kerneleval.languages.watch import LaunchWatch, Patch
+from kerneleval.languages.common.base import Language, Loaded, LoadError, OutputSpec, torch_device, write_files
+from kerneleval.languages.common.watch import LaunchWatch, Patch
 from kerneleval.records import Candidate, InfrastructureError
 
 if TYPE_CHECKING:

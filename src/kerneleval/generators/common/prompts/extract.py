@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from kerneleval.generators.prompts.reading import CODE, ENTRY, NOTHING, OWN, PARTS, Reading, read
+from kerneleval.generators.common.prompts.reading import CODE, ENTRY, NOTHING, OWN, PARTS, Reading, read
 from kerneleval.records import Problem
 
 __all__ = ["extract", "without_reasoning"]
 
 _MOST_BYTES = 4 << 20
-"""Largest candidate file (``languages/source.py``)."""
+"""Largest candidate file (``languages/common/source.py``)."""
 
 _LONGEST_MARKER = 400
 """Characters of the longest line that may open or close a fence."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.devices.base import Arena, EventTimer, Sharing
+from kerneleval.devices.common.base import Arena, EventTimer, Sharing
 from kerneleval.devices.cpu import DEVICE as HOST
 
 if TYPE_CHECKING:

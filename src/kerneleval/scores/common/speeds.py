@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerneleval.records import Result
-from kerneleval.scores.cells import device_names, once, primary, timing_of
-from kerneleval.scores.intervals import FEW, Nested, nested
-from kerneleval.scores.registry import Setting
+from kerneleval.scores.common.cells import device_names, once, primary, timing_of
+from kerneleval.scores.common.intervals import FEW, Nested, nested
+from kerneleval.scores.common.registry import Setting
 
 __all__ = ["Speeds", "few_tasks", "speeds", "where"]
 

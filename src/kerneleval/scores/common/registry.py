@@ -48,8 +48,8 @@ class Setting:
     fast_at: float = 1.0
     """The p of fast_p@k."""
     devices: Mapping[str, str] = field(default_factory=dict)
-    """Machine fingerprint -> device, as :func:`kerneleval.scores.cells.devices_of` names it: machines of one model are
-    one device. A machine that is not in it is a device of its own."""
+    """Machine fingerprint -> device, as :func:`kerneleval.scores.common.cells.devices_of` names it: machines of one
+    model are one device. A machine that is not in it is a device of its own."""
     limits: Mapping[str, Limits] = field(default_factory=dict)
     """Machine fingerprint -> measured limits; a machine that is not in it was not measured."""
     work: Work | None = None

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kerneleval.languages.base import LOG_LIMIT_BYTES, BuildError
-from kerneleval.languages.compiler import find_tool
+from kerneleval.languages.common.base import LOG_LIMIT_BYTES, BuildError
+from kerneleval.languages.common.compiler import find_tool
 from kerneleval.records import InfrastructureError
 
 __all__ = ["DeviceModule", "Nvrtc", "cuda_folders", "find_cuobjdump", "find_nvrtc", "include_folders", "specific_arch"]

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from kerneleval.records import Result, Score, UsageError, near
-from kerneleval.scores.cells import Pair, checked, pairs
-from kerneleval.scores.intervals import NOTHING, SEED, mean_over_tasks, share
-from kerneleval.scores.registry import DEFAULT
+from kerneleval.scores.common.cells import Pair, checked, pairs
+from kerneleval.scores.common.intervals import NOTHING, SEED, mean_over_tasks, share
+from kerneleval.scores.common.registry import DEFAULT
 
 __all__ = ["Side", "TaskComparison", "TaskPair", "compare_tasks"]
 

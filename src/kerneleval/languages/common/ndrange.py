@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kerneleval.languages.geometry import _settings, _tree, _triple, evaluate
-from kerneleval.languages.header import HeaderLine, read_header
+from kerneleval.languages.common.geometry import _settings, _tree, _triple, evaluate
+from kerneleval.languages.common.header import HeaderLine, read_header
 from kerneleval.records import UsageError
 
 __all__ = ["Plan", "Sizes", "Step", "read_plans"]

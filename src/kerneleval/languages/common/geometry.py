@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kerneleval.languages.header import HeaderLine, read_header
+from kerneleval.languages.common.header import HeaderLine, read_header
 from kerneleval.records import UsageError
 
 __all__ = ["Geometry", "evaluate", "read_launches"]

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kerneleval.generators.prompts.native import NATIVE, signatures
-from kerneleval.generators.prompts.source import reference_source
+from kerneleval.generators.common.prompts.native import NATIVE, signatures
+from kerneleval.generators.common.prompts.source import reference_source
 from kerneleval.records import Argument, Limits, Machine, Request, Scalar, Task, TensorSpec
 from kerneleval.tasks.define import Arg, Plain, Table, table_of
 from kerneleval.tasks.formulas import formula_text

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerneleval.languages.base import Loaded, LoadError, OutputSpec, torch_device
-from kerneleval.languages.elf import function_names
+from kerneleval.languages.binaries.elf import function_names
+from kerneleval.languages.common.base import Loaded, LoadError, OutputSpec, torch_device
 from kerneleval.records import DTYPES, Candidate
 
 __all__ = ["UNSUPPORTED", "Library", "Native", "NativeLoaded", "entry_names", "library_name"]

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from kerneleval.languages.base import LOG_LIMIT_BYTES, BuildError
-from kerneleval.languages.header import read_header
+from kerneleval.languages.common.base import LOG_LIMIT_BYTES, BuildError
+from kerneleval.languages.common.header import read_header
 from kerneleval.records import Candidate, InfrastructureError, UsageError
 
 __all__ = ["candidate_flags", "cpu_identity", "find_tool", "run_compiler", "tool_version"]

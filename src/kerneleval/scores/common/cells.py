@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kerneleval.records import Failed, Machine, Passed, Result, Timing, UsageError
-from kerneleval.scores.registry import Setting
+from kerneleval.scores.common.registry import Setting
 
 __all__ = [
     "Attempted",

@@ -1,0 +1,1 @@
+"""What generators share: protocols, prompts, feedback, settings files. Plugins stand one level up."""

@@ -1,0 +1,1 @@
+"""What languages share: the protocol ``Language``, compilers, loading and reading of sources."""
