@@ -34,7 +34,7 @@ def reasons() -> set[str]:
                 first = node.args[0]
                 if node.func.id in ("WorkerFailure", "BuildFailed", "LoadFailed") and isinstance(first, ast.Constant):
                     found.add(str(first.value))
-    return found
+    return found - {""}
 
 
 def test_every_reason_of_a_verdict_is_explained() -> None:
@@ -71,6 +71,16 @@ def test_pages_that_the_source_names_exist() -> None:
         if not (ROOT / target).exists()
     }
     assert not missing
+
+
+def test_the_glossary_is_in_order_and_names_what_exists() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    rows = [line.split("|")[1:4] for line in text.splitlines() if line.startswith("| ") and "| meaning |" not in line]
+    terms = [re.sub(r"[^a-z0-9 ]", "", term.lower()).strip() for term, _, _ in rows]
+    assert terms == sorted(terms)
+    places = [place for _, _, cell in rows for place in re.findall(r"`([\w./-]+)`", cell)]
+    assert len(places) == len(rows)
+    assert not [place for place in places if not any((root / place).exists() for root in (SOURCE, ROOT))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
