@@ -13,7 +13,15 @@ from kerneleval import records
 
 ROOT = Path(__file__).parent.parent
 SOURCE = Path(kerneleval.__file__).parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "tests/README.md", "results/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+PLAIN = [
+    *(ROOT / name for name in ("SECURITY.md", "tests/README.md")),
+    *(ROOT / "docs" / f"{name}.md" for name in ("README", "architecture", "glossary", "style")),
+]
+"""The pages that keep to docs/style.md."""
 JUDGING = [*(SOURCE / "judge").rglob("*.py"), SOURCE / "worker" / "host.py", *(SOURCE / "pipeline").rglob("*.py")]
 
 
@@ -96,6 +104,48 @@ def test_options_that_are_shown_exist(page: Path) -> None:
         for word in words:
             if word.startswith("--"):
                 assert word.partition("=")[0] in known, f"{page.name}: {' '.join(words)}"
+
+
+def sentences(text: str) -> tuple[list[str], list[str]]:
+    """The sentences of a page: those of paragraphs and list items, and those of table cells."""
+    prose, cells = [], []
+    block: list[str] = []
+    for line in [*re.sub(r"```.*?```|<!--.*?-->", "", text, flags=re.DOTALL).splitlines(), ""]:
+        starts = re.match(r"\s*(?:[-*+]|\d+\.)\s", line)
+        if (not line.strip() or starts or line.startswith(("#", "|", "    "))) and block:
+            prose += _split(" ".join(block))
+            block = []
+        if line.startswith("|"):
+            cells += [sentence for cell in line.strip("|").split("|") for sentence in _split(cell)]
+        elif line.strip() and not line.startswith(("#", "    ")):
+            block.append(line[starts.end() :] if starts else line.strip())
+    return prose, cells
+
+
+def _split(text: str) -> list[str]:
+    return [part for part in re.split(r"(?<=[.!?])[)*\"]*\s+|:$", text.strip()) if re.search("[A-Za-z]", part)]
+
+
+@pytest.mark.parametrize("page", PLAIN, ids=lambda page: page.name)
+def test_sentences_are_short(page: Path) -> None:
+    prose, cells = sentences(page.read_text())
+    words = [len(sentence.split()) for sentence in prose]
+    assert sum(words) <= 25 * len(words)
+    assert not [sentence for sentence in (*prose, *cells) if len(sentence.split()) > 40]
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert pages == set(re.findall(r"\]\(([a-z-]+\.md)\)", index))
+
+
+def test_the_reading_list_is_short_and_names_files() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text().partition("## Reading list")[2]
+    files = re.findall(r"^\d+\. `([\w/]+\.py)`: .+", text, re.MULTILINE)
+    assert 10 <= len(files) <= 20
+    assert len(files) == len(re.findall(r"^\d+\. ", text, re.MULTILINE))
+    assert not [file for file in files if not (SOURCE / file).is_file()]
 
 
 def options(cli: object, command: str) -> set[str]:
