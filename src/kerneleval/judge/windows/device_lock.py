@@ -75,7 +75,7 @@ def device_lock(
     Raises:
         InfrastructureError: another process has kept its turn for so long.
     """
-    outer: _Lock | None = getattr(_mine, "device_lock", None)
+    outer: _Lock | None = getattr(_mine, "turn", None)
     if outer is not None and outer.hardware == hardware:
         yield outer.offer
         return
