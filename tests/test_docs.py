@@ -19,7 +19,10 @@ PAGES = [
 ]
 PLAIN = [
     *(ROOT / name for name in ("SECURITY.md", "tests/README.md")),
-    *(ROOT / "docs" / f"{name}.md" for name in ("README", "architecture", "glossary", "style")),
+    *(
+        ROOT / "docs" / f"{name}.md"
+        for name in ("README", "architecture", "correctness", "glossary", "style", "timing")
+    ),
 ]
 """The pages that keep to docs/style.md."""
 JUDGING = [*(SOURCE / "judge").rglob("*.py"), SOURCE / "worker" / "host.py", *(SOURCE / "pipeline").rglob("*.py")]

@@ -165,7 +165,7 @@ class Worker:
         return {"op": "module", "state": [[name, list(t.shape), str(t.dtype)[6:]] for name, t in state.items()]}
 
     def on_swap(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """PreparedCall the module that lives beside the one called so far; ``drop``: let the other one go."""
+        """Call the module that lives beside the one called so far; ``drop``: let the other one go."""
         assert self.loaded is not None and self.loaded.module is not None and self.beside is not None
         module, self.beside = self.beside, None if message["drop"] else self.loaded.module
         self.loaded.call_module(module)

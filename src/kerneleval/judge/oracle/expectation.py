@@ -65,11 +65,11 @@ class Bounds:
     relative: float
     """The part of the floor that follows the element's own magnitude."""
     rms: float
-    """BoundCase on the rms error."""
+    """Bound on the rms error."""
     bulk: float
-    """BoundCase on the mean of min(1, error / local); 1: no bound."""
+    """Bound on the mean of min(1, error / local); 1: no bound."""
     variation: float
-    """BoundCase on the rms error by the distance of the nearest trivial answer; infinite where none is told apart."""
+    """Bound on the rms error by the distance of the nearest trivial answer; infinite where none is told apart."""
     nearest: str
     """That trivial answer: ``zero``, ``mean``, ``row_mean``, ``column_mean``, ``copy of argument i``; or empty."""
     special: bool
@@ -143,7 +143,7 @@ class Expectation:
 
     @property
     def timed_relative_rms(self) -> float:
-        """BoundCase on rms(candidate - native) / rms(native) on other inputs of the same case, over all outputs.
+        """Bound on rms(candidate - native) / rms(native) on other inputs of the same case, over all outputs.
 
         Both may be off by their bound in opposite directions; a quarter is added because other inputs have other
         scales. rms(native) is to be taken no smaller than :attr:`timed_scales`.
@@ -155,7 +155,7 @@ class Expectation:
 
     @property
     def timed_worst(self) -> float:
-        """BoundCase on max |candidate - native| / rms(native), alike; doubled, because extremes scatter more."""
+        """Bound on max |candidate - native| / rms(native), alike; doubled, because extremes scatter more."""
         if self.drawn:
             return math.inf
         found = []
