@@ -9,7 +9,7 @@ import pytest
 from tests.attacks.specimens import Specimen, collect
 
 from kerneleval.judge import Judge
-from kerneleval.judge.probes import cells
+from kerneleval.judge.probes import calls
 from kerneleval.pipeline import check
 from kerneleval.sandbox import lifecycle
 from kerneleval.sandbox.processes import of_uid
@@ -44,7 +44,7 @@ def users(monkeypatch: pytest.MonkeyPatch) -> list[Slot]:
 def test_is_that_candidates_outcome(
     judge: Judge, specimen: Specimen, users: list[Slot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cells, "CALL_TIMEOUT_S", 5.0 if "timeout" in specimen.reasons else 25.0)
+    monkeypatch.setattr(calls, "CALL_TIMEOUT_S", 5.0 if "timeout" in specimen.reasons else 25.0)
     monkeypatch.setattr("kerneleval.judge.windows.worker_pool._LOAD_TIMEOUT_S", 7.0)
     options = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"], "timed": False}
     started = time.monotonic()

@@ -170,8 +170,9 @@ class _Dying(SimpleNamespace):
 def test_a_candidate_that_loads_only_once_fails_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its death in one case, and then that the next worker refuses it, are both its own outcome."""
     judge = object.__new__(cells.CellJudge)
-    judge.loaded = _Dying(candidate=SimpleNamespace(language="torch"))  # type: ignore[assignment]
-    judge._unsupported, judge._given_up, judge.device = (), None, find("cpu")
+    loaded = _Dying(candidate=SimpleNamespace(language="torch"))
+    judge.calls = SimpleNamespace(loaded=loaded, device=find("cpu"))  # type: ignore[assignment]
+    judge._unsupported_dtypes, judge._given_up = (), None
 
     def die(_case: Case) -> Any:
         raise WorkerFailure("exit", "the process exited with code 3", {})

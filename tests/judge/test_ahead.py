@@ -12,8 +12,8 @@ import pytest
 from kerneleval import tasks
 from kerneleval.devices.cpu import Cpu
 from kerneleval.judge import Judge
-from kerneleval.judge.probes import prefetch
-from kerneleval.judge.probes.prefetch import Prefetch
+from kerneleval.judge.probes import cells
+from kerneleval.judge.probes.cells import Prefetch
 from kerneleval.pipeline import check
 from kerneleval.records import Case, InfrastructureError
 
@@ -60,7 +60,7 @@ def test_every_case_comes_in_its_turn_and_once() -> None:
     with drawn_ahead.over(planned):
         assert [drawn_ahead.take(case)[1] for case in planned] == planned
     assert [case for case, _ in drawing.drawn] == planned
-    assert {thread for _, thread in drawing.drawn} == {"ahead"}
+    assert {thread for _, thread in drawing.drawn} == {"prefetch"}
 
 
 def test_no_more_than_a_few_are_held_and_none_in_the_end() -> None:
@@ -68,7 +68,7 @@ def test_no_more_than_a_few_are_held_and_none_in_the_end() -> None:
     drawn_ahead = Prefetch(tasks.find("gelu"), ELSEWHERE, drawing)  # type: ignore[arg-type]
     with drawn_ahead.over(planned):
         drawn_ahead.take(planned[0])
-    assert len(drawing.drawn) <= 1 + prefetch._MOST
+    assert len(drawing.drawn) <= 1 + cells._HELD_CASES
     assert not drawn_ahead._drawn
 
 
@@ -79,7 +79,7 @@ def test_cases_left_out_make_room() -> None:
         drawn_ahead.take(planned[20])
         assert drawn_ahead.take(planned[21])[1] == planned[21]
         assert all(planned.index(case) > 21 for case in drawn_ahead._drawn)
-        assert len(drawn_ahead._drawn) >= prefetch._MOST - 1
+        assert len(drawn_ahead._drawn) >= cells._HELD_CASES - 1
 
 
 def test_large_cases_wait_for_their_turn() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from kerneleval.judge import Judge
-from kerneleval.judge.probes import cells, repeats
+from kerneleval.judge.probes import calls, repeats
 from kerneleval.judge.probes.bound_case import BoundCase, Drawn
 from kerneleval.judge.probes.repeats import turns
 from kerneleval.pipeline import check
@@ -96,8 +96,8 @@ def test_a_slow_candidate_gets_fewer_calls_in_a_window(
     """An interpreted kernel of ten seconds a call met the limit of a window in which it was called twelve times."""
     file = tmp_path / "exp.py"
     file.write_text("import time\nimport torch\n\n\ndef exp(x):\n    time.sleep(0.4)\n    return torch.exp(x)\n")
-    monkeypatch.setattr(cells, "CALL_TIMEOUT_S", 3.0)
-    monkeypatch.setattr(cells, "_MANY_S", 1.0)
+    monkeypatch.setattr(calls, "CALL_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(calls, "_PROBE_S", 1.0)
     verdict = check(
         file,
         "exp",
@@ -171,7 +171,7 @@ def test_a_full_device_is_the_machines_fault(judge: Judge, tmp_path: Path, monke
     def full(*_args: Any, **_options: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 7.00 GiB.\nMore of it")
 
-    monkeypatch.setattr(cells, "WindowBuffer", full)
+    monkeypatch.setattr(calls, "WindowBuffer", full)
     file = tmp_path / "gelu.py"
     file.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
     with pytest.raises(InfrastructureError, match=r"too little memory left to judge gelu: .* 7\.00 GiB\.$"):
@@ -281,9 +281,9 @@ def test_calls_in_exchanged_places_lie_where_the_first_ones_lay(
     file.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
     seen: list[Any] = []
     pairs: list[list[Any]] = []
-    window = cells.CellJudge.window
+    window = calls.Calls.window
 
-    def looking(self: cells.CellJudge, *args: Any, **options: Any) -> Any:
+    def looking(self: calls.Calls, *args: Any, **options: Any) -> Any:
         outcome = window(self, *args, **options)
         seen.append(self.loaded.runner._arenas["in"])
         return outcome
@@ -299,7 +299,7 @@ def test_calls_in_exchanged_places_lie_where_the_first_ones_lay(
 
         monkeypatch.setattr(repeats.Repeats, name, asking)
 
-    monkeypatch.setattr(cells.CellJudge, "window", looking)
+    monkeypatch.setattr(calls.Calls, "window", looking)
     told("judge")
     told("strided")
     options = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small", "medium", "large"]}
@@ -316,7 +316,7 @@ def test_a_slow_candidate_is_seen_in_other_forms_too(
     that they were wrong."""
     file = tmp_path / "add.py"
     file.write_text(STRIDES_OF_FIRST.replace("    return", "    import time\n\n    time.sleep(0.05)\n    return"))
-    monkeypatch.setattr(cells, "_MANY_S", 0.01)
+    monkeypatch.setattr(calls, "_PROBE_S", 0.01)
     allow = ("custom", "mixed", "library")
     small = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small", "medium"]}
     verdict = check(file, "add", judge=judge, allow=allow, tier="quick", timed=False, **small)
@@ -353,7 +353,7 @@ def test_a_nap_does_not_hide_what_is_kept_by_one_argument(
     """A single slow call in the window before ended the check for its dtype."""
     file = tmp_path / "linear.py"
     file.write_text(KEPT_BY_FIRST)
-    monkeypatch.setattr(cells, "_MANY_S", 0.3)
+    monkeypatch.setattr(calls, "_PROBE_S", 0.3)
     small = {"dtypes": ["float32", "float16"], "directions": ["forward"], "categories": ["tiny", "small"]}
     verdict = check(file, "linear", judge=judge, allow=("library",), tier="quick", timed=False, **small)
     assert verdict.reason == "wrong_output", verdict.message

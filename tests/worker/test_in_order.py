@@ -10,6 +10,7 @@ import torch
 
 from kerneleval.devices import find as find_device
 from kerneleval.judge import Judge
+from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.probes.cells import CellJudge
 from kerneleval.judge.probes.observation import Subject, alike_everywhere
 from kerneleval.judge.windows.worker_pool import Loaded
@@ -65,9 +66,9 @@ def test_honest_calls_get_through(judge: Judge, tmp_path: Path, source: str, dir
     task = find("add")
     case = next(c for c in judge.plan(task, protocol) if (c.layout, c.distribution) == ("contiguous", "standard"))
     loaded = Loaded(judge.pool, candidate, ("add",))
-    cells = CellJudge(loaded, task, protocol, judge.device)
-    assert isinstance(cells.judge(case), Passed)
-    subject = Subject(cells, case)
+    calls = Calls(loaded, task, protocol, judge.device)
+    assert isinstance(CellJudge(calls).judge(case), Passed)
+    subject = Subject(calls, case)
     for in_order in (True, False, True):
         assert alike_everywhere(subject.window(in_order=in_order).outputs, subject.native)
     loaded.close()

@@ -18,6 +18,7 @@ from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import Mismatch, compare, matches
 from kerneleval.judge.oracle.expectation import Expected, as_real
 from kerneleval.judge.probes.bound_case import BoundCase, Drawn
+from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.probes.cells import CellJudge
 from kerneleval.judge.windows.baselines import baseline_candidate
 from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
@@ -81,7 +82,7 @@ class Side:
                 raise InfrastructureError(text) from error
             self._unborn = Failed(stage=error.stage, reason=error.reason, message=str(error), evidence=error.evidence)
         else:
-            self._cells = CellJudge(loaded, task, protocol, judge.device)
+            self._cells = CellJudge(Calls(loaded, task, protocol, judge.device))
 
     @property
     def name(self) -> str:
@@ -93,7 +94,7 @@ class Side:
 
     def __exit__(self, *_exc: object) -> None:
         if self._cells is not None:
-            self._cells.loaded.close()
+            self._cells.calls.loaded.close()
 
     def answer(self, bound: BoundCase, drawn: Drawn) -> _Outputs | Failed:
         """The outputs on the host, or why there are none of the right form."""

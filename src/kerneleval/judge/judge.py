@@ -21,9 +21,10 @@ from kerneleval.judge import checks
 from kerneleval.judge.binaries.uses import Uses
 from kerneleval.judge.machine import peaks
 from kerneleval.judge.machine.limits import limits_of
+from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.probes.cells import CellJudge
-from kerneleval.judge.probes.other_layouts import native_wrong
 from kerneleval.judge.probes.secret_shapes import secret_shapes
+from kerneleval.judge.probes.variations import native_failures
 from kerneleval.judge.replay import Replay
 from kerneleval.judge.timing import noise
 from kerneleval.judge.timing.statistics import claim_of
@@ -217,24 +218,25 @@ class Judge:
         on_event: OnEvent | None,
     ) -> Verdict:
         self.pool.make_spare()  # for the next candidate; ready long before anything is timed
-        judge = CellJudge(loaded, task, protocol, self.device)
+        calls = Calls(loaded, task, protocol, self.device)
+        judge = CellJudge(calls)
         outcomes: dict[Case, Outcome] = {}
-        with judge.ahead.over(cases):
+        with judge.prefetch.over(cases):
             for done, case in enumerate(cases):
                 outcomes[case] = judge.judge(case)
                 _tell(on_event, "case", done + 1, len(cases), case.key)
         outcomes |= without_gradient(outcomes)
         uses = self._uses.begin(loaded)
-        findings = native_wrong(outcomes)
+        findings = native_failures(outcomes)
         findings += secret_shapes(judge, outcomes, budget_of(self.device, task, protocol), replay)
-        findings += checks.run_all(judge, cases, outcomes)
+        findings += checks.run_all(calls, cases, outcomes)
         findings += [{"check": "uses", **f} for f in self._uses.end(loaded, uses, checks.launched_of(findings))]
         track = checks.track_of(findings)
         readings: list[dict[str, Any]] = []
         others = max(0, judge_count(self.device.hardware()) - 1)
         if _first_failure(outcomes) is None and not _barred(track, findings, protocol) and protocol.timed:
             timer = Timer(
-                judge,
+                calls,
                 lambda fresh: self._baselines.get(task, protocol, fresh=fresh),
                 self.noise(protocol, on_event),
                 limits := self.limits(),

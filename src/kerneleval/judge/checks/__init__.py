@@ -1,6 +1,6 @@
 """Checks of honesty and meaning beyond single cases: one file each, found on first look-up.
 
-A check is a function ``check(judge, cases, outcomes) -> Iterable[Finding]`` named ``CHECK`` in its module. A finding is
+A check is a function ``check(calls, cases, outcomes) -> Iterable[Finding]`` named ``CHECK`` in its module. A finding is
 plain data with ``check``, ``level`` (``info``, ``warn``, ``fail``), ``message`` and, where it fails, ``reason``. A
 module that says ``NEEDS_WORKER = False`` is asked last, and also where the worker died in a check before it.
 """
@@ -15,13 +15,13 @@ from typing import Any
 
 from kerneleval.devices import Device
 from kerneleval.judge import static_analysis
-from kerneleval.judge.probes.cells import CellJudge
+from kerneleval.judge.probes.calls import Calls
 from kerneleval.records import Candidate, Case, Evidence, Outcome
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
 __all__ = ["launched_of", "of_sources", "run_all", "track_of", "why_untimed"]
 
-Check = Callable[[CellJudge, Sequence[Case], Mapping[Case, Outcome]], Iterable[Evidence]]
+Check = Callable[[Calls, Sequence[Case], Mapping[Case, Outcome]], Iterable[Evidence]]
 
 
 @functools.cache
@@ -34,7 +34,7 @@ def _registry() -> dict[str, tuple[Check, bool]]:
     return dict(sorted(found.items(), key=lambda item: (not item[1][1], item[0])))
 
 
-def run_all(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> list[Evidence]:
+def run_all(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> list[Evidence]:
     """The findings of every check. A worker that dies during a check is a finding of that check."""
     findings: list[Evidence] = []
     gone = False
@@ -42,7 +42,7 @@ def run_all(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Out
         if gone and needs_worker:
             continue
         try:
-            findings += [{"check": name, **finding} for finding in check(judge, cases, outcomes)]
+            findings += [{"check": name, **finding} for finding in check(calls, cases, outcomes)]
         except (WorkerError, WorkerFailure) as error:
             reason = error.reason if isinstance(error, WorkerFailure) else "exception"
             findings.append({"check": name, "level": "fail", "reason": reason, "message": str(error)[:500]})

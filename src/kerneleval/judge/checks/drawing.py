@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from kerneleval.judge.oracle.distribution import dependent
-from kerneleval.judge.probes.cells import CellJudge
+from kerneleval.judge.probes.calls import Calls
 from kerneleval.records import Case, Evidence, Outcome, Passed, TensorSpec, new_secret
 
 __all__ = ["CHECK"]
@@ -18,17 +18,17 @@ _MOST_BYTES = 1 << 22
 """Of each dtype the smallest and the largest ordinary case that are looked at take no more."""
 
 
-def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
-    law = judge.task.tolerance.law
+def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+    law = calls.task.tolerance.law
     if law is None:
         return
-    for case in _chosen(judge, cases, outcomes):
-        form = judge.calibration[case].form
-        arguments = judge.bind(case).arguments(new_secret())
-        place = _place_of_seed(judge, case)
+    for case in _chosen(calls, cases, outcomes):
+        form = calls.calibration[case].form
+        arguments = calls.bind(case).arguments(new_secret())
+        place = _place_of_seed(calls, case)
         seed = secrets.randbelow(2**31 - 2)
         given = [_with(arguments, place, value) for value in (seed, seed + 1, secrets.randbelow(2**31), seed)]
-        drawn = [[t.clone() for t in judge.outputs(form, args, case)] for args in given]
+        drawn = [[t.clone() for t in calls.outputs(form, args, case)] for args in given]
         if not all(torch.equal(one, again) for one, again in zip(drawn[0], drawn[3], strict=True)):
             message = f"{case.key}: seed {seed} gave other numbers when it came again"
             yield {"level": "fail", "stage": "correctness", "reason": "not_reproducible", "message": message}
@@ -44,7 +44,7 @@ def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outc
         yield {"level": "info", "message": message}
 
 
-def _chosen(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> list[Case]:
+def _chosen(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> list[Case]:
     found: list[Case] = []
     for dtype in dict.fromkeys(case.dtype for case in cases):
         there = [
@@ -52,15 +52,15 @@ def _chosen(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Out
             for case in cases
             if (case.dtype, case.distribution, case.layout) == (dtype, "standard", "contiguous")
             and isinstance(outcomes.get(case), Passed)
-            and 0 < judge.task.bytes(case.dims_map, dtype) <= _MOST_BYTES
+            and 0 < calls.task.bytes(case.dims_map, dtype) <= _MOST_BYTES
         ]
-        there.sort(key=lambda case: judge.task.bytes(case.dims_map, case.dtype))
+        there.sort(key=lambda case: calls.task.bytes(case.dims_map, case.dtype))
         found += dict.fromkeys(there[:1] + there[-1:])
     return found
 
 
-def _place_of_seed(judge: CellJudge, case: Case) -> int:
-    specs = judge.task.arguments(case.dims_map, case.dtype)
+def _place_of_seed(calls: Calls, case: Case) -> int:
+    specs = calls.task.arguments(case.dims_map, case.dtype)
     return next(i for i, spec in enumerate(specs) if isinstance(spec, TensorSpec) and spec.name == "seed")
 
 

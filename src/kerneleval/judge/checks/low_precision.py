@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kerneleval.judge.probes.cells import CellJudge
+from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.static_analysis.integers import narrow_words
 from kerneleval.records import Case, Evidence, Outcome, Passed
 
@@ -18,12 +18,12 @@ __all__ = ["CHECK", "NEEDS_WORKER"]
 NEEDS_WORKER = False
 
 
-def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
-    if judge.task.tolerance.exact_form is None or judge.loaded.trusted:
+def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+    if calls.task.tolerance.exact_form is None or calls.loaded.trusted:
         return
     if not any(isinstance(outcomes.get(case), Passed) for case in cases):
         return
-    found = narrow_words(judge.loaded.candidate)
+    found = narrow_words(calls.loaded.candidate)
     if found:
         yield {"level": "info", "message": f"the sources compute with {', '.join(found[:8])}", "words": list(found)}
         return

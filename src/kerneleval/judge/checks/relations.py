@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from kerneleval.judge.probes import relations
-from kerneleval.judge.probes.cells import CellJudge
+from kerneleval.judge.probes.calls import Calls
 from kerneleval.records import REAL, Case, Evidence, Outcome, Passed, new_secret
 
 __all__ = ["CHECK"]
@@ -17,22 +17,22 @@ _SHAPES = ("small", "non_power_of_two")
 """Shape categories whose case is used: one that is quick, one that is awkward. Of models' shapes it is the first."""
 
 
-def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
-    if judge.task.module:
+def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+    if calls.task.module:
         return
     for case in _chosen(cases, outcomes):
-        bound = judge.bind(case)
-        form = judge.calibration[case].form
+        bound = calls.bind(case)
+        form = calls.calibration[case].form
 
         def run(args: Sequence[Any]) -> Sequence[torch.Tensor]:
-            return judge.outputs(form, args, case)  # noqa: B023 - called within this turn of the loop
+            return calls.outputs(form, args, case)  # noqa: B023 - called within this turn of the loop
 
         seed = new_secret()
-        how: dict[str, Any] = {"tf32": judge.protocol.tf32, "native_on": bound.native_on}
-        findings = relations.check(judge.task, case, run, bound.arguments(seed), seed, **how)
+        how: dict[str, Any] = {"tf32": calls.protocol.tf32, "native_on": bound.native_on}
+        findings = relations.check(calls.task, case, run, bound.arguments(seed), seed, **how)
         yield from findings
-        if not findings and relations.applicable(judge.task, case):
-            names = ", ".join(r.name for r in relations.applicable(judge.task, case))
+        if not findings and relations.applicable(calls.task, case):
+            names = ", ".join(r.name for r in relations.applicable(calls.task, case))
             yield {"level": "info", "message": f"{case.key}: {names} hold"}
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kerneleval.judge.binaries.disassembly import content
-from kerneleval.judge.probes.cells import CellJudge
+from kerneleval.judge.probes.calls import Calls
 from kerneleval.languages.binaries.cubin import Use, uses
 from kerneleval.records import Case, Evidence, Outcome
 from kerneleval.worker.host import WorkerError
@@ -37,12 +37,12 @@ _TIMEOUT_S = 30.0
 _MOST_TOLD = 16
 
 
-def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
-    if judge.device.name != "cuda" or judge.loaded.trusted:
+def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+    if calls.device.name != "cuda" or calls.loaded.trusted:
         return
-    worker = judge.loaded.runner.worker
+    worker = calls.loaded.runner.worker
     found = list(built(worker.directory))
-    if not found and judge.loaded.candidate.language == "triton":
+    if not found and calls.loaded.candidate.language == "triton":
         try:
             answer = worker.request("binaries", {"most_bytes": _MOST_SENT_BYTES}, "binaries", timeout_s=_TIMEOUT_S)
         except WorkerError as error:  # what is only told is no reason to reject anything

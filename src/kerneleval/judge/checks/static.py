@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kerneleval.judge import static_analysis
-from kerneleval.judge.probes.cells import CellJudge
+from kerneleval.judge.probes.calls import Calls
 from kerneleval.records import Case, Evidence, Outcome
 
 __all__ = ["CHECK", "NEEDS_WORKER"]
@@ -13,10 +13,10 @@ __all__ = ["CHECK", "NEEDS_WORKER"]
 NEEDS_WORKER = False
 
 
-def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
-    if judge.loaded.trusted:  # a task's own reference, which may name this program
+def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+    if calls.loaded.trusted:  # a task's own reference, which may name this program
         return ()
-    return static_analysis.findings(judge.loaded.candidate)
+    return static_analysis.findings(calls.loaded.candidate)
 
 
 CHECK = _check

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kerneleval.judge.probes.cells import CellJudge
+from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.windows.tampering import Claim
 from kerneleval.records import Case, Evidence, Failed, Outcome
 from kerneleval.worker.host import WorkerError, WorkerFailure
@@ -22,21 +22,21 @@ _TIMEOUT_S = 30.0
 _SHOWN = 4
 
 
-def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
-    yield from _ask(judge, outcomes)
-    yield from findings(judge.loaded.tampering.values())
+def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+    yield from _ask(calls, outcomes)
+    yield from findings(calls.loaded.tampering.values())
 
 
-def _ask(judge: CellJudge, outcomes: Mapping[Case, Outcome]) -> Iterator[Evidence]:
+def _ask(calls: Calls, outcomes: Mapping[Case, Outcome]) -> Iterator[Evidence]:
     """Have the worker tell what it saw until now. Where a worker is gone after all went well, something is hidden."""
-    worker = judge.loaded.runner.worker
+    worker = calls.loaded.runner.worker
     if not worker.alive:  # it was ended for something that is told already
         return
     try:
         worker.request(
             "observe", {"record": False, "mute": False, "in_order": False}, "observing", timeout_s=_TIMEOUT_S
         )
-        judge.loaded.note(worker.request("observed", {}, "observed", timeout_s=_TIMEOUT_S))
+        calls.loaded.note(worker.request("observed", {}, "observed", timeout_s=_TIMEOUT_S))
     except (WorkerError, WorkerFailure) as error:
         if not any(isinstance(o, Failed) and o.reason != "unsupported" for o in outcomes.values()):
             reason = error.reason if isinstance(error, WorkerFailure) else "exception"

@@ -21,7 +21,7 @@ import torch
 
 from kerneleval import languages
 from kerneleval.judge.oracle.comparison import Mismatch, compare
-from kerneleval.judge.probes.cells import CALL_TIMEOUT_S, CellJudge
+from kerneleval.judge.probes.calls import CALL_TIMEOUT_S, Calls
 from kerneleval.judge.probes.observation import Seen, Subject, alike, alike_everywhere, right
 from kerneleval.judge.windows.worker_pool import BuildFailed
 from kerneleval.records import Case, Evidence, Outcome, Passed, Task
@@ -229,11 +229,11 @@ class _Case:
 _TRACKS = ("custom", "mixed", "library")
 
 
-def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
-    language = languages.find(judge.loaded.candidate.language)
-    watched = chosen(cases, outcomes, judge.protocol.timed_dtypes)
-    in_order = ordered(judge.task, watched) if judge.device.streams else frozenset()
-    examination = _Examination(judge, can_mute=language.can_mute, in_order=in_order)
+def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+    language = languages.find(calls.loaded.candidate.language)
+    watched = chosen(cases, outcomes, calls.protocol.timed_dtypes)
+    in_order = ordered(calls.task, watched) if calls.device.streams else frozenset()
+    examination = _Examination(calls, can_mute=language.can_mute, in_order=in_order)
     for case in watched:
         try:
             yield from examination.watch(case)
@@ -245,7 +245,7 @@ def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outc
     yield from _decoys(found)
     worst = max(found, key=lambda one: one.rank)
     track, message = _TRACKS[worst.rank], str(worst)
-    foreign = _foreign(judge, language)
+    foreign = _foreign(calls, language)
     if foreign:
         track = "library"
         message = f"the built code refers to {', '.join(foreign[:6])}: what computes need not be its own; {message}"
@@ -260,9 +260,9 @@ def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outc
     }
 
 
-def _foreign(judge: CellJudge, language: languages.Language) -> tuple[str, ...]:
+def _foreign(calls: Calls, language: languages.Language) -> tuple[str, ...]:
     """Names in the built code by which others could compute; read where the candidate cannot reach."""
-    candidate, pool = judge.loaded.candidate, judge.loaded.pool
+    candidate, pool = calls.loaded.candidate, calls.loaded.pool
     return language.foreign(candidate, pool.built(candidate)) if language.needs_build else ()
 
 
@@ -290,14 +290,14 @@ def _decoys(found: Sequence[_Case]) -> Iterator[Evidence]:
 class _Examination:
     """Watches cases one after another."""
 
-    judge: CellJudge
+    calls: Calls
     can_mute: bool
     in_order: frozenset[Case] = frozenset()
     found: list[_Case] = field(default_factory=list)
 
     def watch(self, case: Case) -> Iterator[Evidence]:
         """Call the candidate at the case, watched, and again without its own kernels."""
-        subject = Subject(self.judge, case)
+        subject = Subject(self.calls, case)
         if not any(t.numel() for t in subject.native):
             return  # nothing comes out, so nothing need be computed
         seen = subject.window(record=True, mute=False, timeout_s=CALL_TIMEOUT_S)
@@ -313,7 +313,7 @@ class _Examination:
 
     def _in_order(self, subject: Subject) -> Iterator[Evidence]:
         """Whether work on other streams is joined with the current one."""
-        if subject.nbytes > self.judge.device.memory_budget_bytes() // 2:
+        if subject.nbytes > self.calls.device.memory_budget_bytes() // 2:
             message = f"{subject.case.key}: too large to see whether work on other streams is joined"
             yield {"level": "info", "message": message}
             return
@@ -354,7 +354,7 @@ class _Examination:
                 return "needed"
             except WorkerFailure:
                 self.can_mute = False  # once is enough: the next would cost a worker again
-                self.judge.loaded.revive()
+                self.calls.loaded.revive()
                 return "needed"
             if not alike(outputs, subject.native):
                 return "needed"

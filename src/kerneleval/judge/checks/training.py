@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kerneleval.judge.checks.track import chosen
 from kerneleval.judge.oracle.comparison import Mismatch, compare
 from kerneleval.judge.probes.bound_case import BoundCase, Drawn
-from kerneleval.judge.probes.cells import CALL_TIMEOUT_S, CellJudge
+from kerneleval.judge.probes.calls import CALL_TIMEOUT_S, Calls
 from kerneleval.judge.windows.baselines import baseline_candidate
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout
 from kerneleval.judge.windows.protocol import Window, output_views
@@ -46,18 +46,18 @@ class _Wrong(NamedTuple):
     """Whether it is in an ordinary window as well, so that training is not the reason."""
 
 
-def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
-    backward = [c for c in chosen(cases, outcomes, judge.protocol.timed_dtypes) if c.direction == "backward"]
+def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+    backward = [c for c in chosen(cases, outcomes, calls.protocol.timed_dtypes) if c.direction == "backward"]
     looks: Mapping[str, _Look] = _LOOKS
-    if judge.loaded.explicit_backward:  # autograd asks it for nothing
+    if calls.loaded.explicit_backward:  # autograd asks it for nothing
         looks = _EXPLICIT if "forward" in {c.direction for c in cases} else {}
     else:
-        backward += _strided(judge, backward)
+        backward += _strided(calls, backward)
     right = []
     for case in backward:
         for words, look in looks.items():
             try:
-                wrong = look(judge, case)
+                wrong = look(calls, case)
             except WorkerError as error:
                 if not error.unsupported or (case.layout == "contiguous" and looks is _LOOKS):
                     raise
@@ -76,7 +76,7 @@ def _check(judge: CellJudge, cases: Sequence[Case], outcomes: Mapping[Case, Outc
         yield {"level": "info", "message": f"{text}: {', '.join(right)}"}
 
 
-def _strided(judge: CellJudge, cases: Sequence[Case]) -> list[Case]:
+def _strided(calls: Calls, cases: Sequence[Case]) -> list[Case]:
     """Of these cases, a secret one in each layout in which elements lie apart, if PyTorch itself is right there; none
     of problem files, which have no layouts.
 
@@ -84,22 +84,22 @@ def _strided(judge: CellJudge, cases: Sequence[Case]) -> list[Case]:
     """
     found = []
     for layout in _APART:
-        if judge.task.module or not cases or layout not in judge.task.layouts:
+        if calls.task.module or not cases or layout not in calls.task.layouts:
             continue
         case = replace(secrets.choice([c for c in cases if c.shape_category != "tiny"] or cases), layout=layout)
-        bound = judge.bind(case)
+        bound = calls.bind(case)
         drawn = bound.draw(new_secret())
         if bound.native_is_right(drawn, bound.form(drawn)):
             found.append(case)
     return found
 
 
-def _forward_between(judge: CellJudge, case: Case) -> _Wrong | None:
+def _forward_between(calls: Calls, case: Case) -> _Wrong | None:
     """Gradients by an entry point of their own, when the forward was called on other inputs of the same form since."""
-    bound, forward = judge.bind(case), judge.bind(replace(case, direction="forward"))
+    bound, forward = calls.bind(case), calls.bind(replace(case, direction="forward"))
     two = [bound.draw(new_secret()) for _ in range(2)]
-    judge.call(forward, [forward.expect(one.args, []) for one in two], look=False)
-    window, plan = judge.call(bound, two, look=False)
+    calls.call(forward, [forward.expect(one.args, []) for one in two], look=False)
+    window, plan = calls.call(bound, two, look=False)
     if window.wrong is not None:
         return _Wrong(str(window.wrong.get("got", "another form")))
     for index, one in enumerate(two):
@@ -109,47 +109,47 @@ def _forward_between(judge: CellJudge, case: Case) -> _Wrong | None:
     return None
 
 
-def _outputs(judge: CellJudge, case: Case) -> _Wrong | None:
+def _outputs(calls: Calls, case: Case) -> _Wrong | None:
     """The outputs of the forward call of a backward case."""
-    wanted = judge.bind(case).wanted
-    bound = judge.bind(replace(case, direction="forward"))
+    wanted = calls.bind(case).wanted
+    bound = calls.bind(replace(case, direction="forward"))
     two = [bound.draw(new_secret()) for _ in range(2)]
-    drawn = [two[secrets.randbelow(2)] for _ in range(_count(judge, bound.form(two[0])) - 2)] + two
+    drawn = [two[secrets.randbelow(2)] for _ in range(_count(calls, bound.form(two[0])) - 2)] + two
     plan = WindowLayout([replace(bound.form(one), wanted=wanted) for one in drawn], "training")
-    window = _window(judge.loaded, judge, plan, drawn, look=True)
+    window = _window(calls.loaded, calls, plan, drawn, look=True)
     if window.wrong is not None:
         return _Wrong(str(window.wrong.get("got", "another form")))
     for index, one in enumerate(drawn):
         result = compare(output_views(window, plan, index), one.expectation)
         if isinstance(result, Mismatch):
-            return _Wrong(result.message, alone=_wrong_alone(judge, bound, one))
-    return None if judge.task.in_place or not window.mutated else _Wrong("the call changed its inputs")
+            return _Wrong(result.message, alone=_wrong_alone(calls, bound, one))
+    return None if calls.task.in_place or not window.mutated else _Wrong("the call changed its inputs")
 
 
-def _interleaved(judge: CellJudge, case: Case) -> _Wrong | None:
+def _interleaved(calls: Calls, case: Case) -> _Wrong | None:
     """Gradients that are taken when several forward calls have been made."""
-    bound = judge.bind(case)
+    bound = calls.bind(case)
     two = [bound.draw(new_secret()) for _ in range(2)]
     # what the first one saved is what nothing may write over, and each takes back its own
-    more = _count(judge, bound.form(two[0])) - len(two)
+    more = _count(calls, bound.form(two[0])) - len(two)
     drawn = [*two, *(two[secrets.randbelow(2)] for _ in range(more))]
     turns = _turns(len(drawn))
     plan = WindowLayout(
         [replace(bound.form(one), turn=turn) for one, turn in zip(drawn, turns, strict=True)], "interleaved"
     )
-    window = _window(judge.loaded, judge, plan, drawn)
+    window = _window(calls.loaded, calls, plan, drawn)
     if window.wrong is not None:
         return _Wrong(str(window.wrong.get("got", "another form")))
     for index, one in enumerate(drawn):
         result = compare(output_views(window, plan, index), one.expectation)
         if isinstance(result, Mismatch):
-            return _Wrong(result.message, alone=_wrong_alone(judge, bound, one))
+            return _Wrong(result.message, alone=_wrong_alone(calls, bound, one))
     return None
 
 
-def _wrong_alone(judge: CellJudge, bound: BoundCase, drawn: Drawn) -> bool:
+def _wrong_alone(calls: Calls, bound: BoundCase, drawn: Drawn) -> bool:
     """Whether the same call is wrong in an ordinary window too."""
-    window, plan = judge.call(bound, [drawn], look=False)
+    window, plan = calls.call(bound, [drawn], look=False)
     return isinstance(compare(output_views(window, plan, 0), drawn.expectation), Mismatch)
 
 
@@ -163,34 +163,34 @@ def _turns(count: int) -> list[int]:
     return turns
 
 
-def _some(judge: CellJudge, case: Case) -> _Wrong | None:
+def _some(calls: Calls, case: Case) -> _Wrong | None:
     """Gradients where only a part of the arguments asks for them, as in a first layer and beside frozen weights."""
-    bound = judge.bind(case)
+    bound = calls.bind(case)
     drawn = bound.draw(new_secret())
     form = bound.form(drawn)
     parts = _parts(len(form.wanted))
-    for part in parts[: max(1, judge.affordable(len(parts)))]:
+    for part in parts[: max(1, calls.affordable(len(parts)))]:
         try:
-            wrong = _part(judge, form, drawn, part)
+            wrong = _part(calls, form, drawn, part)
         except WorkerFailure:
-            if case.layout not in _APART or not _ends_pytorch(judge, form, drawn, part):
+            if case.layout not in _APART or not _ends_pytorch(calls, form, drawn, part):
                 raise
-            judge.loaded.revive()
+            calls.loaded.revive()
             continue
         if wrong is not None:
-            return wrong._replace(alone=_wrong_alone(judge, bound, drawn))
+            return wrong._replace(alone=_wrong_alone(calls, bound, drawn))
     return None
 
 
-def _ends_pytorch(judge: CellJudge, form: CallLayout, drawn: Drawn, part: Sequence[int]) -> bool:
+def _ends_pytorch(calls: Calls, form: CallLayout, drawn: Drawn, part: Sequence[int]) -> bool:
     """Whether the eager reference dies of the same, in a worker of its own, as group_norm of PyTorch 2.13 does on a CPU
     where channels come last and no gradient of its input is asked for.
     """
-    protocol = judge.protocol
-    candidate = baseline_candidate(judge.task, replace(protocol, baseline="eager"))
-    reference = Loaded(judge.loaded.pool, candidate, ("run",), trusted=True, tf32=protocol.tf32)
+    protocol = calls.protocol
+    candidate = baseline_candidate(calls.task, replace(protocol, baseline="eager"))
+    reference = Loaded(calls.loaded.pool, candidate, ("run",), trusted=True, tf32=protocol.tf32)
     try:
-        _window(reference, judge, _asked(form, part), [drawn])
+        _window(reference, calls, _asked(form, part), [drawn])
     except WorkerFailure:
         return True
     except WorkerError:
@@ -214,11 +214,11 @@ def _parts(count: int) -> list[tuple[int, ...]]:
     return parts
 
 
-def _part(judge: CellJudge, form: CallLayout, drawn: Drawn, part: Sequence[int]) -> _Wrong | None:
+def _part(calls: Calls, form: CallLayout, drawn: Drawn, part: Sequence[int]) -> _Wrong | None:
     """The gradients of these arguments alone, by their places among those that can have one."""
     plan = _asked(form, part)
     try:
-        window = _window(judge.loaded, judge, plan, [drawn])
+        window = _window(calls.loaded, calls, plan, [drawn])
     except WorkerError as error:
         return _Wrong(str(error))
     if window.wrong is not None:
@@ -234,24 +234,22 @@ def _asked(form: CallLayout, part: Sequence[int]) -> WindowLayout:
     return WindowLayout([replace(form, wanted=tuple(form.wanted[i] for i in part), outputs=outputs)], "backward")
 
 
-def _count(judge: CellJudge, form: CallLayout) -> int:
+def _count(calls: Calls, form: CallLayout) -> int:
     """Calls of a window: a secret number of 6 to 12, which rings of buffers hardly fit; two where a call takes much."""
     most = min(_MOST_CALLS, _MOST_BYTES // max(form.input_bytes + form.output_bytes, 1))
-    most = max(2, judge.affordable(most))
+    most = max(2, calls.affordable(most))
     least = max(2, most // 2)
     return least + secrets.randbelow(most - least + 1)
 
 
-def _window(
-    loaded: Loaded, judge: CellJudge, plan: WindowLayout, drawn: Sequence[Drawn], *, look: bool = False
-) -> Window:
-    image = WindowBuffer(plan, judge.device)
+def _window(loaded: Loaded, calls: Calls, plan: WindowLayout, drawn: Sequence[Drawn], *, look: bool = False) -> Window:
+    image = WindowBuffer(plan, calls.device)
     for index, one in enumerate(drawn):
         image.fill(index, one.tensors)
     return loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=look)
 
 
-_Look = Callable[[CellJudge, Case], _Wrong | None]
+_Look = Callable[[Calls, Case], _Wrong | None]
 
 _LOOKS: Mapping[str, _Look] = {
     "right gradients, but while they are asked for, the outputs are wrong": _outputs,

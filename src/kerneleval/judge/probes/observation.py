@@ -14,7 +14,7 @@ import torch
 from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import Match, compare
 from kerneleval.judge.oracle.expectation import Expectation, is_eight_bit, opened
-from kerneleval.judge.probes.cells import CellJudge
+from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
 from kerneleval.judge.windows.protocol import output_views
 from kerneleval.records import Case, new_secret
@@ -52,23 +52,23 @@ class Seen:
 class Subject:
     """One case, bound to fresh weights, with fresh secret arguments and the native outputs."""
 
-    def __init__(self, judge: CellJudge, case: Case, plan: WindowLayout | None = None) -> None:
+    def __init__(self, calls: Calls, case: Case, plan: WindowLayout | None = None) -> None:
         self.case = case
-        self._judge, self._bound = judge, judge.bind(case)
+        self._calls, self._bound = calls, calls.bind(case)
         bound = self._bound
-        self._plan = plan or WindowLayout([judge.calibration[case].form], case.direction)
+        self._plan = plan or WindowLayout([calls.calibration[case].form], case.direction)
         seed = new_secret()
         self._args = bound.arguments(seed)
         self._grads = bound.upstream(self._args, seed)
         call = reference.Call(
-            task=judge.task,
+            task=calls.task,
             case=case,
             args=self._args,
             grads=self._grads or None,
             problem=bound.problem,
             weights=bound.weights or {},
         )
-        with reference.precision(tf32=judge.protocol.tf32):
+        with reference.precision(tf32=calls.protocol.tf32):
             self.native = call.run(case.dtype)
 
     @property
@@ -78,7 +78,7 @@ class Subject:
 
     def again(self) -> Subject:
         """The same case with other weights and arguments."""
-        return Subject(self._judge, self.case, self._plan)
+        return Subject(self._calls, self.case, self._plan)
 
     @property
     def is_given(self) -> bool:
@@ -104,8 +104,8 @@ class Subject:
             WorkerError: the candidate raised.
             WorkerFailure: its process is gone.
         """
-        runner = self._judge.loaded.runner
-        image = WindowBuffer(self._plan, self._judge.device)
+        runner = self._calls.loaded.runner
+        image = WindowBuffer(self._plan, self._calls.device)
         image.fill(0, [*(a for a in self._args if isinstance(a, torch.Tensor)), *self._grads])
         runner.prepare(self._plan)
         how = {"record": record, "mute": mute, "in_order": in_order}
@@ -113,10 +113,10 @@ class Subject:
         try:
             window = runner.window(image, timeout_s=timeout_s, check_mutation=False)
         except WorkerError:
-            self._judge.loaded.note(runner.worker.request("observed", {}, "observed", timeout_s=timeout_s))
+            self._calls.loaded.note(runner.worker.request("observed", {}, "observed", timeout_s=timeout_s))
             raise
         told = runner.worker.request("observed", {}, "observed", timeout_s=timeout_s)
-        self._judge.loaded.note(told)
+        self._calls.loaded.note(told)
         return Seen(
             outputs=() if window.wrong is not None else output_views(window, self._plan, 0),
             aten=_claimed_counts(told.get("aten")),

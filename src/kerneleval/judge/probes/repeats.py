@@ -6,18 +6,16 @@ import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from kerneleval.judge.oracle.comparison import matches
 from kerneleval.judge.probes.bound_case import BoundCase, Drawn, other_scalars
+from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.windows import inputs
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot
 from kerneleval.records import LAYOUTS, Case, Failed, Outcome, Passed, UsageError, new_secret
-
-if TYPE_CHECKING:
-    from kerneleval.judge.probes.cells import CellJudge
 
 __all__ = ["Repeats", "turns"]
 
@@ -43,15 +41,15 @@ class Repeats:
     """The windows of repeated and exchanged calls that one candidate gets.
 
     Args:
-        cells: judges the candidate.
+        calls: calls the candidate.
     """
 
-    def __init__(self, cells: CellJudge) -> None:
-        self._cells = cells
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
         self._many: set[tuple[str, str, bool]] = set()  # direction, dtype, whether large
         self._strided: set[tuple[str, str, str]] = set()  # direction, dtype, layout
         self._alone: set[tuple[str, str]] = set()  # directions and dtypes in which every argument has changed alone
-        judged = [dtype for dtype in cells.task.dtypes if not cells.protocol.dtypes or dtype in cells.protocol.dtypes]
+        judged = [dtype for dtype in calls.task.dtypes if not calls.protocol.dtypes or dtype in calls.protocol.dtypes]
         self._dtype = secrets.choice(judged[1:] or [""])
         """Of the dtypes that are not timed, which gets windows of ``_MOST`` calls."""
         self._lying = secrets.choice(judged or [""]), secrets.choice([a for a in LAYOUTS if a != "contiguous"])
@@ -64,7 +62,7 @@ class Repeats:
         """
         if case.distribution != "standard" or case.layout != "contiguous" or case.shape_category == "edge":
             return False
-        return not self._cells.task.module or form.input_bytes + form.output_bytes <= _SMALL_MODULE_BYTES
+        return not self._calls.task.module or form.input_bytes + form.output_bytes <= _SMALL_MODULE_BYTES
 
     def judge(self, bound: BoundCase, first: Drawn) -> Outcome:
         """The outcome of a window of two calls, the second on inputs that differ from the first's by few elements, and
@@ -75,11 +73,11 @@ class Repeats:
         changed = self.changed(bound, first)
         if changed is not None:
             self._room(bound, first, self._further(bound, first))
-        outcome = self._cells.window(bound, [first, changed or bound.draw(new_secret())], cut=int(changed is None))
+        outcome = self._calls.window(bound, [first, changed or bound.draw(new_secret())], cut=int(changed is None))
         if changed is None or not isinstance(outcome, Passed):
             return outcome
         # each at the address at which the other was; the second call's inputs come when the first is done
-        outcome = self._cells.window(bound, [changed, first, *self._more(bound, changed, first)], cut=1)
+        outcome = self._calls.window(bound, [changed, first, *self._more(bound, changed, first)], cut=1)
         if isinstance(outcome, Passed):
             outcome = self._one_by_one(bound, changed) or outcome
         return outcome
@@ -88,8 +86,8 @@ class Repeats:
         """What strided cases are looked at once for: direction, dtype and layout; in the quick tier one layout for all
         whose elements lie apart. None: not at all.
         """
-        quick = self._cells.protocol.tier == "quick"
-        if case.layout == "contiguous" or self._cells.task.module or (quick and case.layout == "expanded"):
+        quick = self._calls.protocol.tier == "quick"
+        if case.layout == "contiguous" or self._calls.task.module or (quick and case.layout == "expanded"):
             return None
         return case.direction, case.dtype, "" if quick else case.layout
 
@@ -101,19 +99,19 @@ class Repeats:
         case, kind = bound.case, self.kind(bound.case)
         if kind is None or kind in self._strided:
             return None
-        pair = self.pair(bound, first) if self._cells.affordable(1) else None
+        pair = self.pair(bound, first) if self._calls.affordable(1) else None
         if pair is None:
             return None
         dtype, layout = self._lying
         chosen = case.dtype == dtype and kind[2] in ("", layout)
-        further = not chosen and any(direction == case.direction for direction, _, _ in self._strided)
+        repeated = not chosen and any(direction == case.direction for direction, _, _ in self._strided)
         self._strided.add(kind)
         there, one, other = pair
         form = there.form(one)
         most = min(_MOST if chosen else _MANY_STRIDED, _MOST_BYTES // max(form.input_bytes + form.output_bytes, 1))
         self._room(there, one, most)
-        for two, more in ((one, other), 0), ((other, one), self._cells.affordable(most, further=further)):
-            outcome = self._cells.window(there, [*two, *turns(two, more)])
+        for two, more in ((one, other), 0), ((other, one), self._calls.affordable(most, repeated=repeated)):
+            outcome = self._calls.window(there, [*two, *turns(two, more)])
             if isinstance(outcome, Failed):
                 return outcome
         return None
@@ -127,7 +125,7 @@ class Repeats:
         if changed is not None and not matches(first.expectation.native, changed.expectation):
             return bound, first, changed
         if bound.case.distribution != "standard":
-            bound = self._cells.bind(replace(bound.case, distribution="standard"))
+            bound = self._calls.bind(replace(bound.case, distribution="standard"))
             first = bound.draw(new_secret())
             changed = self.changed(bound, first)
         return None if changed is None else (bound, first, changed)
@@ -150,7 +148,7 @@ class Repeats:
             return [_exchanged(v, repeated[id(v)], part, generator) if id(v) in moving else v for v in values]
 
         repeated = {id(tensor): _repeated(slot) for tensor, slot in placed}
-        generator = inputs.stream(new_secret(), "exchange", self._cells.device.judge_device)
+        generator = inputs.stream(new_secret(), "exchange", self._calls.device.judge_device)
         for part in _MOVING_PARTS:
             try:
                 changed = bound.expect(moved(drawn.args, part), moved(drawn.grads, part))
@@ -164,14 +162,14 @@ class Repeats:
 
     def _moves(self, tensor: torch.Tensor, slot: TensorSlot) -> bool:
         """Whether elements of an input may change places. What a module problem's integers mean, nobody says."""
-        return (not self._cells.task.module or tensor.is_floating_point()) and _free(tensor, slot)
+        return (not self._calls.task.module or tensor.is_floating_point()) and _free(tensor, slot)
 
     def _room(self, bound: BoundCase, drawn: Drawn, further: int) -> None:
         """Have shared memory for two calls and so many further ones: where it grew for the second window, no tensor of
         that would lie where one of the first window's lay.
         """
         form, calls = bound.form(drawn), 2 + further
-        self._cells.loaded.runner.reserve(calls * form.input_bytes, calls * form.output_bytes)
+        self._calls.loaded.runner.reserve(calls * form.input_bytes, calls * form.output_bytes)
 
     def _further(self, bound: BoundCase, drawn: Drawn) -> int:
         """How many further calls a window gets if they take no more than ten seconds; 0 where others of the kind had
@@ -193,8 +191,8 @@ class Repeats:
         count = self._further(bound, two[0])
         if not count:
             return []
-        further = case.dtype != self._dtype and any(direction == case.direction for direction, _, _ in self._many)
-        affordable = self._cells.affordable(count, further=further)
+        repeated = case.dtype != self._dtype and any(direction == case.direction for direction, _, _ in self._many)
+        affordable = self._calls.affordable(count, repeated=repeated)
         if affordable == count:  # else it may have been the first call, which compiles: later cases are asked too
             self._many.add((case.direction, case.dtype, form.input_bytes + form.output_bytes > _MANY_BYTES))
         return turns(two, affordable)
@@ -204,7 +202,7 @@ class Repeats:
         its turn, drawn anew, plain floats too: no result may be kept by the others. Of arguments that a slow candidate
         cannot be asked about within ten seconds a secret part, one at least, and more of them at the next case.
         """
-        cells, kind = self._cells, (bound.case.direction, bound.case.dtype)
+        calls, kind = self._calls, (bound.case.direction, bound.case.dtype)
         if kind in self._alone:
             return None
         other = bound.arguments(new_secret())
@@ -218,7 +216,7 @@ class Repeats:
         if len(free) < 2:
             self._alone.add(kind)
             return None
-        affordable = cells.affordable(2 * len(free)) // 2
+        affordable = calls.affordable(2 * len(free)) // 2
         if affordable == len(free):
             self._alone.add(kind)
         for place in secrets.SystemRandom().sample(free, max(1, affordable)):
@@ -226,11 +224,11 @@ class Repeats:
             try:
                 alone = bound.expect(changed[: len(drawn.args)], changed[len(drawn.args) :])
             except UsageError:
-                if not cells.task.module:
+                if not calls.task.module:
                     raise
                 continue  # what one argument of a problem file says may hang on another
             for one in (drawn, alone):
-                outcome = cells.window(bound, [one])
+                outcome = calls.window(bound, [one])
                 if isinstance(outcome, Failed):
                     names = [spec.name for spec in bound.specs] or [f"argument {i}" for i in range(len(drawn.args))]
                     what = names[place] if place < len(names) else "the upstream gradient"
@@ -239,12 +237,12 @@ class Repeats:
 
     def _other_plain(self, bound: BoundCase, args: Sequence[Any]) -> list[Any]:
         """The arguments with other plain floats, unless the case has such already."""
-        if self._cells.scalars or not any(isinstance(a, float) for a in args):
+        if self._calls.scalars or not any(isinstance(a, float) for a in args):
             return list(args)
-        if self._cells.task.module:
+        if self._calls.task.module:
             chance = secrets.SystemRandom()
             return [chance.uniform(0.8, 0.95) * a if isinstance(a, float) else a for a in args]
-        known = other_scalars(self._cells.task, bound.case, larger=True)
+        known = other_scalars(self._calls.task, bound.case, larger=True)
         return [known.get(spec.name, arg) for spec, arg in zip(bound.specs, args, strict=True)]
 
 

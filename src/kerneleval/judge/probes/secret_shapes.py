@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from kerneleval.judge.probes.bound_case import other_scalars
 from kerneleval.judge.probes.cells import CellJudge
-from kerneleval.judge.probes.other_layouts import OTHERWISE
+from kerneleval.judge.probes.variations import OTHERWISE
 from kerneleval.judge.replay import Replay
 from kerneleval.records import Case, Evidence, Failed, Outcome
 from kerneleval.tasks.secret_sizes import secret_cases
@@ -28,15 +28,16 @@ def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Bud
     """
     if any(_wrong(outcome) for outcome in planned.values()):
         return []
+    calls = judge.calls
     right: list[str] = []
-    for number, case in enumerate(secret_cases(judge.task, tuple(planned), budget)):
-        judge.scalars = other_scalars(judge.task, case, larger=bool(number % 2))
-        others = "".join(f", {name}={value:g}" for name, value in judge.scalars.items())
+    for number, case in enumerate(secret_cases(calls.task, tuple(planned), budget)):
+        calls.scalars = other_scalars(calls.task, case, larger=bool(number % 2))
+        others = "".join(f", {name}={value:g}" for name, value in calls.scalars.items())
         try:
             outcome = judge.judge(case)
         finally:
-            judge.scalars = {}
-        judge.calibration.pop(case, None)
+            calls.scalars = {}
+        calls.calibration.pop(case, None)
         if not isinstance(outcome, Failed):
             right.append(case.key)
             continue

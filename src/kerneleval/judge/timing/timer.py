@@ -12,7 +12,7 @@ import torch
 
 from kerneleval.judge.oracle.comparison import Mismatch, compare
 from kerneleval.judge.probes.bound_case import BoundCase
-from kerneleval.judge.probes.cells import CellJudge
+from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.timing import clock
 from kerneleval.judge.timing.clock import TimedRun
 from kerneleval.judge.timing.noise import Noise, class_of
@@ -42,7 +42,7 @@ class Timer:
     """Times the cells of one candidate against the task's baseline.
 
     Args:
-        judge: the candidate's cells.
+        calls: calls the candidate; its calibration says what timed outputs are compared with.
         baseline: ``(fresh) -> Loaded``: the trusted baseline's worker, in a new process when asked.
         noise: noise figures by duration class.
         limits: of the machine; None: not measured, and no time is held against them.
@@ -51,15 +51,15 @@ class Timer:
 
     def __init__(
         self,
-        judge: CellJudge,
+        calls: Calls,
         baseline: Callable[[bool], Loaded],
         noise: Sequence[Noise],
         limits: Limits | None = None,
         better: Callable[[], Limits] | None = None,
     ) -> None:
-        self._judge, self._get_baseline, self._noise = judge, baseline, noise
+        self._calls, self._get_baseline, self._noise = calls, baseline, noise
         self._limits, self._better = limits, better
-        self._device = judge.device
+        self._device = calls.device
 
     def time(self, cells: Mapping[Case, Outcome], on_cell: Callable[[int, int, Case], None]) -> dict[Case, Outcome]:
         """The outcomes of right cells with their timings, or the failures found while timing.
@@ -74,7 +74,7 @@ class Timer:
         Raises:
             InfrastructureError: the trusted baseline itself failed.
         """
-        sessions = clock.effort_for(self._judge.protocol, self._device).sessions
+        sessions = clock.effort_for(self._calls.protocol, self._device).sessions
         found, runs = dict(cells), {case: [] for case in cells}  # type: dict[Case, Outcome], dict[Case, list[TimedRun]]
         total = sessions * len(cells)
         for session in range(sessions):
@@ -101,36 +101,36 @@ class Timer:
         return found
 
     def _outcome(self, case: Case, outcome: Passed, run: TimedRun) -> Outcome:
-        if run.mutated and not self._judge.task.in_place:
+        if run.mutated and not self._calls.task.in_place:
             return Failed(stage="honesty", reason="input_mutation", message="a timed call changed its inputs")
         evidence = outcome.evidence | _deferral(run)
         evidence |= {name: of for name, of in (("energy", run.energy), ("memory", run.memory)) if of}
         if self._limits is not None:
-            task, form = self._judge.task, self._judge.calibration[case].form
-            tf32 = self._judge.protocol.tf32
+            task, form = self._calls.task, self._calls.calibration[case].form
+            tf32 = self._calls.protocol.tf32
             evidence |= {"limit": reached(task, case, form, run.samples, self._limits, tf32=tf32)}
         return replace(outcome, timing=self._claim(run), evidence=evidence)
 
     def _renew(self, case: Case) -> None:
         """Fresh processes for another session."""
-        judge = self._judge
-        self._baseline(case, judge.bind(case), fresh=True)
-        judge.loaded.revive()
-        judge.loaded.crashes -= 1  # a fresh process on purpose is no crash
-        judge.loaded.module_key = None
+        calls = self._calls
+        self._baseline(case, calls.bind(case), fresh=True)
+        calls.loaded.revive()
+        calls.loaded.crashes -= 1  # a fresh process on purpose is no crash
+        calls.loaded.module_key = None
 
     def _session(self, case: Case, session: int) -> TimedRun:
-        judge = self._judge
-        bound = judge.bind(case)
-        known = judge.calibration[case]
-        candidate = judge.loaded.runner
+        calls = self._calls
+        bound = calls.bind(case)
+        known = calls.calibration[case]
+        candidate = calls.loaded.runner
 
         def draw(seed: int) -> list[torch.Tensor]:
             args = bound.arguments(seed)
             return [a for a in args if isinstance(a, torch.Tensor)] + bound.upstream(args, new_secret())
 
         baseline = self._baseline(case, bound, fresh=False)
-        judge.loaded.pool.quiet()
+        calls.loaded.pool.quiet()
         try:
             run = clock.measure(
                 candidate,
@@ -138,7 +138,7 @@ class Timer:
                 known.form,
                 case.direction,
                 draw,
-                judge.protocol,
+                calls.protocol,
                 self._device,
                 relative_rms=known.relative_rms,
                 worst=known.worst,
@@ -147,24 +147,24 @@ class Timer:
                 timeout_s=_WINDOW_TIMEOUT_S,
                 arbiter=lambda timed: _face_oracle(bound, known.form, timed),
                 pace_ns=baseline.paces.get(case, 0.0),
-                energy=not judge.task.in_place,  # its passes would compute on what earlier ones left
+                energy=not calls.task.in_place,  # its passes would compute on what earlier ones left
             )
         except _BaselineError as error:
-            raise InfrastructureError(f"the baseline of {judge.task.name} failed at {case.key}: {error}") from error
+            raise InfrastructureError(f"the baseline of {calls.task.name} failed at {case.key}: {error}") from error
         baseline.paces[case] = statistics.median(run.samples.baseline_ns)
         _face_oracle(bound, known.form, run.sample)
         if self._limits is not None and self._better is not None:
-            face_limit(judge.task, case, known.form, run.samples, run.sample, self._limits, self._better)
+            face_limit(calls.task, case, known.form, run.samples, run.sample, self._limits, self._better)
         return run
 
     def _baseline(self, case: Case, bound: BoundCase, *, fresh: bool) -> Loaded:
         baseline = self._get_baseline(fresh)
         try:
             if bound.weights is not None:
-                self._judge.ensure_module(baseline, case)
+                self._calls.ensure_module(baseline, case)
                 reveal_weights(baseline, bound.weights)
         except (WorkerError, WorkerFailure, BuildFailed) as error:
-            raise InfrastructureError(f"the baseline of {self._judge.task.name} failed: {error}") from error
+            raise InfrastructureError(f"the baseline of {self._calls.task.name} failed: {error}") from error
         return baseline
 
     def _claim(self, run: TimedRun) -> Timing:
