@@ -19,7 +19,7 @@ _OWN = "kerneleval.tasks.operators"
 """Functions of these modules are part of a declaration; all others are by their names."""
 
 _JUDGING = ("devices", "judge", "records", "tasks")
-_APART = {"operators", "formats", "models", "real_shapes.py", "search.py", "formulas.py", "case_keys.py"}
+_APART = {"operators", "formats", "models", "real_shapes.py", "search.py", "case_keys.py"}
 """What :func:`of_code` leaves out: operators are told task by task, the others make no case that is tested."""
 
 

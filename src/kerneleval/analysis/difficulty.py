@@ -145,17 +145,14 @@ def difficulty(results: Iterable[Result], tasks: Mapping[str, Task], setting: Se
 
 def proxies(task: Task) -> tuple[dict[str, float], str]:
     """The static proxies of a task, NaN where it has none; and why."""
-    from kerneleval.tasks.define import table_of
-
     dims = _medium(task)
     dtype = task.dtypes[0]
     moved = task.bytes(dims, dtype)
     arguments = len(task.arguments(dims, dtype))
-    table = table_of(task)
     lines, nodes = _size_of_reference(task, arguments)
     values = {
         "arguments": float(arguments),
-        "output_rank": float(len(table.outputs[0].shape.split())) if table and table.outputs else math.nan,
+        "output_rank": float(len(task.table.outputs[0].shape.split())) if task.table.outputs else math.nan,
         "dims": float(len(task.dims)),
         "flop_per_byte": task.flops(dims) / moved if moved else math.nan,
         "complexity": float(task.complexity),

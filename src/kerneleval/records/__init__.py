@@ -9,10 +9,12 @@ Units stand in the field names: ``_ns`` nanoseconds, ``_s`` seconds, ``_bytes`` 
 
 from __future__ import annotations
 
+from kerneleval.records.arguments import Argument, Dim, Scalar, TensorSpec, Values
 from kerneleval.records.candidates import GUIDANCE, STORED, Candidate, Origin
 from kerneleval.records.cells import Cell, Machine, Protocol
 from kerneleval.records.differential import Apart, CaseAnswers, DeviceAnswer, Differential, Element
 from kerneleval.records.errors import InfrastructureError, KernelEvalError, UsageError, near
+from kerneleval.records.formulas import FUNCTIONS, Sizes, formula_names, product_text
 from kerneleval.records.generation import PROBLEMS, Answer, Problem, Request, Turn
 from kerneleval.records.hashing import digest, new_secret
 from kerneleval.records.layers import LAYERS, caught_by, layer_of, layer_of_finding, layers_of
@@ -21,7 +23,8 @@ from kerneleval.records.outcomes import Evidence, Failed, Outcome, Passed, Sampl
 from kerneleval.records.plain import to_plain
 from kerneleval.records.portability import AxisLevel, CompiledKernel, Matrix, MatrixRow, Rung
 from kerneleval.records.results import Event, Result, Score
-from kerneleval.records.tasks import Argument, Case, Dim, Law, Relation, Scalar, Task, TensorSpec, Tolerance, Values
+from kerneleval.records.tables import Arg, Plain, Table
+from kerneleval.records.tasks import Case, Law, Relation, Task, Tolerance
 from kerneleval.records.uses import ISAS, CodeUse, InstructionLine
 from kerneleval.records.verdicts import CellResult, Trust, Verdict
 from kerneleval.records.vocabulary import (
@@ -44,6 +47,7 @@ __all__ = [
     "DIRECTIONS",
     "DISTRIBUTIONS",
     "DTYPES",
+    "FUNCTIONS",
     "GROUPS",
     "GUIDANCE",
     "ISAS",
@@ -58,6 +62,7 @@ __all__ = [
     "TRACKS",
     "Answer",
     "Apart",
+    "Arg",
     "Argument",
     "AxisLevel",
     "Candidate",
@@ -87,6 +92,7 @@ __all__ = [
     "Passed",
     "Peak",
     "Peaks",
+    "Plain",
     "Problem",
     "Protocol",
     "Relation",
@@ -96,6 +102,8 @@ __all__ = [
     "Samples",
     "Scalar",
     "Score",
+    "Sizes",
+    "Table",
     "Task",
     "TensorSpec",
     "Timing",
@@ -107,11 +115,13 @@ __all__ = [
     "Verdict",
     "caught_by",
     "digest",
+    "formula_names",
     "layer_of",
     "layer_of_finding",
     "layers_of",
     "near",
     "new_secret",
     "outcome_from_plain",
+    "product_text",
     "to_plain",
 ]

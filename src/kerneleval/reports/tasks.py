@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kerneleval.records import REAL, Argument, Protocol, Scalar, Task, to_plain
+from kerneleval.records import REAL, Arg, Argument, Plain, Protocol, Scalar, Table, Task, to_plain
 from kerneleval.tasks import peers
-from kerneleval.tasks.define import Arg, Plain, Table, table_of
-from kerneleval.tasks.formulas import formula_text
 from kerneleval.tasks.real_shapes import real_shapes
 
 __all__ = ["describe", "summarise"]
@@ -57,14 +55,14 @@ def describe(task: Task) -> dict[str, Any]:
     ``bytes`` is the least that a call must move, ``flops`` what it computes, ``intensity`` their quotient in
     floating-point operations a byte, ``terms`` how many terms are summed into one output element.
     """
-    table = table_of(task) or Table(args=(), outputs=())
+    table = task.table
     samples = _samples(task)
     chosen = next((s for s in samples if s["shape_category"] == "medium"), samples[0])
     arguments = [_specified(argument) for argument in task.arguments(chosen["dims"], chosen["dtype"])]
     return summarise(task) | {
         "dims": [to_plain(dim) for dim in task.dims],
-        "constraint": _constraint(task, table),
-        "derived": {name: formula_text(formula) for name, formula in table.derive.items()},
+        "constraint": _constraint(task),
+        "derived": {name: str(formula) for name, formula in table.derive.items()},
         "arguments": [_declared(argument) for argument in table.args],
         "outputs": [_declared(output) for output in table.outputs],
         "sample": {**chosen, "arguments": arguments, "outputs": _shapes(table, chosen["dims"])},
@@ -82,15 +80,14 @@ def _backward_dtypes(task: Task) -> list[str]:
 
 
 def _tolerance(task: Task) -> dict[str, Any]:
-    """Every field of the tolerance; formulas as text, empty where they are none of the dims' names alone."""
-    table, tolerance = table_of(task), task.tolerance
-    formulas = table.formulas if table is not None else {}
+    """Every field of the tolerance; formulas as text, empty where there are none."""
+    tolerance = task.tolerance
     return {
         "kind": tolerance.kind,
         "factor": tolerance.factor,
         "sums": tolerance.reduction is not None,
-        "reduction": formula_text(formulas.get("reduction")),
-        "gathered": formula_text(formulas.get("gathered")),
+        "reduction": task.table.reduction,
+        "gathered": task.table.gathered,
         "normwise": tolerance.normwise,
         "kept": tolerance.kept,
         "outlier_rms": tolerance.outlier_rms,
@@ -99,17 +96,16 @@ def _tolerance(task: Task) -> dict[str, Any]:
     }
 
 
-def _constraint(task: Task, table: Table) -> str:
+def _constraint(task: Task) -> str:
     if task.constraint is None:
         return ""
-    return formula_text(table.formulas.get("where")) or "some values are not allowed together"
+    return task.table.where or "some values are not allowed together"
 
 
 def _declared(argument: Arg | Plain) -> dict[str, Any]:
     """An argument with its shape and formulas in names of dims."""
     if isinstance(argument, Plain):
-        value = argument.value
-        return {"name": argument.name, "value": formula_text(value) or None if callable(value) else to_plain(value)}
+        return {"name": argument.name, "value": argument.formula or to_plain(argument.value)}
     bounds = {"low": argument.low, "high": argument.high} if argument.values == "integers" else {}
     return {
         "name": argument.name,
@@ -119,7 +115,7 @@ def _declared(argument: Arg | Plain) -> dict[str, Any]:
         "values": argument.values,
         "differentiable": argument.differentiable,
         "fan_in": argument.fan_in,
-        **{name: formula_text(bound) if callable(bound) else bound for name, bound in bounds.items()},
+        **bounds,
     }
 
 
@@ -133,8 +129,8 @@ def _specified(argument: Argument) -> dict[str, Any]:
 
 def _shapes(table: Table, dims: Mapping[str, int]) -> list[list[int]]:
     """Shapes of the outputs."""
-    d = table.space(dims)
-    return [[getattr(d, name) for name in output.shape.split()] for output in table.outputs]
+    sizes = table.sizes(dims)
+    return [[sizes[name] for name in output.shape.split()] for output in table.outputs]
 
 
 def _samples(task: Task) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """A small vocabulary in which an operator is a table: dims, arguments, outputs, formulas.
 
-Shapes are strings of dim names (``"M N"``); formulas are functions of the dims (``lambda d: 2 * d.M * d.N``). Names
-that are no dims of their own (the length that a convolution leaves, channels made of groups) stand in ``derive``.
+Shapes are strings of dim names (``"M N"``); formulas are strings over them (``"2 * M * N"``), in the language of
+``records/formulas.py``. Names that are no dims of their own (the length that a convolution leaves, channels made of
+groups) stand in ``derive``.
 
 Conventions of all built-in operators, which candidates may rely on:
 
@@ -13,9 +14,8 @@ Conventions of all built-in operators, which candidates may rely on:
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from kerneleval.records import (
@@ -24,24 +24,23 @@ from kerneleval.records import (
     DTYPES,
     GROUPS,
     LAYOUTS,
-    Argument,
+    Arg,
     Dim,
     Law,
+    Plain,
     Relation,
-    Scalar,
+    Table,
     Task,
-    TensorSpec,
     Tolerance,
     UsageError,
     Values,
+    formula_names,
+    near,
+    product_text,
 )
 
-__all__ = ["FAR_BELOW", "FLOATS", "INTEGERS", "ROWS", "Arg", "Formula", "Plain", "Table", "bias", "bits", "data",
-           "fixed", "flags", "index", "mask", "operator", "plain", "size", "table_of", "validate", "weight",
-           "whole"]  # fmt: skip
-
-Formula = Callable[[Any], Any]
-"""A function of the dims as attributes (own and derived ones)."""
+__all__ = ["FAR_BELOW", "FLOATS", "INTEGERS", "ROWS", "bias", "bits", "data", "fixed", "flags", "index", "mask",
+           "nonempty", "operator", "plain", "size", "validate", "weight", "whole"]  # fmt: skip
 
 FLOATS: tuple[str, ...] = ("float32", "float16", "bfloat16")
 """The floating types of every built-in operator, the default first."""
@@ -91,80 +90,11 @@ ROWS: tuple[Dim, ...] = (size("M"), size("N"))
 """Dims of elementwise and row-wise operators: M rows of N elements."""
 
 
-class Dims:
-    """Dims as attributes: a task's own, and the derived ones, computed when asked for."""
-
-    __slots__ = ("_derive", "own")
-
-    def __init__(self, own: Mapping[str, int], derive: Mapping[str, Formula]) -> None:
-        self.own, self._derive = own, derive
-
-    def __getattr__(self, name: str) -> Any:
-        if name in self.own:
-            return self.own[name]
-        if name in self._derive:
-            return self._derive[name](self)
-        raise AttributeError(f"no dim is called {name!r}; there are {', '.join((*self.own, *self._derive))}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Arg:
-    """One tensor argument or output, with its shape still in names."""
-
-    name: str
-    shape: str
-    role: Literal["data", "weight", "index", "mask", "output"] = "data"
-    values: Values = "normal"
-    fan_in: str = ""
-    """Names of the dims summed over; the values are scaled by (their product) ** -0.5."""
-    low: int | Formula = 0
-    high: int | Formula = 2
-    dtype: str = ""
-    """Empty: the case's dtype."""
-    differentiable: bool = False
-    nan_only: bool = False
-    common: Formula | None = None
-    common_signs: bool = False
-    large_half: float = 16.0
-    large_half_backward: float = 0.0
-
-    def at(self, d: Dims, dtype: str) -> TensorSpec:
-        """The argument at given dims and dtype."""
-        return TensorSpec(
-            name=self.name,
-            shape=tuple(getattr(d, name) for name in self.shape.split()),
-            dtype=self.dtype or dtype,
-            role=self.role,
-            values=self.values,
-            low=self.low(d) if callable(self.low) else self.low,
-            high=self.high(d) if callable(self.high) else self.high,
-            scale=max(1, math.prod(getattr(d, name) for name in self.fan_in.split())) ** -0.5,
-            differentiable=self.differentiable,
-            nan_only=self.nan_only,
-            common=0.0 if self.common is None else self.common(d),
-            common_signs=self.common_signs,
-            large_half=self.large_half,
-            large_half_backward=self.large_half_backward,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plain:
-    """One plain argument; ``value`` may be a formula."""
-
-    name: str
-    value: Any
-
-    def at(self, d: Dims, dtype: str) -> Scalar:
-        """The argument at given dims."""
-        return Scalar(name=self.name, value=self.value(d) if callable(self.value) else self.value)
-
-
 def data(
     name: str,
     shape: str,
     fan_in: str = "",
-    common: Formula | None = None,
+    common: float | str = 0.0,
     common_signs: bool = False,
     large_half: float = 16.0,
     large_half_backward: float = 0.0,
@@ -197,12 +127,12 @@ def bias(shape: str) -> Arg:
     return weight("bias", shape)
 
 
-def index(name: str, shape: str, high: Formula, low: int | Formula = 0) -> Arg:
+def index(name: str, shape: str, high: int | str, low: int | str = 0) -> Arg:
     """Integers (int64) in [low, high)."""
     return Arg(name=name, shape=shape, role="index", values="integers", low=low, high=high, dtype="int64")
 
 
-def whole(name: str, shape: str, low: int | Formula, high: int | Formula, dtype: str = "") -> Arg:
+def whole(name: str, shape: str, low: int | str, high: int | str, dtype: str = "") -> Arg:
     """Whole numbers in [low, high) that follow the case's layout, of the case's dtype unless another is given."""
     return Arg(name=name, shape=shape, values="integers", low=low, high=high, dtype=dtype)
 
@@ -222,48 +152,15 @@ def mask(name: str, shape: str) -> Arg:
     return Arg(name=name, shape=shape, role="mask", values="bool", dtype="bool")
 
 
-def plain(name: str, value: Any) -> Plain:
+def plain(name: str, value: Any = None, *, formula: str = "") -> Plain:
     """A number or flag, or a formula that gives one."""
-    return Plain(name=name, value=value)
+    return Plain(name=name, value=value, formula=formula)
 
 
-@dataclass(frozen=True)
-class Table:
-    """The closures of a task, all from one description."""
-
-    args: tuple[Arg | Plain, ...]
-    """The arguments, in the order of the call."""
-    outputs: tuple[Arg, ...]
-    """The outputs."""
-    derive: Mapping[str, Formula] = field(default_factory=dict)
-    """Names that are no dims of their own."""
-    formulas: Mapping[str, Formula] = field(default_factory=dict)
-    """What is computed from the dims: ``flops``; ``where``, ``reduction`` and ``gathered`` where there are such."""
-
-    def space(self, dims: Mapping[str, int]) -> Dims:
-        """Dims as attributes."""
-        return Dims(dims, self.derive)
-
-    def arguments(self, dims: Mapping[str, int], dtype: str) -> tuple[Argument, ...]:
-        """The arguments at given dims and dtype."""
-        d = self.space(dims)
-        return tuple(arg.at(d, dtype) for arg in self.args)
-
-    def bytes(self, dims: Mapping[str, int], dtype: str) -> int:
-        """Bytes of every argument and output."""
-        d = self.space(dims)
-        tensors = [*(arg for arg in self.args if isinstance(arg, Arg)), *self.outputs]
-        return sum(arg.at(d, dtype).nbytes for arg in tensors)
-
-    def formula(self, formula: Formula) -> Callable[[Mapping[str, int]], Any]:
-        """A formula as a function of the dims."""
-        return lambda dims: formula(self.space(dims))
-
-
-def table_of(task: Task) -> Table | None:
-    """The table that a task was made from; None: it was made in another way, as those of peers' files are."""
-    owner = getattr(task.arguments, "__self__", None)
-    return owner if isinstance(owner, Table) else None
+def nonempty(dims: Iterable[Dim], *may: str) -> str:
+    """The formula that no dim is 0 but those that ``may`` be."""
+    names = [dim.name for dim in dims if dim.name not in may]
+    return f"min({', '.join(names)}) > 0" if len(names) > 1 else f"{names[0]} > 0"
 
 
 def _output(position: int, text: str) -> Arg:
@@ -282,12 +179,12 @@ def operator(
     reference: Callable[..., Any],
     unfused: tuple[Callable[..., Any], ...] = (),
     in_type: bool = True,
-    flops: Formula,
-    reduction: Formula | None = None,
-    gathered: Formula | None = None,
+    flops: str,
+    reduction: str = "",
+    gathered: str = "",
     normwise: bool = False,
-    derive: Mapping[str, Formula] | None = None,
-    where: Formula | None = None,
+    derive: Mapping[str, str | int] | None = None,
+    where: str = "",
     without: tuple[str, ...] = (),
     forward_only: tuple[str, ...] = (),
     nonfinite: bool | Literal["nan"] = "nan",
@@ -321,7 +218,7 @@ def operator(
         unfused: the same as separate calls, as is usual, where the reference is one fused kernel; see ``Task.unfused``.
         in_type: whether these keep what is between the calls in half types.
         flops: operations of one forward call.
-        reduction: terms summed into one output element (None: 1).
+        reduction: terms summed into one output element (empty: 1).
         gathered: terms of a gradient's longest sum, where that runs over several dims; see ``Tolerance.gathered``.
         normwise: whether fast algorithms exist that are stable in the norm alone; see ``Tolerance.normwise``.
         derive: further names for shapes and formulas, each a formula of those before it.
@@ -346,6 +243,9 @@ def operator(
         level: 1 one operator, 2 a fusion, 3 a model's block.
         group: one of ``records.GROUPS``; empty: what the category has.
         complexity: K of the rubric; 0: what the category has.
+
+    Raises:
+        UsageError: a formula is none, or it or a shape names what is no dim; with the task, the place and the formula.
     """
     tensors = [a for a in args if isinstance(a, Arg)]
     discrete = all(a.values in ("integers", "bits", "bool") for a in tensors if a.role == "data")
@@ -354,13 +254,17 @@ def operator(
         args = tuple(replace(a, nan_only=True) if isinstance(a, Arg) else a for a in args)
     if no_backward:
         args = tuple(replace(a, differentiable=False) if isinstance(a, Arg) else a for a in args)
-    formulas = {"flops": flops, "where": where, "reduction": reduction, "gathered": gathered}
-    table = Table(
+    made = Table(
+        task=name,
         args=args,
         outputs=tuple(_output(i, text) for i, text in enumerate(out)),
         derive=dict(derive or {}),
-        formulas={kind: formula for kind, formula in formulas.items() if formula is not None},
+        flops=flops,
+        where=where,
+        reduction=reduction,
+        gathered=gathered,
     )
+    table = _checked(made, dims)
     return Task(
         name=name,
         category=category,
@@ -371,16 +275,17 @@ def operator(
         dtypes=dtypes,
         group=group or _GROUP[category],
         complexity=complexity or _COMPLEXITY.get(category, 1),
+        table=table,
         arguments=table.arguments,
         reference=reference,
         unfused=unfused,
-        flops=table.formula(flops),
+        flops=table.function("flops"),
         bytes=table.bytes,
         tolerance=Tolerance(
             kind="random" if law is not None else "index" if index_output else "exact" if exact else "float",
             law=law,
-            reduction=None if reduction is None else table.formula(reduction),
-            gathered=None if gathered is None else table.formula(gathered),
+            reduction=table.function("reduction") if reduction else None,
+            gathered=table.function("gathered") if gathered else None,
             factor=factor,
             normwise=normwise,
             kept=_KEPT if unfused and in_type else 0.0,
@@ -388,7 +293,7 @@ def operator(
             contract=contract,
         ),
         relations=relations,
-        constraint=None if where is None else table.formula(where),
+        constraint=table.function("where") if where else None,
         forward_only=forward_only,
         distributions=(
             *(d for d in known if d not in without and (nonfinite or d != "nonfinite")),
@@ -399,6 +304,40 @@ def operator(
         backward_dtypes=backward_dtypes,
         no_backward=no_backward,
     )
+
+
+def _checked(table: Table, dims: tuple[Dim, ...]) -> Table:
+    """The table, once every formula in it is one and has known names; of derived names it keeps those that it uses."""
+    task = f"task {table.task}"
+    used: dict[str, str] = {}
+    for place, formula in _formulas(table):
+        used |= dict.fromkeys(formula_names(formula, f"{task}, {place}"), f"{place} = {formula!r}")
+    kept: dict[str, str | int] = {}
+    for name, formula in reversed(list(table.derive.items())):
+        if name in used:
+            kept[name] = formula
+            place = f"derive {name}"
+            used |= dict.fromkeys(formula_names(formula, f"{task}, {place}"), f"{place} = {formula!r}")
+    known = [*(dim.name for dim in dims), *table.derive]
+    for name, place in used.items():
+        if name not in known:
+            raise UsageError(f"{task}, {place}: {name!r} is no dim; {near(name, known)}")
+    return replace(table, derive=dict(reversed(kept.items())))
+
+
+def _formulas(table: Table) -> Iterator[tuple[str, float | str]]:
+    """Where each formula stands, and its text; those of derived names apart. A shape counts as its product."""
+    yield "flops", table.flops
+    for field in ("where", "reduction", "gathered"):
+        yield field, getattr(table, field) or 0
+    for arg in (*table.args, *table.outputs):
+        place = f"argument {arg.name}"
+        if isinstance(arg, Plain):
+            yield place, arg.formula or 0
+        else:
+            yield f"{place}: shape", product_text(arg.shape)
+            yield f"{place}: fan_in", product_text(arg.fan_in)
+            yield from ((f"{place}: {bound}", getattr(arg, bound)) for bound in ("low", "high", "common"))
 
 
 def validate(task: Task, where: str) -> Task:

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import torch
 
-from kerneleval.records import Relation, Task, Values
-from kerneleval.tasks.define import ROWS, Arg, Plain, data, operator
+from kerneleval.records import Arg, Plain, Relation, Task, Values
+from kerneleval.tasks.define import ROWS, data, operator
 from kerneleval.tasks.relations import mapping, permutation, resampling
 
 __all__ = ["FLAT", "pointwise", "reflected"]
@@ -78,7 +78,7 @@ def pointwise(
         args=(*args, *plains),
         out=(f"M N: {out}" if out else "M N",),
         reference=reference,
-        flops=lambda d: each * d.M * d.N,
+        flops=f"{each} * M * N",
         without=(*_BOUNDED.get(values, ()), *without),
         no_backward=no_backward,
         empty=True,

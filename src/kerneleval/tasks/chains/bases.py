@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -59,12 +58,12 @@ def _convolution(name: str, run: Any, space: tuple[str, ...], side: int) -> Base
             weight("weight", " ".join(("O", "C", *(["three"] * len(space)))), fan_in=" ".join(("C", "taps"))),
             bias("O"),
         ),
-        derive={"three": lambda d: 3, "taps": lambda d: taps},
+        derive={"three": 3, "taps": f"{taps}"},
         shape=("B", "O", *space),
         run=run,
-        flops=lambda d: _of(d, "B", "O", *space) * (2 * d.C * taps + 1),
-        reduction=lambda d: d.C * taps,
-        gathered=lambda d: _of(d, "B", *space),
+        flops=f"{_of('B', 'O', *space)} * (2 * C * {taps} + 1)",
+        reduction=f"C * {taps}",
+        gathered=_of("B", *space),
         normwise=True,
         complexity=3,
     )
@@ -80,13 +79,12 @@ def _transposed(name: str, run: Any, space: tuple[str, ...], side: int) -> Base:
             weight("weight", " ".join(("C", "O", *(["four"] * len(space)))), fan_in=" ".join(("C", "met"))),
             bias("O"),
         ),
-        derive={"four": lambda d: 4, "met": lambda d: 2 ** len(space)}
-        | {f"{s}_twice": lambda d, s=s: 2 * getattr(d, s) for s in space},
+        derive={"four": 4, "met": f"2 ** {len(space)}", **{f"{s}_twice": f"2 * {s}" for s in space}},
         shape=("B", "O", *wide),
         run=run,
-        flops=lambda d: 2 * _of(d, "B", "C", "O", *space) * taps + _of(d, "B", "O", *wide),
-        reduction=lambda d: d.C * 2 ** len(space),
-        gathered=lambda d: _of(d, "B", *space),
+        flops=f"2 * {_of('B', 'C', 'O', *space)} * {taps} + {_of('B', 'O', *wide)}",
+        reduction=f"C * 2 ** {len(space)}",
+        gathered=_of("B", *space),
         normwise=True,
         complexity=3,
     )
@@ -104,13 +102,13 @@ def _pooled(base: Base) -> Base:
         text=base.text.replace("(x,", "(avg_pool(x, 2),"),
         args=(data("x", " ".join(("B", "C", *base.shape[2:]))), *base.args[1:]),
         run=_pooled_conv_transpose3d,
-        flops=lambda d: base.flops(d) + _of(d, "B", "C", *base.shape[2:]),
-        reduction=lambda d: d.C * 64,
+        flops=f"{base.flops} + {_of('B', 'C', *base.shape[2:])}",
+        reduction="C * 64",
     )
 
 
-def _of(d: Any, *names: str) -> int:
-    return math.prod(getattr(d, name) for name in names)
+def _of(*names: str) -> str:
+    return " * ".join(names)
 
 
 BASES: dict[str, Base] = {
@@ -120,7 +118,7 @@ BASES: dict[str, Base] = {
         args=(data("x", "M N"),),
         shape=("M", "N"),
         run=_same,
-        flops=lambda d: 0,
+        flops="0",
     ),
     "short_rows": Base(
         text="x",
@@ -128,7 +126,7 @@ BASES: dict[str, Base] = {
         args=(data("x", "M N"),),
         shape=("M", "N"),
         run=_same,
-        flops=lambda d: 0,
+        flops="0",
     ),
     "image": Base(
         text="x",
@@ -141,7 +139,7 @@ BASES: dict[str, Base] = {
         args=(data("x", "B O H W"),),
         shape=("B", "O", "H", "W"),
         run=_same,
-        flops=lambda d: 0,
+        flops="0",
     ),
     "linear": Base(
         text="(x weight^T + bias)",
@@ -149,8 +147,8 @@ BASES: dict[str, Base] = {
         args=(data("x", "M K"), weight("weight", "O K", fan_in="K"), bias("O")),
         shape=("M", "O"),
         run=F.linear,
-        flops=lambda d: 2 * d.M * d.O * d.K + d.M * d.O,
-        reduction=lambda d: d.K,
+        flops="2 * M * O * K + M * O",
+        reduction="K",
         normwise=True,
         complexity=3,
     ),
@@ -160,8 +158,8 @@ BASES: dict[str, Base] = {
         args=(data("a", "M K"), data("b", "K N", fan_in="K")),
         shape=("M", "N"),
         run=torch.matmul,
-        flops=lambda d: 2 * d.M * d.N * d.K,
-        reduction=lambda d: d.K,
+        flops="2 * M * N * K",
+        reduction="K",
         normwise=True,
         complexity=3,
     ),
@@ -171,8 +169,8 @@ BASES: dict[str, Base] = {
         args=(data("a", "B M K"), data("b", "B K N", fan_in="K")),
         shape=("B", "M", "N"),
         run=torch.bmm,
-        flops=lambda d: 2 * d.B * d.M * d.N * d.K,
-        reduction=lambda d: d.K,
+        flops="2 * B * M * N * K",
+        reduction="K",
         normwise=True,
         complexity=3,
     ),
@@ -182,8 +180,8 @@ BASES: dict[str, Base] = {
         args=(data("a", "M N"), data("x", "N", fan_in="N")),
         shape=("M",),
         run=torch.mv,
-        flops=lambda d: 2 * d.M * d.N,
-        reduction=lambda d: d.N,
+        flops="2 * M * N",
+        reduction="N",
         complexity=3,
     ),
     "conv2d": _convolution("conv2d", _conv2d, _FACES, 16),

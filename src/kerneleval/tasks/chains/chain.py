@@ -6,15 +6,14 @@ are lists of dim names; a step sees the shape that the one before leaves. Dim 1 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from kerneleval.records import Dim, Relation, Task
-from kerneleval.tasks.define import Arg, Formula, Plain, operator
+from kerneleval.records import Arg, Dim, Plain, Relation, Task, product_text
+from kerneleval.tasks.define import operator
 from kerneleval.tasks.relations import permutation, resampling
 
 __all__ = ["Base", "Names", "Step", "chain"]
@@ -30,17 +29,16 @@ class Base:
     """What a chain begins with."""
 
     text: str
-    """Formula."""
+    """str."""
     dims: tuple[Dim, ...]
     args: tuple[Arg | Plain, ...]
     shape: Names
     """Of the result."""
     run: Callable[..., torch.Tensor]
-    flops: Formula
-    reduction: Formula | None = None
-    gathered: Formula | None = None
-    derive: Mapping[str, Formula] = field(default_factory=dict)
-    where: Formula | None = None
+    flops: str
+    reduction: str = ""
+    gathered: str = ""
+    derive: Mapping[str, str | int] = field(default_factory=dict)
     normwise: bool = False
     complexity: int = 1
 
@@ -50,7 +48,7 @@ class Step:
     """One operator behind the base."""
 
     text: str
-    """Formula, with ``{x}`` for what comes in."""
+    """str, with ``{x}`` for what comes in."""
     run: Callable[..., torch.Tensor]
     """(what comes in, own arguments ...) -> what goes out; with ``again``, the base's result comes second."""
     each: int = 1
@@ -116,11 +114,11 @@ def chain(bases: Mapping[str, Base], steps: Mapping[str, Step], *names: str, **m
         out=(" ".join(shape),),
         reference=run,
         derive={**base.derive, **_derived((*shapes, shape))},
-        flops=lambda d: base.flops(d) + sum(s.each * _size(d, given) for s, given in zip(behind, shapes, strict=True)),
+        flops=_operations(base, behind, shapes),
         reduction=_longest(base.reduction, [over for _, over in sums if over]),
         gathered=base.gathered,
         normwise=base.normwise,
-        where=_allowed(base.where, sums, (*shapes, shape)),
+        where=_allowed(sums, (*shapes, shape)),
         no_backward=more.pop("no_backward", JUMPS if any(s.jumps for s in behind) else ""),
         nonfinite=False,
         level=2,
@@ -138,36 +136,32 @@ def _renamed(arg: Arg | Plain, taken: Sequence[Arg | Plain]) -> Arg | Plain:
     return replace(arg, name=name)
 
 
-def _size(d: Any, shape: Names) -> int:
-    return math.prod(getattr(d, name) for name in shape)
+def _operations(base: Base, behind: Sequence[Step], shapes: Sequence[Names]) -> str:
+    """The base's operations and every step's for each element that comes in; shapes that are alike are added up."""
+    each: dict[str, int] = {}
+    for step, given in zip(behind, shapes, strict=True):
+        size = product_text(" ".join(given))
+        each[size] = each.get(size, 0) + step.each
+    terms = [f"{times} * {size}" if times > 1 else size for size, times in each.items() if times]
+    return " + ".join([base.flops] * (base.flops != "0") + terms) or "0"
 
 
-def _derived(shapes: Sequence[Names]) -> dict[str, Formula]:
-    found: dict[str, Formula] = {"one": lambda d: 1}
-    for name in (n for shape in shapes for n in shape if n.endswith("_half")):
-        found.setdefault(name, _half_of(name.removesuffix("_half")))
-    return found
+def _derived(shapes: Sequence[Names]) -> dict[str, str | int]:
+    halves = dict.fromkeys(name for shape in shapes for name in shape if name.endswith("_half"))
+    return {"one": 1, **{name: f"{name.removesuffix('_half')} // 2" for name in halves}}
 
 
-def _half_of(name: str) -> Formula:
-    return lambda d: getattr(d, name) // 2
+def _longest(base: str, sums: Sequence[Names]) -> str:
+    """Terms of the longest sum of the chain; empty: nothing is summed."""
+    terms = dict.fromkeys([*([base] if base else []), *(product_text(" ".join(over)) for over in sums)])
+    return f"max(1, {', '.join(terms)})" if terms else ""
 
 
-def _longest(base: Formula | None, sums: Sequence[Names]) -> Formula | None:
-    """Terms of the longest sum of the chain; None: nothing is summed."""
-    if base is None and not sums:
-        return None
-    return lambda d: max(1, 1 if base is None else base(d), *(_size(d, over) for over in sums))
-
-
-def _allowed(base: Formula | None, sums: Sequence[tuple[Step, Names]], shapes: Sequence[Names]) -> Formula:
-    def where(d: Any) -> bool:
-        """No tensor on the way is empty, and every step that sums or pools has the elements that it needs."""
-        if base is not None and not base(d):
-            return False
-        return all(_size(d, shape) > 0 for shape in shapes) and all(_size(d, o) >= s.least for s, o in sums)
-
-    return where
+def _allowed(sums: Sequence[tuple[Step, Names]], shapes: Sequence[Names]) -> str:
+    """No tensor on the way is empty, and every step that sums or pools has the elements that it needs."""
+    names = dict.fromkeys(name for shape in shapes for name in shape if name != "one")
+    needs = {f"{product_text(' '.join(over))} >= {step.least}": None for step, over in sums if step.least > 1}
+    return " and ".join([f"min({', '.join(names)}, 1) > 0", *needs])
 
 
 def _relations(base: Base, behind: Sequence[Step], args: Sequence[Arg | Plain]) -> tuple[Relation, ...]:

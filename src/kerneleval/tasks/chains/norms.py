@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
+from kerneleval.records import Arg, Plain
 from kerneleval.tasks.chains.chain import Names, Step
-from kerneleval.tasks.define import Arg, Plain, plain, weight
+from kerneleval.tasks.define import plain, weight
 
 __all__ = ["LEAST", "NORMS"]
 

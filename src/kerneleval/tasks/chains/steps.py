@@ -7,9 +7,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
+from kerneleval.records import Arg, Plain
 from kerneleval.tasks.chains.chain import Names, Step
 from kerneleval.tasks.chains.norms import LEAST, NORMS
-from kerneleval.tasks.define import Arg, Plain, data, mask, plain, weight
+from kerneleval.tasks.define import data, mask, plain, weight
 
 __all__ = ["STEPS"]
 

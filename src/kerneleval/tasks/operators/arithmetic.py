@@ -79,7 +79,7 @@ TASKS = (
         _bias_add,
         1,
         over=(data("x", "M N"), weight("bias", "N")),
-        reduction=lambda d: 1,
+        reduction="1",
     ),
     pointwise(
         "row_scale",
@@ -87,8 +87,8 @@ TASKS = (
         _row_scale,
         1,
         over=(data("x", "M N"), data("scale", "M")),
-        gathered=lambda d: d.N,
-        reduction=lambda d: 1,
+        gathered="N",
+        reduction="1",
     ),
     pointwise(
         "pow",

@@ -28,15 +28,13 @@ _LEAST = 4
 _LOG2_E = math.log2(math.e)
 _SCORES = 2**28
 """Most scores of one case: the fp64 oracle holds all of them (2 GiB)."""
-_SCALE = plain("scale", lambda d: float(d.D) ** -0.5)
+_SCALE = plain("scale", formula="D ** (-0.5)")
 _WITHOUT = ("constant", "large_scale", "small_scale")
 
 
-def _common(d: Any) -> float:
-    """Queries and keys about this number have scores about 128, where exp overflows in fp32, which differ by a few; of
-    queries about its negative, all scores are far below zero.
-    """
-    return math.sqrt(128 / math.sqrt(d.D))
+_COMMON = "sqrt(128 / sqrt(D))"
+"""Queries and keys about this number have scores about 128, where exp overflows in fp32, which differ by a few; of
+queries about its negative, all scores are far below zero."""
 
 
 def _width() -> Dim:
@@ -157,7 +155,7 @@ def _under_mask(attention: Callable[..., torch.Tensor]) -> Callable[..., torch.T
 
 def _flops(heads: Any) -> Any:
     """Two products of 2 L S D each, and five operations a score: scale, maximum, difference, exponential, sum."""
-    return lambda d: d.B * heads(d) * d.L * d.S * (4 * d.D + 5)
+    return f"B * ({heads}) * L * S * (4 * D + 5)"
 
 
 _BATCHES = (
@@ -180,17 +178,17 @@ TASKS = (
         "out = softmax(q k^T * scale) v",
         dims=(fixed("B", high=4), fixed("H", low=2, high=16), size("L"), size("S", low=_LEAST), _width()),
         args=(
-            data("q", "B H L D", common=_common, common_signs=True),
-            data("k", "B H S D", common=_common),
+            data("q", "B H L D", common=_COMMON, common_signs=True),
+            data("k", "B H S D", common=_COMMON),
             data("v", "B H S D"),
             _SCALE,
         ),
         out=("B H L D",),
         reference=_attention,
         unfused=_UNFUSED,
-        flops=_flops(lambda d: d.H),
-        reduction=lambda d: d.S + d.D,
-        where=lambda d: d.S >= _LEAST and d.B * d.H * d.L * d.D > 0 and d.B * d.H * d.L * d.S <= _SCORES,
+        flops=_flops("H"),
+        reduction="S + D",
+        where=f"S >= {_LEAST} and B * H * L * D > 0 and (B * H * L * S <= {_SCORES})",
         without=_WITHOUT,
         forward_only=("outlier",),
         nonfinite=False,
@@ -203,10 +201,10 @@ TASKS = (
         "attention",
         "out = softmax(q k^T * scale + mask) v, where query i sees keys j <= i",
         dims=(fixed("B", high=4), fixed("H", low=2, high=16), size("L", low=_LEAST), size("D", high=128)),
-        derive={"S": lambda d: d.L},
+        derive={"S": "L"},
         args=(
-            data("q", "B H L D", common=_common, common_signs=True),
-            data("k", "B H L D", common=_common),
+            data("q", "B H L D", common=_COMMON, common_signs=True),
+            data("k", "B H L D", common=_COMMON),
             data("v", "B H L D"),
             _SCALE,
         ),
@@ -214,9 +212,9 @@ TASKS = (
         reference=_causal,
         unfused=tuple(map(_causally, _UNFUSED)),
         # The L (L + 1) / 2 visible scores alone: a causal kernel need not touch the others.
-        flops=lambda d: d.B * d.H * (d.L * (d.L + 1) // 2) * (4 * d.D + 5),
-        reduction=lambda d: d.L + d.D,
-        where=lambda d: d.L >= _LEAST and d.B * d.H * d.D > 0 and d.B * d.H * d.L * d.L <= _SCORES,
+        flops="B * H * (L * (L + 1) // 2) * (4 * D + 5)",
+        reduction="L + D",
+        where=f"L >= {_LEAST} and B * H * D > 0 and (B * H * L * L <= {_SCORES})",
         without=_WITHOUT,
         forward_only=("outlier",),
         nonfinite=False,
@@ -235,20 +233,20 @@ TASKS = (
             size("S", low=_LEAST),
             _width(),
         ),
-        derive={"heads": lambda d: d.G * d.R},
+        derive={"heads": "G * R"},
         args=(
-            data("q", "B heads L D", common=_common, common_signs=True),
-            data("k", "B G S D", common=_common),
+            data("q", "B heads L D", common=_COMMON, common_signs=True),
+            data("k", "B G S D", common=_COMMON),
             data("v", "B G S D"),
             _SCALE,
         ),
         out=("B heads L D",),
         reference=_grouped,
         unfused=_UNFUSED,
-        flops=_flops(lambda d: d.heads),
-        reduction=lambda d: d.S + d.D,
-        gathered=lambda d: d.R * d.L,
-        where=lambda d: d.S >= _LEAST and d.B * d.heads * d.L * d.D > 0 and d.B * d.heads * d.L * d.S <= _SCORES,
+        flops=_flops("heads"),
+        reduction="S + D",
+        gathered="R * L",
+        where=f"S >= {_LEAST} and B * heads * L * D > 0 and (B * heads * L * S <= {_SCORES})",
         without=_WITHOUT,
         forward_only=("outlier",),
         nonfinite=False,
@@ -261,8 +259,8 @@ TASKS = (
         "out = softmax(q k^T * scale) v over the keys that mask[b, l] allows; every query sees at least one key",
         dims=(fixed("B", high=4), fixed("H", low=2, high=16), size("L"), size("S", low=_LEAST), _width()),
         args=(
-            data("q", "B H L D", common=_common, common_signs=True),
-            data("k", "B H S D", common=_common),
+            data("q", "B H L D", common=_COMMON, common_signs=True),
+            data("k", "B H S D", common=_COMMON),
             data("v", "B H S D"),
             mask("mask", "B L S"),
             _SCALE,
@@ -270,9 +268,9 @@ TASKS = (
         out=("B H L D",),
         reference=_masked,
         unfused=tuple(map(_under_mask, _UNFUSED)),
-        flops=_flops(lambda d: d.H),
-        reduction=lambda d: d.S + d.D,
-        where=lambda d: d.S >= _LEAST and d.B * d.H * d.L * d.D > 0 and d.B * d.H * d.L * d.S <= _SCORES,
+        flops=_flops("H"),
+        reduction="S + D",
+        where=f"S >= {_LEAST} and B * H * L * D > 0 and (B * H * L * S <= {_SCORES})",
         without=_WITHOUT,
         forward_only=("outlier",),
         nonfinite=False,

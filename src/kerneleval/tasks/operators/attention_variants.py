@@ -6,20 +6,19 @@ Lowest sizes, what is left out, and why, are those of ``attention``. Every query
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import LAYOUTS, Relation, Task
-from kerneleval.tasks.define import Plain, data, fixed, index, mask, operator, plain, size
+from kerneleval.records import LAYOUTS, Plain, Relation, Task
+from kerneleval.tasks.define import data, fixed, index, mask, operator, plain, size
 from kerneleval.tasks.operators.movement import copied, moved
 from kerneleval.tasks.operators.scan import wide
 from kerneleval.tasks.relations import homogeneity, permutation, resampling
 
-__all__ = ["TASKS", "Attend", "at_once", "scores_near", "separately", "separately_late"]
+__all__ = ["SCORES_NEAR", "TASKS", "Attend", "at_once", "separately", "separately_late"]
 
 Tensor = torch.Tensor
 Attend = Callable[[Tensor, Tensor, Tensor, float, Tensor], Tensor]
@@ -142,22 +141,21 @@ def _vertical_slash_blocks(vertical: Tensor, slash: Tensor, blocks: int, width: 
     return found[..., :-1].tril()
 
 
-def scores_near(d: Any) -> float:
-    """As in ``attention``: queries and keys about this number have scores about 128, or far below zero."""
-    return math.sqrt(128 / math.sqrt(d.D))
+SCORES_NEAR = "sqrt(128 / sqrt(D))"
+"""As in ``attention``: queries and keys about this number have scores about 128, or far below zero."""
 
 
 _LEAST, _MOST = 4, 2**26
 _FEW = (fixed("P", low=2), fixed("Q", low=2))
-_SCALE = plain("scale", lambda d: float(d.D) ** -0.5)
-_QKV = (data("q", "B H L D", common=scores_near, common_signs=True), data("k", "B H S D", common=scores_near),
+_SCALE = plain("scale", formula="D ** (-0.5)")
+_QKV = (data("q", "B H L D", common=SCORES_NEAR, common_signs=True), data("k", "B H S D", common=SCORES_NEAR),
         data("v", "B H S D"))  # fmt: skip
-_SAME = (data("q", "B H L D", common=scores_near, common_signs=True), data("k", "B H L D", common=scores_near),
+_SAME = (data("q", "B H L D", common=SCORES_NEAR, common_signs=True), data("k", "B H L D", common=SCORES_NEAR),
          data("v", "B H L D"))  # fmt: skip
 _BATCH = (fixed("B", high=4), fixed("H", low=2, high=16))
 _WIDTH = fixed("D", low=16, high=128, multiple_of=16)
 _BOTH: Any = {"dims": (*_BATCH, size("L"), size("S", low=_LEAST), _WIDTH)}
-_CAUSAL: Any = {"dims": (*_BATCH, size("L", low=_LEAST), size("D", low=4, high=128)), "derive": {"S": lambda d: d.L}}
+_CAUSAL: Any = {"dims": (*_BATCH, size("L", low=_LEAST), size("D", low=4, high=128)), "derive": {"S": "L"}}
 _ALIGNED = tuple(layout for layout in LAYOUTS if layout not in ("sliced", "offset"))  # as in ``attention``
 _BATCHES = (
     permutation("batch_permutation", {0: 0, 1: 0, 2: 0}, {0: 0}),
@@ -190,13 +188,13 @@ def _attention(
     settings: dict[str, Any] = {
         **(_CAUSAL if over is _SAME else _BOTH),
         "out": ("B H L D",),
-        "flops": lambda d: d.B * d.H * d.L * d.S * (4 * d.D + each),
-        "where": lambda d: d.S >= _LEAST and d.B * d.H * d.L * d.D > 0 and d.B * d.H * d.L * d.S <= _MOST,
+        "flops": f"B * H * L * S * (4 * D + {each})",
+        "where": f"S >= {_LEAST} and B * H * L * D > 0 and (B * H * L * S <= {_MOST})",
         "without": ("constant", "large_scale", "small_scale"),
         "forward_only": ("outlier",),
         "source": "model",
         "level": 2,
-        "reduction": lambda d: d.S + d.D,
+        "reduction": "S + D",
         **more,
     }
     extra: Any = {}
@@ -221,7 +219,7 @@ TASKS = (
         "sliding_window_attention",
         "out = softmax(q k^T * scale) v, where query i sees the keys i - window < j <= i",
         _sliding_window_attention,
-        plain("window", lambda d: 2 + d.L // 3),
+        plain("window", formula="2 + L // 3"),
         over=_SAME,
         fused=True,
         relations=(_HEADS,),
@@ -230,7 +228,7 @@ TASKS = (
         "chunked_attention",
         "out = softmax(q k^T * scale) v, where query i sees the keys j <= i of its chunk, j // chunk = i // chunk",
         _chunked_attention,
-        plain("chunk", lambda d: 2 + d.L // 3),
+        plain("chunk", formula="2 + L // 3"),
         over=_SAME,
         fused=True,
         relations=(_HEADS,),
@@ -239,7 +237,7 @@ TASKS = (
         "prefix_attention",
         "out = softmax(q k^T * scale) v, where query i sees the keys j <= i and all j < prefix",
         _prefix_attention,
-        plain("prefix", lambda d: 1 + d.L // 3),
+        plain("prefix", formula="1 + L // 3"),
         over=_SAME,
         fused=True,
         relations=(_HEADS,),
@@ -270,7 +268,7 @@ TASKS = (
         fused=True,
         relations=(_HEADS_ALL,),
         dims=(*_BATCH, size("P", high=512), size("N", high=512), fixed("T", low=4, high=64, multiple_of=4), _WIDTH),
-        derive={"L": lambda d: d.P * d.T, "S": lambda d: d.N * d.T},
+        derive={"L": "P * T", "S": "N * T"},
     ),
     _attention(
         "softcap_attention",
@@ -285,7 +283,7 @@ TASKS = (
         "out = softmax(q k^T * scale, sinks[h]) v, where the sink's weight, a further score, is left out",
         _attention_sinks,
         data("sinks", "H"),
-        gathered=lambda d: d.B * d.L,
+        gathered="B * L",
         dims=(*_BATCH, size("L"), fixed("S", low=_LEAST, high=16), _WIDTH),  # among many keys one score hardly shows
         relations=(_HEADS_ALL, _KEYS, _QUERIES),
     ),
@@ -300,7 +298,7 @@ TASKS = (
         "sigmoid_attention",
         "out = sigmoid(q k^T * scale + bias) v",
         _sigmoid_attention,
-        plain("bias", lambda d: -math.log(max(d.S, 1))),
+        plain("bias", formula="-log(max(S, 1))"),
         relations=(_HEADS, _KEYS, _QUERIES),
     ),
     _attention(
@@ -318,8 +316,8 @@ TASKS = (
         plain("part", 0.625),
         over=(data("q", "B H two L D"), data("k", "B H two S D"), data("v", "B H S D")),
         each=12,
-        flops=lambda d: d.B * d.H * d.L * d.S * (6 * d.D + 12),
-        derive={"two": lambda d: 2},
+        flops="B * H * L * S * (6 * D + 12)",
+        derive={"two": 2},
         relations=(_HEADS,),
     ),
     _attention(
@@ -327,19 +325,19 @@ TASKS = (
         "out = softmax(q k^T * scale) v over (T, H, D), where token i sees the tokens j <= i of its sequence; the "
         "first one starts at 0, the others at the sorted cuts",
         _packed_attention,
-        index("cuts", "others", lambda d: d.L + 1),
+        index("cuts", "others", "L + 1"),
         over=(
-            data("q", "L H D", common=scores_near, common_signs=True),
-            data("k", "L H D", common=scores_near),
+            data("q", "L H D", common=SCORES_NEAR, common_signs=True),
+            data("k", "L H D", common=SCORES_NEAR),
             data("v", "L H D"),
         ),
         fused=True,
         dims=(*_BATCH[1:], size("L", low=16), _WIDTH, fixed("C", low=2, high=4)),
-        derive={"others": lambda d: d.C - 1},
+        derive={"others": "C - 1"},
         out=("L H D",),
-        flops=lambda d: d.H * d.L * d.L * (4 * d.D + 5),
-        where=lambda d: d.L >= _LEAST and d.H * d.D * d.C > 0 and d.H * d.L * d.L <= _MOST,
-        reduction=lambda d: d.L + d.D,
+        flops="H * L * L * (4 * D + 5)",
+        where=f"L >= {_LEAST} and H * D * C > 0 and (H * L * L <= {_MOST})",
+        reduction="L + D",
         alone=(permutation("head_permutation", {0: 1, 1: 1, 2: 1}, {0: 1}), _BATCHES[2]),
     ),
     moved(
@@ -347,12 +345,12 @@ TASKS = (
         "out[h, i, j] = whether queries of block i see a key of block j <= i: one of vertical[h], or one that lies "
         "slash[h, k] before the query",
         _vertical_slash_blocks,
-        (index("vertical", "H P", lambda d: d.N * d.W), index("slash", "H Q", lambda d: d.N * d.W)),
+        (index("vertical", "H P", "N * W"), index("slash", "H Q", "N * W")),
         "H N N: bool",
-        plain("blocks", lambda d: d.N),
-        plain("width", lambda d: d.W),
+        plain("blocks", formula="N"),
+        plain("width", formula="W"),
         dims=(fixed("H", low=2, high=16), size("N", high=512), fixed("W", low=4, high=64), _FEW[0], _FEW[1]),
-        where=lambda d: d.H * d.N * d.W * d.P * d.Q > 0,
+        where="H * N * W * P * Q > 0",
         relations=(resampling("head_resampling", {0: 0, 1: 0}, {0: 0}), permutation("order", {0: 1}, {})),
         dtypes=("int64",),
         no_backward="the output is a flag",

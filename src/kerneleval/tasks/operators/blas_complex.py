@@ -209,7 +209,7 @@ TASKS = (
         "N N",
         "K",
         each=3,
-        gathered=lambda d: 2 * d.N,
+        gathered="2 * N",
         **_COMPLEX,
     ),
     product(
@@ -221,7 +221,7 @@ TASKS = (
         "N N",
         "K",
         each=3,
-        gathered=lambda d: 2 * d.N,
+        gathered="2 * N",
         **_COMPLEX,
     ),
 )

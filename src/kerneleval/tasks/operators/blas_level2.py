@@ -11,7 +11,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.tasks.define import Arg, data, fixed, plain
+from kerneleval.records import Arg
+from kerneleval.tasks.define import data, fixed, plain
 from kerneleval.tasks.operators.blas import BLAS, MAIN, REAL
 from kerneleval.tasks.operators.gemm import product
 from kerneleval.tasks.relations import homogeneity, resampling
@@ -104,8 +105,8 @@ def _band(name: str, rows: str) -> Arg:
 
 _BANDED: Any = {
     **_SQUARE,
-    "derive": {"rows": lambda d: d.W + 1, "terms": lambda d: 2 * d.W + 1},
-    "where": lambda d: d.N > d.W,
+    "derive": {"rows": "W + 1", "terms": "2 * W + 1"},
+    "where": "N > W",
     "empty": False,
     "widths": (fixed("W", high=8),),
 }
@@ -185,7 +186,7 @@ TASKS = (
         "N",
         (_LINEAR,),
         each=3,
-        derive={"length": lambda d: d.N * (d.N + 1) // 2},
+        derive={"length": "N * (N + 1) // 2"},
         **_SQUARE,
     ),
     product(

@@ -159,7 +159,7 @@ TASKS = (
         "K",
         (permutation("contraction_order", {0: 1}, {}), homogeneity({0: -2.0, 1: 4.0}, {0: 4.0})),
         each=3,
-        gathered=lambda d: 2 * d.N,
+        gathered="2 * N",
         **_REAL,
     ),
     product(
@@ -171,9 +171,9 @@ TASKS = (
         "N N",
         "K",
         (permutation("contraction_order", {0: 1, 1: 1}, {}), homogeneity({0: -2.0, 1: -2.0, 2: 4.0}, {0: 4.0})),
-        flops=lambda d: d.N * d.N * (4 * d.K + 3),
-        reduction=lambda d: 2 * d.K,
-        gathered=lambda d: 2 * d.N,
+        flops="N * N * (4 * K + 3)",
+        reduction="2 * K",
+        gathered="2 * N",
         **_REAL,
     ),
     product(

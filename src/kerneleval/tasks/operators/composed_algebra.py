@@ -116,7 +116,7 @@ TASKS = (
         1,
         "B N M",
         (_TRIPLES, permutation("column_permutation", {1: 2, 2: 2}, {0: 2})),
-        flops=lambda d: d.B * d.N * d.M * (d.N + 2),
+        flops="B * N * M * (N + 2)",
         level=2,
     ),
     factored(
@@ -126,7 +126,7 @@ TASKS = (
         (data("a", "B N N", fan_in="N four", values="symmetric"),),
         "B",
         4 / 3,
-        derive={"four": lambda d: 4},
+        derive={"four": 4},
         without=(*UNBOUNDED, "constant"),
         layouts=("contiguous", "transposed", "sliced", "offset"),  # equal rows add up to more than 1
     ),
@@ -139,8 +139,8 @@ TASKS = (
         "B",
         "N",
         (_TRIPLES,),
-        flops=lambda d: d.B * (2 * d.N * d.N + 5 * d.N),
-        reduction=lambda d: d.N * d.N,
+        flops="B * (2 * N * N + 5 * N)",
+        reduction="N * N",
         **_COMPOSED,
     ),
     product(
@@ -152,8 +152,8 @@ TASKS = (
         "B M",
         "N K",
         (_TRIPLES,),
-        derive={"rows": lambda d: d.M + 1},
-        flops=lambda d: d.B * (d.rows * d.N * (2 * d.K + 3) + 2 * d.M * d.N),
+        derive={"rows": "M + 1"},
+        flops="B * (rows * N * (2 * K + 3) + 2 * M * N)",
         **_COMPOSED,
     ),
     product(
@@ -165,7 +165,7 @@ TASKS = (
         "B M",
         "M K",
         (_BATCHES,),
-        flops=lambda d: d.B * d.M * d.M * (2 * d.K + 5),
+        flops="B * M * M * (2 * K + 5)",
         **_COMPOSED,
     ),
     product(
@@ -177,7 +177,7 @@ TASKS = (
         "M N",
         "K four",
         widths=(size("K", high=256),),  # of more terms the rounding of tf32 inputs is averaged away
-        derive={"four": lambda d: 4},
+        derive={"four": 4},
         each=2,
         **_COMPOSED,
     ),

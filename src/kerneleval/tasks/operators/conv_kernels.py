@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.tasks.define import Formula, bias, data, fixed, plain, weight
+from kerneleval.tasks.define import bias, data, fixed, plain, weight
 from kerneleval.tasks.operators.convolution import (
     BATCHES,
     CHANNELS,
@@ -35,17 +35,17 @@ def _depthwise(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: in
     return F.conv2d(x, weight, bias, stride, (padding, other), 1, x.shape[1])
 
 
-def _extended(name: str) -> Formula:
-    """Formula of a dilated transposed convolution's output length along a dim."""
-    return lambda d: (getattr(d, name) - 1) * d.S - 2 * d.D * ((d.K - 1) // 2) + d.D * (d.K - 1) + 1
+def _extended(name: str) -> str:
+    """Str of a dilated transposed convolution's output length along a dim."""
+    return f"({name} - 1) * S - 2 * D * ((K - 1) // 2) + D * (K - 1) + 1"
 
 
 _WIDE = fixed("J", high=7)
-_OTHER = plain("other", lambda d: d.J // 2)
+_OTHER = plain("other", formula="J // 2")
 _SPREAD: Any = (
-    plain("padding", lambda d: d.D * (d.K // 2)),
-    plain("other", lambda d: d.D * (d.J // 2)),
-    plain("dilation", lambda d: d.D),
+    plain("padding", formula="D * (K // 2)"),
+    plain("other", formula="D * (J // 2)"),
+    plain("dilation", formula="D"),
 )
 
 TASKS = (
@@ -87,10 +87,10 @@ TASKS = (
             weight("weight", "C O K K K", fan_in="C K K K"),
             bias("O"),
             STRIDE,
-            plain("padding", lambda d: d.D * ((d.K - 1) // 2)),
+            plain("padding", formula="D * ((K - 1) // 2)"),
             plain("output_padding", 0),
             plain("groups", 1),
-            plain("dilation", lambda d: d.D),
+            plain("dilation", formula="D"),
         ),
         "B O P Q R",
         "C K K K",
@@ -100,7 +100,7 @@ TASKS = (
             permutation("output_channel_permutation", {1: 1, 2: 0}, {0: 1}),
             permutation("input_channel_permutation", {0: 1, 1: 0}, {}),
         ),
-        flops=lambda d: 2 * d.B * d.C * d.T * d.H * d.W * d.O * d.K**3 + d.B * d.O * d.P * d.Q * d.R,
-        gathered=lambda d: d.B * d.T * d.H * d.W,
+        flops="2 * B * C * T * H * W * O * K ** 3 + B * O * P * Q * R",
+        gathered="B * T * H * W",
     ),
 )

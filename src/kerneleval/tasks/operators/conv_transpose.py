@@ -10,7 +10,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.tasks.define import Formula, bias, data, fixed, plain, weight
+from kerneleval.records import product_text
+from kerneleval.tasks.define import bias, data, fixed, plain, weight
 from kerneleval.tasks.operators.convolution import (
     BATCHES,
     CUBE,
@@ -26,28 +27,24 @@ from kerneleval.tasks.operators.convolution import (
 from kerneleval.tasks.relations import additivity, homogeneity, permutation
 
 Tensor = torch.Tensor
-_PADDING = plain("padding", lambda d: (d.K - 1) // 2)
-_WIDE_PADDING = plain("padding", lambda d: d.D * ((d.K - 1) // 2))
-_OUTPUT_PADDING = plain("output_padding", lambda d: d.S - 1)
+_PADDING = plain("padding", formula="(K - 1) // 2")
+_WIDE_PADDING = plain("padding", formula="D * ((K - 1) // 2)")
+_OUTPUT_PADDING = plain("output_padding", formula="S - 1")
 _CHANNELS = (
     permutation("output_channel_permutation", {1: 1, 2: 0}, {0: 1}),
     permutation("input_channel_permutation", {0: 1, 1: 0}, {}),
 )
-_GROUPED: dict[str, Formula] = {"channels": lambda d: d.C * d.G, "outputs": lambda d: d.O * d.G}
-_IMAGE: Any = {"gathered": lambda d: d.B * d.H * d.W}
-_ROW: Any = {"gathered": lambda d: d.B * d.L}
-_VOLUME: Any = {"gathered": lambda d: d.B * d.T * d.H * d.W}
+_GROUPED: dict[str, str | int] = {"channels": "C * G", "outputs": "O * G"}
+_IMAGE: Any = {"gathered": "B * H * W"}
+_ROW: Any = {"gathered": "B * L"}
+_VOLUME: Any = {"gathered": "B * T * H * W"}
 
 
-def _length(name: str, kernel: str = "K", dilated: bool = False, extended: bool = False) -> Formula:
+def _length(name: str, kernel: str = "K", dilated: bool = False, extended: bool = False) -> str:
     """Formula of a transposed convolution's output length along a dim (PyTorch, ConvTranspose2d: Shape)."""
-
-    def length(d: Any) -> Any:
-        width, apart = getattr(d, kernel), d.D if dilated else 1
-        inner = (getattr(d, name) - 1) * d.S - 2 * apart * ((width - 1) // 2) + apart * (width - 1) + 1
-        return inner + (d.S - 1 if extended else 0)
-
-    return length
+    apart = "D * " if dilated else ""
+    found = f"({name} - 1) * S - 2 * {apart}(({kernel} - 1) // 2) + {apart}({kernel} - 1) + 1"
+    return f"{found} + S - 1" if extended else found
 
 
 def _no_bias_2d(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
@@ -62,19 +59,10 @@ def _asymmetric_3d(x: Tensor, weight: Tensor, bias: Tensor, stride: int, padding
     return F.conv_transpose3d(x, weight, bias, stride, (padding, other, other))
 
 
-def _flops(inputs: str, kernel: str, outputs: str) -> Formula:
+def _flops(inputs: str, kernel: str, outputs: str) -> str:
     """Every input times every weight of its channel, and the bias."""
-
-    def flops(d: Any) -> Any:
-        found = 2
-        for name in (*inputs.split(), *kernel.split()):
-            found *= getattr(d, name)
-        added = 1 if outputs else 0
-        for name in outputs.split():
-            added *= getattr(d, name)
-        return found + added
-
-    return flops
+    found = f"2 * {product_text(f'{inputs} {kernel}')}"
+    return f"{found} + {product_text(outputs)}" if outputs else found
 
 
 TASKS = (
@@ -119,7 +107,7 @@ TASKS = (
             _WIDE_PADDING,
             plain("output_padding", 0),
             plain("groups", 1),
-            plain("dilation", lambda d: d.D),
+            plain("dilation", formula="D"),
         ),
         "B O P",
         "C K",
@@ -154,7 +142,7 @@ TASKS = (
             bias("O"),
             STRIDE,
             _PADDING,
-            plain("other", lambda d: (d.J - 1) // 2),
+            plain("other", formula="(J - 1) // 2"),
         ),
         "B O P Q",
         "C K J",
@@ -197,8 +185,8 @@ TASKS = (
             STRIDE,
             _WIDE_PADDING,
             plain("output_padding", 0),
-            plain("groups", lambda d: d.G),
-            plain("dilation", lambda d: d.D),
+            plain("groups", formula="G"),
+            plain("dilation", formula="D"),
         ),
         "B outputs P Q",
         "C K K",
@@ -219,11 +207,11 @@ TASKS = (
             STRIDE,
             _PADDING,
             plain("output_padding", 0),
-            plain("groups", lambda d: d.C),
+            plain("groups", formula="C"),
         ),
         "B C P Q",
         "K K",
-        {"one": lambda d: 1, "P": _length("H"), "Q": _length("W")},
+        {"one": 1, "P": _length("H"), "Q": _length("W")},
         (*BATCHES, permutation("channel_permutation", {0: 1, 1: 0, 2: 0}, {0: 1})),
         flops=_flops("B C H W", "K K", "B C P Q"),
         **_IMAGE,
@@ -254,7 +242,7 @@ TASKS = (
             bias("O"),
             STRIDE,
             _PADDING,
-            plain("other", lambda d: (d.J - 1) // 2),
+            plain("other", formula="(J - 1) // 2"),
         ),
         "B O P Q R",
         "C K J J",
@@ -276,7 +264,7 @@ TASKS = (
             STRIDE,
             _PADDING,
             _OUTPUT_PADDING,
-            plain("groups", lambda d: d.G),
+            plain("groups", formula="G"),
         ),
         "B outputs P Q R",
         "C K K K",

@@ -9,15 +9,14 @@ No NaN among the inputs: right algorithms spread it. Winograd and FFT tiles hand
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Dim, Relation, Task
-from kerneleval.tasks.define import Arg, Formula, Plain, bias, data, fixed, operator, plain, size, weight
+from kerneleval.records import Arg, Dim, Plain, Relation, Task, product_text
+from kerneleval.tasks.define import bias, data, fixed, nonempty, operator, plain, size, weight
 from kerneleval.tasks.relations import additivity, homogeneity, permutation, resampling
 
 Tensor = torch.Tensor
@@ -26,10 +25,10 @@ BATCH, KERNEL, STEP = fixed("B", high=8), fixed("K", high=5), fixed("S", high=2)
 # on an H200 against fp64, so that the native reference is no yardstick. Without cuDNN the error is 4e-7.
 SMALL_KERNEL, CUBE = fixed("K", high=4), fixed("K", high=3)
 GROUPS, DILATION = fixed("G", low=2, high=4), fixed("D", low=2, high=3)
-STRIDE = plain("stride", lambda d: d.S)
-PADDING = plain("padding", lambda d: d.K // 2)
-_WIDE_PADDING = plain("padding", lambda d: d.D * (d.K // 2))
-UNIT: Any = {"one": lambda d: 1}
+STRIDE = plain("stride", formula="S")
+PADDING = plain("padding", formula="K // 2")
+_WIDE_PADDING = plain("padding", formula="D * (K // 2)")
+UNIT: Any = {"one": 1}
 
 
 def channels(*names: str) -> tuple[Dim, ...]:
@@ -37,17 +36,14 @@ def channels(*names: str) -> tuple[Dim, ...]:
     return tuple(size(name) for name in names)
 
 
-def length(name: str, kernel: str = "K", dilated: bool = False, strided: bool = True) -> Formula:
+def length(name: str, kernel: str = "K", dilated: bool = False, strided: bool = True) -> str:
     """Formula of a convolution's output length along a dim (PyTorch, Conv2d: Shape)."""
-
-    def at(d: Any) -> Any:
-        width, apart, step = getattr(d, kernel), d.D if dilated else 1, d.S if strided else 1
-        return (getattr(d, name) + 2 * apart * (width // 2) - apart * (width - 1) - 1) // step + 1
-
-    return at
+    apart = "D * " if dilated else ""
+    found = f"{name} + 2 * {apart}({kernel} // 2) - {apart}({kernel} - 1)"
+    return f"({found} - 1) // S + 1" if strided else found
 
 
-def inside(d: Any) -> bool:
+def inside(dims: tuple[Dim, ...]) -> str:
     """Only the batch may be empty, a stride of 2 needs a last dim of at least 3, and volumes are no thinner than the
     kernel.
 
@@ -55,10 +51,14 @@ def inside(d: Any) -> bool:
     and backward, where a stride of 2 leaves a single output column, and in the weight gradients of volumes that are one
     thinner than the kernel, or that a stride of 2 leaves a single row: there is no native result to compare with there.
     """
-    own = d.own
-    last, width = own.get("W", own.get("L", 3)), own.get("K", 1)
-    thick = "T" not in own or (own["T"] >= width and own["H"] >= own.get("J", width))
-    return thick and all(value > 0 for name, value in own.items() if name != "B") and (own.get("S", 1) == 1 or last > 2)
+    own = {dim.name for dim in dims}
+    last, kernel = "W" if "W" in own else "L", "K" if "K" in own else "1"
+    found = [nonempty(dims, "B")]
+    if "S" in own:
+        found.append(f"(S == 1 or {last} > 2)")
+    if "T" in own:
+        found.append(f"T >= {kernel} and H >= {'J' if 'J' in own else kernel}")
+    return " and ".join(found)
 
 
 BATCHES = (
@@ -81,7 +81,7 @@ def convolution(
     args: tuple[Arg | Plain, ...],
     out: str,
     terms: str,
-    derive: dict[str, Formula],
+    derive: Mapping[str, str | int],
     relations: tuple[Relation, ...] = BATCHES,
     **more: Any,
 ) -> Task:
@@ -101,13 +101,10 @@ def convolution(
     """
     biased = any(arg.name == "bias" for arg in args)
 
-    def over(d: Any, names: list[str]) -> int:
-        return math.prod(getattr(d, name) for name in names)
-
     settings: dict[str, Any] = {
-        "flops": lambda d: over(d, out.split()) * (2 * over(d, terms.split()) + biased),
-        "reduction": lambda d: over(d, terms.split()),
-        "gathered": lambda d: d.B * over(d, out.split()[2:]),
+        "flops": f"{product_text(out)} * (2 * {product_text(terms)} + {int(biased)})",
+        "reduction": product_text(terms),
+        "gathered": product_text(f"B {' '.join(out.split()[2:])}"),
         **more,
     }
     return operator(
@@ -120,7 +117,7 @@ def convolution(
         derive=derive,
         reference=reference,
         normwise=True,
-        where=inside,
+        where=inside((BATCH, *dims)),
         empty=True,
         nonfinite=False,
         relations=relations,
@@ -148,7 +145,7 @@ def _reflected_2d(x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tens
     return F.conv2d(F.pad(x, (padding, padding, padding, padding), mode="reflect"), weight, bias)
 
 
-_GROUPED: dict[str, Formula] = {"channels": lambda d: d.C * d.G, "outputs": lambda d: d.O * d.G}
+_GROUPED: dict[str, str] = {"channels": "C * G", "outputs": "O * G"}
 
 TASKS = (
     convolution(
@@ -187,7 +184,7 @@ TASKS = (
             STRIDE,
             PADDING,
             plain("dilation", 1),
-            plain("groups", lambda d: d.C),
+            plain("groups", formula="C"),
         ),
         "B C P Q",
         "K K",
@@ -218,7 +215,7 @@ TASKS = (
             bias("O"),
             STRIDE,
             PADDING,
-            plain("other", lambda d: d.J // 2),
+            plain("other", formula="J // 2"),
         ),
         "B O P Q R",
         "C K J J",
@@ -260,7 +257,7 @@ TASKS = (
             bias("O"),
             STRIDE,
             PADDING,
-            plain("other", lambda d: d.J // 2),
+            plain("other", formula="J // 2"),
         ),
         "B O P Q",
         "C K J",
@@ -279,7 +276,7 @@ TASKS = (
             bias("O"),
             STRIDE,
             _WIDE_PADDING,
-            plain("dilation", lambda d: d.D),
+            plain("dilation", formula="D"),
         ),
         "B O P Q",
         "C K K",
@@ -299,7 +296,7 @@ TASKS = (
             STRIDE,
             PADDING,
             plain("dilation", 1),
-            plain("groups", lambda d: d.G),
+            plain("groups", formula="G"),
         ),
         "B outputs P Q",
         "C K K",
@@ -316,7 +313,7 @@ TASKS = (
             bias("O"),
             STRIDE,
             _WIDE_PADDING,
-            plain("dilation", lambda d: d.D),
+            plain("dilation", formula="D"),
         ),
         "B O P",
         "C K",
@@ -336,7 +333,7 @@ TASKS = (
             STRIDE,
             PADDING,
             plain("dilation", 1),
-            plain("groups", lambda d: d.G),
+            plain("groups", formula="G"),
         ),
         "B outputs P",
         "C K",
@@ -354,7 +351,7 @@ TASKS = (
             STRIDE,
             PADDING,
             plain("dilation", 1),
-            plain("groups", lambda d: d.C),
+            plain("groups", formula="C"),
         ),
         "B C P",
         "K",

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Relation, Task
-from kerneleval.tasks.define import ROWS, Arg, Plain, data, operator, plain, size, whole
+from kerneleval.records import Arg, Plain, Relation, Task
+from kerneleval.tasks.define import ROWS, data, operator, plain, size, whole
 from kerneleval.tasks.relations import homogeneity, mapping, permutation, resampling
 
 Tensor = torch.Tensor
@@ -126,8 +126,8 @@ def _between(
         out=(out,),
         args=(*over, *plains),
         reference=reference,
-        flops=lambda d: each * d.M * d.N,
-        where=lambda d: least <= d.N,
+        flops=f"{each} * M * N",
+        where=f"{least} <= N",
         empty=True,
         relations=(
             permutation("row_permutation", rows, {0: 0}),
@@ -135,7 +135,7 @@ def _between(
             permutation("order_within_rows", dict.fromkeys(range(len(over)), 1), {0: 1} if out == "M N" else {}),
             *relations,
         ),
-        **{"dims": ROWS, "reduction": lambda d: d.N, **_ROWS, **more},
+        **{"dims": ROWS, "reduction": "N", **_ROWS, **more},
     )
 
 
@@ -149,7 +149,7 @@ def _across(name: str, summary: str, reference: Any, flops: Any, *plains: Plain,
             resampling("other_row_resampling", {1: 0}, {0: 1}),
             permutation("contraction_order", {0: 1, 1: 1}, {}),
         ),
-        "reduction": lambda d: d.K,
+        "reduction": "K",
         "level": 2,
         "source": "model",
         "nonfinite": False,  # as matmul
@@ -193,7 +193,7 @@ TASKS = (
         "out[m] = max_n |x[m, n] - y[m, n]|",
         _chebyshev_distance,
         3,
-        reduction=lambda d: 1,
+        reduction="1",
         no_backward="its gradient jumps where a rounding error picks another extreme",
     ),
     _between(
@@ -258,32 +258,32 @@ TASKS = (
         for name, norm, reference, more in (
             ("normalize", "sqrt(sum_n x[m, n] ** 2)", F.normalize, {}),
             ("normalize_l1", "sum_n |x[m, n]|", _normalize_l1, {}),
-            ("normalize_max", "max_n |x[m, n]|", _normalize_max, {"reduction": lambda d: 1}),
+            ("normalize_max", "max_n |x[m, n]|", _normalize_max, {"reduction": "1"}),
         )
     ),
     _across(
         "cosine_similarity_matrix",
         "out[m, n] = x[m] . y[n] / (max(|x[m]|, 1e-12) * max(|y[n]|, 1e-12))",
         _cosine_matrix,
-        lambda d: 2 * d.M * d.N * d.K + 3 * (d.M + d.N) * d.K,
+        "2 * M * N * K + 3 * (M + N) * K",
     ),
     _across(
         "contrastive_logits",
         "out[m, n] = x[m] . y[n] / (max(|x[m]|, 1e-12) * max(|y[n]|, 1e-12) * temperature)",
         _contrastive_logits,
-        lambda d: 2 * d.M * d.N * d.K + 3 * (d.M + d.N) * d.K + d.M * d.N,
+        "2 * M * N * K + 3 * (M + N) * K + M * N",
         plain("temperature", 0.0625),
     ),
     _across(
         "info_nce_loss",
         "out[m] = log(sum_n exp(s[m, n])) - s[m, m] for s = contrastive_logits(x, y, temperature), both of M rows",
         _info_nce,
-        lambda d: 2 * d.M * d.M * d.K + 6 * d.M * d.K + 5 * d.M * d.M,
+        "2 * M * M * K + 6 * M * K + 5 * M * M",
         plain("temperature", 0.125),
         dims=(size("M", low=2, high=4096), size("K", low=_LEAST, high=4096)),
         args=(data("x", "M K"), data("y", "M K")),
         out="M",
-        reduction=lambda d: max(d.M, d.K),
+        reduction="max(M, K)",
         relations=(
             permutation("pair_permutation", {0: 0, 1: 0}, {0: 0}),
             permutation("contraction_order", {0: 1, 1: 1}, {}),
@@ -293,7 +293,7 @@ TASKS = (
         "pairwise_distance_normalize",
         "out[m, n] = |u[m] - v[n]|, u[m] = x[m] / max(|x[m]|, 1e-12), v[n] = y[n] / max(|y[n]|, 1e-12)",
         _cdist_normalized,
-        lambda d: 3 * d.M * d.N * d.K + 3 * (d.M + d.N) * d.K,
+        "3 * M * N * K + 3 * (M + N) * K",
         dtypes=("float32", "float64"),
         without=("constant", "zeros"),
     ),
@@ -301,14 +301,14 @@ TASKS = (
         "squared_distances",
         "out[m, n] = |x[m]| ** 2 + |y[n]| ** 2 - 2 * x[m] . y[n]",
         _squared_distances,
-        lambda d: 2 * d.M * d.N * d.K + 2 * (d.M + d.N) * d.K + 3 * d.M * d.N,
+        "2 * M * N * K + 2 * (M + N) * K + 3 * M * N",
     ),
     _across(
         "gaussian_kernel",
         "out[m, n] = exp(-gamma * |x[m] - y[n]| ** 2)",
         _gaussian_kernel,
-        lambda d: 3 * d.M * d.N * d.K + 3 * d.M * d.N,
-        plain("gamma", lambda d: 0.25 / d.K),
+        "3 * M * N * K + 3 * M * N",
+        plain("gamma", formula="0.25 / K"),
         dtypes=("float32", "float64"),
         without=("large_scale", "outlier"),
     ),

@@ -53,17 +53,17 @@ _OFTEN = 32
 # Gradients of rows of no elements end in an illegal memory access on CUDA (PyTorch 2.11), so D is never 0.
 _TABLE = (size("V", low=4), size("N"), size("K"))
 _BAGS = (size("V", low=8), size("D", high=2048), size("B"), fixed("L", high=32))
-_PICKS: Any = {"group": "Index", "reduction": lambda d: 1}  # gradients add up where a row is picked twice
-_WORDS = (index("index", "B L", lambda d: d.V), data("weight", "V D"))
+_PICKS: Any = {"group": "Index", "reduction": "1"}  # gradients add up where a row is picked twice
+_WORDS = (index("index", "B L", "V"), data("weight", "V D"))
 _WORD: Any = {
-    "where": lambda d: d.V * d.D > 0 and d.B * d.L <= _OFTEN * d.V,
+    "where": f"V * D > 0 and B * L <= {_OFTEN} * V",
     "relations": (resampling("picks_resampling", {0: 0}, {0: 0}),),
     **_PICKS,
 }
 _BAG: Any = {
     **_WORD,
     "dims": _BAGS,
-    "where": lambda d: d.V * d.D * d.L > 0 and d.B * d.L <= _OFTEN * d.V,
+    "where": f"V * D * L > 0 and B * L <= {_OFTEN} * V",
     "relations": (*_WORD["relations"], permutation("order_within_bags", {0: 1}, {})),
     "nonfinite": "nan",
 }
@@ -92,7 +92,7 @@ TASKS = (
         _embedding_padding_idx,
         _WORDS,
         "B L D",
-        plain("padding_idx", lambda d: d.V // 3),
+        plain("padding_idx", formula="V // 3"),
         dims=(size("V", low=4), size("D", high=2048), fixed("B"), size("L", high=4096)),
         **_WORD,
     ),
@@ -100,10 +100,10 @@ TASKS = (
         "token_and_position_embedding",
         "out[b, l] = tokens[index[b, l]] + positions[l]",
         _token_and_position,
-        (index("index", "B L", lambda d: d.V), data("tokens", "V D"), data("positions", "L D")),
+        (index("index", "B L", "V"), data("tokens", "V D"), data("positions", "L D")),
         "B L D",
         dims=(size("V", low=4), size("D", high=2048), fixed("B"), size("L", high=4096)),
-        gathered=lambda d: d.B,
+        gathered="B",
         exact=False,
         level=2,
         source="model",
@@ -113,13 +113,13 @@ TASKS = (
         "embedding_backward",
         "out[v] = the sum of grad[k] over all k with index[k] = v",
         _embedding_backward,
-        (data("grad", "K N"), index("index", "K", lambda d: d.V)),
+        (data("grad", "K N"), index("index", "K", "V")),
         "V N",
-        plain("rows", lambda d: d.V),
+        plain("rows", formula="V"),
         dims=_TABLE,
-        where=lambda d: d.V * d.N > 0 and d.K <= _OFTEN * d.V,
+        where=f"V * N > 0 and K <= {_OFTEN} * V",
         each=2,
-        reduction=lambda d: 1 + d.K // max(d.V, 1),
+        reduction="1 + K // max(V, 1)",
         exact=False,
         group="Index",
         no_backward=_GRADIENT,
@@ -132,7 +132,7 @@ TASKS = (
         _WORDS,
         "B D",
         exact=False,
-        **{**_BAG, "reduction": lambda d: d.L},
+        **{**_BAG, "reduction": "L"},
     ),
     moved(
         "embedding_bag_mean",
@@ -141,7 +141,7 @@ TASKS = (
         _WORDS,
         "B D",
         exact=False,
-        **{**_BAG, "reduction": lambda d: d.L},
+        **{**_BAG, "reduction": "L"},
     ),
     moved(
         "embedding_bag_max",
@@ -161,17 +161,17 @@ TASKS = (
         "B D",
         exact=False,
         scaling=0,
-        **{**_BAG, "reduction": lambda d: d.L, "relations": _WEIGHTED},
+        **{**_BAG, "reduction": "L", "relations": _WEIGHTED},
         **_NO_BFLOAT16,
     ),
     moved(
         "one_hot",
         "out[m, n] = whether index[m] = n, as 0 or 1",
         _one_hot,
-        (whole("index", "M", 0, lambda d: d.N),),
+        (whole("index", "M", 0, "N"),),
         "M N: int64",
-        plain("classes", lambda d: d.N),
-        where=lambda d: d.N > 0,
+        plain("classes", formula="N"),
+        where="N > 0",
         batch=True,
         dtypes=("int64",),
         group="Index",

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from kerneleval.records import Relation, Task
-from kerneleval.tasks.define import Arg, data, operator, size
+from kerneleval.records import Arg, Relation, Task
+from kerneleval.tasks.define import data, operator, size
 from kerneleval.tasks.relations import homogeneity, permutation, resampling
 
 Tensor = torch.Tensor
@@ -21,7 +21,7 @@ UNBOUNDED = ("outlier", "large_scale")
 _SMALL: Any = {"fan_in": "N N", "values": "symmetric"}
 _A, _B = data("a", "B N N", **_SMALL), data("b", "B N M")
 _TALL = data("a", "B height N", **_SMALL)
-_HEIGHT: Any = {"derive": {"height": lambda d: d.N + d.M}}
+_HEIGHT: Any = {"derive": {"height": "N + M"}}
 _SOLUTION = (
     resampling("batch_resampling", {0: 0, 1: 0}, {0: 0}),
     permutation("column_permutation", {1: 2}, {0: 2}),
@@ -57,8 +57,9 @@ def factored(
     """
     outputs = tuple(part.strip() for part in out.split(","))
     sizes = {"B": size("B", high=1024), "N": size("N", high=256), "M": size("M", high=256)}
-    settings: dict[str, Any] = {"without": UNBOUNDED, "reduction": lambda d: d.N, **more}
-    settings.setdefault("flops", lambda d: max(1, round(cubes * d.B * d.N**2 * (d.N + d.own.get("M", 0)))))
+    settings: dict[str, Any] = {"without": UNBOUNDED, "reduction": "N", **more}
+    more_columns = " + M" if "M" in dims.split() else ""
+    settings.setdefault("flops", f"max(1, round({cubes} * B * N ** 2 * (N{more_columns})))")
     return operator(
         name,
         "gemm",
@@ -193,7 +194,7 @@ TASKS = (
         2,
         "B N M",
         _SOLUTION,
-        flops=lambda d: 2 * d.B * d.N**2 * d.M,
+        flops="2 * B * N ** 2 * M",
     ),
     factored(
         "solve_positive",
@@ -214,7 +215,7 @@ TASKS = (
         1,
         "B N M",
         _SOLUTION,
-        flops=lambda d: d.B * d.N**2 * d.M,
+        flops="B * N ** 2 * M",
     ),
     factored(
         "cholesky_solve",
@@ -225,7 +226,7 @@ TASKS = (
         2,
         "B N M",
         _SOLUTION,
-        flops=lambda d: 2 * d.B * d.N**2 * d.M,
+        flops="2 * B * N ** 2 * M",
     ),
     factored(
         "lstsq",

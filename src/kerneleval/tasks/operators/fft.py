@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from kerneleval.records import Task
-from kerneleval.tasks.define import Arg, Plain, data, fixed, operator, plain, size
+from kerneleval.records import Arg, Plain, Task, product_text
+from kerneleval.tasks.define import data, fixed, operator, plain, size
 from kerneleval.tasks.relations import additivity, homogeneity, resampling
 
 __all__ = ["transform"]
@@ -49,16 +48,10 @@ def transform(
     axes = over.split()
     dims = (size("M", high=4096), size("N")) if len(axes) == 1 else (fixed("M", high=16), *(size(a) for a in axes))
 
-    def count(d: Any) -> Any:
-        return math.prod(getattr(d, axis) for axis in axes)
-
-    def flops(d: Any) -> Any:
-        n = count(d)
-        return max(1, round(d.M * n * (5 * part * math.log2(max(n, 2)) + each)))
-
+    count = product_text(over)
     settings: dict[str, Any] = {
         "relations": (_BATCH, homogeneity({0: -2.0}, {0: -2.0})),
-        "flops": flops,
+        "flops": f"max(1, round(M * {count} * (5 * {part} * log2(max({count}, 2)) + {each})))",
         "reduction": count,
         "nonfinite": False,
         "complexity": 2,
@@ -136,12 +129,12 @@ _MOVED: Any = {
     "exact": True,
     "nonfinite": True,
     "empty": True,
-    "flops": lambda d: d.M * d.N * d.K,
+    "flops": "M * N * K",
     "complexity": 1,
 }
 _ROW, _IMAGE = data("x", "M N"), data("x", "M N K")
-_HALF: Any = {"derive": {"half": lambda d: d.N // 2 + 1}}
-_HALF_IMAGE: Any = {"derive": {"half": lambda d: d.K // 2 + 1}}
+_HALF: Any = {"derive": {"half": "N // 2 + 1"}}
+_HALF_IMAGE: Any = {"derive": {"half": "K // 2 + 1"}}
 
 TASKS = (
     transform("fft", "out[m, k] = sum_n x[m, n] * exp(-2 pi i k n / N)", _fft, (_ROW,), "M N"),
@@ -198,7 +191,7 @@ TASKS = (
         "irfft",
         "out[m, n] = the real signal of n numbers with the spectrum x[m]; imaginary parts that it has not are ignored",
         _irfft,
-        (data("x", "M half"), plain("n", lambda d: d.N)),
+        (data("x", "M half"), plain("n", formula="N")),
         "M N: float32",
         part=0.5,
         dtypes=("complex64",),
@@ -208,7 +201,7 @@ TASKS = (
         "hfft",
         "out[m, k] = sum over n of a Hermitian signal, of which x[m] is the half, times exp(-2 pi i k n / N)",
         _hfft,
-        (data("x", "M half"), plain("n", lambda d: d.N)),
+        (data("x", "M half"), plain("n", formula="N")),
         "M N: float32",
         part=0.5,
         dtypes=("complex64",),

@@ -83,7 +83,7 @@ def _spectrogram(x: Tensor, window: Tensor, hop: int) -> Any:
 _FLOAT: Any = {"dtypes": ("float32", "float64")}
 _CHAIN: Any = {**_FLOAT, "level": 2, "source": "model"}
 _ROW, _IMAGE = data("x", "M N"), data("x", "M N K")
-_HALF: Any = {"derive": {"half": lambda d: d.N // 2 + 1}}
+_HALF: Any = {"derive": {"half": "N // 2 + 1"}}
 
 TASKS = (
     transform("dct", "out[m, k] = 2 sum_n x[m, n] * cos(pi k (2 n + 1) / 2 N)", _dct, (_ROW,), "M N", each=6, **_FLOAT),
@@ -103,13 +103,13 @@ TASKS = (
         "spectrogram",
         "out[m, n, k] = |sum_w window[w] * x[m, n * hop + w] * exp(-2 pi i k w / W)| ** 2, k up to W / 2",
         _spectrogram,
-        (data("x", "M length"), weight("window", "W", values="ones_normal"), plain("hop", lambda d: d.W // 4)),
+        (data("x", "M length"), weight("window", "W", values="ones_normal"), plain("hop", formula="W // 4")),
         "M N half",
         widths=(fixed("W", low=8, high=64, multiple_of=4),),
-        derive={"half": lambda d: d.W // 2 + 1, "length": lambda d: d.W + (d.N - 1) * (d.W // 4)},
-        flops=lambda d: round(d.M * d.N * d.W * (2.5 * math.log2(d.W) + 3)),
-        reduction=lambda d: d.W,
-        gathered=lambda d: d.M * d.N,
+        derive={"half": "W // 2 + 1", "length": "W + (N - 1) * (W // 4)"},
+        flops="round(M * N * W * (2.5 * log2(W) + 3))",
+        reduction="W",
+        gathered="M * N",
         relations=(_BATCH, homogeneity({0: -2.0}, {0: 4.0})),
         **_CHAIN,
     ),
@@ -153,8 +153,8 @@ TASKS = (
         (_ROW, data("y", "M K", fan_in="K")),
         "M full",
         widths=(size("K", high=1024),),
-        derive={"full": lambda d: d.N + d.K - 1},
-        flops=lambda d: round(d.M * d.full * (7.5 * math.log2(d.full + 1) + 3)),
+        derive={"full": "N + K - 1"},
+        flops="round(M * full * (7.5 * log2(full + 1) + 3))",
         relations=_PAIR,
         **_CHAIN,
     ),
@@ -176,7 +176,7 @@ TASKS = (
         (_ROW, data("real", "half"), data("imag", "half")),
         "M N",
         each=3,
-        gathered=lambda d: d.M * d.N,
+        gathered="M * N",
         relations=(_BATCH, homogeneity({0: -2.0}, {0: -2.0})),
         **_HALF,
         **_CHAIN,

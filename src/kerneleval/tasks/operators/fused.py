@@ -46,8 +46,8 @@ TASKS = (
         out=("M N",),
         reference=_linear_bias_gelu,
         nonfinite=False,  # as matmul
-        flops=lambda d: 2 * d.M * d.N * d.K + 6 * d.M * d.N,
-        reduction=lambda d: d.K,
+        flops="2 * M * N * K + 6 * M * N",
+        reduction="K",
         normwise=True,
         empty=True,
         relations=(
@@ -72,9 +72,9 @@ TASKS = (
         ),
         out=("M N", "M N"),
         reference=_add_rms_norm,
-        flops=lambda d: 5 * d.M * d.N,
-        reduction=lambda d: d.N,
-        where=lambda d: d.N >= 4,  # as in tasks/operators/normalization.py
+        flops="5 * M * N",
+        reduction="N",
+        where="N >= 4",  # as in tasks/operators/normalization.py
         empty=True,
         relations=(
             permutation("row_permutation", {0: 0, 1: 0}, {0: 0, 1: 0}),
@@ -92,7 +92,7 @@ TASKS = (
         args=(data("gate", "M N"), data("up", "M N")),
         out=("M N",),
         reference=_swiglu,
-        flops=lambda d: 5 * d.M * d.N,
+        flops="5 * M * N",
         nonfinite="nan",
         empty=True,
         relations=(
@@ -108,14 +108,14 @@ TASKS = (
         level=2,
         source="aten",
         dims=ROWS,
-        args=(data("logits", "M N", common=lambda d: FAR_BELOW), index("targets", "M", high=lambda d: max(1, d.N))),
+        args=(data("logits", "M N", common=f"{FAR_BELOW}"), index("targets", "M", high="max(1, N)")),
         out=("M",),
         reference=_softmax_cross_entropy,
         unfused=(_by_log_sum,),
         in_type=False,
-        flops=lambda d: 4 * d.M * d.N + d.M,
-        reduction=lambda d: d.N,
-        where=lambda d: d.N > 0,
+        flops="4 * M * N + M",
+        reduction="N",
+        where="N > 0",
         empty=True,
         relations=(
             permutation("row_permutation", {0: 0, 1: 0}, {0: 0}),

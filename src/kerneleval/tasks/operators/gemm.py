@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Dim, Relation, Task
-from kerneleval.tasks.define import Arg, Plain, bias, data, fixed, operator, plain, size, weight
+from kerneleval.records import Arg, Dim, Plain, Relation, Task, product_text
+from kerneleval.tasks.define import bias, data, fixed, operator, plain, size, weight
 from kerneleval.tasks.relations import additivity, homogeneity, permutation, resampling
 
 Tensor = torch.Tensor
@@ -59,17 +58,13 @@ def product(
         category: as ``define.operator`` takes it.
         more: as ``define.operator`` takes it.
     """
-
-    def over(d: Any, names: str) -> int:
-        return math.prod(getattr(d, dim) for dim in names.split())
-
     # no infinities and NaN: Strassen's product spreads a NaN, and rounding errors
     settings: dict[str, Any] = {"normwise": True, "nonfinite": False, "empty": True, **more}
     outputs = tuple(part.strip() for part in out.split(","))
     elements = [text.partition(":")[0] for text in outputs]
-    steps = 2 if terms else 1
-    settings.setdefault("flops", lambda d: sum(over(d, o) for o in elements) * (steps * over(d, terms) + each))
-    settings.setdefault("reduction", lambda d: max(1, over(d, terms)))
+    each_output = (f"2 * {product_text(terms)}" if terms else "1") + (f" + {each}" if each else "")
+    settings.setdefault("flops", " + ".join(f"{product_text(o)} * ({each_output})" for o in elements))
+    settings.setdefault("reduction", f"max(1, {product_text(terms)})")
     return operator(
         name,
         category,
@@ -328,7 +323,7 @@ TASKS = (
         "B M N",
         "K",
         (_BATCH, additivity(0), _BILINEAR),
-        gathered=lambda d: d.B * d.M,
+        gathered="B * M",
     ),
     product(
         "matmul_4d",
@@ -340,7 +335,7 @@ TASKS = (
         "K",
         (_ROWS, additivity(0), _BILINEAR),
         batch=8,
-        gathered=lambda d: d.B * d.H * d.M,
+        gathered="B * H * M",
     ),
     product(
         "matmul_broadcast",
@@ -352,7 +347,7 @@ TASKS = (
         "K",
         (_ROWS, additivity(0), _BILINEAR),
         batch=8,
-        gathered=lambda d: d.B * d.M,
+        gathered="B * M",
     ),
     product(
         "matmul_diagonal",
@@ -375,8 +370,8 @@ TASKS = (
         "M N",
         "M",
         (permutation("column_permutation", {1: 1}, {0: 1}), _BILINEAR),
-        flops=lambda d: 2 * d.M * d.M * d.N + d.M * d.M,
-        reduction=lambda d: 2 * d.M,
+        flops="2 * M * M * N + M * M",
+        reduction="2 * M",
     ),
     product(
         "matmul_lower_triangular",

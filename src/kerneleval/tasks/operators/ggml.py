@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from kerneleval.records import Dim, Task
-from kerneleval.tasks.define import Arg, data, fixed, index, operator, size
+from kerneleval.records import Arg, Dim, Task
+from kerneleval.tasks.define import data, fixed, index, operator, size
 from kerneleval.tasks.packed import halves
 from kerneleval.tasks.quantised import int8, scale_of, wide
 from kerneleval.tasks.relations import homogeneity, resampling
@@ -144,10 +144,10 @@ _STEPS: Any = {"Q4_0": 21, "Q4_1": 77, "Q8_0": 5461, "Q4_K": 90_000, "Q6_K": 1_8
 def _of_form(form: str, length: int) -> dict[str, Any]:
     """Names for shapes: the K weights of a row, in blocks of that length."""
     return {
-        "K": lambda d: length * d.B,
-        "octets": lambda d: _BYTES[form],
-        "two": lambda d: 2,
-        "steps": lambda d: _STEPS[form],
+        "K": f"{length} * B",
+        "octets": f"{_BYTES[form]}",
+        "two": 2,
+        "steps": f"{_STEPS[form]}",
     }
 
 
@@ -165,8 +165,8 @@ def _dequantized(form: str, summary: str, reference: Any, scales: str = "N B", l
         ),
         out=("N K",),
         reference=reference,
-        flops=lambda d: 2 * d.N * d.K,
-        gathered=lambda d: length,
+        flops="2 * N * K",
+        gathered=f"{length}",
         dtypes=_DTYPES,
         group="Quantization",
         source="vllm",
@@ -181,14 +181,14 @@ def _product(name: str, form: str, reference: Any, exact: Any, rows: Dim, expert
         Arg(name="numbers", shape=f"{before}N B octets", role="weight", values="bits", dtype="uint8"),
         Arg(name="scales", shape=f"{before}N B", role="weight", values="variance", fan_in="K steps"),
     )
-    x, ids = data("x", "M K"), index("ids", "M C", lambda d: d.E)
+    x, ids = data("x", "M K"), index("ids", "M C", "E")
     own: dict[str, Any] = {
         "category": "gemm",
         "summary": f"out[m, n] = {_SUMS[form]}, of the blocks of numbers[n] and x[m], s = max |x| / 127 of each 32",
         "dims": (rows, size("N", high=4096), fixed("B", high=64)),
         "args": (*weights, x),
         "out": ("M N",),
-        "flops": lambda d: 2 * d.M * d.N * (d.K + d.B) + 4 * d.M * d.K,
+        "flops": "2 * M * N * (K + B) + 4 * M * K",
         "relations": (resampling("row_resampling", {2: 0}, {0: 0}), homogeneity({1: 0.5, 2: -2.0}, {0: -1.0})),
     }
     of_experts: dict[str, Any] = {
@@ -198,7 +198,7 @@ def _product(name: str, form: str, reference: Any, exact: Any, rows: Dim, expert
         "dims": (rows, size("N", high=2048), fixed("B", high=32), fixed("E", low=2), fixed("C", high=4)),
         "args": (x, *weights, ids),
         "out": ("M C N",),
-        "flops": lambda d: 2 * d.M * d.C * d.N * (d.K + d.B) + 4 * d.M * d.K,
+        "flops": "2 * M * C * N * (K + B) + 4 * M * K",
         "relations": (resampling("row_resampling", {0: 0, 3: 0}, {0: 0}), homogeneity({0: -2.0, 2: 0.5}, {0: -1.0})),
         "level": 2,
     }
@@ -207,7 +207,7 @@ def _product(name: str, form: str, reference: Any, exact: Any, rows: Dim, expert
         derive=_of_form(form, _BLOCK),
         reference=reference,
         exact_form=exact,
-        reduction=lambda d: d.K,
+        reduction="K",
         dtypes=("float16", "float32"),  # rounding to bfloat16 is more than half of this error
         nonfinite=False,
         no_backward="rounding has no gradient",

@@ -57,10 +57,10 @@ def _sums(name: str, summary: str, reference: Any, *args: Any, **more: Any) -> T
     """A transform over rows; ``more`` as ``define.operator`` takes it."""
     settings: dict[str, Any] = {
         "dims": _ROWS,
-        "derive": {"N": lambda d: 2**d.P},
+        "derive": {"N": "2 ** P"},
         "out": ("M N",),
-        "flops": lambda d: d.M * d.N * (d.P + 1),
-        "reduction": lambda d: d.N,
+        "flops": "M * N * (P + 1)",
+        "reduction": "N",
         "relations": (
             resampling("row_resampling", {0: 0}, {0: 0}),
             additivity(0),
@@ -77,7 +77,7 @@ def _sums(name: str, summary: str, reference: Any, *args: Any, **more: Any) -> T
         empty=True,
         group="LinearAlgebra",
         complexity=2,
-        **{"where": lambda d: d.P > 0, **settings},
+        **{"where": "P > 0", **settings},
     )
 
 
@@ -111,11 +111,11 @@ TASKS = (
         _hadamard_2d,
         data("x", "B M N"),
         dims=(size("B", high=1024), fixed("Q", high=6), fixed("P", high=6)),
-        derive={"M": lambda d: 2**d.Q, "N": lambda d: 2**d.P},
+        derive={"M": "2 ** Q", "N": "2 ** P"},
         out=("B M N",),
-        flops=lambda d: d.B * d.M * d.N * (d.P + d.Q + 1),
-        reduction=lambda d: d.M * d.N,
-        where=lambda d: d.P * d.Q > 0,
+        flops="B * M * N * (P + Q + 1)",
+        reduction="M * N",
+        where="P * Q > 0",
         relations=(
             resampling("batch_resampling", {0: 0}, {0: 0}),
             additivity(0),
@@ -130,9 +130,9 @@ TASKS = (
         data("x", "M K"),
         weight("weight", "N K", fan_in="K"),
         dims=(size("M", high=4096), size("N", high=4096), fixed("P", low=2, high=10)),
-        derive={"K": lambda d: 2**d.P},
-        flops=lambda d: d.M * d.K * (d.P + 1) + 2 * d.M * d.N * d.K,
-        reduction=lambda d: d.K,
+        derive={"K": "2 ** P"},
+        flops="M * K * (P + 1) + 2 * M * N * K",
+        reduction="K",
         normwise=True,
         nonfinite=False,
         relations=(

@@ -75,24 +75,16 @@ _BATCH = fixed("B", low=2, high=4)
 _CHANNELS = size("C", high=256)
 _IMAGE = (_BATCH, _CHANNELS, size("H", high=512), size("W", high=512))
 _RESIZED = (*_IMAGE, size("P", high=512), size("Q", high=512))
-_SCALED: Any = {"scaled": lambda d: d.H * d.S, "wide": lambda d: d.W * d.S}
-_SIZE = (plain("height", lambda d: d.P), plain("width", lambda d: d.Q))
+_SCALED: Any = {"scaled": "H * S", "wide": "W * S"}
+_SIZE = (plain("height", formula="P"), plain("width", formula="Q"))
 _BY_CHANNEL = (permutation("channel_permutation", {0: 1}, {0: 1}),)
-_SOME: Any = {"where": lambda d: min(value for name, value in d.own.items() if name != "B") > 0}
-_SPATIAL: Any = {"batch": True, "group": "SpatialOps", **_SOME}
+_SPATIAL: Any = {"batch": True, "group": "SpatialOps", "whole": True}
 _COMPUTED: Any = {"exact": False, "nonfinite": "nan", **_SPATIAL}
 
 
-def _reach(taps: int, *pairs: tuple[str, str]) -> Any:
+def _reach(taps: int, *pairs: tuple[str, str]) -> str:
     """Formula of how many elements of the output one of the input contributes to."""
-
-    def formula(d: Any) -> int:
-        count = 1
-        for own, out in pairs:
-            count *= taps * -(-getattr(d, out) // getattr(d, own)) + 1
-        return count
-
-    return formula
+    return " * ".join(f"({taps} * -(-{out} // {own}) + 1)" for own, out in pairs)
 
 
 def _resized(name: str, summary: str, reference: Any, taps: int, each: int, **more: Any) -> Task:
@@ -107,7 +99,7 @@ def _resized(name: str, summary: str, reference: Any, taps: int, each: int, **mo
         **{
             "dims": _RESIZED,
             "each": each,
-            "reduction": lambda d: taps * taps,
+            "reduction": f"{taps} * {taps}",
             "gathered": _reach(taps, ("H", "P"), ("W", "Q")),
             "relations": _BY_CHANNEL,
             **_COMPUTED,
@@ -126,11 +118,11 @@ TASKS = (
         _nearest,
         "B C H W",
         "B C scaled wide",
-        plain("scale", lambda d: d.S),
+        plain("scale", formula="S"),
         dims=(*_IMAGE, fixed("S", low=2, high=4)),
         derive=_SCALED,
-        reduction=lambda d: 1,
-        gathered=lambda d: d.S * d.S,
+        reduction="1",
+        gathered="S * S",
         relations=_BY_CHANNEL,
         **_SPATIAL,
     ),
@@ -140,11 +132,11 @@ TASKS = (
         _nearest,
         "B C L",
         "B C long",
-        plain("scale", lambda d: d.S),
+        plain("scale", formula="S"),
         dims=(_BATCH, _CHANNELS, size("L", high=4096), fixed("S", low=2, high=4)),
-        derive={"long": lambda d: d.L * d.S},
-        reduction=lambda d: 1,
-        gathered=lambda d: d.S,
+        derive={"long": "L * S"},
+        reduction="1",
+        gathered="S",
         relations=_BY_CHANNEL,
         **_SPATIAL,
     ),
@@ -154,11 +146,11 @@ TASKS = (
         _nearest_exact,
         "B C H W",
         "B C scaled wide",
-        plain("scale", lambda d: d.S),
+        plain("scale", formula="S"),
         dims=(*_IMAGE, fixed("S", low=2, high=4)),
         derive=_SCALED,
-        reduction=lambda d: 1,
-        gathered=lambda d: d.S * d.S,
+        reduction="1",
+        gathered="S * S",
         relations=_BY_CHANNEL,
         **_SPATIAL,
     ),
@@ -168,8 +160,8 @@ TASKS = (
         _nearest_down,
         "B C scaled wide",
         "B C H W",
-        plain("height", lambda d: d.H),
-        plain("width", lambda d: d.W),
+        plain("height", formula="H"),
+        plain("width", formula="W"),
         dims=(*_IMAGE, fixed("S", low=2, high=4)),
         derive=_SCALED,
         relations=_BY_CHANNEL,
@@ -181,10 +173,10 @@ TASKS = (
         _linear,
         "B C L",
         "B C P",
-        plain("length", lambda d: d.P),
+        plain("length", formula="P"),
         dims=(_BATCH, _CHANNELS, size("L", high=4096), size("P", high=4096)),
         each=4,
-        reduction=lambda d: 2,
+        reduction="2",
         gathered=_reach(2, ("L", "P")),
         relations=_BY_CHANNEL,
         **_COMPUTED,
@@ -209,7 +201,7 @@ TASKS = (
         _bilinear_antialias,
         2,
         10,
-        reduction=lambda d: 4 * (1 + d.H // d.P) * (1 + d.W // d.Q),
+        reduction="4 * (1 + H // P) * (1 + W // Q)",
         dtypes=("float32", "float64"),
         empty=False,  # PyTorch raises on CUDA where the batch is
     ),
@@ -235,11 +227,11 @@ TASKS = (
         _trilinear,
         "B C D H W",
         "B C O P Q",
-        plain("depth", lambda d: d.O),
+        plain("depth", formula="O"),
         *_SIZE,
         dims=(_BATCH, *(size(dim, high=64) for dim in "CDHWOPQ")),
         each=22,
-        reduction=lambda d: 8,
+        reduction="8",
         gathered=_reach(2, ("D", "O"), ("H", "P"), ("W", "Q")),
         relations=_BY_CHANNEL,
         **_COMPUTED,
@@ -251,7 +243,7 @@ TASKS = (
         _area,
         1,
         1,
-        reduction=lambda d: (1 + -(-d.H // d.P)) * (1 + -(-d.W // d.Q)),
+        reduction="(1 + -(-H // P)) * (1 + -(-W // Q))",
     ),
     moved(
         "upsample_nearest2d_backward",
@@ -259,12 +251,12 @@ TASKS = (
         _nearest_backward,
         (data("grad", "B C scaled wide"),),
         "B C H W",
-        plain("height", lambda d: d.H),
-        plain("width", lambda d: d.W),
+        plain("height", formula="H"),
+        plain("width", formula="W"),
         dims=(*_IMAGE, fixed("S", low=2, high=4)),
         derive=_SCALED,
         each=16,
-        reduction=lambda d: d.S * d.S,
+        reduction="S * S",
         relations=_BY_CHANNEL,
         **_NOT_TWICE,
         **_COMPUTED,
@@ -275,8 +267,8 @@ TASKS = (
         _bilinear_backward,
         (data("grad", "B C P Q"),),
         "B C H W",
-        plain("height", lambda d: d.H),
-        plain("width", lambda d: d.W),
+        plain("height", formula="H"),
+        plain("width", formula="W"),
         dims=_RESIZED,
         each=16,
         reduction=_reach(2, ("H", "P"), ("W", "Q")),

@@ -10,10 +10,10 @@ from kerneleval.tasks.define import ROWS, data, fixed, plain, size
 from kerneleval.tasks.operators.movement import copied, moved
 
 Tensor = torch.Tensor
-_SUMS: Any = {"reduction": lambda d: 1}  # its gradient adds up copies
+_SUMS: Any = {"reduction": "1"}  # its gradient adds up copies
 _TWO = (data("x", "M N"), data("y", "M N"))
 _THREE = (*_TWO, data("z", "M N"))
-_TRIPLE: Any = {"two": lambda d: 2, "three": lambda d: 3}
+_TRIPLE: Any = {"two": 2, "three": 3}
 
 
 def _cat(x: Tensor, y: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ TASKS = (
         (data("x", "M N"), data("y", "M K")),
         "M total",
         dims=(*ROWS, size("K")),
-        derive={"total": lambda d: d.N + d.K},
+        derive={"total": "N + K"},
         batch=True,
     ),
     moved(
@@ -98,7 +98,7 @@ TASKS = (
         _hstack,
         _THREE,
         "M total",
-        derive={"total": lambda d: 3 * d.N},
+        derive={"total": "3 * N"},
         batch=True,
     ),
     moved(
@@ -107,7 +107,7 @@ TASKS = (
         _vstack,
         _THREE,
         "total N",
-        derive={"total": lambda d: 3 * d.M},
+        derive={"total": "3 * M"},
     ),
     moved("dstack", "out[m, n] = (x[m, n], y[m, n])", _dstack, _TWO, "M N two", derive=_TRIPLE),
     moved("stack", "out = (x, y, z) along a new first dim", _stack, _THREE, "three M N", derive=_TRIPLE),
@@ -117,7 +117,7 @@ TASKS = (
         _interleave,
         _TWO,
         "M width",
-        derive={"width": lambda d: 2 * d.N},
+        derive={"width": "2 * N"},
         batch=True,
         source="model",
     ),
@@ -128,7 +128,7 @@ TASKS = (
         (data("x", "M N"), data("y", "K L")),
         "rows columns",
         dims=(*ROWS, size("K"), size("L")),
-        derive={"rows": lambda d: d.M + d.K, "columns": lambda d: d.N + d.L},
+        derive={"rows": "M + K", "columns": "N + L"},
     ),
     moved(
         "split",
@@ -136,9 +136,9 @@ TASKS = (
         _split,
         "M total",
         "M N, M K",
-        plain("first", lambda d: d.N),
+        plain("first", formula="N"),
         dims=(*ROWS, size("K")),
-        derive={"total": lambda d: d.N + d.K},
+        derive={"total": "N + K"},
         batch=True,
     ),
     moved(
@@ -147,7 +147,7 @@ TASKS = (
         _chunk,
         "M width",
         "M N, M N",
-        derive={"width": lambda d: 2 * d.N},
+        derive={"width": "2 * N"},
         batch=True,
     ),
     moved(
@@ -165,10 +165,10 @@ TASKS = (
         _tile,
         "M N",
         "rows columns",
-        plain("rows", lambda d: d.K),
-        plain("columns", lambda d: d.L),
+        plain("rows", formula="K"),
+        plain("columns", formula="L"),
         dims=(*ROWS, fixed("K", high=4), fixed("L", high=4)),
-        derive={"rows": lambda d: d.M * d.K, "columns": lambda d: d.N * d.L},
+        derive={"rows": "M * K", "columns": "N * L"},
         **_SUMS,
     ),
     moved(
@@ -177,7 +177,7 @@ TASKS = (
         _repeat,
         "M N",
         "K M N",
-        plain("times", lambda d: d.K),
+        plain("times", formula="K"),
         dims=(*ROWS, fixed("K", low=2)),
         **_SUMS,
     ),
@@ -187,9 +187,9 @@ TASKS = (
         _repeat_interleave,
         "M N",
         "rows N",
-        plain("times", lambda d: d.K),
+        plain("times", formula="K"),
         dims=(*ROWS, fixed("K", low=2)),
-        derive={"rows": lambda d: d.M * d.K},
+        derive={"rows": "M * K"},
         **_SUMS,
     ),
     moved(
@@ -198,12 +198,12 @@ TASKS = (
         _expand,
         "M one",
         "M N",
-        plain("columns", lambda d: d.N),
-        derive={"one": lambda d: 1},
+        plain("columns", formula="N"),
+        derive={"one": 1},
         batch=True,
         **_SUMS,
     ),
-    moved("broadcast_to", "out[m, n] = x[n]", _broadcast_to, "N", "M N", plain("rows", lambda d: d.M), **_SUMS),
+    moved("broadcast_to", "out[m, n] = x[n]", _broadcast_to, "N", "M N", plain("rows", formula="M"), **_SUMS),
     moved(
         "meshgrid",
         "out0[m, n] = x[m], out1[m, n] = y[n]",
@@ -218,7 +218,7 @@ TASKS = (
         torch.cartesian_prod,
         (data("x", "M"), data("y", "N")),
         "pairs two",
-        derive={"pairs": lambda d: d.M * d.N, "two": lambda d: 2},
+        derive={"pairs": "M * N", "two": 2},
         **_SUMS,
     ),
 )

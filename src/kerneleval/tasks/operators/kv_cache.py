@@ -124,25 +124,23 @@ def _merge_split_states(outs: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
 
 _PAGES = (size("V", high=1024), fixed("S", low=4, high=32))
 _HEADS = (fixed("G"), fixed("W", low=2, high=16))
-_WIDE: Any = {"slots": lambda d: d.V * d.S, "D": lambda d: 8 * d.W}
+_WIDE: Any = {"slots": "V * S", "D": "8 * W"}
 _CACHE: Any = {"source": "vllm", "no_backward": "caches have no gradient", "group": "Index"}
 
 
-def _room(d: Any) -> int:
-    """Slots for a token."""
-    return int(d.V * d.S // max(1, d.T))
-
+_ROOM = "V * S // max(1, T)"
+"""Slots for a token."""
 
 _FEW = fixed("K", low=2, high=64)
 _TOKENS = size("T", low=8, high=4096)
-_SLOT = index("slot", "T", _room, low=lambda d: -max(1, _room(d) // 4))  # a fifth to a half are padding
-_WRITE: Any = {**_CACHE, "where": lambda d: d.V * d.S >= d.T and d.V * d.S * d.G * d.W > 0}
+_SLOT = index("slot", "T", _ROOM, low=f"-max(1, {_ROOM} // 4)")  # a fifth to a half are padding
+_WRITE: Any = {**_CACHE, "where": "V * S >= T and V * S * G * W > 0"}
 _LATENT = (_TOKENS, *_PAGES, size("R", high=512), fixed("P", low=4, high=64))
-_CUTS = index("cuts", "others", lambda d: d.T + 1)
+_CUTS = index("cuts", "others", "T + 1")
 _PACKED: Any = {
     "dims": (size("T", high=2048), size("D", high=1024), fixed("B", low=2)),
-    "derive": {"others": lambda d: d.B - 1},
-    "where": lambda d: d.T > 0 and d.B > 0,
+    "derive": {"others": "B - 1"},
+    "where": "T > 0 and B > 0",
     "relations": (permutation("feature_permutation", {0: 1}, {0: 1}),),
     "source": "vllm",
     "group": "Index",
@@ -150,7 +148,7 @@ _PACKED: Any = {
 _READ: Any = {
     **_CACHE,
     "dims": (size("V", high=1024), fixed("S", low=4, high=32), size("D", high=512), fixed("B", low=2), size("T")),
-    "where": lambda d: d.V * d.S * d.B > 0,
+    "where": "V * S * B > 0",
 }
 _MERGED: Any = {"group": "Fusion", "complexity": 2, "level": 2, "source": "vllm"}
 
@@ -175,7 +173,7 @@ TASKS = (
         (data("key", "T G D"), data("value", "T G D"), data("keys", "V G W S lanes"), data("values", "V G D S"), _SLOT),
         "V G W S lanes, V G D S",
         dims=(_TOKENS, *_PAGES, *_HEADS),
-        derive={**_WIDE, "lanes": lambda d: 8},
+        derive={**_WIDE, "lanes": 8},
         relations=(permutation("head_permutation", {0: 1, 1: 1, 2: 1, 3: 1}, {0: 1, 1: 1}),),
         **_WRITE,
     ),
@@ -187,8 +185,8 @@ TASKS = (
         (data("latent", "T R"), data("rotated", "T P"), data("cache", "V S width"), _SLOT),
         "V S width",
         dims=_LATENT,
-        derive={"width": lambda d: d.R + d.P},
-        **{**_WRITE, "where": lambda d: d.V * d.S >= d.T and d.V * d.S * d.R * d.P > 0},
+        derive={"width": "R + P"},
+        **{**_WRITE, "where": "V * S >= T and V * S * R * P > 0"},
     ),
     moved(
         "copy_blocks_mla",
@@ -196,12 +194,12 @@ TASKS = (
         _copy_blocks_mla,
         (
             data("cache", "V S D"),
-            index("source", "K", lambda d: d.V // 2),
-            index("target", "K", lambda d: d.V // 2 // max(1, d.K)),
+            index("source", "K", "V // 2"),
+            index("target", "K", "V // 2 // max(1, K)"),
         ),
         "V S D",
         dims=(size("V", low=4, high=2048), fixed("S", low=4, high=32), size("D", high=512), _FEW),
-        where=lambda d: d.V // 2 >= d.K and d.V > 1,
+        where="V // 2 >= K and V > 1",
         **_CACHE,
     ),
     moved(
@@ -211,23 +209,23 @@ TASKS = (
         (
             data("blocks", "U S D"),
             data("cache", "V S D"),
-            index("source", "K", lambda d: d.U),
-            index("target", "K", lambda d: d.V // max(1, d.K)),
+            index("source", "K", "U"),
+            index("target", "K", "V // max(1, K)"),
         ),
         "V S D",
         dims=(*_READ["dims"][:3], size("U", high=1024), _FEW),
-        where=lambda d: d.V >= 2 * d.K and d.U > 0,
+        where="V >= 2 * K and U > 0",
         **_CACHE,
     ),
     moved(
         "cache_append",
         "out[b] = cache[b] with new[b] at length[b]",
         _cache_append,
-        (data("cache", "B L G D"), data("new", "B G D"), index("length", "B", lambda d: d.L)),
+        (data("cache", "B L G D"), data("new", "B G D"), index("length", "B", "L")),
         "B L G D",
         dims=(size("B", high=256), size("L", low=2, high=2048), *_HEADS),
         derive={"D": _WIDE["D"]},
-        where=lambda d: d.L > 1,
+        where="L > 1",
         batch=True,
         **{**_CACHE, "source": "model"},
     ),
@@ -235,11 +233,11 @@ TASKS = (
         "cache_append_ring",
         "out[b] = cache[b] with new[b] at length[b] mod L: of a window of L tokens, the oldest one is replaced",
         _cache_append_ring,
-        (data("cache", "B L G D"), data("new", "B G D"), index("length", "B", lambda d: 8 * d.L)),
+        (data("cache", "B L G D"), data("new", "B G D"), index("length", "B", "8 * L")),
         "B L G D",
         dims=(size("B", high=256), size("L", low=2, high=2048), *_HEADS),
         derive={"D": _WIDE["D"]},
-        where=lambda d: d.L > 1,
+        where="L > 1",
         batch=True,
         **{**_CACHE, "source": "model"},
     ),
@@ -248,10 +246,10 @@ TASKS = (
         "out[t] = cache[table[b, p // S], p mod S], p the place of token t in its sequence b; the first one starts at "
         "0, the others at the sorted cuts",
         _cp_gather_cache,
-        (data("cache", "V S D"), index("table", "B pages", lambda d: d.V), _CUTS),
+        (data("cache", "V S D"), index("table", "B pages", "V"), _CUTS),
         "T D",
-        plain("tokens", lambda d: d.T),
-        derive={"others": lambda d: d.B - 1, "pages": lambda d: -(-d.T // d.S)},
+        plain("tokens", formula="T"),
+        derive={"others": "B - 1", "pages": "-(-T // S)"},
         relations=(
             permutation("feature_permutation", {0: 2}, {0: 1}),
             mapping("order_of_cuts", lambda c, t, cuts, n: (c, t, cuts.flip(0), n), lambda outs, _: outs),
@@ -265,13 +263,13 @@ TASKS = (
         _gather_cache_from,
         (
             data("cache", "V S D"),
-            index("table", "B pages", lambda d: d.V),
+            index("table", "B pages", "V"),
             _CUTS,
-            index("starts", "B", lambda d: d.pages // 2 + 1),
+            index("starts", "B", "pages // 2 + 1"),
         ),
         "T D",
-        plain("tokens", lambda d: d.T),
-        derive={"others": lambda d: d.B - 1, "pages": lambda d: 2 * -(-d.T // d.S)},
+        plain("tokens", formula="T"),
+        derive={"others": "B - 1", "pages": "2 * -(-T // S)"},
         relations=(permutation("feature_permutation", {0: 2}, {0: 1}),),
         **_READ,
     ),
@@ -280,14 +278,14 @@ TASKS = (
         "out[t] = table[sequence[t], position[t] // page] * page + position[t] mod page",
         _slot_mapping,
         (
-            whole("sequence", "T", 0, lambda d: d.B),
-            whole("position", "T", 0, lambda d: d.N * d.S),
+            whole("sequence", "T", 0, "B"),
+            whole("position", "T", 0, "N * S"),
             whole("table", "B N", 0, 4096),
         ),
         "T",
-        plain("page", lambda d: d.S),
+        plain("page", formula="S"),
         dims=(size("T"), size("B", high=1024), size("N", high=1024), fixed("S", low=4, high=32)),
-        where=lambda d: d.B * d.N * d.S > 0,
+        where="B * N * S > 0",
         each=5,
         relations=(permutation("token_permutation", {0: 0, 1: 0}, {0: 0}),),
         dtypes=("int64", "int32"),
@@ -302,7 +300,7 @@ TASKS = (
         (whole("lengths", "B", 0, 4096),),
         "more: int64",
         dims=(size("B"),),
-        derive={"more": lambda d: d.B + 1},
+        derive={"more": "B + 1"},
         complexity=2,
         dtypes=("int64", "int32"),
         source="vllm",
@@ -316,7 +314,7 @@ TASKS = (
         _pack_sequences,
         (data("x", "T D"), _CUTS),
         "B T D",
-        plain("count", lambda d: d.B),
+        plain("count", formula="B"),
         plain("value", -1.5),
         scaling=0,
         **{**_PACKED, "relations": (permutation("feature_permutation", {0: 1}, {0: 2}),)},
@@ -339,10 +337,10 @@ TASKS = (
         args=(data("first", "T H D"), data("first_lse", "H T"), data("other", "T H D"), data("other_lse", "H T")),
         out=("T H D", "H T"),
         reference=_merge_attn_states,
-        flops=lambda d: d.T * d.H * (3 * d.D + 8),
-        reduction=lambda d: 2,
-        gathered=lambda d: d.D,
-        where=lambda d: d.H * d.D > 0,
+        flops="T * H * (3 * D + 8)",
+        reduction="2",
+        gathered="D",
+        where="H * D > 0",
         empty=True,
         relations=(
             permutation("token_permutation", {0: 0, 1: 1, 2: 0, 3: 1}, {0: 0, 1: 1}),
@@ -360,10 +358,10 @@ TASKS = (
         args=(data("outs", "P T H D"), data("lse", "P T H")),
         out=("T H D", "T H"),
         reference=_merge_split_states,
-        flops=lambda d: d.P * d.T * d.H * (2 * d.D + 5),
-        reduction=lambda d: d.P,
-        gathered=lambda d: d.D,
-        where=lambda d: d.P * d.H * d.D > 0,
+        flops="P * T * H * (2 * D + 5)",
+        reduction="P",
+        gathered="D",
+        where="P * H * D > 0",
         empty=True,
         relations=(
             resampling("token_resampling", {0: 1, 1: 1}, {0: 0, 1: 0}),

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Relation, Task
-from kerneleval.tasks.define import ROWS, Arg, Plain, data, operator, plain, whole
+from kerneleval.records import Arg, Plain, Relation, Task
+from kerneleval.tasks.define import ROWS, data, operator, plain, whole
 from kerneleval.tasks.pointwise import pointwise
 from kerneleval.tasks.relations import mapping, permutation
 
@@ -174,8 +174,8 @@ def _loss(
         args=(*over, *plains),
         out=("",),
         reference=averaged(reference, "mean"),
-        flops=lambda d: (each + 1) * d.M * d.N,
-        reduction=lambda d: d.M * d.N,
+        flops=f"({each} + 1) * M * N",
+        reduction="M * N",
         relations=(*order, *relations),
         **{"backward_dtypes": ("float32", "bfloat16"), **settings},
     )

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Relation, Task
-from kerneleval.tasks.define import ROWS, Arg, Formula, Plain, data, fixed, index, operator, plain, size, whole
+from kerneleval.records import Arg, Plain, Relation, Task
+from kerneleval.tasks.define import ROWS, data, fixed, index, operator, plain, size, whole
 from kerneleval.tasks.operators.loss import averaged, reduced
 from kerneleval.tasks.relations import homogeneity, mapping, permutation, resampling, shift
 
@@ -96,7 +96,7 @@ def _tversky(x: Tensor, target: Tensor, alpha: float, beta: float, smooth: float
 
 
 _LOGITS = data("logits", "M N")
-_CLASS = index("targets", "M", high=lambda d: max(1, d.N))
+_CLASS = index("targets", "M", high="max(1, N)")
 _X, _Y = data("x", "M N"), data("y", "M N")
 _LOGS = data("x", "M N", values="positive")  # of one sign, as logarithms of probabilities are
 _SHIFTED = (shift("shift_invariance", 0, False),)
@@ -126,7 +126,7 @@ def _loss(
     relations: tuple[Relation, ...] = (),
     mean: str = "the mean over m of",
     only: str = "",
-    reduction: Formula = lambda d: d.N,
+    reduction: str = "N",
     least: int = 1,
     **more: Any,
 ) -> tuple[Task, ...]:
@@ -150,7 +150,7 @@ def _loss(
     settings: dict[str, Any] = {
         "dims": ROWS,
         "args": (*over, *plains),
-        "flops": lambda d: each * d.M * d.N,
+        "flops": f"{each} * M * N",
         "group": "Loss",
         "complexity": 2,
         **more,
@@ -161,8 +161,8 @@ def _loss(
         f"out = {mean} {formula}",
         out=("",),
         reference=averaged(reference, "mean"),
-        reduction=lambda d: d.M * reduction(d),
-        where=lambda d: least <= d.N,
+        reduction=f"M * ({reduction})",
+        where=f"{least} <= N",
         relations=(permutation("row_permutation", rows, {}), *relations),
         **{"backward_dtypes": ("float32", "bfloat16"), **settings},
     )
@@ -173,7 +173,7 @@ def _loss(
         out=("M",),
         reference=averaged(reference, "none"),
         reduction=reduction,
-        where=lambda d: least <= d.N,
+        where=f"{least} <= N",
         empty=True,
         relations=(
             permutation("row_permutation", rows, {0: 0}),
@@ -209,7 +209,7 @@ TASKS = (
         _cross_entropy_ignore,
         4,
         plain("ignore_index", -1),
-        over=(_LOGITS, index("targets", "M", low=-1, high=lambda d: max(1, min(d.N, 15)))),
+        over=(_LOGITS, index("targets", "M", low=-1, high="max(1, min(N, 15))")),
         **_CHOICE,
         only="none",
     ),
@@ -246,11 +246,11 @@ TASKS = (
         "reduction",
         "out[b, h, w] = log(sum_c exp(logits[b, c, h, w])) - logits[b, t, h, w], t = targets[b, h, w]",
         dims=(fixed("B", high=4), size("C", low=2, high=256), size("H", high=512), size("W", high=512)),
-        args=(data("logits", "B C H W"), index("targets", "B H W", high=lambda d: max(1, d.C))),
+        args=(data("logits", "B C H W"), index("targets", "B H W", high="max(1, C)")),
         out=("B H W",),
         reference=_cross_entropy_image,
-        flops=lambda d: 4 * d.B * d.C * d.H * d.W,
-        reduction=lambda d: d.C,
+        flops="4 * B * C * H * W",
+        reduction="C",
         group="Loss",
         complexity=2,
         relations=(resampling("batch_resampling", {0: 0, 1: 0}, {0: 0}),),
@@ -261,7 +261,7 @@ TASKS = (
         F.nll_loss,
         1,
         over=(_LOGS, _CLASS),
-        reduction=lambda d: 1,
+        reduction="1",
         complexity=1,
         relations=(homogeneity({0: -2.0}, {0: -2.0}),),
     ),
@@ -272,7 +272,7 @@ TASKS = (
         1,
         over=(_LOGS, _CLASS, _WEIGHTS),
         mean="the sum over m, divided by that of weight[targets[m]], of",
-        reduction=lambda d: 1,
+        reduction="1",
         complexity=1,
         relations=(homogeneity({0: -2.0}, {0: -2.0}),),
     ),
@@ -301,9 +301,9 @@ TASKS = (
         "sum_j sum_n max(0, 1 - x[m, j] + x[m, n]) / N, j any of targets[m] up to the first -1, n none of them",
         F.multilabel_margin_loss,
         4,
-        over=(_X, index("targets", "M N", low=-1, high=lambda d: max(1, d.N))),
+        over=(_X, index("targets", "M N", low=-1, high="max(1, N)")),
         dims=(size("M"), size("N", high=2048)),
-        flops=lambda d: 4 * d.M * d.N * d.N,
+        flops="4 * M * N * N",
         no_backward="on CUDA (2.11), PyTorch's own gradient is another one in every run",
         **{**_MARGIN, "backward_dtypes": ()},
     ),

@@ -86,16 +86,16 @@ def _fused_moe(x: Tensor, ids: Tensor, weights: Tensor, w1: Tensor, w2: Tensor) 
     return out
 
 
-_IDS = index("ids", "T", lambda d: d.E)
+_IDS = index("ids", "T", "E")
 _EXPERTS = (fixed("E", low=2, high=16),)
 _WEIGHT = weight("weight", "E D N", fan_in="D")
 _TOKENS = permutation("token_permutation", {0: 0, 1: 0}, {0: 0})
 _ROWS = resampling("token_resampling", {0: 0, 1: 0}, {0: 0})
 _BILINEAR = homogeneity({0: 2.0, 2: -0.5}, {0: -1.0})
-_EXPERT: Any = {"high": 2048, "widths": _EXPERTS, "where": lambda d: d.E > 0, "source": "vllm", "level": 2}
+_EXPERT: Any = {"high": 2048, "widths": _EXPERTS, "where": "E > 0", "source": "vllm", "level": 2}
 _MOVED: Any = {
     "dims": (size("T", high=4096), size("D", high=2048), fixed("K", low=2)),
-    "where": lambda d: d.T * d.K > 0,
+    "where": "T * K > 0",
     "empty": True,
     "complexity": 1,
     "level": 2,
@@ -103,12 +103,12 @@ _MOVED: Any = {
 }
 _BACK: Any = {
     **_MOVED,
-    "derive": {"rows": lambda d: d.T * d.K},
-    "reduction": lambda d: d.K,
+    "derive": {"rows": "T * K"},
+    "reduction": "K",
     # a row of x may be brought back several times, to several tokens
-    "gathered": lambda d: d.T * d.K,
+    "gathered": "T * K",
 }
-_PLACES = index("places", "T K", lambda d: d.T * d.K)
+_PLACES = index("places", "T K", "T * K")
 
 
 def _product(name: str, summary: str, reference: Any, args: tuple[Any, ...], **more: Any) -> Task:
@@ -125,8 +125,8 @@ TASKS = (
         args=(data("x", "T K D"),),
         out=("T D",),
         reference=_moe_sum,
-        flops=lambda d: d.T * d.K * d.D,
-        reduction=lambda d: d.K,
+        flops="T * K * D",
+        reduction="K",
         relations=(
             resampling("token_resampling", {0: 0}, {0: 0}),
             permutation("order_of_experts", {0: 1}, {}),
@@ -139,18 +139,18 @@ TASKS = (
         "elementwise",
         "out0 = the rows x[t], once for each of the entries ids[t, k], in the order of their experts; out1[t, k] = the "
         "place of the entry; out2 = where each expert's rows start, and the end",
-        args=(data("x", "T D"), index("ids", "T K", lambda d: d.E), plain("experts", lambda d: d.E)),
+        args=(data("x", "T D"), index("ids", "T K", "E"), plain("experts", formula="E")),
         out=("rows D", "T K: int64", "ends: int64"),
         reference=_moe_permute,
-        flops=lambda d: d.T * d.K * (d.D + 4),
-        reduction=lambda d: 1,
-        gathered=lambda d: d.K,
+        flops="T * K * (D + 4)",
+        reduction="1",
+        gathered="K",
         exact=True,
         nonfinite=True,
         group="Index",
-        derive={"rows": lambda d: d.T * d.K, "ends": lambda d: d.E + 1},
+        derive={"rows": "T * K", "ends": "E + 1"},
         relations=(permutation("feature_permutation", {0: 1}, {0: 1}), homogeneity({0: -2.0}, {0: -2.0})),
-        **{**_MOVED, "dims": (*_MOVED["dims"], fixed("E", low=2, high=64)), "where": lambda d: d.T * d.K * d.E > 0},
+        **{**_MOVED, "dims": (*_MOVED["dims"], fixed("E", low=2, high=64)), "where": "T * K * E > 0"},
     ),
     operator(
         "moe_unpermute",
@@ -159,7 +159,7 @@ TASKS = (
         args=(data("x", "rows D"), data("weights", "T K"), _PLACES),
         out=("T D",),
         reference=_moe_unpermute,
-        flops=lambda d: 2 * d.T * d.K * d.D,
+        flops="2 * T * K * D",
         relations=(
             resampling("token_resampling", {1: 0, 2: 0}, {0: 0}),
             permutation("order_of_experts", {1: 1, 2: 1}, {}),
@@ -177,16 +177,16 @@ TASKS = (
             weight("bias", "E D"),
             data("weights", "T K"),
             _PLACES,
-            index("ids", "T K", lambda d: d.E),
+            index("ids", "T K", "E"),
         ),
         out=("T D",),
         reference=_moe_finalize_routing,
-        flops=lambda d: d.T * d.D * (3 * d.K + 1),
+        flops="T * D * (3 * K + 1)",
         relations=(
             resampling("token_resampling", {1: 0, 3: 0, 4: 0, 5: 0}, {0: 0}),
             permutation("order_of_experts", {3: 1, 4: 1, 5: 1}, {}),
         ),
-        **{**_BACK, "dims": (*_BACK["dims"], fixed("E", low=2, high=64)), "where": lambda d: d.T * d.K * d.E > 0},
+        **{**_BACK, "dims": (*_BACK["dims"], fixed("E", low=2, high=64)), "where": "T * K * E > 0"},
     ),
     operator(
         "moe_scatter_add",
@@ -195,17 +195,17 @@ TASKS = (
         args=(
             data("x", "rows D"),
             data("weights", "rows"),
-            index("token", "rows", lambda d: d.T),
-            plain("tokens", lambda d: d.T),
+            index("token", "rows", "T"),
+            plain("tokens", formula="T"),
         ),
         out=("T D",),
         reference=_moe_scatter_add,
-        flops=lambda d: 2 * d.T * d.K * d.D,
+        flops="2 * T * K * D",
         relations=(
             permutation("row_permutation", {0: 0, 1: 0, 2: 0}, {}),
             homogeneity({0: -2.0, 1: 0.5}, {0: -1.0}),
         ),
-        **{**_BACK, "gathered": lambda d: d.D},
+        **{**_BACK, "gathered": "D"},
     ),
     _product(
         "moe_grouped_gemm",
@@ -233,8 +233,8 @@ TASKS = (
         "out[t] = x[t] @ weight[e] for the rows t of expert e, which end at the sorted cuts; the last expert has the "
         "rest",
         _moe_grouped_gemm_sorted,
-        (data("x", "T D"), index("cuts", "others", lambda d: d.T + 1), _WEIGHT),
-        derive={"others": lambda d: d.E - 1},
+        (data("x", "T D"), index("cuts", "others", "T + 1"), _WEIGHT),
+        derive={"others": "E - 1"},
         relations=(permutation("order_of_cuts", {1: 0}, {}), permutation("columns", {2: 2}, {0: 1})),
     ),
     product(
@@ -242,7 +242,7 @@ TASKS = (
         "out[e, t] = x[e, t] @ weight[e] for t < tokens[e], else 0",
         _batched_experts_masked,
         "T D N",
-        (data("x", "E T D"), index("tokens", "E", lambda d: d.T + 1), _WEIGHT),
+        (data("x", "E T D"), index("tokens", "E", "T + 1"), _WEIGHT),
         "E T N",
         "D",
         **{
@@ -256,9 +256,9 @@ TASKS = (
         _lora,
         (data("x", "T D"), _IDS, weight("down", "E D R", fan_in="D"), weight("up", "E R N", fan_in="R")),
         widths=(*_EXPERTS, fixed("R", low=4, high=64, multiple_of=4)),
-        where=lambda d: d.E * d.R > 0,
-        flops=lambda d: 2 * d.T * d.R * (d.D + d.N),
-        reduction=lambda d: d.D + d.R,
+        where="E * R > 0",
+        flops="2 * T * R * (D + N)",
+        reduction="D + R",
     ),
     product(
         "fused_moe",
@@ -267,7 +267,7 @@ TASKS = (
         "T D N",
         (
             data("x", "T D"),
-            index("ids", "T K", lambda d: d.E),
+            index("ids", "T K", "E"),
             data("weights", "T K"),
             weight("w1", "E D both", fan_in="D"),
             weight("w2", "E N D", fan_in="N"),
@@ -279,13 +279,13 @@ TASKS = (
             permutation("order_of_experts", {1: 1, 2: 1}, {}),
             homogeneity({2: -2.0}, {0: -2.0}),
         ),
-        derive={"both": lambda d: 2 * d.N},
+        derive={"both": "2 * N"},
         **{
             **_EXPERT,
             "widths": (*_EXPERTS, fixed("K", low=2, high=4)),
-            "where": lambda d: d.E * d.K > 0,
-            "flops": lambda d: d.T * d.K * (6 * d.D * d.N + 5 * d.N + 2 * d.D),
-            "reduction": lambda d: d.D + d.N * d.K,
+            "where": "E * K > 0",
+            "flops": "T * K * (6 * D * N + 5 * N + 2 * D)",
+            "reduction": "D + N * K",
             "category": "fused",
             "complexity": 4,
             "level": 3,

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Task
-from kerneleval.tasks.define import Arg, Plain, data, fixed, index, operator, plain, size, whole
+from kerneleval.records import Arg, Plain, Task
+from kerneleval.tasks.define import data, fixed, index, operator, plain, size, whole
 from kerneleval.tasks.operators.scan import wide
 from kerneleval.tasks.relations import permutation, resampling
 
@@ -141,12 +141,12 @@ def _router_z_loss(gating: Tensor) -> Tensor:
 
 _EXPERTS = (size("T"), size("E", low=8, high=512))
 _GATING = data("gating", "T E")
-_K, _BLOCK = plain("k", lambda d: d.K), plain("block", lambda d: d.S)
+_K, _BLOCK = plain("k", formula="K"), plain("block", formula="S")
 _BLOCKS = fixed("S", low=8, high=128, multiple_of=8)
 _SHAPES: Any = {
-    "longest": lambda d: d.T * d.K + d.E * (d.S - 1),
-    "blocks": lambda d: -(-d.longest // d.S),
-    "one": lambda d: 1,
+    "longest": "T * K + E * (S - 1)",
+    "blocks": "-(-longest // S)",
+    "one": 1,
 }
 _ALIGNED = ("longest: int64", "blocks: int64", "one: int64")
 _BIAS = data("bias", "experts", differentiable=False)
@@ -157,10 +157,10 @@ def _gate(name: str, summary: str, reference: Any, each: int, *further: Arg | Pl
     """A task that gives weights and numbers of the K chosen of E experts; ``more`` as ``define.operator`` takes it."""
     settings: dict[str, Any] = {
         "dims": (*_EXPERTS, fixed("K")),
-        "derive": {"experts": lambda d: d.E},
+        "derive": {"experts": "E"},
         "out": ("T K", "T K: int64"),
-        "flops": lambda d: d.T * d.E * (each + d.K),
-        "where": lambda d: d.E >= d.K > 0,
+        "flops": f"T * E * ({each} + K)",
+        "where": "E >= K > 0",
         "relations": (resampling("token_resampling", {0: 0}, {0: 0, 1: 0}),),
         **more,
     }
@@ -170,7 +170,7 @@ def _gate(name: str, summary: str, reference: Any, each: int, *further: Arg | Pl
         summary,
         args=(data("gating", "T experts"), *further),
         reference=reference,
-        reduction=lambda d: d.experts,
+        reduction="experts",
         nonfinite=False,
         empty=True,
         group="Fusion",
@@ -186,8 +186,8 @@ def _ordering(name: str, summary: str, reference: Any, args: tuple[Any, ...], *o
     settings: dict[str, Any] = {
         "dims": (size("T"), size("E", low=2, high=512), fixed("K"), _BLOCKS),
         "derive": _SHAPES,
-        "where": lambda d: d.T * d.E * d.K * d.S > 0,
-        "flops": lambda d: 4 * d.T * d.K + 2 * d.E,
+        "where": "T * E * K * S > 0",
+        "flops": "4 * T * K + 2 * E",
         "level": 2,
         "source": "vllm",
         **more,
@@ -212,11 +212,11 @@ _SEVERAL: Any = {"dims": (*_EXPERTS, fixed("K", low=2))}  # the share of a singl
 _LOSS: Any = {"complexity": 2, "level": 2, "source": "model"}
 _GROUPED: Any = {
     "dims": (size("T"), size("E", low=4, high=64), fixed("G", low=2), fixed("K", low=2), fixed("C", high=4)),
-    "derive": {"experts": lambda d: d.G * d.E},
-    "where": lambda d: d.G >= d.C and d.E * d.C >= d.K and d.K * d.C > 0 and d.E > 1,
-    "flops": lambda d: d.T * d.experts * (6 + d.K),
+    "derive": {"experts": "G * E"},
+    "where": "G >= C and E * C >= K and (K * C > 0) and (E > 1)",
+    "flops": "T * experts * (6 + K)",
 }
-_GROUPS = (plain("groups", lambda d: d.G), plain("kept", lambda d: d.C))
+_GROUPS = (plain("groups", formula="G"), plain("kept", formula="C"))
 
 TASKS = (
     _gate(
@@ -282,9 +282,9 @@ TASKS = (
         "first of equal ones",
         _expert_choice,
         5,
-        plain("capacity", lambda d: d.K),
+        plain("capacity", formula="K"),
         out=("E K", "E K: int64"),
-        where=lambda d: d.T >= d.K > 0 and d.E > 1,
+        where="T >= K > 0 and E > 1",
         relations=(permutation("expert_permutation", {0: 1}, {0: 0, 1: 0}),),
     ),
     operator(
@@ -292,12 +292,12 @@ TASKS = (
         "reduction",
         "out = E * sum_e f[e] * mean_t softmax(gating[t])[e], f[e] = how often ids has e, divided by T",
         dims=(*_EXPERTS, fixed("K")),
-        args=(_GATING, index("ids", "T K", lambda d: d.E)),
+        args=(_GATING, index("ids", "T K", "E")),
         out=("",),
         reference=_load_balancing_loss,
-        flops=lambda d: 6 * d.T * d.E + d.T * d.K,
-        reduction=lambda d: d.T * d.E,
-        where=lambda d: d.T * d.E * d.K > 0,
+        flops="6 * T * E + T * K",
+        reduction="T * E",
+        where="T * E * K > 0",
         relations=(permutation("token_permutation", {0: 0, 1: 0}, {}),),
         group="Loss",
         **_LOSS,
@@ -310,9 +310,9 @@ TASKS = (
         args=(_GATING,),
         out=("",),
         reference=_router_z_loss,
-        flops=lambda d: 3 * d.T * d.E + 3 * d.T,
-        reduction=lambda d: d.T * d.E,
-        where=lambda d: d.T * d.E > 0,
+        flops="3 * T * E + 3 * T",
+        reduction="T * E",
+        where="T * E > 0",
         relations=(permutation("token_permutation", {0: 0}, {}), permutation("expert_permutation", {0: 1}, {})),
         group="Loss",
         **_LOSS,
@@ -322,10 +322,10 @@ TASKS = (
         "out[t, k] = how many entries before it, row by row, have the same expert ids[t, k]: its place in the expert's "
         "buffer",
         _expert_positions,
-        (whole("ids", "T K", 0, lambda d: d.E), plain("experts", lambda d: d.E)),
+        (whole("ids", "T K", 0, "E"), plain("experts", formula="E")),
         "T K",
         dims=(size("T"), size("E", low=2, high=512), fixed("K")),
-        where=lambda d: d.T * d.E * d.K > 0,
+        where="T * E * K > 0",
         source="model",
     ),
     _ordering(
@@ -333,7 +333,7 @@ TASKS = (
         "out0 = the entries t * K + k of ids in the order of their experts, each expert's filled up to whole blocks "
         "with T * K; out1 = the expert of each block, -1 at the end; out2 = length in use",
         _moe_align_block_size,
-        (whole("ids", "T K", 0, lambda d: d.E), plain("experts", lambda d: d.E), _BLOCK),
+        (whole("ids", "T K", 0, "E"), plain("experts", formula="E"), _BLOCK),
         *_ALIGNED,
     ),
     _ordering(
@@ -341,29 +341,29 @@ TASKS = (
         "out0 = the entries e * most + i, i < tokens[e], each expert's filled up to whole blocks with E * most; out1 = "
         "the expert of each block, -1 at the end; out2 = length in use",
         _batched_moe_align_block_size,
-        (whole("tokens", "E", 0, lambda d: d.T + 1), plain("most", lambda d: d.T), _BLOCK),
+        (whole("tokens", "E", 0, "T + 1"), plain("most", formula="T"), _BLOCK),
         *_ALIGNED,
         dims=(size("T", high=1024), size("E", low=2, high=512), _BLOCKS),
-        derive={**_SHAPES, "longest": lambda d: d.E * d.S * -(-d.T // d.S)},
-        where=lambda d: d.T * d.E * d.S > 0,
-        flops=lambda d: d.T * d.E + 2 * d.E,
+        derive={**_SHAPES, "longest": "E * S * -(-T // S)"},
+        where="T * E * S > 0",
+        flops="T * E + 2 * E",
     ),
     _ordering(
         "moe_lora_align_block_size",
         "out[a] = moe_align_block_size of the tokens with adapter[t] = a alone, of each output; -1 is no adapter",
         _moe_lora_align_block_size,
         (
-            whole("ids", "T K", 0, lambda d: d.E),
-            whole("adapter", "T", -1, lambda d: d.A),
-            plain("adapters", lambda d: d.A),
-            plain("experts", lambda d: d.E),
+            whole("ids", "T K", 0, "E"),
+            whole("adapter", "T", -1, "A"),
+            plain("adapters", formula="A"),
+            plain("experts", formula="E"),
             _BLOCK,
         ),
         "A longest: int64",
         "A blocks: int64",
         "A one: int64",
         dims=(size("T"), size("E", low=2, high=512), fixed("K"), _BLOCKS, fixed("A", low=2)),
-        where=lambda d: d.T * d.E * d.K * d.S * d.A > 0,
-        flops=lambda d: d.A * (4 * d.T * d.K + 2 * d.E),
+        where="T * E * K * S * A > 0",
+        flops="A * (4 * T * K + 2 * E)",
     ),
 )

@@ -5,22 +5,21 @@ Every output is a fresh contiguous copy, also where PyTorch would give a view. `
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from kerneleval.records import Dim, Relation, Task
-from kerneleval.tasks.define import ROWS, Arg, Plain, data, fixed, operator, plain, size
+from kerneleval.records import Arg, Dim, Plain, Relation, Task, product_text
+from kerneleval.tasks.define import ROWS, data, fixed, nonempty, operator, plain, size
 from kerneleval.tasks.relations import homogeneity, resampling
 
 Tensor = torch.Tensor
 _PLANES = (size("B", high=1024), size("M"), size("N"))
 _IMAGES = (fixed("B"), size("C", high=1024), size("H", high=1024), size("W", high=1024))
 _HEADS = (fixed("B", high=4), size("L", high=4096), fixed("H", high=16), size("D", high=256))
-_SUMS: Any = {"reduction": lambda d: 1}  # its gradient adds up copies
-_DIAGONAL = plain("diagonal", lambda d: d.K - 3)
+_SUMS: Any = {"reduction": "1"}  # its gradient adds up copies
+_DIAGONAL = plain("diagonal", formula="K - 3")
 _NEAR: Any = {"dims": (*ROWS, fixed("K", high=5))}
 
 
@@ -44,6 +43,7 @@ def moved(
     dims: tuple[Dim, ...] = ROWS,
     each: int = 1,
     batch: bool = False,
+    whole: bool = False,
     scaling: float = -2.0,
     relations: tuple[Relation, ...] = (),
     **more: Any,
@@ -60,6 +60,7 @@ def moved(
         dims: the free dims.
         each: operations for an element of an output.
         batch: whether the first dim of all tensors is a batch.
+        whole: whether no dim but the batch B may be 0.
         scaling: a power of two by which all floating arguments, and the outputs with them, may be multiplied; 0: none.
         relations: metamorphic relations beside that and the batch's.
         more: as ``define.operator`` takes it.
@@ -73,8 +74,10 @@ def moved(
     if batch:
         every = dict.fromkeys(range(len(args)), 0)
         found.append(resampling("batch_resampling", every, dict.fromkeys(range(len(outputs)), 0)))
-    shapes = [text.partition(":")[0].split() for text in outputs]
+    shapes = [product_text(text.partition(":")[0]) for text in outputs]
     settings: dict[str, Any] = {"empty": True, "nonfinite": True, "exact": True, "group": "Math", **more}
+    if whole:
+        settings["where"] = nonempty(dims, "B")
     return operator(
         name,
         "elementwise",
@@ -83,7 +86,7 @@ def moved(
         args=(*args, *plains),
         out=outputs,
         reference=reference,
-        flops=lambda d: each * sum(math.prod(getattr(d, dim) for dim in shape) for shape in shapes),
+        flops=f"{each} * ({' + '.join(shapes)})",
         relations=tuple(found),
         **settings,
     )
@@ -208,9 +211,9 @@ TASKS = (
         _split_heads,
         "B L width",
         "B H L D",
-        plain("heads", lambda d: d.H),
+        plain("heads", formula="H"),
         dims=_HEADS,
-        derive={"width": lambda d: d.H * d.D},
+        derive={"width": "H * D"},
         batch=True,
         source="model",
     ),
@@ -221,7 +224,7 @@ TASKS = (
         "B H L D",
         "B L width",
         dims=_HEADS,
-        derive={"width": lambda d: d.H * d.D},
+        derive={"width": "H * D"},
         batch=True,
         source="model",
     ),
@@ -231,20 +234,20 @@ TASKS = (
         _patchify,
         "B C height width",
         "B patches each",
-        plain("patch", lambda d: d.K),
+        plain("patch", formula="K"),
         dims=(fixed("B"), fixed("C", high=4), size("P", high=512), size("Q", high=512), fixed("K", low=2, high=4)),
         derive={
-            "height": lambda d: d.P * d.K,
-            "width": lambda d: d.Q * d.K,
-            "patches": lambda d: d.P * d.Q,
-            "each": lambda d: d.C * d.K * d.K,
+            "height": "P * K",
+            "width": "Q * K",
+            "patches": "P * Q",
+            "each": "C * K * K",
         },
-        where=lambda d: d.K > 0,
+        where="K > 0",
         batch=True,
         source="model",
     ),
-    moved("unsqueeze", "out[m, 0, n] = x[m, n]", _unsqueeze, "M N", "M one N", derive={"one": lambda d: 1}),
-    moved("squeeze", "out[m, n] = x[m, 0, n]", _squeeze, "M one N", "M N", derive={"one": lambda d: 1}),
+    moved("unsqueeze", "out[m, 0, n] = x[m, n]", _unsqueeze, "M N", "M one N", derive={"one": 1}),
+    moved("squeeze", "out[m, n] = x[m, 0, n]", _squeeze, "M one N", "M N", derive={"one": 1}),
     moved(
         "flatten",
         "out[b, m * N + n] = x[b, m, n]",
@@ -252,7 +255,7 @@ TASKS = (
         "B M N",
         "B width",
         dims=_PLANES,
-        derive={"width": lambda d: d.M * d.N},
+        derive={"width": "M * N"},
         batch=True,
     ),
     moved("flip", "out[m, n] = x[M - 1 - m, N - 1 - n]", _flip, "M N", "M N"),
@@ -265,7 +268,7 @@ TASKS = (
         _roll,
         "M N",
         "M N",
-        plain("shift", lambda d: d.K),
+        plain("shift", formula="K"),
         dims=(*ROWS, fixed("K", high=64)),
         batch=True,
     ),
@@ -275,8 +278,8 @@ TASKS = (
         _roll_rows_and_columns,
         "M N",
         "M N",
-        plain("rows", lambda d: -d.K),
-        plain("columns", lambda d: d.L),
+        plain("rows", formula="-K"),
+        plain("columns", formula="L"),
         dims=(*ROWS, fixed("K"), fixed("L")),
     ),
     moved(
@@ -286,7 +289,7 @@ TASKS = (
         "M N",
         "M N",
         _DIAGONAL,
-        where=lambda d: d.M + d.K > 3,
+        where="M + K > 3",
         **_NEAR,
     ),
     moved(
@@ -296,7 +299,7 @@ TASKS = (
         "M N",
         "M N",
         _DIAGONAL,
-        where=lambda d: d.N > d.K - 3,
+        where="N > K - 3",
         **_NEAR,
     ),
     moved(
@@ -305,10 +308,10 @@ TASKS = (
         _diagonal,
         "B M N",
         "B length",
-        plain("offset", lambda d: d.K - 1),
+        plain("offset", formula="K - 1"),
         dims=(*_PLANES, fixed("K", high=4)),
-        derive={"length": lambda d: min(d.M, d.N - d.K + 1)},
-        where=lambda d: d.M > 0 and d.N >= d.K,
+        derive={"length": "min(M, N - K + 1)"},
+        where="M > 0 and N >= K",
         batch=True,
     ),
     moved(
@@ -326,11 +329,11 @@ TASKS = (
         _narrow,
         "M N",
         "M length",
-        plain("start", lambda d: d.K),
-        plain("length", lambda d: d.length),
+        plain("start", formula="K"),
+        plain("length", formula="length"),
         dims=(*ROWS, fixed("K", high=16)),
-        derive={"length": lambda d: (d.N - d.K + 1) // 2},
-        where=lambda d: d.N > d.K,
+        derive={"length": "(N - K + 1) // 2"},
+        where="N > K",
         batch=True,
     ),
     moved(
@@ -339,11 +342,11 @@ TASKS = (
         _slice_step,
         "M N",
         "M length",
-        plain("start", lambda d: d.K),
-        plain("step", lambda d: d.S),
+        plain("start", formula="K"),
+        plain("step", formula="S"),
         dims=(*ROWS, fixed("K"), fixed("S", high=4)),
-        derive={"length": lambda d: -(-(d.N - d.K) // d.S)},
-        where=lambda d: d.N > d.K and d.S > 0,
+        derive={"length": "-(-(N - K) // S)"},
+        where="N > K and S > 0",
         batch=True,
     ),
     moved(
@@ -352,13 +355,13 @@ TASKS = (
         _unfold,
         "M N",
         "M P K",
-        plain("width", lambda d: d.K),
-        plain("step", lambda d: d.S),
+        plain("width", formula="K"),
+        plain("step", formula="S"),
         dims=(*ROWS, fixed("K"), fixed("S", high=4)),
-        derive={"P": lambda d: (d.N - d.K) // d.S + 1},
-        where=lambda d: d.N >= d.K and d.K * d.S > 0,
+        derive={"P": "(N - K) // S + 1"},
+        where="N >= K and K * S > 0",
         batch=True,
-        gathered=lambda d: -(-d.K // d.S),
+        gathered="-(-K // S)",
         **_SUMS,
     ),
     moved(
@@ -367,10 +370,10 @@ TASKS = (
         _channel_shuffle,
         "B channels H W",
         "B channels H W",
-        plain("groups", lambda d: d.G),
+        plain("groups", formula="G"),
         dims=(*_IMAGES, fixed("G", low=2, high=4)),
-        derive={"channels": lambda d: d.C * d.G},
-        where=lambda d: min(d.C, d.G, d.H, d.W) > 0,
+        derive={"channels": "C * G"},
+        where="min(C, G, H, W) > 0",
         batch=True,
     ),
 )

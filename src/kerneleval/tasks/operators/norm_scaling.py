@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Relation, Task
-from kerneleval.tasks.define import ROWS, Arg, Plain, data, fixed, operator, plain, size, weight
+from kerneleval.records import Arg, Plain, Relation, Task
+from kerneleval.tasks.define import ROWS, data, fixed, operator, plain, size, weight
 from kerneleval.tasks.relations import homogeneity, permutation, resampling, shift
 
 Tensor = torch.Tensor
@@ -98,9 +98,9 @@ def _scaled(
     settings: dict[str, Any] = {
         "dims": ROWS,
         "out": ("M N",),
-        "flops": lambda d: each * d.M * d.N,
-        "reduction": lambda d: d.N,
-        "where": lambda d: d.N >= 4,
+        "flops": f"{each} * M * N",
+        "reduction": "N",
+        "where": "N >= 4",
         "empty": True,
         "relations": relations,
         **more,
@@ -112,7 +112,7 @@ _IMAGE: Any = {
     "dims": (fixed("B", high=8), size("C", low=4, high=1024), size("H", high=512), size("W", high=512)),
     "over": (data("x", "B C H W", large_half=1024.0),),
     "out": ("B C H W",),
-    "reduction": lambda d: d.C,
+    "reduction": "C",
     "where": None,
     "empty": False,
 }
@@ -125,8 +125,8 @@ TASKS = (
         "out = x / sqrt(sum(x ** 2)), the sum over all of x",
         _frobenius_normalize,
         3,
-        reduction=lambda d: d.M * d.N,
-        where=lambda d: d.M * d.N >= 4,
+        reduction="M * N",
+        where="M * N >= 4",
         empty=False,
         factor=2.0,  # PyTorch adds up strided tensors in turn on CPUs: 1.1 times the bound without
         relations=(permutation("row_permutation", {0: 0}, {0: 0}), _COLUMNS, _FREE),
@@ -138,7 +138,7 @@ TASKS = (
         _rms_norm_channels,
         3,
         plain("eps", 1e-5),
-        flops=lambda d: 4 * d.B * d.C * d.H * d.W,
+        flops="4 * B * C * H * W",
         relations=(*_BATCH, permutation("channel_permutation", {0: 1}, {0: 1})),
         **_IMAGE,
     ),
@@ -152,16 +152,16 @@ TASKS = (
         plain("alpha", 0.5),
         plain("beta", 0.75),
         plain("k", 2.0),
-        flops=lambda d: 10 * d.B * d.C * d.H * d.W,
+        flops="10 * B * C * H * W",
         relations=_BATCH,
-        **{**_IMAGE, "reduction": lambda d: 5, "dtypes": ("float32", "float64")},  # no half types on CPUs
+        **{**_IMAGE, "reduction": "5", "dtypes": ("float32", "float64")},  # no half types on CPUs
     ),
     _scaled(
         "renorm",
         "out[m] = x[m] * maxnorm / (|x[m]| + 1e-7) where |x[m]| > maxnorm, else x[m]",
         _rows_at_most,
         3,
-        plain("maxnorm", lambda d: 1.25 * d.N**0.5),
+        plain("maxnorm", formula="1.25 * N ** 0.5"),
         relations=(
             *_ROWS,
             _COLUMNS,
@@ -193,7 +193,7 @@ TASKS = (
         4,
         plain("eps", 1e-5),
         over=(_X, weight("scale", "one", values="ones_normal")),
-        derive={"one": lambda d: 1},
+        derive={"one": 1},
         source="model",
         relations=(*_ROWS, _COLUMNS, _FREE),
     ),
@@ -203,7 +203,7 @@ TASKS = (
         _weight_norm,
         4,
         over=(data("v", "M N", large_half=1024.0), data("g", "M one")),
-        derive={"one": lambda d: 1},
+        derive={"one": 1},
         relations=(
             permutation("row_permutation", {0: 0, 1: 0}, {0: 0}),
             resampling("row_resampling", {0: 0, 1: 0}, {0: 0}),

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.tasks.define import ROWS, Arg, bias, data, fixed, operator, plain, size, weight
+from kerneleval.records import Arg
+from kerneleval.tasks.define import ROWS, bias, data, fixed, operator, plain, size, weight
 from kerneleval.tasks.relations import permutation, resampling, shift
 
 _LEAST = 4
@@ -80,20 +81,20 @@ _ROWS = (permutation("row_permutation", {0: 0}, {0: 0}), resampling("row_resampl
 _BATCH = (permutation("batch_permutation", {0: 0}, {0: 0}), resampling("batch_resampling", {0: 0}, {0: 0}))
 _X = data("x", "M N", large_half=_LARGE)
 _WEIGHT, _EPS, _SMALL_EPS = weight("weight", "N", values="ones_normal"), plain("eps", 1e-5), plain("eps", 1e-6)
-_CENTRED: Any = {"reduction": lambda d: d.N, "without": ("constant",), "where": lambda d: d.N >= _LEAST, "empty": True}
+_CENTRED: Any = {"reduction": "N", "without": ("constant",), "where": f"N >= {_LEAST}", "empty": True}
 _SCALED: Any = {**_CENTRED, "without": ()}
 _IMAGE: Any = {
     "dims": (fixed("B", high=8), size("C", high=1024), size("H", high=512), size("W", high=512)),
     "out": ("B C H W",),
-    "flops": lambda d: 8 * d.B * d.C * d.H * d.W,
+    "flops": "8 * B * C * H * W",
 }
 _PIXELS = data("x", "B C H W", large_half=_LARGE)
 _CHANNELS = (weight("weight", "C", values="ones_normal"), bias("C"))
 _FEWER = data("x", "B C H W", large_half=_LARGE, large_half_backward=16.0)  # as of batch_norm
 _INSTANCES: Any = {
     **_IMAGE,
-    "reduction": lambda d: d.H * d.W,
-    "where": lambda d: d.H * d.W >= _LEAST and d.C > 0 and d.B > 0,
+    "reduction": "H * W",
+    "where": f"H * W >= {_LEAST} and C > 0 and (B > 0)",
     "without": ("constant",),
 }
 
@@ -111,9 +112,9 @@ TASKS = (
         ),
         out=("M N",),
         reference=_layer_norm,
-        flops=lambda d: 8 * d.M * d.N,
-        reduction=lambda d: d.N,
-        where=lambda d: d.N >= _LEAST,
+        flops="8 * M * N",
+        reduction="N",
+        where=f"N >= {_LEAST}",
         without=("constant",),
         empty=True,
         relations=(
@@ -130,9 +131,9 @@ TASKS = (
         args=(data("x", "M N", large_half=_LARGE), weight("weight", "N", values="ones_normal"), plain("eps", 1e-6)),
         out=("M N",),
         reference=_rms_norm,
-        flops=lambda d: 4 * d.M * d.N,
-        reduction=lambda d: d.N,
-        where=lambda d: d.N >= _LEAST,
+        flops="4 * M * N",
+        reduction="N",
+        where=f"N >= {_LEAST}",
         empty=True,
         relations=(*_ROWS, permutation("feature_permutation", {0: 1, 1: 0}, {0: 1})),
     ),
@@ -142,19 +143,19 @@ TASKS = (
         "out = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]; mean and biased variance over each group of C of "
         "the G * C channels and all of L",
         dims=(fixed("B", high=8), fixed("G", high=32), size("C", high=1024), size("L")),
-        derive={"channels": lambda d: d.G * d.C},
+        derive={"channels": "G * C"},
         args=(
             data("x", "B channels L", large_half=_LARGE),
             weight("weight", "channels", values="ones_normal"),
             bias("channels"),
-            plain("groups", lambda d: d.G),
+            plain("groups", formula="G"),
             plain("eps", 1e-5),
         ),
         out=("B channels L",),
         reference=_group_norm,
-        flops=lambda d: 8 * d.B * d.G * d.C * d.L,
-        reduction=lambda d: d.C * d.L,
-        where=lambda d: d.C * d.L >= _LEAST and d.B > 0 and d.G > 0,
+        flops="8 * B * G * C * L",
+        reduction="C * L",
+        where=f"C * L >= {_LEAST} and B > 0 and (G > 0)",
         without=("constant",),
         relations=(
             permutation("batch_permutation", {0: 0}, {0: 0}),
@@ -177,9 +178,9 @@ TASKS = (
         ),
         out=("B C L",),
         reference=_batch_norm,
-        flops=lambda d: 8 * d.B * d.C * d.L,
-        reduction=lambda d: d.B * d.L,
-        where=lambda d: d.B * d.L >= _LEAST and d.C > 0,
+        flops="8 * B * C * L",
+        reduction="B * L",
+        where=f"B * L >= {_LEAST} and C > 0",
         without=("constant",),
         relations=(
             permutation("batch_permutation", {0: 0}, {0: 0}),
@@ -195,7 +196,7 @@ TASKS = (
         args=(_X, _EPS),
         out=("M N",),
         reference=_layer_norm_plain,
-        flops=lambda d: 6 * d.M * d.N,
+        flops="6 * M * N",
         relations=(*_ROWS, permutation("feature_permutation", {0: 1}, {0: 1}), shift("shift_invariance", 0, False)),
         **_CENTRED,
     ),
@@ -207,7 +208,7 @@ TASKS = (
         args=(_X, _WEIGHT, _EPS),
         out=("M N",),
         reference=_layer_norm_no_bias,
-        flops=lambda d: 7 * d.M * d.N,
+        flops="7 * M * N",
         relations=(*_ROWS, permutation("feature_permutation", {0: 1, 1: 0}, {0: 1})),
         backward_dtypes=("float32",),  # on CPUs PyTorch sums gradients of weights in half types
         **_CENTRED,
@@ -218,8 +219,8 @@ TASKS = (
         "out[b] = (x[b] - mean(x[b])) / sqrt(var(x[b]) + eps) * weight + bias, biased variance over all of x[b]",
         args=(_PIXELS, weight("weight", "C H W", values="ones_normal"), bias("C H W"), _EPS),
         reference=_layer_norm_4d,
-        reduction=lambda d: d.C * d.H * d.W,
-        where=lambda d: d.C * d.H * d.W >= _LEAST and d.B > 0,
+        reduction="C * H * W",
+        where=f"C * H * W >= {_LEAST} and B > 0",
         without=("constant",),
         relations=(*_BATCH, permutation("channel_permutation", {0: 1, 1: 0, 2: 0}, {0: 1})),
         **_IMAGE,
@@ -232,7 +233,7 @@ TASKS = (
         args=(_X, _SMALL_EPS),
         out=("M N",),
         reference=_rms_norm_plain,
-        flops=lambda d: 3 * d.M * d.N,
+        flops="3 * M * N",
         relations=(*_ROWS, permutation("feature_permutation", {0: 1}, {0: 1})),
         **_SCALED,
     ),
@@ -242,13 +243,13 @@ TASKS = (
         "out = (x - mean) / sqrt(var + eps); mean and biased variance over each group of C of the G * C channels and "
         "all of L",
         dims=(fixed("B", high=8), fixed("G", high=32), size("C", high=1024), size("L")),
-        derive={"channels": lambda d: d.G * d.C},
-        args=(data("x", "B channels L", large_half=_LARGE), plain("groups", lambda d: d.G), _EPS),
+        derive={"channels": "G * C"},
+        args=(data("x", "B channels L", large_half=_LARGE), plain("groups", formula="G"), _EPS),
         out=("B channels L",),
         reference=_group_norm_plain,
-        flops=lambda d: 6 * d.B * d.G * d.C * d.L,
-        reduction=lambda d: d.C * d.L,
-        where=lambda d: d.C * d.L >= _LEAST and d.B > 0 and d.G > 0,
+        flops="6 * B * G * C * L",
+        reduction="C * L",
+        where=f"C * L >= {_LEAST} and B > 0 and (G > 0)",
         without=("constant",),
         relations=(*_BATCH, permutation("position_permutation", {0: 2}, {0: 2})),
     ),
@@ -267,7 +268,7 @@ TASKS = (
         "out[b, c] = (x[b, c] - mean(x[b, c])) / sqrt(var(x[b, c]) + eps) * weight[c] + bias[c], biased variance",
         args=(_FEWER, *_CHANNELS, _EPS),
         reference=_instance_norm_affine,
-        gathered=lambda d: d.B * d.H * d.W,
+        gathered="B * H * W",
         relations=(*_BATCH, permutation("channel_permutation", {0: 1, 1: 0, 2: 0}, {0: 1})),
         **_INSTANCES,
     ),
@@ -283,7 +284,7 @@ TASKS = (
             _EPS,
         ),
         reference=_batch_norm_inference,
-        gathered=lambda d: d.B * d.H * d.W,
+        gathered="B * H * W",
         relations=(*_BATCH, permutation("channel_permutation", dict.fromkeys(range(1, 5), 0) | {0: 1}, {0: 1})),
         complexity=1,
         **_IMAGE,
@@ -295,8 +296,8 @@ TASKS = (
         "batch and positions, no running statistics",
         args=(_FEWER, *_CHANNELS, _EPS),
         reference=_batch_norm,
-        reduction=lambda d: d.B * d.H * d.W,
-        where=lambda d: d.B * d.H * d.W >= _LEAST and d.C > 0,
+        reduction="B * H * W",
+        where=f"B * H * W >= {_LEAST} and C > 0",
         without=("constant",),
         relations=(
             permutation("batch_permutation", {0: 0}, {0: 0}),

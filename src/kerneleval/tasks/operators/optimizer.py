@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from kerneleval.records import Task
-from kerneleval.tasks.define import ROWS, Arg, Plain, data, fixed, operator, plain, whole
+from kerneleval.records import Arg, Plain, Task
+from kerneleval.tasks.define import ROWS, data, fixed, operator, plain, whole
 from kerneleval.tasks.relations import permutation, resampling
 
 __all__ = ["NO_GRADIENT", "moments", "rearranged", "updated"]
@@ -67,9 +67,9 @@ def updated(
         dims=(*ROWS, fixed("steps", high=steps)),
         out=("M N",) * (1 + len(state)),
         reference=reference,
-        flops=lambda d: each * d.steps * d.M * d.N,
-        reduction=lambda d: d.steps,
-        where=lambda d: d.steps > 0,
+        flops=f"{each} * steps * M * N",
+        reduction="steps",
+        where="steps > 0",
         no_backward=NO_GRADIENT,
         empty=True,
         group="Optimizer",
@@ -263,7 +263,7 @@ TASKS = (
         # a ** 2 < v, as of a mean and a mean of squares
         (_V, _moment("grad_avg", values="symmetric", fan_in="four"), _MOMENTUM),
         *(_LR, plain("alpha", 0.6), _EPS, plain("mu", 0.5)),
-        derive={"four": lambda d: 4},
+        derive={"four": 4},
         without=("outlier", "large_scale"),
     ),
     updated(

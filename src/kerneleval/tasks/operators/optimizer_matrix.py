@@ -103,18 +103,14 @@ def _unscale(grad: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     return grad * (1 / scale), torch.logical_not(torch.isfinite(grad).all())
 
 
-def _schulz_flops(d: Any) -> int:
-    few, many = min(d.M, d.N), max(d.M, d.N)
-    return int(3 * d.M * d.N + d.steps * (4 * few**2 * many + 2 * few**3 + 2 * few**2 + d.M * d.N))
-
-
+_SCHULZ_FLOPS = "3 * M * N + steps * (4 * min(M, N) ** 2 * max(M, N) + 2 * min(M, N) ** 3 + 2 * min(M, N) ** 2 + M * N)"
 _P, _G = data("param", "M N"), data("grad", "M N")
 _M, _V = data("m", "M N"), data("v", "M N", values="variance")
 _LR, _EPS, _DECAY, _STEP = plain("lr", 0.1), plain("eps", 1e-6), plain("weight_decay", 0.3), plain("step", 2)
 _NORM: Any = {
     "dims": ROWS,
     "group": "Optimizer",
-    "reduction": lambda d: d.M * d.N,
+    "reduction": "M * N",
     "no_backward": NO_GRADIENT,
     "complexity": 2,
 }
@@ -123,7 +119,7 @@ _LARS = (_P, _G, data("momentum", "M N"), _LR, plain("mu", 0.6), plain("trust", 
 _MATRIX: Any = {
     **_NORM,
     "dims": (*ROWS, fixed("steps", low=2, high=5)),
-    "reduction": lambda d: max(d.M, d.N),
+    "reduction": "max(M, N)",
     "normwise": True,
     "nonfinite": False,
     "complexity": 3,
@@ -138,7 +134,7 @@ TASKS = (
         args=_LAMB,
         out=("M N",) * 3,
         reference=_lamb,
-        flops=lambda d: 22 * d.M * d.N,
+        flops="22 * M * N",
         relations=rearranged(_LAMB, 3)[::2],
         **_NORM,
     ),
@@ -150,7 +146,7 @@ TASKS = (
         args=_LARS,
         out=("M N",) * 2,
         reference=_lars,
-        flops=lambda d: 10 * d.M * d.N,
+        flops="10 * M * N",
         relations=rearranged(_LARS, 2)[::2],
         **_NORM,
     ),
@@ -169,7 +165,7 @@ TASKS = (
         ),
         out=("M N", "M", "N"),
         reference=_adafactor,
-        flops=lambda d: 14 * d.M * d.N,
+        flops="14 * M * N",
         **_NORM,
     ),
     operator(
@@ -177,10 +173,10 @@ TASKS = (
         "gemm",
         "y = x / (|x| + 1e-7), Euclidean norm, then steps times y = 3.4445 y - 4.775 s y + 2.0315 s s y, s = y @ y.T "
         "(or the same from the right)",
-        args=(data("x", "M N"), plain("steps", lambda d: d.steps)),
+        args=(data("x", "M N"), plain("steps", formula="steps")),
         out=("M N",),
         reference=_newton_schulz,
-        flops=_schulz_flops,
+        flops=_SCHULZ_FLOPS,
         relations=(homogeneity({0: -1.0}, {0: -1.0}),),
         **_MATRIX,
     ),
@@ -191,11 +187,11 @@ TASKS = (
         "- lr * sqrt(max(1, M / N)) * u",
         args=(
             *(_P, _G, data("momentum", "M N")),
-            *(_LR, plain("mu", 0.6), _DECAY, plain("steps", lambda d: d.steps)),
+            *(_LR, plain("mu", 0.6), _DECAY, plain("steps", formula="steps")),
         ),
         out=("M N",) * 2,
         reference=_muon,
-        flops=lambda d: _schulz_flops(d) + 9 * d.M * d.N,
+        flops=f"{_SCHULZ_FLOPS} + 9 * M * N",
         **_MATRIX,
     ),
     operator(
@@ -205,7 +201,7 @@ TASKS = (
         args=(data("grad", "M N"), plain("max_norm", 1.5)),
         out=("M N", ""),
         reference=_clip_grad_norm,
-        flops=lambda d: 3 * d.M * d.N,
+        flops="3 * M * N",
         relations=rearranged((data("grad", "M N"),), 1)[::2],
         **_NORM,
     ),
@@ -216,7 +212,7 @@ TASKS = (
         args=(data("grad", "M N"), plain("scale", 6.5)),
         out=("M N", ": bool"),
         reference=_unscale,
-        flops=lambda d: 2 * d.M * d.N,
+        flops="2 * M * N",
         **{**_NORM, "reduction": None, "complexity": 1},
         nonfinite=True,
     ),

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Task
-from kerneleval.tasks.define import Plain, data, fixed, plain, size
+from kerneleval.records import Plain, Task
+from kerneleval.tasks.define import data, fixed, plain, size
 from kerneleval.tasks.operators.movement import moved
 from kerneleval.tasks.relations import permutation
 
@@ -48,32 +48,19 @@ def _replication_backward(grad: Tensor, left: int, right: int) -> Any:
     return _aten.replication_pad1d_backward(grad, grad[..., left : grad.shape[-1] - right], (left, right))
 
 
-_BEFORE = tuple(plain(name, lambda d: d.S) for name in ("left", "top", "front"))
-_AFTER = tuple(plain(name, lambda d: d.T) for name in ("right", "bottom", "back"))
+_BEFORE = tuple(plain(name, formula="S") for name in ("left", "top", "front"))
+_AFTER = tuple(plain(name, formula="T") for name in ("right", "bottom", "back"))
 _LENGTHS = ("W", "H", "D")
 _LONGEST = {1: 4096, 2: 512, 3: 64}
-_WIDER: Any = {
-    "wide": lambda d: d.W + d.S + d.T,
-    "tall": lambda d: d.H + d.S + d.T,
-    "deep": lambda d: d.D + d.S + d.T,
-}
+_WIDER = {"W": "wide", "H": "tall", "D": "deep"}
 _VALUE = plain("value", -1.25)
 _CHANNELS = permutation("channel_permutation", {0: 1}, {0: 1})
 _GRADIENT: Any = {"no_backward": "it is a gradient itself", "exact": False, "nonfinite": "nan"}
 
 
-def _longer(d: Any) -> bool:
-    """Whether every dim is longer than its borders, which mirror it or wrap it around."""
-    lengths = [size for name, size in d.own.items() if name in _LENGTHS]
-    return bool(d.C * d.S * d.T > 0 and min(lengths) > max(d.S, d.T))
-
-
-def _some(d: Any) -> bool:
-    """Whether there is an end to be copied."""
-    return bool(min(size for name, size in d.own.items() if name != "B") > 0)
-
-
-def _padded(name: str, summary: str, reference: Any, count: int, *plains: Plain, **more: Any) -> Task:
+def _padded(
+    name: str, summary: str, reference: Any, count: int, *plains: Plain, longer: bool | None = None, **more: Any
+) -> Task:
     """A task over (B, C) and the last ``count`` of D, H, W: S elements more before each, T behind it.
 
     Args:
@@ -82,21 +69,27 @@ def _padded(name: str, summary: str, reference: Any, count: int, *plains: Plain,
         reference: the operator in plain PyTorch.
         count: how many dims are padded.
         plains: plain arguments behind the borders.
+        longer: whether every padded dim must be longer than its borders, which mirror it or wrap it around; False: it
+            must have an end that is copied; None: it may be empty.
         more: as ``moved`` takes it.
     """
     lengths = _LENGTHS[:count][::-1]
     borders = [side for pair in zip(_BEFORE[:count], _AFTER[:count], strict=True) for side in pair]
     settings: dict[str, Any] = {
         "over": f"B C {' '.join(lengths)}",
-        "out": f"B C {' '.join(('wide', 'tall', 'deep')[:count][::-1])}",
-        "derive": _WIDER,
-        "reduction": lambda d: 1,
-        "gathered": lambda d: (1 + max(d.S, d.T)) ** count,
+        "out": f"B C {' '.join(_WIDER[name] for name in lengths)}",
+        "derive": {_WIDER[name]: f"{name} + S + T" for name in lengths},
+        "reduction": "1",
+        "gathered": f"(1 + max(S, T)) ** {count}",
         "relations": (_CHANNELS,),
         **more,
     }
     over, out = settings.pop("over"), settings.pop("out")
     sampled = tuple(size(name, low=2, high=_LONGEST[count]) for name in lengths)
+    if longer:
+        settings["where"] = f"C * S * T > 0 and min({', '.join(lengths)}, {lengths[0]}) > max(S, T)"
+    elif longer is False:
+        settings["where"] = f"min({', '.join(('C', *lengths, 'S', 'T'))}) > 0"
     return moved(
         name,
         summary,
@@ -127,36 +120,36 @@ TASKS = (
         2,
         over="B C tall wide",
         out="B C H W",
-        where=_some,
+        longer=False,
     ),
     _padded(
         "reflection_pad1d",
         "out = x mirrored at its ends, which are not repeated, in the last dim",
         _reflection,
         1,
-        where=_longer,
+        longer=True,
     ),
     _padded(
         "reflection_pad2d",
         "out = x mirrored at its ends, which are not repeated, in the last two dims",
         _reflection,
         2,
-        where=_longer,
+        longer=True,
     ),
     _padded(
         "reflection_pad3d",
         "out = x mirrored at its ends, which are not repeated, in the last three dims",
         _reflection,
         3,
-        where=_longer,
+        longer=True,
     ),
-    _padded("replication_pad1d", "out = x with its ends repeated, in the last dim", _replication, 1, where=_some),
-    _padded("replication_pad2d", "out = x with its ends repeated, in the last two dims", _replication, 2, where=_some),
+    _padded("replication_pad1d", "out = x with its ends repeated, in the last dim", _replication, 1, longer=False),
+    _padded("replication_pad2d", "out = x with its ends repeated, in the last two dims", _replication, 2, longer=False),
     _padded(
-        "replication_pad3d", "out = x with its ends repeated, in the last three dims", _replication, 3, where=_some
+        "replication_pad3d", "out = x with its ends repeated, in the last three dims", _replication, 3, longer=False
     ),
-    _padded("circular_pad1d", "out = x wrapped around, in the last dim", _circular, 1, where=_longer),
-    _padded("circular_pad2d", "out = x wrapped around, in the last two dims", _circular, 2, where=_longer),
+    _padded("circular_pad1d", "out = x wrapped around, in the last dim", _circular, 1, longer=True),
+    _padded("circular_pad2d", "out = x wrapped around, in the last two dims", _circular, 2, longer=True),
     *(
         _padded(
             f"{kind}_pad1d_backward",
@@ -165,7 +158,7 @@ TASKS = (
             1,
             over=over,
             out="B C W",
-            where=_longer,
+            longer=True,
             each=2,
             **_GRADIENT,
         )

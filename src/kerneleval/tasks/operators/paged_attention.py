@@ -18,9 +18,9 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 from kerneleval.records import Task
 from kerneleval.tasks.define import data, fixed, index, operator, plain, size
 from kerneleval.tasks.operators.attention_variants import (
+    SCORES_NEAR,
     Attend,
     at_once,
-    scores_near,
     separately,
     separately_late,
 )
@@ -167,17 +167,17 @@ def _sinks(
     return attend(query[:, :, None], k, v, scale, bias).squeeze(2)
 
 
-_SHAPES: Any = {"D": lambda d: 8 * d.W, "heads": lambda d: d.G * d.R, "lanes": lambda d: 8}
+_SHAPES: Any = {"D": "8 * W", "heads": "G * R", "lanes": 8}
 _SLOTS = 2**24
 """Most scores of one case."""
 
 
-_QUERY = data("query", "B heads D", common=scores_near, common_signs=True)
-_PLAIN = (data("keys", "V S G D", common=scores_near), data("values", "V S G D"))
-_APART = (data("keys", "V G W S lanes", common=scores_near), data("values", "V G D S"))
-_TABLE = index("table", "B N", lambda d: d.V)
-_LENGTHS = index("lengths", "B", lambda d: d.N * d.S + 1, low=4)
-_SCALE = plain("scale", lambda d: float(d.D) ** -0.5)
+_QUERY = data("query", "B heads D", common=SCORES_NEAR, common_signs=True)
+_PLAIN = (data("keys", "V S G D", common=SCORES_NEAR), data("values", "V S G D"))
+_APART = (data("keys", "V G W S lanes", common=SCORES_NEAR), data("values", "V G D S"))
+_TABLE = index("table", "B N", "V")
+_LENGTHS = index("lengths", "B", "N * S + 1", low=4)
+_SCALE = plain("scale", formula="D ** (-0.5)")
 _BATCH = (size("B", high=256), fixed("G", high=4), fixed("R", high=8), fixed("W", low=2, high=16))
 _CACHE = (size("V", low=2, high=2048), fixed("S", low=4, high=32, multiple_of=4))
 
@@ -194,9 +194,9 @@ def _paged(name: str, summary: str, reference: Callable[..., Tensor], args: tupl
         "dims": (*_BATCH, *_CACHE, size("N", high=256)),
         "derive": _SHAPES,
         "out": ("B heads D",),
-        "flops": lambda d: d.B * d.heads * d.N * d.S * (4 * d.D + 5),
-        "reduction": lambda d: d.N * d.S + d.D,
-        "where": lambda d: d.B * d.heads * d.W * d.V * d.N * d.S > 0 and d.B * d.heads * d.N * d.S <= _SLOTS,
+        "flops": "B * heads * N * S * (4 * D + 5)",
+        "reduction": "N * S + D",
+        "where": f"B * heads * W * V * N * S > 0 and B * heads * N * S <= {_SLOTS}",
         "relations": _relations(5),
         **more,
     }
@@ -244,7 +244,7 @@ TASKS = (
         "paged_attention_sliding_window",
         "out[b] = softmax(query[b] k^T * scale) v over the last keys of b alone, no more than window",
         _sliding_window,
-        (_QUERY, *_PLAIN, _TABLE, _LENGTHS, plain("window", lambda d: 4 + d.N * d.S // 3), _SCALE),
+        (_QUERY, *_PLAIN, _TABLE, _LENGTHS, plain("window", formula="4 + N * S // 3"), _SCALE),
     ),
     _paged(
         "paged_attention_sinks",
@@ -266,10 +266,10 @@ TASKS = (
         "out[b] = softmax(query[b] k^T * scale) v over the pages named in shared, all of whose slots are in use, and "
         "then those of b",
         _cascade,
-        (_QUERY, *_PLAIN, index("shared", "P", lambda d: d.V), _TABLE, _LENGTHS, _SCALE),
+        (_QUERY, *_PLAIN, index("shared", "P", "V"), _TABLE, _LENGTHS, _SCALE),
         dims=(*_BATCH, *_CACHE, size("N", high=256), fixed("P", low=2, high=16)),
-        flops=lambda d: d.B * d.heads * (d.N + d.P) * d.S * (4 * d.D + 5),
-        reduction=lambda d: (d.N + d.P) * d.S + d.D,
+        flops="B * heads * (N + P) * S * (4 * D + 5)",
+        reduction="(N + P) * S + D",
         relations=(resampling("sequence_resampling", {0: 0, 4: 0, 5: 0}, {0: 0}), homogeneity({2: -2.0}, {0: -2.0})),
     ),
     _paged(
@@ -278,18 +278,18 @@ TASKS = (
         "number p; the first sequence starts at token 0, the others at the sorted cuts",
         _prefill,
         (
-            data("query", "T heads D", common=scores_near, common_signs=True),
+            data("query", "T heads D", common=SCORES_NEAR, common_signs=True),
             *_PLAIN,
             _TABLE,
-            index("lengths", "B", lambda d: d.N * d.S - d.T + 1),
-            index("cuts", "others", lambda d: d.T + 1),
+            index("lengths", "B", "N * S - T + 1"),
+            index("cuts", "others", "T + 1"),
             _SCALE,
         ),
         dims=(size("T", low=8, high=1024), fixed("B", low=2, high=4), *_BATCH[1:], *_CACHE),
-        derive={**_SHAPES, "N": lambda d: -(-2 * d.T // d.S), "others": lambda d: d.B - 1},
+        derive={**_SHAPES, "N": "-(-2 * T // S)", "others": "B - 1"},
         out=("T heads D",),
-        flops=lambda d: d.B * d.T * d.heads * d.N * d.S * (4 * d.D + 5),
-        where=lambda d: d.T * d.B * d.heads * d.W * d.V * d.S > 0 and d.B * d.T * d.heads * d.N * d.S <= _SLOTS,
+        flops="B * T * heads * N * S * (4 * D + 5)",
+        where=f"T * B * heads * W * V * S > 0 and B * T * heads * N * S <= {_SLOTS}",
         relations=(homogeneity({2: -2.0}, {0: -2.0}),),
     ),
     _paged(
@@ -298,11 +298,11 @@ TASKS = (
         "turned ones, the same for all heads",
         _mla_decode,
         (
-            data("query", "B heads D", common=scores_near, common_signs=True),
-            data("cache", "V S D", common=scores_near),
+            data("query", "B heads D", common=SCORES_NEAR, common_signs=True),
+            data("cache", "V S D", common=SCORES_NEAR),
             _TABLE,
             _LENGTHS,
-            plain("rank", lambda d: 8 * (d.W - d.W // 4 - 1)),
+            plain("rank", formula="8 * (W - W // 4 - 1)"),
             _SCALE,
         ),
         dims=(
@@ -312,14 +312,9 @@ TASKS = (
             *_CACHE,
             size("N", high=256),
         ),
-        derive={**_SHAPES, "heads": lambda d: d.R, "rank": lambda d: 8 * (d.W - d.W // 4 - 1)},
+        derive={**_SHAPES, "heads": "R", "rank": "8 * (W - W // 4 - 1)"},
         out=("B heads rank",),
-        where=lambda d: (
-            d.B * d.R * d.V * d.N * d.S > 0
-            and d.W > 1
-            and d.B * d.N * d.S * d.D <= _SLOTS // 4
-            and d.B * d.R * d.N * d.S <= _SLOTS
-        ),
+        where=(f"B * R * V * N * S > 0 and W > 1 and (B * N * S * D <= {_SLOTS} // 4) and (B * R * N * S <= {_SLOTS})"),
         relations=(
             resampling("sequence_resampling", {0: 0, 2: 0, 3: 0}, {0: 0}),
             permutation("head_permutation", {0: 1}, {0: 1}),

@@ -6,15 +6,14 @@ and NaN is the largest number; the first of equal maxima takes the gradient.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Dim, Relation, Task
-from kerneleval.tasks.define import Arg, Formula, Plain, data, fixed, operator, plain, size
+from kerneleval.records import Arg, Dim, Plain, Relation, Task, product_text
+from kerneleval.tasks.define import data, fixed, nonempty, operator, plain, size
 from kerneleval.tasks.relations import additivity, homogeneity, permutation, resampling
 
 __all__ = ["CHANNELS", "EXTREME", "LINEAR", "pooled"]
@@ -82,25 +81,20 @@ EXTREME: Any = {
 """What maxima have: in half types many are equal, and moving the inputs tells nothing about gradients."""
 
 _KERNEL, _STEP = fixed("K", low=2, high=4), fixed("S", high=3)
-_WINDOW = (plain("kernel", lambda d: d.K), plain("stride", lambda d: d.S), plain("padding", lambda d: d.K // 2))
-_DILATED = (*_WINDOW, plain("dilation", lambda d: d.D))
+_WINDOW = (plain("kernel", formula="K"), plain("stride", formula="S"), plain("padding", formula="K // 2"))
+_DILATED = (*_WINDOW, plain("dilation", formula="D"))
 
 
-def _length(name: str, up: bool = False, padded: bool = True) -> Formula:
+def _length(name: str, up: bool = False, padded: bool = True, dilated: bool = False) -> str:
     """Formula of how many windows lie along a dim; ``up``: also one of which only the beginning does."""
-
-    def at(d: Any) -> Any:
-        edge = d.K // 2 if padded else 0
-        rest = getattr(d, name) + 2 * edge - d.own.get("D", 1) * (d.K - 1) - 1
-        if not up:
-            return rest // d.S + 1
-        count = -(-rest // d.S) + 1
-        return count - ((count - 1) * d.S >= getattr(d, name) + edge)
-
-    return at
+    edge = " + K // 2" if padded else ""
+    rest = f"{name}{' + 2 * (K // 2)' if padded else ''} - {'D * ' if dilated else ''}(K - 1) - 1"
+    if not up:
+        return f"({rest}) // S + 1"
+    return f"-(-({rest}) // S) + 1 - (-(-({rest}) // S) * S >= {name}{edge})"
 
 
-def _across(names: str, outs: str, **how: bool) -> dict[str, Formula]:
+def _across(names: str, outs: str, **how: bool) -> dict[str, str]:
     return {out: _length(name, **how) for name, out in zip(names.split(), outs.split(), strict=True)}
 
 
@@ -114,8 +108,8 @@ def pooled(
     extra: tuple[Dim, ...] = (_KERNEL, _STEP),
     over: Sequence[Arg] = (),
     least: int = 1,
-    terms: Formula | None = None,
-    each: Formula | None = None,
+    terms: str = "",
+    each: str = "",
     relations: tuple[Relation, ...] = (),
     outputs: tuple[str, ...] = (),
     **more: Any,
@@ -132,8 +126,8 @@ def pooled(
         extra: dims beside batch, channels and positions.
         over: the tensor arguments, if ``x`` is not the only one.
         least: of positions in each dim.
-        terms: elements of a window; None: K along each dim.
-        each: operations for an element of the output; None: as many.
+        terms: elements of a window; empty: K along each dim.
+        each: operations for an element of the output; empty: as many.
         relations: metamorphic relations beside those of batch and channels.
         outputs: shapes of the outputs, if there are several.
         more: as ``define.operator`` takes it.
@@ -141,9 +135,7 @@ def pooled(
     places = own.split()
     most = {1: 8192, 2: 512, 3: 96}[len(places)]
 
-    def window(d: Any) -> int:
-        return int(terms(d)) if terms is not None else int(d.K ** len(places))
-
+    window = terms or f"K ** {len(places)}"
     shapes = outputs or (f"B C {out}",)
     args = tuple(over) or (data("x", f"B C {own}"),)
     every, whole_batch = dict.fromkeys(range(len(shapes)), 0), dict.fromkeys(range(len(args)), 0)
@@ -154,11 +146,11 @@ def pooled(
             *(size(place, low=least, high=most) for place in places),
             *extra,
         ),
-        "where": lambda d: min(d.own.values()) > 0 and all(getattr(d, o) > 0 for o in out.split()),
         "reduction": window,
         "gathered": window,
         **more,
     }
+    settings.setdefault("where", f"{nonempty(settings['dims'])} and min({', '.join(out.split())}, 1) > 0")
     return operator(
         name,
         "reduction",
@@ -166,9 +158,7 @@ def pooled(
         args=(*args, *plains),
         out=shapes,
         reference=reference,
-        flops=lambda d: (
-            d.B * d.C * math.prod(getattr(d, o) for o in out.split()) * (int(each(d)) if each else window(d))
-        ),
+        flops=f"{product_text(f'B C {out}')} * ({each or window})",
         group="Pooling",
         complexity=2,
         relations=(
@@ -183,11 +173,17 @@ def pooled(
 _LINE: Any = {"derive": _across("L", "P")}
 _IMAGE: Any = {"derive": _across("H W", "P Q")}
 _VOLUME: Any = {"derive": _across("T H W", "O P Q")}
-_SPREAD: Any = {"extra": (_KERNEL, _STEP, fixed("D", high=3))}
-_UNPADDED = (plain("p", 2.0), plain("kernel", lambda d: d.K), plain("stride", lambda d: d.S))
+
+
+def _spread(names: str, outs: str) -> dict[str, Any]:
+    """Windows whose elements lie D apart."""
+    return {"extra": (_KERNEL, _STEP, fixed("D", high=3)), "derive": _across(names, outs, dilated=True)}
+
+
+_UNPADDED = (plain("p", 2.0), plain("kernel", formula="K"), plain("stride", formula="S"))
 _ROOT: Any = {
     "least": 4,
-    "each": lambda d: 2 * d.K * d.K + 2,
+    "each": "2 * K * K + 2",
     "relations": (homogeneity({0: 2.0}, {0: 2.0}),),
 }
 TASKS = (
@@ -253,8 +249,8 @@ TASKS = (
             _avg_pool2d_backward,
             "H W",
             "H W",
-            plain("height", lambda d: d.H),
-            plain("width", lambda d: d.W),
+            plain("height", formula="H"),
+            plain("width", formula="W"),
             *_WINDOW,
             plain("include_pad", include),
             over=(data("grad", "B C P Q"),),
@@ -274,8 +270,7 @@ TASKS = (
         "L",
         "P",
         *_DILATED,
-        **_LINE,
-        **_SPREAD,
+        **_spread("L", "P"),
         **EXTREME,
     ),
     pooled(
@@ -286,8 +281,7 @@ TASKS = (
         "H W",
         "P Q",
         *_DILATED,
-        **_IMAGE,
-        **_SPREAD,
+        **_spread("H W", "P Q"),
         **EXTREME,
     ),
     pooled(
@@ -298,8 +292,7 @@ TASKS = (
         "T H W",
         "O P Q",
         *_DILATED,
-        **_VOLUME,
-        **_SPREAD,
+        **_spread("T H W", "O P Q"),
         **EXTREME,
     ),
     pooled(
@@ -341,11 +334,11 @@ TASKS = (
         _max_pool_unpool2d,
         "H W",
         "H W",
-        plain("kernel", lambda d: d.K),
+        plain("kernel", formula="K"),
         extra=(_KERNEL,),
         least=4,
-        each=lambda d: 1,
-        terms=lambda d: 1,
+        each="1",
+        terms="1",
         level=2,
         **{**EXTREME, "nonfinite": False},
     ),

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.tasks.define import Formula, data, fixed, plain, size, whole
+from kerneleval.tasks.define import data, fixed, plain, size, whole
 from kerneleval.tasks.operators.pooling import CHANNELS, EXTREME, LINEAR, pooled
 from kerneleval.tasks.relations import homogeneity, permutation
 
@@ -67,16 +67,9 @@ def _fractional_relu(x: Tensor, samples: Tensor, kernel: int, height: int, width
     return F.relu(_fractional(x, samples, kernel, height, width))
 
 
-def _window(*pairs: tuple[str, str]) -> Formula:
+def _window(*pairs: tuple[str, str]) -> str:
     """Formula of the most positions in a window."""
-
-    def formula(d: Any) -> int:
-        count = 1
-        for own, out in pairs:
-            count *= -(-getattr(d, own) // getattr(d, out)) + 1
-        return count
-
-    return formula
+    return " * ".join(f"(-(-{own} // {out}) + 1)" for own, out in pairs)
 
 
 def _given(own: str, out: str, *names: str) -> dict[str, Any]:
@@ -87,7 +80,7 @@ def _given(own: str, out: str, *names: str) -> dict[str, Any]:
         "out": out,
         "extra": tuple(fixed(o, high=8) for o in out.split()),
         "terms": _window(*pairs),
-        "plains": tuple(plain(name, lambda d, o=o: getattr(d, o)) for name, o in zip(names, out.split(), strict=True)),
+        "plains": tuple(plain(name, formula=f"{o}") for name, o in zip(names, out.split(), strict=True)),
     }
 
 
@@ -100,8 +93,8 @@ def _pool(name: str, summary: str, reference: Any, own: Any, **more: Any) -> Any
 _LINE = _given("L", "P", "length")
 _IMAGE = _given("H W", "P Q", "height", "width")
 _VOLUME = _given("T H W", "O P Q", "depth", "height", "width")
-_ALL: Any = {"own": "H W", "out": "one one", "extra": (), "derive": {"one": lambda d: 1}, "terms": lambda d: d.H * d.W}
-_ALL_1D: Any = {**_ALL, "own": "L", "out": "one", "terms": lambda d: d.L}
+_ALL: Any = {"own": "H W", "out": "one one", "extra": (), "derive": {"one": 1}, "terms": "H * W"}
+_ALL_1D: Any = {**_ALL, "own": "L", "out": "one", "terms": "L"}
 _SHARED: Any = {**EXTREME, "backward_dtypes": (), "forward_only": ()}
 _ANY_ORDER = (permutation("position_permutation", {0: 2}, {}),)
 _FRACTION: Any = {
@@ -114,18 +107,18 @@ _FRACTION: Any = {
         fixed("S", low=5, high=7),
     ),
     "derive": {
-        "two": lambda d: 2,
-        "P": lambda d: 4 * d.U + 1,
-        "Q": lambda d: 4 * d.V + 1,
-        "H": lambda d: d.S * d.U + d.K,
-        "W": lambda d: d.S * d.V + d.K,
+        "two": 2,
+        "P": "4 * U + 1",
+        "Q": "4 * V + 1",
+        "H": "S * U + K",
+        "W": "S * V + K",
     },
     "over": (data("x", "B C H W"), whole("samples", "B C two", 0, 8, dtype="int64")),
     **EXTREME,
     "dtypes": ("float32", "float64"),
     "nonfinite": False,
 }
-_FRACTION_ARGS = (plain("kernel", lambda d: d.K), plain("height", lambda d: d.P), plain("width", lambda d: d.Q))
+_FRACTION_ARGS = (plain("kernel", formula="K"), plain("height", formula="P"), plain("width", formula="Q"))
 
 TASKS = (
     _pool(
@@ -190,7 +183,7 @@ TASKS = (
         _avg_max,
         _ALL,
         outputs=("B C two",),
-        derive={**_ALL["derive"], "two": lambda d: 2},
+        derive={**_ALL["derive"], "two": 2},
         level=2,
         source="model",
         relations=(homogeneity({0: 2.0}, {0: 2.0}), *_ANY_ORDER),

@@ -66,12 +66,12 @@ def _gather_and_dequant_cache(cache: Tensor, table: Tensor, cuts: Tensor, scale:
 
 _CACHED: Any = {"source": "vllm", "no_backward": "caches have no gradient", "group": "Quantization"}
 _READ = (fixed("S", low=4, high=32), size("D", low=4, high=512, multiple_of=4), fixed("B", low=2), size("T", low=4))
-_CUTS = index("cuts", "others", lambda d: d.T + 1)
+_CUTS = index("cuts", "others", "T + 1")
 _TOKENS = (size("T", low=8, high=4096), size("V", high=1024), fixed("S", low=4, high=32))
-_SLOT = index("slot", "T", lambda d: d.V * d.S // max(1, d.T), low=lambda d: -max(1, d.V * d.S // d.T // 4))
-_PAGES = (plain("pages", lambda d: d.V), plain("slots", lambda d: d.S))
+_SLOT = index("slot", "T", "V * S // max(1, T)", low="-max(1, V * S // T // 4)")
+_PAGES = (plain("pages", formula="V"), plain("slots", formula="S"))
 _WRITTEN: Any = {
-    "where": lambda d: d.V * d.S >= d.T,
+    "where": "V * S >= T",
     "nonfinite": False,
     **_CACHED,
 }
@@ -82,18 +82,18 @@ TASKS = (
         "out0[t], out1[t] = the D numbers of a key and the bytes of its scale, from page table[b, p // S] (S keys, S "
         "scales), place p mod S, p that of token t in its sequence b, from the sorted cuts on",
         _cp_gather_indexer_k_quant_cache,
-        (whole("cache", "V room", 0, 256), index("table", "B pages", lambda d: d.V), _CUTS),
+        (whole("cache", "V room", 0, 256), index("table", "B pages", "V"), _CUTS),
         "T D, T four",
-        plain("tokens", lambda d: d.T),
-        plain("features", lambda d: d.D),
+        plain("tokens", formula="T"),
+        plain("features", formula="D"),
         dims=(size("V", high=1024), *_READ),
         derive={
-            "others": lambda d: d.B - 1,
-            "pages": lambda d: -(-d.T // d.S),
-            "room": lambda d: d.S * (d.D + 4),
-            "four": lambda d: 4,
+            "others": "B - 1",
+            "pages": "-(-T // S)",
+            "room": "S * (D + 4)",
+            "four": 4,
         },
-        where=lambda d: d.V * d.S * d.B * d.D > 0,
+        where="V * S * B * D > 0",
         dtypes=("uint8",),
         **_CACHED,
     ),
@@ -105,9 +105,9 @@ TASKS = (
         dims=(*_TOKENS, fixed("G"), size("D")),
         args=(data("key", "T G D"), _SLOT, weight("scale", "one", values="variance", fan_in="steps"), *_PAGES),
         out=("V S G D: float8_e4m3fn",),
-        derive={"one": lambda d: 1, "steps": lambda d: 112**2},
+        derive={"one": 1, "steps": "112 ** 2"},
         reference=_reshape_and_cache_fp8,
-        flops=lambda d: 3 * d.T * d.G * d.D,
+        flops="3 * T * G * D",
         without=("large_scale", "small_scale"),
         dtypes=("float16", "bfloat16"),  # few of the numbers are not zero, so that steps of fp32 hardly show
         **_WRITTEN,
@@ -120,9 +120,9 @@ TASKS = (
         dims=(*_TOKENS, fixed("D", low=_GROUP, high=8 * _GROUP, multiple_of=_GROUP)),
         args=(data("key", "T D"), _SLOT, *_PAGES),
         out=("V S D: float8_e4m3fn", "V S groups: float32"),
-        derive={"groups": lambda d: d.D // _GROUP},
+        derive={"groups": f"D // {_GROUP}"},
         reference=_indexer_k_quant_and_cache,
-        flops=lambda d: 3 * d.T * d.D,
+        flops="3 * T * D",
         relations=(homogeneity({0: 4.0}, {1: 4.0}),),
         **_WRITTEN,
     ),
@@ -134,20 +134,20 @@ TASKS = (
         dims=(size("V", high=1024), *_READ),
         args=(
             whole("cache", "V S D", -127, 128, dtype="int8"),
-            index("table", "B pages", lambda d: d.V),
+            index("table", "B pages", "V"),
             _CUTS,
             weight("scale", "one", values="variance", fan_in="steps"),
-            plain("tokens", lambda d: d.T),
+            plain("tokens", formula="T"),
         ),
         out=("T D",),
         derive={
-            "others": lambda d: d.B - 1,
-            "pages": lambda d: -(-d.T // d.S),
-            "one": lambda d: 1,
-            "steps": lambda d: 32**2,
+            "others": "B - 1",
+            "pages": "-(-T // S)",
+            "one": 1,
+            "steps": "32 ** 2",
         },
         reference=_gather_and_dequant_cache,
-        flops=lambda d: d.T * d.D,
+        flops="T * D",
         relations=(homogeneity({3: -2.0}, {0: -2.0}),),
         nonfinite=False,
         **_CACHED,

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Relation, Task
-from kerneleval.tasks.define import ROWS, Arg, data, operator, plain, size, weight
+from kerneleval.records import Arg, Relation, Task
+from kerneleval.tasks.define import ROWS, data, operator, plain, size, weight
 from kerneleval.tasks.quantised import FP8, FP8_MOST, INT8_MOST, bytewise, scale_of, wide
 from kerneleval.tasks.relations import homogeneity, resampling
 
@@ -133,7 +133,7 @@ def _quantise(
     **more: Any,
 ) -> Task:
     """A task of the family, whose rows may be drawn anew; ``more`` as ``define.operator`` takes it."""
-    settings: dict[str, Any] = {"dims": ROWS, "out": _FP8, "flops": lambda d: 3 * d.M * d.N, **more}
+    settings: dict[str, Any] = {"dims": ROWS, "out": _FP8, "flops": "3 * M * N", **more}
     rows = {i: 0 for i, arg in enumerate(args) if isinstance(arg, Arg) and arg.shape.startswith("M ")}
     row_resampling = resampling("row_resampling", rows, dict.fromkeys(range(len(settings["out"])), 0))
     return operator(
@@ -151,21 +151,21 @@ def _quantise(
     )
 
 
-_NAMES: Any = {"one": lambda d: 1, "groups": lambda d: d.N // _GROUP, "both": lambda d: 2 * d.N}
+_NAMES: Any = {"one": 1, "groups": f"N // {_GROUP}", "both": "2 * N"}
 _FP8, _INT8 = ("M N: float8_e4m3fn",), ("M N: int8",)
 _WITH_SCALE, _INT8_SCALE = (*_FP8, "M one: float32"), (*_INT8, "M one: float32")
 _GROUPS: Any = {"dims": (size("M"), size("N", low=_GROUP, multiple_of=_GROUP))}
 _X = data("x", "M N")
-_OF_FP8: Any = {"derive": {"steps": lambda d: 112**2}, "without": ("large_scale", "small_scale")}
-_OF_INT8: Any = {"derive": {"steps": lambda d: 32**2}, "without": ("large_scale", "small_scale")}
+_OF_FP8: Any = {"derive": {"steps": "112 ** 2"}, "without": ("large_scale", "small_scale")}
+_OF_INT8: Any = {"derive": {"steps": "32 ** 2"}, "without": ("large_scale", "small_scale")}
 """A scale with which most of standard numbers are within the range, and use it."""
 _BOTH_SCALED: Any = {"relations": (homogeneity({0: 4.0, 1: 4.0}, {}),)}
 _SCALE_FOLLOWS: Any = {"relations": (homogeneity({0: 4.0}, {1: 4.0}),)}
 _SCALE = weight("scale", "one", values="variance", fan_in="steps")
 _NORM: Any = {
-    "flops": lambda d: 9 * d.M * d.N,
-    "reduction": lambda d: d.N,
-    "where": lambda d: d.N > 0,
+    "flops": "9 * M * N",
+    "reduction": "N",
+    "where": "N > 0",
     "complexity": 2,
     "level": 2,
 }
@@ -242,11 +242,11 @@ TASKS = (
         _dynamic_scaled_int8_quant_azp,
         _X,
         dims=(size("M"), size("N", low=128)),
-        where=lambda d: d.N >= 128,  # so that every row has numbers of both signs, and its zero is within int8
+        where="N >= 128",  # so that every row has numbers of both signs, and its zero is within int8
         without=("constant",),
         out=(*_INT8_SCALE, "M one: int8"),
         dtypes=("float32",),  # of half types the zero of one row in fifty lies half way between two
-        flops=lambda d: 5 * d.M * d.N,
+        flops="5 * M * N",
         **_SCALE_FOLLOWS,
     ),
     _quantise(
@@ -307,7 +307,7 @@ TASKS = (
         _silu_and_mul_quant,
         data("x", "M both"),
         _SCALE,
-        flops=lambda d: 7 * d.M * d.N,
+        flops="7 * M * N",
         level=2,
         **_OF_FP8,
     ),
@@ -317,7 +317,7 @@ TASKS = (
         _silu_and_mul_per_token_quant,
         data("x", "M both"),
         out=_WITH_SCALE,
-        flops=lambda d: 8 * d.M * d.N,
+        flops="8 * M * N",
         level=2,
     ),
 )

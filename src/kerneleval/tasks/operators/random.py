@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from kerneleval.records import Law, Task
-from kerneleval.tasks.define import ROWS, Arg, Plain, data, index, operator, plain, size
+from kerneleval.records import Arg, Law, Plain, Task
+from kerneleval.tasks.define import ROWS, data, index, operator, plain, size
 
 Tensor = torch.Tensor
 Noise = Callable[[Tensor], Tensor]
@@ -212,9 +212,9 @@ def _multinomial_law(output: Tensor, args: Sequence[Any], noise: Noise) -> tuple
 # Tasks
 # --------------------------------------------------------------------------------------------------------------------
 
-_SEED = index("seed", "one", high=lambda d: 2**31)
+_SEED = index("seed", "one", high="2 ** 31")
 _LIKE = data("like", "one")
-_SIZES = (plain("rows", lambda d: d.M), plain("columns", lambda d: d.N))
+_SIZES = (plain("rows", formula="M"), plain("columns", formula="N"))
 
 
 def _drawn(
@@ -231,8 +231,8 @@ def _drawn(
         law=law,
         **{
             "dims": ROWS,
-            "derive": {"one": lambda d: 1},
-            "flops": lambda d: 10 * d.M * d.N,
+            "derive": {"one": 1},
+            "flops": "10 * M * N",
             "without": ("outlier", "large_scale", "small_scale", "constant", "zeros"),
             "nonfinite": False,
             "group": "Random",
@@ -254,7 +254,7 @@ TASKS = (
         "out = whole numbers in [low, low + count), all as likely",
         _randint,
         _randint_law,
-        (index("low", "one", high=lambda d: 100), _SEED, *_SIZES, plain("count", 1000)),
+        (index("low", "one", high="100"), _SEED, *_SIZES, plain("count", 1000)),
         "M N: int64",
         dtypes=("int64",),
     ),
@@ -341,9 +341,9 @@ TASKS = (
         "out = a permutation of 0 .. count - 1, all as likely",
         _randperm,
         _randperm_law,
-        (_LIKE, _SEED, plain("count", lambda d: d.M * d.N)),
+        (_LIKE, _SEED, plain("count", formula="M * N")),
         "count: int64",
-        derive={"one": lambda d: 1, "count": lambda d: d.M * d.N},
+        derive={"one": 1, "count": "M * N"},
         dtypes=("float32",),
     ),
     _drawn(
@@ -354,7 +354,7 @@ TASKS = (
         (data("weights", "M N", values="positive"), _SEED, plain("samples", 16)),
         "M samples: int64",
         dims=(size("M"), size("N", low=4)),
-        derive={"one": lambda d: 1, "samples": lambda d: 16},
+        derive={"one": 1, "samples": 16},
         dtypes=("float32",),
     ),
 )

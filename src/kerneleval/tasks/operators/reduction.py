@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from kerneleval.records import Relation, Task
-from kerneleval.tasks.define import FAR_BELOW, Arg, Plain, data, operator, size
+from kerneleval.records import Arg, Plain, Relation, Task, product_text
+from kerneleval.tasks.define import FAR_BELOW, data, operator, size
 from kerneleval.tasks.relations import additivity, homogeneity, mapping, permutation, resampling, shift
 
 __all__ = ["TASKS", "along", "reduced"]
@@ -106,12 +106,9 @@ def reduced(
     if scaling:
         found.append(homogeneity({0: scaling[0]}, dict.fromkeys(range(len(out)), scaling[1])))
 
-    def count(names: str) -> Callable[[Any], int]:
-        return lambda d: math.prod(getattr(d, dim) for dim in names.split())
-
-    settings: dict[str, Any] = {"nonfinite": True, "empty": True, "reduction": count(gone), **more}
+    settings: dict[str, Any] = {"nonfinite": True, "empty": True, "reduction": product_text(gone), **more}
     if least:
-        settings.setdefault("where", lambda d: count(gone)(d) >= least)
+        settings.setdefault("where", f"{product_text(gone)} >= {least}")
     most = {"B": 1024, **dict.fromkeys(gone.split(), high)}
     return operator(
         name,
@@ -121,7 +118,7 @@ def reduced(
         args=(given or data("x", shape), *plains),
         out=tuple(f"{left}: {dtype}" if dtype else left for dtype in out),
         reference=reference,
-        flops=lambda d: each * count(shape)(d),
+        flops=f"{each} * {product_text(shape)}",
         relations=(*found, *relations),
         **settings,
     )
@@ -376,7 +373,7 @@ TASKS = (
         "logsumexp",
         "out[m] = log sum_n exp(x[m, n])",
         _logsumexp,
-        given=data("x", "M N", common=lambda d: FAR_BELOW),
+        given=data("x", "M N", common=f"{FAR_BELOW}"),
         each=4,
         least=1,
         nonfinite="nan",
@@ -387,7 +384,7 @@ TASKS = (
         "out[b, n] = log sum_m exp(x[b, m, n])",
         along(torch.logsumexp, 1),
         over="middle",
-        given=data("x", "B M N", common=lambda d: FAR_BELOW),
+        given=data("x", "B M N", common=f"{FAR_BELOW}"),
         each=4,
         least=1,
         nonfinite="nan",
@@ -396,7 +393,7 @@ TASKS = (
         "log_mean_exp",
         "out[m] = log (sum_n exp(x[m, n]) / N)",
         _log_mean_exp,
-        given=data("x", "M N", common=lambda d: FAR_BELOW),
+        given=data("x", "M N", common=f"{FAR_BELOW}"),
         each=4,
         least=1,
         nonfinite="nan",

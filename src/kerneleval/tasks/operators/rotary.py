@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Relation, Task
-from kerneleval.tasks.define import Arg, Plain, data, fixed, index, operator, plain, size, weight
+from kerneleval.records import Arg, Plain, Relation, Task
+from kerneleval.tasks.define import data, fixed, index, operator, plain, size, weight
 from kerneleval.tasks.relations import homogeneity, permutation, resampling
 
 __all__ = ["TASKS", "turned"]
@@ -118,12 +118,12 @@ def _parts(qkv: Tensor, heads: int, width: int) -> tuple[Tensor, Tensor, Tensor]
 
 _HEADS = (size("T", high=4096), fixed("H", low=2), fixed("G", high=4), fixed("P2", low=4, high=64))
 _POSITIONS = (size("P", low=8, high=4096),)
-_WIDTHS: Any = {"D": lambda d: 2 * d.P2}
-_PLACE = index("positions", "T", lambda d: d.P)
+_WIDTHS: Any = {"D": "2 * P2"}
+_PLACE = index("positions", "T", "P")
 _QUERY, _KEY = data("query", "T H D"), data("key", "T G D")
 _TABLE = data("cos_sin", "P D", differentiable=False)
 _PACKED: Any = {
-    "derive": {**_WIDTHS, "packed": lambda d: (d.H + 2 * d.G) * d.D},
+    "derive": {**_WIDTHS, "packed": "(H + 2 * G) * D"},
     "level": 2,
     "source": "vllm",
 }
@@ -154,7 +154,7 @@ def _rotary(
     **more: Any,
 ) -> Task:
     """A task that turns pairs of features; ``more`` as ``define.operator`` takes it."""
-    settings: dict[str, Any] = {"dims": (*_HEADS, *_POSITIONS), "derive": _WIDTHS, "reduction": lambda d: 2, **more}
+    settings: dict[str, Any] = {"dims": (*_HEADS, *_POSITIONS), "derive": _WIDTHS, "reduction": "2", **more}
     return operator(
         name,
         category,
@@ -163,9 +163,9 @@ def _rotary(
         out=outs,
         reference=reference,
         **{
-            "flops": lambda d: 3 * d.T * (d.H + d.G) * d.D,
+            "flops": "3 * T * (H + G) * D",
             "empty": True,
-            "where": lambda d: d.P * d.P2 * d.H * d.G > 0,
+            "where": "P * P2 * H * G > 0",
             "group": "Fusion",
             "level": 2,
             "source": "vllm",
@@ -177,14 +177,14 @@ def _rotary(
 
 _ONE: Any = {
     "dims": (_HEADS[0], _HEADS[1], _HEADS[3], *_POSITIONS),
-    "flops": lambda d: 3 * d.T * d.H * d.D,
-    "where": lambda d: d.P * d.P2 * d.H > 0,
+    "flops": "3 * T * H * D",
+    "where": "P * P2 * H > 0",
 }
 _SEQUENCES: Any = {
     "dims": (fixed("B", high=4), size("L", high=4096), fixed("H", low=2, high=16), fixed("P2", low=4, high=64)),
-    "flops": lambda d: 3 * d.B * d.L * d.H * d.D,
-    "where": lambda d: d.P2 > 0,
-    "gathered": lambda d: d.B * d.H,
+    "flops": "3 * B * L * H * D",
+    "where": "P2 > 0",
+    "gathered": "B * H",
     "source": "model",
 }
 
@@ -215,16 +215,16 @@ TASKS = (
         "T H whole",
         "T G whole",
         dims=(*_HEADS, fixed("E", high=64), *_POSITIONS),
-        derive={**_WIDTHS, "whole": lambda d: d.D + d.E},
+        derive={**_WIDTHS, "whole": "D + E"},
     ),
     _rotary(
         "batched_rotary_embedding",
         "as rotary_embedding of one tensor: out = query turned by row positions[t] + offsets[t] of cos_sin, which has "
         "a part for each scaling of the angles",
         _batched_rotary_embedding,
-        (_PLACE, index("offsets", "T", lambda d: d.P), _QUERY, data("cos_sin", "twice D", differentiable=False)),
+        (_PLACE, index("offsets", "T", "P"), _QUERY, data("cos_sin", "twice D", differentiable=False)),
         "T H D",
-        derive={**_WIDTHS, "twice": lambda d: 2 * d.P},
+        derive={**_WIDTHS, "twice": "2 * P"},
         **_ONE,
     ),
     _rotary(
@@ -232,22 +232,22 @@ TASKS = (
         "out = query turned as in rotary_embedding, pair i of half by the angle of positions[i * sections // half, t]: "
         "time, height and width in videos",
         _rotary_embedding_sections,
-        (index("positions", "S T", lambda d: d.P), _QUERY, _TABLE),
+        (index("positions", "S T", "P"), _QUERY, _TABLE),
         "T H D",
-        plains=(plain("sections", lambda d: d.S),),
-        **{**_ONE, "dims": (*_ONE["dims"], fixed("S", low=2, high=4)), "where": lambda d: d.P * d.P2 * d.H * d.S > 0},
+        plains=(plain("sections", formula="S"),),
+        **{**_ONE, "dims": (*_ONE["dims"], fixed("S", low=2, high=4)), "where": "P * P2 * H * S > 0"},
     ),
     _rotary(
         "rotary_embedding_2d",
         "out = x, the first half of each head turned by row rows[t] of cos_sin and the other half by row columns[t]: "
         "patches of images",
         _rotary_embedding_2d,
-        (data("x", "T H whole"), index("rows", "T", lambda d: d.P), index("columns", "T", lambda d: d.P), _TABLE),
+        (data("x", "T H whole"), index("rows", "T", "P"), index("columns", "T", "P"), _TABLE),
         "T H whole",
         **{
             **_ONE,
-            "derive": {**_WIDTHS, "whole": lambda d: 2 * d.D},
-            "flops": lambda d: 6 * d.T * d.H * d.D,
+            "derive": {**_WIDTHS, "whole": "2 * D"},
+            "flops": "6 * T * H * D",
             "source": "model",
         },
     ),
@@ -283,7 +283,7 @@ TASKS = (
         "B L H D",
         **{
             **_SEQUENCES,
-            "flops": lambda d: d.B * d.L * d.H * d.P2,
+            "flops": "B * L * H * P2",
             "gathered": None,
             "reduction": None,
             "exact": True,
@@ -299,7 +299,7 @@ TASKS = (
         "T H D",
         "T G D",
         "T G D",
-        plains=(plain("heads", lambda d: d.H), plain("width", lambda d: d.D)),
+        plains=(plain("heads", formula="H"), plain("width", formula="D")),
         **_PACKED,
     ),
     _rotary(
@@ -315,14 +315,14 @@ TASKS = (
             _TABLE,
         ),
         "T packed",
-        plains=(plain("heads", lambda d: d.H), plain("eps", 1e-6)),
+        plains=(plain("heads", formula="H"), plain("eps", 1e-6)),
         scaling=False,
         category="normalization",
         **{
             **_PACKED,
-            "reduction": lambda d: d.D + 2,
-            "gathered": lambda d: d.T * d.H,
-            "flops": lambda d: 7 * d.T * (d.H + d.G) * d.D,
+            "reduction": "D + 2",
+            "gathered": "T * H",
+            "flops": "7 * T * (H + G) * D",
         },
     ),
 )

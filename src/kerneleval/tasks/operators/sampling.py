@@ -11,8 +11,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Relation, Task
-from kerneleval.tasks.define import ROWS, Arg, data, fixed, flags, index, operator, plain, size, whole
+from kerneleval.records import Arg, Relation, Task
+from kerneleval.tasks.define import ROWS, data, fixed, flags, index, operator, plain, size, whole
 from kerneleval.tasks.operators.movement import moved
 from kerneleval.tasks.operators.scan import wide
 from kerneleval.tasks.relations import homogeneity, permutation, resampling, shift
@@ -143,13 +143,13 @@ def _logits(
         args=args,
         out=out or ("M N",),
         reference=reference,
-        flops=lambda d: each * d.M * d.N,
+        flops=f"{each} * M * N",
         relations=(_rows(args, len(out) or 1), *relations),
         **settings,
     )
 
 
-_ROW: Any = {"reduction": lambda d: d.N, "where": lambda d: d.N > 0, "complexity": 2}
+_ROW: Any = {"reduction": "N", "where": "N > 0", "complexity": 2}
 _SINGLE: Any = {"dtypes": ("float32", "float64")}  # of half types many numbers are equal, and few rows may be wrong
 _KEPT = ("M N: bool",)
 _MOVED = (shift("shift_invariance", 0, moves_output=False),)
@@ -185,9 +185,9 @@ TASKS = (
         "apply_logit_bias",
         "out = logits + the sum of bias[k] over all k with tokens[k] = n",
         _apply_logit_bias,
-        (_LOGITS, index("tokens", "K", lambda d: d.N), data("bias", "K")),
+        (_LOGITS, index("tokens", "K", "N"), data("bias", "K")),
         dims=(*ROWS, fixed("K", low=4, high=64)),
-        where=lambda d: d.N >= d.K > 0,
+        where="N >= K > 0",
         relations=(permutation("order", {1: 0, 2: 0}, {}),),
     ),
     _logits(
@@ -195,8 +195,8 @@ TASKS = (
         "out = logits where bit n mod 32 of words[m, n // 32] is set, else minus infinity",
         _apply_token_bitmask,
         (_LOGITS, whole("words", "M words", -(2**31), 2**31 - 1, dtype="int32")),
-        derive={"words": lambda d: -(-d.N // 32)},
-        where=lambda d: d.N > 0,
+        derive={"words": "-(-N // 32)"},
+        where="N > 0",
         each=3,
         exact=True,
         nonfinite=True,
@@ -205,9 +205,9 @@ TASKS = (
         "forbid_tokens",
         "out[m, tokens[m, k]] = minus infinity for all k where length[m] < least, else logits: no end too early",
         _forbid_tokens,
-        (_LOGITS, index("tokens", "M K", lambda d: d.N), index("length", "M", lambda d: 8), plain("least", 5)),
+        (_LOGITS, index("tokens", "M K", "N"), index("length", "M", "8"), plain("least", 5)),
         dims=(size("M", low=4), size("N", low=2), fixed("K")),
-        where=lambda d: d.N > 1,
+        where="N > 1",
         exact=True,
         nonfinite=True,
     ),
@@ -215,10 +215,10 @@ TASKS = (
         "top_k_mask",
         "out = logits where no less than the k[m]-th largest of row m, else minus infinity",
         _top_k_mask,
-        (_LOGITS, index("k", "M", lambda d: d.N + 1, low=1)),
+        (_LOGITS, index("k", "M", "N + 1", low=1)),
         each=12,
         exact=True,
-        where=lambda d: d.N > 1,
+        where="N > 1",
         dims=(size("M"), size("N", low=4)),
         complexity=2,
         relations=(_COLUMNS, homogeneity({0: 2.0}, {0: 2.0})),
@@ -259,7 +259,7 @@ TASKS = (
         "epsilon_keep",
         "out = whether softmax(logits[m]) >= epsilon",
         _epsilon_keep,
-        (_LOGITS, plain("epsilon", lambda d: 1 / max(1, d.N))),
+        (_LOGITS, plain("epsilon", formula="1 / max(1, N)")),
         *_KEPT,
         each=6,
         relations=(_COLUMNS, *_MOVED),
@@ -279,19 +279,19 @@ TASKS = (
         "token_logprobs",
         "out = log_softmax(logits[m])[token[m]]",
         _token_logprobs,
-        (_LOGITS, index("token", "M", lambda d: d.N)),
+        (_LOGITS, index("token", "M", "N")),
         "M",
         each=4,
-        **{**_ROW, "where": lambda d: d.N > 1, "no_backward": "", "dims": (size("M"), size("N", low=4)), **_SINGLE},
+        **{**_ROW, "where": "N > 1", "no_backward": "", "dims": (size("M"), size("N", low=4)), **_SINGLE},
     ),
     _logits(
         "token_ranks",
         "out = 1 + how many of logits[m] are larger than that of token[m]",
         _token_ranks,
-        (_LOGITS, index("token", "M", lambda d: d.N)),
+        (_LOGITS, index("token", "M", "N")),
         "M: int64",
         exact=True,
-        where=lambda d: d.N > 1,
+        where="N > 1",
         dims=(size("M"), size("N", low=4)),
         relations=_MOVED,
     ),
@@ -317,8 +317,8 @@ TASKS = (
         "M: int64",
         each=3,
         dims=(size("M"), size("K", low=2, high=64)),
-        derive={"N": lambda d: d.K},
-        reduction=lambda d: d.K,
+        derive={"N": "K"},
+        reduction="K",
         without=("outlier", "large_scale"),
     ),
     moved(
@@ -329,8 +329,8 @@ TASKS = (
         (whole("draft", "B K", 0, 3), whole("target", "B more", 0, 3)),
         "B more",
         dims=(size("B", low=8), fixed("K", low=2, high=16)),
-        derive={"more": lambda d: d.K + 1},
-        where=lambda d: d.K > 0,
+        derive={"more": "K + 1"},
+        where="K > 0",
         batch=True,
         each=3,
         dtypes=("int64", "int32"),
@@ -340,11 +340,11 @@ TASKS = (
         "next_draft_inputs",
         "out[t] = tokens[t + 1], but sampled[b] at the end of sequence b, whose lengths are given",
         _eagle_next_tokens,
-        (whole("tokens", "T", 0, 50000), whole("sampled", "B", 0, 50000), index("lengths", "B", lambda d: d.C + 1, 1)),
+        (whole("tokens", "T", 0, 50000), whole("sampled", "B", 0, 50000), index("lengths", "B", "C + 1", 1)),
         "T",
         dims=(size("B", high=1024), fixed("C", low=2, high=16)),
-        derive={"T": lambda d: d.B * d.C},
-        where=lambda d: d.C > 0,
+        derive={"T": "B * C"},
+        where="C > 0",
         dtypes=("int64", "int32"),
         **_TOKENS,
     ),
@@ -357,9 +357,9 @@ TASKS = (
         args=(data("scores", "B W"), data("logprobs", "B W N")),
         out=("B W", "B W: int64", "B W: int64"),
         reference=_beam_search_step,
-        flops=lambda d: d.B * d.W * d.N * (1 + d.W),
-        reduction=lambda d: 2,
-        where=lambda d: d.W * d.N > 0,
+        flops="B * W * N * (1 + W)",
+        reduction="2",
+        where="W * N > 0",
         nonfinite=False,
         complexity=2,
         empty=True,

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from kerneleval.records import Task
-from kerneleval.tasks.define import Arg, bias, data, fixed, operator, size, weight, whole
+from kerneleval.records import Arg, Task
+from kerneleval.tasks.define import bias, data, fixed, operator, size, weight, whole
 from kerneleval.tasks.quantised import FP8, FP8_MOST, bytewise, product, wide
 from kerneleval.tasks.relations import permutation, resampling
 
@@ -76,8 +76,8 @@ def _multiplied(name: str, summary: str, reference: Callable[..., Any], args: tu
         summary,
         args=args,
         reference=reference,
-        reduction=lambda d: d.K,
-        flops=lambda d: 2 * d.M * d.N * d.K + 2 * d.M * d.N,
+        reduction="K",
+        flops="2 * M * N * K + 2 * M * N",
         nonfinite=False,
         group="Quantization",
         source="vllm",
@@ -85,7 +85,7 @@ def _multiplied(name: str, summary: str, reference: Callable[..., Any], args: tu
         no_backward="numbers that are quantised have no gradient",
         **{
             **settings,
-            "derive": {"one": lambda d: 1, "steps": lambda d: 73**2, **settings.get("derive", {})},
+            "derive": {"one": 1, "steps": "73 ** 2", **settings.get("derive", {})},
             "relations": tuple(bytewise(relation) for relation in settings["relations"]),
         },
     )
@@ -106,7 +106,7 @@ _A_ONE, _B_ONE = (
     weight("b_scale", "one one", values="variance", fan_in="K steps"),
 )
 _OF_ONE = {"relations": (permutation("row_permutation", {0: 0}, {0: 0}), permutation("columns", {1: 1}, {0: 1}))}
-_OF_FP8: Any = {"derive": {"steps": lambda d: 1}}
+_OF_FP8: Any = {"derive": {"steps": 1}}
 
 TASKS = (
     _multiplied(
@@ -130,7 +130,7 @@ TASKS = (
             *_INTEGERS,
             _A_ROWS,
             _B_COLUMNS,
-            whole("adjust", "N", lambda d: -60 * d.K, lambda d: 60 * d.K, dtype="int32"),
+            whole("adjust", "N", "-60 * K", "60 * K", dtype="int32"),
             whole("zero", "M one", -128, 128, dtype="int32"),
             bias("N"),
         ),
@@ -167,7 +167,7 @@ TASKS = (
             size("K", low=_BLOCK, high=4096, multiple_of=_BLOCK),
             size("N", low=_BLOCK, high=4096, multiple_of=_BLOCK),
         ),
-        derive={"steps": lambda d: 1, "parts": lambda d: d.K // _BLOCK, "blocks": lambda d: d.N // _BLOCK},
+        derive={"steps": 1, "parts": f"K // {_BLOCK}", "blocks": f"N // {_BLOCK}"},
     ),
     operator(
         "cutlass_pack_scale_fp8",
@@ -176,9 +176,9 @@ TASKS = (
         dims=(fixed("G", high=64), size("N")),
         args=(_fp8("scales", "G N"),),
         out=("G N eight: float8_e4m3fn",),
-        derive={"eight": lambda d: 8},
+        derive={"eight": 8},
         reference=_pack_scale_fp8,
-        flops=lambda d: 8 * d.G * d.N,
+        flops="8 * G * N",
         dtypes=("float32",),
         nonfinite=False,
         group="Quantization",

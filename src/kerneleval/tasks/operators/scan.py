@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Relation, Task
-from kerneleval.tasks.define import FAR_BELOW, ROWS, Arg, Plain, data, fixed, flags, mask, operator, plain, size, whole
+from kerneleval.records import Arg, Plain, Relation, Task, product_text
+from kerneleval.tasks.define import FAR_BELOW, ROWS, data, fixed, flags, mask, operator, plain, size, whole
 from kerneleval.tasks.operators.reduction import along
 from kerneleval.tasks.relations import additivity, homogeneity, permutation, resampling
 
@@ -62,7 +61,7 @@ def scan(
     length = dims[axis]
     settings: dict[str, Any] = {
         "dims": ROWS if over == "M N" else (size("B", high=64), size("L", high=2048), size("D", high=2048)),
-        "reduction": lambda d: getattr(d, length),
+        "reduction": f"{length}",
         "nonfinite": True,
         "empty": True,
         "group": "Math",
@@ -76,7 +75,7 @@ def scan(
         args=(*args, *plains),
         out=(out or over,),
         reference=reference,
-        flops=lambda d: each * math.prod(getattr(d, dim) for dim in dims),
+        flops=f"{each} * {product_text(over)}",
         relations=(*found, *relations),
         **settings,
     )
@@ -203,15 +202,15 @@ TASKS = (
         "cumsum_chunked",
         "out[m, n] = sum of x[m, i] over i <= n in the chunk of n; chunks of equal length",
         _cumsum_chunked,
-        plain("chunk", lambda d: d.C),
+        plain("chunk", formula="C"),
         given=(data("x", "M length"),),
         out="M length",
         dims=(size("M"), size("N", high=512), fixed("C", high=64)),
-        derive={"length": lambda d: d.N * d.C},
+        derive={"length": "N * C"},
         over="M length",
-        where=lambda d: d.C > 0,
+        where="C > 0",
         source="model",
-        **{**_LINEAR, "reduction": lambda d: d.C},
+        **{**_LINEAR, "reduction": "C"},
     ),
     scan(
         "cumsum_segmented",
@@ -264,7 +263,7 @@ TASKS = (
         "logcumsumexp",
         "out[m, n] = log sum_{i <= n} exp(x[m, i])",
         along(torch.logcumsumexp, -1),
-        given=(data("x", "M N", common=lambda d: FAR_BELOW),),
+        given=(data("x", "M N", common=f"{FAR_BELOW}"),),
         each=4,
         nonfinite="nan",
     ),
@@ -273,21 +272,21 @@ TASKS = (
         "out[m, n] = x[m, n + 1] - x[m, n]",
         along(torch.diff, -1),
         out="M less",
-        derive={"less": lambda d: d.N - 1},
-        where=lambda d: d.N > 1,
+        derive={"less": "N - 1"},
+        where="N > 1",
         complexity=1,
-        **{**_LINEAR, "reduction": lambda d: 2},
+        **{**_LINEAR, "reduction": "2"},
     ),
     scan(
         "second_difference",
         "out[m, n] = x[m, n + 2] - 2 x[m, n + 1] + x[m, n]",
         _second_difference,
         out="M less",
-        derive={"less": lambda d: d.N - 2},
-        where=lambda d: d.N > 2,
+        derive={"less": "N - 2"},
+        where="N > 2",
         each=3,
         complexity=1,
-        **{**_LINEAR, "reduction": lambda d: 3},
+        **{**_LINEAR, "reduction": "3"},
     ),
     scan(
         "cumulative_trapezoid",
@@ -295,8 +294,8 @@ TASKS = (
         _trapezoid,
         plain("dx", 0.25),
         out="M less",
-        derive={"less": lambda d: d.N - 1},
-        where=lambda d: d.N > 1,
+        derive={"less": "N - 1"},
+        where="N > 1",
         each=4,
         **_LINEAR,
     ),

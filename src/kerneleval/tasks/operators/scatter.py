@@ -86,30 +86,31 @@ _SUMS: Any = {"exact": False, "nonfinite": "nan", "each": 2, **_GROUP}
 # Half types are added up in the type, so that a hundred terms at one place leave nothing but rounding.
 _OFTEN = 32
 _TABLE = (size("V"), size("N"), size("K"))
-_INTO_ROWS = (data("x", "V N"), index("index", "K", lambda d: d.V), data("source", "K N"))
+_INTO_ROWS = (data("x", "V N"), index("index", "K", "V"), data("source", "K N"))
 _ORDER = permutation("order", {1: 0, 2: 0}, {})
 _COLUMNS = permutation("column_permutation", {0: 1, 2: 1}, {0: 1})
 _LARGEST: Any = {"scaling": 2.0, **_GROUP}
-_INTO_COLUMNS = (data("x", "M N"), index("index", "M K", lambda d: d.N), data("source", "M K"))
-_BY_ROWS: Any = {"dims": _TABLE, "where": lambda d: d.V > 0 and d.K <= _OFTEN * d.V, "relations": (_ORDER, _COLUMNS)}
+_INTO_COLUMNS = (data("x", "M N"), index("index", "M K", "N"), data("source", "M K"))
+_BY_ROWS: Any = {"dims": _TABLE, "where": f"V > 0 and K <= {_OFTEN} * V", "relations": (_ORDER, _COLUMNS)}
 _BY_COLUMNS: Any = {
     "dims": (*ROWS, size("K")),
-    "where": lambda d: d.N > 0 and d.K <= _OFTEN * d.N,
+    "where": f"N > 0 and K <= {_OFTEN} * N",
     "relations": (permutation("order_within_rows", {1: 1, 2: 1}, {}),),
     "batch": True,
 }
 _FREE = (size("M"), size("N", low=4), size("K"))  # a single place would always be replaced
 _REPLACED: Any = {
     "dims": _FREE,
-    "where": lambda d: d.N >= d.K and d.N > 1,
+    "where": "N >= K and N > 1",
     "relations": (permutation("order_within_rows", {1: 1}, {}),),
     "batch": True,
     **_GROUP,
 }
-_HITS: Any = {"reduction": lambda d: 1 + -(-d.K // max(1, d.own.get("V", d.own.get("N"))))}
+_HITS: Any = {"reduction": "1 + -(-K // max(1, N))"}
+_ROW_HITS: Any = {"reduction": "1 + -(-K // max(1, V))"}
 _NUMBER: Any = {
     "dims": (size("B", high=1024), size("M", high=1024), size("N", high=1024), fixed("K")),
-    "where": lambda d: d.M >= d.K > 0,
+    "where": "M >= K > 0",
     "batch": True,
     **_GROUP,
 }
@@ -123,19 +124,19 @@ TASKS = (
         "V N",
         plain("alpha", 0.75),
         **_BY_ROWS,
-        **_HITS,
+        **_ROW_HITS,
         **_SUMS,
     ),
     moved(
         "index_fill",
         "out[m, index[k]] = value for all k, else x",
         _index_fill,
-        (data("x", "M N"), index("index", "K", lambda d: d.N)),
+        (data("x", "M N"), index("index", "K", "N")),
         "M N",
         plain("value", -1.5),
         scaling=0,
         dims=_FREE,
-        where=lambda d: d.N >= d.K and d.N > 1,
+        where="N >= K and N > 1",
         relations=(resampling("row_resampling", {0: 0}, {0: 0}), permutation("order", {1: 0}, {})),
         **_GROUP,
     ),
@@ -145,14 +146,14 @@ TASKS = (
         _index_put,
         (
             data("x", "M N"),
-            index("rows", "K", lambda d: d.M),
-            index("columns", "K", lambda d: d.N),
+            index("rows", "K", "M"),
+            index("columns", "K", "N"),
             data("values", "K"),
         ),
         "M N",
         dims=(*ROWS, size("K")),
-        where=lambda d: d.M * d.N > 0 and d.K <= _OFTEN * d.M * d.N,
-        reduction=lambda d: 1 + -(-d.K // max(1, d.M * d.N)),
+        where=f"M * N > 0 and K <= {_OFTEN} * M * N",
+        reduction="1 + -(-K // max(1, M * N))",
         relations=(permutation("order", {1: 0, 2: 0, 3: 0}, {}),),
         **_SUMS,
     ),
@@ -160,11 +161,11 @@ TASKS = (
         "put",
         "out.flatten()[index[k]] += source[k] for all k, from out = x",
         _put,
-        (data("x", "M N"), index("index", "K", lambda d: d.M * d.N), data("source", "K")),
+        (data("x", "M N"), index("index", "K", "M * N"), data("source", "K")),
         "M N",
         dims=(*ROWS, size("K")),
-        where=lambda d: d.M * d.N > 0 and d.K <= _OFTEN * d.M * d.N,
-        reduction=lambda d: 1 + -(-d.K // max(1, d.M * d.N)),
+        where=f"M * N > 0 and K <= {_OFTEN} * M * N",
+        reduction="1 + -(-K // max(1, M * N))",
         relations=(_ORDER,),
         **_SUMS,
     ),
@@ -172,7 +173,7 @@ TASKS = (
         "scatter",
         "out[m, index[m, k]] = source[m] for all k, else x[m]",
         _scatter,
-        (data("x", "M N"), index("index", "M K", lambda d: d.N), data("source", "M", differentiable=False)),
+        (data("x", "M N"), index("index", "M K", "N"), data("source", "M", differentiable=False)),
         "M N",
         **_REPLACED,
     ),
@@ -240,7 +241,7 @@ TASKS = (
         _INTO_ROWS,
         "V N",
         **_BY_ROWS,
-        **_HITS,
+        **_ROW_HITS,
         **_SUMS,
     ),
     moved(
@@ -259,7 +260,7 @@ TASKS = (
         _select_scatter,
         (data("x", "B M N"), data("source", "B N")),
         "B M N",
-        plain("number", lambda d: d.K - 1),
+        plain("number", formula="K - 1"),
         **_NUMBER,
     ),
     moved(
@@ -268,7 +269,7 @@ TASKS = (
         _slice_scatter,
         (data("x", "B M N"), data("source", "B K N")),
         "B M N",
-        plain("start", lambda d: (d.M - d.K) // 2),
+        plain("start", formula="(M - K) // 2"),
         **_NUMBER,
     ),
     moved(
@@ -277,7 +278,7 @@ TASKS = (
         _diagonal_scatter,
         (data("x", "M N"), data("source", "length")),
         "M N",
-        derive={"length": lambda d: min(d.M, d.N)},
+        derive={"length": "min(M, N)"},
         **_GROUP,
     ),
 )

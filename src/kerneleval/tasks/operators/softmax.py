@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Dim, Relation, Task
-from kerneleval.tasks.define import FAR_BELOW, ROWS, Arg, Plain, data, fixed, mask, operator, plain, size, weight
+from kerneleval.records import Arg, Dim, Plain, Relation, Task, product_text
+from kerneleval.tasks.define import FAR_BELOW, ROWS, data, fixed, mask, operator, plain, size, weight
 from kerneleval.tasks.operators.reduction import along
 from kerneleval.tasks.operators.scan import wide
 from kerneleval.tasks.relations import homogeneity, permutation, resampling, shift
@@ -55,7 +55,7 @@ def normalised(
         more: as ``define.operator`` takes it.
     """
     names = over.split()
-    args = given or (data("x", over, common=lambda d: FAR_BELOW),)
+    args = given or (data("x", over, common=f"{FAR_BELOW}"),)
     length = names[axis]
     rest = next(name for name in names if name != length)
     along_rest, along_axis = (
@@ -68,8 +68,8 @@ def normalised(
     if shifts and over == "M N" and length == "N":
         found.append(shift("shift_invariance", 0, False))
     settings: dict[str, Any] = {
-        "reduction": lambda d: getattr(d, length),
-        "where": lambda d: getattr(d, length) >= least,
+        "reduction": f"{length}",
+        "where": f"{length} >= {least}",
         "empty": True,
         "group": "Activation",
         **more,
@@ -82,7 +82,7 @@ def normalised(
         args=(*args, *plains),
         out=(over,),
         reference=reference,
-        flops=lambda d: each * math.prod(getattr(d, name) for name in names),
+        flops=f"{each} * {product_text(over)}",
         relations=(*found, *relations),
         **settings,
     )
@@ -244,7 +244,7 @@ TASKS = (
         "masked_softmax",
         "out[m] = softmax of x[m] over what mask allows, 0 elsewhere; every row has something",
         _masked,
-        given=(data("x", "M N", common=lambda d: FAR_BELOW), mask("mask", "M N")),
+        given=(data("x", "M N", common=f"{FAR_BELOW}"), mask("mask", "M N")),
         each=6,
         **_FUSED,
     ),
@@ -266,15 +266,15 @@ TASKS = (
         "sliding_window_softmax",
         "out[b, h, l] = softmax of x[b, h, l, s] over l - window < s <= l, 0 elsewhere",
         _window,
-        plain("window", lambda d: d.K),
-        **{**_SQUARE, "dims": (*_SCORES[:3], fixed("K", low=2, high=128)), "where": lambda d: d.L > 3 and d.K > 1},
+        plain("window", formula="K"),
+        **{**_SQUARE, "dims": (*_SCORES[:3], fixed("K", low=2, high=128)), "where": "L > 3 and K > 1"},
     ),
     normalised(
         "scaled_masked_softmax",
         "out[b, h, l] = softmax of x[b, h, l, s] * scale over s with mask[b, s], 0 elsewhere; every batch has one",
         _scaled_masked,
         plain("scale", 0.125),
-        given=(data("x", "B H L S", common=lambda d: FAR_BELOW), mask("mask", "B S")),
+        given=(data("x", "B H L S", common=f"{FAR_BELOW}"), mask("mask", "B S")),
         each=6,
         least=4,
         **_BLOCK,
@@ -286,7 +286,7 @@ TASKS = (
         plain("scale", 0.125),
         given=(data("x", "B H L S"), weight("bias", "H L S")),
         each=7,
-        gathered=lambda d: d.B,
+        gathered="B",
         **_BLOCK,
     ),
     normalised(
@@ -297,7 +297,7 @@ TASKS = (
         each=6,
         forward_only=("large_scale",),  # where the gradient of sinks is nothing, or nearly so
         dtypes=("float32",),  # among thousands a sink is less than a rounding of half types
-        gathered=lambda d: d.B * d.L * d.S,
+        gathered="B * L * S",
         **_BLOCK,
     ),
     normalised(
@@ -308,7 +308,7 @@ TASKS = (
         over="B M N",
         dims=(size("B", high=1024), size("M", low=2), size("N", low=2)),
         each=11,
-        where=lambda d: d.M > 1 and d.N > 1,
+        where="M > 1 and N > 1",
         **_FUSED,
     ),
     operator(
@@ -316,12 +316,12 @@ TASKS = (
         "reduction",
         "out[m] = -sum_n p[m, n] * log p[m, n], p[m] = softmax(x[m])",
         dims=ROWS,
-        args=(data("x", "M N", common=lambda d: FAR_BELOW),),
+        args=(data("x", "M N", common=f"{FAR_BELOW}"),),
         out=("M",),
         reference=_entropy,
-        flops=lambda d: 7 * d.M * d.N,
-        reduction=lambda d: d.N,
-        where=lambda d: d.N > 1,
+        flops="7 * M * N",
+        reduction="N",
+        where="N > 1",
         empty=True,
         relations=(
             permutation("row_permutation", {0: 0}, {0: 0}),

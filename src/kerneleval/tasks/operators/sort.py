@@ -72,11 +72,6 @@ def _isin(x: Tensor, among: Tensor) -> Tensor:
     return torch.isin(x, among)
 
 
-def _depth(count: int) -> int:
-    """Comparisons for an element of a sort: the binary logarithm, rounded up."""
-    return max(1, (count - 1).bit_length())
-
-
 def _ordered(name: str, summary: str, reference: Any, out: str, *plains: Any, **more: Any) -> Task:
     """A task over the rows of ``x``; ``more`` as ``define.operator`` takes it."""
     settings: dict[str, Any] = {
@@ -92,7 +87,7 @@ def _ordered(name: str, summary: str, reference: Any, out: str, *plains: Any, **
         summary,
         out=(out,),
         reference=reference,
-        flops=lambda d: d.M * d.N * _depth(d.N),
+        flops="M * N * ceil(log2(max(N, 2)))",
         exact=True,
         empty=True,
         group="Index",
@@ -107,8 +102,8 @@ _INDEX: Any = {
     "relations": (*_ROWS_ALONE["relations"], homogeneity({0: 2.0}, {})),
 }
 _TIES: Any = {"no_backward": "which of equal elements takes the gradient is not defined"}
-_K = plain("k", lambda d: d.K)
-_FEW: Any = {"dims": (*ROWS, fixed("K", high=64)), "where": lambda d: d.N >= d.K > 0, **_TIES}
+_K = plain("k", formula="K")
+_FEW: Any = {"dims": (*ROWS, fixed("K", high=64)), "where": "N >= K > 0", **_TIES}
 
 TASKS = (
     _ordered("sort", "out[m] = x[m] in ascending order, NaN last", _sort, "M N", **_TIES),
@@ -195,7 +190,7 @@ TASKS = (
         "out[m] = the median of x[m], the lower one of two; NaN where there is one",
         _median,
         "M",
-        where=lambda d: d.N > 0,
+        where="N > 0",
         **_TIES,
     ),
     _ordered(
@@ -203,7 +198,7 @@ TASKS = (
         "out[m] = the median of the numbers in x[m] that are not NaN, the lower one of two",
         _nanmedian,
         "M",
-        where=lambda d: d.N > 0,
+        where="N > 0",
         **_TIES,
     ),
     _ordered(
@@ -223,9 +218,9 @@ TASKS = (
         "out[m, n] = whether x[m, n] is one of the numbers in among",
         _isin,
         "M N: bool",
-        args=(whole("x", "M N", 0, lambda d: 2 * d.K), whole("among", "K", 0, lambda d: 2 * d.K)),
+        args=(whole("x", "M N", 0, "2 * K"), whole("among", "K", 0, "2 * K")),
         dims=(*ROWS, fixed("K", high=512)),
-        where=lambda d: d.K > 0,
+        where="K > 0",
         dtypes=("int32", "int64"),
         no_backward="the output is a flag",
         relations=(permutation("row_permutation", {0: 0}, {0: 0}), permutation("order_of_the_others", {1: 0}, {})),

@@ -50,16 +50,15 @@ _BATCH = fixed("B", low=2, high=4)
 _CHANNELS = size("C", high=256)
 _IMAGE = (_BATCH, _CHANNELS, size("H", high=512), size("W", high=512))
 _RESIZED = (*_IMAGE, size("P", high=512), size("Q", high=512))
-_SCALED: Any = {"scaled": lambda d: d.H * d.S, "wide": lambda d: d.W * d.S}
-_SIZE = (plain("height", lambda d: d.P), plain("width", lambda d: d.Q))
-_SOME: Any = {"where": lambda d: min(value for name, value in d.own.items() if name != "B") > 0}
-_SPATIAL: Any = {"batch": True, "group": "SpatialOps", **_SOME}
+_SCALED: Any = {"scaled": "H * S", "wide": "W * S"}
+_SIZE = (plain("height", formula="P"), plain("width", formula="Q"))
+_SPATIAL: Any = {"batch": True, "group": "SpatialOps", "whole": True}
 _COMPUTED: Any = {"exact": False, "nonfinite": "nan", **_SPATIAL}
 _GRID = data("grid", "B P Q two", values="symmetric")
 _SAMPLED: Any = {
     "dims": _RESIZED,
-    "derive": {"two": lambda d: 2},
-    "gathered": lambda d: d.P * d.Q,
+    "derive": {"two": 2},
+    "gathered": "P * Q",
     "scaling": 0,
     "relations": (permutation("channel_permutation", {0: 1}, {0: 1}),),
     "without": ("large_scale",),
@@ -78,11 +77,11 @@ _FOLDED: Any = {
         fixed("S", high=2),
     ),
     "derive": {
-        "rows": lambda d: d.C * d.K * d.K,
-        "places": lambda d: ((d.H + 2 * (d.K // 2) - d.K) // d.S + 1) * ((d.W + 2 * (d.K // 2) - d.K) // d.S + 1),
+        "rows": "C * K * K",
+        "places": "((H + 2 * (K // 2) - K) // S + 1) * ((W + 2 * (K // 2) - K) // S + 1)",
     },
 }
-_KERNEL = (plain("kernel", lambda d: d.K), plain("padding", lambda d: d.K // 2), plain("stride", lambda d: d.S))
+_KERNEL = (plain("kernel", formula="K"), plain("padding", formula="K // 2"), plain("stride", formula="S"))
 
 
 TASKS = (
@@ -92,9 +91,9 @@ TASKS = (
         F.pixel_shuffle,
         "B channels H W",
         "B C scaled wide",
-        plain("scale", lambda d: d.S),
+        plain("scale", formula="S"),
         dims=(*_IMAGE, fixed("S", low=2, high=4)),
-        derive={**_SCALED, "channels": lambda d: d.C * d.S * d.S},
+        derive={**_SCALED, "channels": "C * S * S"},
         empty=False,  # PyTorch's gradient of nothing has a wrong shape
         **_SPATIAL,
     ),
@@ -104,9 +103,9 @@ TASKS = (
         F.pixel_unshuffle,
         "B C scaled wide",
         "B channels H W",
-        plain("scale", lambda d: d.S),
+        plain("scale", formula="S"),
         dims=(*_IMAGE, fixed("S", low=2, high=4)),
-        derive={**_SCALED, "channels": lambda d: d.C * d.S * d.S},
+        derive={**_SCALED, "channels": "C * S * S"},
         empty=False,  # PyTorch's gradient of nothing has a wrong shape
         **_SPATIAL,
     ),
@@ -118,7 +117,7 @@ TASKS = (
         (data("x", "B C H W"), _GRID),
         "B C P Q",
         each=16,
-        reduction=lambda d: 4,
+        reduction="4",
         **_SAMPLED,
     ),
     moved(
@@ -129,7 +128,7 @@ TASKS = (
         (data("x", "B C H W"), _GRID),
         "B C P Q",
         each=20,
-        reduction=lambda d: 4,
+        reduction="4",
         **_SAMPLED,
     ),
     moved(
@@ -140,7 +139,7 @@ TASKS = (
         (data("x", "B C H W"), _GRID),
         "B C P Q",
         each=60,
-        reduction=lambda d: 16,
+        reduction="16",
         **_SAMPLED,
     ),
     moved(
@@ -151,10 +150,10 @@ TASKS = (
         "B P Q two",
         *_SIZE,
         dims=(size("B", high=64), size("P", high=512), size("Q", high=512)),
-        derive={"two": lambda d: 2, "three": lambda d: 3},
+        derive={"two": 2, "three": 3},
         each=5,
-        reduction=lambda d: 3,
-        gathered=lambda d: d.P * d.Q,
+        reduction="3",
+        gathered="P * Q",
         empty=False,
         dtypes=("float32", "float64"),
         **_COMPUTED,
@@ -167,10 +166,10 @@ TASKS = (
         "B C P Q",
         *_SIZE,
         each=22,
-        reduction=lambda d: 4,
+        reduction="4",
         level=2,
         source="model",
-        **_SAMPLED | {"derive": {"two": lambda d: 2, "three": lambda d: 3}, "empty": False},
+        **_SAMPLED | {"derive": {"two": 2, "three": 3}, "empty": False},
     ),
     moved(
         "im2col",
@@ -180,8 +179,8 @@ TASKS = (
         "B C H W",
         "B rows places",
         *_KERNEL,
-        reduction=lambda d: 1,
-        gathered=lambda d: (-(-d.K // d.S)) ** 2,
+        reduction="1",
+        gathered="(-(-K // S)) ** 2",
         **_FOLDED,
         **_SPATIAL,
     ),
@@ -191,11 +190,11 @@ TASKS = (
         _col2im,
         "B rows places",
         "B C H W",
-        plain("height", lambda d: d.H),
-        plain("width", lambda d: d.W),
+        plain("height", formula="H"),
+        plain("width", formula="W"),
         *_KERNEL,
         each=9,
-        reduction=lambda d: (-(-d.K // d.S)) ** 2,
+        reduction="(-(-K // S)) ** 2",
         relations=(additivity(0),),
         **_FOLDED,
         **_COMPUTED,

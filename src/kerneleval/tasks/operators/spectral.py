@@ -115,7 +115,7 @@ def _logdet(a: Tensor) -> Any:
 _A = data("a", "B N N", fan_in="sixteen", values="symmetric")
 _TALL = data("a", "B height N", fan_in="sixteen", values="symmetric")
 _APART: Any = {
-    "derive": {"sixteen": lambda d: 16, "height": lambda d: d.N + d.M},
+    "derive": {"sixteen": 16, "height": "N + M"},
     "without": (*UNBOUNDED, "constant"),
     "layouts": ("contiguous", "transposed", "sliced", "offset"),  # equal rows add up to more than the gap
 }
@@ -124,10 +124,10 @@ _WIDE = data("a", "B N N", fan_in="N four", values="symmetric")
 _WIDE_TALL = data("a", "B height N", fan_in="N four", values="symmetric")
 _SPREAD: Any = {
     **_APART,
-    "derive": {"four": lambda d: 4, "height": lambda d: d.N + d.M},
+    "derive": {"four": 4, "height": "N + M"},
     "forward_only": ("zeros", "small_scale"),  # PyTorch's gradients divide by what is between eigenvalues
 }
-_RANK: Any = (_WIDE_TALL, plain("k", lambda d: (d.N + 1) // 2))
+_RANK: Any = (_WIDE_TALL, plain("k", formula="(N + 1) // 2"))
 _LEVEL: Any = (_WIDE_TALL, plain("threshold", 0.4))
 _POWER: Any = (_WIDE, plain("power", 1.7))
 _STEPS: Any = (_WIDE, plain("steps", 6))

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Task
-from kerneleval.tasks.define import Arg, data, fixed, operator, plain, size, weight
+from kerneleval.records import Arg, Task
+from kerneleval.tasks.define import data, fixed, operator, plain, size, weight
 from kerneleval.tasks.operators.scan import wide
 from kerneleval.tasks.relations import permutation, resampling
 
@@ -141,7 +141,7 @@ def stepwise(
         out=out,
         reference=reference,
         **{
-            "where": lambda d: d.B * d.L * d.D > 0,
+            "where": "B * L * D > 0",
             "without": _PRODUCTS,
             "relations": tuple(found),
             "source": "model",
@@ -170,10 +170,10 @@ TASKS = (
         ),
         "B D L",
         dims=_CHANNELS,
-        flops=lambda d: d.B * d.D * d.L * (7 * d.N + 11),
-        reduction=lambda d: d.L + d.N,
-        gathered=lambda d: max(d.B * d.L, d.D),
-        where=lambda d: d.B * d.D * d.N > 0 and d.L > 1 and d.B * d.D * d.L * d.N <= MOST_STATES,
+        flops="B * D * L * (7 * N + 11)",
+        reduction="L + N",
+        gathered="max(B * L, D)",
+        where=f"B * D * N > 0 and L > 1 and (B * D * L * N <= {MOST_STATES})",
         source="vllm",
         level=3,
     ),
@@ -194,9 +194,9 @@ TASKS = (
         "B D",
         "B D N",
         dims=(size("B", high=512), size("D", high=4096), fixed("N", low=2, high=64)),
-        flops=lambda d: d.B * d.D * (7 * d.N + 11),
-        reduction=lambda d: d.N,
-        where=lambda d: d.B * d.D * d.N > 0,
+        flops="B * D * (7 * N + 11)",
+        reduction="N",
+        where="B * D * N > 0",
         source="vllm",
         complexity=2,
     ),
@@ -209,10 +209,10 @@ TASKS = (
         "B D",
         "B D past",
         dims=(size("B", high=1024), size("D"), fixed("W", low=2, high=4)),
-        derive={"past": lambda d: d.W - 1},
-        flops=lambda d: d.B * d.D * (2 * d.W + 5),
-        reduction=lambda d: d.W,
-        where=lambda d: d.B * d.D > 0 and d.W > 1,
+        derive={"past": "W - 1"},
+        flops="B * D * (2 * W + 5)",
+        reduction="W",
+        where="B * D > 0 and W > 1",
         without=(),
         source="vllm",
         complexity=2,
@@ -228,7 +228,7 @@ TASKS = (
             data("decay", "H", values="positive"),
             data("b", "B L N"),
             data("c", "B L N", fan_in="N"),
-            plain("chunk", lambda d: d.S),
+            plain("chunk", formula="S"),
         ),
         "B L H P",
         "B H P N",
@@ -240,18 +240,14 @@ TASKS = (
             fixed("P", low=4, high=32, multiple_of=4),
             fixed("N", low=4, high=32, multiple_of=4),
         ),
-        derive={"L": lambda d: d.K * d.S},
-        flops=lambda d: (
-            2 * d.B * d.K * d.S * d.S * (d.N + d.H * (d.P + 3))
-            + 4 * d.B * d.H * d.L * d.P * d.N
-            + 2 * d.B * d.H * (d.K + 1) ** 2 * d.P * d.N
-            + 4 * d.B * d.L * d.H * d.P
+        derive={"L": "K * S"},
+        flops=(
+            "2 * B * K * S * S * (N + H * (P + 3)) + 4 * B * H * L * P * N + 2 * B * H * (K + "
+            "1) ** 2 * P * N + 4 * B * L * H * P"
         ),
-        reduction=lambda d: d.L + d.N,
-        gathered=lambda d: d.H * (d.L + d.P),
-        where=lambda d: (
-            d.B * d.K * d.S * d.H * d.P * d.N > 0 and d.B * d.H * d.L * (d.S + d.K + d.P * d.N // d.S) <= MOST_STATES
-        ),
+        reduction="L + N",
+        gathered="H * (L + P)",
+        where=f"B * K * S * H * P * N > 0 and B * H * L * (S + K + P * N // S) <= {MOST_STATES}",
         source="vllm",
         level=3,
     ),
@@ -263,9 +259,9 @@ TASKS = (
         (data("k", "B L D"), data("v", "B L D"), data("decay", "D"), data("bonus", "D")),
         "B L D",
         dims=(size("B", high=32), size("L", low=2, high=512), size("D", high=1024)),
-        flops=lambda d: 16 * d.B * d.L * d.D,
-        reduction=lambda d: d.L,
-        gathered=lambda d: d.B * d.L,
+        flops="16 * B * L * D",
+        reduction="L",
+        gathered="B * L",
     ),
     stepwise(
         "token_shift",
@@ -274,9 +270,9 @@ TASKS = (
         (data("x", "B L D"), data("mix", "D", values="uniform")),
         "B L D",
         dims=(size("B", high=32), size("L", high=4096), size("D", high=2048)),
-        flops=lambda d: 3 * d.B * d.L * d.D,
-        reduction=lambda d: 2,
-        gathered=lambda d: d.B * d.L,
+        flops="3 * B * L * D",
+        reduction="2",
+        gathered="B * L",
         without=("outlier", "large_scale"),
         complexity=1,
     ),
@@ -288,8 +284,8 @@ TASKS = (
         (data("x", "B L D"), data("take", "B L D"), data("keep", "B L D"), data("rate", "D")),
         "B L D",
         dims=(size("B", high=32), size("L", high=2048), size("D", high=1024)),
-        flops=lambda d: 20 * d.B * d.L * d.D,
-        reduction=lambda d: d.L,
-        gathered=lambda d: d.B * d.L,
+        flops="20 * B * L * D",
+        reduction="L",
+        gathered="B * L",
     ),
 )

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from kerneleval.records import Dim, Relation, Task
+from kerneleval.records import Arg, Dim, Relation, Task
 from kerneleval.tasks import packed
-from kerneleval.tasks.define import Arg, data, fixed, index, operator, plain, size
+from kerneleval.tasks.define import data, fixed, index, nonempty, operator, plain, size
 from kerneleval.tasks.quantised import wide
 from kerneleval.tasks.relations import additivity, homogeneity, mapping, permutation, resampling
 
@@ -120,19 +120,9 @@ def _words(name: str, shape: str, dtype: str = "int32") -> Arg:
     return replace(_packed(name, shape, dtype), role="weight")
 
 
-def _rows_alone(d: Any) -> bool:
-    """No dim but the number of rows may be 0."""
-    return all(size > 0 for name, size in d.own.items() if name != "M")
-
-
-def _whole_groups(d: Any) -> bool:
-    """The same, and all of K is in groups."""
-    return _rows_alone(d) and d.K % d.group == 0
-
-
-def _several_groups(d: Any) -> bool:
-    """The same; Marlin keeps the scales of a single group in another order."""
-    return _whole_groups(d) and d.R > 1
+def _whole_groups(*dims: Dim) -> str:
+    """No dim but the number of rows may be 0, and all of K is in groups."""
+    return f"{nonempty(dims, 'M')} and K % group == 0"
 
 
 def _of_standard(dtype: str, distribution: str) -> bool:
@@ -150,27 +140,27 @@ _COMPLEMENT = _always(
 """Of what only moves bits."""
 
 _DTYPES = ("float16", "bfloat16", "float32")
-_BITS, _BOTH = plain("bits", lambda d: d.bits), fixed("P", high=2)
+_BITS, _BOTH = plain("bits", formula="bits"), fixed("P", high=2)
 _SHAPES: Any = {
-    "bits": lambda d: 4 * d.P,
-    "group": lambda d: 16 << d.S,
-    "R": lambda d: d.K // d.group,  # groups
-    "words": lambda d: d.N * d.bits // 32,
-    "rows": lambda d: d.K * d.bits // 32,
-    "tiles": lambda d: d.K // 16,
-    "columns": lambda d: d.N * d.bits // 2,
-    "steps": lambda d: 4**d.bits // 6,  # mean square of the difference of two numbers
+    "bits": "4 * P",
+    "group": "16 << S",
+    "R": "K // group",  # groups
+    "words": "N * bits // 32",
+    "rows": "K * bits // 32",
+    "tiles": "K // 16",
+    "columns": "N * bits // 2",
+    "steps": "4 ** bits // 6",  # mean square of the difference of two numbers
 }
 """Numbers of four bits or eight; groups of 32, 64 or 128; sizes of packed tensors."""
-_AWQ: Any = {**_SHAPES, "bits": lambda d: 4}
-_GPTQ: Any = {**_SHAPES, "bits": lambda d: 1 << d.P}
+_AWQ: Any = {**_SHAPES, "bits": 4}
+_GPTQ: Any = {**_SHAPES, "bits": "1 << P"}
 _ALLSPARK: Any = {
-    "one": lambda d: 1,
-    "quarter": lambda d: d.N // 4,
-    "fours": lambda d: 4 * d.K,
-    "steps": lambda d: 4**8 // 12,
+    "one": 1,
+    "quarter": "N // 4",
+    "fours": "4 * K",
+    "steps": "4 ** 8 // 12",
 }
-_ONE_ZERO: Any = {**_SHAPES, "steps": lambda d: 4**d.bits // 12}
+_ONE_ZERO: Any = {**_SHAPES, "steps": "4 ** bits // 12"}
 
 _M, _S = size("M", high=4096), fixed("S", high=3)
 _MATRIX = (size("K", low=64, high=4096, multiple_of=64), size("N", low=16, high=4096, multiple_of=16))
@@ -178,8 +168,8 @@ _TILED = (_MATRIX[0], size("N", low=64, high=4096, multiple_of=64))
 
 _SCALES = Arg(name="scales", shape="R N", role="weight", values="variance", fan_in="K steps")
 _ZEROS = _words("qzeros", "R words")
-_GROUPS = index("g_idx", "K", lambda d: d.R)
-_PERM = index("perm", "K", lambda d: d.K)
+_GROUPS = index("g_idx", "K", "R")
+_PERM = index("perm", "K", "K")
 
 
 def _product(name: str, summary: str, reference: Any, args: tuple[Any, ...], **more: Any) -> Task:
@@ -187,7 +177,8 @@ def _product(name: str, summary: str, reference: Any, args: tuple[Any, ...], **m
     settings: dict[str, Any] = {
         "dims": (_M, *_TILED, _S, _BOTH),
         "derive": _ONE_ZERO,
-        "where": _several_groups,
+        # Marlin keeps the scales of a single group in another order
+        "where": f"{_whole_groups(*_TILED, _S, _BOTH)} and R > 1",
         **more,
     }
     scales = 1 + [arg.name for arg in args].index("scales")
@@ -198,8 +189,8 @@ def _product(name: str, summary: str, reference: Any, args: tuple[Any, ...], **m
         args=(data("x", "M K"), *args),
         out=("M N",),
         reference=reference,
-        flops=lambda d: 2 * d.M * d.N * d.K + 2 * d.K * d.N,
-        reduction=lambda d: d.K,
+        flops="2 * M * N * K + 2 * K * N",
+        reduction="K",
         empty=True,
         normwise=True,
         nonfinite=False,
@@ -222,13 +213,13 @@ def _dequantized(name: str, summary: str, reference: Any, args: tuple[Any, ...],
         "elementwise",
         summary,
         dims=(*_MATRIX, _S, *further),
-        where=_whole_groups,
+        where=_whole_groups(*_MATRIX, _S, *further),
         derive=derive,
         args=args,
         out=("K N",),
         reference=reference,
-        flops=lambda d: 2 * d.K * d.N,
-        gathered=lambda d: d.group,
+        flops="2 * K * N",
+        gathered="group",
         dtypes=_DTYPES,
         group="Quantization",
         source="vllm",
@@ -240,7 +231,7 @@ def _moved(name: str, summary: str, reference: Any, args: tuple[Any, ...], *out:
     """A task that moves numbers within and between words; ``more`` as ``define.operator`` takes it."""
     settings: dict[str, Any] = {
         "dims": (size("K", low=16, high=4096, multiple_of=16), *_TILED[1:], _BOTH),
-        "flops": lambda d: 4 * d.K * d.N,
+        "flops": "4 * K * N",
         "dtypes": ("int32",),
         "derive": _SHAPES,
         "relations": (_COMPLEMENT,),
@@ -264,12 +255,12 @@ def _moved(name: str, summary: str, reference: Any, args: tuple[Any, ...], *out:
 
 _EXPERTS: Any = {
     "dims": (fixed("E", low=2), size("K", low=16, high=2048, multiple_of=16), *_TILED[1:], _BOTH),
-    "flops": lambda d: 4 * d.E * d.K * d.N,
+    "flops": "4 * E * K * N",
 }
 _WORDS: Any = {
     "dims": (size("K", low=128, high=4096, multiple_of=128), size("N", low=8, high=8192, multiple_of=8)),
     "derive": _AWQ,
-    "flops": lambda d: 5 * d.K * d.N,
+    "flops": "5 * K * N",
 }
 _IN_AWQ = "words along N hold columns 0, 2, 4, 6, 1, 3, 5, 7 of eight"
 _IN_MARLIN = "in Marlin's tiles (docs/tasks.md)"
@@ -292,7 +283,7 @@ TASKS = (
         _awq_gemm,
         (_words("qweight", "K words"), _SCALES, _ZEROS),
         dims=(_M, *_MATRIX, _S),
-        where=_whole_groups,
+        where=_whole_groups(*_MATRIX, _S),
         derive=_AWQ,
     ),
     _dequantized(
@@ -316,7 +307,7 @@ TASKS = (
         _gptq_gemm,
         (_words("qweight", "rows N"), _ZEROS, _SCALES, _GROUPS, _BITS),
         dims=(_M, *_MATRIX, _S, fixed("P", high=3)),
-        where=_whole_groups,
+        where=_whole_groups(*_MATRIX, _S, fixed("P", high=3)),
         derive=_GPTQ,
     ),
     _product(
@@ -345,9 +336,9 @@ TASKS = (
         ),
         derive={
             **_SHAPES,
-            "halves": lambda d: d.K // 32,
-            "quads": lambda d: d.K // 4,
-            "steps": lambda d: 4**d.bits // 24,
+            "halves": "K // 32",
+            "quads": "K // 4",
+            "steps": "4 ** bits // 24",
         },
     ),
     _product(
@@ -359,7 +350,7 @@ TASKS = (
             Arg(name="scales", shape="one N", role="weight", values="variance", fan_in="K steps"),
         ),
         dims=(_M, size("K", low=16, high=4096, multiple_of=16), size("N", low=32, high=4096, multiple_of=32)),
-        where=_rows_alone,
+        where="min(K, N) > 0",
         derive=_ALLSPARK,
     ),
     _moved(
@@ -371,7 +362,7 @@ TASKS = (
         "one N",
         dims=(size("K", low=16, high=4096, multiple_of=16), size("N", low=32, high=4096, multiple_of=32)),
         derive=_ALLSPARK,
-        flops=lambda d: d.K * d.N,
+        flops="K * N",
         dtypes=_DTYPES,
         nonfinite=True,
         relations=(
@@ -402,7 +393,7 @@ TASKS = (
         "gptq_marlin_moe_repack",
         f"out[e] = the rows perm[e, k] of q[e], words along K, {_IN_MARLIN}",
         _gptq_marlin_moe_repack,
-        (_packed("qweight", "E rows N"), index("perm", "E K", lambda d: d.K), _BITS),
+        (_packed("qweight", "E rows N"), index("perm", "E K", "K"), _BITS),
         "E tiles columns: int32",
         **_EXPERTS,
         relations=(_COMPLEMENT, _always(permutation("order_of_experts", {0: 0, 1: 0}, {0: 0}))),

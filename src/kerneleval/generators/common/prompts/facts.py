@@ -12,9 +12,7 @@ from typing import Any
 
 from kerneleval.generators.common.prompts.native import NATIVE, signatures
 from kerneleval.generators.common.prompts.source import reference_source
-from kerneleval.records import Argument, Limits, Machine, Request, Scalar, Task, TensorSpec
-from kerneleval.tasks.define import Arg, Plain, Table, table_of
-from kerneleval.tasks.formulas import formula_text
+from kerneleval.records import Arg, Argument, Limits, Machine, Plain, Request, Scalar, Table, Task, TensorSpec
 from kerneleval.tasks.sampling import RANGES, draw, exists
 
 __all__ = ["PYTHON", "clean", "device_facts", "task_facts"]
@@ -105,7 +103,7 @@ def task_facts(task: Task, language: str, device: str) -> dict[str, Any]:
     Raises:
         UsageError: the language can take none of the task's cases.
     """
-    table = table_of(task) or Table(args=(), outputs=())
+    table = task.table
     samples = _samples(task, device)
     arguments = () if task.module else task.arguments(samples[0][1] if samples else _lowest(task), task.dtypes[0])
     differentiable = [a.name for a in arguments if isinstance(a, TensorSpec) and a.differentiable]
@@ -121,7 +119,7 @@ def task_facts(task: Task, language: str, device: str) -> dict[str, Any]:
         "source": _reference(task),
         "dims": [_dim(dim.name, dim.low, dim.high, dim.multiple_of, dim.scaled) for dim in task.dims],
         "size_names": [dim.name for dim in task.dims],
-        "derived": [f"{n} = {text}" for n, f in table.derive.items() if (text := formula_text(f)) and text != "1"],
+        "derived": [f"{name} = {formula}" for name, formula in table.derive.items() if formula != 1],
         "constraint": _constraint(task, table, samples[-1][1] if samples else _lowest(task)),
         "arguments": _arguments(table, arguments),
         "argument_names": [a.name for a in arguments],
@@ -194,8 +192,8 @@ def _constraint(task: Task, table: Table, dims: Mapping[str, int]) -> str:
     """Which sizes are allowed together: as a formula, else how small each may be beside ordinary ones."""
     if task.constraint is None:
         return ""
-    told = clean(formula_text(table.formulas.get("where")))
-    if told and told.isprintable() and not told[0].isupper():
+    told = clean(table.where)
+    if told:
         return told
     least = []
     for dim in task.dims:
@@ -203,7 +201,7 @@ def _constraint(task: Task, table: Table, dims: Mapping[str, int]) -> str:
         first = next((size for size in steps if task.constraint({**dims, dim.name: size})), dim.low)
         if first > dim.low:
             least.append(f"{dim.name} >= {first}")
-    return " and ".join(least) or told or "some sizes are not allowed together"
+    return " and ".join(least) or "some sizes are not allowed together"
 
 
 def _arguments(table: Table, arguments: Sequence[Argument]) -> list[str]:
@@ -215,26 +213,23 @@ def _arguments(table: Table, arguments: Sequence[Argument]) -> list[str]:
 def _declared(named: Arg | Plain, at: Argument) -> str:
     """An argument with its shape in names of dims."""
     if isinstance(named, Plain) or isinstance(at, Scalar):
-        return _plain(named.name, at.value if isinstance(at, Scalar) else None, getattr(named, "value", None))
+        value = at.value if isinstance(at, Scalar) else None
+        return _plain(named.name, value, named.formula if isinstance(named, Plain) else "")
     parts = [named.role, named.dtype or "dtype of the case", _values(named, at)]
     parts += ["differentiable"] if named.differentiable else []
     return f"{named.name}: tensor [{_shape(named.shape)}], {', '.join(part for part in parts if part)}"
 
 
-def _plain(name: str, value: Any, named: Any) -> str:
+def _plain(name: str, value: Any, formula: str = "") -> str:
     kind = type(value).__name__
-    if callable(named):
-        text = formula_text(named)
-        return f"{name}: {kind}" + (f" = {text}" if text else "")
-    return (
-        f"{name}: {kind}, usually {clean(repr(value))}" if isinstance(value, float) else f"{name}: {kind} = {value!r}"
-    )
+    if isinstance(value, float) and not formula:
+        return f"{name}: {kind}, usually {clean(repr(value))}"
+    return f"{name}: {kind} = {formula or repr(value)}"
 
 
 def _values(named: Arg, at: TensorSpec) -> str:
     if named.values == "integers":
-        low, high = (formula_text(b) if callable(b) else str(b) for b in (named.low, named.high))
-        return f"integers from {low or 'a lower bound'} to below {high or 'a bound that follows from the sizes'}"
+        return f"integers from {named.low} to below {named.high}"
     text = _VALUES[named.values]
     if named.fan_in:
         return f"{text}, times ({' * '.join(named.fan_in.split())}) ** -0.5"
@@ -244,7 +239,7 @@ def _values(named: Arg, at: TensorSpec) -> str:
 def _specified(argument: Argument) -> str:
     """An argument of a task whose shapes have no names."""
     if isinstance(argument, Scalar):
-        return _plain(argument.name, argument.value, None)
+        return _plain(argument.name, argument.value)
     parts = [argument.role, argument.dtype] + (["differentiable"] if argument.differentiable else [])
     return f"{argument.name}: tensor of {len(argument.shape)} dims, {', '.join(parts)}"
 
@@ -290,7 +285,7 @@ def _tolerance(task: Task, table: Table) -> list[str]:
         "Judged against an fp64 oracle. The error may be a few roundings of fp32 (of fp64 in float64), in half types "
         "and one rounding of the output: compute and accumulate half types in fp32."
     ]
-    terms = formula_text(table.formulas.get("reduction")) if tolerance.reduction is not None else ""
+    terms = table.reduction
     if terms:
         lines.append(f"One output element sums {clean(terms)} terms.")
     if tolerance.normwise:

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kerneleval.records import Argument, Scalar, Task, TensorSpec, UsageError
-from kerneleval.tasks.define import Table
+from kerneleval.records import Argument, Scalar, Table, Task, TensorSpec, UsageError
 
 __all__ = ["NATIVE", "signatures"]
 
