@@ -143,6 +143,20 @@ def test_every_page_is_in_the_index() -> None:
     assert pages == set(re.findall(r"\]\(([a-z-]+\.md)\)", index))
 
 
+def test_the_newest_results_are_kept_and_named() -> None:
+    text = (ROOT / "results" / "README.md").read_text()
+    newest: dict[str, set[str]] = {}
+    for path in (ROOT / "results").iterdir():
+        if path.name == "README.md":
+            continue
+        name = re.fullmatch(r"([a-z_]+)-(.+)-(\d{4}-\d\d-\d\d)\.(json|txt|md)", path.name)
+        assert name, f"{path.name}: not BENCHMARK-MACHINE-DATE"
+        assert re.search(rf"^\| `{name[1]}` \| .* \| {name[3]} \|", text, re.MULTILINE), path.name
+        newest.setdefault(f"{name[1]}-{name[2]}", set()).add(name[3])
+    assert newest
+    assert not {measured: dates for measured, dates in newest.items() if len(dates) > 1}
+
+
 def test_the_reading_list_is_short_and_names_files() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text().partition("## Reading list")[2]
     files = re.findall(r"^\d+\. `([\w/]+\.py)`: .+", text, re.MULTILINE)
