@@ -21,7 +21,18 @@ PLAIN = [
     *(ROOT / name for name in ("SECURITY.md", "tests/README.md")),
     *(
         ROOT / "docs" / f"{name}.md"
-        for name in ("README", "architecture", "correctness", "glossary", "style", "timing")
+        for name in (
+            "README",
+            "architecture",
+            "candidates",
+            "correctness",
+            "generators",
+            "glossary",
+            "style",
+            "threat-model",
+            "timing",
+            "verdicts",
+        )
     ),
 ]
 """The pages that keep to docs/style.md."""
