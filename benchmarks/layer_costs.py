@@ -11,7 +11,6 @@ import random
 import statistics
 import time
 from collections.abc import Iterator
-from typing import Any
 from unittest import mock
 
 from benchmarks.report import Report, parser
@@ -62,12 +61,12 @@ VARIANTS = ("all", *_CHECKS, "secret sizes", "repeated calls", "cut windows", "n
 def without(what: str) -> Iterator[None]:
     """The judge without one layer."""
     every = what == "none"
-    registry: dict[str, Any] = checks._registry()
+    names = checks.in_order()
     dropped = _CHECKS if every else (what,)
-    kept = {name: check for name, check in registry.items() if name not in dropped or (every and name == "track")}
+    kept = [name for name in names if name not in dropped or (every and name == "track")]
     with contextlib.ExitStack() as stack:
-        if len(kept) != len(registry):
-            stack.enter_context(mock.patch.object(checks, "_registry", lambda: kept))
+        if len(kept) != len(names):
+            stack.enter_context(mock.patch.object(checks, "in_order", lambda: kept))
         if every or what == "secret sizes":
             stack.enter_context(mock.patch.object(judging, "secret_shapes", lambda *given: []))
         if every or what == "repeated calls":

@@ -33,7 +33,7 @@ from kerneleval.generators.library.kernels import KERNELS, LEFT_OUT, MODULES, Ke
 from kerneleval.judge import Judge
 from kerneleval.judge.windows.inputs import draw, upstream
 from kerneleval.judge.windows.layouts import laid_out
-from kerneleval.languages.triton import LANGUAGE as TRITON
+from kerneleval.languages.triton import Triton
 from kerneleval.records import Candidate, Case, Failed, KernelEvalError, Protocol, Scalar, Task, Verdict, to_plain
 from kerneleval.tasks.shapes import EDGE
 
@@ -261,7 +261,7 @@ def compare(kernel: Kernel, case: Case, device: str) -> list[str]:
     inputs. Inputs are the judge's for a public seed.
     """
     task = tasks.find(kernel.task)
-    TRITON.prepare(device)  # the interpreter as candidates have it
+    Triton().prepare(device)  # the interpreter as candidates have it
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     module = _imported(kernel)
     backward = case.direction == "backward"

@@ -10,7 +10,7 @@ import time
 
 from benchmarks.report import Report, parser, until_ended
 from kerneleval import tasks
-from kerneleval.generators.archetypes import GENERATORS, SUITE
+from kerneleval.generators.archetypes import ARCHETYPES, SUITE, Archetype
 from kerneleval.judge import Judge
 from kerneleval.records import DTYPES, Passed, Protocol, UsageError
 from kerneleval.tasks.real_shapes import real_shapes
@@ -21,14 +21,14 @@ def main() -> None:
     made = parser(__doc__ or "")
     made.add_argument("--tasks", default="softmax_cross_entropy,rms_norm,swiglu", help="of the archetypes' suite")
     made.add_argument("--dtypes", default="bfloat16", help="dtypes, comma separated")
-    made.add_argument("--archetype", default="robust", choices=sorted(one.name for one in GENERATORS))
+    made.add_argument("--archetype", default="robust", choices=ARCHETYPES)
     options = made.parse_args()
     names, dtypes = options.tasks.split(","), tuple(options.dtypes.split(","))
     if unknown := [name for name in names if name not in SUITE or not real_shapes(tasks.find(name))]:
         raise UsageError(f"no archetype with shapes of models for {', '.join(unknown)}; known are {', '.join(SUITE)}")
     if unknown := [dtype for dtype in dtypes if dtype not in DTYPES]:
         raise UsageError(f"unknown dtypes {', '.join(unknown)}; known are {', '.join(DTYPES)}")
-    archetype = next(one for one in GENERATORS if one.name == options.archetype)
+    archetype = Archetype(name=options.archetype, summary=ARCHETYPES[options.archetype])
     protocol = Protocol(tier="quick", dtypes=dtypes, directions=("forward",), shapes="real")
     with Judge(options.device) as judge:
         report = Report("real_shapes", judge.machine, options.out)

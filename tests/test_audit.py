@@ -272,12 +272,11 @@ def test_a_source_that_is_gone_or_changed_is_refused(url: str, judge: Judge) -> 
 @pytest.mark.slow
 def test_replay_lines_of_a_generated_candidate_run(url: str, judge: Judge, tmp_path: Path) -> None:
     (tmp_path / "made.py").write_text(
-        "from kerneleval.records import Candidate, Origin\n\n\n"
-        "class Made:\n    name, summary = 'made', ''\n\n"
+        "from kerneleval.generators import register\nfrom kerneleval.records import Candidate, Origin\n\n\n"
+        "@register\nclass Made:\n    name, summary = 'made', ''\n\n"
         "    def candidates(self, task, device):\n"
         f"        yield Candidate(files=(('c.py', {WRONG!r}),), language='torch',"
-        " origin=Origin(generator='made'))\n\n\n"
-        "GENERATOR = Made()\n"
+        " origin=Origin(generator='made'))\n"
     )
     run = pipeline.run(
         ("made.py",),

@@ -69,7 +69,7 @@ def test_all_are_found(package: Path) -> None:
 from kerneleval import devices, generators, languages, scores, tasks
 from kerneleval.judge import checks
 print(tasks.find("squareplus").name, devices.find("rehearsal").name, languages.find("c").name)
-print(scores.find("worst_speedup").__name__, generators.find("composite").name, "repeatability" in checks._registry())
+print(scores.find("worst_speedup").__name__, generators.find("composite").name, "repeatability" in checks.in_order())
 print(scores.definition("worst_speedup"))
 print(devices.find("rehearsal").available())
 """

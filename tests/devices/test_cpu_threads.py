@@ -29,4 +29,4 @@ def test_as_many_as_processors_or_as_openmp_is_told(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("OMP_NUM_THREADS", asked)
     assert cpu.threads() == threads
     assert cpu.processors() == 4
-    assert cpu.DEVICE.machine().units == threads  # the noise floor and stored verdicts are of so many
+    assert cpu.Cpu().machine().units == threads  # the noise floor and stored verdicts are of so many

@@ -34,14 +34,14 @@ def test_the_plan_does_not_depend_on_what_is_free(monkeypatch: pytest.MonkeyPatc
     budgets = set()
     for free in (2 * GIB, 8 * GIB, 23 * GIB):
         Card(monkeypatch, free)
-        budgets.add(cuda.DEVICE.case_budget())
+        budgets.add(cuda.Cuda().case_budget())
     assert len(budgets) == 1
     assert budgets.pop()[0] == 20 * GIB // 4 // 8
 
 
 def test_what_is_held_in_reserve_counts_as_free(monkeypatch: pytest.MonkeyPatch) -> None:
     Card(monkeypatch, 8 * GIB, reserved=9 * GIB, allocated=1 * GIB)
-    assert cuda.DEVICE.memory_budget_bytes() == 3 * GIB
+    assert cuda.Cuda().memory_budget_bytes() == 3 * GIB
 
 
 @pytest.mark.parametrize(("free", "emptied"), [(11 * GIB, 1), (13 * GIB, 0)])
@@ -49,7 +49,7 @@ def test_reserves_are_given_back_where_memory_is_short(
     monkeypatch: pytest.MonkeyPatch, free: int, emptied: int
 ) -> None:
     card = Card(monkeypatch, free)
-    cuda.DEVICE.trim()
+    cuda.Cuda().trim()
     assert card.emptied == emptied
 
 
@@ -68,8 +68,8 @@ def test_shared_memory_is_asked_for_again_when_reserves_are_given_back(
     )
     monkeypatch.setattr(cuda, "_driver", lambda: driver)
     if emptied:
-        assert cuda.DEVICE.allocate(5) == 5
+        assert cuda.Cuda().allocate(5) == 5
     else:
         with pytest.raises(InfrastructureError, match="cuMemAlloc_v2 failed with CUDA error 1"):
-            cuda.DEVICE.allocate(5)
+            cuda.Cuda().allocate(5)
     assert card.emptied == emptied

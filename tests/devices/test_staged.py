@@ -30,10 +30,12 @@ DEVICE = '''
 
 import dataclasses
 
+from kerneleval.devices import register
 from kerneleval.devices.cpu import Cpu
 from kerneleval.devices.common.staged import Staged
 
 
+@register
 class Mirrored(Staged, Cpu):
     name = "mirrored"
     on_hardware = False
@@ -43,25 +45,21 @@ class Mirrored(Staged, Cpu):
 
     def capabilities(self):
         return dataclasses.replace(super().capabilities(), fp64=False)
-
-
-DEVICE = Mirrored()
 '''
 
 OVER_A_FAKE = '''
 """The file of the Metal device over the fake of what it calls, in every process."""
 
+from kerneleval.devices import register
 from kerneleval.devices.fakes import FakeMetal
 
 installed = FakeMetal.fake().installed()  # kept: it ends with its last reference
 installed.__enter__()
 
 
+@register
 class Apple(FakeMetal):
     name = "apple"
-
-
-DEVICE = Apple()
 '''
 
 EDITS = {

@@ -10,7 +10,7 @@ import torch
 
 from kerneleval import generators, languages, tasks
 from kerneleval.generators.archetypes import SUITE
-from kerneleval.languages.cpp import DEFAULT_FLAGS, LANGUAGE
+from kerneleval.languages.cpp import DEFAULT_FLAGS
 from kerneleval.records import TensorSpec
 
 ARCHETYPES = ("baseline", "fragile", "robust")
@@ -24,7 +24,7 @@ CHANNELS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _needs_compiler():
-    if missing := LANGUAGE.missing("cpu"):
+    if missing := languages.find("cpp").missing("cpu"):
         pytest.skip(missing)
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from kerneleval import tasks
-from kerneleval.generators.directory import Directory
-from kerneleval.languages import read_candidate
+from kerneleval.generators.common.directory import Directory
 from kerneleval.records import UsageError
 
 CPP = 'extern "C" int gelu_float32(const float*, float*, long, long, void*) { return %d; }\n'
@@ -23,7 +22,7 @@ def write(folder, **files):
 
 
 def samples(folder, task, device="cpu"):
-    return [(c.origin.sample, c.main) for c in Directory(folder, read_candidate).candidates(task, device)]
+    return [(c.origin.sample, c.main) for c in Directory(folder).candidates(task, device)]
 
 
 def test_one_file_a_task(tmp_path, gelu):
@@ -53,7 +52,7 @@ def test_folders_by_device(tmp_path, gelu):
 def test_origin_of_the_file_is_kept(tmp_path, gelu):
     write(tmp_path, gelu__4DOTcpp=1)
     (tmp_path / "gelu__4.origin.json").write_text('{"generator": "model-x", "tokens_out": 12, "sample": 0}')
-    (candidate,) = Directory(tmp_path, read_candidate).candidates(gelu, "cpu")
+    (candidate,) = Directory(tmp_path).candidates(gelu, "cpu")
     assert (candidate.origin.generator, candidate.origin.tokens_out, candidate.origin.sample) == ("model-x", 12, 4)
 
 
@@ -71,4 +70,4 @@ def test_unreadable_file_is_said(tmp_path, gelu):
 
 def test_no_such_directory(tmp_path):
     with pytest.raises(UsageError, match="no such directory"):
-        Directory(tmp_path / "missing", read_candidate)
+        Directory(tmp_path / "missing")

@@ -7,7 +7,6 @@ import pytest
 
 from kerneleval import generators, tasks
 from kerneleval.generators.archetypes import SUITE, _sections
-from kerneleval.languages import read_candidate
 from kerneleval.records import UsageError
 
 
@@ -38,26 +37,24 @@ def test_import_needs_no_torch():
 
 def test_directory_by_path(tmp_path):
     (tmp_path / "gelu.py").write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
-    generator = generators.find(str(tmp_path), generators.Services(read=read_candidate))
+    generator = generators.find(str(tmp_path))
     assert generator.name == tmp_path.name
     (candidate,) = generator.candidates(tasks.find("gelu"), "cpu")
     assert candidate.language == "torch"
     assert candidate.origin.generator == tmp_path.name
-    with pytest.raises(TypeError, match="read"):
-        generators.find(str(tmp_path))
 
 
 OWN = """
+from kerneleval.generators import register
 from kerneleval.records import Candidate
 
+@register
 class Echo:
     name = "echo"
     summary = "the same for every task"
 
     def candidates(self, task, device):
         yield Candidate(files=(("a.py", f"# {task.name}"),), language="torch")
-
-GENERATOR = Echo()
 """
 
 
@@ -71,7 +68,11 @@ def test_own_module(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("x = 1", "GENERATOR"), ("GENERATOR = 3", "GENERATOR"), ("import no_such_module", "no_such_module")],
+    [
+        ("x = 1", "declares 0 generators, and must declare one: put @register"),
+        ("from kerneleval.generators import register\nregister(3)", "bad.py:2: this is no generator: it needs name"),
+        ("import no_such_module", "no_such_module"),
+    ],
 )
 def test_own_module_that_is_none(tmp_path, text, message):
     file = tmp_path / "bad.py"

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from kerneleval import generators, tasks
-from kerneleval.generators import compile as compiling
-from kerneleval.generators.library import GENERATORS
-from kerneleval.generators.library.kernels import KERNELS
+from kerneleval.generators.library.kernels import KERNELS, MODULES
 from kerneleval.records import UsageError
 
 
@@ -26,8 +24,8 @@ def test_a_wrapper_takes_the_arguments_of_its_task(kernel) -> None:
 
 
 def test_a_library_that_is_not_there_is_named() -> None:
-    for library in GENERATORS:
-        assert list(library.candidates(tasks.find("softmax"), "cpu")) == []
+    for library in MODULES:
+        assert list(generators.find(library).candidates(tasks.find("softmax"), "cpu")) == []
     with pytest.raises(UsageError, match="pip install liger-kernel"):
         list(generators.find("liger").candidates(tasks.find("softmax"), "cuda"))  # type: ignore[union-attr]
 
@@ -79,7 +77,7 @@ def test_an_argument_that_the_task_lacks_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["gelu", "softmax_cross_entropy", "attention", "softmax_one"])
 def test_compiled_references_are_called_by_their_own_entry(name: str) -> None:
-    (made,) = compiling.GENERATOR.candidates(tasks.find(name), "cpu")
+    (made,) = generators.find("compile").candidates(tasks.find(name), "cpu")
     ast.parse(made.main)
     assert made.entry == "run" and "torch.compile(reference)" in made.main
     assert "fail_on_recompile_limit_hit = True" in made.main

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kerneleval import generators, tasks
+from kerneleval.generators import replay
 from kerneleval.generators.replay import of_file
 from kerneleval.records import Candidate, Origin, UsageError
 
@@ -78,7 +79,7 @@ def test_wrong_lines_are_named(tmp_path: Path, line: Any, told: str) -> None:
         list(maker.candidates(tasks.find("relu"), "cpu"))
 
 
-def test_a_stored_run_is_found_by_a_settings_file(tmp_path: Path) -> None:
+def test_a_stored_run_is_found_by_a_settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def earlier(store: str, run: str) -> Any:
@@ -88,7 +89,8 @@ def test_a_stored_run_is_found_by_a_settings_file(tmp_path: Path) -> None:
 
     path = tmp_path / "again.toml"
     path.write_text('[generator]\nkind = "replay"\nstore = "s.db"\nrun = "latest"\nname = "again"\n')
-    maker = generators.find(str(path), generators.Services(earlier=earlier))
+    monkeypatch.setattr(replay, "_candidates_of_run", earlier)
+    maker = generators.find(str(path))
     assert isinstance(maker, generators.Generator)
     (found,) = maker.candidates(tasks.find("relu"), "cpu")
     assert (found.origin.generator, found.origin.sample) == ("again", 3) and asked == [("s.db", "latest")]

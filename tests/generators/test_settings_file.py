@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.generators.agent.agents import FakeCache
 
 from kerneleval import generators
 from kerneleval.generators.common import settings_file
@@ -25,7 +26,7 @@ class Made:
 
 @pytest.fixture
 def kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings_file, "kinds", lambda: {"model": Made})
+    monkeypatch.setattr(settings_file.KINDS, "all", lambda: {"model": Made})
 
 
 def write(folder: Path, text: str) -> str:
@@ -35,10 +36,10 @@ def write(folder: Path, text: str) -> str:
 
 
 def test_a_kind_gets_its_settings(tmp_path: Path, kind: None) -> None:
-    services, path = generators.Services(), write(tmp_path, '[generator]\nkind = "model"\nname = "a"\nsamples = 3\n')
-    found = generators.find(path, services)
+    cache, path = FakeCache(), write(tmp_path, '[generator]\nkind = "model"\nname = "a"\nsamples = 3\n')
+    found = generators.find(path, cache)
     assert isinstance(found, Made)
-    assert found.given == ({"name": "a", "samples": 3}, f"{path}: [generator]", services)
+    assert found.given == ({"name": "a", "samples": 3}, f"{path}: [generator]", cache)
 
 
 @pytest.mark.parametrize(
@@ -63,5 +64,4 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_every_kind_is_a_module_of_the_package() -> None:
     names = {path.stem for path in Path(generators.__file__).parent.iterdir()}
-    assert settings_file.kinds().keys() <= names
-    assert names >= generators.HELPERS - {"feedback", "prompts"}
+    assert set(settings_file.KINDS.names()) <= {name.removesuffix(".py") for name in names}

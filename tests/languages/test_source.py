@@ -11,7 +11,7 @@ from kerneleval import languages
 from kerneleval.languages import read_candidate
 from kerneleval.languages.common import registry
 from kerneleval.languages.common.source import edited_lines
-from kerneleval.records import Origin, UsageError
+from kerneleval.records import KernelEvalError, Origin, UsageError
 
 
 @pytest.fixture
@@ -171,31 +171,36 @@ def test_all_languages_are_found():
 
 
 def test_unknown_languages_suggest_near_names():
-    with pytest.raises(UsageError, match="unknown language 'trition': did you mean triton"):
+    with pytest.raises(UsageError, match="no language is called 'trition'; did you mean triton"):
         languages.find("trition")
 
 
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        ("X = 1", TypeError, "must define LANGUAGE"),
+        ("X = 1", KernelEvalError, "declares no language"),
+        (
+            "from kerneleval.languages import register\n@register\nclass Other:\n    name = 'broken_language'",
+            KernelEvalError,
+            "must be a subclass of Language",
+        ),
         ("import a_module_that_is_not_there", ModuleNotFoundError, "a_module_that_is_not_there"),
         (
-            "from kerneleval.languages.cpp import Cpp\nclass Other(Cpp):\n    name = 'else'\nLANGUAGE = Other()",
-            TypeError,
-            "must equal the module's name",
+            "from kerneleval.languages import register\nfrom kerneleval.languages.cpp import Cpp\n"
+            "@register\nclass Other(Cpp):\n    name = 'else'",
+            KernelEvalError,
+            "must have the name of its module, 'broken_language'",
         ),
     ],
 )
 def test_a_broken_language_module_is_shown(tmp_path, monkeypatch, text, error, message):
     (tmp_path / "broken_language.py").write_text(text)
     monkeypatch.setattr(languages, "__path__", [*languages.__path__, str(tmp_path)])
-    registry.all_languages.cache_clear()
+    monkeypatch.setattr(registry.LANGUAGES, "_loaded", False)
     try:
         with pytest.raises(error, match=message):
             languages.all_languages()
     finally:
-        registry.all_languages.cache_clear()
         import sys
 
         sys.modules.pop("kerneleval.languages.broken_language", None)

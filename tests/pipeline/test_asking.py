@@ -14,6 +14,7 @@ from kerneleval.records import Answer, Origin, Request, UsageError
 from kerneleval.store import open_store
 
 OWN = """
+from kerneleval.generators import register
 from kerneleval.records import Answer, Candidate, Origin
 
 SOURCES = {
@@ -22,6 +23,7 @@ SOURCES = {
 }
 
 
+@register
 class Model:
     name = "model"
     summary = "answers by heart"
@@ -38,9 +40,6 @@ class Model:
             return Answer(candidate=None, origin=origin, problem="refused", message="the model declined", text="No.")
         made = Candidate(files=(("candidate.py", source),), language="torch", origin=origin)
         return Answer(candidate=made, origin=origin)
-
-
-GENERATOR = Model()
 """
 
 

@@ -32,6 +32,7 @@ DEVICES = '''
 
 import dataclasses
 
+from kerneleval.devices import register
 from kerneleval.devices.cpu import Cpu
 
 
@@ -64,7 +65,7 @@ class Other(Cpu):
             Other.library.impl("_softmax", {"coarse": coarse, "died": died}["%(flaw)s"], "CPU")
 
 
-DEVICE = Other("%(name)s")
+register(Other("%(name)s"))
 '''
 
 SOFTMAX = """

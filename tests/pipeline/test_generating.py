@@ -15,9 +15,8 @@ from tests.generators.llm.chat_server import GOOD, Say, serving
 
 from kerneleval import cli, devices, generators, pipeline, tasks
 from kerneleval.cli import app
-from kerneleval.generators.common.base import Services, usual_language
+from kerneleval.generators.common.base import usual_language
 from kerneleval.generators.common.prompts import TEMPLATES
-from kerneleval.languages import read_candidate
 from kerneleval.languages.common import opencl_runtime
 from kerneleval.records import Limits, Request, UsageError
 
@@ -64,7 +63,7 @@ def test_the_prompt_is_in_the_language_of_the_device(
 
 def test_every_device_has_a_language_with_a_prompt(tmp_path: Path) -> None:
     with serving(lambda body, number: Say()) as server:
-        model = generators.find(settings(tmp_path, server, language=""), Services())
+        model = generators.find(settings(tmp_path, server, language=""))
     assert isinstance(model, generators.llm.Model)
     for device in devices.names():
         request = Request(task=tasks.find("gelu"), device=device)
@@ -126,7 +125,7 @@ def test_candidates_become_files_that_are_a_generator(tmp_path: Path) -> None:
     assert found["candidates"] == 3 and found["without"] == {"refused": 1}
     assert found["usd"] == pytest.approx(sum(price(s) for s in range(4)), abs=1e-12)
     assert (out / "relu" / "sample_2.answer.txt").read_text() == "I won't."
-    maker = generators.find(str(out), generators.Services(read=read_candidate))
+    maker = generators.find(str(out))
     assert isinstance(maker, generators.Generator)
     made = list(maker.candidates(tasks.find("relu"), "cpu"))
     assert [c.origin.sample for c in made] == [0, 1, 3]

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from score_builders import rows
 
-from kerneleval.records import Score
-from kerneleval.scores import Setting, all_scores, definition, find, score
-from kerneleval.scores.common import intervals, registry
+from kerneleval.records import KernelEvalError, Score
+from kerneleval.scores import Setting, all_scores, definition, find, register
+from kerneleval.scores.common import intervals
+from kerneleval.scores.common.registry import SCORES
 from kerneleval.scores.pass_at_k import at_least_one
 
 SPEEDUPS = st.floats(0.05, 20.0)
@@ -255,24 +256,24 @@ def test_every_score_is_found_defined_and_unchanged():
 
 
 def test_declaring_scores(monkeypatch):
-    monkeypatch.setattr(registry, "_FOUND", dict(registry._FOUND))
+    monkeypatch.setattr(SCORES, "_entries", SCORES.all() and dict(SCORES._entries))
 
     def composite(results, setting):
         """Another one."""
 
-    with pytest.raises(ValueError, match=r"score 'composite' is defined twice: in kerneleval\.scores\.composite"):
-        score(composite)
+    with pytest.raises(KernelEvalError, match=r"two scores are called 'composite': at \S*scores/composite\.py:\d+ and"):
+        register(composite)
 
     def undocumented(results, setting): ...
 
-    with pytest.raises(ValueError, match="has no docstring"):
-        score(undocumented)
+    with pytest.raises(KernelEvalError, match="no docstring"):
+        register(undocumented)
 
     def mine(results, setting):
         """The number of results."""
 
-    assert score(mine) is mine
-    assert registry._FOUND["mine"] is mine
+    assert register(mine) is mine
+    assert find("mine") is mine
 
 
 def rejected(tables, theta, strictly):

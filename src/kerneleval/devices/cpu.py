@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from kerneleval.devices.common.base import Arena, Capabilities, EventTimer, Sharing
 from kerneleval.devices.common.rapl import HOST
+from kerneleval.devices.common.registry import register
 from kerneleval.records import InfrastructureError, Machine
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DEVICE", "SPIN_COUNT", "caches_bytes", "processors", "threads"]
+__all__ = ["SPIN_COUNT", "Cpu", "caches_bytes", "processors", "threads"]
 
 SPIN_COUNT = 30_000
 """``GOMP_SPINCOUNT``: how often OpenMP's helper threads look for work before they sleep. 0.5 to 2 ms, from one
@@ -53,6 +54,7 @@ def threads() -> int:
     return min(processors(), int(asked)) if asked.isdecimal() and int(asked) else processors()
 
 
+@register
 class Cpu:
     """Host processor through PyTorch's CPU backend."""
 
@@ -297,6 +299,3 @@ def _spin_s() -> float:
         time.sleep(_LONGEST_SPIN_S)
         seen.append((time.process_time() - before) / helpers)
     return min(1.1 * statistics.median(seen), _LONGEST_SPIN_S)
-
-
-DEVICE = Cpu()

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerneleval.devices.common.base import Capabilities
+from kerneleval.devices.common.registry import register
 from kerneleval.devices.common.torch_gpu import IpcGpu, MemoryCalls, unsteady_clock
 from kerneleval.devices.cpu import _cpu_name, _triton_version
 from kerneleval.records import InfrastructureError, Machine
 
-__all__ = ["DEVICE"]
+__all__ = ["Cuda"]
 
 _INSUFFICIENT_SIZE = 7
 _MEMORY_TEMPERATURE = 82
@@ -35,6 +36,7 @@ _SLOWDOWNS = ("hardware_slowdown", "software_thermal", "hardware_thermal", "powe
 warnings.filterwarnings("ignore", "Attempting to run cuBLAS, but there was no current CUDA context", UserWarning)
 
 
+@register
 class Cuda(IpcGpu):
     """An NVIDIA GPU through PyTorch and the driver API."""
 
@@ -222,6 +224,3 @@ def _memory_temperature_c(library: Any, device: Any) -> int | None:
     if call is None or call(device, ctypes.c_int(1), ctypes.byref(asked)) or asked.status:
         return None
     return int(asked.value & 0xFFFFFFFF) or None
-
-
-DEVICE = Cuda()

@@ -11,17 +11,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerneleval.devices.common.base import Capabilities, EventTimer
+from kerneleval.devices.common.registry import register
 from kerneleval.devices.common.staged import Staged, SynchronisedClock
 from kerneleval.devices.common.torch_gpu import budget
 from kerneleval.devices.cpu import _cpu_name
 from kerneleval.records import Machine
 
-__all__ = ["DEVICE"]
+__all__ = ["Metal"]
 
 _CACHE_BYTES = 96 << 20
 """The largest system-level cache of them (M1 Ultra): macOS tells of none."""
 
 
+@register
 class Metal(Staged):
     """An Apple GPU."""
 
@@ -136,6 +138,3 @@ def _cores() -> int:
 
     counted = getattr(torch.backends.mps, "get_core_count", None)  # since PyTorch 2.9
     return int(counted()) if counted is not None else 0
-
-
-DEVICE = Metal()

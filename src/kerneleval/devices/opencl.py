@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 
+from kerneleval.devices.common.registry import register
 from kerneleval.devices.cpu import Cpu
 from kerneleval.languages.common import opencl_runtime
 from kerneleval.records import Machine
 
-__all__ = ["DEVICE"]
+__all__ = ["Opencl"]
 
 
+@register
 class Opencl(Cpu):
     """The OpenCL device that ``KERNELEVAL_OPENCL`` names, else the first of the type CPU.
 
@@ -41,6 +43,3 @@ class Opencl(Cpu):
         """
         opencl_runtime.opened()
         super().warm_up()
-
-
-DEVICE = Opencl()

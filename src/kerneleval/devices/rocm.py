@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerneleval.devices.common.base import Capabilities
+from kerneleval.devices.common.registry import register
 from kerneleval.devices.common.torch_gpu import IpcGpu, MemoryCalls, read_conditions, unsteady_clock
 from kerneleval.devices.cpu import _cpu_name, _triton_version
 from kerneleval.languages.binaries.amd import hip_runtime as _hip
 from kerneleval.records import Machine
 
-__all__ = ["DEVICE"]
+__all__ = ["Rocm"]
 
 # AMD's instruction set guides: MFMA of CDNA (gfx908 to gfx950), WMMA of RDNA 3 and 4 (gfx11, gfx12). gfx942's fp8 is of
 # the other encoding (FNUZ), and its successors have no TF32 (XF32) any more.
@@ -22,6 +23,7 @@ _MATRIX_FP8 = ("gfx95", "gfx12")
 _MATRIX_TF32 = ("gfx94",)
 
 
+@register
 class Rocm(IpcGpu):
     """An AMD GPU through PyTorch and the HIP runtime."""
 
@@ -102,6 +104,3 @@ def _arch() -> str:
     import torch
 
     return str(torch.cuda.get_device_properties(0).gcnArchName).partition(":")[0]
-
-
-DEVICE = Rocm()

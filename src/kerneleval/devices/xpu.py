@@ -9,17 +9,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerneleval.devices.common.base import Capabilities
+from kerneleval.devices.common.registry import register
 from kerneleval.devices.common.staged import Staged
 from kerneleval.devices.common.torch_gpu import TorchGpu, read_conditions, unsteady_clock
 from kerneleval.devices.cpu import _cpu_name, _triton_version
 from kerneleval.records import Machine
 
-__all__ = ["DEVICE"]
+__all__ = ["Xpu"]
 
 _DELAY_BYTES, _DELAY_PASSES = 256 << 20, 16
 """8 GiB read and written: 3 ms at 2.7 TB/s, more on smaller GPUs."""
 
 
+@register
 class Xpu(Staged, TorchGpu):
     """An Intel GPU."""
 
@@ -96,6 +98,3 @@ class Xpu(Staged, TorchGpu):
     def unsteady(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
         """Its clock moved by more than 3 %."""
         return unsteady_clock(first, last)
-
-
-DEVICE = Xpu()

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kerneleval.generators.common.base import Services
+from kerneleval.generators.common.base import Cache
 from kerneleval.generators.common.prompts.source import reference_source
+from kerneleval.generators.common.registry import KINDS, register
 from kerneleval.records import Candidate, Origin, Task, UsageError, near
 
-__all__ = ["GENERATOR", "MODES", "Compiled", "from_settings"]
+__all__ = ["MODES", "Compiled", "from_settings"]
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 """Of ``torch.compile``."""
@@ -48,6 +49,7 @@ class ModelNew(Model):
 """
 
 
+@register
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
     """The generator.
@@ -90,7 +92,8 @@ class Compiled:
         )
 
 
-def from_settings(table: Mapping[str, Any], place: str, services: Services) -> Compiled:
+@KINDS.register(name="compile")
+def from_settings(table: Mapping[str, Any], place: str, cache: Cache | None = None) -> Compiled:
     """The generator of a settings file.
 
     Raises:
@@ -109,6 +112,3 @@ def from_settings(table: Mapping[str, Any], place: str, services: Services) -> C
         raise UsageError(f"{place} recompile_limit must be 1 or more, not {table['recompile_limit']}")
     name = table.get("name") or ("compile" if mode == "default" else f"compile-{mode}")
     return Compiled(**{**table, "name": name, "mode": mode})
-
-
-GENERATOR = Compiled()

@@ -5,6 +5,7 @@ A file of samples is what ``kerneleval export`` writes (``samples.jsonl``); it m
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import zlib
@@ -13,8 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kerneleval.generators.common.base import Earlier, Services, candidate_name
+from kerneleval.generators.common.base import Cache, candidate_name
+from kerneleval.generators.common.registry import KINDS
 from kerneleval.records import Candidate, Origin, Task, UsageError, near
+from kerneleval.store import open_store
 
 __all__ = ["Replay", "from_settings", "is_samples", "of_file"]
 
@@ -158,7 +161,8 @@ def _text(row: Mapping[str, Any], key: str, where: str) -> str:
 _KEYS = ("name", "path", "store", "run", "generator")
 
 
-def from_settings(table: Mapping[str, Any], place: str, services: Services) -> Replay:
+@KINDS.register(name="replay")
+def from_settings(table: Mapping[str, Any], place: str, cache: Cache | None = None) -> Replay:
     """The replay of a settings file: ``path`` (samples), or ``store`` and ``run``; ``generator`` chooses one.
 
     Raises:
@@ -177,10 +181,15 @@ def from_settings(table: Mapping[str, Any], place: str, services: Services) -> R
         if not is_samples(path):
             raise UsageError(f"{place} path {path.name!r:.80} must end in {' or '.join(_SUFFIXES)}")
         return of_file(path, name, only)
-    if services.earlier is None:
-        raise UsageError(f"{place} run: there is no store to look into here")
-    return _of_run(services.earlier, str(table.get("store", "")), table["run"], name, only)
+    run = table["run"]
+    kept = functools.partial(_candidates_of_run, table.get("store"), run)
+    return Replay(name or f"replay-{run}", f"candidates of run {run}", kept, only)
 
 
-def _of_run(earlier: Earlier, store: str, run: str, name: str, only: str) -> Replay:
-    return Replay(name or f"replay-{run}", f"candidates of run {run}", lambda: iter(earlier(store, run)), only)
+def _candidates_of_run(store_url: str | None, run: str) -> Iterator[tuple[str, Candidate]]:
+    """The candidates of a stored run with their origin, by task name; raises UsageError for no such store or run."""
+    with open_store(store_url, create=False, write=False) as store:
+        for attempt in store.attempts(store.run(run).id):
+            if attempt.candidate and attempt.origin is not None:
+                origin = replace(attempt.origin, generator=attempt.generator, sample=attempt.sample)
+                yield attempt.task, replace(store.candidate(attempt.candidate), origin=origin)

@@ -1,4 +1,4 @@
-"""Stage 3, source -> callable: one module a language, found by discovery. See ``docs/candidates.md``.
+"""Stage 2, source -> callable: one module a language, found by discovery. See ``docs/candidates.md``.
 
 :func:`read_candidate` reads a file, :func:`find` gives the language that builds and loads it. Importing this package
 does not import torch; loading a candidate does.
@@ -7,7 +7,7 @@ does not import torch; loading a candidate does.
 from __future__ import annotations
 
 from kerneleval.languages.common.base import BuildError, Language, Loaded, LoadError, OutputSpec, torch_device
-from kerneleval.languages.common.registry import all_languages, detect, find
+from kerneleval.languages.common.registry import all_languages, detect, find, register
 from kerneleval.languages.common.source import candidate_of, read_candidate
 
 __all__ = [
@@ -21,5 +21,6 @@ __all__ = [
     "detect",
     "find",
     "read_candidate",
+    "register",
     "torch_device",
 ]

@@ -13,9 +13,10 @@ from kerneleval.languages.binaries.elf import foreign_names, loader_names
 from kerneleval.languages.common.base import Language, Loaded, source_folder
 from kerneleval.languages.common.compiler import candidate_flags, cpu_identity, find_tool, run_compiler, tool_version
 from kerneleval.languages.common.native import Library, NativeLoaded, library_name
+from kerneleval.languages.common.registry import register
 from kerneleval.records import Candidate, InfrastructureError
 
-__all__ = ["DEFAULT_FLAGS", "LANGUAGE", "TIMEOUT_S", "cpp_compiler"]
+__all__ = ["DEFAULT_FLAGS", "TIMEOUT_S", "Cpp", "cpp_compiler"]
 
 DEFAULT_FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=c++20")
 """Flags before the candidate's own, which may override them."""
@@ -26,6 +27,7 @@ TIMEOUT_S = 120.0
 _FIXED_FLAGS = ("-fPIC", "-shared", "-fmax-errors=20", "-fdiagnostics-color=never")
 
 
+@register
 class Cpp(Language):
     """C++ source with ``extern "C"`` entry points, on the CPU."""
 
@@ -85,6 +87,3 @@ def cpp_compiler() -> str:
             f"CXX={chosen!r} is no program on PATH" if chosen else "no C++ compiler on PATH: install g++, or set CXX"
         )
     return compiler
-
-
-LANGUAGE = Cpp()

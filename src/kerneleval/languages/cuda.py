@@ -29,9 +29,10 @@ from kerneleval.languages.common.compiler import candidate_flags, find_tool, run
 from kerneleval.languages.common.geometry import Geometry
 from kerneleval.languages.common.kernels import Kernels, device_launches
 from kerneleval.languages.common.native import Library, Native, NativeLoaded, library_name
+from kerneleval.languages.common.registry import register
 from kerneleval.records import Candidate, InfrastructureError
 
-__all__ = ["LANGUAGE", "TIMEOUT_S"]
+__all__ = ["TIMEOUT_S", "Cuda"]
 
 TIMEOUT_S = 300.0
 """Longest compilation by nvcc."""
@@ -46,6 +47,7 @@ _LOADER_CALL = re.compile(
 )
 
 
+@register
 class Cuda(Language):
     """CUDA C++ source, on NVIDIA GPUs; on AMD's what hipify makes of it (``hip.py``)."""
 
@@ -183,6 +185,3 @@ def _check_kernels(cubin: Path, launches: Mapping[str, Geometry]) -> None:
         hint = ' (kernels must be extern "C")' if any(name.startswith("_Z") for name in there) else ""
         known = ", ".join(there) or "none"
         raise BuildError(f"kerneleval-launch names {absent[0]}; kernels there are {known}{hint}")
-
-
-LANGUAGE = Cuda()

@@ -15,13 +15,15 @@ from kerneleval.languages.common.compiler import candidate_flags
 from kerneleval.languages.common.geometry import Geometry
 from kerneleval.languages.common.kernels import Kernels, device_launches
 from kerneleval.languages.common.native import Library, Native, NativeLoaded, library_name
+from kerneleval.languages.common.registry import register
 from kerneleval.records import Candidate
 
-__all__ = ["LANGUAGE", "build", "load", "toolchain"]
+__all__ = ["Hip", "build", "load", "toolchain"]
 
 _CODE = "candidate.hsaco"
 
 
+@register
 class Hip(Language):
     """HIP C++ source, on AMD GPUs."""
 
@@ -120,6 +122,3 @@ def _check_kernels(path: Path, launches: dict[str, Geometry]) -> None:
         hint = ' (kernels must be extern "C")' if any(name.startswith("_Z") for name in there) else ""
         known = ", ".join(sorted(there)) or "none"
         raise BuildError(f"kerneleval-launch names {absent[0]}; kernels there are {known}{hint}")
-
-
-LANGUAGE = Hip()

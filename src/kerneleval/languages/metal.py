@@ -14,11 +14,13 @@ from kerneleval.languages.common.base import BuildError, Language, Loaded, LoadE
 from kerneleval.languages.common.geometry import Geometry
 from kerneleval.languages.common.kernels import device_launches
 from kerneleval.languages.common.native import Launch, Native, NativeLoaded
+from kerneleval.languages.common.registry import register
 from kerneleval.records import Candidate, UsageError
 
-__all__ = ["LANGUAGE"]
+__all__ = ["Metal"]
 
 
+@register
 class Metal(Language):
     """Metal Shading Language with ``kerneleval-launch`` headers, on Apple's GPUs."""
 
@@ -98,6 +100,3 @@ class _ShadersLoaded(NativeLoaded):
     def _pointer(self, tensor: Any) -> Any:
         """The tensor itself: its memory has no address here."""
         return tensor
-
-
-LANGUAGE = Metal()

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from kerneleval.languages.common.python_module import PythonLanguage, imports
+from kerneleval.languages.common.registry import register
 from kerneleval.languages.common.watch import Patch
 
-__all__ = ["LANGUAGE"]
+__all__ = ["Numba"]
 
 
+@register
 class Numba(PythonLanguage):
     """A Python module that imports Numba and not Triton."""
 
@@ -72,6 +74,3 @@ def _through_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
         return to_torch(function(*(to_numpy(a) for a in args)))
 
     return call
-
-
-LANGUAGE = Numba()

@@ -21,9 +21,10 @@ from kerneleval.languages.common.base import BuildError, Language, Loaded, LoadE
 from kerneleval.languages.common.compiler import candidate_flags
 from kerneleval.languages.common.native import Launch, Native, NativeLoaded
 from kerneleval.languages.common.ndrange import Plan, Sizes, read_plans
+from kerneleval.languages.common.registry import register
 from kerneleval.records import Candidate, UsageError
 
-__all__ = ["LANGUAGE"]
+__all__ = ["Opencl"]
 
 _FLAGS = ("-cl-std=CL1.2",)
 """Before the candidate's own, which may override them."""
@@ -41,6 +42,7 @@ _INCLUDE = re.compile(
 _NAME = re.compile(r"\"([^\"]+)\"|<([^>]+)>")
 
 
+@register
 class Opencl(Language):
     """OpenCL C kernels, on an OpenCL device."""
 
@@ -235,6 +237,3 @@ def _plans(candidate: Candidate) -> dict[str, Plan]:
         return read_plans(candidate.main)
     except UsageError as error:
         raise BuildError(f"{candidate.files[0][0]}: {error}") from error
-
-
-LANGUAGE = Opencl()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from kerneleval.languages.common.python_module import PythonLanguage
+from kerneleval.languages.common.registry import register
 
-__all__ = ["LANGUAGE"]
+__all__ = ["Torch"]
 
 
+@register
 class Torch(PythonLanguage):
     """A Python module that imports neither Triton nor Numba."""
 
@@ -19,6 +21,3 @@ class Torch(PythonLanguage):
     def claim(self, text: str) -> int:
         """Every Python file that no more special language claims."""
         return 10
-
-
-LANGUAGE = Torch()

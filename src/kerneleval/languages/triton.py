@@ -8,11 +8,13 @@ from typing import Any
 
 from kerneleval.languages.common.base import LoadError
 from kerneleval.languages.common.python_module import PythonLanguage, imports
+from kerneleval.languages.common.registry import register
 from kerneleval.languages.common.watch import Patch
 
-__all__ = ["LANGUAGE"]
+__all__ = ["Triton"]
 
 
+@register
 class Triton(PythonLanguage):
     """A Python module that imports Triton."""
 
@@ -139,6 +141,3 @@ def _floats_as_compiled() -> None:
 
     wrapped.wraps_floats = True  # type: ignore[attr-defined]
     interpreter._implicit_cvt = wrapped
-
-
-LANGUAGE = Triton()

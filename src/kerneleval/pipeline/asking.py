@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kerneleval.pipeline.caps import Caps
     from kerneleval.store.store import Store
 
-__all__ = ["Kept", "answers_of", "ask_all", "earlier"]
+__all__ = ["Kept", "answers_of", "ask_all"]
 
 
 class Kept:
@@ -45,25 +45,6 @@ class Kept:
     def put_response(self, key: str, body: dict[str, Any]) -> None:
         """See :meth:`kerneleval.store.store.Store.put_response`."""
         self._opened().put_response(key, body)
-
-
-def earlier(store_url: str, run: str) -> Iterator[tuple[str, Candidate]]:
-    """The candidates of a stored run with their origin, by task name.
-
-    Args:
-        store_url: path or URL of the store; empty: ``./kerneleval.db``.
-        run: identifier, its beginning, name or ``latest``.
-
-    Raises:
-        UsageError: no such store or run.
-    """
-    from kerneleval.store import open_store
-
-    with open_store(store_url or None, create=False, write=False) as store:
-        for attempt in store.attempts(store.run(run).id):
-            if attempt.candidate and attempt.origin is not None:
-                origin = replace(attempt.origin, generator=attempt.generator, sample=attempt.sample)
-                yield attempt.task, replace(store.candidate(attempt.candidate), origin=origin)
 
 
 def answers_of(maker: Generator, suite: Sequence[Task], device: str) -> dict[str, list[Answer]]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.pipeline.asking import answers_of, earlier
+from kerneleval.pipeline.asking import answers_of
 from kerneleval.pipeline.checking import borrowed, open_task
 from kerneleval.pipeline.generating import as_model, there
 from kerneleval.pipeline.running import known_limits, protocol_of
@@ -87,11 +87,8 @@ def estimate(
     """
     from kerneleval import generators as makers
     from kerneleval.generators import Asked
-    from kerneleval.languages import read_candidate
-    from kerneleval.sandbox import jail
 
-    services = makers.Services(read=read_candidate, earlier=earlier, confined=jail.command)
-    found = [makers.find(g, services) for g in generators]
+    found = [makers.find(g) for g in generators]
     suite = [open_task(t, shapes, suite_seed=0) for t in tasks or makers.SUITE]
     store = there(store_url)
     if against and store is None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.pipeline.asking import Kept, answers_of, ask_all, earlier
+from kerneleval.pipeline.asking import Kept, answers_of, ask_all
 from kerneleval.pipeline.caps import Caps
 from kerneleval.pipeline.checking import OnEvent, borrowed, open_task
 from kerneleval.pipeline.refining import UNANSWERED
@@ -171,13 +171,8 @@ def _opened(
     generator: str, tasks: Sequence[str], shapes: str, store_url: str | None
 ) -> tuple[Generator | Asked, list[Task]]:
     from kerneleval import generators as makers
-    from kerneleval.languages import read_candidate
-    from kerneleval.sandbox import jail
 
-    maker = makers.find(
-        generator,
-        makers.Services(cache=Kept(store_url), read=read_candidate, earlier=earlier, confined=jail.command),
-    )
+    maker = makers.find(generator, Kept(store_url))
     return maker, [open_task(t, shapes, suite_seed=0) for t in tasks or makers.SUITE]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kerneleval.pipeline.asking import Kept, answers_of, earlier
+from kerneleval.pipeline.asking import Kept, answers_of
 from kerneleval.pipeline.caps import Caps
 from kerneleval.pipeline.checking import OnEvent, borrowed, open_task, tell
 from kerneleval.pipeline.refining import UNANSWERED, Setting, Wanted, ask
@@ -89,13 +89,11 @@ def run(
         InfrastructureError: the machine, the disk, the database or an endpoint failed; what came is stored.
     """
     from kerneleval import generators as makers
-    from kerneleval.languages import read_candidate
-    from kerneleval.sandbox import jail
     from kerneleval.store import for_replay, open_store
 
     caps = Caps(max_usd, max_tokens, max_hours)
-    services = makers.Services(cache=Kept(store_url), read=read_candidate, earlier=earlier, confined=jail.command)
-    found = [makers.find(g, services) for g in generators or ARCHETYPES]
+    cache = Kept(store_url)
+    found = [makers.find(g, cache) for g in generators or ARCHETYPES]
     given = list(tasks or makers.SUITE)
     suite = [open_task(t, shapes, suite_seed=0) for t in given]
     protocol = protocol_of(

@@ -1,4 +1,4 @@
-"""Stage 8, outcomes to numbers with intervals: one file a score, found on first look-up (``docs/scores.md``).
+"""Stage 9, outcomes to numbers with intervals: one file a score, found on first look-up (``docs/scores.md``).
 
 >>> rows = by_generator(store.results())["robust"]  # doctest: +SKIP
 >>> find("composite")(rows, Setting())  # doctest: +SKIP
@@ -20,10 +20,10 @@ from kerneleval.scores.common.registry import (
     definition,
     explanation,
     find,
-    score,
+    register,
 )
 
-__all__ = ["Setting", "all_scores", "by_generator", "definition", "explanation", "find", "score", "score_all"]
+__all__ = ["Setting", "all_scores", "by_generator", "definition", "explanation", "find", "register", "score_all"]
 
 
 def score_all(results: Iterable[Result], setting: Setting = DEFAULT) -> dict[str, dict[str, Score | Table]]:

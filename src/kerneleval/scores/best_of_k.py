@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kerneleval.records import Result, Score
 from kerneleval.scores.common.cells import Attempted, checked
 from kerneleval.scores.common.intervals import NOTHING, mean_over_tasks
-from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import where
 from kerneleval.scores.fast_p import with_suite
 
@@ -30,7 +30,7 @@ def expected_best(values: Sequence[float], k: int) -> float:
     return sum(v * math.comb(i, k - 1) for i, v in enumerate(ordered)) / math.comb(n, k)
 
 
-@score
+@register
 def best_of_k(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """Speedup to expect of a user who takes the fastest right one of k samples of a task, and the baseline where that
     is faster: geometric mean over all tasks, on the primary device.

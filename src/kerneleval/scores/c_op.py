@@ -9,7 +9,7 @@ import numpy as np
 from kerneleval.records import CATEGORIES, DIRECTIONS, GROUPS, Result, Score
 from kerneleval.scores.common.cells import Pair, checked, pairs, primary
 from kerneleval.scores.common.intervals import Draw, Floats, share
-from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import where
 
 __all__ = ["c_op", "c_op_by_category", "c_op_by_group", "counts", "coverage", "over_pairs"]
@@ -38,7 +38,7 @@ def over_pairs(table: Floats, draw: Draw) -> Floats:
     return out
 
 
-@score
+@register
 def c_op(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     """Share of all (operator, direction) pairs of the suite that are correct in every supported case and not regressing
     (the pair as a whole slower than the baseline beyond noise), on the primary device. A pair that the candidate
@@ -51,7 +51,7 @@ def c_op(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     return _share(pairs(primary(checked(results), setting), setting), where(results, setting))
 
 
-@score
+@register
 def c_op_by_category(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """C_op of each operator category and direction; ``all`` stands for every category or both directions.
 
@@ -61,7 +61,7 @@ def c_op_by_category(results: Sequence[Result], setting: Setting = DEFAULT) -> T
     return _by({pair.task: pair.category for pair in everything}, everything, CATEGORIES)
 
 
-@score
+@register
 def c_op_by_group(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """C_op of each of KernelBench-X's fifteen categories and each direction; ``all`` stands for every one of them that
     is there, or for both directions. Keys are ``GROUP/DIRECTION``; pairs of tasks without a group are left out.

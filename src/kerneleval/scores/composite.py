@@ -11,7 +11,7 @@ from kerneleval.records import Result, Score
 from kerneleval.scores import c_op, cv_shape, p_hw, speedup_med
 from kerneleval.scores.common.cells import checked, pairs, primary
 from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, interval
-from kerneleval.scores.common.registry import DEFAULT, Setting, score
+from kerneleval.scores.common.registry import DEFAULT, Setting, register
 from kerneleval.scores.common.speeds import few_tasks, speeds, where
 
 __all__ = ["composite", "product"]
@@ -29,7 +29,7 @@ def product(
     return np.where((np.asarray(coverage) == 0) | (np.asarray(portability) == 0), 0.0, out)
 
 
-@score
+@register
 def composite(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     """S = Speedup_med x (1 - CV_shape) x C_op x P_hw, with CV_shape clipped to [0, 1]: equation (1) of KernelEval.
 

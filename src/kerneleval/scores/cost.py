@@ -11,7 +11,7 @@ import numpy as np
 from kerneleval.records import PUBLISHED, Result, Score
 from kerneleval.scores.common.cells import attempted, beyond_noise, checked, primary, timing_of
 from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, interval
-from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import few_tasks
 
 __all__ = ["cost"]
@@ -40,7 +40,7 @@ _KINDS: dict[str, Callable[[Result], float]] = {
 _PER = ("sample", "correct", "accepted")
 
 
-@score
+@register
 def cost(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """What one sample, one correct one and one accepted speedup cost on the primary device: money (``usd``), tokens in
     and out, seconds of making it (``making_s``) and of judging it (``judging_s``, wall time).

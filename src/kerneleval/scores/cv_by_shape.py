@@ -11,13 +11,13 @@ import numpy as np
 from kerneleval.records import SHAPE_CATEGORIES, Result, Score
 from kerneleval.scores.common.cells import checked, primary, timing_of
 from kerneleval.scores.common.intervals import FEW, Draw, Floats, interval, ratio_over_tasks
-from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import MIN_SHAPES, few_tasks, where
 
 __all__ = ["cv_by_shape"]
 
 
-@score
+@register
 def cv_by_shape(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """How far the speedups at shapes of each category lie from the mean of their (task, direction, dtype): root mean
     square of (speedup - mean) / mean, times n / (n - 1) under the root, over the correct, timed cells of the primary

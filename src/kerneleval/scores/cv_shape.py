@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kerneleval.records import CATEGORIES, Result, Score
 from kerneleval.scores.common.cells import checked, primary
 from kerneleval.scores.common.intervals import FEW, NOTHING, Draw, Floats, interval, ratio_over_tasks
-from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import MIN_SHAPES, Speeds, few_tasks, speeds, where
 
 __all__ = ["cv_by_category", "cv_shape", "over_groups", "with_interval"]
@@ -49,7 +49,7 @@ def _of_groups(cells: Floats, eligible: NDArray[np.bool_], *, drawn: bool = Fals
     return np.where(eligible, cv, 0.0)
 
 
-@score
+@register
 def cv_shape(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     """Coefficient of variation of speedup over shapes: per (task, direction, dtype) with at least 3 shapes, standard
     deviation over mean of the speedups of its timed cells on the primary device; then the mean over these groups.
@@ -85,7 +85,7 @@ def with_interval(table: Speeds) -> tuple[float, float, float]:
     return found[:3]
 
 
-@score
+@register
 def cv_by_category(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """CV_shape over the groups of each operator category."""
     found = {}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kerneleval.records import Result, Score
 from kerneleval.scores.common.cells import Attempted, attempted, checked, primary
 from kerneleval.scores.common.intervals import NOTHING, mean_over_tasks, share
-from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import where
 
 __all__ = ["fast", "fast_p", "geometric_mean", "with_suite"]
@@ -27,7 +27,7 @@ def with_suite(results: Sequence[Result], setting: Setting) -> dict[str, list[At
     return found
 
 
-@score
+@register
 def fast_p(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """Share of all tasks that are correct in every supported case and strictly faster than p times the baseline, on the
     primary device (KernelBench).
@@ -52,7 +52,7 @@ def fast_p(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     return table
 
 
-@score
+@register
 def geometric_mean(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     """Geometric mean of the speedups of the correct, timed tasks on the primary device.
 

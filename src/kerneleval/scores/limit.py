@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kerneleval.records import Failed, Result, Score, Timing
 from kerneleval.scores.common.cells import checked, primary, timing_of, unsupported
 from kerneleval.scores.common.intervals import NOTHING, mean_over_tasks, median_over_cells, nested
-from kerneleval.scores.common.registry import DEFAULT, Setting, score
+from kerneleval.scores.common.registry import DEFAULT, Setting, register
 from kerneleval.scores.common.speeds import few_tasks, where
 
 __all__ = ["Point", "fraction_of_limit", "roofline", "sol_score"]
@@ -90,7 +90,7 @@ def _times(timing: Timing) -> tuple[float, float] | None:
     return times if min(times) > 0 else None
 
 
-@score
+@register
 def fraction_of_limit(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     """Median share of the machine's limit that the correct, timed forward cells of the primary device reach: the least
     time that their operations and bytes need at the machine's measured peak and bandwidth, over the verified time.
@@ -110,7 +110,7 @@ def fraction_of_limit(results: Sequence[Result], setting: Setting = DEFAULT) -> 
     return Score(value=value, low=low, high=high, n=len(points), note=note)
 
 
-@score
+@register
 def sol_score(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     """Mean over tasks of 1 / (1 + (t - t_SOL) / (t_b - t_SOL)), the score of SOL-ExecBench, over the forward cells of
     the primary device: 0.5 at the baseline's time t_b, 1 at the machine's limit t_SOL, 0 for a wrong cell.

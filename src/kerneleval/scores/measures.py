@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from kerneleval.records import Result, Score
 from kerneleval.scores.common.cells import checked, primary
 from kerneleval.scores.common.intervals import FEW, NOTHING, median_over_cells, nested, share
-from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import where
 
 __all__ = ["AXES", "complexity", "maintainability", "median_over_attempts", "rubric"]
@@ -47,7 +47,7 @@ def _told(results: Sequence[Result], setting: Setting, name: str) -> tuple[list[
     return told, "; ".join(filter(None, (where(results, setting), why)))
 
 
-@score
+@register
 def maintainability(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     """Median maintainability index of the generator's sources, 0 to 100, higher is easier (Coleman et al. 1994, IEEE
     Computer 27(8):44, rescaled as Radon does), over its attempts on the primary device, right or wrong.
@@ -59,7 +59,7 @@ def maintainability(results: Sequence[Result], setting: Setting = DEFAULT) -> Sc
     return median_over_attempts(told, (0.0, 100.0), note)
 
 
-@score
+@register
 def complexity(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """McCabe's cyclomatic complexity (1976, IEEE TSE 2:308) of the generator's sources, Python and C-like: ``sum`` over
     the functions of a source, their ``mean``, and the ``max`` of them; median over the attempts on the primary device,
@@ -74,7 +74,7 @@ def complexity(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     return found
 
 
-@score
+@register
 def rubric(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """The Standard Kernel Rubric: median level, 1 to 4, of the attempts on the primary device on each axis (``K``
     complexity of the task, ``R`` representation, ``H`` hardware features, ``P`` performance, ``A`` automation), and the

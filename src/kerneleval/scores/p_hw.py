@@ -19,7 +19,7 @@ from kerneleval.scores.common.intervals import (
     median_over_cells,
     nested,
 )
-from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 
 __all__ = ["THRESHOLD", "by_device", "device_speedup", "over_devices", "p_hw"]
 
@@ -79,7 +79,7 @@ def over_devices(table: Mapping[str, Nested | None], draw: Draw) -> Floats:
     return out
 
 
-@score
+@register
 def p_hw(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     """Share of the evaluated devices on which the generator is correct and reaches at least 0.8 times the baseline: the
     median speedup over the (operator, direction) pairs that it tries is at least 0.8, where a pair that is wrong in any
@@ -105,7 +105,7 @@ def p_hw(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     return Score(value=value, low=low, high=high, n=len(evaluated), note=note)
 
 
-@score
+@register
 def device_speedup(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """The median speedup by which P_hw judges each device: over the pairs tried, a wrong one counting as 0.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from kerneleval.records import Result
 from kerneleval.scores.common.cells import Attempted, checked
 from kerneleval.scores.common.intervals import NOTHING, share
-from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import where
 from kerneleval.scores.fast_p import fast, with_suite
 
@@ -28,7 +28,7 @@ def at_least_one(n: int, good: int, k: int) -> float:
     return 1 - math.comb(n - good, k) / math.comb(n, k)
 
 
-@score
+@register
 def pass_at_k(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """Probability that at least one of k samples of a task is correct in every supported case, unbiased
     (1 - C(n - c, k) / C(n, k) of n samples with c correct), mean over all tasks, on the primary device.
@@ -39,7 +39,7 @@ def pass_at_k(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     return _table(results, setting, lambda of: of.correct)
 
 
-@score
+@register
 def fast_p_at_k(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """Probability that at least one of k samples of a task is correct and strictly faster than p times the baseline
     (p = 1 unless set), unbiased as pass@k, mean over all tasks, on the primary device.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kerneleval.records import SHAPE_CATEGORIES, Failed, Result, Score
 from kerneleval.scores.common.cells import checked, primary, timing_of
 from kerneleval.scores.common.intervals import share
-from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 
 __all__ = ["failures", "regressed", "regressions"]
 
@@ -21,7 +21,7 @@ def regressed(results: Sequence[Result], setting: Setting = DEFAULT) -> list[Res
     return [r for _, r in sorted(slow, key=lambda pair: pair[0])]
 
 
-@score
+@register
 def regressions(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """Share of the correct, timed cells of the primary device that are slower than the baseline beyond noise, by shape
     category and over all.
@@ -44,7 +44,7 @@ def regressions(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     return table
 
 
-@score
+@register
 def failures(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """Share of all planned cells, on every device, that failed for that reason.
 

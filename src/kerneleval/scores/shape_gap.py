@@ -10,7 +10,7 @@ import numpy as np
 from kerneleval.records import Result, Score
 from kerneleval.scores.common.cells import checked, primary, timing_of
 from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, interval, nested
-from kerneleval.scores.common.registry import DEFAULT, Setting, score
+from kerneleval.scores.common.registry import DEFAULT, Setting, register
 from kerneleval.scores.common.speeds import few_tasks, where
 
 __all__ = ["shape_gap"]
@@ -18,7 +18,7 @@ __all__ = ["shape_gap"]
 _SIDES = ("power_of_two", "non_power_of_two")
 
 
-@score
+@register
 def shape_gap(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     """How many times as fast, against the baseline, a generator is at powers of two as elsewhere: the median speedup
     over the ``power_of_two`` cells divided by that over the ``non_power_of_two`` ones, of the primary device.

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from kerneleval.records import Result, Score
 from kerneleval.scores.common.cells import checked, device_names, timing_of
-from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 
 __all__ = ["speedup"]
 
 
-@score
+@register
 def speedup(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """Baseline time over candidate time of each correct, timed cell, same device and protocol, with the 95 % interval
     of the timing.

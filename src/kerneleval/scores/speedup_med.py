@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from kerneleval.records import SHAPE_CATEGORIES, Result, Score
 from kerneleval.scores.common.cells import checked, primary
 from kerneleval.scores.common.intervals import NOTHING, median_over_cells
-from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import few_tasks, speeds, where
 
 __all__ = ["peak", "speedup_by_shape", "speedup_med"]
 
 
-@score
+@register
 def speedup_med(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     """Median speedup over the correct, timed cells of the primary device, both directions.
 
@@ -29,7 +29,7 @@ def speedup_med(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     return Score(value=value, low=low, high=high, n=table.cells, note=note)
 
 
-@score
+@register
 def speedup_by_shape(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """Median speedup over the correct, timed cells of the primary device whose shape is of that category.
 
@@ -44,7 +44,7 @@ def speedup_by_shape(results: Sequence[Result], setting: Setting = DEFAULT) -> T
     return {category: of for category, of in found.items() if of.n}
 
 
-@score
+@register
 def peak(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     """Highest median speedup over one shape category: what a benchmark of a single kind of shape would have found.
 

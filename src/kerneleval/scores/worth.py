@@ -11,7 +11,7 @@ from kerneleval.records import Result, Score
 from kerneleval.scores import c_op, cv_shape, p_hw
 from kerneleval.scores.common.cells import checked, pairs, primary
 from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, interval
-from kerneleval.scores.common.registry import DEFAULT, Setting, Table, score
+from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import few_tasks, speeds
 from kerneleval.scores.composite import product
 
@@ -23,7 +23,7 @@ POINT = 0.01
 _AXES = ("speedup_med", "cv_shape", "c_op", "p_hw")
 
 
-@score
+@register
 def worth(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """What a point on each axis would add to S: the change of S if Speedup_med, C_op or P_hw were 0.01 more, or
     CV_shape 0.01 less, and all other factors as they are.

@@ -7,9 +7,8 @@ import textwrap
 from pathlib import Path
 
 from kerneleval import tasks
-from kerneleval.generators import Services
-from kerneleval.generators.agent import Agent, from_settings
-from kerneleval.languages import read_candidate
+from kerneleval.generators.agent import Agent
+from kerneleval.generators.agent.settings import settings_of
 from kerneleval.records import Request
 from kerneleval.sandbox import jail
 
@@ -42,7 +41,7 @@ def agent(folder: Path, text: str, *, words: tuple = (), cache=None, jail=jail.c
     """The agent of a script."""
     command = [*script(folder, text), *map(str, words)]
     settings = {"name": "scripted", "command": command, "reads": [str(folder / "scripts")], "max_seconds": 60, **table}
-    return from_settings(settings, "a.toml: [generator]", Services(cache=cache, read=read_candidate, confined=jail))
+    return Agent(settings_of(settings, "a.toml: [generator]"), cache, jail)
 
 
 def request(check=None, *, sample=0, history=(), task="gelu") -> Request:

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from tests.generators.agent.agents import RIGHT, FakeCache, agent, request, unconfined
 
-from kerneleval.generators import Asked, Services, Stoppable
-from kerneleval.generators.agent import from_settings, workspace
-from kerneleval.languages import read_candidate
+from kerneleval.generators import Asked, Stoppable
+from kerneleval.generators.agent import Agent, from_settings, workspace
+from kerneleval.generators.agent.settings import settings_of
 from kerneleval.records import Answer, Candidate, Origin, Turn, UsageError
-from kerneleval.sandbox import processes
+from kerneleval.sandbox import jail, processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not run: the jail is Linux's")
 
@@ -141,19 +141,18 @@ def test_an_origin_that_an_agent_writes_does_not_count(tmp_path):
 
 
 def test_a_command_that_is_not_there(tmp_path):
-    services = Services(read=read_candidate, confined=agent(tmp_path, "")._services.confined)
-    made = from_settings({"name": "a", "command": ["no-such-program"]}, "p", services)
-    answer = made.ask(request())
+    table = {"name": "a", "command": ["no-such-program"]}
+    answer = from_settings(table, "p").ask(request())
     assert answer.problem == "endpoint"
     assert "'no-such-program' cannot be started" in answer.message
-    services = Services(read=read_candidate, confined=unconfined)
-    answer = from_settings({"name": "a", "command": ["no-such-program"]}, "p", services).ask(request())
+    answer = Agent(settings_of(table, "p"), confine=unconfined).ask(request())
     assert (answer.problem, "could not be started" in answer.message) == ("endpoint", True)
 
 
-def test_without_a_jail_nothing_is_run(tmp_path):
-    with pytest.raises(UsageError, match=r"a\.toml: \[generator\] command: nothing here can keep it"):
-        agent(tmp_path, WRITES, jail=None).ask(request())
+def test_without_a_jail_nothing_is_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(jail, "_why_not", lambda: "it is another system")
+    with pytest.raises(UsageError, match="no agent can be run here: it is another system"):
+        agent(tmp_path, WRITES).ask(request())
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
@@ -382,7 +381,6 @@ def test_a_workspace_in_use_is_not_swept(tmp_path):
         seconds=1,
         checks=0,
         network=False,
-        read=read_candidate,
     ) as other:
         assert agent(tmp_path, text).ask(request()).candidate is not None
         assert other.tools.is_dir()

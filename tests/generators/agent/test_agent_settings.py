@@ -19,7 +19,7 @@ PLACE = "a.toml: [generator]"
 
 
 def made(**table):
-    return from_settings({**GOOD, **table}, PLACE, generators.Services())
+    return from_settings({**GOOD, **table}, PLACE)
 
 
 def test_a_settings_file(tmp_path):
@@ -27,7 +27,7 @@ def test_a_settings_file(tmp_path):
     path.write_text(
         '[generator]\nkind = "agent"\nname = "mine"\ncommand = ["my-agent", "-p"]\nsamples = 3\nrounds = 2\n'
     )
-    found = generators.find(str(path), generators.Services())
+    found = generators.find(str(path))
     assert isinstance(found, generators.Asked)
     assert (found.name, found.samples, found.rounds, found.concurrency) == ("mine", 3, 2, 1)
     assert found.summary == "the command my-agent"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from kerneleval.records import Machine
 
@@ -83,8 +83,9 @@ class EventTimer(Protocol):
         """Nanoseconds between the marks; waits for the end mark."""
 
 
+@runtime_checkable
 class Device(Protocol):
-    """One kind of hardware. A new one is one file with a module-level ``DEVICE``."""
+    """One kind of hardware. A new one is one file with a class under ``@register``."""
 
     name: str
     """Kind, as on the command line: ``cpu``, ``cuda``."""

@@ -13,12 +13,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kerneleval.devices.common.base import Arena, EventTimer, Sharing
-from kerneleval.devices.cpu import DEVICE as HOST
+from kerneleval.devices.cpu import Cpu
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = ["Staged", "SynchronisedClock"]
+
+_HOST = Cpu()
 
 _CASE_BYTES, _CASE_FLOPS = 64 << 20, 10_000_000_000
 """What the oracle computes on the host within a second or so: fp64 on a few cores."""
@@ -35,16 +37,16 @@ class Staged:
 
     def allocate(self, nbytes: int) -> Arena:
         """Host memory that a worker can map."""
-        return HOST.allocate(nbytes)
+        return _HOST.allocate(nbytes)
 
     def open(self, handle: Mapping[str, Any], fd: int) -> Arena:
         """Map it; the mirror is made when it is first needed."""
-        return HOST.open(handle, fd)
+        return _HOST.open(handle, fd)
 
     def release(self, arena: Arena) -> None:
         """Let go of the mapping and of the mirror."""
         arena.mirror = None
-        HOST.release(arena)
+        _HOST.release(arena)
 
     def own_storage(self, arena: Arena, offset: int, nbytes: int) -> torch.Tensor:
         """uint8 tensor over a part of the mirror. Its storage is the whole mirror: tensors over parts of memory
@@ -68,7 +70,7 @@ class Staged:
 
     def largest_case_bytes(self) -> int:
         """A twelfth of the host's free memory."""
-        return HOST.largest_case_bytes()
+        return _HOST.largest_case_bytes()
 
 
 class SynchronisedClock(EventTimer):

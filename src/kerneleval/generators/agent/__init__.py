@@ -11,17 +11,19 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from kerneleval.generators.agent.check_socket import CheckSocket
 from kerneleval.generators.agent.running import Ended, run
 from kerneleval.generators.agent.settings import STDOUT, Settings, settings_of
 from kerneleval.generators.agent.usage import read_usage
 from kerneleval.generators.agent.workspace import Workspace
-from kerneleval.generators.common.base import Services, usual_language
+from kerneleval.generators.common.base import Cache, usual_language
 from kerneleval.generators.common.prompts import Prompt, render
 from kerneleval.generators.common.prompts.facts import clean
+from kerneleval.generators.common.registry import KINDS
 from kerneleval.records import Answer, Candidate, InfrastructureError, Origin, Problem, Request, UsageError, digest
+from kerneleval.sandbox import jail
 
 __all__ = ["Agent", "from_settings"]
 
@@ -32,21 +34,24 @@ _GPU = ("/sys", "/proc/driver/nvidia", "/proc/devices", "/proc/modules", "/run/n
 _LEAVING_S = 15.0
 
 
-class _Jail(Protocol):
-    """``Services.confined``, where the network is granted too."""
+class Confine(Protocol):
+    """Gives the command line of a process that gives up its reach of the machine and becomes the command:
+    :func:`kerneleval.sandbox.jail.command`.
+    """
 
     def __call__(
-        self, argv: Sequence[str], readable: Sequence[Path], writable: Sequence[Path], *, network: bool
+        self, argv: Sequence[str], readable: Sequence[Path], writable: Sequence[Path], *, network: bool = ...
     ) -> list[str]: ...
 
 
-def from_settings(table: Mapping[str, Any], place: str, services: Services) -> Agent:
+@KINDS.register(name="agent")
+def from_settings(table: Mapping[str, Any], place: str, cache: Cache | None = None) -> Agent:
     """The agent of a settings file.
 
     Raises:
         UsageError: something in the table is wrong; the message names file and key.
     """
-    return Agent(settings_of(table, place), place, services)
+    return Agent(settings_of(table, place), cache)
 
 
 class Agent:
@@ -54,12 +59,12 @@ class Agent:
 
     Args:
         settings: which, and what it may do.
-        place: where the settings stand, for messages.
-        services: ``read`` and ``confined`` are needed to ask it; ``cache`` keeps what was paid for.
+        cache: where answers are kept; None: nowhere.
+        confine: how a command is kept from the rest of the machine.
     """
 
-    def __init__(self, settings: Settings, place: str, services: Services) -> None:
-        self.settings, self._place, self._services = settings, place, services
+    def __init__(self, settings: Settings, cache: Cache | None = None, confine: Confine = jail.command) -> None:
+        self.settings, self._cache, self._confine = settings, cache, confine
         self.name = settings.name
         self.samples, self.rounds, self.concurrency = settings.samples, settings.rounds, settings.concurrency
         self._stop = threading.Event()
@@ -98,13 +103,10 @@ class Agent:
 
     def ask(self, request: Request) -> Answer:
         """See :meth:`kerneleval.generators.common.base.Asked.ask`."""
-        if self._services.read is None:
-            raise TypeError(f"the agent {self.name!r} needs services.read")
         prompt = self.prompt(request)
         origin = self._origin(request, prompt)
         key = self._key(origin, request)
-        cache = self._services.cache
-        kept = cache.response(key) if cache is not None else None
+        kept = self._cache.response(key) if self._cache is not None else None
         if kept is not None:
             return self._answer(kept, origin)
         with self._idle:
@@ -119,8 +121,8 @@ class Agent:
             with self._idle:
                 self._under_way -= 1
                 self._idle.notify_all()
-        if cache is not None and body["problem"] in ("", "no_code"):
-            cache.put_response(key, body)
+        if self._cache is not None and body["problem"] in ("", "no_code"):
+            self._cache.put_response(key, body)
         return self._answer(body, origin)
 
     # ----------------------------------------------------------------------------------------------------------------
@@ -129,7 +131,6 @@ class Agent:
 
     def _run(self, request: Request, prompt: Prompt) -> dict[str, Any]:
         """Run the command; all that came of it, as plain data."""
-        assert self._services.read is not None
         given, language = self.settings, self.language(request.device)
         begun = time.monotonic()
         budget = given.checks if request.check is not None else 0
@@ -140,7 +141,6 @@ class Agent:
             seconds=given.max_seconds,
             checks=budget,
             network=given.network,
-            read=self._services.read,
         )
         with workspace:
             argv = self._command(request, language, workspace)
@@ -177,8 +177,6 @@ class Agent:
 
     def _command(self, request: Request, language: str, workspace: Workspace) -> list[str]:
         """Words of the command line in its jail."""
-        if self._services.confined is None:
-            raise UsageError(f"{self._place} command: nothing here can keep it from the rest of the machine")
         given = self.settings
         filled = {
             "{task}": request.task.name,
@@ -190,9 +188,7 @@ class Agent:
         readable, writable = [Path(p) for p in given.reads], [workspace.path, *(Path(p) for p in given.writes)]
         if given.gpu:
             readable += [Path(p) for p in _GPU] + sorted(Path("/dev").glob("nvidia*"))
-        if given.network:
-            return cast(_Jail, self._services.confined)(argv, readable, writable, network=True)
-        return self._services.confined(argv, readable, writable)
+        return self._confine(argv, readable, writable, network=given.network)
 
     def _environment(self, workspace: Workspace) -> dict[str, str]:
         """All that the command gets of this process's environment, and what is new in it."""

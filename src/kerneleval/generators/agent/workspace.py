@@ -15,10 +15,10 @@ import tempfile
 from pathlib import Path
 
 from kerneleval.generators.agent import client
-from kerneleval.generators.common.base import Reader
 from kerneleval.generators.common.prompts import Prompt
 from kerneleval.generators.common.prompts.facts import clean, device_facts
 from kerneleval.generators.common.prompts.source import reference_source
+from kerneleval.languages import read_candidate
 from kerneleval.records import Candidate, Request, UsageError
 
 __all__ = ["Workspace"]
@@ -81,7 +81,6 @@ class Workspace:
         seconds: time that the agent has.
         checks: drafts that are judged; 0: none.
         network: whether there is one.
-        read: makes a candidate of a file.
 
     Raises:
         OSError: it can't be made.
@@ -96,9 +95,8 @@ class Workspace:
         seconds: float,
         checks: int,
         network: bool,
-        read: Reader,
     ) -> None:
-        self._request, self._prompt, self._candidate, self._read = request, prompt, candidate, read
+        self._request, self._prompt, self._candidate = request, prompt, candidate
         self._seconds, self._checks, self._network = seconds, checks, network
         self._base = Path()
         self._held = -1
@@ -187,7 +185,7 @@ class Workspace:
         path = folder / self._candidate
         path.write_bytes(data)
         try:
-            return self._read(path)
+            return read_candidate(path)
         except UsageError as error:
             raise UsageError(str(error).replace(str(path), self._candidate)) from error
         finally:

@@ -18,9 +18,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 
+from kerneleval.generators.common.registry import register
 from kerneleval.records import Candidate, Origin, Task
 
-__all__ = ["GENERATORS", "SUITE", "Archetype"]
+__all__ = ["ARCHETYPES", "SUITE", "Archetype"]
+
+ARCHETYPES = {
+    "baseline": "textbook kernels with moderate optimisation",
+    "fragile": "fast on powers of two, a naive path elsewhere, narrow coverage",
+    "robust": "one good path for every shape, forward and backward",
+}
+"""Names of the generators, with a line about each."""
 
 SUITE: tuple[str, ...] = (
     "gelu",
@@ -115,8 +123,5 @@ def _compose(archetype: str, suffix: str, task: str) -> str:
     return f"{headers}\n{_HEADER.sub('', text)}" if headers else text
 
 
-GENERATORS = (
-    Archetype(name="baseline", summary="textbook kernels with moderate optimisation"),
-    Archetype(name="fragile", summary="fast on powers of two, a naive path elsewhere, narrow coverage"),
-    Archetype(name="robust", summary="one good path for every shape, forward and backward"),
-)
+for _name, _summary in ARCHETYPES.items():
+    register(Archetype(name=_name, summary=_summary))

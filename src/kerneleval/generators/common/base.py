@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
 from kerneleval.records import Answer, Candidate, Request, Task
@@ -12,27 +10,11 @@ from kerneleval.records import Answer, Candidate, Request, Task
 __all__ = [
     "Asked",
     "Cache",
-    "Confined",
-    "Earlier",
     "Generator",
-    "Reader",
-    "Services",
     "Stoppable",
     "candidate_name",
     "usual_language",
 ]
-
-Reader = Callable[[Path], Candidate]
-"""Reads one source file; ``kerneleval.languages.read_candidate`` is one. It is handed in, because languages are a later
-stage than generators."""
-
-Earlier = Callable[[str, str], Iterable[tuple[str, Candidate]]]
-"""(a store's path or URL, a run) -> (task name, candidate) of each judged sample; the store is a later stage."""
-
-Confined = Callable[[Sequence[str], Sequence[Path], Sequence[Path]], list[str]]
-"""(command line, readable paths, writable paths) -> the command line of a process that gives up its reach of all other
-files, for itself and all that it starts, and becomes that command; the worker is a later stage.
-"""
 
 _LANGUAGES = {"cpu": "numba", "opencl": "opencl", "metal": "metal", "xpu": "torch"}
 _SUFFIXES = {"cuda": ".cu", "hip": ".hip", "cpp": ".cpp", "opencl": ".cl", "metal": ".metal"}
@@ -129,17 +111,3 @@ class Cache(Protocol):
 
     def put_response(self, key: str, body: dict[str, Any]) -> None:
         """Keep plain data under a key, safely on disk when this returns; what is there already stays."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Services:
-    """What generators use of the stages that come after them."""
-
-    cache: Cache | None = None
-    """Where answers are kept; None: nowhere."""
-    read: Reader | None = None
-    """How a file becomes a candidate."""
-    earlier: Earlier | None = None
-    """How samples of an earlier run are found."""
-    confined: Confined | None = None
-    """How a command is kept from the rest of the machine; None: not at all, so that none is run."""

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kerneleval.generators.common.base import Services
+from kerneleval.generators.common.base import Cache
+from kerneleval.generators.common.registry import KINDS, register
 from kerneleval.generators.library.kernels import KERNELS, MODULES
 from kerneleval.records import Candidate, Origin, Task, UsageError, near
 
-__all__ = ["GENERATORS", "Library", "Operator", "from_settings"]
+__all__ = ["Library", "Operator", "from_settings"]
 
 _DISTRIBUTIONS = {"liger": "liger-kernel", "flaggems": "flag-gems"}
 _LICENCES = {"liger": "BSD-2-Clause", "flaggems": "Apache-2.0"}
@@ -142,7 +143,8 @@ _KEYS = ("name", "package", "distribution", "licence", "devices", "operators")
 _OPERATOR_KEYS = ("call", "arguments", "options")
 
 
-def from_settings(table: Mapping[str, Any], place: str, services: Services) -> Library:
+@KINDS.register(name="library")
+def from_settings(table: Mapping[str, Any], place: str, cache: Cache | None = None) -> Library:
     """The library of a settings file: ``package``, ``distribution``, ``devices`` and a table ``operators`` by task.
 
     Raises:
@@ -217,4 +219,5 @@ def _built_in(library: str) -> Library:
     return Library(library, MODULES[library], _DISTRIBUTIONS[library], operators, licence=_LICENCES[library])
 
 
-GENERATORS = tuple(_built_in(library) for library in MODULES)
+for _library in MODULES:
+    register(_built_in(_library))

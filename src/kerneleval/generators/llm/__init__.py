@@ -11,8 +11,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from kerneleval.generators.common.base import Cache, Services, candidate_name, usual_language
+from kerneleval.generators.common.base import Cache, candidate_name, usual_language
 from kerneleval.generators.common.prompts import Prompt, extract, render
+from kerneleval.generators.common.registry import KINDS
 from kerneleval.generators.llm.endpoint import Declined, Endpoint, Mishap, OpenAI, Reply
 from kerneleval.generators.llm.prices import Usage, price_of
 from kerneleval.generators.llm.retries import Retries, Stopped
@@ -22,13 +23,14 @@ from kerneleval.records import Answer, Candidate, Origin, Problem, Request, dige
 __all__ = ["Model", "from_settings"]
 
 
-def from_settings(table: Mapping[str, Any], place: str, services: Services) -> Model:
+@KINDS.register(name="llm")
+def from_settings(table: Mapping[str, Any], place: str, cache: Cache | None = None) -> Model:
     """The model of a settings file.
 
     Raises:
         UsageError: something in the table is wrong; the message names file and key.
     """
-    return Model(settings_of(table, place), place, services.cache)
+    return Model(settings_of(table, place), place, cache)
 
 
 class Model:

@@ -1,48 +1,38 @@
 """Checks of honesty and meaning beyond single cases: one file each, found on first look-up.
 
-A check is a function ``check(calls, cases, outcomes) -> Iterable[Finding]`` named ``CHECK`` in its module. A finding is
-plain data with ``check``, ``level`` (``info``, ``warn``, ``fail``), ``message`` and, where it fails, ``reason``. A
-module that says ``NEEDS_WORKER = False`` is asked last, and also where the worker died in a check before it.
+A check is a function ``check(calls, cases, outcomes) -> Iterable[Finding]`` under ``@register``, with the name of its
+module. A finding is plain data with ``check``, ``level`` (``info``, ``warn``, ``fail``), ``message`` and, where it
+fails, ``reason``. Checks under ``@register(needs_worker=False)`` run last, and also where the worker died before.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
-import pkgutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from kerneleval.devices import Device
 from kerneleval.judge import static_analysis
+from kerneleval.judge.checks.common.registry import CHECKS
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.records import Candidate, Case, Evidence, Outcome
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
-__all__ = ["launched_of", "of_sources", "run_all", "track_of", "why_untimed"]
-
-Check = Callable[[Calls, Sequence[Case], Mapping[Case, Outcome]], Iterable[Evidence]]
+__all__ = ["in_order", "launched_of", "of_sources", "run_all", "track_of", "why_untimed"]
 
 
-@functools.cache
-def _registry() -> dict[str, tuple[Check, bool]]:
-    """The checks by name, each with whether it needs a worker; those that need none come last."""
-    found: dict[str, tuple[Check, bool]] = {}
-    for info in pkgutil.iter_modules(__path__):
-        module: Any = importlib.import_module(f"{__name__}.{info.name}")
-        found[info.name] = (module.CHECK, getattr(module, "NEEDS_WORKER", True))
-    return dict(sorted(found.items(), key=lambda item: (not item[1][1], item[0])))
+def in_order() -> list[str]:
+    """The names of all checks; those that need no worker come last."""
+    return sorted(CHECKS.names(), key=lambda name: not CHECKS.option(name, "needs_worker"))
 
 
 def run_all(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> list[Evidence]:
     """The findings of every check. A worker that dies during a check is a finding of that check."""
     findings: list[Evidence] = []
     gone = False
-    for name, (check, needs_worker) in _registry().items():
-        if gone and needs_worker:
+    for name in in_order():
+        if gone and CHECKS.option(name, "needs_worker"):
             continue
         try:
-            findings += [{"check": name, **finding} for finding in check(calls, cases, outcomes)]
+            findings += [{"check": name, **finding} for finding in CHECKS.find(name)(calls, cases, outcomes)]
         except (WorkerError, WorkerFailure) as error:
             reason = error.reason if isinstance(error, WorkerFailure) else "exception"
             findings.append({"check": name, "level": "fail", "reason": reason, "message": str(error)[:500]})

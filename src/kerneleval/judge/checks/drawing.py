@@ -8,16 +8,16 @@ from typing import Any
 
 import torch
 
+from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.oracle.distribution import dependent
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.records import Case, Evidence, Outcome, Passed, TensorSpec, new_secret
-
-__all__ = ["CHECK"]
 
 _MOST_BYTES = 1 << 22
 """Of each dtype the smallest and the largest ordinary case that are looked at take no more."""
 
 
+@register
 def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
     law = calls.task.tolerance.law
     if law is None:
@@ -68,6 +68,3 @@ def _with(arguments: Sequence[Any], place: int, seed: int) -> list[Any]:
     changed = list(arguments)
     changed[place] = torch.full_like(arguments[place], seed)
     return changed
-
-
-CHECK = _check

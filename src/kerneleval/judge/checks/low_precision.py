@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.static_analysis.integers import narrow_words
 from kerneleval.records import Case, Evidence, Outcome, Passed
 
-__all__ = ["CHECK", "NEEDS_WORKER"]
 
-NEEDS_WORKER = False
-
-
+@register(needs_worker=False)
 def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
     if calls.task.tolerance.exact_form is None or calls.loaded.trusted:
         return
@@ -33,6 +31,3 @@ def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]
         "message": "the outputs are those of a quantisation, but no integer or eight-bit type, conversion or "
         "instruction stands in the sources: the arithmetic is that of wide floating numbers",
     }
-
-
-CHECK = _check

@@ -7,16 +7,16 @@ from typing import Any
 
 import torch
 
+from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.probes import relations
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.records import REAL, Case, Evidence, Outcome, Passed, new_secret
-
-__all__ = ["CHECK"]
 
 _SHAPES = ("small", "non_power_of_two")
 """Shape categories whose case is used: one that is quick, one that is awkward. Of models' shapes it is the first."""
 
 
+@register
 def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
     if calls.task.module:
         return
@@ -50,6 +50,3 @@ def _chosen(cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> list[Cas
         if case is not None:
             found.append(case)
     return found
-
-
-CHECK = _check

@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from kerneleval.judge.binaries.disassembly import content
+from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.languages.binaries.cubin import Use, uses
 from kerneleval.records import Case, Evidence, Outcome
 from kerneleval.worker.host import WorkerError
 
-__all__ = ["CHECK", "built", "sent", "told"]
+__all__ = ["built", "sent", "told"]
 
 _MOST_FILES, _MOST_BYTES = 4096, 64 << 20
 """Files that are looked at, and how much is read of binaries altogether."""
@@ -37,6 +38,7 @@ _TIMEOUT_S = 30.0
 _MOST_TOLD = 16
 
 
+@register
 def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
     if calls.device.name != "cuda" or calls.loaded.trusted:
         return
@@ -118,6 +120,3 @@ def _files(folder: Path) -> Iterator[Path]:
             if seen > _MOST_FILES:
                 return
             yield Path(place, name)
-
-
-CHECK = _check

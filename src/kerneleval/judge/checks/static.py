@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kerneleval.judge import static_analysis
+from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.records import Case, Evidence, Outcome
 
-__all__ = ["CHECK", "NEEDS_WORKER"]
 
-NEEDS_WORKER = False
-
-
+@register(needs_worker=False)
 def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
     if calls.loaded.trusted:  # a task's own reference, which may name this program
         return ()
     return static_analysis.findings(calls.loaded.candidate)
-
-
-CHECK = _check

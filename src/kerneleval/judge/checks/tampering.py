@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.windows.tampering import Claim
 from kerneleval.records import Case, Evidence, Failed, Outcome
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
-__all__ = ["CHECK", "NEEDS_WORKER", "findings"]
-
-NEEDS_WORKER = False
-"""A worker that is gone told what it saw at load time."""
+__all__ = ["findings"]
 
 _TIMEOUT_S = 30.0
 _SHOWN = 4
 
 
+@register(needs_worker=False)  # a worker that is gone told what it saw at load time
 def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
     yield from _ask(calls, outcomes)
     yield from findings(calls.loaded.tampering.values())
@@ -54,6 +53,3 @@ def findings(claims: Iterable[Claim]) -> Iterator[Evidence]:
                 time = "while it was loaded" if when == "load" else "when called"
                 finding = {"level": level, "when": when, "message": f"{time}: {'; '.join(done[:_SHOWN])}{more}"}
                 yield finding | ({"reason": "tampering"} if level == "fail" else {})
-
-
-CHECK = _check

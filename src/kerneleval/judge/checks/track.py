@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 import torch
 
 from kerneleval import languages
+from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.oracle.comparison import Mismatch, compare
 from kerneleval.judge.probes.calls import CALL_TIMEOUT_S, Calls
 from kerneleval.judge.probes.observation import Seen, Subject, alike, alike_everywhere, right
@@ -28,7 +29,7 @@ from kerneleval.records import Case, Evidence, Outcome, Passed, Task
 from kerneleval.tasks.shapes import EDGE
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
-__all__ = ["CHECK", "arithmetic", "chosen"]
+__all__ = ["arithmetic", "chosen"]
 
 _PLUMBING = frozenset(
     (
@@ -229,6 +230,7 @@ class _Case:
 _TRACKS = ("custom", "mixed", "library")
 
 
+@register
 def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
     language = languages.find(calls.loaded.candidate.language)
     watched = chosen(cases, outcomes, calls.protocol.timed_dtypes)
@@ -367,6 +369,3 @@ def _is_trivial(subject: Subject, before: Sequence[torch.Tensor]) -> bool:
     """Whether memory that nobody wrote could pass: zeros, or the outputs of an earlier call."""
     zeros = [torch.zeros_like(t) for t in subject.native]
     return alike(zeros, subject.native) or alike(before, subject.native)
-
-
-CHECK = _check

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.checks.track import chosen
 from kerneleval.judge.oracle.comparison import Mismatch, compare
 from kerneleval.judge.probes.bound_case import BoundCase, Drawn
@@ -24,9 +25,6 @@ from kerneleval.judge.windows.protocol import Window, output_views
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.records import Case, Evidence, Outcome, new_secret
 from kerneleval.worker.host import WorkerError, WorkerFailure
-
-__all__ = ["CHECK"]
-
 
 _MOST_CALLS, _MOST_BYTES = 12, 16 << 20
 """Most forward calls before the first gradient, and the memory that their inputs and outputs may take."""
@@ -46,6 +44,7 @@ class _Wrong(NamedTuple):
     """Whether it is in an ordinary window as well, so that training is not the reason."""
 
 
+@register
 def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
     backward = [c for c in chosen(cases, outcomes, calls.protocol.timed_dtypes) if c.direction == "backward"]
     looks: Mapping[str, _Look] = _LOOKS
@@ -263,5 +262,3 @@ _EXPLICIT: Mapping[str, _Look] = {
     "else belongs to its call": _forward_between,
 }
 """The same for an entry point for gradients."""
-
-CHECK = _check

@@ -1,7 +1,8 @@
 """What every language gives: a build that never runs candidate code, and a load that does.
 
-A language is one module here with a module-level ``LANGUAGE``; see :class:`Language`. Loading happens in the worker,
-the untrusted side: nothing that :class:`Loaded` says about itself (launch counts, for one) is more than evidence.
+A language is one module of ``languages/`` with a subclass of :class:`Language` under ``@register``. Loading happens in
+the worker, the untrusted side: nothing that :class:`Loaded` says about itself (launch counts, for one) is more than
+evidence.
 """
 
 from __future__ import annotations

@@ -1,46 +1,22 @@
-"""Discovery of languages: every module of this package with a ``LANGUAGE``, found on the first look-up."""
+"""The registry of languages, and the language of a file. See :class:`~kerneleval.records.registry.Registry`."""
 
 from __future__ import annotations
 
-import functools
-import importlib
-import pkgutil
 from pathlib import PurePath
 
 from kerneleval.languages.common.base import Language
-from kerneleval.records import UsageError, near
+from kerneleval.records import UsageError
+from kerneleval.records.registry import Registry
 
-__all__ = ["all_languages", "detect", "find"]
+__all__ = ["LANGUAGES", "all_languages", "detect", "find", "register"]
 
-
-@functools.cache
-def all_languages() -> dict[str, Language]:
-    """Every language by name. An import error in a language's module is raised, never hidden.
-
-    Raises:
-        TypeError: a module has no ``LANGUAGE``, or one whose name is not the module's.
-    """
-    package = importlib.import_module("kerneleval.languages")
-    found: dict[str, Language] = {}
-    for info in pkgutil.iter_modules(package.__path__):
-        if info.ispkg:  # helpers
-            continue
-        module = importlib.import_module(f"kerneleval.languages.{info.name}")
-        language = getattr(module, "LANGUAGE", None)
-        if not isinstance(language, Language):
-            raise TypeError(f"{module.__name__} must define LANGUAGE, an instance of a Language subclass")
-        if language.name != info.name:
-            raise TypeError(f"{module.__name__}: LANGUAGE.name is {language.name!r}, but must equal the module's name")
-        found[language.name] = language
-    return found
-
-
-def find(name: str) -> Language:
-    """The language of that name; raises UsageError with near names for an unknown one."""
-    known = all_languages()
-    if name not in known:
-        raise UsageError(f"unknown language {name!r}: {near(name, known)}")
-    return known[name]
+LANGUAGES: Registry[Language] = Registry(
+    "language",
+    "kerneleval.languages",
+    problem=lambda plugin: "" if isinstance(plugin, Language) else "it must be a subclass of Language",
+    module_is_name=True,
+)
+register, find, all_languages = LANGUAGES.register, LANGUAGES.find, LANGUAGES.all
 
 
 def detect(path: str, text: str) -> str:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
 import inspect
-import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any
 
-from kerneleval.records import Case, Limits, Result, Score, UsageError, near
+from kerneleval.records import Case, Limits, Result, Score
+from kerneleval.records.registry import Registry
 
 __all__ = [
     "DEFAULT",
+    "SCORES",
     "AttemptKey",
     "ScoreFunction",
     "Setting",
@@ -23,7 +22,7 @@ __all__ = [
     "definition",
     "explanation",
     "find",
-    "score",
+    "register",
 ]
 
 Table = dict[str, Score]
@@ -72,47 +71,16 @@ DEFAULT = Setting()
 ScoreFunction = Callable[[Sequence[Result], Setting], Score | Table]
 """Results of one generator in, a number (or a table of them) with its uncertainty out."""
 
-_F = TypeVar("_F", bound=Callable[..., Score | Table])
 
-_FOUND: dict[str, ScoreFunction] = {}
-
-
-def score(function: _F) -> _F:
-    """Declare a score: the function is found by its name, its docstring is its definition. Returns it unchanged.
-
-    Raises:
-        ValueError: another score has the name, or there is no docstring.
-    """
-    name = function.__name__
-    known = _FOUND.get(name)
-    if known is not None and (known.__module__, known.__name__) != (function.__module__, name):
-        raise ValueError(f"score {name!r} is defined twice: in {known.__module__} and in {function.__module__}")
-    if not function.__doc__:
-        raise ValueError(f"score {name!r} in {function.__module__} has no docstring, which is its definition")
-    _FOUND[name] = function
-    return function
+def _problem(plugin: Any) -> str:
+    if not callable(plugin):
+        return "it must be a function"
+    return "" if plugin.__doc__ else "it has no docstring, which is its definition"
 
 
-@functools.cache
-def _discover() -> None:
-    """Import every module of this package; an error in one is shown as it is."""
-    package = importlib.import_module("kerneleval.scores")
-    for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
-        importlib.import_module(f"{package.__name__}.{module}")
+SCORES: Registry[ScoreFunction] = Registry("score", "kerneleval.scores", problem=_problem)
 
-
-def all_scores() -> dict[str, ScoreFunction]:
-    """Every score by name, in alphabetical order."""
-    _discover()
-    return dict(sorted(_FOUND.items()))
-
-
-def find(name: str) -> ScoreFunction:
-    """The score of that name; raises UsageError with the nearest names for an unknown one."""
-    known = all_scores()
-    if name not in known:
-        raise UsageError(f"no score is called {name!r}; {near(name, known)}")
-    return known[name]
+register, find, all_scores = SCORES.register, SCORES.find, SCORES.all
 
 
 def definition(name: str) -> str:

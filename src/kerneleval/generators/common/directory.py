@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from kerneleval.generators.common.base import Reader
+from kerneleval.languages import read_candidate
 from kerneleval.records import Candidate, Origin, Task, UsageError
 
 __all__ = ["Directory"]
@@ -34,18 +34,16 @@ class Directory:
 
     Args:
         path: the directory; its own name is the generator's.
-        read: makes a candidate of one file, ``kerneleval.languages.read_candidate``.
 
     Raises:
         UsageError: there is no such directory.
     """
 
-    def __init__(self, path: str | Path, read: Reader) -> None:
+    def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         if not self.path.is_dir():
             raise UsageError(f"{self.path}: no such directory")
         self.name = self.path.resolve().name or "root"
-        self._read = read
 
     @property
     def summary(self) -> str:
@@ -62,7 +60,7 @@ class Directory:
             UsageError: a file cannot be read, or two files are the same sample.
         """
         for sample, file in sorted(self._samples(task.name, device).items()):
-            candidate = self._read(file)
+            candidate = read_candidate(file)
             origin = dataclasses.replace(candidate.origin, sample=sample, path=str(file))
             if candidate.origin.generator == Origin().generator:
                 origin = dataclasses.replace(origin, generator=self.name)

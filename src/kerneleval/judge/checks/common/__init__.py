@@ -1,0 +1,1 @@
+"""What the checks share: their registry."""
