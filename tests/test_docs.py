@@ -63,7 +63,7 @@ def test_every_reason_of_a_verdict_is_explained() -> None:
     page = (ROOT / "docs" / "verdicts.md").read_text()
     explained = set(re.findall(r"^\| `([a-z_]+)` \|", page, re.MULTILINE))
     assert reasons(), "the source was read"
-    assert reasons() <= explained
+    assert reasons() - {""} <= explained  # an audit of a candidate that passed gives none
 
 
 def test_every_stage_and_track_is_explained() -> None:
