@@ -37,8 +37,8 @@ from kerneleval import generators, pipeline, tasks
 from kerneleval.generators.library import Library
 from kerneleval.judge import Judge
 from kerneleval.pipeline import stored
-from kerneleval.pipeline.running import known_limits, protocol_of
-from kerneleval.records import Event, InfrastructureError, Machine, UsageError, to_plain
+from kerneleval.pipeline.running import in_float32, known_limits
+from kerneleval.records import TRACKS, Event, InfrastructureError, Machine, Protocol, UsageError, filled, to_plain
 from kerneleval.scores import score_all
 from kerneleval.store import open_store
 
@@ -219,7 +219,7 @@ def _runs(
     tier, dtypes = how
     found: dict[str, set[tuple[str, str]]] = {}
     for info in infos:
-        alike = info.protocol == protocol_of(tier=tier, dtypes=dtypes, directions=info.protocol.directions)
+        alike = info.protocol == _protocol(tier, dtypes, directions=info.protocol.directions)
         here = [one.fingerprint for one in info.machines] == [machine.fingerprint]
         if not (info.complete and info.name == title and info.generators == names and alike and here):
             continue
@@ -229,11 +229,16 @@ def _runs(
     return found
 
 
+def _protocol(tier: str, dtypes: tuple[str, ...], **options: Any) -> Protocol:
+    """How the generators are judged."""
+    return in_float32(filled(Protocol, {"tier": tier, "dtypes": dtypes, "allow": TRACKS, **options}))
+
+
 def measured(how: tuple[str | None, str, tuple[str, ...]]) -> Machine:
     """Measure what every judge of the machine would ask for, once for all of them; which machine it is."""
     device, tier, dtypes = how
     with Judge(device) as judge:
-        protocol = protocol_of(tier=tier, dtypes=dtypes)
+        protocol = _protocol(tier, dtypes)
         judge.noise(protocol)
         known_limits(None, judge, protocol)
         return judge.machine

@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.report import Report, parser
 from kerneleval import devices, generators, pipeline, tasks
 from kerneleval.languages.crosscompile import TARGETS
-from kerneleval.records import Candidate, UsageError, to_plain
+from kerneleval.records import Candidate, CandidateSpec, Protocol, UsageError, to_plain
 
 Row = dict[str, Any]
 """``generator``, ``task``, ``sample``, ``dtypes``, and the ``matrix`` as plain data."""
@@ -79,9 +79,10 @@ def _row(name: str, task: str, candidate: Candidate, dtypes: tuple[str, ...]) ->
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / ("candidate.py" if candidate.language == "triton" else "candidate.cu")
         path.write_text(candidate.main)
-        found = pipeline.matrix(
-            path, task, dtypes=dtypes, judged=False, entry=candidate.entry, backward_entry=candidate.backward_entry
+        spec = CandidateSpec(
+            source=str(path), task=task, entry=candidate.entry, backward_entry=candidate.backward_entry
         )
+        found = pipeline.matrix(spec, Protocol(dtypes=dtypes), judged=False)
     sample = candidate.origin.sample
     return {"generator": name, "task": task, "sample": sample, "dtypes": list(dtypes), "matrix": to_plain(found)}
 

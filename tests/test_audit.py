@@ -15,7 +15,7 @@ import pytest
 from kerneleval import cli, pipeline
 from kerneleval.judge import Judge
 from kerneleval.pipeline.audit import audit
-from kerneleval.records import Candidate, Event, Origin, Protocol, UsageError
+from kerneleval.records import AuditSpec, Candidate, Event, Origin, Protocol, UsageError
 from kerneleval.store import Planned, for_replay, open_store
 from kerneleval.tasks import find
 
@@ -106,7 +106,7 @@ def kerneleval(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_true_verdicts_do_not_change(url: str, judge: Judge, same_shapes: bool) -> None:
     run = judged(url, judge, right=NATIVE, wrong=WRONG)
     before = list(open_store(url).results(run))
-    found = audit(store_url=url, judge=judge, same_shapes=same_shapes)
+    found = audit(AuditSpec(store_url=url, same_shapes=same_shapes), judge=judge)
     assert (found["of"], found["audited"], found["changed"], found["skipped"]) == (run, 2, 0, 0)
     said = {entry["generator"]: (entry["before"], entry["after"]) for entry in found["verdicts"]}
     for one in said["right"]:
@@ -160,7 +160,7 @@ def test_a_falsified_verdict_is_found_and_named(url: str, judge: Judge, capsys: 
 def test_a_part_of_a_falsified_verdict_is_found(url: str, judge: Judge, what: list[str], kinds: list[str]) -> None:
     judged(url, judge, wrong=WRONG)
     falsify(url, "wrong", *what)
-    (entry,) = audit(store_url=url, judge=judge)["verdicts"]
+    (entry,) = audit(AuditSpec(store_url=url), judge=judge)["verdicts"]
     assert [change["kind"] for change in entry["changes"]] == kinds
 
 
@@ -173,7 +173,7 @@ def test_the_table_names_what_changed(url: str, judge: Judge, monkeypatch: pytes
 
     judged(url, judge, right=NATIVE, wrong=WRONG)
     falsify(url, "wrong", "columns", "body", "cells")
-    found = audit(store_url=url, judge=judge, same_shapes=True)
+    found = audit(AuditSpec(store_url=url, same_shapes=True), judge=judge)
     text = StringIO()
     terminal.render_audit(found, Console(file=text, width=140))
     lines = text.getvalue().splitlines()
@@ -187,8 +187,8 @@ def test_the_table_names_what_changed(url: str, judge: Judge, monkeypatch: pytes
 def test_one_that_is_right_at_the_runs_shapes_alone_is_found_at_others(url: str, judge: Judge) -> None:
     known = {tuple(case.dims_map.values()) for case in judge.plan(find("gelu"), FEW)}
     judged(url, judge, knowing=KNOWING.format(known=known))
-    assert audit(store_url=url, judge=judge, same_shapes=True)["changed"] == 0
-    found = audit(store_url=url, judge=judge)
+    assert audit(AuditSpec(store_url=url, same_shapes=True), judge=judge)["changed"] == 0
+    found = audit(AuditSpec(store_url=url), judge=judge)
     (entry,) = found["verdicts"]
     assert entry["before"]["verdict"] == "passed"
     assert [change["kind"] for change in entry["changes"]] == ["passed->failed"]
@@ -207,16 +207,18 @@ def test_an_interrupted_audit_goes_on(url: str, judge: Judge) -> None:
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        audit(store_url=url, judge=judge, on_event=stop)
+        audit(AuditSpec(store_url=url), judge=judge, on_event=stop)
     with open_store(url) as store:
         (begun, _) = store.runs()
         assert (begun.planned, begun.finished) == (2, 1)
-    found = audit(store_url=url, judge=judge, on_event=lambda e: seen.append(e.text) if e.kind == "run" else None)
+    found = audit(
+        AuditSpec(store_url=url), judge=judge, on_event=lambda e: seen.append(e.text) if e.kind == "run" else None
+    )
     assert found["audit"] == begun.id
     assert found["protocol"]["suite_seed"] == begun.protocol.suite_seed
     assert seen == ["right: gelu", "wrong: gelu", "wrong: gelu", "done"]
     assert (found["audited"], found["changed"]) == (2, 0)
-    another = audit(store_url=url, judge=judge, sample=1)
+    another = audit(AuditSpec(store_url=url, sample=1), judge=judge)
     assert another["audit"] != begun.id
     assert another["audited"] == 1
 
@@ -257,11 +259,11 @@ def test_a_source_that_is_gone_or_changed_is_refused(url: str, judge: Judge) -> 
     with sqlite3.connect(url) as connection:
         connection.execute("UPDATE candidates SET files = replace(files, 'relu', 'gelu')")
     with pytest.raises(UsageError, match="was changed after it was stored"):
-        audit(store_url=url, judge=judge)
+        audit(AuditSpec(store_url=url), judge=judge)
     with sqlite3.connect(url) as connection:
         connection.execute("DELETE FROM candidates")
     with pytest.raises(UsageError, match=r"no candidate [0-9a-f]{64} in s\.db"):
-        audit(store_url=url, judge=judge)
+        audit(AuditSpec(store_url=url), judge=judge)
 
 
 # --------------------------------------------------------------------------------------------------------------------

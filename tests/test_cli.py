@@ -6,6 +6,7 @@ The pipeline is replaced by one that records how it was called, so that these ru
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -18,9 +19,14 @@ from typing import Any
 
 import pytest
 
+import kerneleval
 from kerneleval import __version__, cli, pipeline
-from kerneleval.cli import exits, generating, judging
+from kerneleval.cli import exits
+from kerneleval.cli.options import OPTIONS
 from kerneleval.records import (
+    TRACKS,
+    AuditSpec,
+    CandidateSpec,
     Case,
     CellResult,
     Event,
@@ -29,6 +35,7 @@ from kerneleval.records import (
     Machine,
     Passed,
     Protocol,
+    RunSpec,
     Trust,
     UsageError,
     Verdict,
@@ -96,14 +103,14 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def check(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     recorder = Recorder(verdict(Passed()))
-    monkeypatch.setattr(pipeline, "check", recorder)
+    monkeypatch.setattr(pipeline, "check_candidate", recorder)
     return recorder
 
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     recorder = Recorder("run-1")
-    monkeypatch.setattr(pipeline, "run", recorder)
+    monkeypatch.setattr(pipeline, "run_suite", recorder)
     monkeypatch.setattr(pipeline, "score", Recorder({"run": None, "scores": {"robust": {"composite": SCORE}}}))
     return recorder
 
@@ -118,28 +125,7 @@ CHECK = ("check", "k.py", "--task", "gelu")
 
 def test_check_passes_defaults_on(check: Recorder, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*CHECK, "--json"]) == 0
-    ((args, options),) = check.calls
-    assert args == ("k.py", "gelu")
-    assert options == {
-        "device": None,
-        "shapes": "default",
-        "allow": ("custom", "mixed"),
-        "tier": "standard",
-        "dtypes": (),
-        "directions": (),
-        "distributions": (),
-        "categories": (),
-        "timed": True,
-        "tf32": False,
-        "baseline": "eager",
-        "entry": "",
-        "backward_entry": "",
-        "language": "",
-        "suite_seed": 0,
-        "store_url": None,
-        "case": "",
-        "on_event": None,
-    }
+    assert check.calls == [((CandidateSpec(source="k.py", task="gelu"), Protocol()), {"on_event": None})]
 
 
 def test_check_passes_every_option_on(check: Recorder) -> None:
@@ -150,41 +136,43 @@ def test_check_passes_every_option_on(check: Recorder) -> None:
         f"--case {CASE.key} --json"
     )
     assert cli.main([*CHECK, *words.split()]) == 0
-    ((_, options),) = check.calls
-    del options["on_event"]
-    assert options == {
-        "device": "cpu",
-        "shapes": "real",
-        "allow": ("library",),
-        "tier": "precise",
-        "dtypes": ("float16", "bfloat16", "float32"),
-        "directions": ("forward",),
-        "distributions": ("zeros",),
-        "categories": ("tiny", "large"),
-        "timed": False,
-        "tf32": True,
-        "baseline": "compile",
-        "entry": "f",
-        "backward_entry": "",
-        "language": "torch",
-        "suite_seed": 7,
-        "store_url": "s.db",
-        "case": CASE.key,
-    }
+    ((records, _),) = check.calls
+    spec = CandidateSpec(
+        source="k.py", task="gelu", device="cpu", language="torch", entry="f", case=CASE.key, store_url="s.db"
+    )
+    protocol = Protocol(
+        tier="precise",
+        baseline="compile",
+        shapes="real",
+        dtypes=("float16", "bfloat16", "float32"),
+        directions=("forward",),
+        categories=("tiny", "large"),
+        distributions=("zeros",),
+        timed=False,
+        allow=("library",),
+        tf32=True,
+        suite_seed=7,
+    )
+    assert records == (spec, protocol)
 
 
-def test_check_options_are_options_of_the_pipeline() -> None:
-    import inspect
+def test_every_option_fills_a_field_of_a_record() -> None:
+    fields = {field.name for record in (CandidateSpec, RunSpec, Protocol) for field in dataclasses.fields(record)}
+    assert {option.field for option in OPTIONS.values()} <= fields
 
-    from kerneleval.pipeline import check, run
-    from kerneleval.pipeline.audit import audit
 
-    for command, function in ((judging.check, check), (generating.run, run), (judging.audit, audit)):
-        known = set(inspect.signature(function).parameters)
-        source = inspect.getsource(command)
-        names = {line.strip().split('"')[1] for line in source.splitlines() if line.startswith('        "')}
-        assert names, "the options are written as a dict"
-        assert names <= known
+def test_options_of_one_field_exclude_each_other(check: Recorder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*CHECK, "--quick", "--precise"]) == 2
+    assert "--quick and --precise exclude each other" in capsys.readouterr().err
+    assert not check.calls
+
+
+@pytest.mark.parametrize(
+    "act", [lambda: kerneleval.check("k.py", "gelu", teir="quick"), lambda: kerneleval.run(teir="quick")]
+)
+def test_the_python_api_names_an_unknown_option(act: Any) -> None:
+    with pytest.raises(UsageError, match=r"no option 'teir'; did you mean tier\?"):
+        act()
 
 
 def test_check_prints_the_verdict_as_json(check: Recorder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -229,7 +217,7 @@ def test_progress_of_a_run_goes_to_stderr_and_results_to_stdout(
         on_event(Event(kind="run", done=1, total=9, text="robust: gelu"))
         return "run-1"
 
-    monkeypatch.setattr(pipeline, "run", work)
+    monkeypatch.setattr(pipeline, "run_suite", work)
     assert cli.main(["run"]) == 0
     out, err = capsys.readouterr()
     assert "run 1/9: robust: gelu" in err
@@ -243,23 +231,19 @@ def test_progress_of_a_run_goes_to_stderr_and_results_to_stdout(
 
 def test_run_without_options_leaves_generators_and_suite_to_the_pipeline(run: Recorder) -> None:
     assert cli.main(["run", "--json"]) == 0
-    ((args, options),) = run.calls
-    assert args == ()
-    assert (options["generators"], options["tasks"]) == ((), ())
-    assert options["allow"] == ("custom", "mixed", "library")
-    assert options["resume"] is True
-    assert options["shapes"] == "default"
+    assert run.calls == [((RunSpec(), Protocol(allow=TRACKS)), {"on_event": None})]
     assert cli.main(["run", "--shapes", "real", "--json"]) == 0
-    assert run.calls[1][1]["shapes"] == "real"
+    assert run.calls[1][0] == (RunSpec(), Protocol(allow=TRACKS, shapes="real"))
 
 
 def test_run_takes_options_more_than_once(run: Recorder, capsys: pytest.CaptureFixture[str]) -> None:
     words = "run --task gelu --task exp,add -g robust -g mine/ --store s.db --quick --no-resume --name n --json"
     assert cli.main(words.split()) == 0
-    ((_, options),) = run.calls
-    assert options["tasks"] == ("gelu", "exp", "add")
-    assert options["generators"] == ("robust", "mine/")
-    assert (options["store_url"], options["tier"], options["resume"], options["name"]) == ("s.db", "quick", False, "n")
+    ((records, _),) = run.calls
+    spec = RunSpec(
+        generators=("robust", "mine/"), tasks=("gelu", "exp", "add"), store_url="s.db", resume=False, name="n"
+    )
+    assert records == (spec, Protocol(tier="quick", allow=TRACKS))
     document = json.loads(capsys.readouterr().out)
     assert document["scores"] == {"robust": {"composite": SCORE}}
     assert document["definitions"]["composite"]
@@ -292,22 +276,17 @@ def test_audit_passes_its_options_on(audit: Recorder, monkeypatch: pytest.Monkey
     assert cli.main(["audit", "--json"]) == 0
     words = "audit run-1 --store s.db --device cpu --only gelu,add --sample 3 --tier precise --same-shapes --no-resume"
     assert cli.main([*words.split(), "--json"]) == 0
-    (first, second) = audit.calls
-    nothing = {"store_url": None, "device": None, "only": (), "sample": 0, "tier": "", "same_shapes": False}
-    assert first == (("latest",), {**nothing, "resume": True, "on_event": None})
-    assert second == (
-        ("run-1",),
-        {
-            "store_url": "s.db",
-            "device": "cpu",
-            "only": ("gelu", "add"),
-            "sample": 3,
-            "tier": "precise",
-            "same_shapes": True,
-            "resume": False,
-            "on_event": None,
-        },
+    spec = AuditSpec(
+        run="run-1",
+        store_url="s.db",
+        device="cpu",
+        only=("gelu", "add"),
+        sample=3,
+        tier="precise",
+        same_shapes=True,
+        resume=False,
     )
+    assert audit.calls == [((AuditSpec(),), {"on_event": None}), ((spec,), {"on_event": None})]
 
 
 def test_audit_exits_1_when_something_changed(audit: Recorder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -329,8 +308,8 @@ def test_the_environment_is_the_default_and_an_option_wins(run: Recorder, monkey
     monkeypatch.setenv("KERNELEVAL_DEVICE", "cpu")
     assert cli.main(["run", "--json"]) == 0
     assert cli.main(["run", "--store", "given.db", "--json"]) == 0
-    assert [o["store_url"] for _, o in run.calls] == ["from-environment.db", "given.db"]
-    assert [o["device"] for _, o in run.calls] == ["cpu", "cpu"]
+    assert [spec.store_url for (spec, _), _ in run.calls] == ["from-environment.db", "given.db"]
+    assert [spec.device for (spec, _), _ in run.calls] == ["cpu", "cpu"]
 
 
 def test_a_bad_variable_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -381,8 +360,8 @@ def test_every_command_is_known_to_the_errors() -> None:
         ([*CHECK, "--case", ""], "--case is empty; give a key such as gelu/forward/M=4,N=7/float32/"),
         ([*CHECK, "--quick", "--precise"], "--quick and --precise exclude each other"),
         (["tasks", "geluu"], "no task is called 'geluu'; did you mean gelu"),
-        (["tasks", "gelu", "--category", "gemm"], "give either a task or --category"),
-        (["tasks", "gelu", "--level", "1", "--search", "x"], "give either a task or --level, --search"),
+        (["tasks", "gelu", "--category", "gemm"], "gelu and --category exclude each other; leave one out"),
+        (["tasks", "gelu", "--level", "1", "--search", "x"], "gelu and --level, --search exclude each other"),
         (["tasks", "--category", "gem"], "--category 'gem' is unknown; did you mean gemm?"),
         (["tasks", "--group", "Poling"], "--group 'Poling' is unknown; did you mean Pooling?"),
         (["tasks", "--source", "vlm"], "--source 'vlm' is unknown; did you mean vllm?"),
@@ -522,7 +501,7 @@ def test_what_a_run_leaves_out_stays_on_stderr(
             on_event(Event(kind="note", done=0, total=0, text=f"gelu: shape {i} is left out"))
         return "run-1"
 
-    monkeypatch.setattr(pipeline, "run", work)
+    monkeypatch.setattr(pipeline, "run_suite", work)
     assert cli.main(["run", "--shapes", "real"]) == 0
     assert capsys.readouterr().err.splitlines() == [f"note: gelu: shape {i} is left out" for i in range(3)]
 
@@ -568,8 +547,8 @@ def test_tasks_shows_the_map_of_a_peer(capsys: pytest.CaptureFixture[str]) -> No
     ("words", "told"),
     [
         (["--peer", "KernelBenchY"], "KernelBench"),
-        (["gelu", "--peer", "KernelBench"], "either a task or --peer"),
-        (["--peer", "KernelBench", "--level", "1"], "either --peer or --level"),
+        (["gelu", "--peer", "KernelBench"], "gelu and --peer exclude each other"),
+        (["--peer", "KernelBench", "--level", "1"], "--peer and --level exclude each other"),
     ],
 )
 def test_a_peer_that_cannot_be_shown(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -656,7 +635,7 @@ def check(*args, **options):
         time.sleep(60)
     finally:
         pathlib.Path({str(left)!r}).write_text("cleaned up")
-pipeline.check = check
+pipeline.check_candidate = check
 sys.exit(cli.main(["check", "k.py", "--task", "gelu"]))
 """
     process = subprocess.Popen(

@@ -16,7 +16,7 @@ from kerneleval.analysis import transitions as between
 from kerneleval.analysis.formats import kernelbench_results, kernelbenchx
 from kerneleval.analysis.formats.kernelbench_results import Sample, Time, failure, speedup
 from kerneleval.pipeline.audit import audit
-from kerneleval.records import Failed, Passed, Result, UsageError, outcome_from_plain, to_plain
+from kerneleval.records import AuditSpec, Failed, Passed, Result, UsageError, outcome_from_plain, to_plain
 from kerneleval.scores import Setting, score_all
 from kerneleval.store import open_store
 
@@ -427,5 +427,5 @@ def test_an_import_is_neither_audited_nor_has_it_a_cost_of_judging(files: tuple[
     url = str(tmp_path / "s.db")
     stored(url, published.load(files[0], baseline=files[1], level=1))
     with pytest.raises(UsageError, match="was imported, not judged here"):
-        audit(store_url=url)
+        audit(AuditSpec(store_url=url))
     assert not any(key.startswith("judging") for key in pipeline.score(url)["scores"]["my_model"]["cost"])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kerneleval import pipeline
+from kerneleval.records import CandidateSpec, Protocol
 
 pytestmark = pytest.mark.gpu
 
@@ -40,7 +41,9 @@ def relu(x):
 
 @pytest.mark.parametrize("task", ["relu", "softmax", "layer_norm", "matmul"])
 def test_pytorch_is_right_on_both(task: str) -> None:
-    found = pipeline.differ((), task, reference=True, devices=("cpu", "cuda"), dtypes=("float32",))
+    found = pipeline.differ(
+        CandidateSpec(source="", task=task), Protocol(dtypes=("float32",)), reference=True, devices=("cpu", "cuda")
+    )
     wrong = [(c.case.key, a.message) for c in found.cases for a in c.answers if a.answer == "wrong"]
     assert not wrong
     assert all(a.of_bound <= 1 for c in found.cases for a in c.answers)
@@ -50,16 +53,20 @@ def test_pytorch_is_right_on_both(task: str) -> None:
 def test_triton_interpreted_and_compiled_agree(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     (tmp_path / "relu.py").write_text(TRITON.format(factor="1.0"))
-    options = {"dtypes": ("float32",), "directions": ("forward",)}
-    found = pipeline.differ((tmp_path / "relu.py",), "relu", devices=("cpu", "cuda"), **options)  # type: ignore[arg-type]
+    protocol = Protocol(dtypes=("float32",), directions=("forward",))
+    found = pipeline.differ(
+        CandidateSpec(source="", task="relu"), protocol, paths=(str(tmp_path / "relu.py"),), devices=("cpu", "cuda")
+    )
     assert found.wrong == {"cpu": 0, "cuda": 0}
     assert all(apart.equal == apart.of for case in found.cases for apart in case.apart)
 
 
 def test_what_is_wrong_on_the_gpu_alone_is_said_of_the_gpu(tmp_path: Path) -> None:
     (tmp_path / "relu.py").write_text(ON_GPU_ALONE)
-    options = {"dtypes": ("float32",), "directions": ("forward",), "distributions": ("standard",)}
-    found = pipeline.differ((tmp_path / "relu.py",), "relu", devices=("cpu", "cuda"), **options)  # type: ignore[arg-type]
+    protocol = Protocol(dtypes=("float32",), directions=("forward",), distributions=("standard",))
+    found = pipeline.differ(
+        CandidateSpec(source="", task="relu"), protocol, paths=(str(tmp_path / "relu.py"),), devices=("cpu", "cuda")
+    )
     assert found.wrong["cpu"] == 0
     assert found.wrong["cuda"] > 0
     answer = next(a for c in found.cases for a in c.answers if a.answer == "wrong")

@@ -24,7 +24,7 @@ from kerneleval import cli, pipeline
 from kerneleval.devices import Capabilities
 from kerneleval.judge import differential
 from kerneleval.judge.judge import Judge
-from kerneleval.records import Candidate, Protocol, UsageError
+from kerneleval.records import Candidate, CandidateSpec, Protocol, UsageError
 from kerneleval.tasks import find, open_task
 
 DEVICES = '''
@@ -301,8 +301,9 @@ def test_a_processor_by_pytorch_and_by_opencl(threshold: str, directions: set[st
         pytest.skip("not run: there is no OpenCL device")
     (tmp_path / "relu.py").write_text(RELU_PY)
     (tmp_path / "relu.cl").write_text(RELU_CL.replace("THRESHOLD", threshold))
-    files = [tmp_path / "relu.py", tmp_path / "relu.cl"]
-    found = pipeline.differ(files, "relu", devices=("cpu", "opencl"), dtypes=("float32",))
+    files = [str(tmp_path / "relu.py"), str(tmp_path / "relu.cl")]
+    spec = CandidateSpec(source="", task="relu")
+    found = pipeline.differ(spec, Protocol(dtypes=("float32",)), paths=files, devices=("cpu", "opencl"))
     assert found.wrong["cpu"] == 0
     wrong = {c.case.direction for c in found.cases for a in c.answers if a.device == "opencl" and a.answer == "wrong"}
     assert wrong == directions
@@ -322,7 +323,9 @@ def test_here_there_is_one_device_unless_there_is_another() -> None:
     if torch.cuda.is_available():
         pytest.skip("there are two devices here")
     with pytest.raises(UsageError, match=r"needs two devices, and .*cpu"):
-        pipeline.differ((), "relu", reference=True)  # PyTorch has no operators on OpenCL devices
+        pipeline.differ(
+            CandidateSpec(source="", task="relu"), Protocol(), reference=True
+        )  # PyTorch has no operators on OpenCL devices
 
 
 def one_side(task_name: str, **protocol: Any) -> list[Any]:

@@ -18,7 +18,7 @@ from kerneleval.cli import app
 from kerneleval.generators.common.base import usual_language
 from kerneleval.generators.common.prompts import TEMPLATES
 from kerneleval.languages.common import opencl_runtime
-from kerneleval.records import Limits, Request, UsageError
+from kerneleval.records import Limits, Protocol, Request, RunSpec, UsageError, asked
 
 from .test_sampling import price, settings, usage
 
@@ -36,8 +36,8 @@ def test_prompts_are_printed_and_nothing_is_asked(tmp_path: Path) -> None:
         assert [p["task"] for p in prompts] == ["relu", "gelu"]
         assert [m["role"] for m in prompts[0]["messages"]] == ["system", "user"]
     assert not (tmp_path / "s.db").exists()
-    with pytest.raises(UsageError, match="prompts are those of models"):
-        pipeline.prompts("robust", ("relu",), device="cpu")
+    with pytest.raises(UsageError, match="robust has no prompts: only models"):
+        pipeline.prompts(RunSpec(generators=("robust",), tasks=("relu",), device="cpu"), Protocol())
 
 
 def test_the_prompt_is_in_the_language_of_the_device(
@@ -119,8 +119,9 @@ def test_candidates_become_files_that_are_a_generator(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with serving(script) as server:
         path = settings(tmp_path, server, samples=4)
-        found = pipeline.generate(path, out, ("relu",), device="cpu", store_url=str(tmp_path / "s.db"))
-        again = pipeline.generate(path, out, ("relu",), device="cpu", store_url=str(tmp_path / "s.db"))
+        spec = RunSpec(generators=(path,), tasks=("relu",), device="cpu", store_url=str(tmp_path / "s.db"))
+        found = pipeline.generate(spec, Protocol(), out)
+        again = pipeline.generate(spec, Protocol(), out)
         assert again == found and len(server.requests) == 4
     assert found["candidates"] == 3 and found["without"] == {"refused": 1}
     assert found["usd"] == pytest.approx(sum(price(s) for s in range(4)), abs=1e-12)
@@ -144,7 +145,9 @@ def test_an_estimate_and_the_run_that_it_is_of(tmp_path: Path) -> None:
     common: dict[str, Any] = {"device": "cpu", "store_url": store, "tier": "quick"}
     with serving(lambda body, number: Say(usage=usage(body["seed"]))) as server:
         path = settings(tmp_path, server, samples=4)
-        blind = pipeline.estimate((path,), ("relu",), **common)["generators"]["tiny"]
+        blind = pipeline.estimate(*asked(RunSpec, {"generators": (path,), "tasks": ("relu",), **common}))["generators"][
+            "tiny"
+        ]
         assert blind["requests"] == 4
         assert "assumed" in blind["tokens_out"]["basis"] and "asking_s" not in blind
         assert blind["judging_s"] is None
@@ -152,9 +155,13 @@ def test_an_estimate_and_the_run_that_it_is_of(tmp_path: Path) -> None:
         pipeline.run((path,), ("relu",), directions=("forward",), **common)
 
         path = settings(tmp_path, server, samples=12)
-        told = pipeline.estimate((path,), ("relu",), **common)["generators"]["tiny"]
+        told = pipeline.estimate(*asked(RunSpec, {"generators": (path,), "tasks": ("relu",), **common}))["generators"][
+            "tiny"
+        ]
         run = pipeline.run((path,), ("relu",), directions=("forward",), **common)
-        found = pipeline.estimate((path,), ("relu",), against=run, **common)["generators"]["tiny"]
+        found = pipeline.estimate(*asked(RunSpec, {"generators": (path,), "tasks": ("relu",), **common}), against=run)[
+            "generators"
+        ]["tiny"]
     assert told["requests"] == 12 and "4 earlier answers" in told["tokens_out"]["basis"]
     exact = {
         "tokens_in": sum(usage(s)["prompt_tokens"] for s in range(12)),

@@ -14,7 +14,7 @@ import pytest
 from kerneleval import devices, pipeline
 from kerneleval.languages.binaries.amd import unknown_target
 from kerneleval.languages.crosscompile import TARGETS, read_binary
-from kerneleval.records import MatrixRow, UsageError
+from kerneleval.records import CandidateSpec, MatrixRow, Protocol, UsageError
 
 pytest.importorskip("triton", reason="Triton is not installed (pip install triton)")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not run: the jail is Linux's")
@@ -81,7 +81,9 @@ def relu(x):
 def rows(tmp_path: Path, text: str, *targets: str, task: str = "relu", name: str = "relu.py") -> dict[str, MatrixRow]:
     path = tmp_path / name
     path.write_text(text)
-    found = pipeline.matrix(path, task, targets=targets, dtypes=("float32",), judged=False)
+    found = pipeline.matrix(
+        CandidateSpec(source=str(path), task=task), Protocol(dtypes=("float32",)), targets=targets, judged=False
+    )
     assert [row.target for row in found.rows] == list(targets)
     return {row.target: row for row in found.rows}
 
@@ -312,15 +314,16 @@ def test_hip_is_not_compiled_for_nvidia(tmp_path: Path) -> None:
 def test_what_has_no_kernels_is_not_evaluated(tmp_path: Path) -> None:
     row = rows(tmp_path, "import torch\n\n\ndef relu(x):\n    return torch.relu(x)\n", "sm_90")["sm_90"]
     assert row.compiles.answer == "not evaluated"
+    spec = CandidateSpec(source=str(tmp_path / "relu.py"), task="relu")
     with pytest.raises(UsageError, match=r"target 'sm_91' is unknown; did you mean sm_90"):
-        pipeline.matrix(tmp_path / "relu.py", "relu", targets=("sm_91",))
+        pipeline.matrix(spec, Protocol(), targets=("sm_91",))
     with pytest.raises(UsageError, match=r"target 'zz' is unknown; known are sm_75, .*gfx1201, cpu"):
-        pipeline.matrix(tmp_path / "relu.py", "relu", targets=("zz",))
+        pipeline.matrix(spec, Protocol(), targets=("zz",))
     absent = next(name for name in devices.names() if devices.find(name).available())
     with pytest.raises(
         UsageError, match=f"target '{absent}' cannot be used here: {re.escape(devices.find(absent).available())}"
     ):
-        pipeline.matrix(tmp_path / "relu.py", "relu", targets=(absent,))
+        pipeline.matrix(spec, Protocol(), targets=(absent,))
 
 
 def test_a_device_that_was_named_has_a_row(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from tests.pipeline import uses_specimens as specimens
 
 from kerneleval import pipeline
-from kerneleval.records import Matrix, MatrixRow
+from kerneleval.records import CandidateSpec, Matrix, MatrixRow, Protocol
 from kerneleval.reports.matrix_view import render_matrix
 
 pytestmark = [
@@ -25,7 +25,9 @@ needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="not run: n
 def matrix(tmp_path: Path, text: str, name: str, *targets: str) -> tuple[Matrix, dict[str, MatrixRow]]:
     path = tmp_path / name
     path.write_text(text)
-    found = pipeline.matrix(path, "matmul", targets=targets, dtypes=("float16",), judged=False)
+    found = pipeline.matrix(
+        CandidateSpec(source=str(path), task="matmul"), Protocol(dtypes=("float16",)), targets=targets, judged=False
+    )
     return found, {row.target: row for row in found.rows}
 
 

@@ -2,104 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from kerneleval.cli.exits import FAILED, PASSED
 from kerneleval.cli.options import (
-    SHORT_DTYPES,
-    AllowOption,
-    Baseline,
-    BaselineOption,
-    DeviceOption,
-    DirectionOption,
-    DistributionOption,
-    DtypeOption,
+    CANDIDATE,
+    RESTRICTIONS,
+    Fields,
+    FileArgument,
     Json,
-    Precise,
-    Quick,
-    Shapes,
-    ShapesOption,
     StoreOption,
+    TaskOption,
     Tier,
-    case_of,
-    chosen_of,
     complete_devices,
     complete_tasks,
     device_of,
     names_of,
     split,
     store_of,
-    tier_of,
+    takes,
 )
 from kerneleval.cli.output import console, print_json, progress
-from kerneleval.records import DIRECTIONS, DISTRIBUTIONS, DTYPES, SHAPE_CATEGORIES, TRACKS
+from kerneleval.records import AuditSpec, CandidateSpec, asked, to_plain
 
 __all__ = ["audit", "check", "differ", "matrix"]
 
 
-def check(
-    file: Annotated[
-        str,
-        typer.Argument(
-            help="The candidate: .py (Triton, Numba, torch), .cpp, .cu, .hip, .metal, .cl; or store:HASH, a stored one."
-        ),
-    ],
-    task: Annotated[
-        str,
-        typer.Option(
-            "--task", "-t", help="A task's name, or a KernelBench problem file.", autocompletion=complete_tasks
-        ),
-    ],
-    device: DeviceOption = None,
-    shapes: ShapesOption = Shapes.default,
-    allow: AllowOption = "custom,mixed",
-    quick: Quick = False,
-    precise: Precise = False,
-    dtype: DtypeOption = None,
-    direction: DirectionOption = None,
-    distribution: DistributionOption = None,
-    category: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only these shape categories.")] = None,
-    baseline: BaselineOption = Baseline.eager,
-    timing: Annotated[bool, typer.Option(help="Whether a correct candidate is timed.")] = True,
-    tf32: Annotated[bool, typer.Option("--tf32", help="Allow TF32 in float32 tasks.")] = False,
-    entry: Annotated[str, typer.Option(help="Name of the entry point; found by convention otherwise.")] = "",
-    backward_entry: Annotated[
-        str, typer.Option(help="Name of the explicit backward entry point; found by convention otherwise.")
-    ] = "",
-    language: Annotated[str, typer.Option(help="Language of the file; found from its content otherwise.")] = "",
-    suite_seed: Annotated[int, typer.Option(min=0, help="Public seed of the shapes.")] = 0,
-    store: StoreOption = None,
-    case: Annotated[
-        str | None, typer.Option(metavar="KEY", help="Judge only this case, as a replay line names it.")
-    ] = None,
-    as_json: Json = False,
-) -> int:
+@takes(
+    *("device", "shapes", "allow", "quick", "precise", *RESTRICTIONS, "category", "baseline", "timing", "tf32"),
+    *(*CANDIDATE, "suite_seed", "store", "case"),
+)
+def check(file: FileArgument, task: TaskOption, fields: Fields, as_json: Json = False) -> int:
     """Judge one candidate on one task."""
-    options: dict[str, Any] = {
-        "device": device_of(device),
-        "shapes": shapes.value,
-        "allow": chosen_of("--allow", [allow], TRACKS),
-        "tier": tier_of(quick, precise),
-        "dtypes": chosen_of("--dtype", dtype, DTYPES, SHORT_DTYPES),
-        "directions": chosen_of("--direction", direction, DIRECTIONS),
-        "distributions": chosen_of("--distribution", distribution, DISTRIBUTIONS),
-        "categories": chosen_of("--category", category, SHAPE_CATEGORIES),
-        "timed": timing,
-        "tf32": tf32,
-        "baseline": baseline.value,
-        "entry": entry,
-        "backward_entry": backward_entry,
-        "language": language,
-        "suite_seed": suite_seed,
-        "store_url": store_of(store),
-        "case": case_of(case),
-    }
+    spec, protocol = asked(CandidateSpec, {**fields, "source": file, "task": task})
     from kerneleval import pipeline  # after the options: a bad one is named without waiting for torch
 
     with progress(lines=False) as on_event:
-        verdict = pipeline.check(file, task, **options, on_event=on_event)
+        verdict = pipeline.check_candidate(spec, protocol, on_event=on_event)
     if as_json:
         from kerneleval.reports import json
 
@@ -111,45 +52,30 @@ def check(
     return PASSED if verdict.verdict == "passed" else FAILED
 
 
+@takes("dtype", "quick", "precise", "allow", *CANDIDATE, allow="custom,mixed,library")
 def matrix(
-    file: Annotated[str, typer.Argument(help="The candidate: .py (Triton), .cu, .hip, or a file that only runs here.")],
-    task: Annotated[str, typer.Option("--task", "-t", help="A task's name.", autocompletion=complete_tasks)],
+    file: Annotated[str, typer.Argument(help="The candidate's file; .py (Triton), .cu and .hip compile for GPUs.")],
+    task: TaskOption,
+    fields: Fields,
     targets: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Architectures (sm_90,gfx942) and devices that are here (cpu,cuda); all otherwise."
+            metavar="NAME", help="Architectures (sm_90,gfx942) and devices of this machine (cpu,cuda); default: all."
         ),
     ] = None,
-    dtype: DtypeOption = None,
-    judged: Annotated[bool, typer.Option("--judge/--compile-only", help="Whether it is also judged here.")] = True,
-    quick: Quick = False,
-    precise: Precise = False,
-    allow: AllowOption = "custom,mixed,library",
-    entry: Annotated[str, typer.Option(help="Name of the entry point; found by convention otherwise.")] = "",
-    backward_entry: Annotated[
-        str, typer.Option(help="Name of the explicit backward entry point; found by convention otherwise.")
-    ] = "",
-    language: Annotated[str, typer.Option(help="Language of the file; found from its content otherwise.")] = "",
+    judged: Annotated[
+        bool, typer.Option("--judge/--compile-only", help="Also judge it on the devices of this machine.")
+    ] = True,
     as_json: Json = False,
 ) -> int:
-    """Compile a candidate for many GPUs, judge it on those that are here, and say how far it comes on each."""
-    options: dict[str, Any] = {
-        "targets": names_of("--targets", targets),
-        "dtypes": chosen_of("--dtype", dtype, DTYPES, SHORT_DTYPES),
-        "judged": judged,
-        "tier": tier_of(quick, precise),
-        "allow": chosen_of("--allow", [allow], TRACKS),
-        "entry": entry,
-        "backward_entry": backward_entry,
-        "language": language,
-    }
+    """Compile a candidate for many GPUs, judge it on the devices of this machine, and show how far it gets on each."""
+    wanted = names_of("--targets", targets)
+    spec, protocol = asked(CandidateSpec, {**fields, "source": file, "task": task})
     from kerneleval import pipeline
 
     with progress(lines=False) as on_event:
-        found = pipeline.matrix(file, task, **options, on_event=on_event)
+        found = pipeline.matrix(spec, protocol, targets=wanted, judged=judged, on_event=on_event)
     if as_json:
-        from kerneleval.records import to_plain
-
         print_json(to_plain(found))
     else:
         from kerneleval.reports import matrix_view
@@ -158,50 +84,32 @@ def matrix(
     return FAILED if any("no" in (r.compiles.answer, r.runs.answer, r.correct.answer) for r in found.rows) else PASSED
 
 
+@takes("shapes", *RESTRICTIONS, "case", "tf32", *CANDIDATE, "suite_seed")
 def differ(
-    task: Annotated[str, typer.Option("--task", "-t", help="A task's name.", autocompletion=complete_tasks)],
+    task: TaskOption,
+    fields: Fields,
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE]...", help="One for several devices, or one for each.")
+        list[str] | None, typer.Argument(metavar="[FILE]...", help="One file for several devices, or one for each.")
     ] = None,
     device: Annotated[
         list[str] | None,
-        typer.Option("--devices", metavar="NAME", help="At least two (cpu,cuda); otherwise all that are here."),
+        typer.Option("--devices", metavar="NAME", help="At least two (cpu,cuda); default: all of this machine."),
     ] = None,
-    reference: Annotated[bool, typer.Option("--reference", help="PyTorch's own operators, no candidate.")] = False,
-    shapes: ShapesOption = Shapes.default,
-    dtype: DtypeOption = None,
-    direction: DirectionOption = None,
-    distribution: DistributionOption = None,
-    case: Annotated[str | None, typer.Option(metavar="KEY", help="Only this case.")] = None,
-    tf32: Annotated[bool, typer.Option("--tf32", help="Allow TF32 in float32 tasks.")] = False,
-    entry: Annotated[str, typer.Option(help="Name of the entry point; found by convention otherwise.")] = "",
-    backward_entry: Annotated[str, typer.Option(help="Name of the explicit backward entry point.")] = "",
-    language: Annotated[str, typer.Option(help="Language of the files; found from their content otherwise.")] = "",
-    suite_seed: Annotated[int, typer.Option(min=0, help="Public seed of the shapes.")] = 0,
+    reference: Annotated[
+        bool, typer.Option("--reference", help="Compare PyTorch's own operators, without a candidate.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
-    """Give several devices the same secret inputs: which is wrong, and how far do the others lie apart."""
-    options: dict[str, Any] = {
-        "devices": names_of("--devices", device),
-        "reference": reference,
-        "shapes": shapes.value,
-        "dtypes": chosen_of("--dtype", dtype, DTYPES, SHORT_DTYPES),
-        "directions": chosen_of("--direction", direction, DIRECTIONS),
-        "distributions": chosen_of("--distribution", distribution, DISTRIBUTIONS),
-        "case": case_of(case),
-        "tf32": tf32,
-        "entry": entry,
-        "backward_entry": backward_entry,
-        "language": language,
-        "suite_seed": suite_seed,
-    }
+    """Give several devices the same secret inputs: which one is wrong, and how far apart are the others?"""
+    wanted = names_of("--devices", device)
+    spec, protocol = asked(CandidateSpec, {**fields, "source": "", "task": task})
     from kerneleval import pipeline
 
     with progress(lines=False) as on_event:
-        found = pipeline.differ(tuple(files or ()), task, **options, on_event=on_event)
+        found = pipeline.differ(
+            spec, protocol, paths=tuple(files or ()), devices=wanted, reference=reference, on_event=on_event
+        )
     if as_json:
-        from kerneleval.records import to_plain
-
         print_json(to_plain(found) | {"wrong": found.wrong})
     else:
         from kerneleval.reports import differ_view
@@ -232,19 +140,20 @@ def audit(
     as_json: Json = False,
 ) -> int:
     """Judge a run's verdicts again, by new processes at other shapes, and tell what changed."""
-    options: dict[str, Any] = {
-        "store_url": store_of(store),
-        "device": device_of(device) if device else None,
-        "only": tuple(split(only)),
-        "sample": sample or 0,
-        "tier": "" if tier is None else tier.value,
-        "same_shapes": same_shapes,
-        "resume": resume,
-    }
+    spec = AuditSpec(
+        run=run_id,
+        store_url=store_of(store),
+        device=device_of(device) if device else None,  # not from the environment: the run knows its own device
+        only=tuple(split(only)),
+        sample=sample or 0,
+        tier="" if tier is None else tier.value,
+        same_shapes=same_shapes,
+        resume=resume,
+    )
     from kerneleval.pipeline import audit as auditing
 
     with progress(lines=not as_json) as on_event:
-        found = auditing.audit(run_id, **options, on_event=on_event)
+        found = auditing.audit(spec, on_event=on_event)
     if as_json:
         print_json(found)
     else:

@@ -1,42 +1,46 @@
-"""The options that commands share: their types, and how what is given becomes what the pipeline takes."""
+"""The options that commands share, and what they become: fields of ``CandidateSpec``, ``RunSpec`` and ``Protocol``.
+
+An option is declared once, in :data:`OPTIONS`; a command names those that it takes in :func:`takes`. Below the command
+line only the records travel.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from kerneleval.cli import settings
-from kerneleval.records import UsageError, near
+from kerneleval.records import DIRECTIONS, DISTRIBUTIONS, DTYPES, SHAPE_CATEGORIES, TRACKS, UsageError, near
 
 __all__ = [
+    "CANDIDATE",
+    "CAPS",
+    "OPTIONS",
+    "RESTRICTIONS",
     "SHORT_DTYPES",
-    "AllowOption",
-    "Baseline",
-    "BaselineOption",
     "DeviceOption",
-    "DirectionOption",
-    "DistributionOption",
-    "DtypeOption",
+    "Fields",
+    "FileArgument",
     "Json",
-    "Precise",
-    "Quick",
+    "Option",
     "RunsArgument",
-    "Shapes",
-    "ShapesOption",
     "StoreOption",
+    "TaskOption",
     "Tier",
-    "case_of",
     "chosen_of",
     "complete_devices",
     "complete_tasks",
     "device_of",
     "names_of",
+    "restriction",
     "split",
     "store_of",
-    "tier_of",
+    "takes",
 ]
 
 
@@ -77,36 +81,32 @@ def complete_devices(incomplete: str) -> list[str]:
     return [name for name in devices.names() if name.startswith(incomplete)]
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else there.")]
-DeviceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--device",
-        help="Device kind; the GPU where there is one, else the CPU. [env: KERNELEVAL_DEVICE]",
-        autocompletion=complete_devices,
-    ),
-]
-StoreOption = Annotated[
-    str | None,
-    typer.Option("--store", help="Path or URL of the store; ./kerneleval.db by default. [env: KERNELEVAL_STORE]"),
-]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")]
+_DEVICE = typer.Option(
+    "--device",
+    help="Device to judge on; default: the GPU if there is one, else the CPU. [env: KERNELEVAL_DEVICE]",
+    autocompletion=complete_devices,
+)
+_STORE = typer.Option("--store", help="Path or URL of the store; default: ./kerneleval.db. [env: KERNELEVAL_STORE]")
+DeviceOption = Annotated[str | None, _DEVICE]
+StoreOption = Annotated[str | None, _STORE]
 RunsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="RUN", help="Identifiers or names; the latest run otherwise. Several merge machines."),
+    typer.Argument(metavar="RUN", help="Identifiers or names of runs; default: the latest run."),
 ]
-AllowOption = Annotated[str, typer.Option(help="Tracks that may pass: custom, mixed, library.")]
-DtypeOption = Annotated[list[str] | None, typer.Option(metavar="DTYPE", help="Only these dtypes: float32 or fp32 ...")]
-DirectionOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only forward, or only backward.")]
-DistributionOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only these input distributions.")]
-ShapesOption = Annotated[
-    Shapes,
-    typer.Option(
-        help="'sweep' varies a problem file's own sizes too; 'real': the shapes of models instead of sampled."
+FileArgument = Annotated[
+    str,
+    typer.Argument(
+        help="The candidate: .py (Triton, Numba, PyTorch), .cpp, .cu, .hip, .metal or .cl; or store:HASH, "
+        "one from the store."
     ),
 ]
-BaselineOption = Annotated[Baseline, typer.Option(help="What speedup is measured against.")]
-Quick = Annotated[bool, typer.Option("--quick", help="A verdict in about a second, with wide intervals.")]
-Precise = Annotated[bool, typer.Option("--precise", help="Intervals of 1 %, from several fresh processes.")]
+TaskOption = Annotated[
+    str,
+    typer.Option(
+        "--task", "-t", help="Name of a task, or path of a KernelBench problem file.", autocompletion=complete_tasks
+    ),
+]
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -140,20 +140,12 @@ def chosen_of(
     return tuple(chosen)
 
 
-def case_of(key: str | None) -> str:
-    """The key of the one case asked for; empty: none was."""
-    if key is not None and not key.strip():
+def _case_of(key: str) -> str:
+    if not key.strip():
         raise UsageError(
             "--case is empty; give a key such as gelu/forward/M=4,N=7/float32/contiguous/standard, or leave it out"
         )
-    return key or ""
-
-
-def tier_of(quick: bool, precise: bool) -> str:
-    """The tier that the two flags mean."""
-    if quick and precise:
-        raise UsageError("--quick and --precise exclude each other")
-    return "quick" if quick else "precise" if precise else "standard"
+    return key
 
 
 def names_of(option: str, given: list[str] | None) -> tuple[str, ...]:
@@ -177,3 +169,206 @@ def device_of(given: str | None) -> str | None:
 def store_of(given: str | None) -> str | None:
     """The store given, by option or environment."""
     return given or settings.read().store
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Options that fill fields of records
+# --------------------------------------------------------------------------------------------------------------------
+
+Fields = dict[str, Any]
+"""What the options of a command line say: field of a record -> value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """An option of the command line that fills one field of a record."""
+
+    field: str
+    """Field of ``Protocol``, ``CandidateSpec`` or ``RunSpec``."""
+    type: Any
+    """Type of the value on the command line."""
+    declared: Any
+    """Names, help and metavar."""
+    default: Any = None
+    """Its value where it is not given; None: the record's own default."""
+    read: Callable[[Any], Any] = lambda value: value
+    """What is given -> the field's value; raises UsageError."""
+
+
+def restriction(
+    name: str, field: str, text: str, known: Iterable[str], short: dict[str, str] | None = None, metavar: str = "NAME"
+) -> Option:
+    """An option that restricts a choice to known names; it may be repeated and may hold commas."""
+    return Option(
+        field=field,
+        type=list[str] | None,
+        declared=typer.Option(name, metavar=metavar, help=text),
+        read=lambda given: chosen_of(name, given, known, short) or None,
+    )
+
+
+def _flag(field: str, default: bool, *names: str, text: str) -> Option:
+    return Option(field=field, type=bool, declared=typer.Option(*names, help=text), default=default)
+
+
+def _tier(name: str, text: str) -> Option:
+    read: Callable[[bool], str | None] = lambda flag: name if flag else None  # noqa: E731
+    return Option(field="tier", type=bool, declared=typer.Option(f"--{name}", help=text), default=False, read=read)
+
+
+def _text(field: str, text: str) -> Option:
+    return Option(field=field, type=str, declared=typer.Option(help=text), default="")
+
+
+def _number(field: str, kind: type, metavar: str, text: str, *names: str) -> Option:
+    return Option(field=field, type=kind | None, declared=typer.Option(*names, metavar=metavar, help=text))
+
+
+def _names(field: str, text: str, *names: str, complete: Callable[[str], list[str]] | None = None) -> Option:
+    declared = typer.Option(*names, help=text, autocompletion=complete)
+    return Option(field=field, type=list[str] | None, declared=declared, read=lambda given: tuple(split(given)))
+
+
+OPTIONS: dict[str, Option] = {
+    # Protocol
+    "shapes": Option(
+        field="shapes",
+        type=Shapes,
+        declared=typer.Option(
+            help="Sizes to judge at. default: sampled sizes; sweep: vary the sizes of a problem file too; "
+            "real: sizes of models."
+        ),
+        default=Shapes.default,
+        read=lambda shapes: shapes.value,
+    ),
+    "allow": Option(
+        field="allow",
+        type=str,
+        declared=typer.Option(help="Tracks that may pass: custom, mixed, library."),
+        default="custom,mixed",
+        read=lambda tracks: chosen_of("--allow", [tracks], TRACKS),
+    ),
+    "quick": _tier("quick", "Short timing: about a second, wide intervals."),
+    "precise": _tier("precise", "Long timing: intervals of 1 %, from several new processes."),
+    "dtype": restriction("--dtype", "dtypes", "Only these dtypes: float32 or fp32, ...", DTYPES, SHORT_DTYPES, "DTYPE"),
+    "direction": restriction("--direction", "directions", "Only forward, or only backward.", DIRECTIONS),
+    "distribution": restriction(
+        "--distribution", "distributions", "Only these distributions of inputs.", DISTRIBUTIONS
+    ),
+    "category": restriction("--category", "categories", "Only these shape categories.", SHAPE_CATEGORIES),
+    "baseline": Option(
+        field="baseline",
+        type=Baseline,
+        declared=typer.Option(help="What the candidate's speed is compared with."),
+        default=Baseline.eager,
+        read=lambda baseline: baseline.value,
+    ),
+    "timing": _flag("timed", True, text="Time a correct candidate, or judge only whether it is correct."),
+    "tf32": _flag("tf32", False, "--tf32", text="Allow TF32 in float32 tasks."),
+    "suite_seed": Option(
+        field="suite_seed", type=int, declared=typer.Option(min=0, help="Public seed of the sampled sizes."), default=0
+    ),
+    # CandidateSpec
+    "entry": _text("entry", "Name of the entry point; default: found by convention."),
+    "backward_entry": _text(
+        "backward_entry", "Name of the explicit backward entry point; default: found by convention."
+    ),
+    "language": _text("language", "Language of the file; default: found from its content."),
+    "case": Option(
+        field="case",
+        type=str | None,
+        declared=typer.Option(metavar="KEY", help="Judge only this case; a replay line names its key."),
+        read=lambda key: None if key is None else _case_of(key),
+    ),
+    # CandidateSpec and RunSpec
+    "device": Option(field="device", type=str | None, declared=_DEVICE, read=device_of),
+    "store": Option(field="store_url", type=str | None, declared=_STORE, read=store_of),
+    # RunSpec
+    "generator": _names(
+        "generators", "Name, file or directory of a generator; may be given several times.", "--generator", "-g"
+    ),
+    "task": _names(
+        "tasks",
+        "Task to judge; may be given several times; default: the suite of the archetypes.",
+        *("--task", "-t"),
+        complete=complete_tasks,
+    ),
+    "resume": _flag("resume", True, text="Continue an unfinished run of the same plan."),
+    "name": _text("name", "Name of the run, for people."),
+    "target": _number(
+        "target", float, "X", "Do not refine a correct draft with a speedup of X or more.", "--target-speedup"
+    ),
+    "max_usd": _number("max_usd", float, "USD", "Stop asking generators after this much money."),
+    "max_tokens": _number("max_tokens", int, "N", "Stop asking generators after N tokens."),
+    "max_hours": _number("max_hours", float, "H", "Stop asking and judging after H hours."),
+}
+"""Parameter of a command -> what it declares and which field it fills."""
+
+CANDIDATE = ("entry", "backward_entry", "language")
+"""How a candidate's file is read."""
+
+RESTRICTIONS = ("dtype", "direction", "distribution")
+"""Which of the planned cases are judged."""
+
+CAPS = ("max_usd", "max_tokens", "max_hours")
+"""What asking generators may cost."""
+
+
+def takes(
+    *names: str, options: Mapping[str, Option] = OPTIONS, **defaults: Any
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Gives a command the options of these names in place of its parameter ``fields``, which gets what they say.
+
+    Args:
+        names: keys of ``options``, in the order of the help.
+        options: those that there are.
+        defaults: option -> its default for this command; ``...``: it must be given.
+
+    Raises:
+        UsageError: by the command: a bad value, or two options given that fill the same field.
+    """
+
+    def decorate(command: Callable[..., int]) -> Callable[..., int]:
+        hints = get_type_hints(command, include_extras=True)
+        parameters: list[inspect.Parameter] = []
+        for parameter in inspect.signature(command).parameters.values():
+            if parameter.name == "fields":
+                parameters += [
+                    _parameter(name, options[name], defaults.get(name, options[name].default)) for name in names
+                ]
+            else:
+                kind = inspect.Parameter.KEYWORD_ONLY
+                parameters.append(parameter.replace(kind=kind, annotation=hints[parameter.name]))
+
+        def run(**given: Any) -> int:
+            fields = _fields({name: options[name] for name in names}, given)
+            return command(**{name: value for name, value in given.items() if name not in names}, fields=fields)
+
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
+        return run
+
+    return decorate
+
+
+def _parameter(name: str, option: Option, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        annotation=Annotated[option.type, option.declared],
+        default=inspect.Parameter.empty if default is ... else default,
+    )
+
+
+def _fields(options: Mapping[str, Option], given: Mapping[str, Any]) -> Fields:
+    found: Fields = {}
+    by: dict[str, str] = {}
+    for name, option in options.items():
+        value = option.read(given[name])
+        if value is None:
+            continue
+        if option.field in found:
+            raise UsageError(f"--{by[option.field]} and --{name} exclude each other; leave one of them out")
+        found[option.field], by[option.field] = value, name
+    return found

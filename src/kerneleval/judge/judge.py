@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -38,23 +38,22 @@ from kerneleval.records import (
     Candidate,
     Case,
     CellResult,
-    Event,
     Evidence,
     Failed,
     InfrastructureError,
     Limits,
+    OnEvent,
     Outcome,
     Passed,
     Protocol,
     Task,
     UsageError,
     Verdict,
+    tell,
 )
 from kerneleval.tasks import shapes
 
 __all__ = ["Judge", "budget_of"]
-
-OnEvent = Callable[[Event], None]
 
 _REAL_BYTES, _REAL_FLOPS = 32, 64
 """Times what a sampled case may take, the shape of a model may: on two cores 128 MiB and 9.6 GFLOP, a few tenths of a
@@ -120,10 +119,10 @@ class Judge:
         """Noise figures of this machine in that tier; measured once, then cached."""
         if protocol.tier not in self._noise:
 
-            def tell() -> None:
-                _tell(on_event, "noise", 0, 0, f"measuring the noise floor of this machine ({protocol.tier} tier)")
+            def measuring() -> None:
+                tell(on_event, "noise", 0, 0, f"measuring the noise floor of this machine ({protocol.tier} tier)")
 
-            self._noise[protocol.tier] = noise.floor(self.pool, protocol.tier, tell)
+            self._noise[protocol.tier] = noise.floor(self.pool, protocol.tier, measuring)
         return self._noise[protocol.tier]
 
     def limits(self) -> Limits | None:
@@ -140,11 +139,11 @@ class Judge:
     def build_ahead(self, candidates: Sequence[Candidate], on_event: OnEvent | None = None) -> None:
         """Build what these candidates need built, several at a time, as nobody may beside a measurement."""
 
-        def tell(done: int, total: int, candidate: Candidate) -> None:
-            _tell(on_event, "build", done, total, candidate.files[0][0])
+        def built(done: int, total: int, candidate: Candidate) -> None:
+            tell(on_event, "build", done, total, candidate.files[0][0])
 
         with registered(self.device.hardware()):
-            self.pool.build_ahead(candidates, tell)
+            self.pool.build_ahead(candidates, built)
 
     def check(
         self,
@@ -184,7 +183,7 @@ class Judge:
         if not cases:
             why = next((f"; {line}" for line in self.left_out(task, protocol)), "")
             raise UsageError(f"task {task.name!r}: no case is left; loosen --dtype, --direction or --category{why}")
-        _tell(on_event, "load", 0, len(cases), task.name)
+        tell(on_event, "load", 0, len(cases), task.name)
         with registered(self.device.hardware()):
             try:
                 if not trusted:
@@ -224,7 +223,7 @@ class Judge:
         with judge.prefetch.over(cases):
             for done, case in enumerate(cases):
                 outcomes[case] = judge.judge(case)
-                _tell(on_event, "case", done + 1, len(cases), case.key)
+                tell(on_event, "case", done + 1, len(cases), case.key)
         outcomes |= without_gradient(outcomes)
         uses = self._uses.begin(loaded)
         findings = native_failures(outcomes)
@@ -254,7 +253,7 @@ class Judge:
                     others = max(others, now)
                     if done in (1, total):
                         readings.append(self.device.conditions() | ({"other_judges": now} if now >= 0 else {}))
-                    _tell(on_event, "time", done, total, case.key)
+                    tell(on_event, "time", done, total, case.key)
 
                 outcomes |= timer.time({case: outcomes[case] for case in timed}, on_cell)
                 if timed and limits is None:
@@ -436,8 +435,3 @@ def _summary(results: Sequence[CellResult]) -> dict[str, Any] | None:
         "cells": n,
         "direction": direction,
     }
-
-
-def _tell(on_event: OnEvent | None, kind: str, done: int, total: int, text: str) -> None:
-    if on_event is not None:
-        on_event(Event(kind=kind, done=done, total=total, text=text))

@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kerneleval.generators.common.base import Stoppable
-from kerneleval.pipeline.checking import OnEvent, tell
-from kerneleval.records import Answer, Candidate, Origin, Request, Task
+from kerneleval.records import Answer, Candidate, OnEvent, Origin, Request, Task, tell
 
 if TYPE_CHECKING:
     from kerneleval.generators import Asked, Generator

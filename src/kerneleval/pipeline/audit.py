@@ -7,11 +7,23 @@ on where it stopped.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.records import PUBLISHED, Event, Protocol, Task, UsageError, Verdict, near, to_plain
+from kerneleval.pipeline.checking import borrowed, open_task
+from kerneleval.records import (
+    PUBLISHED,
+    AuditSpec,
+    OnEvent,
+    Protocol,
+    Task,
+    UsageError,
+    Verdict,
+    near,
+    tell,
+    to_plain,
+)
 
 if TYPE_CHECKING:
     from kerneleval.judge.judge import Judge
@@ -20,8 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "audit"]
 
-OnEvent = Callable[[Event], None]
-
 FORMAT = 1
 """Raised whenever a field of the audit's document changes its meaning or goes away."""
 
@@ -29,31 +39,11 @@ _Key = tuple[str, int, str]
 """Generator, sample, task: what names an attempt of a run on one machine."""
 
 
-def audit(
-    run: str = "latest",
-    *,
-    store_url: str | None = None,
-    device: str | None = None,
-    only: Sequence[str] = (),
-    sample: int = 0,
-    tier: str = "",
-    same_shapes: bool = False,
-    resume: bool = True,
-    judge: Judge | None = None,
-    on_event: OnEvent | None = None,
-) -> dict[str, Any]:
+def audit(spec: AuditSpec, *, judge: Judge | None = None, on_event: OnEvent | None = None) -> dict[str, Any]:
     """Judge the verdicts of a stored run again and tell what changed.
 
     Args:
-        run: identifier, its beginning, name or ``latest`` (the latest run that is no audit).
-        store_url: path or URL of the store; None: ``./kerneleval.db``.
-        device: device kind, one of the run's; None: that of its first machine.
-        only: names of tasks; empty: all of the run's.
-        sample: judge only so many verdicts, chosen in secret; 0: all.
-        tier: as in :func:`kerneleval.pipeline.check`; empty: the run's own.
-        same_shapes: judge at the cases of the run; otherwise at those of another, secretly chosen seed, except for
-            tasks that have sizes of their own.
-        resume: whether an interrupted audit of the same run with the same settings goes on.
+        spec: which verdicts, and how.
         judge: a warm judge to use.
         on_event: called as the work proceeds.
 
@@ -66,28 +56,28 @@ def audit(
         UsageError: no such store, run or task; a candidate or task that is not there any more; nothing to audit.
         InfrastructureError: the machine, the disk or the database failed.
     """
-    from kerneleval.judge import Judge
     from kerneleval.store import open_store
 
-    if sample < 0:
-        raise UsageError(f"a sample of {sample} verdicts cannot be taken; give 1 or more, or leave it out for all")
-    store = open_store(store_url, create=False)
-    info = store.run(run)
-    kind = device or info.machines[0].device
-    request = {"of": info.id, "only": sorted(set(only)), "sample": sample, "same_shapes": same_shapes}
-    stored, skipped = _stored(store, info, kind, only)
-    owner = judge or Judge(kind)
-    try:
-        found = _interrupted(store, owner, request, tier or info.protocol.tier) if resume else None
-        protocol = _protocol(info, tier, same_shapes) if found is None else found.protocol
+    if spec.sample < 0:
+        raise UsageError(f"a sample of {spec.sample} verdicts cannot be taken; give 1 or more, or leave it out for all")
+    store = open_store(spec.store_url, create=False)
+    info = store.run(spec.run)
+    kind = spec.device or info.machines[0].device
+    request = {
+        "of": info.id,
+        "only": sorted(set(spec.only)),
+        "sample": spec.sample,
+        "same_shapes": spec.same_shapes,
+    }
+    stored, skipped = _stored(store, info, kind, spec.only)
+    with borrowed(judge, kind) as owner:
+        found = _interrupted(store, owner, request, spec.tier or info.protocol.tier) if spec.resume else None
+        protocol = _protocol(info, spec) if found is None else found.protocol
         subjects = _subjects(info, stored, protocol)
         if found is None:
-            found = _begin(store, owner, info, request, protocol, _chosen(stored, owner, sample), subjects)
-        _judge(store, owner, found, subjects, store_url, on_event)
-    finally:
-        if judge is None:
-            owner.close()
-    return _document(store, info, found, owner.machine.fingerprint, skipped)
+            found = _begin(store, owner, info, request, protocol, _chosen(stored, owner, spec.sample), subjects)
+        _judge(store, owner, found, subjects, spec.store_url, on_event)
+        return _document(store, info, found, owner.machine.fingerprint, skipped)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -121,12 +111,10 @@ def _stored(store: Store, info: RunInfo, kind: str, only: Sequence[str]) -> tupl
 
 def _subjects(info: RunInfo, stored: Sequence[Attempt], protocol: Protocol) -> dict[str, Task]:
     """The tasks by name, opened as the run had opened them."""
-    from kerneleval import tasks
-
     subjects = {}
     for name in dict.fromkeys(attempt.task for attempt in stored):
         given = info.tasks.get(name, name)
-        task = tasks.open_task(given, sweep=protocol.shapes == "sweep", suite_seed=protocol.suite_seed)
+        task = open_task(given, protocol)
         if task.name != name:
             raise UsageError(f"{given} is now task {task.name!r}; run {info.id} judged {name!r} there")
         subjects[name] = task
@@ -164,14 +152,14 @@ def _interrupted(store: Store, judge: Judge, request: dict[str, Any], tier: str)
     return None
 
 
-def _protocol(info: RunInfo, tier: str, same_shapes: bool) -> Protocol:
+def _protocol(info: RunInfo, spec: AuditSpec) -> Protocol:
     """How the audit judges: as the run did, but for the tier and the seed of the shapes."""
     seed = info.protocol.suite_seed
-    while not same_shapes and seed == info.protocol.suite_seed:
+    while not spec.same_shapes and seed == info.protocol.suite_seed:
         seed = secrets.randbits(31)  # chosen after the candidates were made: nobody could know these shapes
     return replace(
         info.protocol,
-        tier=tier or info.protocol.tier,  # type: ignore[arg-type]
+        tier=spec.tier or info.protocol.tier,  # type: ignore[arg-type]
         suite_seed=seed,
         audit=secrets.token_hex(8),
     )
@@ -227,8 +215,7 @@ def _judge(
 
     left = store.unfinished(info.id)
     for done, attempt in enumerate(left, info.planned - len(left)):
-        if on_event is not None:
-            on_event(Event(kind="run", done=done, total=info.planned, text=f"{attempt.generator}: {attempt.task}"))
+        tell(on_event, "run", done, info.planned, f"{attempt.generator}: {attempt.task}")
         candidate = store.candidate(attempt.candidate)
         if attempt.origin is not None:
             candidate = replace(candidate, origin=attempt.origin)
@@ -243,8 +230,7 @@ def _judge(
             on_event=on_event,
         )
         store.put_verdict(info.id, attempt.generator, attempt.sample, candidate, verdict)
-    if on_event is not None:
-        on_event(Event(kind="run", done=info.planned, total=info.planned, text="done"))
+    tell(on_event, "run", info.planned, info.planned, "done")
 
 
 # --------------------------------------------------------------------------------------------------------------------

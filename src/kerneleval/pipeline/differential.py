@@ -6,11 +6,22 @@ import itertools
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kerneleval.pipeline.checking import OnEvent, known_dtypes, open_task, tell
-from kerneleval.records import Candidate, Case, Differential, Protocol, Task, UsageError
+from kerneleval.pipeline.checking import check_dtypes, open_task, read_source
+from kerneleval.records import (
+    Candidate,
+    CandidateSpec,
+    Case,
+    CaseAnswers,
+    Differential,
+    OnEvent,
+    Protocol,
+    Task,
+    UsageError,
+    tell,
+)
 
 if TYPE_CHECKING:
     from kerneleval.judge.judge import Judge
@@ -22,41 +33,24 @@ REFERENCE = "reference"
 
 
 def differ(
-    paths: Sequence[str | Path],
-    task: str | Task,
+    spec: CandidateSpec,
+    protocol: Protocol,
     *,
+    paths: Sequence[str] = (),
     devices: Sequence[str] = (),
     reference: bool = False,
-    shapes: str = "default",
-    dtypes: Sequence[str] = (),
-    directions: Sequence[str] = (),
-    distributions: Sequence[str] = (),
-    case: str = "",
-    entry: str = "",
-    backward_entry: str = "",
-    language: str = "",
-    tf32: bool = False,
-    suite_seed: int = 0,
     judges: Mapping[str, Judge] | None = None,
     on_event: OnEvent | None = None,
 ) -> Differential:
     """What a candidate gives on several devices, on the same secret inputs.
 
     Args:
+        spec: the task, the language and entry points of the files, and the only case; its ``source`` and ``device`` are
+            not used.
+        protocol: how the cases are planned; nothing is timed.
         paths: files of one operator: one that runs on several devices, or one for each device; none with ``reference``.
-        task: name of a built-in task, path of a problem file, or a task.
         devices: device kinds; empty: all that are here and that a file runs on. At least two.
         reference: PyTorch's own operators instead of a candidate.
-        shapes: ``default``, ``sweep`` or ``real``, as of :func:`kerneleval.check`.
-        dtypes: only these; empty: the task's.
-        directions: only these; empty: the task's.
-        distributions: only these; empty: the planner's choice.
-        case: key of the only case; empty: all that every device has room for.
-        entry: name of the entry point; empty: by convention. So for the next two.
-        backward_entry: name of the explicit backward entry point.
-        language: language of the files.
-        tf32: whether TF32 is allowed in float32.
-        suite_seed: public seed of the shapes.
         judges: warm judges to use, by device kind; others are started for this call.
         on_event: called as the work proceeds.
 
@@ -66,8 +60,6 @@ def differ(
         InfrastructureError: the machine failed, not what ran on it.
     """
     from kerneleval.judge import Judge
-    from kerneleval.judge.differential import Side, common_plan
-    from kerneleval.judge.differential import differ as answers_of
 
     if reference and paths:
         raise UsageError(
@@ -76,52 +68,49 @@ def differ(
     if not reference and not paths:
         raise UsageError("no file is given; give those of a candidate, or --reference for PyTorch's own operators")
     started = time.perf_counter()
-    subject = task if isinstance(task, Task) else open_task(task, shapes, suite_seed)
-    named = {"entry": entry, "backward_entry": backward_entry, "language": language}
-    given = {str(path): _read(path, subject, named) for path in paths}
+    protocol = replace(protocol, tier="quick", timed=False)
+    task = open_task(spec.task, protocol)
+    given = {path: read_source(replace(spec, source=path), task) for path in paths}
     chosen, absent = _places(given, tuple(devices))
-    protocol = Protocol(
-        tier="quick",
-        shapes=shapes,  # type: ignore[arg-type]
-        dtypes=known_dtypes(subject, dtypes),
-        directions=tuple(directions),
-        distributions=tuple(distributions),
-        timed=False,
-        tf32=tf32,
-        suite_seed=suite_seed,
-    )
+    check_dtypes(task, protocol)
     with ExitStack() as stack:
         mine = {name: (judges or {}).get(name) or stack.enter_context(Judge(name)) for name in chosen}
-        cases = common_plan(list(mine.values()), subject, protocol)
-        if case:
-            cases = (_read_case(case, subject, protocol, cases, list(mine.values())),)
-        if not cases:
-            raise UsageError(f"task {subject.name!r}: no case is left; loosen --dtype, --direction or --distribution")
-        tell(on_event, "differ", 0, len(cases), f"{subject.name}: loading on {', '.join(chosen)}")
-        sides = [
-            stack.enter_context(Side(judge, given[chosen[name]] if chosen[name] else None, subject, protocol))
-            for name, judge in mine.items()
-        ]
-        found = []
-        for one in answers_of(sides, subject, cases, tf32=tf32):
-            found.append(one)
-            tell(on_event, "differ", len(found), len(cases), one.case.key)
-        return Differential(
-            task=subject.name,
-            task_source=task.name if isinstance(task, Task) else task,
-            candidates={side.name: side.candidate.hash for side in sides},
+        found = Differential(
+            task=task.name,
+            task_source=spec.task_source,
+            candidates={},
             sources={name: chosen[name] or REFERENCE for name in chosen},
             machines={name: judge.machine for name, judge in mine.items()},
-            cases=tuple(found),
+            cases=(),
             not_evaluated=absent,
-            seconds=time.perf_counter() - started,
+            seconds=0.0,
         )
+        cases = _cases(spec.case, task, protocol, list(mine.values()))
+        candidates = {name: given[path] if path else None for name, path in chosen.items()}
+        hashes, answers = _answers(mine, candidates, task, protocol, cases, on_event)
+        return replace(found, candidates=hashes, cases=answers, seconds=time.perf_counter() - started)
 
 
-def _read(path: str | Path, task: Task, named: Mapping[str, str]) -> Candidate:
-    from kerneleval import languages
+def _answers(
+    judges: Mapping[str, Judge],
+    candidates: Mapping[str, Candidate | None],
+    task: Task,
+    protocol: Protocol,
+    cases: Sequence[Case],
+    on_event: OnEvent | None,
+) -> tuple[dict[str, str], tuple[CaseAnswers, ...]]:
+    """(device -> hash of the candidate that ran there; what the devices gave in each case)."""
+    from kerneleval.judge.differential import Side
+    from kerneleval.judge.differential import differ as answers_of
 
-    return languages.read_candidate(path, task_name=task.name, **named)
+    with ExitStack() as stack:
+        tell(on_event, "differ", 0, len(cases), f"{task.name}: loading on {', '.join(judges)}")
+        sides = [stack.enter_context(Side(j, candidates[name], task, protocol)) for name, j in judges.items()]
+        found = []
+        for one in answers_of(sides, task, cases, tf32=protocol.tf32):
+            found.append(one)
+            tell(on_event, "differ", len(found), len(cases), one.case.key)
+        return {side.name: side.candidate.hash for side in sides}, tuple(found)
 
 
 def _places(given: Mapping[str, Candidate], asked: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -181,9 +170,14 @@ def _shared_out(fitting: Mapping[str, Sequence[str]], runs_on: Mapping[str, Sequ
     return dict(zip(fitting, ways[0], strict=True))
 
 
-def _read_case(key: str, task: Task, protocol: Protocol, planned: Sequence[Case], judges: Sequence[Judge]) -> Case:
+def _cases(key: str, task: Task, protocol: Protocol, judges: Sequence[Judge]) -> tuple[Case, ...]:
+    """The cases that every device has room for; with a key that one alone."""
+    from kerneleval.judge.differential import common_plan
     from kerneleval.tasks.case_keys import read_case
 
+    planned = common_plan(judges, task, protocol)
     if not planned:
         raise UsageError(f"task {task.name!r}: no case is left; loosen --dtype, --direction or --distribution")
-    return read_case(key, task, protocol, planned, min(judge.device.largest_case_bytes() for judge in judges))
+    if not key:
+        return planned
+    return (read_case(key, task, protocol, planned, min(judge.device.largest_case_bytes() for judge in judges)),)

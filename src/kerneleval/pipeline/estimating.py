@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kerneleval.pipeline.asking import answers_of
-from kerneleval.pipeline.checking import borrowed, open_task
+from kerneleval.pipeline.checking import borrowed
 from kerneleval.pipeline.generating import as_model, there
-from kerneleval.pipeline.running import known_limits, protocol_of
-from kerneleval.records import Request, UsageError
+from kerneleval.pipeline.running import in_float32, known_limits, suite_of
+from kerneleval.records import Protocol, Request, RunSpec, UsageError
 
 if TYPE_CHECKING:
-    from kerneleval.generators import Asked
+    from kerneleval.generators import Asked, Generator
     from kerneleval.generators.llm import Model
     from kerneleval.store.store import Store
 
@@ -52,16 +52,7 @@ class _Known:
     """Characters of an answer."""
 
 
-def estimate(
-    generators: Sequence[str],
-    tasks: Sequence[str] = (),
-    *,
-    device: str | None = None,
-    shapes: str = "default",
-    store_url: str | None = None,
-    tier: str = "standard",
-    against: str = "",
-) -> dict[str, Any]:
+def estimate(spec: RunSpec, protocol: Protocol, *, against: str = "") -> dict[str, Any]:
     """What asking and judging generators over a suite will cost, before anything is asked.
 
     Prompts are rendered and counted. Tokens for each character, answers and seconds are those of the same model's
@@ -70,12 +61,8 @@ def estimate(
     nothing of is assumed, with a factor of 2 either way, and said to be; judging time is not assumed.
 
     Args:
-        generators: names or paths.
-        tasks: names or paths; empty: the archetypes' suite.
-        device: device kind; None: the GPU where there is one, else the CPU.
-        shapes: as in :func:`check`.
-        store_url: the store to learn from; None: ``./kerneleval.db``; there need be none.
-        tier: as in :func:`check`.
+        spec: the generators, the tasks, and the store to learn from; there need be none.
+        protocol: how they would be judged.
         against: a run of the same generators and tasks, with which the estimate is compared; empty: none.
 
     Returns:
@@ -86,33 +73,39 @@ def estimate(
         UsageError: an unknown generator, task, device or run.
     """
     from kerneleval import generators as makers
-    from kerneleval.generators import Asked
 
-    found = [makers.find(g) for g in generators]
-    suite = [open_task(t, shapes, suite_seed=0) for t in tasks or makers.SUITE]
-    store = there(store_url)
+    found = [makers.find(name) for name in spec.generators]
+    suite = list(suite_of(spec, protocol).values())
+    store = there(spec.store_url)
     if against and store is None:
-        raise UsageError("there is no store yet: no run to compare with")
-    table: dict[str, Any] = {}
-    with borrowed(None, device) as judge:
+        raise UsageError(f"there is no store yet, so no run {against!r} to compare with; leave --against out")
+    with borrowed(None, spec.device) as judge:
         machine = judge.machine
-        limits = known_limits(store, judge, protocol_of(shapes=shapes))
-        for maker in found:
-            if isinstance(maker, Asked):
-                requests = [Request(task=t, device=machine.device, machine=machine, limits=limits) for t in suite]
-                row = _asking(maker, requests, store)
-                samples = {task.name: maker.samples * maker.rounds for task in suite}
-            else:
-                row = {"requests": 0}
-                samples = {n: len(of) for n, of in answers_of(maker, suite, machine.device).items()}
-            row["judging_s"] = _judging(store, machine.fingerprint, tier, samples)
-            table[maker.name] = row
+        limits = known_limits(store, judge, in_float32(protocol))
+        requests = [Request(task=t, device=machine.device, machine=machine, limits=limits) for t in suite]
+        table = {maker.name: _row(maker, requests, store, protocol.tier) for maker in found}
     if against and store is not None:
         for name, actual in _actual(store, against).items():
             for key, value in actual.items():
                 if key in table.get(name, {}):
                     table[name][key]["actual"] = value
     return {"device": machine.device, "tasks": len(suite), "generators": table, "against": against}
+
+
+def _row(maker: Generator | Asked, requests: Sequence[Request], store: Store | None, tier: str) -> dict[str, Any]:
+    """What one generator will cost; ``requests`` holds one for each task."""
+    from kerneleval.generators import Asked
+
+    first = requests[0]
+    assert first.machine is not None
+    if isinstance(maker, Asked):
+        row = _asking(maker, requests, store)
+        samples = {request.task.name: maker.samples * maker.rounds for request in requests}
+    else:
+        row = {"requests": 0}
+        answers = answers_of(maker, [request.task for request in requests], first.device)
+        samples = {name: len(of) for name, of in answers.items()}
+    return {**row, "judging_s": _judging(store, first.machine.fingerprint, tier, samples)}
 
 
 def _asking(maker: Asked, requests: Sequence[Request], store: Store | None) -> dict[str, Any]:

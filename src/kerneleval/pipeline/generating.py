@@ -10,10 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from kerneleval.pipeline.asking import Kept, answers_of, ask_all
 from kerneleval.pipeline.caps import Caps
-from kerneleval.pipeline.checking import OnEvent, borrowed, open_task
+from kerneleval.pipeline.checking import borrowed
 from kerneleval.pipeline.refining import UNANSWERED
-from kerneleval.pipeline.running import known_limits, protocol_of
-from kerneleval.records import Answer, InfrastructureError, Request, Task, UsageError, to_plain
+from kerneleval.pipeline.running import in_float32, known_limits, suite_of
+from kerneleval.records import (
+    Answer,
+    InfrastructureError,
+    OnEvent,
+    Protocol,
+    Request,
+    RunSpec,
+    Task,
+    UsageError,
+    to_plain,
+)
 
 if TYPE_CHECKING:
     from kerneleval.generators import Asked, Generator
@@ -23,32 +33,24 @@ if TYPE_CHECKING:
 __all__ = ["as_model", "generate", "prompts", "there"]
 
 
-def prompts(
-    generator: str,
-    tasks: Sequence[str] = (),
-    *,
-    device: str | None = None,
-    shapes: str = "default",
-    store_url: str | None = None,
-) -> list[dict[str, Any]]:
+def prompts(spec: RunSpec, protocol: Protocol) -> list[dict[str, Any]]:
     """What a model would be asked in the first round of each task: ``task``, ``template``, ``hash`` and ``messages``
     (role and content).
 
     Args:
-        generator: path of a settings file of a model.
-        tasks: names or paths; empty: the archetypes' suite.
-        device: device kind; None: the GPU where there is one, else the CPU.
-        shapes: as in :func:`check`.
-        store_url: a store that knows the machine's limits; None: ``./kerneleval.db``; where there is none, the limits
-            are measured now.
+        spec: its generator is the path of a settings file of a model; its store may know the machine's limits, which
+            are measured now where none does.
+        protocol: how the tasks are opened.
 
     Raises:
         UsageError: an unknown task or device, or a generator that is no model.
     """
-    maker, suite = _opened(generator, tasks, shapes, None)
-    model = _model(maker, generator)
-    with borrowed(None, device) as judge:
-        limits = known_limits(there(store_url), judge, protocol_of(shapes=shapes))
+    maker, suite = _opened(spec, protocol, None)
+    model = as_model(maker)
+    if model is None:
+        raise UsageError(f'{spec.generators[0]} has no prompts: only models (kind = "llm") are asked in words')
+    with borrowed(None, spec.device) as judge:
+        limits = known_limits(there(spec.store_url), judge, in_float32(protocol))
         found = []
         for task in suite:
             request = Request(task=task, device=judge.machine.device, machine=judge.machine, limits=limits)
@@ -59,31 +61,17 @@ def prompts(
 
 
 def generate(
-    generator: str,
-    folder: str | Path,
-    tasks: Sequence[str] = (),
-    *,
-    device: str | None = None,
-    shapes: str = "default",
-    store_url: str | None = None,
-    max_usd: float | None = None,
-    max_tokens: int | None = None,
-    max_hours: float | None = None,
-    on_event: OnEvent | None = None,
+    spec: RunSpec, protocol: Protocol, folder: str | Path, *, on_event: OnEvent | None = None
 ) -> dict[str, Any]:
     """Write what a generator has for each task into a folder, which is a generator itself (``-g FOLDER``): candidates,
     and beside each who made it and what it cost. Nothing is judged, so that there is one round.
 
     Args:
-        generator: name or path of a generator.
+        spec: one generator, the tasks, where answers are kept, and what may be spent.
+        protocol: how the tasks are opened.
         folder: where the files go: ``TASK/sample_N.SUFFIX``, beside it its origin (``.origin.json``) and what was
             written (``.written.txt``), from which later edits are told; of an answer without a candidate
             ``.answer.txt``.
-        tasks: names or paths; empty: the archetypes' suite.
-        device: device kind; None: the GPU where there is one, else the CPU.
-        shapes: as in :func:`check`.
-        store_url: where answers are kept; None: ``./kerneleval.db``.
-        max_usd: as in :func:`run`; so are ``max_tokens`` and ``max_hours``.
         on_event: called as answers come.
 
     Returns:
@@ -96,13 +84,13 @@ def generate(
     """
     from kerneleval.generators import Asked
 
-    caps = Caps(max_usd, max_tokens, max_hours)
-    maker, suite = _opened(generator, tasks, shapes, store_url)
+    caps, kept = Caps(spec.max_usd, spec.max_tokens, spec.max_hours), Kept(spec.store_url)
+    maker, suite = _opened(spec, protocol, kept)
     place = Path(folder)
-    with borrowed(None, device) as judge:
+    with borrowed(None, spec.device) as judge:
         machine = judge.machine
         if isinstance(maker, Asked):
-            limits = known_limits(there(store_url), judge, protocol_of(shapes=shapes), Kept(store_url))
+            limits = known_limits(there(spec.store_url), judge, in_float32(protocol), kept)
             requests = [
                 Request(task=task, device=machine.device, machine=machine, limits=limits, sample=sample)
                 for task in suite
@@ -167,13 +155,12 @@ def _told(folder: str, answers: Sequence[Answer]) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def _opened(
-    generator: str, tasks: Sequence[str], shapes: str, store_url: str | None
-) -> tuple[Generator | Asked, list[Task]]:
+def _opened(spec: RunSpec, protocol: Protocol, cache: Kept | None) -> tuple[Generator | Asked, list[Task]]:
     from kerneleval import generators as makers
 
-    maker = makers.find(generator, Kept(store_url))
-    return maker, [open_task(t, shapes, suite_seed=0) for t in tasks or makers.SUITE]
+    (generator,) = spec.generators
+    maker = makers.find(generator, cache)
+    return maker, list(suite_of(spec, protocol).values())
 
 
 def as_model(maker: Generator | Asked) -> Model | None:
@@ -181,13 +168,6 @@ def as_model(maker: Generator | Asked) -> Model | None:
     from kerneleval.generators.llm import Model
 
     return maker if isinstance(maker, Model) else None
-
-
-def _model(maker: Generator | Asked, given: str) -> Model:
-    model = as_model(maker)
-    if model is None:
-        raise UsageError(f'{given} is asked nothing in words: prompts are those of models (kind = "llm")')
-    return model
 
 
 def there(store_url: str | None) -> Store | None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kerneleval.pipeline.checking import OnEvent, tell
-from kerneleval.records import UsageError, to_plain
+from kerneleval.records import OnEvent, UsageError, tell, to_plain
 
 __all__ = ["merge"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.pipeline.checking import OnEvent, borrowed, tell
-from kerneleval.records import to_plain
+from kerneleval.pipeline.checking import borrowed
+from kerneleval.records import OnEvent, tell, to_plain
 
 if TYPE_CHECKING:
     from kerneleval.judge.judge import Judge

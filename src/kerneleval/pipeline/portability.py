@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kerneleval.pipeline.checking import OnEvent, check, known_dtypes, open_task, tell
+from kerneleval.pipeline.checking import check_candidate, check_dtypes, open_task, read_source
 from kerneleval.records import (
     AxisLevel,
     Candidate,
+    CandidateSpec,
     Case,
     Failed,
     Matrix,
     MatrixRow,
+    OnEvent,
     Passed,
     Protocol,
     Rung,
@@ -22,6 +23,7 @@ from kerneleval.records import (
     UsageError,
     Verdict,
     near,
+    tell,
 )
 
 if TYPE_CHECKING:
@@ -40,33 +42,21 @@ _CASES = 4
 
 
 def matrix(
-    path: str | Path,
-    task: str | Task,
+    spec: CandidateSpec,
+    protocol: Protocol,
     *,
     targets: Sequence[str] = (),
-    dtypes: Sequence[str] = (),
     judged: bool = True,
-    tier: str = "quick",
-    allow: Sequence[str] = ("custom", "mixed", "library"),
-    entry: str = "",
-    backward_entry: str = "",
-    language: str = "",
     on_event: OnEvent | None = None,
 ) -> Matrix:
     """How far a candidate comes on each target.
 
     Args:
-        path: the candidate's file.
-        task: name of a built-in task, or a task.
+        spec: the candidate and the task; its ``device`` is not used.
+        protocol: in which dtypes it is compiled, and how it is judged.
         targets: architectures (``sm_90``, ``gfx942``) and devices of this machine (``cpu``, ``cuda``); empty: all
             architectures, and every device here on which the language runs.
-        dtypes: only these dtypes; empty: the task's.
         judged: whether it is also run and judged on the devices that are here.
-        tier: ``quick``, ``standard`` or ``precise``, where it is judged.
-        allow: tracks that may pass.
-        entry: name of the entry point; empty: by convention.
-        backward_entry: name of the explicit backward entry point; empty: by convention.
-        language: language of the file; empty: from its content.
         on_event: called as the work proceeds.
 
     Raises:
@@ -75,13 +65,29 @@ def matrix(
     """
     from kerneleval import devices, languages
     from kerneleval.judge.binaries.portability import compile_for
+
+    task = open_task(spec.task, protocol)
+    candidate = read_source(spec, task)
+    here = [name for name in devices.names() if not devices.find(name).available()]
+    wanted = _wanted(targets, here)
+    check_dtypes(task, protocol)
+    tell(on_event, "compile", 0, len(wanted), f"{candidate.files[0][0]}: compiling")
+    rows = list(compile_for(candidate, task, _cases(task, protocol), wanted)) if wanted else []
+    runs_on = languages.find(candidate.language).devices
+    places = [name for name in here if name in runs_on and (not targets or name in targets)] if judged else []
+    for name in places:
+        verdict = check_candidate(replace(spec, task=task, device=name), protocol, on_event=on_event)
+        rows = _with(rows, verdict, candidate)
+    rows += [_left_out(name, runs_on, candidate.language) for name in here if name in targets and name not in places]
+    rows = [_rated(row, candidate) for row in rows]
+    return Matrix(task=task.name, candidate=candidate.hash, language=candidate.language, rows=tuple(rows))
+
+
+def _wanted(targets: Sequence[str], here: Sequence[str]) -> Sequence[Target]:
+    """The architectures among the targets; all of them where no target is named."""
+    from kerneleval import devices
     from kerneleval.languages.crosscompile import TARGETS, find_targets
 
-    subject = task if isinstance(task, Task) else open_task(task, "default", 0)
-    candidate = languages.read_candidate(
-        path, task_name=subject.name, entry=entry, backward_entry=backward_entry, language=language
-    )
-    here = [name for name in devices.names() if not devices.find(name).available()]
     for name in targets:
         if name in TARGETS or name in here:
             continue
@@ -90,31 +96,7 @@ def matrix(
         hint = near(name, [*TARGETS, *here])
         known = f"known are {', '.join([*TARGETS, *here])}"
         raise UsageError(f"target {name!r:.80} is unknown; {hint if hint.startswith('did') else known}")
-    wanted: Sequence[Target] = find_targets(())
-    if targets:
-        wanted = [TARGETS[name] for name in dict.fromkeys(targets) if name in TARGETS]
-    protocol = Protocol(tier=tier, dtypes=known_dtypes(subject, dtypes), allow=tuple(allow))  # type: ignore[arg-type]
-    tell(on_event, "compile", 0, len(wanted), f"{candidate.files[0][0]}: compiling")
-    rows = list(compile_for(candidate, subject, _cases(subject, protocol), wanted)) if wanted else []
-    runs_on = languages.find(candidate.language).devices
-    places = [name for name in here if name in runs_on and (not targets or name in targets)] if judged else []
-    for name in places:
-        verdict = check(
-            path,
-            subject,
-            device=name,
-            tier=tier,
-            dtypes=dtypes,
-            allow=allow,
-            entry=entry,
-            backward_entry=backward_entry,
-            language=language,
-            on_event=on_event,
-        )
-        rows = _with(rows, verdict, candidate)
-    rows += [_left_out(name, runs_on, candidate.language) for name in here if name in targets and name not in places]
-    rows = [_rated(row, candidate) for row in rows]
-    return Matrix(task=subject.name, candidate=candidate.hash, language=candidate.language, rows=tuple(rows))
+    return [TARGETS[name] for name in dict.fromkeys(targets) if name in TARGETS] if targets else find_targets(())
 
 
 def _left_out(device: str, runs_on: Sequence[str], language: str) -> MatrixRow:

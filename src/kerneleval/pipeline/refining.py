@@ -8,8 +8,20 @@ from typing import TYPE_CHECKING
 
 from kerneleval.generators.common.feedback import feedback_of
 from kerneleval.pipeline.asking import ask_all
-from kerneleval.pipeline.checking import OnEvent, tell
-from kerneleval.records import Answer, Candidate, Case, Limits, Origin, Protocol, Request, Task, Turn, Verdict
+from kerneleval.records import (
+    Answer,
+    Candidate,
+    Case,
+    Limits,
+    OnEvent,
+    Origin,
+    Protocol,
+    Request,
+    Task,
+    Turn,
+    Verdict,
+    tell,
+)
 
 if TYPE_CHECKING:
     from kerneleval.generators import Asked

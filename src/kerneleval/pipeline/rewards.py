@@ -5,14 +5,14 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from kerneleval.pipeline.checking import known_dtypes, open_task
-from kerneleval.records import Candidate, InfrastructureError, Machine, Protocol, Task, UsageError
+from kerneleval.pipeline.checking import check_dtypes, open_task
+from kerneleval.records import Candidate, InfrastructureError, Machine, Protocol, Task, UsageError, filled
 from kerneleval.scores.common.rewards import Reward, of_verdict
 
 __all__ = ["Rewarder", "reward"]
@@ -32,38 +32,17 @@ class Rewarder:
 
     Args:
         device: device kind; None: the GPU where there is one, else the CPU.
-        tier: ``quick``, ``standard`` or ``precise``.
-        dtypes: only these dtypes; empty: the task's first one.
-        directions: only these directions; empty: the task's.
-        allow: tracks that may pass.
-        baseline: what speedup is measured against: ``eager`` or ``compile``.
-        suite_seed: seed of the shapes; None: drawn in secret, so that a policy cannot learn them.
         cache_dir: of the judge's builds; None: the usual one.
+        options: any field of :class:`~kerneleval.records.Protocol`. Unless they say otherwise, the tier is ``quick``,
+            the dtype the task's first one, and the seed of the shapes drawn in secret, so that a policy cannot learn
+            them.
 
     Raises:
-        UsageError: no such device, or not usable here.
+        UsageError: no such device, or not usable here; no such option.
     """
 
-    def __init__(
-        self,
-        device: str | None = None,
-        *,
-        tier: str = "quick",
-        dtypes: Sequence[str] = (),
-        directions: Sequence[str] = (),
-        allow: Sequence[str] = ("custom", "mixed"),
-        baseline: str = "eager",
-        suite_seed: int | None = None,
-        cache_dir: str | Path | None = None,
-    ) -> None:
-        self._protocol = Protocol(
-            tier=tier,  # type: ignore[arg-type]
-            baseline=baseline,
-            dtypes=tuple(dtypes),
-            directions=tuple(directions),
-            allow=tuple(allow),
-            suite_seed=secrets.randbelow(2**31) if suite_seed is None else suite_seed,
-        )
+    def __init__(self, device: str | None = None, *, cache_dir: str | Path | None = None, **options: Any) -> None:
+        self._protocol = filled(Protocol, {"tier": "quick", "suite_seed": secrets.randbelow(2**31), **options})
         self._device, self._cache_dir = device, cache_dir
         self._judge: Any = None
         self._lock = threading.Lock()
@@ -110,8 +89,8 @@ class Rewarder:
             UsageError: no such task or language, an empty text, or the rewarder is closed. The future raises it for
                 what is found later, and InfrastructureError where the machine failed.
         """
-        subject = task if isinstance(task, Task) else open_task(task, "default", 0)
-        known_dtypes(subject, self._protocol.dtypes)
+        subject = task if isinstance(task, Task) else open_task(task, self._protocol)
+        check_dtypes(subject, self._protocol)
         if isinstance(candidate, str):
             from kerneleval.languages import candidate_of
 
@@ -152,7 +131,7 @@ class Rewarder:
             judge.build_ahead(list(waiting.values()))
         protocol = self._protocol
         if not protocol.dtypes:
-            protocol = Protocol(**{**vars(protocol), "dtypes": (task.dtypes[0],)})
+            protocol = replace(protocol, dtypes=(task.dtypes[0],))
         try:
             return of_verdict(judge.check(candidate, task, protocol))
         except InfrastructureError:

@@ -114,9 +114,8 @@ class _Tasks:
     def task(self, name: str) -> Task | None:
         """The task; None: its file is not there any more."""
         if name not in self._known:
-            protocol = self._info.protocol
             try:
-                self._known[name] = open_task(self._info.tasks.get(name, name), protocol.shapes, protocol.suite_seed)
+                self._known[name] = open_task(self._info.tasks.get(name, name), self._info.protocol)
             except UsageError:
                 self._known[name] = None
         return self._known[name]

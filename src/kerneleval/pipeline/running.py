@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kerneleval.pipeline.asking import Kept, answers_of
 from kerneleval.pipeline.caps import Caps
-from kerneleval.pipeline.checking import OnEvent, borrowed, open_task, tell
+from kerneleval.pipeline.checking import borrowed, open_task
 from kerneleval.pipeline.refining import UNANSWERED, Setting, Wanted, ask
 from kerneleval.records import (
     Answer,
@@ -18,10 +18,13 @@ from kerneleval.records import (
     Failed,
     InfrastructureError,
     Limits,
+    OnEvent,
     Protocol,
+    RunSpec,
     Task,
     Verdict,
     digest,
+    tell,
     to_plain,
 )
 
@@ -31,95 +34,43 @@ if TYPE_CHECKING:
     from kerneleval.store.plan import Attempt, Planned
     from kerneleval.store.store import Store
 
-__all__ = ["known_limits", "protocol_of", "run"]
+__all__ = ["in_float32", "known_limits", "run_suite", "suite_of"]
 
 ARCHETYPES = ("baseline", "fragile", "robust")
 """What ``run`` judges when no generator is named."""
 
 
-def run(
-    generators: Sequence[str] = ARCHETYPES,
-    tasks: Sequence[str] = (),
-    *,
-    device: str | None = None,
-    shapes: str = "default",
-    store_url: str | None = None,
-    tier: str = "standard",
-    dtypes: Sequence[str] = (),
-    directions: Sequence[str] = (),
-    distributions: Sequence[str] = (),
-    allow: Sequence[str] = ("custom", "mixed", "library"),
-    baseline: str = "eager",
-    target: float | None = None,
-    max_usd: float | None = None,
-    max_tokens: int | None = None,
-    max_hours: float | None = None,
-    name: str = "",
-    resume: bool = True,
-    judge: Judge | None = None,
-    on_event: OnEvent | None = None,
-) -> str:
-    """Judge generators over a suite of tasks and store every outcome.
-
-    An interrupted run of the same plan is resumed; what is in the store for the same candidate, case, machine and
-    protocol is not judged again, and what a model answered is not asked again. What a cap keeps from being asked or
-    judged stays open: the run goes on when it is begun again.
-
-    Args:
-        generators: names, or paths: of directories with candidates, of files with settings.
-        tasks: names or paths; empty: the archetypes' suite.
-        device: device kind; None: the GPU where there is one, else the CPU.
-        shapes: as in :func:`check`.
-        store_url: path or URL of the store; None: ``./kerneleval.db``.
-        tier: as in :func:`check`; so are ``dtypes``, ``directions``, ``distributions``, ``allow`` and ``baseline``.
-        target: speedup from which on a right draft is not refined any more; None: all rounds are used.
-        max_usd: most money that asking may cost, in US dollars, over all calls of this run; None: any.
-        max_tokens: most tokens, of prompts and completions together; None: any.
-        max_hours: longest time of this call; None: any.
-        name: a name for the run.
-        resume: whether an interrupted run of the same plan goes on.
-        judge: a warm judge to use.
-        on_event: called as the work proceeds.
-
-    Returns:
-        The run's identifier.
-
-    Raises:
-        UsageError: an unknown generator, task or device, a cap that cannot be kept, or a store that cannot be used.
-        InfrastructureError: the machine, the disk, the database or an endpoint failed; what came is stored.
-    """
+def run_suite(spec: RunSpec, protocol: Protocol, *, judge: Judge | None = None, on_event: OnEvent | None = None) -> str:
+    """Judge generators over a suite of tasks and store every outcome; see :func:`kerneleval.run`."""
     from kerneleval import generators as makers
     from kerneleval.store import for_replay, open_store
 
-    caps = Caps(max_usd, max_tokens, max_hours)
-    cache = Kept(store_url)
-    found = [makers.find(g, cache) for g in generators or ARCHETYPES]
-    given = list(tasks or makers.SUITE)
-    suite = [open_task(t, shapes, suite_seed=0) for t in given]
-    protocol = protocol_of(
-        tier=tier,
-        baseline=baseline,
-        shapes=shapes,
-        dtypes=dtypes,
-        directions=directions,
-        distributions=distributions,
-        allow=allow,
-    )
-    store = open_store(store_url)
-    with borrowed(judge, device) as owner:
+    protocol = in_float32(protocol)
+    caps, cache = Caps(spec.max_usd, spec.max_tokens, spec.max_hours), Kept(spec.store_url)
+    found = [makers.find(name, cache) for name in spec.generators or ARCHETYPES]
+    suite = suite_of(spec, protocol)
+    store = open_store(spec.store_url)
+    with borrowed(judge, spec.device) as owner:
         work = _Work(
             store=store,
             judge=owner,
             protocol=protocol,
-            suite={task.name: task for task in suite},
-            sources={task.name: source for task, source in zip(suite, given, strict=True)},
+            suite={task.name: task for task in suite.values()},
+            sources={task.name: source for source, task in suite.items()},
             limits=known_limits(store, owner, protocol),
-            place=for_replay(store_url),
-            target=target,
+            place=for_replay(spec.store_url),
+            target=spec.target,
             caps=caps,
             on_event=on_event,
         )
-        return work.run(found, name, resume=resume)
+        return work.run(found, spec.name, resume=spec.resume)
+
+
+def suite_of(spec: RunSpec, protocol: Protocol) -> dict[str, Task]:
+    """The tasks of a run, by what was given for each."""
+    from kerneleval.generators import SUITE
+
+    return {given: open_task(given, protocol) for given in spec.tasks or SUITE}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,26 +292,9 @@ def _plan(
                 )
 
 
-def protocol_of(
-    *,
-    tier: str = "standard",
-    baseline: str = "eager",
-    shapes: str = "default",
-    dtypes: Sequence[str] = (),
-    directions: Sequence[str] = (),
-    distributions: Sequence[str] = (),
-    allow: Sequence[str] = ("custom", "mixed", "library"),
-) -> Protocol:
+def in_float32(protocol: Protocol) -> Protocol:
     """How a run judges: in float32 where no dtype is asked for."""
-    return Protocol(
-        tier=tier,  # type: ignore[arg-type]
-        baseline=baseline,
-        shapes=shapes,  # type: ignore[arg-type]
-        dtypes=tuple(dtypes) or ("float32",),
-        directions=tuple(directions),
-        distributions=tuple(distributions),
-        allow=tuple(allow),
-    )
+    return protocol if protocol.dtypes else replace(protocol, dtypes=("float32",))
 
 
 def known_limits(store: Store | None, judge: Judge, protocol: Protocol, keep: Kept | None = None) -> Limits:

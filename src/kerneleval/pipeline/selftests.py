@@ -7,12 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.pipeline.checking import OnEvent, borrowed, tell
-from kerneleval.records import (
-    Failed,
-    Protocol,
-    Task,
-)
+from kerneleval.pipeline.checking import borrowed
+from kerneleval.records import Failed, OnEvent, Protocol, Task, tell
 
 if TYPE_CHECKING:
     from kerneleval.judge.judge import Judge

@@ -22,7 +22,8 @@ from kerneleval.records.limits import Limits, Peak, Peaks
 from kerneleval.records.outcomes import Evidence, Failed, Outcome, Passed, Samples, Timing, outcome_from_plain
 from kerneleval.records.plain import to_plain
 from kerneleval.records.portability import AxisLevel, CompiledKernel, Matrix, MatrixRow, Rung
-from kerneleval.records.results import Event, Result, Score
+from kerneleval.records.results import Event, OnEvent, Result, Score, tell
+from kerneleval.records.specs import AuditSpec, CandidateSpec, RunSpec, asked, filled
 from kerneleval.records.tables import Arg, Plain, Table
 from kerneleval.records.tasks import Case, Law, Relation, Task, Tolerance
 from kerneleval.records.uses import ISAS, CodeUse, InstructionLine
@@ -64,8 +65,10 @@ __all__ = [
     "Apart",
     "Arg",
     "Argument",
+    "AuditSpec",
     "AxisLevel",
     "Candidate",
+    "CandidateSpec",
     "Case",
     "CaseAnswers",
     "Cell",
@@ -87,6 +90,7 @@ __all__ = [
     "Machine",
     "Matrix",
     "MatrixRow",
+    "OnEvent",
     "Origin",
     "Outcome",
     "Passed",
@@ -98,6 +102,7 @@ __all__ = [
     "Relation",
     "Request",
     "Result",
+    "RunSpec",
     "Rung",
     "Samples",
     "Scalar",
@@ -113,8 +118,10 @@ __all__ = [
     "UsageError",
     "Values",
     "Verdict",
+    "asked",
     "caught_by",
     "digest",
+    "filled",
     "formula_names",
     "layer_of",
     "layer_of_finding",
@@ -123,5 +130,6 @@ __all__ = [
     "new_secret",
     "outcome_from_plain",
     "product_text",
+    "tell",
     "to_plain",
 ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kerneleval.records.candidates import Origin
 from kerneleval.records.outcomes import Outcome
 from kerneleval.records.tasks import Case
 
-__all__ = ["Event", "Result", "Score"]
+__all__ = ["Event", "OnEvent", "Result", "Score", "tell"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,16 @@ class Event:
     """Steps in all; 0: not known."""
     text: str = ""
     """What is being done now, one line."""
+
+
+OnEvent = Callable[[Event], None]
+"""Called as a job proceeds."""
+
+
+def tell(on_event: OnEvent | None, kind: str, done: int, total: int, text: str) -> None:
+    """Report progress, if anyone listens."""
+    if on_event is not None:
+        on_event(Event(kind=kind, done=done, total=total, text=text))
 
 
 @dataclass(frozen=True, kw_only=True)
