@@ -4,7 +4,8 @@
 
 Without arguments: the gelu of the archetype ``baseline``, quick tier, on the CPU. A file counts if at least one of its
 functions ran; what runs while a module is imported does not count, nor do lambdas and comprehensions. The worker's
-process is not seen: it has another interpreter. The device's noise and self-check come from the cache if they are there.
+process is not seen: it has another interpreter. The device's noise and self-check come from the cache if they are
+there.
 """
 
 from __future__ import annotations
