@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import functools
+import io
 import re
 from pathlib import Path
 
@@ -17,25 +20,6 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "tests/README.md", "results/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
-PLAIN = [
-    *(ROOT / name for name in ("SECURITY.md", "tests/README.md")),
-    *(
-        ROOT / "docs" / f"{name}.md"
-        for name in (
-            "README",
-            "architecture",
-            "candidates",
-            "correctness",
-            "generators",
-            "glossary",
-            "style",
-            "threat-model",
-            "timing",
-            "verdicts",
-        )
-    ),
-]
-"""The pages that keep to docs/style.md."""
 JUDGING = [*(SOURCE / "judge").rglob("*.py"), SOURCE / "worker" / "host.py", *(SOURCE / "pipeline").rglob("*.py")]
 
 
@@ -107,12 +91,7 @@ def test_the_glossary_is_in_order_and_names_what_exists() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_options_that_are_shown_exist(page: Path) -> None:
-    from kerneleval import cli
-
-    known = {"--help", "--install-completion", "--show-completion", "--version"}
-    for one in cli.app.registered_commands:
-        assert one.callback is not None
-        known |= options(cli, one.name or one.callback.__name__)
+    known = options()
     for line in re.findall(r"^\$ (kerneleval .*)$|`(kerneleval [^`]*)`", page.read_text(), re.MULTILINE):
         words = " ".join(line).split()
         for word in words:
@@ -140,7 +119,7 @@ def _split(text: str) -> list[str]:
     return [part for part in re.split(r"(?<=[.!?])[)*\"]*\s+|:$", text.strip()) if re.search("[A-Za-z]", part)]
 
 
-@pytest.mark.parametrize("page", PLAIN, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_sentences_are_short(page: Path) -> None:
     prose, cells = sentences(page.read_text())
     words = [len(sentence.split()) for sentence in prose]
@@ -176,11 +155,16 @@ def test_the_reading_list_is_short_and_names_files() -> None:
     assert not [file for file in files if not (SOURCE / file).is_file()]
 
 
-def options(cli: object, command: str) -> set[str]:
-    import contextlib
-    import io
+@functools.cache
+def options() -> frozenset[str]:
+    """Every option of every command."""
+    from kerneleval import cli
 
-    text = io.StringIO()
-    with contextlib.redirect_stdout(text):
-        cli.main([command, "--help"])  # type: ignore[attr-defined]
-    return set(re.findall(r"--[a-z0-9-]+", text.getvalue()))
+    known = {"--help", "--install-completion", "--show-completion", "--version"}
+    for one in cli.app.registered_commands:
+        assert one.callback is not None
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text):
+            cli.main([one.name or one.callback.__name__, "--help"])
+        known |= set(re.findall(r"--[a-z0-9-]+", text.getvalue()))
+    return frozenset(known)
