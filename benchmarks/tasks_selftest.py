@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import fingerprints
+import kerneleval
 from benchmarks.processes import Broken, work_through
 from benchmarks.report import parser
 from kerneleval import devices, tasks
@@ -405,8 +405,37 @@ def _jobs(options: argparse.Namespace, device: str, names: Sequence[str]) -> dic
         raise UsageError(f"--jobs {options.jobs} is no number of processes; give 1 or more")
     machine = devices.find(device).machine()
     settings = (machine.name, str(asked), str(CATEGORIES), str(BUDGET_BYTES), str(BUDGET_FLOPS))
-    code = fingerprints.of_code(*settings, Path(__file__).read_text(encoding="utf-8"))
-    return {digest(code, fingerprints.of_task(tasks.find(name)))[:24]: {"task": name, **asked} for name in names}
+    return {digest(*settings, *code_of(name))[:24]: {"task": name, **asked} for name in names}
+
+
+def code_of(name: str) -> tuple[str, ...]:
+    """What a task's result depends on, as hashes: the interpreter, PyTorch, all that plans, draws, runs and judges
+    cases, and the family that has the task, with the families that it takes functions from.
+    """
+    todo, families = [tasks.home(name)], dict[str, str]()
+    while todo:
+        if (module := todo.pop()) not in families:
+            families[module] = _source(module)
+            todo += re.findall(r"^from (kerneleval\.tasks\.operators\.\S+) import", families[module], re.MULTILINE)
+    return (_judging(), digest(*(families[module] for module in sorted(families))))
+
+
+@functools.cache
+def _judging() -> str:
+    import torch
+
+    root = Path(kerneleval.__file__).parent
+    files = [Path(__file__)]
+    for folder in ("devices", "judge", "records", "tasks"):
+        found = sorted((root / folder).rglob("*.py"))
+        files += [file for file in found if not {"operators", "formats", "models"} & set(file.relative_to(root).parts)]
+    return digest(sys.version, torch.__version__, *(file.read_text(encoding="utf-8") for file in files))
+
+
+@functools.cache
+def _source(module: str) -> str:
+    file = Path(kerneleval.__file__).parent.joinpath(*module.split(".")[1:]).with_suffix(".py")
+    return file.read_text(encoding="utf-8")
 
 
 def _failed(job: Mapping[str, Any], error: str) -> Found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -15,10 +14,9 @@ from typing import Any
 import pytest
 from benchmarks.processes import Broken, work_through
 
-from benchmarks import fingerprints, tasks_selftest
+from benchmarks import tasks_selftest
 from kerneleval.judge.selftest.mutants import KINDS
 from kerneleval.records import InfrastructureError
-from kerneleval.tasks import find
 
 ROOT = Path(__file__).parent.parent.parent
 FEW = ("--tasks", "relu,add", "--device", "cpu", "--jobs", "1", "--dtype", "fp32")
@@ -97,30 +95,19 @@ def test_no_job_is_begun_when_time_is_up() -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Fingerprints
+# What a result depends on
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_declaration_is_the_same_in_every_process_and_another_one_when_it_changes() -> None:
-    names = ("gelu", "attention", "conv2d_add", "softmax_cross_entropy", "adam", "dropout")
-    own = {name: fingerprints.of_task(find(name)) for name in names}
-    assert len(set(own.values())) == len(names)
-    code = (
-        "import json; from benchmarks import fingerprints; from kerneleval.tasks import find;"
-        f"print(json.dumps({{n: fingerprints.of_task(find(n)) for n in {names}}}))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert json.loads(done.stdout) == own
-    task = find("gelu")
-    for changed in (
-        dataclasses.replace(task, reference=lambda x: x + 1),
-        dataclasses.replace(task, dtypes=task.dtypes[:1]),
-        dataclasses.replace(task, tolerance=dataclasses.replace(task.tolerance, factor=2.0)),
-        dataclasses.replace(task, flops=lambda dims: 3),
-    ):
-        assert fingerprints.of_task(changed) != own["gelu"]
-    assert fingerprints.of_code() == fingerprints.of_code()
-    assert fingerprints.of_code() != fingerprints.of_code("another setting")
+def test_a_result_depends_on_the_family_and_on_those_that_it_takes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("gelu", "silu", "conv2d", "conv_transpose2d")
+    own = {name: tasks_selftest.code_of(name) for name in names}
+    assert own["gelu"] == own["silu"] != own["conv2d"] != own["conv_transpose2d"]
+    read = tasks_selftest._source
+    changed = "kerneleval.tasks.operators.convolution.convolution"
+    monkeypatch.setattr(tasks_selftest, "_source", lambda module: read(module) + "#" * (module == changed))
+    after = {name: tasks_selftest.code_of(name) for name in names}
+    assert [name for name in names if after[name] != own[name]] == ["conv2d", "conv_transpose2d"]
 
 
 # --------------------------------------------------------------------------------------------------------------------

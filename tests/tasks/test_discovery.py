@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -24,7 +22,7 @@ def make(name):
 """
 
 
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **modules: str) -> ModuleType:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **modules: str) -> str:
     """A package of families, as ``tasks.operators`` is."""
     name = f"families_{abs(hash(str(tmp_path)))}"
     folder = tmp_path / name
@@ -33,7 +31,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **modules: str) -> 
     for module, text in modules.items():
         (folder / f"{module}.py").write_text(DEFINITION + textwrap.dedent(text))
     monkeypatch.syspath_prepend(str(tmp_path))
-    return importlib.import_module(name)
+    return name
 
 
 def test_every_category_has_its_four_operators() -> None:
@@ -58,6 +56,27 @@ def test_an_unknown_name_suggests_near_ones(wrong: str, right: str) -> None:
         tasks.find(wrong)
 
 
+def test_a_look_up_imports_the_family_of_the_task_alone() -> None:
+    script = (
+        "import sys; from kerneleval.tasks import find; find('gelu'); find('conv2d_relu_bias_add');"
+        "print(*sorted(m.split('operators.')[1] for m in sys.modules if 'tasks.operators.' in m))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["elementwise", "elementwise.activation", "fused", "fused.chains"]
+
+
+@pytest.mark.parametrize("name", tuple(tasks.all_tasks())[::25])
+def test_the_family_is_among_the_first_that_are_looked_at(name: str) -> None:
+    assert tasks._by_likelihood(name).index(tasks.home(name)) < 7
+
+
+def test_an_alias_names_a_task_and_is_none_itself() -> None:
+    found = tasks.all_tasks()
+    for alias, name in tasks.ALIASES.items():
+        assert alias not in found
+        assert tasks.find(alias) is found[name]
+
+
 def test_a_new_family_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     families = package(tmp_path, monkeypatch, one='TASKS = (make("twice"),)', two='TASKS = (make("again"),)')
     assert list(tasks._discover(families)) == ["again", "twice"]
@@ -67,7 +86,7 @@ def test_two_tasks_of_one_name_are_an_error_that_names_both_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     families = package(tmp_path, monkeypatch, one='TASKS = (make("twice"),)', two='TASKS = (make("twice"),)')
-    with pytest.raises(KernelEvalError, match=r"'twice'.*one\.py.*two\.py"):
+    with pytest.raises(KernelEvalError, match=r"'twice'.*\.one and in .*\.two"):
         tasks._discover(families)
 
 

@@ -1,6 +1,8 @@
-"""Stage 1, what to solve: built-in operators, one file a family, found on first look-up; and tasks from files.
+"""Stage 1, what to solve: built-in operators, found by name; and tasks from files.
 
-A family is a module ``tasks/operators/<family>.py`` with a tuple ``TASKS``; adding a task touches that file alone.
+A family is a module ``tasks/operators/<kind>/<family>.py`` with a tuple ``TASKS``; adding a task touches that file
+alone. :func:`find` imports the family of one task, :func:`all_tasks` imports all. ``define.py`` has the words in which
+tasks are written, ``sampling.py`` and ``shapes.py`` plan the sizes at which they are judged.
 """
 
 from __future__ import annotations
@@ -9,16 +11,16 @@ import ast
 import functools
 import importlib
 import importlib.util
-import pkgutil
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 from kerneleval.records import KernelEvalError, Task, UsageError, digest, near
+from kerneleval.tasks.aliases import ALIASES
 
-__all__ = ["CORE", "all_tasks", "find", "open_task"]
+__all__ = ["ALIASES", "CORE", "all_tasks", "find", "home", "open_task"]
 
 CORE: tuple[str, ...] = (
     *("add", "exp", "gelu", "silu"),
@@ -32,8 +34,11 @@ CORE: tuple[str, ...] = (
 """Four operators of each category, for measurements of the judge itself, which would take hours over all."""
 
 
+_OPERATORS = "kerneleval.tasks.operators"
+
+
 def all_tasks() -> dict[str, Task]:
-    """Every built-in task by name, sorted by category and name. Imports torch on the first call.
+    """Every built-in task by name, sorted by category and name. Imports all families, and torch, on the first call.
 
     Raises:
         KernelEvalError: two tasks share a name.
@@ -44,11 +49,26 @@ def all_tasks() -> dict[str, Task]:
 
 
 def find(name: str) -> Task:
-    """The built-in task of that name; raises UsageError with the nearest names for an unknown one."""
-    known = _builtin()
-    if name not in known:
-        raise UsageError(f"no task is called {name!r}; {near(name, known, see='kerneleval tasks')}")
-    return known[name]
+    """The built-in task of that name, or of the name of which that is an alias.
+
+    Imports families one after the other, the likeliest by their text first, until one has the task.
+
+    Raises:
+        UsageError: there is none; with the nearest names.
+    """
+    name = ALIASES.get(name, name)
+    return _family(home(name))[name]
+
+
+def home(name: str) -> str:
+    """The module that has the built-in task of that name, such as ``kerneleval.tasks.operators.gemm.blas``; raises as
+    :func:`find`.
+    """
+    for module in _by_likelihood(name):
+        if name in _family(module):
+            return module
+    known = [*_builtin(), *ALIASES]
+    raise UsageError(f"no task is called {name!r}; {near(name, known, see='kerneleval tasks')}")
 
 
 def open_task(name_or_path: str, *, sweep: bool = False, suite_seed: int = 0) -> Task:
@@ -88,33 +108,71 @@ def open_task(name_or_path: str, *, sweep: bool = False, suite_seed: int = 0) ->
 
 @functools.cache
 def _builtin() -> dict[str, Task]:
-    from kerneleval.tasks import operators
-
-    return _discover(operators)
+    return _discover(_OPERATORS)
 
 
-def _discover(package: ModuleType) -> dict[str, Task]:
-    """The tasks of every module in a package."""
-    found: list[tuple[str, Task]] = []
-    for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
-        module = importlib.import_module(f"{package.__name__}.{info.name}")
-        tasks = getattr(module, "TASKS", None)
-        if not isinstance(tasks, tuple) or not all(isinstance(task, Task) for task in tasks):
-            raise KernelEvalError(f"{module.__file__}: TASKS must be a tuple of Task records")
-        found += [(str(module.__file__), task) for task in tasks]
-    return _unique(found)
+def _discover(package: str) -> dict[str, Task]:
+    """The tasks of every module in a package, sorted by category and name."""
+    tasks: dict[str, Task] = {}
+    places: dict[str, str] = {}
+    for module in _texts(package):
+        for name, task in _family(module).items():
+            if name in tasks:
+                raise KernelEvalError(f"two tasks are called {name!r}: in {places[name]} and in {module}")
+            tasks[name], places[name] = task, module
+    return dict(sorted(tasks.items(), key=lambda item: (item[1].category, item[0])))
 
 
-def _unique(found: Iterable[tuple[str, Task]]) -> dict[str, Task]:
+@functools.cache
+def _family(module: str) -> dict[str, Task]:
+    """The tasks of one module, by name."""
+    family = importlib.import_module(module)
+    tasks = getattr(family, "TASKS", None)
+    if not isinstance(tasks, tuple) or not all(isinstance(task, Task) for task in tasks):
+        raise KernelEvalError(f"{family.__file__}: TASKS must be a tuple of Task records")
+    return _unique(tasks, str(family.__file__))
+
+
+@functools.cache
+def _texts(package: str) -> dict[str, str]:
+    """The source of every module of a package by its dotted name, sorted."""
+    found = importlib.util.find_spec(package)
+    root = Path(found.submodule_search_locations[0]) if found and found.submodule_search_locations else Path()
+    files = {file.relative_to(root).with_suffix(""): file for file in root.rglob("*.py") if file.stem != "__init__"}
+    return {".".join((package, *path.parts)): file.read_text(encoding="utf-8") for path, file in sorted(files.items())}
+
+
+def _by_likelihood(name: str) -> list[str]:
+    """The modules of all families; first those in which the name is the first argument of a call, then those in which
+    it is a line of names (a chain), then by how much of its beginning stands there as a string: functions add endings.
+    """
+    texts = _texts(_OPERATORS)
+    called = re.compile(rf'\(\s*"{re.escape(name)}"')
+    line = re.compile(rf"^{re.escape(name).replace('_', '(?:_no_bias)?[_ ]')}$", re.MULTILINE)
+    first = f"\n{name.partition('_')[0]}"
+    begins = [f'"{name}"', *(f'"{name[:end]}' for end in range(len(name) - 1, 0, -1))]
+
+    def rank(module: str) -> int:
+        text = texts[module]
+        if begins[0] in text and called.search(text):
+            return 0
+        if first in text and line.search(text):
+            return 1
+        return next((i for i, part in enumerate(begins, 2) if part in text), len(name) + 2)
+
+    return sorted(texts, key=rank)
+
+
+def _unique(given: Iterable[Task], where: str) -> dict[str, Task]:
+    """The tasks of one file by name, sorted by category and name."""
     from kerneleval.tasks.define import validate
 
-    places: dict[str, str] = {}
     tasks: dict[str, Task] = {}
-    for where, task in found:
+    for task in given:
         validate(task, where)
         if task.name in tasks:
-            raise KernelEvalError(f"two tasks are called {task.name!r}: in {places[task.name]} and in {where}")
-        places[task.name], tasks[task.name] = where, task
+            raise KernelEvalError(f"two tasks are called {task.name!r} in {where}")
+        tasks[task.name] = task
     return dict(sorted(tasks.items(), key=lambda item: (item[1].category, item[0])))
 
 
@@ -152,7 +210,7 @@ def _own_tasks(file: Path, text: str) -> dict[str, Task]:
         replace(task, baseline_source=f"{text}\n\nrun = {{t.name: t for t in TASKS}}[{task.name!r}].reference\n")
         for task in tasks
     ]
-    return _unique((str(file), task) for task in own)
+    return _unique(own, str(file))
 
 
 def _choose(tasks: dict[str, Task], wanted: str, path: str) -> Task:

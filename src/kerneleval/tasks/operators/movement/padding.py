@@ -1,0 +1,170 @@
+"""Borders around the last dims: constants, mirror images, copies of the ends, wrapped around."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the usual name
+
+from kerneleval.records import Plain, Task
+from kerneleval.tasks.define import data, fixed, plain, size
+from kerneleval.tasks.operators.movement.movement import moved
+from kerneleval.tasks.relations import permutation
+
+Tensor = torch.Tensor
+_aten: Any = torch.ops.aten
+
+
+def _constant(x: Tensor, *padding: Any) -> Tensor:
+    return F.pad(x, padding[:-1], value=padding[-1])
+
+
+def _zero(x: Tensor, *padding: int) -> Tensor:
+    return F.pad(x, padding)
+
+
+def _reflection(x: Tensor, *padding: int) -> Tensor:
+    return F.pad(x, padding, mode="reflect")
+
+
+def _replication(x: Tensor, *padding: int) -> Tensor:
+    return F.pad(x, padding, mode="replicate")
+
+
+def _circular(x: Tensor, *padding: int) -> Tensor:
+    return F.pad(x, padding, mode="circular")
+
+
+def _crop(x: Tensor, left: int, right: int, top: int, bottom: int) -> Tensor:
+    return F.pad(x, (-left, -right, -top, -bottom)).clone(memory_format=torch.contiguous_format)
+
+
+def _reflection_backward(grad: Tensor, left: int, right: int) -> Any:
+    return _aten.reflection_pad1d_backward(grad, grad[..., left : grad.shape[-1] - right], (left, right))
+
+
+def _replication_backward(grad: Tensor, left: int, right: int) -> Any:
+    return _aten.replication_pad1d_backward(grad, grad[..., left : grad.shape[-1] - right], (left, right))
+
+
+_BEFORE = tuple(plain(name, formula="S") for name in ("left", "top", "front"))
+_AFTER = tuple(plain(name, formula="T") for name in ("right", "bottom", "back"))
+_LENGTHS = ("W", "H", "D")
+_LONGEST = {1: 4096, 2: 512, 3: 64}
+_WIDER = {"W": "wide", "H": "tall", "D": "deep"}
+_VALUE = plain("value", -1.25)
+_CHANNELS = permutation("channel_permutation", {0: 1}, {0: 1})
+_GRADIENT: Any = {"no_backward": "it is a gradient itself", "exact": False, "nonfinite": "nan"}
+
+
+def _padded(
+    name: str, summary: str, reference: Any, count: int, *plains: Plain, longer: bool | None = None, **more: Any
+) -> Task:
+    """A task over (B, C) and the last ``count`` of D, H, W: S elements more before each, T behind it.
+
+    Args:
+        name: unique slug.
+        summary: one line with the formula.
+        reference: the operator in plain PyTorch.
+        count: how many dims are padded.
+        plains: plain arguments behind the borders.
+        longer: whether every padded dim must be longer than its borders, which mirror it or wrap it around; False: it
+            must have an end that is copied; None: it may be empty.
+        more: as ``moved`` takes it.
+    """
+    lengths = _LENGTHS[:count][::-1]
+    borders = [side for pair in zip(_BEFORE[:count], _AFTER[:count], strict=True) for side in pair]
+    settings: dict[str, Any] = {
+        "over": f"B C {' '.join(lengths)}",
+        "out": f"B C {' '.join(_WIDER[name] for name in lengths)}",
+        "derive": {_WIDER[name]: f"{name} + S + T" for name in lengths},
+        "reduction": "1",
+        "gathered": f"(1 + max(S, T)) ** {count}",
+        "relations": (_CHANNELS,),
+        **more,
+    }
+    over, out = settings.pop("over"), settings.pop("out")
+    sampled = tuple(size(name, low=2, high=_LONGEST[count]) for name in lengths)
+    if longer:
+        settings["where"] = f"C * S * T > 0 and min({', '.join(lengths)}, {lengths[0]}) > max(S, T)"
+    elif longer is False:
+        settings["where"] = f"min({', '.join(('C', *lengths, 'S', 'T'))}) > 0"
+    return moved(
+        name,
+        summary,
+        reference,
+        over,
+        out,
+        *borders,
+        *plains,
+        dims=(fixed("B", low=2, high=4), size("C", high=512), *sampled, fixed("S", high=4), fixed("T", high=4)),
+        batch=True,
+        group="SpatialOps",
+        **settings,
+    )
+
+
+_FILLED: Any = {"scaling": 0}
+
+TASKS = (
+    _padded("zero_pad1d", "out = x with zeros around, in the last dim", _zero, 1),
+    _padded("zero_pad2d", "out = x with zeros around, in the last two dims", _zero, 2),
+    _padded("constant_pad1d", "out = x with value around, in the last dim", _constant, 1, _VALUE, **_FILLED),
+    _padded("constant_pad2d", "out = x with value around, in the last two dims", _constant, 2, _VALUE, **_FILLED),
+    _padded("constant_pad3d", "out = x with value around, in the last three dims", _constant, 3, _VALUE, **_FILLED),
+    _padded(
+        "crop",
+        "out[b, c, h, w] = x[b, c, h + top, w + left]",
+        _crop,
+        2,
+        over="B C tall wide",
+        out="B C H W",
+        longer=False,
+    ),
+    _padded(
+        "reflection_pad1d",
+        "out = x mirrored at its ends, which are not repeated, in the last dim",
+        _reflection,
+        1,
+        longer=True,
+    ),
+    _padded(
+        "reflection_pad2d",
+        "out = x mirrored at its ends, which are not repeated, in the last two dims",
+        _reflection,
+        2,
+        longer=True,
+    ),
+    _padded(
+        "reflection_pad3d",
+        "out = x mirrored at its ends, which are not repeated, in the last three dims",
+        _reflection,
+        3,
+        longer=True,
+    ),
+    _padded("replication_pad1d", "out = x with its ends repeated, in the last dim", _replication, 1, longer=False),
+    _padded("replication_pad2d", "out = x with its ends repeated, in the last two dims", _replication, 2, longer=False),
+    _padded(
+        "replication_pad3d", "out = x with its ends repeated, in the last three dims", _replication, 3, longer=False
+    ),
+    _padded("circular_pad1d", "out = x wrapped around, in the last dim", _circular, 1, longer=True),
+    _padded("circular_pad2d", "out = x wrapped around, in the last two dims", _circular, 2, longer=True),
+    *(
+        _padded(
+            f"{kind}_pad1d_backward",
+            f"out = the sum of grad over all places that {kind} padding fills from there",
+            reference,
+            1,
+            over=over,
+            out="B C W",
+            longer=True,
+            each=2,
+            **_GRADIENT,
+        )
+        for kind, reference, over in (
+            ("reflection", _reflection_backward, (data("grad", "B C wide"),)),
+            ("replication", _replication_backward, (data("grad", "B C wide"),)),
+        )
+    ),
+)

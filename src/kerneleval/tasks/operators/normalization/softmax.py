@@ -1,0 +1,334 @@
+"""Softmax and its kin, along the last dim unless stated: of masked, scaled and capped scores, and the gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the usual name
+
+from kerneleval.records import Arg, Dim, Plain, Relation, Task, product_text
+from kerneleval.tasks.define import FAR_BELOW, ROWS, data, fixed, mask, operator, plain, size, weight
+from kerneleval.tasks.operators.reduction.reduction import along
+from kerneleval.tasks.operators.reduction.scan import wide
+from kerneleval.tasks.relations import homogeneity, permutation, resampling, shift
+
+Tensor = torch.Tensor
+_aten: Any = torch.ops.aten
+_PLANES = (size("B", high=1024), size("M"), size("N"))
+_IMAGES = (fixed("B"), size("C", high=1024), size("H", high=512), size("W", high=512))
+_SCORES = (fixed("B", high=4), fixed("H", high=16), size("L", high=2048), size("S", high=2048))
+
+
+def normalised(
+    name: str,
+    summary: str,
+    reference: Callable[..., Any],
+    *plains: Plain,
+    given: tuple[Arg, ...] = (),
+    over: str = "M N",
+    axis: int = -1,
+    dims: tuple[Dim, ...] = ROWS,
+    each: int = 5,
+    least: int = 2,
+    shifts: bool = True,
+    relations: tuple[Relation, ...] = (),
+    **more: Any,
+) -> Task:
+    """A task whose output has the shape of its first argument, along one dim of which it is normalised.
+
+    Args:
+        name: unique slug.
+        summary: one line with the formula.
+        reference: the operator in plain PyTorch.
+        plains: plain arguments, which come last.
+        given: the tensor arguments, where they are not ``x`` alone.
+        over: the shape of the output.
+        axis: the dim normalised.
+        dims: the free dims.
+        each: operations for an element.
+        least: the fewest elements of which it is defined and well-conditioned: of one, all gradients are 0.
+        shifts: whether a number added to all of a row of (M, N) changes nothing.
+        relations: metamorphic relations beside resampling, permutation and shift.
+        more: as ``define.operator`` takes it.
+    """
+    names = over.split()
+    args = given or (data("x", over, common=f"{FAR_BELOW}"),)
+    length = names[axis]
+    rest = next(name for name in names if name != length)
+    along_rest, along_axis = (
+        {i: arg.shape.split().index(letter) for i, arg in enumerate(args) if letter in arg.shape.split()}
+        for letter in (rest, length)
+    )
+    found = [resampling(f"{rest.lower()}_resampling", along_rest, {0: names.index(rest)})]
+    if not more.pop("ordered", False):
+        found.append(permutation("order", along_axis, {0: names.index(length)}))
+    if shifts and over == "M N" and length == "N":
+        found.append(shift("shift_invariance", 0, False))
+    settings: dict[str, Any] = {
+        "reduction": f"{length}",
+        "where": f"{length} >= {least}",
+        "empty": True,
+        "group": "Activation",
+        **more,
+    }
+    return operator(
+        name,
+        "normalization",
+        summary,
+        dims=dims,
+        args=(*args, *plains),
+        out=(over,),
+        reference=reference,
+        flops=f"{each} * {product_text(over)}",
+        relations=(*found, *relations),
+        **settings,
+    )
+
+
+def _softmax_backward(grad: Tensor, y: Tensor) -> Any:
+    return _aten._softmax_backward_data(grad, y, -1, y.dtype)
+
+
+def _log_softmax_backward(grad: Tensor, y: Tensor) -> Any:
+    return _aten._log_softmax_backward_data(grad, y, -1, y.dtype)
+
+
+def _temperature(x: Tensor, temperature: float) -> Tensor:
+    return torch.softmax(x / temperature, -1)
+
+
+def _softcap(x: Tensor, cap: float) -> Tensor:
+    return torch.softmax(cap * torch.tanh(x / cap), -1)
+
+
+def _masked(x: Tensor, mask: Tensor) -> Tensor:
+    return torch.softmax(x.masked_fill(~mask, -math.inf), -1)
+
+
+def _scaled_masked(x: Tensor, mask: Tensor, scale: float) -> Tensor:
+    return torch.softmax((x * scale).masked_fill(~mask[:, None, None], -math.inf), -1)
+
+
+def _biased(x: Tensor, bias: Tensor, scale: float) -> Tensor:
+    return torch.softmax(x * scale + bias, -1)
+
+
+def _causal(x: Tensor) -> Tensor:
+    later = torch.ones(x.shape[-2:], dtype=torch.bool, device=x.device).triu(1 + x.shape[-1] - x.shape[-2])
+    return torch.softmax(x.masked_fill(later, -math.inf), -1)
+
+
+def _scaled_causal(x: Tensor, scale: float) -> Tensor:
+    return _causal(x * scale)
+
+
+def _window(x: Tensor, window: int) -> Tensor:
+    seen = torch.ones(x.shape[-2:], dtype=torch.bool, device=x.device).tril().triu(1 - window)
+    return torch.softmax(x.masked_fill(~seen, -math.inf), -1)
+
+
+def _softmax_one(x: Tensor) -> Tensor:
+    return torch.softmax(F.pad(x, (0, 1)), -1)[..., :-1].contiguous()
+
+
+def _sink(x: Tensor, sinks: Tensor) -> Tensor:
+    column = sinks[:, None, None].expand(*x.shape[:-1], 1)
+    return torch.softmax(torch.cat((x, column), -1), -1)[..., :-1].contiguous()
+
+
+def _dual(x: Tensor) -> Tensor:
+    return torch.softmax(x, -1) * torch.softmax(x, -2)
+
+
+def _sparsemax(x: Tensor) -> Tensor:
+    scores = wide(x)
+    ordered = torch.sort(scores, -1, descending=True).values
+    excess = ordered.cumsum(-1) - 1
+    place = torch.arange(1, x.shape[-1] + 1, device=x.device)
+    support = (place * ordered > excess).sum(-1, keepdim=True).clamp_min(1)  # none where there is a NaN
+    return (scores - excess.gather(-1, support - 1) / support).clamp_min(0).to(x.dtype)
+
+
+def _entropy(x: Tensor) -> Tensor:
+    logs = torch.log_softmax(x, -1)
+    return -(logs.exp() * logs).sum(-1)
+
+
+_MIDDLE: Any = {"over": "B M N", "axis": 1, "dims": _PLANES}
+_CHANNELS: Any = {"over": "B C H W", "axis": 1, "dims": _IMAGES}
+_BLOCK: Any = {"over": "B H L S", "dims": _SCORES, "group": "Fusion", "level": 2, "source": "model"}
+_SQUARE: Any = {**_BLOCK, "over": "B H L L", "dims": _SCORES[:3], "least": 4, "ordered": True}
+_FUSED: Any = {"level": 2, "source": "model", "group": "Fusion"}
+_GRAD: Any = {
+    "no_backward": "it is a gradient itself",
+    "shifts": False,
+    "relations": (homogeneity({0: -2.0}, {0: -2.0}),),
+}
+
+TASKS = (
+    normalised("softmax", "out[m, n] = exp(x[m, n]) / sum_i exp(x[m, i])", along(torch.softmax, -1)),
+    normalised("softmax_dim0", "out[m, n] = exp(x[m, n]) / sum_i exp(x[i, n])", along(torch.softmax, 0), axis=0),
+    normalised(
+        "softmax_middle", "out[b, m, n] = exp(x[b, m, n]) / sum_i exp(x[b, i, n])", along(torch.softmax, 1), **_MIDDLE
+    ),
+    normalised(
+        "softmax2d",
+        "out[b, c, h, w] = exp(x[b, c, h, w]) / sum_i exp(x[b, i, h, w])",
+        along(torch.softmax, 1),
+        **_CHANNELS,
+    ),
+    normalised("log_softmax", "out[m, n] = x[m, n] - log sum_i exp(x[m, i])", along(torch.log_softmax, -1)),
+    normalised(
+        "log_softmax_middle",
+        "out[b, m, n] = x[b, m, n] - log sum_i exp(x[b, i, n])",
+        along(torch.log_softmax, 1),
+        **_MIDDLE,
+    ),
+    normalised("softmin", "out[m, n] = exp(-x[m, n]) / sum_i exp(-x[m, i])", along(F.softmin, -1)),
+    normalised(
+        "softmax_temperature",
+        "out[m, n] = exp(x[m, n] / temperature) / sum_i exp(x[m, i] / temperature)",
+        _temperature,
+        plain("temperature", 0.75),
+        each=6,
+        **_FUSED,
+    ),
+    normalised(
+        "softmax_softcap",
+        "out[m] = softmax(cap * tanh(x[m] / cap))",
+        _softcap,
+        plain("cap", 30.0),
+        each=8,
+        shifts=False,
+        **_FUSED,
+    ),
+    normalised(
+        "softmax_one",
+        "out[m, n] = exp(x[m, n]) / (1 + sum_i exp(x[m, i]))",
+        _softmax_one,
+        given=(data("x", "M N"),),
+        shifts=False,
+        backward_dtypes=("float32",),  # rows that are equal leave rounding errors of half types alone
+        source="model",
+    ),
+    normalised(
+        "sparsemax",
+        "out[m] = the point next to x[m] among those of numbers that are 0 or more and whose sum is 1",
+        _sparsemax,
+        each=20,
+        source="model",
+        level=2,
+    ),
+    normalised(
+        "softmax_backward",
+        "out[m, n] = y[m, n] * (grad[m, n] - sum_i grad[m, i] * y[m, i]), y the softmax's output",
+        _softmax_backward,
+        given=(data("grad", "M N"), data("y", "M N", values="uniform", fan_in="N N")),
+        each=4,
+        without=("large_scale", "outlier"),
+        **_GRAD,
+    ),
+    normalised(
+        "log_softmax_backward",
+        "out[m, n] = grad[m, n] - exp(y[m, n]) * sum_i grad[m, i], y the log-softmax's output",
+        _log_softmax_backward,
+        given=(data("grad", "M N"), data("y", "M N")),
+        each=4,
+        without=("large_scale", "outlier"),
+        **_GRAD,
+    ),
+    normalised(
+        "masked_softmax",
+        "out[m] = softmax of x[m] over what mask allows, 0 elsewhere; every row has something",
+        _masked,
+        given=(data("x", "M N", common=f"{FAR_BELOW}"), mask("mask", "M N")),
+        each=6,
+        **_FUSED,
+    ),
+    normalised(
+        "causal_softmax",
+        "out[b, h, l] = softmax of x[b, h, l, s] over s <= l, 0 elsewhere",
+        _causal,
+        **_SQUARE,
+    ),
+    normalised(
+        "scaled_causal_softmax",
+        "out[b, h, l] = softmax of x[b, h, l, s] * scale over s <= l, 0 elsewhere",
+        _scaled_causal,
+        plain("scale", 0.125),
+        each=6,
+        **_SQUARE,
+    ),
+    normalised(
+        "sliding_window_softmax",
+        "out[b, h, l] = softmax of x[b, h, l, s] over l - window < s <= l, 0 elsewhere",
+        _window,
+        plain("window", formula="K"),
+        **{**_SQUARE, "dims": (*_SCORES[:3], fixed("K", low=2, high=128)), "where": "L > 3 and K > 1"},
+    ),
+    normalised(
+        "scaled_masked_softmax",
+        "out[b, h, l] = softmax of x[b, h, l, s] * scale over s with mask[b, s], 0 elsewhere; every batch has one",
+        _scaled_masked,
+        plain("scale", 0.125),
+        given=(data("x", "B H L S", common=f"{FAR_BELOW}"), mask("mask", "B S")),
+        each=6,
+        least=4,
+        **_BLOCK,
+    ),
+    normalised(
+        "scaled_biased_softmax",
+        "out[b, h, l] = softmax of x[b, h, l, s] * scale + bias[h, l, s] over s",
+        _biased,
+        plain("scale", 0.125),
+        given=(data("x", "B H L S"), weight("bias", "H L S")),
+        each=7,
+        gathered="B",
+        **_BLOCK,
+    ),
+    normalised(
+        "sink_softmax",
+        "out[b, h, l, s] = exp(x[b, h, l, s]) / (exp(sinks[h]) + sum_i exp(x[b, h, l, i]))",
+        _sink,
+        given=(data("x", "B H L S"), weight("sinks", "H")),
+        each=6,
+        forward_only=("large_scale",),  # where the gradient of sinks is nothing, or nearly so
+        dtypes=("float32",),  # among thousands a sink is less than a rounding of half types
+        gathered="B * L * S",
+        **_BLOCK,
+    ),
+    normalised(
+        "dual_softmax",
+        "out[b, m, n] = softmax of x[b, m] at n times softmax of x[b, :, n] at m",
+        _dual,
+        given=(data("x", "B M N"),),
+        over="B M N",
+        dims=(size("B", high=1024), size("M", low=2), size("N", low=2)),
+        each=11,
+        where="M > 1 and N > 1",
+        **_FUSED,
+    ),
+    operator(
+        "softmax_entropy",
+        "reduction",
+        "out[m] = -sum_n p[m, n] * log p[m, n], p[m] = softmax(x[m])",
+        dims=ROWS,
+        args=(data("x", "M N", common=f"{FAR_BELOW}"),),
+        out=("M",),
+        reference=_entropy,
+        flops="7 * M * N",
+        reduction="N",
+        where="N > 1",
+        empty=True,
+        relations=(
+            permutation("row_permutation", {0: 0}, {0: 0}),
+            permutation("order_within_rows", {0: 1}, {}),
+            shift("shift_invariance", 0, False),
+        ),
+        complexity=2,
+        **_FUSED,
+    ),
+)

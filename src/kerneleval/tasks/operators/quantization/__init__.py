@@ -1,0 +1,1 @@
+"""Operators that quantise, and products of weights in few bits."""

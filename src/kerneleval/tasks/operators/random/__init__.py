@@ -1,0 +1,1 @@
+"""Operators that draw, and sampling from logits."""

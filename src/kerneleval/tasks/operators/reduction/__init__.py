@@ -1,0 +1,1 @@
+"""Reductions, scans, sorts, counts and pools."""

@@ -1,0 +1,1 @@
+"""Fourier and Hadamard transforms, and what is composed of them."""
