@@ -35,7 +35,7 @@ from kerneleval.records import (
     Trust,
     Verdict,
 )
-from kerneleval.store import Planned, open_store
+from kerneleval.store import NewRun, Planned, open_store
 
 GENERATORS, SAMPLES, CASES, PAIRS = 5, 2, 100, 20
 _PROTOCOL = Protocol(dtypes=("float32", "bfloat16"))
@@ -106,7 +106,9 @@ def fill(url: str, cells: int) -> int:
     ]
     trust = Trust(level="standard", layers=("process",))
     with open_store(url) as store:
-        run = store.begin_run("many", names, machine, _PROTOCOL, plan)
+        run = store.begin_run(
+            NewRun(name="many", generators=tuple(names), machines=(machine,), protocol=_PROTOCOL, plan=tuple(plan))
+        )
         for one in plan:
             assert one.candidate is not None
             found = tuple(CellResult(case=case, outcome=outcome(draw)) for case in one.cases)

@@ -16,7 +16,7 @@ from kerneleval import cli, pipeline
 from kerneleval.judge import Judge
 from kerneleval.pipeline.audit import audit
 from kerneleval.records import AuditSpec, Candidate, Event, Origin, Protocol, UsageError
-from kerneleval.store import Planned, for_replay, open_store
+from kerneleval.store import NewRun, Planned, for_replay, open_store
 from kerneleval.tasks import find
 
 pytestmark = [pytest.mark.xdist_group("judge")]
@@ -67,7 +67,9 @@ def judged(url: str, judge: Judge, **texts: str) -> str:
         for name, one in made.items()
     ]
     with open_store(url) as store:
-        run = store.begin_run("mine", list(made), judge.machine, FEW, plan)
+        run = store.begin_run(
+            NewRun(name="mine", generators=tuple(made), machines=(judge.machine,), protocol=FEW, plan=tuple(plan))
+        )
         for name, one in made.items():
             store.put_verdict(run, name, 0, one, judge.check(one, task, FEW, cases=cases))
     return run
@@ -244,7 +246,9 @@ def test_bad_input_is_one_line_and_exit_code_2(
         one = Planned(
             generator="g", task="gelu", category="elementwise", level=1, cases=judge.plan(task, FEW), candidate=made
         )
-        run = store.begin_run("mine", ["g"], judge.machine, FEW, [one])
+        run = store.begin_run(
+            NewRun(name="mine", generators=("g",), machines=(judge.machine,), protocol=FEW, plan=(one,))
+        )
         if words != "mine":
             store.put_verdict(run, "g", 0, made, judge.check(made, task, FEW))
     assert cli.main(["audit", *words.split(), *(() if "--store" in words else ("--store", url))]) == 2

@@ -18,7 +18,7 @@ from kerneleval.analysis.formats.kernelbench_results import Sample, Time, failur
 from kerneleval.pipeline.audit import audit
 from kerneleval.records import AuditSpec, Failed, Passed, Result, UsageError, outcome_from_plain, to_plain
 from kerneleval.scores import Setting, score_all
-from kerneleval.store import open_store
+from kerneleval.store import NewRun, open_store
 
 GPU = "NVIDIA L40S"
 NAMES = {1: "1_Square_matrix_multiplication_", 19: "19_ReLU", 23: "23_Softmax", 40: "40_LayerNorm"}
@@ -143,7 +143,15 @@ def test_a_second_import_adds_nothing_and_an_interrupted_one_goes_on(files: tupl
         assert written and published.put(store, found) == (first, False)
         assert len(store.runs()) == 1
         of = published.load(files[0], level=1)  # without a baseline it is another thing
-        second = store.begin_run(of.name, of.generators, of.machine, of.protocol, of.planned)
+        second = store.begin_run(
+            NewRun(
+                name=of.name,
+                generators=tuple(of.generators),
+                machines=(of.machine,),
+                protocol=of.protocol,
+                plan=tuple(of.planned),
+            )
+        )
         assert published.put(store, of) == (second, True)
         assert store.run(second).complete
         assert {r.outcome.timing.speedup for r in store.results(first) if _timed(r)} == {2.0, 0.5}

@@ -41,7 +41,7 @@ from kerneleval.records import (
 )
 from kerneleval.reports.json import dumps, verdict_document
 from kerneleval.reports.terminal import render_verdict
-from kerneleval.store import Planned, open_store
+from kerneleval.store import NewRun, Planned, open_store
 from kerneleval.store.store import Store
 
 MACHINE = Machine(
@@ -82,7 +82,9 @@ def verdict_of(candidate: Candidate, first: Failed | Passed, **changes: Any) -> 
 def stored(store: Store, candidate: Candidate, verdict: Verdict) -> Verdict:
     """The verdict as another process would read it."""
     planned = Planned(generator="g", task="gelu", category="gemm", level=1, cases=CASES, sample=0, candidate=candidate)
-    run = store.begin_run(f"run {next(_runs)}", ["g"], MACHINE, Protocol(), [planned])
+    run = store.begin_run(
+        NewRun(name=f"run {next(_runs)}", generators=("g",), machines=(MACHINE,), protocol=Protocol(), plan=(planned,))
+    )
     store.put_verdict(run, "g", 0, candidate, verdict, replace=True)
     assert len(list(store.results(run))) == len(CASES)
     assert store.candidate(candidate.hash).files == candidate.files

@@ -115,14 +115,22 @@ def test_the_line_of_a_candidate_asks_the_same_again(options: str, asked: Callab
 
 def test_the_line_of_a_stored_candidate_asks_the_same_again(asked: Callable[[list[str]], Judged]) -> None:
     from kerneleval import devices
-    from kerneleval.store import Planned, open_store
+    from kerneleval.store import NewRun, Planned, open_store
 
     made = Candidate(files=(("x.py", PYTHON), ("y.py", "")), language="triton", entry="gelu", backward_entry="back")
     task = find("gelu")
     case = Case(task="gelu", direction="forward", dims=(("M", 8), ("N", 5)), dtype="float32")
     plan = [Planned(generator="g", task="gelu", category=task.category, level=1, cases=(case,), candidate=made)]
     with open_store("the store.db") as store:
-        store.begin_run("r", ["g"], devices.find("cpu").machine(), Protocol(), plan)
+        store.begin_run(
+            NewRun(
+                name="r",
+                generators=("g",),
+                machines=(devices.find("cpu").machine(),),
+                protocol=Protocol(),
+                plan=tuple(plan),
+            )
+        )
     words = ["check", made.stored_name, "--task", "gelu", "--device", "cpu", "--store", "the store.db", "--quick"]
     first = asked(words)
     assert first.candidate == made

@@ -21,7 +21,7 @@ from kerneleval.reports.html.document import SECTIONS
 from kerneleval.reports.html.plots import ticks
 from kerneleval.scores import score_all
 from kerneleval.scores.fast_p import fast_p
-from kerneleval.store import RunInfo, open_store
+from kerneleval.store import NewRun, RunInfo, open_store
 from kerneleval.store.plan import Planned
 
 VOID = {"meta", "input", "br", "wbr", "circle", "line", "rect"}
@@ -426,7 +426,15 @@ def test_a_stored_run(tmp_path) -> None:
             )
             for (name, task), of in cells.items()
         ]  # fmt: skip
-        run = store.begin_run("stored", build.GENERATORS, build.CPU, made.run.protocol, plan)
+        run = store.begin_run(
+            NewRun(
+                name="stored",
+                generators=tuple(build.GENERATORS),
+                machines=(build.CPU,),
+                protocol=made.run.protocol,
+                plan=tuple(plan),
+            )
+        )
         for attempt, verdict in made.verdicts:
             store.put_verdict(run, attempt.generator, 0, made.sources.get(attempt.candidate), _with(verdict, cells))
         info: RunInfo = store.run(run)

@@ -24,7 +24,7 @@ from kerneleval.records import (
     Trust,
     Verdict,
 )
-from kerneleval.store import Planned, open_store
+from kerneleval.store import NewRun, Planned, open_store
 
 PROTOCOL = Protocol()
 
@@ -132,7 +132,16 @@ def plan(attempts: int, cells: int, generator: str = "g") -> list[Planned]:
 
 def write_until_done(url: str, name: str, attempts: int, cells: int) -> None:
     with open_store(url) as store:
-        run = store.begin_run(name, ["g"], machine(), PROTOCOL, plan(attempts, cells), resume=True)
+        run = store.begin_run(
+            NewRun(
+                name=name,
+                generators=("g",),
+                machines=(machine(),),
+                protocol=PROTOCOL,
+                plan=tuple(plan(attempts, cells)),
+            ),
+            resume=True,
+        )
         print("run", run, flush=True)
         for attempt in store.unfinished(run):
             made = candidate(attempt.task)

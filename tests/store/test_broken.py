@@ -15,13 +15,16 @@ import pytest
 import store_builders as make
 
 from kerneleval.records import InfrastructureError, Passed, UsageError
-from kerneleval.store import database, migrations, open_store, schema
+from kerneleval.store import NewRun, database, migrations, open_store, schema
 
 
 def fill(store, count: int, cells: int = 4, pairs: int = 400):
     """Put verdicts until done; returns the number stored."""
     plan = make.plan(count, cells)
-    run = store.begin_run("fill", ["g"], make.machine(), make.PROTOCOL, plan, resume=True)
+    run = store.begin_run(
+        NewRun(name="fill", generators=("g",), machines=(make.machine(),), protocol=make.PROTOCOL, plan=tuple(plan)),
+        resume=True,
+    )
     for attempt in store.unfinished(run):
         made = make.candidate(attempt.task)
         judged = tuple(make.passed(c, 1.5, pairs) for c in attempt.cases)
@@ -237,7 +240,15 @@ def test_read_only_store_with_a_log_that_was_never_merged(tmp_path, seal):
         fill(store, 3, 4, 8)
         holder = sqlite3.connect(path)
         holder.execute("SELECT count(*) FROM runs").fetchone()  # while it is open, closing others doesn't merge the log
-        store.begin_run("late", ["g"], make.machine(), make.PROTOCOL, make.plan(1, 1))
+        store.begin_run(
+            NewRun(
+                name="late",
+                generators=("g",),
+                machines=(make.machine(),),
+                protocol=make.PROTOCOL,
+                plan=tuple(make.plan(1, 1)),
+            )
+        )
     copy = tmp_path / "copy"
     copy.mkdir()
     for file in folder.iterdir():

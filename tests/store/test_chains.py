@@ -8,7 +8,7 @@ import store_builders as make
 
 from kerneleval.analysis.steps import steps_of_run
 from kerneleval.analysis.transitions import transitions
-from kerneleval.store import open_store
+from kerneleval.store import NewRun, open_store
 
 
 def test_candidates_that_name_their_parent_are_a_chain(tmp_path):
@@ -21,7 +21,9 @@ def test_candidates_that_name_their_parent_are_a_chain(tmp_path):
     plan = [dataclasses.replace(planned, sample=i, candidate=candidate) for i, candidate in enumerate(made)]
     reasons = ("wrong_output", "ok", "ok", "ok")
     with open_store(tmp_path / "s.db") as store:
-        run = store.begin_run("mine", ["g"], make.machine(), make.PROTOCOL, plan)
+        run = store.begin_run(
+            NewRun(name="mine", generators=("g",), machines=(make.machine(),), protocol=make.PROTOCOL, plan=tuple(plan))
+        )
         for i, (candidate, reason) in enumerate(zip(made, reasons, strict=True)):
             cells = tuple(make.passed(c) if reason == "ok" else make.failed(c) for c in planned.cases)
             stage = "timing" if reason == "ok" else "correctness"
@@ -44,7 +46,9 @@ def test_parents_in_a_circle_are_no_chain_without_end(tmp_path):
     other = dataclasses.replace(other, origin=dataclasses.replace(other.origin, parent=one.hash))
     with open_store(tmp_path / "s.db") as store:
         plan = [dataclasses.replace(planned, sample=i, candidate=c) for i, c in enumerate((one, other))]
-        run = store.begin_run("mine", ["g"], make.machine(), make.PROTOCOL, plan)
+        run = store.begin_run(
+            NewRun(name="mine", generators=("g",), machines=(make.machine(),), protocol=make.PROTOCOL, plan=tuple(plan))
+        )
         for i, candidate in enumerate((one, other)):
             cells = tuple(make.passed(c) for c in planned.cases)
             store.put_verdict(run, "g", i, candidate, make.verdict("task000", candidate, cells))

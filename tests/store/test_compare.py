@@ -15,7 +15,7 @@ from store_builders import PROTOCOL, candidate, failed, machine, passed, plan, v
 from kerneleval import cli, pipeline
 from kerneleval.records import Case, CellResult, UsageError
 from kerneleval.reports.compare_view import render_comparisons
-from kerneleval.store import open_store
+from kerneleval.store import NewRun, open_store
 
 Outcome = Callable[[Case], CellResult]
 
@@ -34,7 +34,15 @@ def stored(url: str, name: str, outcomes: dict[str, Outcome], shapes: int = 0) -
             for generator in outcomes
             for one in plan(4, 3, generator)
         ]
-        run = store.begin_run(name, list(outcomes), machine(), PROTOCOL, planned)
+        run = store.begin_run(
+            NewRun(
+                name=name,
+                generators=tuple(outcomes),
+                machines=(machine(),),
+                protocol=PROTOCOL,
+                plan=tuple(planned),
+            )
+        )
         for one in planned:
             cells = tuple(outcomes[one.generator](c) for c in one.cases)
             store.put_verdict(run, one.generator, 0, one.candidate, verdict(one.task, one.candidate, cells))

@@ -15,7 +15,7 @@ import pytest
 import store_builders as make
 
 from kerneleval.records import Passed
-from kerneleval.store import open_store
+from kerneleval.store import NewRun, open_store
 
 WRITER = Path(make.__file__)
 
@@ -123,7 +123,15 @@ def test_two_processes_make_and_fill_one_store(url):
 def test_two_processes_share_one_run(url):
     """Both work on the same attempts: the first verdict of each stays, and nobody fails."""
     with open_store(url) as store:
-        store.begin_run("shared", ["g"], make.machine(), make.PROTOCOL, make.plan(30, 6))
+        store.begin_run(
+            NewRun(
+                name="shared",
+                generators=("g",),
+                machines=(make.machine(),),
+                protocol=make.PROTOCOL,
+                plan=tuple(make.plan(30, 6)),
+            )
+        )
     writers = [start_writer(url, 30, 6, "shared") for _ in range(2)]
     stored: dict[str, list[str]] = {}
     for writer in writers:
@@ -140,7 +148,9 @@ def test_two_processes_share_one_run(url):
 def test_a_reader_sees_a_snapshot_while_a_writer_writes(url):
     plan = make.plan(3, 4)
     with open_store(url) as store:
-        run = store.begin_run("r", ["g"], make.machine(), make.PROTOCOL, plan)
+        run = store.begin_run(
+            NewRun(name="r", generators=("g",), machines=(make.machine(),), protocol=make.PROTOCOL, plan=tuple(plan))
+        )
         rows = store.results(run)
         next(rows)
         for p in plan:
@@ -155,7 +165,9 @@ def test_threads_share_a_store(url, many):
     plan = make.plan(many, 3)
     errors = []
     with open_store(url) as store:
-        run = store.begin_run("t", ["g"], make.machine(), make.PROTOCOL, plan)
+        run = store.begin_run(
+            NewRun(name="t", generators=("g",), machines=(make.machine(),), protocol=make.PROTOCOL, plan=tuple(plan))
+        )
 
         def put(p):
             try:

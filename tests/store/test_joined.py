@@ -12,7 +12,7 @@ from store_builders import PROTOCOL, candidate, machine, passed, plan, verdict
 
 from kerneleval import cli, pipeline
 from kerneleval.records import Candidate, UsageError
-from kerneleval.store import open_store
+from kerneleval.store import NewRun, open_store
 
 
 def licensed(name: str) -> Candidate:
@@ -28,7 +28,14 @@ def stored(
     with open_store(url) as store:
         planned = [dataclasses.replace(p, candidate=licensed(f"{device} {p.task}")) for p in plan(4, 3)[tasks]]
         run = store.begin_run(
-            f"{device} {baseline}{host}", ["g"], on, protocol, planned, not_evaluated={"metal": "absent", "cpu": "busy"}
+            NewRun(
+                name=f"{device} {baseline}{host}",
+                generators=("g",),
+                machines=(on,),
+                protocol=protocol,
+                plan=tuple(planned),
+                not_evaluated={"metal": "absent", "cpu": "busy"},
+            )
         )
         for one in planned:
             assert one.candidate is not None

@@ -20,7 +20,7 @@ from sqlalchemy import select
 
 from kerneleval import cli, pipeline
 from kerneleval.records import InfrastructureError, Machine, UsageError
-from kerneleval.store import merging, open_store, schema, writing
+from kerneleval.store import NewRun, merging, open_store, schema, writing
 from kerneleval.store.store import Store
 
 
@@ -31,7 +31,17 @@ def stored(
     on = make.machine(device)
     with open_store(url) as store:
         plan = make.plan(tasks, 4)
-        run = store.begin_run(name, ["g"], on, make.PROTOCOL, plan, not_evaluated={"metal": "absent"}, resume=True)
+        run = store.begin_run(
+            NewRun(
+                name=name,
+                generators=("g",),
+                machines=(on,),
+                protocol=make.PROTOCOL,
+                plan=tuple(plan),
+                not_evaluated={"metal": "absent"},
+            ),
+            resume=True,
+        )
         finish(store, run, finished, speedup, on)
     return run
 
@@ -234,7 +244,11 @@ def test_a_cell_that_failed_anywhere_has_failed(order: str, tmp_path: Path) -> N
     for name in "ab":
         with open_store(tmp_path / f"{name}.db") as store:
             plan = make.plan(1, 2)
-            run = store.begin_run(name, ["g"], make.machine(), make.PROTOCOL, plan)
+            run = store.begin_run(
+                NewRun(
+                    name=name, generators=("g",), machines=(make.machine(),), protocol=make.PROTOCOL, plan=tuple(plan)
+                )
+            )
             first, second = plan[0].cases
             cells = (make.passed(first, 1.5 if name == "a" else 1.6), make.passed(second))
             if name == "b":
@@ -358,7 +372,11 @@ def test_a_machine_of_two_stores_is_one(tmp_path: Path) -> None:
     with open_store(b) as store:
         plan = [dataclasses.replace(p, task="other", cases=tuple(make.case("other", i) for i in range(4)))
                 for p in make.plan(1, 4)]  # fmt: skip
-        run = store.begin_run("second", ["g"], make.machine(), make.PROTOCOL, plan)
+        run = store.begin_run(
+            NewRun(
+                name="second", generators=("g",), machines=(make.machine(),), protocol=make.PROTOCOL, plan=tuple(plan)
+            )
+        )
         finish(store, run, 1)
     pipeline.merge([a, b], store_url=url)
     found = pipeline.score(url, ["first", "second"])

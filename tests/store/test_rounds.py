@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kerneleval.records import Candidate, Failed, Origin, UsageError
-from kerneleval.store import Planned, open_store
+from kerneleval.store import NewRun, Planned, open_store
 from kerneleval.store.store import Store
 
 from .store_builders import PROTOCOL, CellResult, candidate, case, machine, passed, verdict
@@ -25,8 +26,9 @@ def planned(task: str = "gelu", sample: int = 0, made: Candidate | None = None) 
     )
 
 
-def begun(store: Store, *plan: Planned, **options: object) -> str:
-    return store.begin_run("n", ["g"], machine(), PROTOCOL, plan, **options)  # type: ignore[arg-type]
+def begun(store: Store, *plan: Planned, resume: bool = False, **options: Any) -> str:
+    new = NewRun(name="n", generators=("g",), machines=(machine(),), protocol=PROTOCOL, plan=plan, **options)
+    return store.begin_run(new, resume=resume)
 
 
 def test_other_settings_of_a_generator_are_another_run(store: Store) -> None:

@@ -10,11 +10,14 @@ import pytest
 import store_builders as make
 
 from kerneleval.records import Failed, Limits, Origin, Passed, Protocol, Scalar, UsageError
-from kerneleval.store import Planned, open_store
+from kerneleval.store import NewRun, Planned, open_store
 
 
-def begin(store, plan, **more):
-    return store.begin_run("mine", ["g"], make.machine(), make.PROTOCOL, plan, **more)
+def begin(store, plan, resume=False, **more):
+    new = NewRun(
+        name="mine", generators=("g",), machines=(make.machine(),), protocol=make.PROTOCOL, plan=tuple(plan), **more
+    )
+    return store.begin_run(new, resume=resume)
 
 
 def test_verdict_and_results_come_back_equal(url):
@@ -192,7 +195,16 @@ def test_several_machines_and_samples_in_one_run(url):
         for s in range(2)
     ]
     with open_store(url) as store:
-        run = store.begin_run("both", ["g"], [gpu, cpu], make.PROTOCOL, plan, not_evaluated={"rocm": "no such device"})
+        run = store.begin_run(
+            NewRun(
+                name="both",
+                generators=("g",),
+                machines=(gpu, cpu),
+                protocol=make.PROTOCOL,
+                plan=tuple(plan),
+                not_evaluated={"rocm": "no such device"},
+            )
+        )
         made = dataclasses.replace(make.candidate("x"), origin=Origin(generator="g", sample=1))
         store.put_candidate(run, "g", 1, "t", made)
         assert [a.candidate for a in store.unfinished(run)] == ["", made.hash, "", made.hash]
@@ -221,8 +233,12 @@ def test_runs_are_found_by_id_prefix_name_and_age(url):
     with open_store(url) as store:
         with pytest.raises(UsageError, match="no run yet"):
             store.run()
-        first = store.begin_run("one", ["g"], make.machine(), make.PROTOCOL, plan)
-        second = store.begin_run("two", ["g"], make.machine(), make.PROTOCOL, plan)
+        first = store.begin_run(
+            NewRun(name="one", generators=("g",), machines=(make.machine(),), protocol=make.PROTOCOL, plan=tuple(plan))
+        )
+        second = store.begin_run(
+            NewRun(name="two", generators=("g",), machines=(make.machine(),), protocol=make.PROTOCOL, plan=tuple(plan))
+        )
         assert [r.id for r in store.runs()] == [second, first]
         assert store.run().id == second
         assert store.run("one").id == first
@@ -280,7 +296,16 @@ def test_the_latest_run_is_none_that_audits_another(tmp_path):
     with open_store(tmp_path / "s.db") as store:
         run = begin(store, plan, tasks={"task000": "problems/task000.py"})
         asked = {"of": run, "only": [], "sample": 3, "same_shapes": True}
-        again = store.begin_run("again", ["g"], make.machine(), Protocol(audit="a"), plan, audit=asked)
+        again = store.begin_run(
+            NewRun(
+                name="again",
+                generators=("g",),
+                machines=(make.machine(),),
+                protocol=Protocol(audit="a"),
+                plan=tuple(plan),
+                audit=asked,
+            )
+        )
         assert store.run().id == run
         assert store.run("again").id == again
         assert (store.run(run).audit, store.run(run).tasks) == ({}, {"task000": "problems/task000.py"})
@@ -295,7 +320,16 @@ def test_an_audit_meets_none_of_the_outcomes_that_it_checks(tmp_path):
     with open_store(tmp_path / "s.db") as store:
         run = begin(store, plan)
         store.put_verdict(run, "g", 0, made, make.verdict("task000", made, right))
-        again = store.begin_run("again", ["g"], make.machine(), audits, plan, audit={"of": run})
+        again = store.begin_run(
+            NewRun(
+                name="again",
+                generators=("g",),
+                machines=(make.machine(),),
+                protocol=audits,
+                plan=tuple(plan),
+                audit={"of": run},
+            )
+        )
         found = make.verdict("task000", made, wrong, stage="honesty", reason="wrong_output", protocol=audits)
         store.put_verdict(again, "g", 0, made, found)
         ((_, first),), ((_, second),) = store.verdicts(run), store.verdicts(again)
@@ -334,7 +368,9 @@ def test_what_asking_cost_counts_where_no_candidate_came_of_it(url):
     with open_store(url) as store:
         (planned,) = make.plan(1, 2)
         planned = dataclasses.replace(planned, candidate=None, origin=origin)
-        run = store.begin_run("r", ["g"], make.machine(), make.PROTOCOL, [planned])
+        run = store.begin_run(
+            NewRun(name="r", generators=("g",), machines=(make.machine(),), protocol=make.PROTOCOL, plan=(planned,))
+        )
         assert [r.origin for r in store.results(run)] == [origin] * 2
         failed = make.verdict(planned.task, None, (), stage="generate", reason="no_code")
         store.put_verdict(run, "g", 0, None, failed)

@@ -40,7 +40,7 @@ from kerneleval.records import (
     digest,
     near,
 )
-from kerneleval.store import Planned
+from kerneleval.store import NewRun, Planned
 
 if TYPE_CHECKING:
     from kerneleval.store.store import Store
@@ -136,7 +136,16 @@ def put(store: Store, published: Published) -> tuple[str, bool]:
         alike = where == (info.name, info.machines, info.protocol) and info.complete and not info.audit
         if alike and wanted == {(a.generator, a.sample, a.task, a.candidate) for a in store.attempts(info.id)}:
             return info.id, False
-    run = store.begin_run(of.name, of.generators, of.machine, of.protocol, of.planned, resume=True)
+    run = store.begin_run(
+        NewRun(
+            name=of.name,
+            generators=of.generators,
+            machines=(of.machine,),
+            protocol=of.protocol,
+            plan=of.planned,
+        ),
+        resume=True,
+    )
     for planned, verdict in zip(of.planned, of.verdicts, strict=True):
         store.put_verdict(run, planned.generator, planned.sample, planned.candidate, verdict)
     return run, True

@@ -175,11 +175,21 @@ def _begin(
     subjects: dict[str, Task],
 ) -> RunInfo:
     """Store the audit with all that it is going to judge."""
+    from kerneleval.store import NewRun
+
     plan = [_planned(store, judge, attempt, subjects[attempt.task], protocol, request) for attempt in chosen]
     generators = [name for name in info.generators if any(p.generator == name for p in plan)]
     sources = {name: info.tasks.get(name, name) for name in subjects}
     run = store.begin_run(
-        f"audit of {info.id}", generators, judge.machine, protocol, plan, tasks=sources, audit=request
+        NewRun(
+            name=f"audit of {info.id}",
+            generators=tuple(generators),
+            machines=(judge.machine,),
+            protocol=protocol,
+            plan=tuple(plan),
+            tasks=sources,
+            audit=request,
+        )
     )
     return store.run(run)
 

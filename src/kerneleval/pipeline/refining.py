@@ -219,7 +219,7 @@ class _Rounds:
 
     def plan(self, came: Sequence[tuple[Wanted, Answer]], number: int) -> None:
         """Store what is going to be judged in one round."""
-        from kerneleval.store import Planned
+        from kerneleval.store import NewRun, Planned
 
         setting, maker = self._setting, self._maker
         plan = [
@@ -246,14 +246,16 @@ class _Rounds:
         else:
             machine = setting.judge.machine
             self._run = setting.store.begin_run(
-                f"rounds of {setting.run}",
-                [maker.name],
-                machine,
-                self._protocol,
-                plan,
-                tasks=setting.sources,
-                limits={} if setting.limits is None else {machine.fingerprint: setting.limits},
-                rounds_of=setting.run,
+                NewRun(
+                    name=f"rounds of {setting.run}",
+                    generators=(maker.name,),
+                    machines=(machine,),
+                    protocol=self._protocol,
+                    plan=tuple(plan),
+                    tasks=setting.sources,
+                    limits={} if setting.limits is None else {machine.fingerprint: setting.limits},
+                    rounds_of=setting.run,
+                )
             )
 
     def verdict(self, wanted: Wanted, answer: Answer, number: int) -> Verdict:

@@ -101,6 +101,7 @@ class _Work:
     def run(self, makers: Sequence[Generator | Asked], name: str, *, resume: bool) -> str:
         """Plan, ask, judge; the run's identifier."""
         from kerneleval.generators import Asked
+        from kerneleval.store import NewRun
 
         machine = self.judge.machine
         asked = {maker.name: maker for maker in makers if isinstance(maker, Asked)}
@@ -117,14 +118,16 @@ class _Work:
         names = [maker.name for maker in makers]
         plan = list(_plan(makers, answers, list(self.suite.values()), self.judge, self.protocol))
         run_id = self.store.begin_run(
-            name or "+".join(names),
-            names,
-            machine,
-            self.protocol,
-            plan,
-            tasks=self.sources,
-            limits={machine.fingerprint: self.limits},
-            identity=[maker.identity for maker in asked.values()],
+            NewRun(
+                name=name or "+".join(names),
+                generators=tuple(names),
+                machines=(machine,),
+                protocol=self.protocol,
+                plan=tuple(plan),
+                tasks=self.sources,
+                limits={machine.fingerprint: self.limits},
+                identity=tuple([maker.identity for maker in asked.values()]),
+            ),
             resume=resume,
         )
         attempts = self.store.unfinished(run_id)

@@ -1,7 +1,7 @@
 """Stage 7: where results live. SQLite by default, PostgreSQL by URL (``docs/store.md``).
 
 >>> store = open_store("results.db")  # doctest: +SKIP
->>> run = store.begin_run("mine", ["archetypes"], machine, protocol, plan)  # doctest: +SKIP
+>>> run = store.begin_run(NewRun(name="mine", ...))  # doctest: +SKIP
 >>> store.put_verdict(run, "archetypes", 0, candidate, verdict)  # doctest: +SKIP
 >>> rows = list(store.results(run))  # doctest: +SKIP
 """
@@ -12,12 +12,12 @@ import os
 from typing import TYPE_CHECKING
 
 from kerneleval.records import UsageError
-from kerneleval.store.plan import Attempt, Planned, RunInfo
+from kerneleval.store.plan import Attempt, NewRun, Planned, RunInfo
 
 if TYPE_CHECKING:
     from kerneleval.store.store import Store
 
-__all__ = ["Attempt", "Planned", "RunInfo", "for_replay", "open_store"]
+__all__ = ["Attempt", "NewRun", "Planned", "RunInfo", "for_replay", "open_store"]
 
 
 def for_replay(url: str | os.PathLike[str] | None) -> str:

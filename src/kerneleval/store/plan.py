@@ -8,7 +8,7 @@ from typing import Any
 
 from kerneleval.records import Candidate, Case, Limits, Machine, Origin, Protocol
 
-__all__ = ["Attempt", "Planned", "RunInfo"]
+__all__ = ["Attempt", "NewRun", "Planned", "RunInfo"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,34 @@ class Planned:
     """The candidate, where it is known already (see :meth:`Store.put_candidate`)."""
     origin: Origin | None = None
     """Who was asked and what it cost, where no candidate came of it; else the candidate's counts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewRun:
+    """A run that is about to begin, with everything that it is going to judge."""
+
+    name: str
+    """For people; need not be unique."""
+    generators: tuple[str, ...]
+    """Names of the generators, in the order of reports."""
+    machines: tuple[Machine, ...]
+    """Where it judges, the primary machine first."""
+    protocol: Protocol
+    """How it judges."""
+    plan: tuple[Planned, ...]
+    """Every attempt with its cases."""
+    not_evaluated: Mapping[str, str] = field(default_factory=dict)
+    """Devices asked for and not available: kind -> why."""
+    tasks: Mapping[str, str] = field(default_factory=dict)
+    """Where tasks were found: name -> what was given as ``--task``."""
+    audit: Mapping[str, Any] = field(default_factory=dict)
+    """What an audit was asked for, its ``of`` the run that it judges again; empty: this is no audit."""
+    limits: Mapping[str, Limits] = field(default_factory=dict)
+    """What the machines can do at best: fingerprint -> limits."""
+    identity: tuple[str, ...] = ()
+    """What else makes two runs the same: settings of generators whose candidates are not known yet."""
+    rounds_of: str = ""
+    """Identifier of the run that this one's attempts are rounds of refinement for; empty: of none."""
 
 
 @dataclass(frozen=True, kw_only=True)

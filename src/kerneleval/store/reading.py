@@ -265,7 +265,7 @@ def candidate_of(row: Any, place: str) -> Candidate:
 
 
 def lookup(connection: Connection, cells: Iterable[Cell]) -> dict[str, Outcome]:
-    """Outcomes known of these cells, by :attr:`Cell.key`."""
+    """Outcomes known of these cells, by :attr:`Cell.key`: same candidate, case, machine and protocol."""
     keys = [cell.key for cell in cells]
     table = schema.outcomes
     known: dict[str, Outcome] = {}
@@ -276,7 +276,7 @@ def lookup(connection: Connection, cells: Iterable[Cell]) -> dict[str, Outcome]:
 
 
 def responses(connection: Connection) -> Iterator[dict[str, Any]]:
-    """See :meth:`Store.responses`."""
+    """Everything that :func:`writing.put_response` kept, the oldest first."""
     table = schema.responses
     query = select(table.c.key, table.c.format, table.c.body).order_by(table.c.created_unix_s)
     for row in connection.execution_options(yield_per=_CHUNK).execute(query):
@@ -284,7 +284,7 @@ def responses(connection: Connection) -> Iterator[dict[str, Any]]:
 
 
 def response(connection: Connection, key: str) -> dict[str, Any] | None:
-    """What was kept under that key; None: nothing."""
+    """What :func:`writing.put_response` kept under that key; None: nothing."""
     table = schema.responses
     row = connection.execute(select(table.c.format, table.c.body).where(table.c.key == key)).one_or_none()
     if row is None:
@@ -433,16 +433,19 @@ def _without_cells(columns: Mapping[str, str], plain: Mapping[str, Any]) -> Verd
 
 
 def cached_verdict(
-    connection: Connection, *, candidate_hash: str, task: str, machine: str, protocol: str, cases: Sequence[Case]
+    connection: Connection, candidate: str, task: str, machine: str, protocol: str, cases: Sequence[Case]
 ) -> Verdict | None:
-    """The latest verdict on the same candidate, machine, protocol and cases, in whatever run it was reached."""
+    """The latest verdict on this content hash, task, machine fingerprint, protocol key and set of cases, of any run.
+
+    It must cover every case unless it failed, since judging may stop at a failure. None: judge it.
+    """
     table = schema.attempts
     same = (
         select(table.c.id)
         .join(schema.runs, schema.runs.c.id == table.c.run)
         .join(schema.verdicts, schema.verdicts.c.attempt == table.c.id)
         .where(
-            table.c.candidate == candidate_hash,
+            table.c.candidate == candidate,
             table.c.task == task,
             table.c.machine == machine,
             schema.runs.c.protocol == protocol,

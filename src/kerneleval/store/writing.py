@@ -17,19 +17,17 @@ from kerneleval.records import (
     Case,
     Cell,
     Failed,
-    Limits,
     Machine,
     Origin,
     Outcome,
     Passed,
-    Protocol,
     UsageError,
     Verdict,
     digest,
     to_plain,
 )
 from kerneleval.store import schema
-from kerneleval.store.plan import Planned
+from kerneleval.store.plan import NewRun, Planned
 
 __all__ = [
     "add_new",
@@ -97,51 +95,42 @@ def _candidate_row(candidate: Candidate) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def begin_run(
-    connection: Connection,
-    *,
-    name: str,
-    generators: Sequence[str],
-    machines: Sequence[Machine],
-    protocol: Protocol,
-    plan: Sequence[Planned],
-    not_evaluated: Mapping[str, str],
-    tasks: Mapping[str, str],
-    audit: Mapping[str, Any],
-    limits: Mapping[str, Limits],
-    identity: Sequence[str],
-    rounds_of: str,
-    resume: bool,
-) -> str:
-    """See :meth:`Store.begin_run`."""
-    resolved = _resolved(plan, generators, [m.fingerprint for m in machines])
-    plan_key = _plan_key(name, generators, protocol, resolved)
-    if identity:
-        plan_key = digest(plan_key, *identity)
+def begin_run(connection: Connection, new: NewRun, *, resume: bool = False) -> str:
+    """Store a run with everything that it is going to judge; returns its identifier.
+
+    Args:
+        connection: of a writing transaction.
+        new: the run.
+        resume: return the latest run of the same name, generators, machines, protocol, plan and identity instead, if
+            it was interrupted.
+
+    Raises:
+        UsageError: an empty plan, an attempt without cases, planned twice, or on an unknown machine.
+    """
+    fingerprints = [machine.fingerprint for machine in new.machines]
+    plan = _resolved(new.plan, new.generators, fingerprints)
+    plan_key = _plan_key(new, plan)
     if resume and (found := _interrupted(connection, plan_key)) is not None:
         return found
     now = time.time()
     run = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(3)}"
-    add_new(connection, schema.machines, [_machine_row(m) for m in machines], "fingerprint")
-    add_new(connection, schema.protocols, [{"key": protocol.key, "body": dump(protocol)}], "key")
+    add_new(connection, schema.machines, [_machine_row(m) for m in new.machines], "fingerprint")
+    add_new(connection, schema.protocols, [{"key": new.protocol.key, "body": dump(new.protocol)}], "key")
     body: dict[str, Any] = {
-        "generators": list(generators),
-        "machines": [m.fingerprint for m in machines],
-        "not_evaluated": dict(not_evaluated),
-        "tasks": dict(tasks),
-        "groups": {p.task: p.group for p in resolved if p.group},
-        "limits": to_plain(dict(limits)),
+        "generators": list(new.generators),
+        "machines": fingerprints,
+        "not_evaluated": dict(new.not_evaluated),
+        "tasks": dict(new.tasks),
+        "groups": {p.task: p.group for p in plan if p.group},
+        "limits": to_plain(dict(new.limits)),
     }
-    if audit:
-        body["audit"] = dict(audit)
-    if rounds_of:
-        body["rounds_of"] = rounds_of
-    connection.execute(
-        insert(schema.runs).values(
-            id=run, name=name, created_unix_s=now, protocol=protocol.key, plan=plan_key, body=dump(body)
-        )
-    )
-    _add_attempts(connection, run, resolved)
+    if new.audit:
+        body["audit"] = dict(new.audit)
+    if new.rounds_of:
+        body["rounds_of"] = new.rounds_of
+    values = {"id": run, "name": new.name, "created_unix_s": now, "protocol": new.protocol.key, "plan": plan_key}
+    connection.execute(insert(schema.runs).values(values | {"body": dump(body)}))
+    _add_attempts(connection, run, plan)
     return run
 
 
@@ -185,13 +174,13 @@ def _resolved(plan: Sequence[Planned], generators: Sequence[str], fingerprints: 
     return resolved
 
 
-def _plan_key(name: str, generators: Sequence[str], protocol: Protocol, plan: Sequence[Planned]) -> str:
+def _plan_key(new: NewRun, plan: Sequence[Planned]) -> str:
     """Digest of all that makes two runs the same; a candidate counts where the plan knows it already."""
-    parts = [name, *generators, protocol.key]
+    parts = [new.name, *new.generators, new.protocol.key]
     for p in plan:
         candidate = "" if p.candidate is None else p.candidate.hash
         parts += [p.generator, str(p.sample), p.task, p.machine, candidate, *(case_id(case) for case in p.cases)]
-    return digest(*parts)
+    return digest(digest(*parts), *new.identity) if new.identity else digest(*parts)
 
 
 def _interrupted(connection: Connection, plan_key: str) -> str | None:
@@ -213,7 +202,11 @@ def _interrupted(connection: Connection, plan_key: str) -> str | None:
 
 
 def add_attempts(connection: Connection, run: str, plan: Sequence[Planned]) -> None:
-    """See :meth:`Store.add_attempts`."""
+    """Plan more attempts of a run that has begun; those that it has already stay as they are.
+
+    Raises:
+        UsageError: there is no such run; or as :func:`begin_run`.
+    """
     found = connection.execute(select(schema.runs.c.body).where(schema.runs.c.id == run)).scalar_one_or_none()
     if found is None:
         raise UsageError(f"there is no run {run}")
@@ -267,9 +260,13 @@ def _add_cells(connection: Connection, attempt: int, cases: Sequence[Case], star
 
 
 def put_candidate(
-    connection: Connection, *, run: str, generator: str, sample: int, task: str, candidate: Candidate
+    connection: Connection, run: str, generator: str, sample: int, task: str, candidate: Candidate
 ) -> None:
-    """See :meth:`Store.put_candidate`."""
+    """Store what a generator made before it is judged, for all machines on which the attempt is unfinished.
+
+    Raises:
+        UsageError: the run has no such unfinished attempt.
+    """
     add_new(connection, schema.candidates, [_candidate_row(candidate)], "hash")
     table = schema.attempts
     changed = connection.execute(
@@ -284,16 +281,34 @@ def put_candidate(
 
 def put_verdict(
     connection: Connection,
-    *,
     run: str,
     generator: str,
     sample: int,
     candidate: Candidate | None,
     verdict: Verdict,
-    origin: Origin | None,
-    replace: bool,
+    *,
+    origin: Origin | None = None,
+    replace: bool = False,
 ) -> bool:
-    """See :meth:`Store.put_verdict`."""
+    """Store a verdict with all its cells, at once; returns whether it was stored.
+
+    A verdict on an attempt that has one already is dropped, and outcomes known of a cell stay, unless ``replace``.
+    A candidate that failed as a whole (:func:`effective_outcomes`) has its passed cells stored as failed, whatever was
+    known of them. Cases beyond the plan are added to it.
+
+    Args:
+        connection: of a writing transaction.
+        run: identifier.
+        generator: generator name.
+        sample: sample index.
+        candidate: what was judged; None: the generator gave nothing (stage ``generate``).
+        verdict: task, machine and protocol say which attempt it is of.
+        origin: who was asked and what it cost, where there is no candidate; else the candidate's counts.
+        replace: whether verdict and outcomes take the place of older ones.
+
+    Raises:
+        UsageError: the run has no such attempt, or another protocol.
+    """
     attempt = _attempt(connection, run, generator, sample, verdict)
     present = connection.execute(
         select(schema.verdicts.c.attempt).where(schema.verdicts.c.attempt == attempt.id)
@@ -332,7 +347,7 @@ def put_verdict(
 
 
 def put_response(connection: Connection, key: str, body: Mapping[str, Any]) -> None:
-    """See :meth:`Store.put_response`."""
+    """Keep what a model or an agent answered, plain data, under a digest of its question; what is there stays."""
     row = {"key": key, "created_unix_s": time.time(), "format": schema.RESPONSE_FORMAT, "body": dump(dict(body))}
     add_new(connection, schema.responses, [row], "key")
 
