@@ -12,8 +12,8 @@ import torch
 
 from benchmarks.report import Report, parser
 from kerneleval.judge import Judge
-from kerneleval.judge.timing.clock import measure
-from kerneleval.judge.timing.timed_outputs import TimedCall, TimedMismatch
+from kerneleval.judge.timing.clock import TimedCell, measure
+from kerneleval.judge.timing.timed_outputs import TimedBounds, TimedCall, TimedMismatch
 from kerneleval.judge.windows.buffers import CallLayout, dense
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.records import Candidate, Protocol
@@ -67,10 +67,9 @@ def _point(judge, first, second, protocol, shape, repeat):
     def draw(seed: int) -> list[torch.Tensor]:
         return [torch.randn(shape, generator=torch.Generator(device=device).manual_seed(seed), device=device)]
 
-    run = measure(
-        first.runner, second.runner, call, "forward", draw, protocol, judge.device,
-        relative_rms=1e-5, worst=1e-4, session=0, timeout_s=60.0, arbiter=_unequal,
-    )  # fmt: skip
+    bounds = TimedBounds(relative_rms=1e-5, worst=1e-4)
+    cell = TimedCell(call=call, direction="forward", draw=draw, bounds=bounds, arbiter=_unequal)
+    run = measure(first.runner, second.runner, cell, protocol, judge.device, session=0, timeout_s=60.0)
     s = run.samples
     events, verified = statistics.median(s.candidate_event_ns), statistics.median(s.candidate_ns)
     return (

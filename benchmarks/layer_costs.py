@@ -18,7 +18,7 @@ from kerneleval import tasks
 from kerneleval.judge import Judge, checks
 from kerneleval.judge import judge as judging
 from kerneleval.judge.probes.repeats import Repeats
-from kerneleval.judge.timing import clock
+from kerneleval.judge.timing.pair import Pair
 from kerneleval.records import Candidate, Protocol
 
 CPP = """#include <cmath>
@@ -70,11 +70,11 @@ def without(what: str) -> Iterator[None]:
         if every or what == "secret sizes":
             stack.enter_context(mock.patch.object(judging, "secret_shapes", lambda *given: []))
         if every or what == "repeated calls":
-            stack.enter_context(mock.patch.object(Repeats, "ordinary", lambda self, case, form: False))
+            stack.enter_context(mock.patch.object(Repeats, "ordinary", lambda self, case, call_layout: False))
             stack.enter_context(mock.patch.object(Repeats, "strided", lambda self, bound, first: None))
             stack.enter_context(mock.patch.object(Repeats, "pair", lambda self, bound, first: None))
         if every or what == "cut windows":
-            stack.enter_context(mock.patch.object(clock, "_cut", lambda *given: None))
+            stack.enter_context(mock.patch.object(Pair, "cut", lambda *given: None))
         yield
 
 

@@ -251,7 +251,7 @@ def test_upstream_gradients_lie_as_the_layout_says() -> None:
             find("silu"), case_of("silu", dims, direction="backward", layout=layout), find_device("cpu"), tf32=False
         )
         drawn = bound.draw(7)
-        form = bound.form(drawn)
+        form = bound.call_layout(drawn)
         assert (form.grads[0].strides == form.args[0].strides) == (layout != "expanded")
         image = WindowBuffer(WindowLayout([form], "backward"), find_device("cpu"))
         image.fill(0, drawn.tensors)
@@ -266,8 +266,8 @@ def test_of_several_tensors_a_secret_part_is_contiguous_in_its_turn(layout: str)
     case = case_of("swiglu", {"M": 6, "N": 10}, direction="backward", layout=layout)
     bound = BoundCase(find("swiglu"), case, find_device("cpu"), tf32=False)
     drawn = bound.draw(7)
-    forms = bound.otherwise(drawn)
-    as_said = [[slot.strides for slot in bound.form(drawn, variant).slots] for variant in range(3)]
+    forms = bound.other_layouts(drawn)
+    as_said = [[slot.strides for slot in bound.call_layout(drawn, variant).slots] for variant in range(3)]
     plain = [{i for i, slot in enumerate(f.slots) if (slot.strides, slot.offset) == ((10, 1), 0)} for f in forms]
     assert plain[0] and plain[1] and plain[0] | plain[1] == {0, 1, 2} and not plain[0] & plain[1]
     for form, part, variant in zip(forms, plain[:2], (1, 2), strict=False):
@@ -294,8 +294,8 @@ def test_every_form_of_a_layout_comes(name: str, dims: dict[str, int], layout: s
     of a plan."""
     bound = BoundCase(find(name), case_of(name, dims, layout=layout), find_device("cpu"), tf32=False)
     drawn = bound.draw(7)
-    calls = [bound.form(drawn), *bound.otherwise(drawn)]
-    for place, slot in enumerate(bound.form(drawn).slots):
+    calls = [bound.call_layout(drawn), *bound.other_layouts(drawn)]
+    for place, slot in enumerate(bound.call_layout(drawn).slots):
         met = {(call.slots[place].strides, call.slots[place].offset) for call in calls}
         spec = TensorSpec(name="x", shape=slot.shape, dtype="float32")
         assert met >= {inputs.strided(layout, spec, variant)[1:] for variant in range(12)}
@@ -307,7 +307,7 @@ def test_gradients_of_a_batch_norm_stay_within_float16() -> None:
     case = case_of("batch_norm", dims, "float16", direction="backward", layout="sliced", distribution="large_scale")
     bound = BoundCase(find("batch_norm"), case, find_device("cpu"), tf32=False)
     drawn = bound.draw(7)
-    assert bound.native_is_right(drawn, bound.form(drawn))
+    assert bound.native_is_right(drawn, bound.call_layout(drawn))
     forward = case_of("batch_norm", dims, "float16", distribution="large_scale")
     assert BoundCase(find("batch_norm"), forward, find_device("cpu"), tf32=False).draw(7).args[0].abs().max() > 1024
 
@@ -321,10 +321,10 @@ def test_where_pytorch_itself_is_wrong_is_known() -> None:
     task = replace(find("add"), reference=reads_second_by_first)
     bound = BoundCase(task, case_of("add", {"M": 6, "N": 10}, layout="sliced"), find_device("cpu"), tf32=False)
     drawn = bound.draw(7)
-    assert bound.native_is_right(drawn, bound.form(drawn))
-    forms = bound.otherwise(drawn)
+    assert bound.native_is_right(drawn, bound.call_layout(drawn))
+    forms = bound.other_layouts(drawn)
     assert [bound.native_is_right(drawn, form) for form in forms] == [False, False, False]
-    assert all(bound.native_is_right(drawn, bound.form(drawn, variant)) for variant in range(3))
+    assert all(bound.native_is_right(drawn, bound.call_layout(drawn, variant)) for variant in range(3))
 
 
 def test_upstream_gradients_are_for_floating_outputs() -> None:

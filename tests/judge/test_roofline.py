@@ -15,7 +15,7 @@ from kerneleval.judge import Judge
 from kerneleval.judge.machine import peaks
 from kerneleval.judge.probes.bound_case import BoundCase
 from kerneleval.judge.timing import roofline
-from kerneleval.judge.timing.roofline import MARGIN, backward_flops, face_limit, needed_bytes, reached
+from kerneleval.judge.timing.roofline import MARGIN, backward_flops, check_limit, needed_bytes, reached
 from kerneleval.judge.timing.timed_outputs import TimedCall, TimedMismatch
 from kerneleval.judge.windows.buffers import dense
 from kerneleval.pipeline import check
@@ -33,7 +33,7 @@ def cell(name: str, dims: dict[str, int] | None = None, **kind: str) -> tuple[Ta
     bound = BoundCase(task, case, CPU, tf32=False)
     drawn = bound.draw(new_secret())
     outputs = tuple(t.clone() for t in drawn.expectation.native)
-    return task, case, bound.form(drawn), TimedCall(tensors=drawn.tensors, outputs=outputs)
+    return task, case, bound.call_layout(drawn), TimedCall(tensors=drawn.tensors, outputs=outputs)
 
 
 def samples(call_s: float, calls: int = 100, empty_s: float = 0.0) -> Samples:
@@ -132,15 +132,15 @@ def test_a_time_below_the_limit_is_impossible() -> None:
     task, case, form, sample = cell("gelu")
     least_s = (100 * BYTES - 2000) / 1e9 / 100
     with pytest.raises(TimedMismatch, match="no kernel can have done it") as caught:
-        face_limit(task, case, form, samples(0.95 * least_s / MARGIN), sample, LIMITS, no_better)
+        check_limit(task, case, form, samples(0.95 * least_s / MARGIN), sample, LIMITS, no_better)
     assert caught.value.reason == "impossible"
     assert caught.value.evidence["needed_bytes"] == pytest.approx(BYTES, rel=0.01)
-    face_limit(task, case, form, samples(1.05 * least_s / MARGIN), sample, LIMITS, no_better)
+    check_limit(task, case, form, samples(1.05 * least_s / MARGIN), sample, LIMITS, no_better)
 
 
 def test_the_round_trip_counts_for_the_candidate() -> None:
     task, case, form, sample = cell("gelu")
-    face_limit(task, case, form, samples(1e-9, empty_s=100 * BYTES / 1e9), sample, LIMITS, no_better)
+    check_limit(task, case, form, samples(1e-9, empty_s=100 * BYTES / 1e9), sample, LIMITS, no_better)
 
 
 def test_bandwidth_is_measured_again_before_anybody_fails() -> None:
@@ -151,19 +151,19 @@ def test_bandwidth_is_measured_again_before_anybody_fails() -> None:
         asked.append(1)
         return replace(LIMITS, bandwidth_bytes_per_s=2e9)
 
-    face_limit(task, case, form, samples(0.6 * BYTES / 1e9), sample, LIMITS, better)
+    check_limit(task, case, form, samples(0.6 * BYTES / 1e9), sample, LIMITS, better)
     assert asked == [1]
-    face_limit(task, case, form, samples(BYTES / 1e9), sample, LIMITS, better)
+    check_limit(task, case, form, samples(BYTES / 1e9), sample, LIMITS, better)
     assert asked == [1]
 
 
 def test_windows_that_the_caches_may_hold_are_not_looked_at() -> None:
     task, case, form, sample = cell("gelu")
     warm = replace(LIMITS, cache_bytes=26 * BYTES)  # twice that is more than half of 100 calls
-    face_limit(task, case, form, samples(1e-9), sample, warm, no_better)
+    check_limit(task, case, form, samples(1e-9), sample, warm, no_better)
     with pytest.raises(TimedMismatch):
-        face_limit(task, case, form, samples(1e-9), sample, replace(warm, cache_bytes=24 * BYTES), no_better)
-    face_limit(task, case, form, samples(1e-9), sample, replace(warm, cache_bytes=0), no_better)
+        check_limit(task, case, form, samples(1e-9), sample, replace(warm, cache_bytes=24 * BYTES), no_better)
+    check_limit(task, case, form, samples(1e-9), sample, replace(warm, cache_bytes=0), no_better)
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("out of memory"), RuntimeError("no kernel for Double")])

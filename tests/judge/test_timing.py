@@ -20,11 +20,11 @@ from kerneleval.judge import Judge
 from kerneleval.judge.probes.bound_case import BoundCase
 from kerneleval.judge.timing import clock
 from kerneleval.judge.timing.pair import Pair
-from kerneleval.judge.timing.timed_outputs import Bounds, TimedCall, TimedMismatch, verify
-from kerneleval.judge.timing.timer import _face_oracle
+from kerneleval.judge.timing.timed_outputs import TimedBounds, TimedCall, TimedMismatch, verify
+from kerneleval.judge.timing.timer import _check_by_oracle
 from kerneleval.judge.windows.baselines import baseline_candidate
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot, WindowBuffer, WindowLayout, dense
-from kerneleval.judge.windows.protocol import Runner, Window, output_views
+from kerneleval.judge.windows.protocol import Passes, Runner, Window, output_views
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.pipeline import check
 from kerneleval.records import Candidate, InfrastructureError, Protocol, new_secret
@@ -54,12 +54,12 @@ def test_the_oracle_sees_a_timed_call(name, direction):
     dims = {dim.name: 24 for dim in task.dims}
     bound = BoundCase(task, case_of(name, dims, direction=direction), devices.find("cpu"), tf32=False)
     drawn = bound.draw(new_secret())
-    call = bound.form(drawn)
+    call = bound.call_layout(drawn)
     native = tuple(t.clone() for t in drawn.expectation.native)
-    _face_oracle(bound, call, TimedCall(tensors=drawn.tensors, outputs=native))
+    _check_by_oracle(bound, call, TimedCall(tensors=drawn.tensors, outputs=native))
     off = tuple(t * 1.001 for t in native)
     with pytest.raises(TimedMismatch, match="wrong by the oracle"):
-        _face_oracle(bound, call, TimedCall(tensors=drawn.tensors, outputs=off))
+        _check_by_oracle(bound, call, TimedCall(tensors=drawn.tensors, outputs=off))
 
 
 @pytest.mark.serial
@@ -98,7 +98,7 @@ class _Side:
         yield
         self.stopped = False
 
-    def window(self, image, *, timeout_s, check_mutation, timed, cut=0, decoys=None, keep=-1):
+    def window(self, buffer, *, timeout_s, check_mutation, timed, cut=None, keep=-1):
         assert self.other.stopped
         assert not self.stopped
         self.timed.append(timed)
@@ -146,11 +146,11 @@ def test_threads_of_a_candidate_do_not_run_in_the_baselines_windows(tmp_path, mo
         fields = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in runner.worker._family()]
         return sum(int(f[11]) + int(f[12]) for f in fields)
 
-    def measured(self, runner, image, **options):
+    def measured(self, runner, buffer, **options):
         if runner is self.candidate:
-            return alone(self, runner, image, **options)
+            return alone(self, runner, buffer, **options)
         before = ticks(self.candidate)
-        window = alone(self, runner, image, **options)
+        window = alone(self, runner, buffer, **options)
         used.append(ticks(self.candidate) - before)
         return window
 
@@ -175,7 +175,7 @@ def wrong(timed):
 def test_the_oracle_has_the_last_word_on_calls_that_differ_from_the_baselines():
     """A row of four nearly equal numbers amplifies rounding: baseline and candidate are both right, and far apart."""
     call = CallLayout(args=(), grads=(), outputs=(((8,), "float32"),), wanted=(), dims={})
-    image = WindowBuffer(WindowLayout([call] * 20, "forward"), devices.find("cpu"))
+    buffer = WindowBuffer(WindowLayout([call] * 20, "forward"), devices.find("cpu"))
     base = torch.randn(20, 128)  # an output takes 512 bytes
     off = base.clone()
     off[[3, 11]] *= 1.001
@@ -183,17 +183,19 @@ def test_the_oracle_has_the_last_word_on_calls_that_differ_from_the_baselines():
 
     def window(values):
         figures = dict.fromkeys(("elapsed_ns", "collect_ns", "unclocked_ns", "event_ns"), 1.0)
-        return Window(outputs=values.reshape(-1).view(torch.uint8), places=places, wrong=None, mutated=False, **figures)
+        return Window(
+            outputs=values.reshape(-1).view(torch.uint8), output_offsets=places, wrong=None, mutated=False, **figures
+        )
 
-    bounds = Bounds(relative_rms=1e-5, worst=1e-4, scales=())
+    bounds = TimedBounds(relative_rms=1e-5, worst=1e-4, scales=())
     asked = []
-    verify((window(off), window(base)), image, bounds, asked.append)
+    verify((window(off), window(base)), buffer, bounds, asked.append)
     assert sorted(float(timed.outputs[0][0]) for timed in asked) == sorted(float(off[i, 0]) for i in (3, 11))
     with pytest.raises(TimedMismatch, match="2 of 20 calls gave a wrong output 0"):
-        verify((window(off), window(base)), image, bounds, wrong)
-    verify((window(base), window(base)), image, bounds, unasked)
+        verify((window(off), window(base)), buffer, bounds, wrong)
+    verify((window(base), window(base)), buffer, bounds, unasked)
     asked.clear()
-    verify((window(base * 1.001), window(base)), image, bounds, asked.append)
+    verify((window(base * 1.001), window(base)), buffer, bounds, asked.append)
     assert len(asked) == 20, "whoever hides a wrong call among many that are nearly right is found"
 
 
@@ -210,14 +212,17 @@ def test_calls_computed_ahead_are_wrong_in_a_cut_window(tmp_path, name, ahead, n
         trusted = Loaded(judge.pool, theirs, ("gelu",), trusted=True)
         try:
             drawn = [bound.draw(new_secret()) for _ in range(6)]
-            image = WindowBuffer(WindowLayout([bound.form(one) for one in drawn], "forward"), judge.device)
+            buffer = WindowBuffer(WindowLayout([bound.call_layout(one) for one in drawn], "forward"), judge.device)
             for index, one in enumerate(drawn):
-                image.fill(index, one.tensors)
-            pair, bounds = pair_of(mine.runner, trusted.runner, 60.0), Bounds(relative_rms=1e-5, worst=1e-4, scales=())
+                buffer.fill(index, one.tensors)
+            pair, bounds = (
+                pair_of(mine.runner, trusted.runner, 60.0),
+                TimedBounds(relative_rms=1e-5, worst=1e-4, scales=()),
+            )
             for _ in range(3):
-                verify(pair.both(image, candidate_first=True), image, bounds, unasked)  # right, as all inputs are there
+                verify(pair.both(buffer, candidate_first=True), buffer, bounds, unasked)  # right: all inputs are there
             with pytest.raises(TimedMismatch) if ahead else contextlib.nullcontext():
-                pair.cut(image, bounds, wrong)
+                pair.cut(buffer, bounds, wrong)
         finally:
             mine.close()
             trusted.close()
@@ -238,11 +243,15 @@ class _Timed:
     def unchanged(self, held, timeout_s):
         return True
 
-    def window(self, image, **options):
-        took = self.call_ns * len(image.plan.calls)
+    def window(self, buffer, **options):
+        took = self.call_ns * len(buffer.layout.calls)
         figures = {"elapsed_ns": took, "collect_ns": 1.0, "unclocked_ns": 0.0, "event_ns": took}
         return Window(
-            outputs=image.bytes[:0], places=[()] * len(image.plan.calls), wrong=None, mutated=False, **figures
+            outputs=buffer.bytes[:0],
+            output_offsets=[()] * len(buffer.layout.calls),
+            wrong=None,
+            mutated=False,
+            **figures,
         )
 
 
@@ -253,16 +262,16 @@ class _Holding(_Timed):
         super().__init__(call_ns)
         self.held = held
 
-    def window(self, image, **options):
+    def window(self, buffer, **options):
         self.held = self.held if self.held is None else self.held + 1
-        return replace(super().window(image, **options), peak_bytes=self.held)
+        return replace(super().window(buffer, **options), peak_bytes=self.held)
 
 
 class _Unsteady(_Timed):
     """... and scatter by a tenth."""
 
-    def window(self, image, **options):
-        window = super().window(image, **options)
+    def window(self, buffer, **options):
+        window = super().window(buffer, **options)
         factor = random.uniform(0.9, 1.1)
         return replace(window, elapsed_ns=factor * window.elapsed_ns, event_ns=factor * window.event_ns)
 
@@ -288,20 +297,22 @@ def test_peak_memory_that_one_side_does_not_count_is_not_told(monkeypatch):
 
 def _measured(candidate, baseline, *, tier, pace_ns=0.0):
     call = CallLayout(args=(dense((8,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
+    cell = clock.TimedCell(
+        call=call,
+        direction="forward",
+        draw=lambda seed: [torch.randn(8, generator=torch.Generator().manual_seed(seed))],
+        bounds=TimedBounds(relative_rms=1.0, worst=1.0),
+        arbiter=lambda timed: None,
+        pace_ns=pace_ns,
+    )
     return clock.measure(
         candidate,
         baseline,
-        call,
-        "forward",
-        lambda seed: [torch.randn(8, generator=torch.Generator().manual_seed(seed))],
+        cell,
         Protocol(tier=tier),
         devices.find("cpu"),
-        relative_rms=1.0,
-        worst=1.0,
         session=0,
         timeout_s=1.0,
-        arbiter=lambda timed: None,
-        pace_ns=pace_ns,
     )
 
 
@@ -312,9 +323,9 @@ class _Counted(_Timed):
         super().__init__(call_ns)
         self.counts = []
 
-    def window(self, image, **options):
-        self.counts.append(len(image.plan.calls))
-        return super().window(image, **options)
+    def window(self, buffer, **options):
+        self.counts.append(len(buffer.layout.calls))
+        return super().window(buffer, **options)
 
 
 @pytest.mark.parametrize(
@@ -355,18 +366,20 @@ def test_calls_are_drawn_anew_where_drawing_is_the_smaller_part(call_ms, anew):
 
     alone = WindowBuffer(WindowLayout([call], "forward"), device)
     for runner in pair.sides:
-        runner.prepare(alone.plan)
-    image = clock._sized(pair, call, "forward", draw, effort, device, pair.first_calls(alone))
-    last = len(image.plan.calls) - 1
-    before = image.tensor(last, 0).clone()
-    image.refresh(pair.generator)
-    now = image.tensor(last, 0)
+        runner.prepare(alone.layout)
+    bounds = TimedBounds(relative_rms=1.0, worst=1.0)
+    cell = clock.TimedCell(call=call, direction="forward", draw=draw, bounds=bounds, arbiter=lambda timed: None)
+    buffer = clock._sized(pair, cell, effort, device, pair.first_calls(alone))
+    last = len(buffer.layout.calls) - 1
+    before = buffer.tensor(last, 0).clone()
+    buffer.refresh(pair.generator)
+    now = buffer.tensor(last, 0)
     kept = torch.isin(now, before).float().mean()
     assert float(kept) < 0.01 if anew else float(kept) > 0.9
-    first = image.tensor(0, 0).clone()
+    first = buffer.tensor(0, 0).clone()
     if last:
-        image.refresh(pair.generator, 1)
-        assert torch.equal(image.tensor(0, 0), first), "earlier calls stay"
+        buffer.refresh(pair.generator, 1)
+        assert torch.equal(buffer.tensor(0, 0), first), "earlier calls stay"
 
 
 class _HeldUp(_Timed):
@@ -377,9 +390,9 @@ class _HeldUp(_Timed):
         self.waits_ns = waits_ns
         self.seen = {1}
 
-    def window(self, image, **options):
-        window = super().window(image, **options)
-        count = len(image.plan.calls)
+    def window(self, buffer, **options):
+        window = super().window(buffer, **options)
+        count = len(buffer.layout.calls)
         took = window.elapsed_ns + 30 * self.call_ns + (0.0 if count in self.seen else self.waits_ns)
         self.seen.add(count)
         return replace(window, elapsed_ns=took, event_ns=took)
@@ -402,14 +415,14 @@ def test_hardly_an_element_is_where_it_was_in_the_next_window(numel, room, monke
     monkeypatch.setattr("kerneleval.judge.windows.buffers._ROLL_BYTES", room * numel)
     slots = (dense((numel,), "float32"), dense((numel,), "int64"))
     call = CallLayout(args=slots, grads=(), outputs=(((numel,), "float32"),), wanted=(), dims={})
-    image = WindowBuffer(WindowLayout([call] * 3, "forward"), devices.find("cpu"))
+    buffer = WindowBuffer(WindowLayout([call] * 3, "forward"), devices.find("cpu"))
     for index in range(3):
-        image.fill(index, [index * numel + torch.arange(numel, dtype=torch.float32), torch.arange(numel)])
-    image.refresh(torch.Generator().manual_seed(1))
+        buffer.fill(index, [index * numel + torch.arange(numel, dtype=torch.float32), torch.arange(numel)])
+    buffer.refresh(torch.Generator().manual_seed(1))
     if numel < 1000:
         return  # small ones need only not fail
     for index in range(3):
-        floats, integers = image.tensor(index, 0), image.tensor(index, 1)
+        floats, integers = buffer.tensor(index, 0), buffer.tensor(index, 1)
         there = index * numel + torch.arange(numel)
         assert (floats != there).float().mean() > 0.95
         assert torch.isin(there.float(), floats).float().mean() > 0.98, "moved, not lost"
@@ -420,9 +433,9 @@ def test_hardly_an_element_is_where_it_was_in_the_next_window(numel, room, monke
 def test_between_strided_elements_stands_what_is_large_and_finite(dtype):
     slot = TensorSlot(shape=(3, 4), dtype=dtype, strides=(7, 1), offset=2, extent=24)
     call = CallLayout(args=(slot,), grads=(), outputs=(), wanted=(), dims={})
-    image = WindowBuffer(WindowLayout([call], "forward"), devices.find("cpu"))
-    image.fill(0, [torch.zeros(3, 4, dtype=getattr(torch, dtype))])
-    every = image.bytes[: slot.nbytes].view(getattr(torch, dtype))
+    buffer = WindowBuffer(WindowLayout([call], "forward"), devices.find("cpu"))
+    buffer.fill(0, [torch.zeros(3, 4, dtype=getattr(torch, dtype))])
+    every = buffer.bytes[: slot.nbytes].view(getattr(torch, dtype))
     assert every.isfinite().all()
     assert int((every == 0).sum()) == 12
     assert (every[every != 0] > 1e4).all()
@@ -527,11 +540,11 @@ def test_outputs_of_a_secret_call_are_held_beside_those_of_the_first(tmp_path, m
         assert all(len(one) >= 2 for one in held)  # a window that turns out too short is given up, and leaves one more
         loaded = Loaded(judge.pool, Candidate(files=(("gelu.py", path.read_text()),), language="torch"), ("gelu",))
         call = CallLayout(args=(dense((50,), "float32"),), grads=(), outputs=(((50,), "float32"),), wanted=(), dims={})
-        image = WindowBuffer(WindowLayout([call] * 3, "forward"), judge.device)
-        window = loaded.runner.window(image, timeout_s=30.0, check_mutation=False, keep=2)
-        right = output_views(window, image.plan, 2)
+        buffer = WindowBuffer(WindowLayout([call] * 3, "forward"), judge.device)
+        window = loaded.runner.window(buffer, timeout_s=30.0, check_mutation=False, keep=2)
+        right = output_views(window, buffer.layout, 2)
         assert unchanged(loaded.runner, [right], 30.0)
-        loaded.runner.window(image, timeout_s=30.0, check_mutation=False, keep=1)
+        loaded.runner.window(buffer, timeout_s=30.0, check_mutation=False, keep=1)
         assert not unchanged(loaded.runner, [[right[0] * 2]], 30.0)
         loaded.close()
 
@@ -563,10 +576,10 @@ def test_a_window_goes_through_its_calls_again(new_cache, text, right, rounds):
     with Judge("cpu", new_cache()) as judge:
         loaded = Loaded(judge.pool, Candidate(files=(("gelu.py", text),), language="torch"), ("gelu",))
         call = CallLayout(args=(dense((50,), "float32"),), grads=(), outputs=(((50,), "float32"),), wanted=(), dims={})
-        image = WindowBuffer(WindowLayout([call] * 3, "forward"), judge.device)
+        buffer = WindowBuffer(WindowLayout([call] * 3, "forward"), judge.device)
         for index in range(3):
-            image.fill(index, [torch.randn(50)])
-        first = [image.tensor(index, 0).clone() for index in range(3)]
+            buffer.fill(index, [torch.randn(50)])
+        first = [buffer.tensor(index, 0).clone() for index in range(3)]
         passes, so_far = 1, [0.0]
 
         def again(elapsed_ns):
@@ -575,14 +588,16 @@ def test_a_window_goes_through_its_calls_again(new_cache, text, right, rounds):
             so_far.append(elapsed_ns)
             return torch.Generator() if passes <= 6 else None
 
-        window = loaded.runner.window(image, timeout_s=30.0, check_mutation=False, again=again, rounds=rounds)
+        window = loaded.runner.window(
+            buffer, timeout_s=30.0, check_mutation=False, passes=Passes(rounds=rounds, again=again)
+        )
         loaded.close()
     assert passes == 7 and window.elapsed_ns == so_far[-1]
     assert right is False or all(later - sooner > rounds * 3 * 0.01e9 for sooner, later in itertools.pairwise(so_far))
-    wanted = [torch.nn.functional.gelu(image.tensor(index, 0)) for index in range(3)]
-    got = [output_views(window, image.plan, index)[0] for index in range(3)]
+    wanted = [torch.nn.functional.gelu(buffer.tensor(index, 0)) for index in range(3)]
+    got = [output_views(window, buffer.layout, index)[0] for index in range(3)]
     assert all(torch.allclose(a, b) for a, b in zip(wanted, got, strict=True)) == right
-    assert sorted(t.sum() for t in first) == sorted(image.tensor(index, 0).sum() for index in range(3))
+    assert sorted(t.sum() for t in first) == sorted(buffer.tensor(index, 0).sum() for index in range(3))
 
 
 def test_a_worker_that_dies_in_a_window_ends_the_measurement(tmp_path, monkeypatch, new_cache):

@@ -113,10 +113,10 @@ class Side:
         device = self.judge.device
         if device.torch_device == HOST or bound.problem is not None:
             return None
-        plan = WindowLayout([bound.form(drawn)], bound.case.direction)
-        image = WindowBuffer(plan, device)
-        image.fill(0, drawn.tensors)
-        tensors = iter([image.tensor(0, place) for place in range(len(plan.calls[0].slots))])
+        plan = WindowLayout([bound.call_layout(drawn)], bound.case.direction)
+        buffer = WindowBuffer(plan, device)
+        buffer.fill(0, drawn.tensors)
+        tensors = iter([buffer.tensor(0, place) for place in range(len(plan.calls[0].slots))])
         args = [next(tensors) if isinstance(arg, torch.Tensor) else arg for arg in drawn.args]
         try:
             grads, where = list(tensors) or None, reference.native_place(device)

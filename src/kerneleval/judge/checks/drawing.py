@@ -23,12 +23,12 @@ def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]
     if law is None:
         return
     for case in _chosen(calls, cases, outcomes):
-        form = calls.calibration[case].form
+        call_layout = calls.calibration[case].call_layout
         arguments = calls.bind(case).arguments(new_secret())
         place = _place_of_seed(calls, case)
         seed = secrets.randbelow(2**31 - 2)
         given = [_with(arguments, place, value) for value in (seed, seed + 1, secrets.randbelow(2**31), seed)]
-        drawn = [[t.clone() for t in calls.outputs(form, args, case)] for args in given]
+        drawn = [[t.clone() for t in calls.outputs(call_layout, args, case)] for args in given]
         if not all(torch.equal(one, again) for one, again in zip(drawn[0], drawn[3], strict=True)):
             message = f"{case.key}: seed {seed} gave other numbers when it came again"
             yield {"level": "fail", "stage": "correctness", "reason": "not_reproducible", "message": message}

@@ -22,10 +22,10 @@ def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]
         return
     for case in _chosen(cases, outcomes):
         bound = calls.bind(case)
-        form = calls.calibration[case].form
+        call_layout = calls.calibration[case].call_layout
 
         def run(args: Sequence[Any]) -> Sequence[torch.Tensor]:
-            return calls.outputs(form, args, case)  # noqa: B023 - called within this turn of the loop
+            return calls.outputs(call_layout, args, case)  # noqa: B023 - called within this turn of the loop
 
         seed = new_secret()
         how: dict[str, Any] = {"tf32": calls.protocol.tf32, "native_on": bound.native_on}

@@ -88,7 +88,7 @@ def _strided(calls: Calls, cases: Sequence[Case]) -> list[Case]:
         case = replace(secrets.choice([c for c in cases if c.shape_category != "tiny"] or cases), layout=layout)
         bound = calls.bind(case)
         drawn = bound.draw(new_secret())
-        if bound.native_is_right(drawn, bound.form(drawn)):
+        if bound.native_is_right(drawn, bound.call_layout(drawn)):
             found.append(case)
     return found
 
@@ -98,11 +98,11 @@ def _forward_between(calls: Calls, case: Case) -> _Wrong | None:
     bound, forward = calls.bind(case), calls.bind(replace(case, direction="forward"))
     two = [bound.draw(new_secret()) for _ in range(2)]
     calls.call(forward, [forward.expect(one.args, []) for one in two], look=False)
-    window, plan = calls.call(bound, two, look=False)
+    window, layout = calls.call(bound, two, look=False)
     if window.wrong is not None:
         return _Wrong(str(window.wrong.get("got", "another form")))
     for index, one in enumerate(two):
-        result = compare(output_views(window, plan, index), one.expectation)
+        result = compare(output_views(window, layout, index), one.expectation)
         if isinstance(result, Mismatch):
             return _Wrong(result.message)
     return None
@@ -113,13 +113,13 @@ def _outputs(calls: Calls, case: Case) -> _Wrong | None:
     wanted = calls.bind(case).wanted
     bound = calls.bind(replace(case, direction="forward"))
     two = [bound.draw(new_secret()) for _ in range(2)]
-    drawn = [two[secrets.randbelow(2)] for _ in range(_count(calls, bound.form(two[0])) - 2)] + two
-    plan = WindowLayout([replace(bound.form(one), wanted=wanted) for one in drawn], "training")
-    window = _window(calls.loaded, calls, plan, drawn, look=True)
+    drawn = [two[secrets.randbelow(2)] for _ in range(_count(calls, bound.call_layout(two[0])) - 2)] + two
+    layout = WindowLayout([replace(bound.call_layout(one), wanted=wanted) for one in drawn], "training")
+    window = _window(calls.loaded, calls, layout, drawn, look=True)
     if window.wrong is not None:
         return _Wrong(str(window.wrong.get("got", "another form")))
     for index, one in enumerate(drawn):
-        result = compare(output_views(window, plan, index), one.expectation)
+        result = compare(output_views(window, layout, index), one.expectation)
         if isinstance(result, Mismatch):
             return _Wrong(result.message, alone=_wrong_alone(calls, bound, one))
     return None if calls.task.in_place or not window.mutated else _Wrong("the call changed its inputs")
@@ -130,17 +130,18 @@ def _interleaved(calls: Calls, case: Case) -> _Wrong | None:
     bound = calls.bind(case)
     two = [bound.draw(new_secret()) for _ in range(2)]
     # what the first one saved is what nothing may write over, and each takes back its own
-    more = _count(calls, bound.form(two[0])) - len(two)
+    more = _count(calls, bound.call_layout(two[0])) - len(two)
     drawn = [*two, *(two[secrets.randbelow(2)] for _ in range(more))]
-    turns = _turns(len(drawn))
-    plan = WindowLayout(
-        [replace(bound.form(one), turn=turn) for one, turn in zip(drawn, turns, strict=True)], "interleaved"
+    ranks = _shuffled_ranks(len(drawn))
+    layout = WindowLayout(
+        [replace(bound.call_layout(one), gradient_rank=rank) for one, rank in zip(drawn, ranks, strict=True)],
+        "interleaved",
     )
-    window = _window(calls.loaded, calls, plan, drawn)
+    window = _window(calls.loaded, calls, layout, drawn)
     if window.wrong is not None:
         return _Wrong(str(window.wrong.get("got", "another form")))
     for index, one in enumerate(drawn):
-        result = compare(output_views(window, plan, index), one.expectation)
+        result = compare(output_views(window, layout, index), one.expectation)
         if isinstance(result, Mismatch):
             return _Wrong(result.message, alone=_wrong_alone(calls, bound, one))
     return None
@@ -148,31 +149,31 @@ def _interleaved(calls: Calls, case: Case) -> _Wrong | None:
 
 def _wrong_alone(calls: Calls, bound: BoundCase, drawn: Drawn) -> bool:
     """Whether the same call is wrong in an ordinary window too."""
-    window, plan = calls.call(bound, [drawn], look=False)
-    return isinstance(compare(output_views(window, plan, 0), drawn.expectation), Mismatch)
+    window, layout = calls.call(bound, [drawn], look=False)
+    return isinstance(compare(output_views(window, layout, 0), drawn.expectation), Mismatch)
 
 
-def _turns(count: int) -> list[int]:
+def _shuffled_ranks(count: int) -> list[int]:
     """A secret order of gradients: neither that of the forward calls nor its reverse, if there is another."""
-    turns = list(range(count))
+    ranks = list(range(count))
     while count > 1:
-        secrets.SystemRandom().shuffle(turns)
-        if count == 2 or sorted(turns) not in (turns, turns[::-1]):
+        secrets.SystemRandom().shuffle(ranks)
+        if count == 2 or sorted(ranks) not in (ranks, ranks[::-1]):
             break
-    return turns
+    return ranks
 
 
 def _some(calls: Calls, case: Case) -> _Wrong | None:
     """Gradients where only a part of the arguments asks for them, as in a first layer and beside frozen weights."""
     bound = calls.bind(case)
     drawn = bound.draw(new_secret())
-    form = bound.form(drawn)
-    parts = _parts(len(form.wanted))
+    call_layout = bound.call_layout(drawn)
+    parts = _parts(len(call_layout.wanted))
     for part in parts[: max(1, calls.affordable(len(parts)))]:
         try:
-            wrong = _part(calls, form, drawn, part)
+            wrong = _part(calls, call_layout, drawn, part)
         except WorkerFailure:
-            if case.layout not in _APART or not _ends_pytorch(calls, form, drawn, part):
+            if case.layout not in _APART or not _ends_pytorch(calls, call_layout, drawn, part):
                 raise
             calls.loaded.revive()
             continue
@@ -181,7 +182,7 @@ def _some(calls: Calls, case: Case) -> _Wrong | None:
     return None
 
 
-def _ends_pytorch(calls: Calls, form: CallLayout, drawn: Drawn, part: Sequence[int]) -> bool:
+def _ends_pytorch(calls: Calls, call_layout: CallLayout, drawn: Drawn, part: Sequence[int]) -> bool:
     """Whether the eager reference dies of the same, in a worker of its own, as group_norm of PyTorch 2.13 does on a CPU
     where channels come last and no gradient of its input is asked for.
     """
@@ -189,7 +190,7 @@ def _ends_pytorch(calls: Calls, form: CallLayout, drawn: Drawn, part: Sequence[i
     candidate = baseline_candidate(calls.task, replace(protocol, baseline="eager"))
     reference = Loaded(calls.loaded.pool, candidate, ("run",), trusted=True, tf32=protocol.tf32)
     try:
-        _window(reference, calls, _asked(form, part), [drawn])
+        _window(reference, calls, _asked(call_layout, part), [drawn])
     except WorkerFailure:
         return True
     except WorkerError:
@@ -213,39 +214,43 @@ def _parts(count: int) -> list[tuple[int, ...]]:
     return parts
 
 
-def _part(calls: Calls, form: CallLayout, drawn: Drawn, part: Sequence[int]) -> _Wrong | None:
+def _part(calls: Calls, call_layout: CallLayout, drawn: Drawn, part: Sequence[int]) -> _Wrong | None:
     """The gradients of these arguments alone, by their places among those that can have one."""
-    plan = _asked(form, part)
+    layout = _asked(call_layout, part)
     try:
-        window = _window(calls.loaded, calls, plan, [drawn])
+        window = _window(calls.loaded, calls, layout, [drawn])
     except WorkerError as error:
         return _Wrong(str(error))
     if window.wrong is not None:
         return _Wrong(str(window.wrong.get("got", "another form")))
     wanted = replace(drawn.expectation, outputs=tuple(drawn.expectation.outputs[i] for i in part))
-    result = compare(output_views(window, plan, 0), wanted)
+    result = compare(output_views(window, layout, 0), wanted)
     return _Wrong(result.message) if isinstance(result, Mismatch) else None
 
 
-def _asked(form: CallLayout, part: Sequence[int]) -> WindowLayout:
+def _asked(call_layout: CallLayout, part: Sequence[int]) -> WindowLayout:
     """A call that asks for the gradients of these arguments alone."""
-    outputs = tuple(form.outputs[i] for i in part)
-    return WindowLayout([replace(form, wanted=tuple(form.wanted[i] for i in part), outputs=outputs)], "backward")
+    outputs = tuple(call_layout.outputs[i] for i in part)
+    return WindowLayout(
+        [replace(call_layout, wanted=tuple(call_layout.wanted[i] for i in part), outputs=outputs)], "backward"
+    )
 
 
-def _count(calls: Calls, form: CallLayout) -> int:
+def _count(calls: Calls, call_layout: CallLayout) -> int:
     """Calls of a window: a secret number of 6 to 12, which rings of buffers hardly fit; two where a call takes much."""
-    most = min(_MOST_CALLS, _MOST_BYTES // max(form.input_bytes + form.output_bytes, 1))
+    most = min(_MOST_CALLS, _MOST_BYTES // max(call_layout.nbytes, 1))
     most = max(2, calls.affordable(most))
     least = max(2, most // 2)
     return least + secrets.randbelow(most - least + 1)
 
 
-def _window(loaded: Loaded, calls: Calls, plan: WindowLayout, drawn: Sequence[Drawn], *, look: bool = False) -> Window:
-    image = WindowBuffer(plan, calls.device)
+def _window(
+    loaded: Loaded, calls: Calls, layout: WindowLayout, drawn: Sequence[Drawn], *, look: bool = False
+) -> Window:
+    buffer = WindowBuffer(layout, calls.device)
     for index, one in enumerate(drawn):
-        image.fill(index, one.tensors)
-    return loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=look)
+        buffer.fill(index, one.tensors)
+    return loaded.runner.window(buffer, timeout_s=CALL_TIMEOUT_S, check_mutation=look)
 
 
 _Look = Callable[[Calls, Case], _Wrong | None]

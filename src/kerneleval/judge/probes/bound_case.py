@@ -49,7 +49,7 @@ class Drawn:
 class Calibrated:
     """What further calls of a case that was right are held to. No tensors: a task has a hundred cases."""
 
-    form: CallLayout
+    call_layout: CallLayout
     """How one call looks on the wire."""
     relative_rms: float
     """As :attr:`Expectation.timed_relative_rms`."""
@@ -146,20 +146,20 @@ class BoundCase:
         """What one call tells of the further ones."""
         known = drawn.expectation
         return Calibrated(
-            form=self.form(drawn),
+            call_layout=self.call_layout(drawn),
             relative_rms=known.timed_relative_rms,
             worst=known.timed_worst,
             scales=known.timed_scales,
         )
 
-    def form(self, drawn: Drawn, variant: int = 0) -> CallLayout:
+    def call_layout(self, drawn: Drawn, variant: int = 0) -> CallLayout:
         """How one call looks on the wire; ``variant``: which of the forms that the layout has (``layouts.strided``)."""
         slots = tuple(self._slot(position, arg, variant) for position, arg in enumerate(drawn.args))
         outputs = tuple((tuple(t.shape), str(t.dtype)[6:]) for t in drawn.expectation.native)
         grads = tuple(self._placed(gradient_of(tuple(g.shape), str(g.dtype)[6:]), variant) for g in drawn.grads)
         return CallLayout(args=slots, grads=grads, outputs=outputs, wanted=self.wanted, dims=self.dims)
 
-    def otherwise(self, drawn: Drawn) -> list[CallLayout]:
+    def other_layouts(self, drawn: Drawn) -> list[CallLayout]:
         """The same call in the other forms that the case's layout has, such as rows of a larger tensor instead of the
         right half of one. Where several tensors are not contiguous, a secret part of them is contiguous in one of these
         calls and the rest in another, and in a third one both lie in forms of their own. Empty for contiguous cases and
@@ -167,18 +167,18 @@ class BoundCase:
         """
         if self.problem is not None or self.case.layout == "contiguous":
             return []
-        form, second, third, fourth = (self.form(drawn, variant) for variant in range(4))
+        call_layout, second, third, fourth = (self.call_layout(drawn, variant) for variant in range(4))
         others = [second, third]
-        laid_out = [i for i, slot in enumerate(form.slots) if not slot.is_contiguous]
+        laid_out = [i for i, slot in enumerate(call_layout.slots) if not slot.is_contiguous]
         if len(laid_out) > 1:
             chance = secrets.SystemRandom()
             part = set(chance.sample(laid_out, chance.randrange(1, len(laid_out))))
             rest = set(laid_out) - part
             others = [second.contiguous(part), third.contiguous(rest), second.mixed(third, rest)]
-        every = [form, *others, *([fourth] if fourth not in (form, second, third) else [])]
+        every = [call_layout, *others, *([fourth] if fourth not in (call_layout, second, third) else [])]
         return [one for place, one in enumerate(every) if one not in every[:place]][1:]
 
-    def native_is_right(self, drawn: Drawn, form: CallLayout) -> bool:
+    def native_is_right(self, drawn: Drawn, call_layout: CallLayout) -> bool:
         """Whether PyTorch itself is right on the drawn tensors where they lie as in this form.
 
         It is not everywhere: cuDNN's gradients of attention, which PyTorch 2.11 takes for half types on Hopper, are
@@ -187,9 +187,9 @@ class BoundCase:
         Raises:
             InfrastructureError: the device has too little memory.
         """
-        image = WindowBuffer(WindowLayout([form], self.case.direction), self.device)
-        image.fill(0, drawn.tensors)
-        tensors = iter([image.tensor(0, place) for place in range(len(form.slots))])
+        buffer = WindowBuffer(WindowLayout([call_layout], self.case.direction), self.device)
+        buffer.fill(0, drawn.tensors)
+        tensors = iter([buffer.tensor(0, place) for place in range(len(call_layout.slots))])
         args = [next(tensors) if isinstance(arg, torch.Tensor) else arg for arg in drawn.args]
         try:
             grads = list(tensors) or None

@@ -17,7 +17,7 @@ from kerneleval.judge.probes.bound_case import BoundCase, Calibrated, Drawn
 from kerneleval.judge.windows.answers import claimed
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout
 from kerneleval.judge.windows.modules import reveal_weights
-from kerneleval.judge.windows.protocol import Window, output_views
+from kerneleval.judge.windows.protocol import Cut, Window, output_views
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.records import Case, Evidence, Failed, Outcome, Passed, Protocol, Task, new_secret
 
@@ -122,7 +122,7 @@ class Calls:
         Raises:
             WorkerError, WorkerFailure: the candidate raised, or its process is gone.
         """
-        window, plan = self.call(bound, drawn, look=True, cut=cut, layouts=layouts)
+        window, layout = self.call(bound, drawn, look=True, cut=cut, layouts=layouts)
         self._last_call_s = window.elapsed_ns / 1e9 / len(drawn)
         if window.wrong is not None:
             return claimed(window.wrong)
@@ -130,7 +130,7 @@ class Calls:
         left_out = 0
         right: dict[int, tuple[torch.Tensor, ...]] = {}
         for index, one in enumerate(drawn):
-            outputs = output_views(window, plan, index)
+            outputs = output_views(window, layout, index)
             if id(one) in right and all(map(torch.equal, right[id(one)], outputs)):
                 continue
             result = compare(outputs, one.expectation)
@@ -162,27 +162,28 @@ class Calls:
             bound: the case.
             drawn: the calls.
             look: whether to see if the candidate changes its inputs.
-            cut: see :meth:`Runner.window`.
+            cut: how many calls are made before the inputs of the others are revealed; 0: all are revealed at once.
             layouts: of the calls; None: as the case says.
         """
-        plan = WindowLayout(layouts or [bound.form(one) for one in drawn], bound.case.direction)
-        self.last_layouts = plan.calls
-        image = WindowBuffer(plan, self.device)
+        layout = WindowLayout(layouts or [bound.call_layout(one) for one in drawn], bound.case.direction)
+        self.last_layouts = layout.calls
+        buffer = WindowBuffer(layout, self.device)
         for index, one in enumerate(drawn):
-            image.fill(index, one.tensors)
-        if plan.input_bytes + plan.output_bytes > _LARGE_BYTES:
+            buffer.fill(index, one.tensors)
+        if layout.nbytes > _LARGE_BYTES:
             self.device.trim()  # what was freed here is kept from the worker
-        window = self.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=look, cut=cut)
-        return window, plan
+        where = Cut(at=cut) if cut else None
+        window = self.loaded.runner.window(buffer, timeout_s=CALL_TIMEOUT_S, check_mutation=look, cut=where)
+        return window, layout
 
-    def outputs(self, form: CallLayout, args: Sequence[Any], case: Case) -> tuple[torch.Tensor, ...]:
+    def outputs(self, call_layout: CallLayout, args: Sequence[Any], case: Case) -> tuple[torch.Tensor, ...]:
         """What the candidate gives on arguments of a known layout (forward; not compared with anything).
 
         Raises:
             WorkerError, WorkerFailure: the candidate raised, or its process is gone.
         """
-        plan = WindowLayout([form], case.direction)
-        image = WindowBuffer(plan, self.device)
-        image.fill(0, [a for a in args if isinstance(a, torch.Tensor)])
-        window = self.loaded.runner.window(image, timeout_s=CALL_TIMEOUT_S, check_mutation=False)
-        return output_views(window, plan, 0)
+        layout = WindowLayout([call_layout], case.direction)
+        buffer = WindowBuffer(layout, self.device)
+        buffer.fill(0, [a for a in args if isinstance(a, torch.Tensor)])
+        window = self.loaded.runner.window(buffer, timeout_s=CALL_TIMEOUT_S, check_mutation=False)
+        return output_views(window, layout, 0)

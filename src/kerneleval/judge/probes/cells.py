@@ -85,7 +85,7 @@ class CellJudge:
             if bound.weights is not None:
                 calls.ensure_module(calls.loaded, bound.case)
                 reveal_weights(calls.loaded, bound.weights)
-            window, plan = calls.call(bound, [drawn], look=True)
+            window, layout = calls.call(bound, [drawn], look=True)
         except WorkerError as error:
             outcome = raised(error)
             return (self._refused(bound.case) or outcome) if outcome.reason == "unsupported" else outcome
@@ -99,7 +99,7 @@ class CellJudge:
             return claimed(window.wrong)
         if window.mutated and not calls.task.in_place:
             return mutation()
-        return tuple(view.to("cpu", copy=True) for view in output_views(window, plan, 0))
+        return tuple(view.to("cpu", copy=True) for view in output_views(window, layout, 0))
 
     def _known(self, case: Case) -> Failed | None:
         """The outcome of a case that need not be run."""
@@ -114,7 +114,7 @@ class CellJudge:
     def _judge(self, case: Case) -> Outcome:
         self._other_layouts.under_way = False
         bound, first = self.prefetch.take(case)
-        if self._repeats.ordinary(case, bound.form(first)):
+        if self._repeats.ordinary(case, bound.call_layout(first)):
             outcome = self._repeats.judge(bound, first)
         else:
             outcome = self.calls.window(bound, [first])

@@ -52,11 +52,11 @@ class Seen:
 class Subject:
     """One case, bound to fresh weights, with fresh secret arguments and the native outputs."""
 
-    def __init__(self, calls: Calls, case: Case, plan: WindowLayout | None = None) -> None:
+    def __init__(self, calls: Calls, case: Case, layout: WindowLayout | None = None) -> None:
         self.case = case
         self._calls, self._bound = calls, calls.bind(case)
         bound = self._bound
-        self._plan = plan or WindowLayout([calls.calibration[case].form], case.direction)
+        self._layout = layout or WindowLayout([calls.calibration[case].call_layout], case.direction)
         seed = new_secret()
         self._args = bound.arguments(seed)
         self._grads = bound.upstream(self._args, seed)
@@ -74,11 +74,11 @@ class Subject:
     @property
     def nbytes(self) -> int:
         """Memory that the inputs and outputs of the call take."""
-        return self._plan.input_bytes + self._plan.output_bytes
+        return self._layout.input_bytes + self._layout.output_bytes
 
     def again(self) -> Subject:
         """The same case with other weights and arguments."""
-        return Subject(self._calls, self.case, self._plan)
+        return Subject(self._calls, self.case, self._layout)
 
     @property
     def is_given(self) -> bool:
@@ -105,20 +105,20 @@ class Subject:
             WorkerFailure: its process is gone.
         """
         runner = self._calls.loaded.runner
-        image = WindowBuffer(self._plan, self._calls.device)
-        image.fill(0, [*(a for a in self._args if isinstance(a, torch.Tensor)), *self._grads])
-        runner.prepare(self._plan)
+        buffer = WindowBuffer(self._layout, self._calls.device)
+        buffer.fill(0, [*(a for a in self._args if isinstance(a, torch.Tensor)), *self._grads])
+        runner.prepare(self._layout)
         how = {"record": record, "mute": mute, "in_order": in_order}
         runner.worker.request("observe", how, "observing", timeout_s=timeout_s)
         try:
-            window = runner.window(image, timeout_s=timeout_s, check_mutation=False)
+            window = runner.window(buffer, timeout_s=timeout_s, check_mutation=False)
         except WorkerError:
             self._calls.loaded.note(runner.worker.request("observed", {}, "observed", timeout_s=timeout_s))
             raise
         told = runner.worker.request("observed", {}, "observed", timeout_s=timeout_s)
         self._calls.loaded.note(told)
         return Seen(
-            outputs=() if window.wrong is not None else output_views(window, self._plan, 0),
+            outputs=() if window.wrong is not None else output_views(window, self._layout, 0),
             aten=_claimed_counts(told.get("aten")),
             launches=_claimed_counts(told.get("launches")),
             extensions=_claimed_names(told.get("extensions")),
@@ -133,7 +133,7 @@ def _repeats(out: torch.Tensor, grad: torch.Tensor) -> bool:
         return False
     forms = [grad] if out.ndim == grad.ndim else [grad.unsqueeze(dim) for dim in range(out.ndim)]
     fits = [f for f in forms if all(a in (1, b) for a, b in zip(f.shape, out.shape, strict=True))]
-    return any(torch.equal(form.expand(out.shape), out) for form in fits)
+    return any(torch.equal(call_layout.expand(out.shape), out) for call_layout in fits)
 
 
 def alike(outputs: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> bool:

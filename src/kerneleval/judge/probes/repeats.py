@@ -55,14 +55,14 @@ class Repeats:
         self._lying = secrets.choice(judged or [""]), secrets.choice([a for a in LAYOUTS if a != "contiguous"])
         """Dtype and layout of the strided windows of as many."""
 
-    def ordinary(self, case: Case, form: CallLayout) -> bool:
+    def ordinary(self, case: Case, call_layout: CallLayout) -> bool:
         """Whether a case is for :meth:`judge`.
 
         A module problem may fill the device with one call's inputs, and is then called once in each window.
         """
         if case.distribution != "standard" or case.layout != "contiguous" or case.shape_category == "edge":
             return False
-        return not self._calls.task.module or form.input_bytes + form.output_bytes <= _SMALL_MODULE_BYTES
+        return not self._calls.task.module or call_layout.nbytes <= _SMALL_MODULE_BYTES
 
     def judge(self, bound: BoundCase, first: Drawn) -> Outcome:
         """The outcome of a window of two calls, the second on inputs that differ from the first's by few elements, and
@@ -107,8 +107,11 @@ class Repeats:
         repeated = not chosen and any(direction == case.direction for direction, _, _ in self._strided)
         self._strided.add(kind)
         there, one, other = pair
-        form = there.form(one)
-        most = min(_MOST if chosen else _MANY_STRIDED, _MOST_BYTES // max(form.input_bytes + form.output_bytes, 1))
+        call_layout = there.call_layout(one)
+        most = min(
+            _MOST if chosen else _MANY_STRIDED,
+            _MOST_BYTES // max(call_layout.nbytes, 1),
+        )
         self._room(there, one, most)
         for two, more in ((one, other), 0), ((other, one), self._calls.affordable(most, repeated=repeated)):
             outcome = self._calls.window(there, [*two, *turns(two, more)])
@@ -136,7 +139,7 @@ class Repeats:
         What a cache may take for the content stays: addresses, shapes, first and last elements, sums. Few elements move
         where that is enough for the old outputs to be wrong, else most of them.
         """
-        placed = list(zip(drawn.tensors, bound.form(drawn).slots, strict=True))
+        placed = list(zip(drawn.tensors, bound.call_layout(drawn).slots, strict=True))
         moving = {id(t) for t, slot in placed if self._moves(t, slot)}
         whole = not moving and not drawn.grads
         if whole:  # nothing but integers, of which nobody says what they mean: the reference says whether they may
@@ -168,15 +171,15 @@ class Repeats:
         """Have shared memory for two calls and so many further ones: where it grew for the second window, no tensor of
         that would lie where one of the first window's lay.
         """
-        form, calls = bound.form(drawn), 2 + further
-        self._calls.loaded.runner.reserve(calls * form.input_bytes, calls * form.output_bytes)
+        call_layout, calls = bound.call_layout(drawn), 2 + further
+        self._calls.loaded.runner.reserve(calls * call_layout.input_bytes, calls * call_layout.output_bytes)
 
     def _further(self, bound: BoundCase, drawn: Drawn) -> int:
         """How many further calls a window gets if they take no more than ten seconds; 0 where others of the kind had
         them.
         """
-        form, case = bound.form(drawn), bound.case
-        nbytes = form.input_bytes + form.output_bytes
+        call_layout, case = bound.call_layout(drawn), bound.case
+        nbytes = call_layout.nbytes
         large = nbytes > _MANY_BYTES
         most = large and (case.direction, True) not in {(direction, big) for direction, _, big in self._many}
         count = _MOST if most or case.dtype == self._dtype else _MANY
@@ -187,14 +190,14 @@ class Repeats:
         """Further calls of a window, once for each direction and dtype: results that lie in a few buffers in turn do
         not last.
         """
-        form, case = bound.form(two[0]), bound.case
+        call_layout, case = bound.call_layout(two[0]), bound.case
         count = self._further(bound, two[0])
         if not count:
             return []
         repeated = case.dtype != self._dtype and any(direction == case.direction for direction, _, _ in self._many)
         affordable = self._calls.affordable(count, repeated=repeated)
         if affordable == count:  # else it may have been the first call, which compiles: later cases are asked too
-            self._many.add((case.direction, case.dtype, form.input_bytes + form.output_bytes > _MANY_BYTES))
+            self._many.add((case.direction, case.dtype, call_layout.nbytes > _MANY_BYTES))
         return turns(two, affordable)
 
     def _one_by_one(self, bound: BoundCase, drawn: Drawn) -> Failed | None:

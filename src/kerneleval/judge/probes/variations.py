@@ -68,7 +68,7 @@ class OtherLayouts:
 
         Calls in which PyTorch itself is wrong, or raises, say nothing: ``native_is_wrong`` in the evidence counts them.
         """
-        layouts = bound.otherwise(first)
+        layouts = bound.other_layouts(first)
         if not layouts:
             return outcome
         affordable = self._calls.affordable(len(layouts))
@@ -105,7 +105,7 @@ class OtherLayouts:
 
     def _windows(self, bound: BoundCase, calls: Sequence[tuple[Drawn, CallLayout]]) -> Passed | Failed:
         """The outcome of these calls, one window for all or, where they are large, for each."""
-        large = sum(layout.input_bytes + layout.output_bytes for _, layout in calls) > _LARGE_BYTES
+        large = sum(layout.nbytes for _, layout in calls) > _LARGE_BYTES
         left_out = 0
         for part in [[call] for call in calls] if large else [calls][: len(calls)]:
             drawn, layouts = [one for one, _ in part], [layout for _, layout in part]

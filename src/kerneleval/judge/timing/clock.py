@@ -1,7 +1,8 @@
 """The judge's clock: quads of commit-reveal windows, candidate and baseline over inputs of equal content.
 
-Each pair of windows meets contents that neither worker has seen: the image is refreshed between pairs, and both workers
-of a pair get the same image, so the trusted baseline's outputs are the expectation for the candidate's.
+Each pair of windows meets contents that neither worker has seen: the buffer is refreshed between pairs, and both
+workers of a pair get the same buffer, so the trusted baseline's outputs are the expectation for the candidate's. How
+many windows there are says ``effort.py``; what the samples mean says ``statistics.py``; ``timer.py`` calls this.
 """
 
 from __future__ import annotations
@@ -10,104 +11,42 @@ import math
 import secrets
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import torch
 
 from kerneleval.devices import Device
+from kerneleval.judge.timing.effort import TIERS, Effort, beside_others, effort_for
 from kerneleval.judge.timing.energy_windows import energy_in_windows
-from kerneleval.judge.timing.pair import Pair
-from kerneleval.judge.timing.statistics import FEW
-from kerneleval.judge.timing.timed_outputs import Arbiter, Bounds, TimedCall, TimedMismatch, timed_call, verify
+from kerneleval.judge.timing.pair import BaselineSide, Pair
+from kerneleval.judge.timing.timed_outputs import Arbiter, TimedBounds, TimedCall, TimedMismatch, timed_call, verify
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout
 from kerneleval.judge.windows.device_lock import device_lock, judge_count
 from kerneleval.judge.windows.protocol import Runner, Window, output_views
-from kerneleval.records import Evidence, Protocol, Samples, new_secret
+from kerneleval.records import Direction, Evidence, Protocol, Samples, new_secret
 
-__all__ = ["TIERS", "Effort", "TimedRun", "measure"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Effort:
-    """How much measuring a tier does."""
-
-    window_ns: float
-    """Target length of a window."""
-    min_quads: int
-    """Quads that every cell gets in a session."""
-    max_quads: int
-    """Quads after which a session ends, however far its quads scatter."""
-    half_width: float
-    """A session ends when the half width (log ratio) of its own interval is below this."""
-    max_seconds: float
-    """A session of a cell ends after this much wall time."""
-    max_calls: int
-    """Calls in one window at most."""
-    warm_windows: int
-    """Warm-up windows at most."""
-    sessions: int
-    """Fresh process pairs."""
-    energy_s: float = 0.0
-    """Windows of each side follow one another for so long, where the device counts its energy; 0: they do not."""
-    patience: int = 1
-    """So many times the quads and the wall time for calls of 100 us and more, whose ratio should be within 1 %."""
-
-
-TIERS: dict[str, Effort] = {
-    "quick": Effort(
-        window_ns=1e6,
-        min_quads=1,
-        max_quads=1,
-        half_width=0.0,
-        max_seconds=1.0,
-        max_calls=64,
-        warm_windows=0,
-        sessions=1,
-    ),
-    "standard": Effort(
-        window_ns=8e6,
-        min_quads=4,
-        max_quads=16,
-        half_width=0.01,
-        max_seconds=1.0,
-        max_calls=512,
-        warm_windows=4,
-        sessions=2,
-        patience=4,
-    ),
-    "precise": Effort(
-        window_ns=20e6,
-        min_quads=5,
-        max_quads=30,
-        half_width=0.01,
-        max_seconds=6.0,
-        max_calls=1024,
-        warm_windows=20,
-        sessions=3,
-        energy_s=2.0,
-    ),
-}
+__all__ = ["TIERS", "TimedCell", "TimedRun", "effort_for", "measure"]
 
 _SHORT = 0.25
-"""Windows of less than this part of their proper length are measured again, longer: what one of them took may have been
-the work of something else on the machine."""
+"""Windows of less than this part of their proper length are measured again with more calls: something else on the
+machine may have made the first ones look long."""
 
 _MOST_TIMES = 10
-"""So many times its proper length the longer of two windows may take."""
+"""The longer of two windows may take this many times its proper length."""
 
 _DISTINCT = 4
 """Calls of a window that are drawn from scratch."""
 
 _LONG_NS = 1e5
-_HOST_CALLS = 512
-_HOST_QUADS = 2
+"""Calls of the baseline that take longer (ns) get a tier's patience."""
+
 _LLC_MULTIPLE = 3
-_DEFER_SLACK_NS = 200_000.0
-_DEFER_SLACK = 0.05
-"""Collecting may take this much longer than the baseline's, or this part of the baseline's window if that is less,
+"""Inputs of a window that are so many times as large as the last-level cache make it a cold one."""
+
+_DEFER_SLACK_NS, _DEFER_SLACK = 200_000.0, 0.05
+"""Collecting may take this many ns longer than the baseline's, or this part of the baseline's window if that is less,
 before the excess is charged to the candidate."""
 
 
@@ -131,51 +70,79 @@ class TimedRun:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TimedCell:
+    """What is called in timed windows, and how its outputs are checked."""
+
+    call: CallLayout
+    """Layout of one call."""
+    direction: Direction
+    """``forward`` or ``backward``."""
+    draw: Callable[[int], list[torch.Tensor]]
+    """seed -> the tensors of one call, in the order of ``call.slots``."""
+    bounds: TimedBounds
+    """How far the outputs may be from the baseline's."""
+    arbiter: Arbiter
+    """Raises TimedMismatch if the oracle says that a call is wrong. It is asked about calls beyond the bounds: a few
+    numbers may be ill-conditioned, and then the baseline may be as far off as the candidate."""
+    pace_ns: float = 0.0
+    """What a call of the baseline took in an earlier session, from which the search for the number of calls begins; 0:
+    not known."""
+    energy: bool = False
+    """Whether the energy of a call is measured, in the tiers that do, where the device counts it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Chosen:
+    """Which pairs of windows, by number and drawn in secret, are checked for more than their outputs."""
+
+    mutation: int
+    """The pair in which the candidate must not change its inputs."""
+    sample: int
+    """The pair of which the oracle sees a call."""
+    kept: int
+    """The pair of which the worker keeps the outputs of ``kept_call``."""
+    kept_call: int
+    cut: int
+    """The pair before which a cut window comes."""
+
+    @classmethod
+    def drawn(cls, pairs: int, calls: int) -> _Chosen:
+        """In so many pairs of windows of so many calls."""
+        return cls(
+            mutation=secrets.randbelow(pairs),
+            sample=secrets.randbelow(pairs),
+            kept=secrets.randbelow(pairs - 1),
+            kept_call=secrets.randbelow(calls),
+            cut=secrets.randbelow(pairs + 1),
+        )
+
+
+@dataclass(kw_only=True)
 class _Quads:
-    kept: list[tuple[Window, Window]]
-    mutated: bool
-    sample: TimedCall
+    """What the windows over one buffer gave."""
 
-
-def effort_for(protocol: Protocol, device: Device) -> Effort:
-    """The tier's effort; where waking a worker costs a large part of a millisecond, windows are longer and more."""
-    effort = TIERS[protocol.tier]
-    if not device.least_window_ns:
-        return effort
-    return replace(
-        effort,
-        window_ns=max(effort.window_ns, device.least_window_ns),
-        max_calls=max(effort.max_calls, _HOST_CALLS),
-        min_quads=max(effort.min_quads, _HOST_QUADS),
-        max_quads=max(effort.max_quads, _HOST_QUADS),
-        patience=1,  # there most calls take that long
-    )
-
-
-def _beside_others(effort: Effort) -> Effort:
-    """Where other judges compile and check on the hardware, the noise of an idle machine says little: so many quads
-    that their own scatter counts.
-    """
-    least = max(effort.min_quads, FEW)
-    return replace(effort, min_quads=least, max_quads=max(effort.max_quads, least))
+    held: list[list[torch.Tensor]]
+    """Outputs that the candidate's worker keeps, as they were collected."""
+    windows: list[tuple[Window, Window]] = field(default_factory=list)
+    """(candidate's, baseline's), without their outputs."""
+    mutated: bool = False
+    sample: TimedCall | None = None
 
 
 def _most_calls(call: CallLayout, effort: Effort, device: Device) -> int:
-    room = device.memory_budget_bytes() // 2 // max(call.input_bytes + call.output_bytes, 1)
+    room = device.memory_budget_bytes() // 2 // max(call.nbytes, 1)
     return max(1, min(room, effort.max_calls))
 
 
 def _sized(
     pair: Pair,
-    call: CallLayout,
-    direction: Any,
-    draw: Callable[[int], list[torch.Tensor]],
+    cell: TimedCell,
     effort: Effort,
     device: Device,
     first: tuple[Window, Window] | None,
     count: int = 1,
 ) -> WindowBuffer:
-    """An image with as many calls as fill a window of the tier's length, found by growing it from ``count`` on.
+    """A buffer with as many calls as fill a window of the tier's length, found by growing it from ``count`` on.
 
     ``first`` are windows of one call of candidate and baseline, if known: where they are short, nothing was compiled,
     loaded or tuned in them, and one call need not be measured again.
@@ -185,32 +152,32 @@ def _sized(
     are drawn anew instead: an operator that does more than look at each element has results that can be brought up to
     date in less time than computing takes (a sorted vector, an inverse between diagonal factors).
     """
-    most = _most_calls(call, effort, device)
+    most = _most_calls(cell.call, effort, device)
     drawn: list[list[torch.Tensor]] = []
     drawing_ns = math.inf
     while True:
         count = min(most, count)
-        image = WindowBuffer(WindowLayout([call] * count, direction), device)
+        buffer = WindowBuffer(WindowLayout([cell.call] * count, cell.direction), device)
         while len(drawn) < min(count, _DISTINCT):
             began = time.perf_counter_ns()
-            drawn.append(draw(new_secret()))
+            drawn.append(cell.draw(new_secret()))
             device.synchronize()
             drawing_ns = min(drawing_ns, time.perf_counter_ns() - began)
         for index in range(count):
-            image.fill(index, drawn[index % len(drawn)])
+            buffer.fill(index, drawn[index % len(drawn)])
         for runner in pair.sides:
-            runner.prepare(image.plan)
+            runner.prepare(buffer.layout)
         if count > 1 or first is None or max(window.elapsed_ns for window in first) >= effort.window_ns / 2:
-            first = pair.one_each(image)
+            first = pair.one_each(buffer)
         mine, theirs = first
         filled = _filled(mine, theirs)
         if 1 < count < most and device.least_window_ns and filled >= effort.window_ns / 2:
             # on a host the first window of so many touches new memory
-            filled = min(filled, _filled(*pair.one_each(image)))
+            filled = min(filled, _filled(*pair.one_each(buffer)))
         if count == most or filled >= effort.window_ns / 2:
             anew = count <= _DISTINCT or count * drawing_ns <= theirs.elapsed_ns
-            image.source = draw if anew else None
-            return image
+            buffer.source = cell.draw if anew else None
+            return buffer
         count = max(count + 1, math.ceil(count * effort.window_ns / filled))
 
 
@@ -236,49 +203,30 @@ def _filled(mine: Window, theirs: Window) -> float:
 
 def measure(
     candidate: Runner,
-    baseline: Runner,
-    call: CallLayout,
-    direction: Any,
-    draw: Callable[[int], list[torch.Tensor]],
+    baseline: Runner | BaselineSide,
+    cell: TimedCell,
     protocol: Protocol,
     device: Device,
     *,
-    relative_rms: float,
-    worst: float,
-    scales: Sequence[float] = (),
     session: int,
     timeout_s: float,
-    arbiter: Arbiter,
-    pace_ns: float = 0.0,
-    energy: bool = False,
 ) -> TimedRun:
     """Time one cell in one session.
 
     Args:
         candidate: runner of the candidate's worker, loaded.
         baseline: runner of the trusted baseline's worker, loaded.
-        call: form of one call.
-        direction: ``forward`` or ``backward``.
-        draw: seed -> the tensors of one call, in the order of ``call.slots``.
+        cell: what is timed.
         protocol: names the tier.
         device: the device.
-        relative_rms: bound on ||candidate - baseline|| / ||baseline|| of each output of a call.
-        worst: bound on max |candidate - baseline| / rms(baseline) of each output of a call.
-        scales: least rms by which each output's error is divided (a few numbers may be near zero by chance); empty: 0.
         session: index of this process pair.
         timeout_s: limit of one window.
-        arbiter: raises TimedMismatch if the oracle says that a call is wrong. It is asked about calls beyond the
-            bounds: a few numbers may be ill-conditioned, and then the baseline may be as far off as the candidate.
-        pace_ns: what a call of the baseline took in an earlier session, from which the search for the number of calls
-            begins; 0: not known.
-        energy: whether the energy of a call is told, in the tiers that tell it, where the device counts it.
 
     Raises:
         TimedMismatch: a timed output was wrong.
         WorkerError, WorkerFailure: as in :meth:`Runner.window`.
     """
     effort = effort_for(protocol, device)
-    bounds = Bounds(relative_rms=relative_rms, worst=worst, scales=tuple(scales))
     generator = torch.Generator(device=device.judge_device)
     generator.manual_seed(new_secret())
 
@@ -289,37 +237,38 @@ def measure(
         generator=generator,
         timeout_s=timeout_s,
     )
-    alone = WindowBuffer(WindowLayout([call], direction), device)
-    alone.fill(0, draw(new_secret()))
-    first = pair.first_calls(alone)  # they may compile for minutes, and nobody else need wait for that
-    held = [_outputs_of(first[0], alone.plan, 0)]
-    most = _most_calls(call, effort, device)
+    alone = WindowBuffer(WindowLayout([cell.call], cell.direction), device)
+    alone.fill(0, cell.draw(new_secret()))
+    first = pair.first_calls(alone)  # they may compile for minutes: the device lock is not held
+    held = [_outputs_of(first[0], alone.layout, 0)]
+    most = _most_calls(cell.call, effort, device)
     with device_lock(device.hardware()) as offer:
         if judge_count(device.hardware()) > 1:
-            effort = _beside_others(effort)
-        image = _sized(pair, call, direction, draw, effort, device, first, _begin(first, pace_ns, effort))
+            effort = beside_others(effort)
+        buffer = _sized(pair, cell, effort, device, first, _begin(first, cell.pace_ns, effort))
         del alone, first
-        while isinstance(found := _in_quads(pair, image, effort, bounds, arbiter, held, most, offer), int):
+        while isinstance(found := _in_quads(pair, buffer, cell, effort, held, most, offer), int):
             offer()
-            image = _sized(pair, call, direction, draw, effort, device, None, found)
+            buffer = _sized(pair, cell, effort, device, None, found)
         if not candidate.unchanged(held, timeout_s):
             text = "an output that was collected changed when the candidate was called again: outputs must be new"
             raise TimedMismatch(f"{text} tensors", {}, reason="output_reused")
-        samples, excess_ns = _timed(found.kept, call, len(image.plan.calls), session, device)
+        samples, excess_ns = _timed(found.windows, cell.call, len(buffer.layout.calls), session, device)
         joules: Evidence = {}
-        if energy and session == 0 and effort.energy_s:
-            joules = energy_in_windows(pair, image, samples, effort.energy_s, device, (bounds, arbiter))
+        if cell.energy and session == 0 and effort.energy_s:
+            joules = energy_in_windows(pair, buffer, samples, effort.energy_s, device, (cell.bounds, cell.arbiter))
+    assert found.sample is not None
     return TimedRun(
         samples=samples,
         excess_collect_ns=excess_ns,
         mutated=found.mutated,
         sample=found.sample,
         energy=joules,
-        memory=_memory(found.kept, len(image.plan.calls)),
+        memory=_memory(found.windows, len(buffer.layout.calls)),
     )
 
 
-def _memory(kept: Sequence[tuple[Window, Window]], calls: int) -> Evidence:
+def _memory(kept: list[tuple[Window, Window]], calls: int) -> Evidence:
     sides = zip(*((candidate.peak_bytes, baseline.peak_bytes) for candidate, baseline in kept), strict=True)
     counted = [[peak for peak in side if peak is not None] for side in sides]
     if not all(counted):
@@ -329,71 +278,69 @@ def _memory(kept: Sequence[tuple[Window, Window]], calls: int) -> Evidence:
 
 def _in_quads(
     pair: Pair,
-    image: WindowBuffer,
+    buffer: WindowBuffer,
+    cell: TimedCell,
     effort: Effort,
-    bounds: Bounds,
-    arbiter: Arbiter,
     held: list[list[torch.Tensor]],
     most: int,
     offer: Callable[[], float],
 ) -> _Quads | int:
-    """Quads over one image, as many as the tier asks for; or, where the first one's windows are far too short and
+    """Quads over one buffer, as many as the tier asks for; or, where the first one's windows are far too short and
     could have more calls, how many fill one.
 
     Args:
         pair: the workers.
-        image: as many calls as seem to fill a window.
+        buffer: as many calls as seem to fill a window.
+        cell: what is timed.
         effort: the tier's.
-        bounds: see :func:`verify`.
-        arbiter: see :func:`verify`.
         held: outputs that the candidate's worker holds; a secret call's follow.
         most: calls in a window at most.
         offer: lets others measure between two pairs of windows, if this has taken long; gives the seconds.
     """
-    count = len(image.plan.calls)
-    pair.warm(image, effort.warm_windows, effort.max_seconds, offer)
-    pairs = 2 * effort.min_quads
-    kept_at, kept_call = secrets.randbelow(pairs - 1), secrets.randbelow(count)
-    looked, sampled, cut_at = secrets.randbelow(pairs), secrets.randbelow(pairs), secrets.randbelow(pairs + 1)
-    mutated, sample = False, None
+    count, pairs = len(buffer.layout.calls), 2 * effort.min_quads
+    pair.warm(buffer, effort.warm_windows, effort.max_seconds, offer)
+    chosen, found = _Chosen.drawn(pairs, count), _Quads(held=held)
     started, patience = time.monotonic(), 1
-    quads: list[float] = []
-    kept: list[tuple[Window, Window]] = []
-    while len(quads) < patience * effort.max_quads:
-        candidate_first = bool(secrets.randbits(1))
-        ratios = []
-        for half in range(2):
+    ratios: list[float] = []
+    while len(ratios) < patience * effort.max_quads:
+        candidate_first, halves = bool(secrets.randbits(1)), []
+        for order in (candidate_first, not candidate_first):
             started += offer()
-            if len(kept) == cut_at:
-                pair.cut(image, bounds, arbiter)
-            image.refresh(pair.generator)
-            order = candidate_first if half == 0 else not candidate_first
-            look = len(kept) == looked
-            keep = kept_call if len(kept) == kept_at else -1
-            mine, theirs = pair.both(image, candidate_first=order, look=look, keep=keep)
-            mutated = mutated or mine.mutated
-            verify((mine, theirs), image, bounds, arbiter)
-            if len(kept) == sampled:
-                sample = _sample(mine, image)
-            if keep >= 0:
-                held.append(_outputs_of(mine, image.plan, keep))
-            kept.append((_without_outputs(mine), _without_outputs(theirs)))
-            ratios.append(math.log(theirs.elapsed_ns / mine.elapsed_ns))
-        quads.append(sum(ratios) / 2)
-        if len(quads) == 1 and (more := _more_calls(kept, count, most, effort)):
+            if len(found.windows) == chosen.cut:
+                pair.cut(buffer, cell.bounds, cell.arbiter)
+            halves.append(_one_pair(pair, buffer, cell, chosen, found, candidate_first=order))
+        ratios.append(sum(halves) / 2)
+        if len(ratios) == 1 and (more := _more_calls(found.windows, count, most, effort)):
             return more
-        if len(quads) >= effort.min_quads:
-            if statistics.median(theirs.event_ns for _, theirs in kept) >= count * _LONG_NS:
+        if len(ratios) >= effort.min_quads:
+            if statistics.median(theirs.event_ns for _, theirs in found.windows) >= count * _LONG_NS:
                 patience = effort.patience
             if time.monotonic() > started + patience * effort.max_seconds:
                 break
-            spread = float(np.std(quads, ddof=1)) if len(quads) > 1 else math.inf
-            if 2.0 * spread / math.sqrt(len(quads)) < effort.half_width:
+            spread = float(np.std(ratios, ddof=1)) if len(ratios) > 1 else math.inf
+            if 2.0 * spread / math.sqrt(len(ratios)) < effort.half_width:
                 break
-    if cut_at == pairs or effort.sessions > 1:  # for who began to compute ahead since
-        pair.cut(image, bounds, arbiter)
-    assert sample is not None
-    return _Quads(kept=kept, mutated=mutated, sample=sample)
+    if chosen.cut == pairs or effort.sessions > 1:  # a candidate may have begun to compute ahead since
+        pair.cut(buffer, cell.bounds, cell.arbiter)
+    return found
+
+
+def _one_pair(
+    pair: Pair, buffer: WindowBuffer, cell: TimedCell, chosen: _Chosen, found: _Quads, *, candidate_first: bool
+) -> float:
+    """Time one window of either side on new content, check its outputs and note what it gave; its log ratio."""
+    buffer.refresh(pair.generator)
+    number = len(found.windows)
+    keep = chosen.kept_call if number == chosen.kept else -1
+    mine, theirs = pair.both(buffer, candidate_first=candidate_first, look=number == chosen.mutation, keep=keep)
+    found.mutated = found.mutated or mine.mutated
+    verify((mine, theirs), buffer, cell.bounds, cell.arbiter)
+    if number == chosen.sample:  # the oracle sees it when the measurement is over
+        found.sample = timed_call(mine, buffer, secrets.randbelow(len(buffer.layout.calls)))
+    if keep >= 0:
+        found.held.append(_outputs_of(mine, buffer.layout, keep))
+    found.windows.append((_without_outputs(mine), _without_outputs(theirs)))
+    return math.log(theirs.elapsed_ns / mine.elapsed_ns)
 
 
 def _more_calls(kept: list[tuple[Window, Window]], count: int, most: int, effort: Effort) -> int:
@@ -402,11 +349,6 @@ def _more_calls(kept: list[tuple[Window, Window]], count: int, most: int, effort
     if count == most or filled >= _SHORT * effort.window_ns:
         return 0
     return max(count + 1, math.ceil(count * effort.window_ns / filled))
-
-
-def _sample(window: Window, image: WindowBuffer) -> TimedCall:
-    """One call of the window; the oracle sees it when the measurement is over."""
-    return timed_call(window, image, secrets.randbelow(len(image.plan.calls)))
 
 
 def _timed(
@@ -463,9 +405,9 @@ def merge(runs: list[TimedRun]) -> TimedRun:
     )
 
 
-def _outputs_of(window: Window, plan: WindowLayout, call: int) -> list[torch.Tensor]:
+def _outputs_of(window: Window, layout: WindowLayout, call: int) -> list[torch.Tensor]:
     """The outputs of one call, without the rest of the window's."""
-    return [output.clone() for output in output_views(window, plan, call)]
+    return [output.clone() for output in output_views(window, layout, call)]
 
 
 def _without_outputs(window: Window) -> Window:

@@ -18,9 +18,8 @@ import numpy as np
 import torch
 
 from kerneleval.judge.timing import clock
-from kerneleval.judge.timing.clock import measure
 from kerneleval.judge.timing.statistics import pair_log_ratios
-from kerneleval.judge.timing.timed_outputs import TimedCall, TimedMismatch
+from kerneleval.judge.timing.timed_outputs import TimedBounds, TimedCall, TimedMismatch
 from kerneleval.judge.windows.buffers import CallLayout, dense
 from kerneleval.judge.windows.device_lock import device_lock
 from kerneleval.judge.windows.worker_pool import Loaded, WorkerPool
@@ -126,23 +125,12 @@ def _session(pool: WorkerPool, first: Loaded, second: Loaded, shape: tuple[int, 
         generator = torch.Generator(device=device.judge_device).manual_seed(seed)
         return [torch.randn(shape, generator=generator, device=device.judge_device)]
 
+    bounds = TimedBounds(relative_rms=1e-6, worst=1e-5)
+    cell = clock.TimedCell(call=call, direction="forward", draw=draw, bounds=bounds, arbiter=_unequal)
     runs = []
     pool.quiet()
     for _ in range(max(1, 4 // clock.effort_for(protocol, device).min_quads)):
-        run = measure(
-            first.runner,
-            second.runner,
-            call,
-            "forward",
-            draw,
-            protocol,
-            device,
-            relative_rms=1e-6,
-            worst=1e-5,
-            session=0,
-            timeout_s=_TIMEOUT_S,
-            arbiter=_unequal,
-        )
+        run = clock.measure(first.runner, second.runner, cell, protocol, device, session=0, timeout_s=_TIMEOUT_S)
         runs.append(pair_log_ratios(run.samples)[0])
     return np.concatenate(runs)
 

@@ -19,7 +19,7 @@ from kerneleval.judge.timing.timed_outputs import TimedCall, TimedMismatch
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot
 from kerneleval.records import DTYPES, Case, Evidence, Limits, Samples, Task
 
-__all__ = ["MARGIN", "backward_flops", "face_limit", "needed_bytes", "reached"]
+__all__ = ["MARGIN", "backward_flops", "check_limit", "needed_bytes", "reached"]
 
 MARGIN = 1.25
 """A time is impossible where it is so many times shorter than the least one. Bandwidth is known to a few per cent."""
@@ -97,7 +97,7 @@ def _most_read(slot: TensorSlot) -> int:
     return min(_nbytes([(slot.shape, slot.dtype)]), slot.nbytes)
 
 
-def face_limit(
+def check_limit(
     task: Task,
     case: Case,
     call: CallLayout,

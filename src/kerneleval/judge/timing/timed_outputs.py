@@ -21,7 +21,7 @@ from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
 from kerneleval.judge.windows.protocol import Window, output_views
 from kerneleval.records import DTYPES
 
-__all__ = ["Arbiter", "Bounds", "TimedCall", "TimedMismatch", "timed_call", "verify"]
+__all__ = ["Arbiter", "TimedBounds", "TimedCall", "TimedMismatch", "timed_call", "verify"]
 
 _COMPARE_BYTES = 256 << 20
 """Outputs are compared in parts of about this size: the comparison needs several times as much for itself."""
@@ -48,7 +48,7 @@ class TimedCall:
     """What one call of a timed window was given and what the candidate made of it."""
 
     tensors: list[torch.Tensor]
-    """Copies of the revealed tensors, in the order of ``Call.slots``."""
+    """Copies of the revealed tensors, in the order of ``CallLayout.slots``."""
     outputs: tuple[torch.Tensor, ...]
     """Copies of the collected outputs."""
 
@@ -58,14 +58,14 @@ Arbiter = Callable[[TimedCall], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
+class TimedBounds:
     """How far the outputs of a call may be from the baseline's."""
 
     relative_rms: float
     """||candidate - baseline|| / ||baseline||; infinite: outputs are drawn, and have nothing to do with each other."""
     worst: float
     """max |candidate - baseline| / rms(baseline)."""
-    scales: tuple[float, ...]
+    scales: tuple[float, ...] = ()
     """Least rms by which the error of each output is divided."""
 
     def scale(self, output: int) -> float:
@@ -73,72 +73,72 @@ class Bounds:
         return self.scales[output] if output < len(self.scales) else 0.0
 
 
-def timed_call(window: Window, image: WindowBuffer, index: int) -> TimedCall:
+def timed_call(window: Window, buffer: WindowBuffer, index: int) -> TimedCall:
     """Copies of what a call was given and made; the window's memory is used again."""
-    tensors = [image.tensor(index, slot).clone() for slot in range(len(image.plan.calls[index].slots))]
-    return TimedCall(tensors=tensors, outputs=tuple(o.clone() for o in output_views(window, image.plan, index)))
+    tensors = [buffer.tensor(index, slot).clone() for slot in range(len(buffer.layout.calls[index].slots))]
+    return TimedCall(tensors=tensors, outputs=tuple(o.clone() for o in output_views(window, buffer.layout, index)))
 
 
-def verify(pair: tuple[Window, Window], image: WindowBuffer, bounds: Bounds, arbiter: Arbiter) -> None:
+def verify(pair: tuple[Window, Window], buffer: WindowBuffer, bounds: TimedBounds, arbiter: Arbiter) -> None:
     """Compare the candidate's outputs with the baseline's; the oracle has the last word on every call that differs.
 
     Outputs that are drawn are put to the oracle at a call chosen in secret, and must differ wherever seeds do.
     """
     if math.isinf(bounds.relative_rms):
-        _drawn(pair[0], image, arbiter)
+        _drawn(pair[0], buffer, arbiter)
         return
     try:
-        _against_baseline(pair, image.plan, bounds)
+        _against_baseline(pair, buffer.layout, bounds)
     except TimedMismatch as mismatch:
         if not mismatch.calls:
             raise
         for index in secrets.SystemRandom().sample(mismatch.calls, len(mismatch.calls)):
             try:
-                arbiter(timed_call(pair[0], image, index))
+                arbiter(timed_call(pair[0], buffer, index))
             except TimedMismatch as error:
                 raise mismatch from error
 
 
-def _drawn(window: Window, image: WindowBuffer, arbiter: Arbiter) -> None:
-    plan = image.plan
+def _drawn(window: Window, buffer: WindowBuffer, arbiter: Arbiter) -> None:
+    layout = buffer.layout
     if window.wrong is not None:
         raise TimedMismatch(f"{window.wrong.get('got')}, expected {window.wrong.get('want')}", dict(window.wrong))
-    calls = range(len(plan.calls))
-    arbiter(timed_call(window, image, secrets.choice(calls)))
-    shape, dtype = plan.calls[0].outputs[0]
+    calls = range(len(layout.calls))
+    arbiter(timed_call(window, buffer, secrets.choice(calls)))
+    shape, dtype = layout.calls[0].outputs[0]
     numel = math.prod(shape)
     if numel < _TELLING:
         return
-    rows = _stacked(window, plan, 0, dtype, numel)[_calls_in_order(window, plan)].contiguous()
+    rows = _stacked(window, layout, 0, dtype, numel)[_calls_in_order(window, layout)].contiguous()
     kept = rows.view(torch.uint8).view(len(calls), -1)[:, : _TELLING * DTYPES[dtype]]
-    different, seeds = len(torch.unique(kept, dim=0)), len({_seed(image, index) for index in calls})
+    different, seeds = len(torch.unique(kept, dim=0)), len({_seed(buffer, index) for index in calls})
     if different < seeds:
         message = f"in a timed window {len(calls)} calls with {seeds} seeds gave {different} different outputs"
         raise TimedMismatch(message, {"calls": len(calls), "seeds": seeds, "different": different})
 
 
-def _seed(image: WindowBuffer, index: int) -> int:
+def _seed(buffer: WindowBuffer, index: int) -> int:
     """That of one call: the only argument of a task that draws which is a single int64."""
-    for place, slot in enumerate(image.plan.calls[index].slots):
+    for place, slot in enumerate(buffer.layout.calls[index].slots):
         if slot.dtype == "int64" and math.prod(slot.shape) == 1:
-            return int(image.tensor(index, place))
+            return int(buffer.tensor(index, place))
     return 0
 
 
-def _against_baseline(pair: tuple[Window, Window], plan: WindowLayout, bounds: Bounds) -> None:
+def _against_baseline(pair: tuple[Window, Window], layout: WindowLayout, bounds: TimedBounds) -> None:
     mine, theirs = pair
     if mine.wrong is not None:
         said = mine.wrong
         raise TimedMismatch(f"{said.get('got')}, expected {said.get('want')}", dict(said))
-    order_mine, order_theirs = _calls_in_order(mine, plan), _calls_in_order(theirs, plan)
+    order_mine, order_theirs = _calls_in_order(mine, layout), _calls_in_order(theirs, layout)
     wrong: list[TimedMismatch] = []
-    for index, (shape, dtype) in enumerate(plan.calls[0].outputs):
+    for index, (shape, dtype) in enumerate(layout.calls[0].outputs):
         numel = math.prod(shape)
         if numel == 0:
             continue
-        got, want = _stacked(mine, plan, index, dtype, numel), _stacked(theirs, plan, index, dtype, numel)
+        got, want = _stacked(mine, layout, index, dtype, numel), _stacked(theirs, layout, index, dtype, numel)
         step = max(1, _COMPARE_BYTES // (numel * DTYPES[dtype]))
-        for start in range(0, len(plan.calls), step):
+        for start in range(0, len(layout.calls), step):
             part = slice(start, start + step)
             if found := _compare(got[order_mine[part]], want[order_theirs[part]], index, start, bounds):
                 wrong.append(found)
@@ -147,20 +147,22 @@ def _against_baseline(pair: tuple[Window, Window], plan: WindowLayout, bounds: B
         raise TimedMismatch(str(first), first.evidence, calls)
 
 
-def _calls_in_order(window: Window, plan: WindowLayout) -> torch.Tensor:
-    size = plan.calls[0].output_bytes or 1
-    rows = [places[0] // size for places in window.places]
+def _calls_in_order(window: Window, layout: WindowLayout) -> torch.Tensor:
+    size = layout.calls[0].output_bytes or 1
+    rows = [places[0] // size for places in window.output_offsets]
     return torch.tensor(rows, device=window.outputs.device)
 
 
-def _stacked(window: Window, plan: WindowLayout, index: int, dtype: str, numel: int) -> torch.Tensor:
+def _stacked(window: Window, layout: WindowLayout, index: int, dtype: str, numel: int) -> torch.Tensor:
     size = DTYPES[dtype]
-    first = plan.output_places[0][index]
-    stride = plan.calls[0].output_bytes // size
-    return typed_view(window.outputs, getattr(torch, dtype), (len(plan.calls), numel), (stride, 1), first // size)
+    first = layout.output_offsets[0][index]
+    stride = layout.calls[0].output_bytes // size
+    return typed_view(window.outputs, getattr(torch, dtype), (len(layout.calls), numel), (stride, 1), first // size)
 
 
-def _compare(got: torch.Tensor, want: torch.Tensor, index: int, start: int, bounds: Bounds) -> TimedMismatch | None:
+def _compare(
+    got: torch.Tensor, want: torch.Tensor, index: int, start: int, bounds: TimedBounds
+) -> TimedMismatch | None:
     """What differs in one output of the calls from ``start`` on; None: nothing."""
     if not got.dtype.is_floating_point or is_eight_bit(got):
         different = (got != want).sum(dim=1)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,13 +15,13 @@ from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.timing import clock
 from kerneleval.judge.timing.clock import TimedRun
 from kerneleval.judge.timing.noise import Noise, class_of
-from kerneleval.judge.timing.roofline import face_limit, reached
+from kerneleval.judge.timing.pair import BaselineError, BaselineSide
+from kerneleval.judge.timing.roofline import check_limit, reached
 from kerneleval.judge.timing.statistics import timing_from
-from kerneleval.judge.timing.timed_outputs import TimedCall, TimedMismatch
+from kerneleval.judge.timing.timed_outputs import TimedBounds, TimedCall, TimedMismatch
 from kerneleval.judge.windows.answers import raised
-from kerneleval.judge.windows.buffers import CallLayout, TensorSlot, WindowBuffer, WindowLayout
+from kerneleval.judge.windows.buffers import CallLayout, TensorSlot
 from kerneleval.judge.windows.modules import reveal_weights
-from kerneleval.judge.windows.protocol import Runner, Window
 from kerneleval.judge.windows.worker_pool import BuildFailed, Loaded
 from kerneleval.records import Case, Failed, InfrastructureError, Limits, Outcome, Passed, Samples, Timing, new_secret
 from kerneleval.worker.host import WorkerError, WorkerFailure
@@ -32,10 +31,6 @@ __all__ = ["Timer"]
 _WINDOW_TIMEOUT_S = 120.0
 _AGREEMENT = 0.05
 """Device time within 5 % of the verified time agrees with it."""
-
-
-class _BaselineError(Exception):
-    pass
 
 
 class Timer:
@@ -106,9 +101,9 @@ class Timer:
         evidence = outcome.evidence | _deferral(run)
         evidence |= {name: of for name, of in (("energy", run.energy), ("memory", run.memory)) if of}
         if self._limits is not None:
-            task, form = self._calls.task, self._calls.calibration[case].form
+            task, call_layout = self._calls.task, self._calls.calibration[case].call_layout
             tf32 = self._calls.protocol.tf32
-            evidence |= {"limit": reached(task, case, form, run.samples, self._limits, tf32=tf32)}
+            evidence |= {"limit": reached(task, case, call_layout, run.samples, self._limits, tf32=tf32)}
         return replace(outcome, timing=self._claim(run), evidence=evidence)
 
     def _renew(self, case: Case) -> None:
@@ -123,7 +118,6 @@ class Timer:
         calls = self._calls
         bound = calls.bind(case)
         known = calls.calibration[case]
-        candidate = calls.loaded.runner
 
         def draw(seed: int) -> list[torch.Tensor]:
             args = bound.arguments(seed)
@@ -131,30 +125,31 @@ class Timer:
 
         baseline = self._baseline(case, bound, fresh=False)
         calls.loaded.pool.quiet()
+        cell = clock.TimedCell(
+            call=known.call_layout,
+            direction=case.direction,
+            draw=draw,
+            bounds=TimedBounds(relative_rms=known.relative_rms, worst=known.worst, scales=known.scales),
+            arbiter=lambda timed: _check_by_oracle(bound, known.call_layout, timed),
+            pace_ns=baseline.paces.get(case, 0.0),
+            energy=not calls.task.in_place,  # its passes would compute on what earlier ones left
+        )
         try:
             run = clock.measure(
-                candidate,
-                _Trusted(baseline),
-                known.form,
-                case.direction,
-                draw,
+                calls.loaded.runner,
+                BaselineSide(baseline.runner),
+                cell,
                 calls.protocol,
                 self._device,
-                relative_rms=known.relative_rms,
-                worst=known.worst,
-                scales=known.scales,
                 session=session,
                 timeout_s=_WINDOW_TIMEOUT_S,
-                arbiter=lambda timed: _face_oracle(bound, known.form, timed),
-                pace_ns=baseline.paces.get(case, 0.0),
-                energy=not calls.task.in_place,  # its passes would compute on what earlier ones left
             )
-        except _BaselineError as error:
+        except BaselineError as error:
             raise InfrastructureError(f"the baseline of {calls.task.name} failed at {case.key}: {error}") from error
         baseline.paces[case] = statistics.median(run.samples.baseline_ns)
-        _face_oracle(bound, known.form, run.sample)
+        _check_by_oracle(bound, known.call_layout, run.sample)
         if self._limits is not None and self._better is not None:
-            face_limit(calls.task, case, known.form, run.samples, run.sample, self._limits, self._better)
+            check_limit(calls.task, case, known.call_layout, run.samples, run.sample, self._limits, self._better)
         return run
 
     def _baseline(self, case: Case, bound: BoundCase, *, fresh: bool) -> Loaded:
@@ -180,7 +175,7 @@ class Timer:
         )
 
 
-def _face_oracle(bound: BoundCase, call: CallLayout, sample: TimedCall) -> None:
+def _check_by_oracle(bound: BoundCase, call: CallLayout, sample: TimedCall) -> None:
     """Compare one timed call with the oracle; every other was compared with the baseline's outputs.
 
     Raises:
@@ -201,57 +196,6 @@ def _refused(error: WorkerError) -> Failed:
 
 def _failed(stage: str, reason: str, error: Any) -> Failed:
     return Failed(stage=stage, reason=reason, message=str(error), evidence=error.evidence)
-
-
-class _Trusted(Runner):
-    """The baseline's runner: what goes wrong in it is the machine's fault, not the candidate's."""
-
-    def __init__(self, loaded: Loaded) -> None:
-        self._inner = loaded.runner
-
-    def prepare(self, plan: WindowLayout, timeout_s: float = 60.0) -> None:
-        """As :meth:`Runner.prepare`."""
-        with _blamed_on_the_machine():
-            self._inner.prepare(plan, timeout_s)
-
-    def window(
-        self,
-        image: WindowBuffer,
-        *,
-        timeout_s: float,
-        check_mutation: bool,
-        timed: bool = False,
-        cut: int = 0,
-        decoys: torch.Tensor | None = None,
-        keep: int = -1,
-        again: Callable[[float], torch.Generator | None] | None = None,
-        rounds: int = 1,
-    ) -> Window:
-        """As :meth:`Runner.window`."""
-        assert keep < 0
-        with _blamed_on_the_machine():
-            return self._inner.window(
-                image,
-                timeout_s=timeout_s,
-                check_mutation=check_mutation,
-                timed=timed,
-                cut=cut,
-                decoys=decoys,
-                again=again,
-                rounds=rounds,
-            )
-
-    def still(self) -> contextlib.AbstractContextManager[None]:
-        """Nothing: it stays idle by itself, and to stop it takes time."""
-        return contextlib.nullcontext()
-
-
-@contextlib.contextmanager
-def _blamed_on_the_machine() -> Iterator[None]:
-    try:
-        yield
-    except (WorkerError, WorkerFailure) as error:
-        raise _BaselineError(str(error)) from error
 
 
 def device_time(samples: Samples) -> str:

@@ -1,8 +1,13 @@
-"""What a window's calls are given: their form, their places in memory, the judge's private copy of their content."""
+"""What a window's calls are given: their layout in memory, and the judge's private copy of their content.
+
+``TensorSlot`` is one tensor, ``CallLayout`` one call, ``WindowLayout`` all calls of a window, ``WindowBuffer`` their
+bytes. Values come from ``inputs.py``, strides from ``layouts.py``; ``protocol.py`` reveals a buffer to a worker.
+"""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import secrets
 from collections.abc import Callable, Collection, Sequence
@@ -26,11 +31,11 @@ strides is wrong; but finite, because kernels that are right read a little beyon
 (PyTorch 2.13's own bfloat16 matrix products on processors with AMX)."""
 
 _ROLL_BYTES = 64 << 20
-"""How much memory the places may take at which the elements of a part of an image are found when it is moved along."""
+"""Bytes that the indices may take by which elements of a part of a buffer are moved along at once."""
 
 _ROLL_CPU_BYTES = 16 << 10
-"""The same for one call on the CPU, where a loop over the calls costs less than finding more places than that: 1.0 ms
-against 2.5 for 64 calls of 4,096 elements, 6.9 against 79 for 131,072 (two cores)."""
+"""The same for one call on the CPU, where above it a loop over the calls costs less than indices: 1.0 ms against 2.5
+for 64 calls of 4,096 elements, 6.9 ms against 79 for 131,072 (two cores)."""
 
 _SEEDS = 2**31
 """Seeds lie below this."""
@@ -58,8 +63,8 @@ class TensorSlot:
     ``scaled`` (where elements depend on one another); ``seeds`` are drawn anew; or the ``steps`` from element to
     element of each row are moved along (sorted offsets, which stay sorted and keep their ends)."""
     weight: bool = False
-    """Whether it is a weight. Those change by PyTorch's own operators, which raise a tensor's version, so whoever packs
-    them by version is right; data comes from anywhere, and results kept by its version are stale."""
+    """Whether it is a weight. Weights change by PyTorch's own operators, which raise a tensor's version, so a candidate
+    may keep packed weights by version. Data comes from anywhere, and results kept by its version are stale."""
 
     @property
     def nbytes(self) -> int:
@@ -80,7 +85,7 @@ def dense(shape: Sequence[int], dtype: str, *, refresh: Refresh = "elements") ->
 
 @dataclass(frozen=True, kw_only=True)
 class CallLayout:
-    """The form of one call: no values of tensors."""
+    """Shapes, dtypes and strides of one call, and its plain arguments; no values of tensors."""
 
     args: tuple[TensorSlot | Any, ...]
     """Slots, or plain values for scalars."""
@@ -92,34 +97,34 @@ class CallLayout:
     """Positions of the arguments whose gradients are asked for; empty for forward."""
     dims: dict[str, int]
     """The case's dims, for native launchers."""
-    turn: int = 0
-    """Whose gradients are taken first, in windows that make every forward call before the first gradient."""
+    gradient_rank: int = 0
+    """In windows that make every forward call before the first gradient: gradients are taken by ascending rank."""
 
     @functools.cached_property
     def slots(self) -> tuple[TensorSlot, ...]:
         """Every tensor that is revealed, arguments before upstream gradients."""
         return tuple(a for a in self.args if isinstance(a, TensorSlot)) + self.grads
 
-    def contiguous(self, places: Collection[int]) -> CallLayout:
-        """The same call with the tensors at these places of :attr:`slots` contiguous."""
-        return self._lying(
+    def contiguous(self, indices: Collection[int]) -> CallLayout:
+        """The same call with the tensors at these indices of :attr:`slots` contiguous."""
+        return self._with_slots(
             [
                 replace(dense(slot.shape, slot.dtype, refresh=slot.refresh), weight=slot.weight)
-                if i in places
+                if i in indices
                 else slot
                 for i, slot in enumerate(self.slots)
             ]
         )
 
-    def mixed(self, other: CallLayout, places: Collection[int]) -> CallLayout:
-        """The same call with the tensors at these places of :attr:`slots` as they are in another."""
+    def mixed(self, other: CallLayout, indices: Collection[int]) -> CallLayout:
+        """The same call with the tensors at these indices of :attr:`slots` as they are in another."""
         both = zip(self.slots, other.slots, strict=True)
-        return self._lying([theirs if i in places else own for i, (own, theirs) in enumerate(both)])
+        return self._with_slots([theirs if i in indices else own for i, (own, theirs) in enumerate(both)])
 
-    def _lying(self, lying: Sequence[TensorSlot]) -> CallLayout:
-        slots = iter(lying)
-        args = tuple(next(slots) if isinstance(arg, TensorSlot) else arg for arg in self.args)
-        return replace(self, args=args, grads=tuple(slots))
+    def _with_slots(self, slots: Sequence[TensorSlot]) -> CallLayout:
+        left = iter(slots)
+        args = tuple(next(left) if isinstance(arg, TensorSlot) else arg for arg in self.args)
+        return replace(self, args=args, grads=tuple(left))
 
     @functools.cached_property
     def input_bytes(self) -> int:
@@ -131,46 +136,52 @@ class CallLayout:
         """Room that the outputs take."""
         return sum(_aligned(math.prod(shape) * DTYPES[dtype]) for shape, dtype in self.outputs)
 
+    @property
+    def nbytes(self) -> int:
+        """Room that revealed tensors and outputs take together."""
+        return self.input_bytes + self.output_bytes
+
 
 def _aligned(nbytes: int) -> int:
     return (nbytes + _ALIGN - 1) // _ALIGN * _ALIGN
 
 
+def _offsets(sizes: Sequence[Sequence[int]]) -> tuple[list[list[int]], int]:
+    """Where each tensor of each call starts when they follow one another, by their bytes; and where the last ends."""
+    found, position = [], 0
+    for of_call in sizes:
+        offsets = []
+        for nbytes in of_call:
+            offsets.append(position)
+            position += _aligned(nbytes)
+        found.append(offsets)
+    return found, position
+
+
 class WindowLayout:
-    """K calls laid out in memory. The same plan serves any number of windows."""
+    """Byte offsets of the tensors of K calls in shared memory. One layout serves any number of windows."""
 
     def __init__(self, calls: Sequence[CallLayout], direction: Direction | Literal["training", "interleaved"]) -> None:
         self.calls = tuple(calls)
         self.direction = direction
-        self.places: list[list[int]] = []
-        self.starts: list[int] = []
-        position = 0
-        for call in self.calls:
-            self.starts.append(position)
-            places = []
-            for slot in call.slots:
-                places.append(position)
-                position += _aligned(slot.nbytes)
-            self.places.append(places)
-        self.input_bytes = position
-        self.output_places: list[list[int]] = []
-        position = 0
-        for call in self.calls:
-            places = []
-            for shape, dtype in call.outputs:
-                places.append(position)
-                position += _aligned(math.prod(shape) * DTYPES[dtype])
-            self.output_places.append(places)
-        self.output_bytes = position
+        self.offsets, self.input_bytes = _offsets([[slot.nbytes for slot in call.slots] for call in self.calls])
+        sizes = [[math.prod(shape) * DTYPES[dtype] for shape, dtype in call.outputs] for call in self.calls]
+        self.output_offsets, self.output_bytes = _offsets(sizes)
+        self.starts = [0, *itertools.accumulate(call.input_bytes for call in self.calls)][:-1]
         first = self.calls[0] if self.calls else None
         self.uniform = all(call == first for call in self.calls)
+
+    @property
+    def nbytes(self) -> int:
+        """Room that revealed tensors and outputs take together."""
+        return self.input_bytes + self.output_bytes
 
     def message(self) -> dict[str, Any]:
         """The ``prepare`` message: the calls; where they are uniform the first one, how many there are and how many
         bytes lie between them; and where the inputs of each start, with the end of the last.
         """
-        told = 1 if self.uniform else len(self.calls)
-        described = zip(self.calls[:told], self.places[:told], strict=True)
+        count = 1 if self.uniform else len(self.calls)
+        described = zip(self.calls[:count], self.offsets[:count], strict=True)
         return {
             "direction": self.direction,
             "calls": [self._plain(c, p) for c, p in described],
@@ -180,10 +191,10 @@ class WindowLayout:
         }
 
     @staticmethod
-    def _plain(call: CallLayout, places: list[int]) -> dict[str, Any]:
+    def _plain(call: CallLayout, offsets: list[int]) -> dict[str, Any]:
         tensors = [
-            {"tensor": [place, slot.nbytes, slot.dtype, list(slot.shape), list(slot.strides), slot.offset]}
-            for slot, place in zip(call.slots, places, strict=True)
+            {"tensor": [offset, slot.nbytes, slot.dtype, list(slot.shape), list(slot.strides), slot.offset]}
+            for slot, offset in zip(call.slots, offsets, strict=True)
         ]
         arriving = iter(tensors)
         arguments = [next(arriving) if isinstance(a, TensorSlot) else {"value": encode_plain(a)} for a in call.args]
@@ -194,24 +205,24 @@ class WindowLayout:
             "outputs": [[list(shape), dtype] for shape, dtype in call.outputs],
             "wanted": list(call.wanted),
             "dims": call.dims,
-            "turn": call.turn,
+            "turn": call.gradient_rank,
         }
 
-    def secret_places(self) -> list[list[int]]:
-        """Output places, shuffled among calls of equal form: which call goes where is known only at collection."""
+    def shuffled_output_offsets(self) -> list[list[int]]:
+        """Output offsets, shuffled among calls of equal layout: which call goes where is secret until collection."""
         order = list(range(len(self.calls)))
         if self.uniform:
             secrets.SystemRandom().shuffle(order)
-        return [self.output_places[i] for i in order]
+        return [self.output_offsets[i] for i in order]
 
 
 class WindowBuffer:
     """The judge's private copy of a window's inputs, byte for byte what will be revealed."""
 
-    def __init__(self, plan: WindowLayout, device: Device) -> None:
-        self.plan = plan
+    def __init__(self, layout: WindowLayout, device: Device) -> None:
+        self.layout = layout
         self._device = device
-        nbytes = max(plan.input_bytes, 1)
+        nbytes = max(layout.input_bytes, 1)
         self.bytes = torch.full((nbytes,), _GAP, dtype=torch.uint8, device=device.judge_device)
         self.source: Callable[[int], Sequence[torch.Tensor]] | None = None
         """seed -> the tensors of one call, where there is time to draw every call anew."""
@@ -219,9 +230,9 @@ class WindowBuffer:
 
     def tensor(self, call: int, index: int) -> torch.Tensor:
         """View of the index-th revealed tensor of a call."""
-        slot = self.plan.calls[call].slots[index]
-        place = self.plan.places[call][index] // DTYPES[slot.dtype]
-        return typed_view(self.bytes, getattr(torch, slot.dtype), slot.shape, slot.strides, place + slot.offset)
+        slot = self.layout.calls[call].slots[index]
+        start = self.layout.offsets[call][index] // DTYPES[slot.dtype]
+        return typed_view(self.bytes, getattr(torch, slot.dtype), slot.shape, slot.strides, start + slot.offset)
 
     def fill(self, call: int, tensors: Sequence[torch.Tensor]) -> None:
         """Write the tensors of one call; along a stride of 0 the first element is taken."""
@@ -233,26 +244,25 @@ class WindowBuffer:
             target.copy_(source)
 
     def refresh(self, generator: torch.Generator, first: int = 0) -> None:
-        """Draw every call anew, from one call on; without a source change its tensors at secret places, or by secret
-        factors, as their slots say.
+        """Draw every call anew, from one call on. Without a source some elements of its tensors change, or all by
+        secret factors, as their slots say.
 
         Exchanged values come from other positions of the same argument, so that every distribution, index range and
         dtype stays what it was. About 1 in 256 elements changes, at least four a tensor; and all of them but the ends
         move along.
         """
-        if not self.plan.calls or not self.plan.uniform:
+        if not self.layout.calls or not self.layout.uniform:
             raise ValueError("only windows of uniform calls are refreshed")
-        form = self.plan.calls[0]
-        count = len(self.plan.calls)
+        count = len(self.layout.calls)
         if self.source is not None:
             for call in range(first, count):
                 self.fill(call, self.source(new_secret()))
             return
-        for index, slot in enumerate(form.slots):
+        for index, slot in enumerate(self.layout.calls[0].slots):
             if slot.extent == 0:
                 continue
-            lying = self._every(index, slot)
-            every = lying.reshape(count, -1)  # a copy where elements lie apart: what is between them stays there
+            elements = self._every(index, slot)
+            every = elements.reshape(count, -1)  # a copy where elements lie apart: what is between them stays there
             if slot.refresh == "scaled":
                 now = self._factors.setdefault(index, _ones(slot.shape, count, every.device))
                 _scale(every[first:], slot.shape, [factors[first:] for factors in now], generator)
@@ -266,30 +276,30 @@ class WindowBuffer:
                 _roll(every[first:], generator)
                 if slot.refresh == "elements":
                     _exchange(every[first:], generator)
-            if every.data_ptr() != lying.data_ptr():
-                lying.copy_(every.view(lying.shape))
+            if every.data_ptr() != elements.data_ptr():
+                elements.copy_(every.view(elements.shape))
 
     def _every(self, index: int, slot: TensorSlot) -> torch.Tensor:
         """View of the index-th revealed tensor of all calls, (calls, *shape); of one that repeats along a stride of 0
         the storage, (calls, extent).
         """
         size = DTYPES[slot.dtype]
-        place, step = self.plan.places[0][index] // size, self.plan.calls[0].input_bytes // size
+        start, step = self.layout.offsets[0][index] // size, self.layout.calls[0].input_bytes // size
         shape, strides, offset = slot.shape, slot.strides, slot.offset
         if any(stride == 0 and size > 1 for stride, size in zip(strides, shape, strict=True)):
             shape, strides, offset = (slot.extent,), (1,), 0
-        count, dtype = len(self.plan.calls), getattr(torch, slot.dtype)
-        return typed_view(self.bytes, dtype, (count, *shape), (step, *strides), place + offset)
+        count, dtype = len(self.layout.calls), getattr(torch, slot.dtype)
+        return typed_view(self.bytes, dtype, (count, *shape), (step, *strides), start + offset)
 
     def exchange(self, generator: torch.Generator) -> tuple[slice, ...]:
-        """Let two secret calls change places; a single one is refreshed. Returns where bytes have changed."""
-        count = len(self.plan.calls)
+        """Exchange the inputs of two secret calls; a single call is refreshed. Returns which bytes have changed."""
+        count = len(self.layout.calls)
         if count < 2:
             self.refresh(generator)
-            return (slice(0, self.plan.input_bytes),)
+            return (slice(0, self.layout.input_bytes),)
         pair = secrets.SystemRandom().sample(range(count), 2)
-        size = self.plan.calls[0].input_bytes
-        one, other = (slice(self.plan.starts[call], self.plan.starts[call] + size) for call in pair)
+        size = self.layout.calls[0].input_bytes
+        one, other = (slice(self.layout.starts[call], self.layout.starts[call] + size) for call in pair)
         held = self.bytes[one].clone()
         self.bytes[one] = self.bytes[other]
         self.bytes[other] = held
@@ -300,7 +310,7 @@ class WindowBuffer:
 
     def later(self, first: int) -> torch.Tensor:
         """The bytes of the calls from one on."""
-        return self.bytes[self.plan.starts[first] : self.plan.input_bytes]
+        return self.bytes[self.layout.starts[first] : self.layout.input_bytes]
 
 
 def _ones(shape: tuple[int, ...], count: int, device: torch.device) -> list[torch.Tensor]:
@@ -339,9 +349,9 @@ def _outer(factors: list[torch.Tensor], shape: tuple[int, ...]) -> torch.Tensor:
 def _roll(every: torch.Tensor, generator: torch.Generator) -> None:
     """Move all elements but the first and the last of each call along, by a secret number of places of its own.
 
-    Else nearly everything would stay where it was, and who remembers the last product need only add what the few other
-    elements change: a hundredth of the work. Rows do not stay together, so results of whole rows are worth nothing; and
-    calls that began as copies of one another do not stay alike.
+    Else nearly everything would stay where it was, and a candidate that kept the last product would only add what the
+    few other elements change: a hundredth of the work. Rows do not stay together, so results of whole rows are worth
+    nothing; and calls that began as copies of one another do not stay equal.
     """
     count, extent = every.shape
     if extent < 4:
@@ -352,11 +362,11 @@ def _roll(every: torch.Tensor, generator: torch.Generator) -> None:
             call.copy_(call.roll(1 + secrets.randbelow(inner - 1)))
         return
     shifts = torch.randint(1, inner, (count, 1), generator=generator, device=every.device)
-    places = torch.arange(inner, device=every.device)
+    indices = torch.arange(inner, device=every.device)
     at_once = max(1, _ROLL_BYTES // (extent * 8))
     for start in range(0, count, at_once):
         part = every[start : start + at_once, 1:-1]
-        part.copy_(part.gather(1, (places + shifts[start : start + at_once]) % inner))
+        part.copy_(part.gather(1, (indices + shifts[start : start + at_once]) % inner))
 
 
 def _roll_rows(every: torch.Tensor, shape: tuple[int, ...], generator: torch.Generator) -> None:
@@ -364,11 +374,11 @@ def _roll_rows(every: torch.Tensor, shape: tuple[int, ...], generator: torch.Gen
     count, width = len(every), shape[-1] if shape else 1
     rows = every.view(count, -1, width)
     shifts = torch.randint(width, (*rows.shape[:2], 1), generator=generator, device=every.device)
-    places = torch.arange(width, device=every.device)
+    indices = torch.arange(width, device=every.device)
     at_once = max(1, _ROLL_BYTES // (every.shape[1] * 8))
     for start in range(0, count, at_once):
         part = rows[start : start + at_once]
-        part.copy_(part.gather(2, (places + shifts[start : start + at_once]) % width))
+        part.copy_(part.gather(2, (indices + shifts[start : start + at_once]) % width))
 
 
 def _move_steps(every: torch.Tensor, shape: tuple[int, ...], generator: torch.Generator) -> None:

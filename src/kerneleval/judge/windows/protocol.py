@@ -1,14 +1,17 @@
 """Windows: commit, reveal, compute, collect. The one way in which a candidate is ever called.
 
-A window is K prepared calls. The judge holds the inputs in a private *image*; it reveals them with one copy into memory
-that the worker maps, starts its clock, and stops it when the worker says that everything is computed. Then it destroys
-the revealed inputs, names secret places for the outputs, lets the worker copy them there, and snapshots them:
+A window is K prepared calls. The judge holds the inputs in a private *buffer*; it reveals them with one copy into
+memory that the worker maps, starts its clock, and stops it when the worker says that everything is computed. Then it
+destroys the revealed inputs, names secret offsets for the outputs, lets the worker copy them there, and snapshots them:
 
 * nothing right can exist before the reveal, so precomputed, cached or stale results are wrong;
 * work put off until after the clock stopped finds its inputs gone, and what can still be put off shows as collecting
   time beyond the baseline's, which is charged;
 * outputs that lie in inputs are destroyed before they are collected, and of calls that share a buffer the last is left;
-* the copy of the outputs is outside the timed part, so nobody pays for it and nobody can save it.
+* the copy of the outputs is outside the timed part: it costs no candidate anything, and none can save it.
+
+Nothing is compared here: ``oracle`` does that, and ``probes/calls.py`` puts both together. ``buffers.py`` says what a
+window's memory looks like, ``worker/child.py`` is the other end.
 """
 
 from __future__ import annotations
@@ -28,13 +31,13 @@ from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLay
 from kerneleval.records import DTYPES
 from kerneleval.worker.host import Worker
 
-__all__ = ["Runner", "Window", "output_views"]
+__all__ = ["Cut", "Passes", "Runner", "Window", "output_views"]
 
 _FLOAT_POISON = 0xFF
-"""Byte written over output places before collection: NaN in every float type, -1 in the signed integers."""
-
+"""Byte written over the outputs' memory before collection: NaN in every float type, -1 in the signed integers."""
 
 _PART_BYTES = 256 << 20
+"""Bytes that are compared at a time, because comparing takes as much memory again."""
 
 _LOOKED = 32
 """Calls of a window, secret ones, of which the worker says whether their arguments are still what was given: all of
@@ -56,7 +59,7 @@ class Window:
     """Device time of all calls as the worker claims it; 0 where there is no device timer."""
     outputs: torch.Tensor
     """Private snapshot (uint8) of everything collected."""
-    places: list[list[int]]
+    output_offsets: list[list[int]]
     """Where each call's outputs lie in the snapshot."""
     wrong: dict[str, Any] | None
     """The worker's own word that an output has the wrong number, type, shape, dtype or device."""
@@ -67,6 +70,33 @@ class Window:
     revealed inputs, which lie in the judge's memory, are not. None: the device does not count it."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """Cuts a window in two: the inputs of later calls are revealed when the earlier calls are done. The time of such a
+    window says nothing.
+    """
+
+    at: int
+    """How many calls are made first, at least one."""
+    decoys: torch.Tensor | None = None
+    """Bytes that lie where the later inputs will be until then, so that a candidate that reads them early computes
+    something else; None: the first call's inputs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passes:
+    """How often a window's calls are made. Its time is that of all passes, its outputs are the last one's."""
+
+    rounds: int = 1
+    """How often one pass goes through the calls without a word from the judge."""
+    again: Callable[[float], torch.Generator | None] | None = None
+    """Asked after each pass, with the time of all passes so far (ns). It gives the generator by which two secret calls
+    exchange their inputs, in the buffer too, before the next pass; or None after the last pass."""
+
+
+_ONE_PASS = Passes()
+
+
 class Runner:
     """A worker and the memory that it shares with the judge."""
 
@@ -74,7 +104,7 @@ class Runner:
         self.worker = worker
         self.device = device
         self._arenas: dict[str, Arena] = {}
-        self._plan: WindowLayout | None = None
+        self._layout: WindowLayout | None = None
         self._processor = processor
 
     def close(self) -> None:
@@ -90,7 +120,7 @@ class Runner:
             old = self._arenas.get(name)
             if old is not None and old.nbytes >= nbytes:
                 continue
-            self._plan = None
+            self._layout = None
             size = max(1 << 20, 1 << math.ceil(math.log2(max(nbytes, 1))))
             arena = self.device.allocate(size)
             message = {"name": name, "handle": arena.handle, "fd": arena.fd >= 0}
@@ -104,140 +134,143 @@ class Runner:
                 self.device.release(old)
             self._arenas[name] = arena
 
-    def prepare(self, plan: WindowLayout, timeout_s: float = 60.0) -> None:
-        """Tell the worker the form of the coming windows."""
-        if plan is self._plan:
+    def prepare(self, layout: WindowLayout, timeout_s: float = 60.0) -> None:
+        """Tell the worker the layout of the coming windows."""
+        if layout is self._layout:
             return
-        self.reserve(plan.input_bytes, plan.output_bytes)
-        self.worker.request("prepare", plan.message(), "prepared", timeout_s=timeout_s)
-        self._plan = plan
+        self.reserve(layout.input_bytes, layout.output_bytes)
+        self.worker.request("prepare", layout.message(), "prepared", timeout_s=timeout_s)
+        self._layout = layout
 
-    def write_input(self, place: int, tensor: torch.Tensor) -> None:
+    def write_input(self, offset: int, tensor: torch.Tensor) -> None:
         """Copy a contiguous tensor to a byte offset of the revealed memory, outside of any window."""
         flat = tensor.reshape(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
-        self._arenas["in"].bytes[place : place + flat.numel()].copy_(flat)
+        self._arenas["in"].bytes[offset : offset + flat.numel()].copy_(flat)
 
     def clear_inputs(self, nbytes: int) -> None:
         """Zero the first bytes of the revealed memory."""
         self._arenas["in"].bytes[:nbytes].zero_()
 
-    def forget_plan(self) -> None:
+    def forget_layout(self) -> None:
         """The next window prepares anew."""
-        self._plan = None
+        self._layout = None
 
-    def reveal(self, image: WindowBuffer, first: int = 0) -> None:
+    def reveal(self, buffer: WindowBuffer, first: int = 0) -> None:
         """Copy the inputs of all calls, or of those from one on, into the shared memory."""
-        later, stop = image.later(first), image.plan.input_bytes
+        later, stop = buffer.later(first), buffer.layout.input_bytes
         self._arenas["in"].bytes[stop - len(later) : stop].copy_(later)
 
-    def _hide(self, image: WindowBuffer, cut: int, decoys: torch.Tensor | None) -> None:
-        """Lay something else where the inputs of the calls from ``cut`` on will be."""
-        stop = image.plan.input_bytes
-        nbytes = image.plan.calls[0].input_bytes
-        if decoys is not None:
-            self._arenas["in"].bytes[stop - len(decoys) : stop].copy_(decoys)
-        elif image.plan.uniform and nbytes:
-            later = self._arenas["in"].bytes[cut * nbytes : stop].view(-1, nbytes)
-            later.copy_(image.bytes[:nbytes].expand_as(later))
+    def _hide(self, buffer: WindowBuffer, cut: Cut) -> None:
+        """Lay something else where the inputs of the calls after the cut will be."""
+        stop = buffer.layout.input_bytes
+        nbytes = buffer.layout.calls[0].input_bytes
+        if cut.decoys is not None:
+            self._arenas["in"].bytes[stop - len(cut.decoys) : stop].copy_(cut.decoys)
+        elif buffer.layout.uniform and nbytes:
+            later = self._arenas["in"].bytes[cut.at * nbytes : stop].view(-1, nbytes)
+            later.copy_(buffer.bytes[:nbytes].expand_as(later))
 
     def window(
         self,
-        image: WindowBuffer,
+        buffer: WindowBuffer,
         *,
         timeout_s: float,
         check_mutation: bool,
         timed: bool = False,
-        cut: int = 0,
-        decoys: torch.Tensor | None = None,
+        cut: Cut | None = None,
         keep: int = -1,
-        again: Callable[[float], torch.Generator | None] | None = None,
-        rounds: int = 1,
+        passes: Passes = _ONE_PASS,
     ) -> Window:
         """Reveal, compute, destroy, collect, snapshot.
 
         Args:
-            image: what is revealed.
+            buffer: what is revealed.
             timeout_s: limit of the computation, and of the collection.
-            check_mutation: look whether revealed memory changed.
-            timed: somebody will read the window's time; else nobody waits for the machine to come to rest.
-            cut: 0, or how many calls are made before the inputs of the others are revealed. Such a window's time says
-                nothing.
-            decoys: what lies in the place of those inputs until then, so that whoever reads ahead computes something
-                else; None: the first call's.
+            check_mutation: whether to see if revealed memory changed.
+            timed: whether the window's time counts; if so the device comes to rest first.
+            cut: where the window is cut in two; None: nowhere.
             keep: the call whose outputs the worker holds until :meth:`unchanged` asks for them; -1: none.
-            again: asked when all calls were made, with the time of all passes so far (ns): by what two secret ones of
-                them exchange their inputs, in the image too, for all to be made once more, or None: that was all. The
-                window's time is that of all passes, its outputs are the last one's.
-            rounds: how often each pass goes through the calls, without word from here.
+            passes: how often the calls are made.
 
         Raises:
             WorkerError: the candidate raised.
             WorkerFailure: its process is gone.
         """
-        plan = image.plan
-        self.prepare(plan)
+        layout = buffer.layout
+        self.prepare(layout)
         inputs, outputs = self._arenas["in"].bytes, self._arenas["out"].bytes
         self.worker.tell("arm", {"processor": self._processor})
         with self.still():
             revealed = time.perf_counter_ns()
-            self.reveal(image)
-            if cut:
-                self._hide(image, cut, decoys)
+            self.reveal(buffer)
+            if cut is not None:
+                self._hide(buffer, cut)
             if timed:
                 self.device.settle()
             else:
                 self.device.synchronize()
             started = time.perf_counter_ns()
-        for calls in ([0, cut], [cut, len(plan.calls)]) if cut else ([0, len(plan.calls)],):
-            if calls[0]:
-                with self.still():
-                    self.reveal(image, calls[0])
-                    self.device.synchronize()
-            go = {"calls": calls, "rounds": rounds}
-            self.worker.request("go", go, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
-        elapsed = time.perf_counter_ns() - started
-        while again is not None and (generator := again(elapsed)) is not None:
-            with self.still():
-                for changed in image.exchange(generator):
-                    inputs[changed].copy_(image.bytes[changed])
-                self.device.settle()
-            resumed = time.perf_counter_ns()
-            go = {"calls": [0, len(plan.calls)], "rounds": rounds}
-            self.worker.request("go", go, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
-            elapsed += time.perf_counter_ns() - resumed
+        elapsed = self._compute(buffer, started, timeout_s, cut, passes)
         mutated, staged = False, self.device.sharing == "staged"
         with self.still():
-            if check_mutation and plan.input_bytes and not staged:
-                mutated = not _equal(inputs[: plan.input_bytes], image.bytes[: plan.input_bytes])
-            inputs[: plan.input_bytes].zero_()
-            outputs[: plan.output_bytes].fill_(_FLOAT_POISON)
-            places = plan.secret_places()
-            looked = secrets.SystemRandom().sample(range(len(plan.calls)), min(len(plan.calls), _LOOKED))
-            message = {"places": places, "keep": keep, "look": looked}
-            self.device.synchronize()  # no settling: what still spins here does so for candidate and baseline alike
+            if check_mutation and layout.input_bytes and not staged:
+                mutated = not _equal(inputs[: layout.input_bytes], buffer.bytes[: layout.input_bytes])
+            inputs[: layout.input_bytes].zero_()
+            outputs[: layout.output_bytes].fill_(_FLOAT_POISON)
+            offsets = layout.shuffled_output_offsets()
+            looked = secrets.SystemRandom().sample(range(len(layout.calls)), min(len(layout.calls), _LOOKED))
+            message = {"places": offsets, "keep": keep, "look": looked}
+            self.device.synchronize()  # not settled: threads that still spin here do so for both sides
             collecting = time.perf_counter_ns()
         answer = self.worker.request("collect", message, "collected", timeout_s=timeout_s)
         collect = time.perf_counter_ns() - collecting
-        if check_mutation and plan.input_bytes and staged:
-            mutated = self._mutated_there(image, timeout_s)
+        if check_mutation and layout.input_bytes and staged:
+            mutated = self._mutated_there(buffer, timeout_s)
         return Window(
             elapsed_ns=float(elapsed),
             collect_ns=float(collect),
             unclocked_ns=0.0 if self.device.pauses else float(started - revealed + collecting - started - elapsed),
             event_ns=_claimed_ns(answer.get("event_ns")),
-            outputs=outputs[: plan.output_bytes].clone(),
-            places=places,
+            outputs=outputs[: layout.output_bytes].clone(),
+            output_offsets=offsets,
             wrong=_claimed_wrong(answer.get("wrong")),
             mutated=mutated,
             peak_bytes=_claimed_bytes(answer.get("peak_bytes")),
         )
 
-    def _mutated_there(self, image: WindowBuffer, timeout_s: float) -> bool:
+    def _compute(self, buffer: WindowBuffer, started_ns: int, timeout_s: float, cut: Cut | None, passes: Passes) -> int:
+        """Have all calls made in as many passes as asked for; the time of all of them (ns), the first since
+        ``started_ns``.
+        """
+        count = len(buffer.layout.calls)
+        if cut is not None:
+            self._go(0, cut.at, passes.rounds, timeout_s)
+            with self.still():
+                self.reveal(buffer, cut.at)
+                self.device.synchronize()
+        self._go(0 if cut is None else cut.at, count, passes.rounds, timeout_s)
+        elapsed = time.perf_counter_ns() - started_ns
+        while passes.again is not None and (generator := passes.again(elapsed)) is not None:
+            with self.still():
+                for changed in buffer.exchange(generator):
+                    self._arenas["in"].bytes[changed].copy_(buffer.bytes[changed])
+                self.device.settle()
+            resumed = time.perf_counter_ns()
+            self._go(0, count, passes.rounds, timeout_s)
+            elapsed += time.perf_counter_ns() - resumed
+        return elapsed
+
+    def _go(self, first: int, stop: int, rounds: int, timeout_s: float) -> None:
+        """Have the calls from ``first`` to before ``stop`` made, so many times."""
+        go = {"calls": [first, stop], "rounds": rounds}
+        self.worker.request("go", go, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
+
+    def _mutated_there(self, buffer: WindowBuffer, timeout_s: float) -> bool:
         """Whether staged inputs changed on the device, by what the worker gives back of them."""
-        nbytes = image.plan.input_bytes
+        nbytes = buffer.layout.input_bytes
         self.worker.request("back", {}, "given_back", timeout_s=timeout_s)
         inputs = self._arenas["in"].bytes[:nbytes]
-        mutated = not _equal(inputs, image.bytes[:nbytes])
+        mutated = not _equal(inputs, buffer.bytes[:nbytes])
         inputs.zero_()
         return mutated
 
@@ -253,20 +286,20 @@ class Runner:
         Raises:
             WorkerError, WorkerFailure: as in :meth:`window`.
         """
-        forms = [tuple((tuple(t.shape), str(t.dtype)[6:]) for t in outputs) for outputs in held]
-        plan = WindowLayout(
-            [CallLayout(args=(), grads=(), outputs=form, wanted=(), dims={}) for form in forms], "forward"
+        outputs = [tuple((tuple(t.shape), str(t.dtype)[6:]) for t in call) for call in held]
+        layout = WindowLayout(
+            [CallLayout(args=(), grads=(), outputs=of_call, wanted=(), dims={}) for of_call in outputs], "forward"
         )
-        self.reserve(0, plan.output_bytes)
+        self.reserve(0, layout.output_bytes)
         arena = self._arenas["out"].bytes
         with self.still():
-            arena[: plan.output_bytes].fill_(_FLOAT_POISON)
+            arena[: layout.output_bytes].fill_(_FLOAT_POISON)
             self.device.synchronize()
-        self.worker.request("recall", {"places": plan.output_places}, "recalled", timeout_s=timeout_s)
-        for outputs, places in zip(held, plan.output_places, strict=True):
-            for before, place in zip(outputs, places, strict=True):
+        self.worker.request("recall", {"places": layout.output_offsets}, "recalled", timeout_s=timeout_s)
+        for kept, offsets in zip(held, layout.output_offsets, strict=True):
+            for before, offset in zip(kept, offsets, strict=True):
                 raw = before.reshape(-1).view(torch.uint8)
-                if not torch.equal(arena[place : place + raw.numel()], raw):
+                if not torch.equal(arena[offset : offset + raw.numel()], raw):
                     return False
         return True
 
@@ -275,18 +308,18 @@ class Runner:
         return self.worker.paused() if self.device.pauses else nullcontext()
 
 
-def output_views(window: Window, plan: WindowLayout, call: int) -> tuple[torch.Tensor, ...]:
+def output_views(window: Window, layout: WindowLayout, call: int) -> tuple[torch.Tensor, ...]:
     """The private outputs of one call."""
     views = []
-    for (shape, dtype), place in zip(plan.calls[call].outputs, window.places[call], strict=True):
+    for (shape, dtype), offset in zip(layout.calls[call].outputs, window.output_offsets[call], strict=True):
         slot = dense(shape, dtype)
-        views.append(typed_view(window.outputs, getattr(torch, dtype), shape, slot.strides, place // DTYPES[dtype]))
+        views.append(typed_view(window.outputs, getattr(torch, dtype), shape, slot.strides, offset // DTYPES[dtype]))
     return tuple(views)
 
 
 def _equal(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Whether two ranges of bytes are equal; compared part by part, for it takes as much memory again, and eight bytes
-    at a time, which takes a seventh of the time: places of tensors, and so whole plans, are multiples of 512 bytes.
+    """Whether two ranges of bytes are equal. Eight bytes are compared at a time, which takes a seventh of the time:
+    offsets of tensors, and so sizes of whole layouts, are multiples of 512 bytes.
     """
     words = (first.view(torch.int64), second.view(torch.int64))
     parts = zip(*(part.split(_PART_BYTES // 8) for part in words), strict=True)

@@ -138,7 +138,7 @@ class Loaded:
             self.state = [(str(n), tuple(int(v) for v in shape), str(d)) for n, shape, d in answer["state"]]
         except (KeyError, TypeError, ValueError, OverflowError) as error:  # the worker's word is only a claim
             raise LoadFailed("protocol", f"the worker named no state: {error}"[:300], {}) from None
-        self.runner.forget_plan()
+        self.runner.forget_layout()
 
     def swap_modules(self, *, drop: bool = False) -> None:
         """Call the module that lives beside the one called so far; ``drop``: and let that one go.

@@ -11,12 +11,12 @@ from kerneleval.judge.windows.buffers import CallLayout, Refresh, TensorSlot, Wi
 from kerneleval.worker.child import _later
 
 
-def _image(slot: TensorSlot, tensors: list[torch.Tensor]) -> WindowBuffer:
+def _buffer(slot: TensorSlot, tensors: list[torch.Tensor]) -> WindowBuffer:
     call = CallLayout(args=(slot,), grads=(), outputs=((slot.shape, slot.dtype),), wanted=(), dims={})
-    image = WindowBuffer(WindowLayout([call] * len(tensors), "forward"), find("cpu"))
+    buffer = WindowBuffer(WindowLayout([call] * len(tensors), "forward"), find("cpu"))
     for index, tensor in enumerate(tensors):
-        image.fill(index, [tensor])
-    return image
+        buffer.fill(index, [tensor])
+    return buffer
 
 
 @pytest.mark.parametrize("shape", [(24, 24), (3, 16, 16), (8, 20), (40,)])
@@ -26,11 +26,11 @@ def test_structured_inputs_change_by_more_than_a_factor(shape: tuple[int, ...]) 
     before = [torch.rand(shape) + 0.5 for _ in range(3)]
     if len(shape) > 1:
         before = [torch.triu(one) for one in before]
-    image = _image(dense(shape, "float32", refresh="scaled"), before)
+    buffer = _buffer(dense(shape, "float32", refresh="scaled"), before)
     for _ in range(20):
-        image.refresh(generator)
+        buffer.refresh(generator)
     for index, old in enumerate(before):
-        new = image.tensor(index, 0)
+        new = buffer.tensor(index, 0)
         assert torch.equal(new == 0, old == 0), "zeros stay zeros"
         ratios = (new / old)[old != 0]
         assert 0.6 < float(ratios.min()) < 0.95
@@ -39,10 +39,10 @@ def test_structured_inputs_change_by_more_than_a_factor(shape: tuple[int, ...]) 
 
 def test_symmetric_inputs_stay_symmetric() -> None:
     half = torch.randn(5, 12, 12)
-    image = _image(dense((5, 12, 12), "float32", refresh="scaled"), [half + half.mT])
+    buffer = _buffer(dense((5, 12, 12), "float32", refresh="scaled"), [half + half.mT])
     for _ in range(5):
-        image.refresh(torch.Generator().manual_seed(2))
-    now = image.tensor(0, 0)
+        buffer.refresh(torch.Generator().manual_seed(2))
+    now = buffer.tensor(0, 0)
     assert torch.equal(now, now.mT)
     assert not torch.equal(now, half + half.mT)
 
@@ -50,9 +50,9 @@ def test_symmetric_inputs_stay_symmetric() -> None:
 def test_calls_before_the_first_one_stay() -> None:
     for refresh in ("elements", "scaled"):
         before = [torch.rand(16, 16) for _ in range(4)]
-        image = _image(dense((16, 16), "float32", refresh=refresh), before)
-        image.refresh(torch.Generator().manual_seed(3), 2)
-        same = [torch.equal(image.tensor(index, 0), old) for index, old in enumerate(before)]
+        buffer = _buffer(dense((16, 16), "float32", refresh=refresh), before)
+        buffer.refresh(torch.Generator().manual_seed(3), 2)
+        same = [torch.equal(buffer.tensor(index, 0), old) for index, old in enumerate(before)]
         assert same == [True, True, False, False]
 
 
@@ -60,32 +60,32 @@ def test_calls_before_the_first_one_stay() -> None:
 def test_two_calls_exchange_their_inputs(refresh: Refresh) -> None:
     generator = torch.Generator().manual_seed(4)
     drawn = [torch.rand(16, 16) + 10**n for n in range(5)]
-    image = _image(dense((16, 16), "float32", refresh=refresh), drawn)
-    image.refresh(generator)
-    before = [image.tensor(index, 0).clone() for index in range(5)]
-    held = image.bytes.clone()
-    changed = image.exchange(generator)
-    after = [image.tensor(index, 0) for index in range(5)]
+    buffer = _buffer(dense((16, 16), "float32", refresh=refresh), drawn)
+    buffer.refresh(generator)
+    before = [buffer.tensor(index, 0).clone() for index in range(5)]
+    held = buffer.bytes.clone()
+    changed = buffer.exchange(generator)
+    after = [buffer.tensor(index, 0) for index in range(5)]
     moved = [index for index in range(5) if not torch.equal(after[index], before[index])]
     assert len(moved) == 2
     assert torch.equal(after[moved[0]], before[moved[1]]) and torch.equal(after[moved[1]], before[moved[0]])
     for place in changed:
-        held[place] = image.bytes[place]
-    assert torch.equal(held, image.bytes), "nothing else has changed"
+        held[place] = buffer.bytes[place]
+    assert torch.equal(held, buffer.bytes), "nothing else has changed"
     for _ in range(20):  # factors that went with their calls stay in their bounds
-        image.refresh(generator)
+        buffer.refresh(generator)
     if refresh == "scaled":
         for index in range(5):
             come_from = {moved[0]: moved[1], moved[1]: moved[0]}.get(index, index)
-            ratios = image.tensor(index, 0) / drawn[come_from]
+            ratios = buffer.tensor(index, 0) / drawn[come_from]
             assert 0.63 < float(ratios.min()) < float(ratios.max()) < 1.57
 
 
 def test_a_single_call_gets_other_inputs() -> None:
-    image = _image(dense((16, 16), "float32"), [torch.rand(16, 16)])
-    before = image.tensor(0, 0).clone()
-    assert image.exchange(torch.Generator().manual_seed(5)) == (slice(0, 1024),)
-    assert not torch.equal(before, image.tensor(0, 0))
+    buffer = _buffer(dense((16, 16), "float32"), [torch.rand(16, 16)])
+    before = buffer.tensor(0, 0).clone()
+    assert buffer.exchange(torch.Generator().manual_seed(5)) == (slice(0, 1024),)
+    assert not torch.equal(before, buffer.tensor(0, 0))
 
 
 @pytest.mark.parametrize("refresh", ["elements", "moved", "scaled", "steps"])
@@ -95,42 +95,42 @@ def test_strided_content_changes_and_what_lies_between_stays(
 ) -> None:
     slot = TensorSlot(shape=(16, 8), dtype="float32", strides=strides, offset=offset, extent=extent, refresh=refresh)
     before = [torch.rand(16, 8).sort().values for _ in range(3)]
-    image = _image(slot, before)
-    given = [image.tensor(index, 0).clone() for index in range(3)]
-    gaps = _elsewhere(image, slot)
-    image.refresh(torch.Generator().manual_seed(5))
-    assert torch.equal(_elsewhere(image, slot), gaps)
+    buffer = _buffer(slot, before)
+    given = [buffer.tensor(index, 0).clone() for index in range(3)]
+    gaps = _elsewhere(buffer, slot)
+    buffer.refresh(torch.Generator().manual_seed(5))
+    assert torch.equal(_elsewhere(buffer, slot), gaps)
     for index, old in enumerate(given):
-        new = image.tensor(index, 0)
+        new = buffer.tensor(index, 0)
         assert not torch.equal(new, old)
         assert bool(((new > 0) & (new < 2)).all()), "nothing comes from between"
 
 
-def _elsewhere(image: WindowBuffer, slot: TensorSlot) -> torch.Tensor:
+def _elsewhere(buffer: WindowBuffer, slot: TensorSlot) -> torch.Tensor:
     """The bytes that are no element's."""
-    other = WindowBuffer(image.plan, find("cpu"))
+    other = WindowBuffer(buffer.layout, find("cpu"))
     other.bytes.zero_()
-    for index in range(len(image.plan.calls)):
+    for index in range(len(buffer.layout.calls)):
         other.tensor(index, 0).fill_(float("nan"))
     taken = other.bytes.view(torch.float32).isnan().repeat_interleave(4)
-    return image.bytes[~taken]
+    return buffer.bytes[~taken]
 
 
 def test_rows_of_masks_move_by_themselves() -> None:
     before = [torch.rand(6, 40) < 0.3 for _ in range(3)]
-    image = _image(dense((6, 40), "bool", refresh="rows"), before)
-    image.refresh(torch.Generator().manual_seed(4))
+    buffer = _buffer(dense((6, 40), "bool", refresh="rows"), before)
+    buffer.refresh(torch.Generator().manual_seed(4))
     for index, old in enumerate(before):
-        new = image.tensor(index, 0)
+        new = buffer.tensor(index, 0)
         assert torch.equal(new.sum(1), old.sum(1)), "none is closed or opened"
         assert float((new != old).float().mean()) > 0.2
 
 
 def test_permutations_stay_permutations_and_calls_differ() -> None:
     before = [torch.randperm(100)] * 4
-    image = _image(dense((100,), "int64", refresh="moved"), before)
-    image.refresh(torch.Generator().manual_seed(5))
-    now = [image.tensor(index, 0) for index in range(4)]
+    buffer = _buffer(dense((100,), "int64", refresh="moved"), before)
+    buffer.refresh(torch.Generator().manual_seed(5))
+    now = [buffer.tensor(index, 0) for index in range(4)]
     assert all(torch.equal(one.sort().values, torch.arange(100)) for one in now)
     assert len({tuple(one.tolist()) for one in now}) > 1, "each call has a shift of its own"
 
@@ -139,10 +139,10 @@ def test_permutations_stay_permutations_and_calls_differ() -> None:
 def test_sorted_integers_stay_sorted_between_the_same_ends(shape: tuple[int, ...]) -> None:
     """They were left as they were, and whoever remembered them in the timed windows looked fast."""
     before = [torch.randint(0, 9, shape, dtype=torch.int32).cumsum(-1) for _ in range(3)]
-    image = _image(dense(shape, "int64", refresh="steps"), before)
-    image.refresh(torch.Generator().manual_seed(6))
+    buffer = _buffer(dense(shape, "int64", refresh="steps"), before)
+    buffer.refresh(torch.Generator().manual_seed(6))
     for index, old in enumerate(before):
-        new = image.tensor(index, 0)
+        new = buffer.tensor(index, 0)
         assert bool((new.diff(dim=-1) >= 0).all())
         assert torch.equal(new[..., [0, -1]], old[..., [0, -1]])
         assert float((new != old).float().mean()) > 0.5
@@ -173,7 +173,7 @@ def test_uniform_calls_are_described_once() -> None:
     message = plan.message()
     assert (len(message["calls"]), message["times"]) == (1, 4)
     told = [_later(message["calls"][0], number * message["step"]) for number in range(message["times"])]
-    assert told == [WindowLayout._plain(call, places) for places in plan.places]
+    assert told == [WindowLayout._plain(call, places) for places in plan.offsets]
 
 
 def test_other_calls_are_described_one_by_one() -> None:
@@ -185,10 +185,10 @@ def test_other_calls_are_described_one_by_one() -> None:
 def test_seeds_are_drawn_anew_in_every_window() -> None:
     """A seed that came again let numbers be kept by it: 3.8 times as fast at 2,400 of them."""
     call = CallLayout(args=(dense((1,), "int64", refresh="seeds"),), grads=(), outputs=(), wanted=(), dims={})
-    image = WindowBuffer(WindowLayout([call] * 8, "forward"), find("cpu"))
+    buffer = WindowBuffer(WindowLayout([call] * 8, "forward"), find("cpu"))
     generator, met = torch.Generator().manual_seed(7), set()
     for _ in range(4):
-        image.refresh(generator)
-        met |= {int(image.tensor(number, 0)) for number in range(8)}
+        buffer.refresh(generator)
+        met |= {int(buffer.tensor(number, 0)) for number in range(8)}
     assert len(met) == 32
     assert all(0 <= seed < 2**31 for seed in met)
