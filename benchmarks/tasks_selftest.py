@@ -41,7 +41,7 @@ from kerneleval.records import (
 )
 
 if TYPE_CHECKING:
-    from kerneleval.judge.selftest.selftest import Examined
+    from kerneleval.judge.selftest.task_selftest import Examined
 
 CATEGORIES = ("tiny", "small", "square", "rectangular", "edge")
 """Shape categories of the cases: bugs are planted in all but the edges; square inputs can be transposed."""
@@ -113,7 +113,7 @@ def _found_at(task: Task, case: Case, device: str) -> Examined:
         Broken: the device is beyond use in this process.
         UsageError: the reference raises.
     """
-    from kerneleval.judge.selftest.selftest import examine
+    from kerneleval.judge.selftest.task_selftest import examine
 
     try:
         (found,) = examine(task, device, (case,))

@@ -18,6 +18,7 @@ from kerneleval.judge.oracle.calibration import independent
 from kerneleval.judge.oracle.comparison import Match, Mismatch, compare
 from kerneleval.judge.oracle.exact import exactly, positions
 from kerneleval.judge.oracle.expectation import Expectation
+from kerneleval.judge.oracle.reference_call import ReferenceCall, precision
 from kerneleval.judge.oracle.tolerances import ELEMENT, floor_of, reduction_length, unit_roundoff
 from kerneleval.judge.probes.bound_case import BoundCase
 from kerneleval.judge.windows.layouts import expanded_dims, laid_out, strided
@@ -172,7 +173,7 @@ def test_flags_are_set_and_restored() -> None:
     args, _ = drawn(task, CASE)
     reference.expect(task, CASE, args, tf32=True)
     assert seen == [(False, False), (False, False), (True, True)]
-    with pytest.raises(RuntimeError, match="inside"), reference.precision(tf32=True):
+    with pytest.raises(RuntimeError, match="inside"), precision(tf32=True):
         raise RuntimeError("inside")
     assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
 
@@ -581,8 +582,8 @@ def test_the_native_reference_computes_with_as_many_threads_as_workers(monkeypat
     """Layer norm's gradients of weights are sums of one part for each thread: with OMP_NUM_THREADS=1 for the judge
     alone, PyTorch itself was wrong in half types."""
     seen: list[int] = []
-    run = reference.Call.run
-    monkeypatch.setattr(reference.Call, "run", lambda *args: (seen.append(torch.get_num_threads()), run(*args))[1])
+    run = ReferenceCall.run
+    monkeypatch.setattr(ReferenceCall, "run", lambda *args: (seen.append(torch.get_num_threads()), run(*args))[1])
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(threads() + 1)

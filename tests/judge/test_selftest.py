@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from kerneleval.judge.selftest.selftest import selftest
+from kerneleval.judge.selftest.task_selftest import selftest
 from kerneleval.records import Task, Tolerance
 from kerneleval.tasks import find
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from kerneleval.judge.selftest.selftest import selftest
+from kerneleval.judge.selftest.task_selftest import selftest
 from kerneleval.judge.windows import inputs
 from kerneleval.records import CATEGORIES, GROUPS, Case, Protocol, Scalar, Task, TensorSpec
 from kerneleval.tasks import all_tasks, find, shapes

@@ -27,8 +27,8 @@ def selftest(
 ) -> list[dict[str, Any]]:
     """Test tasks on a device: every reference must pass its own task, and no trivial or damaged output may.
 
-    Each task is tested twice: by itself (:func:`kerneleval.judge.selftest.selftest.selftest`: bounds, dependence on
-    inputs, trivial answers, planted bugs), and with its reference as candidate through the whole judge, untimed.
+    Each task is tested twice: by itself (:func:`kerneleval.judge.selftest.task_selftest.selftest`: bounds, dependence
+    on inputs, trivial answers, planted bugs), and with its reference as candidate through the whole judge, untimed.
 
     Args:
         tasks: names or paths; empty: every built-in task.
@@ -66,7 +66,7 @@ def selftest(
 
 
 def _selftest(judge: Judge, task: Task, protocol: Protocol, on_event: OnEvent | None) -> dict[str, Any]:
-    from kerneleval.judge.selftest.selftest import selftest as examine
+    from kerneleval.judge.selftest.task_selftest import selftest as examine
     from kerneleval.judge.windows.baselines import baseline_candidate
 
     started = time.perf_counter()

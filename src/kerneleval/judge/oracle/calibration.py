@@ -72,32 +72,24 @@ def bounded(
         independent: how many of the elements are no repetitions, by :func:`independent`; None: all.
     """
     held = oracle.to(_held_dtype(native)) if oracle.dtype == torch.float64 else oracle
-    expected = Expected(kind="float", oracle=held, native=native)
     if native.numel() == 0:
-        return expected
+        return Expected(kind="float", oracle=held, native=native)
     shape = _grouping(as_real(native))
     views = tuple(as_real(t).contiguous().view(shape) for t in (held, native, probed))
     limit = finite_limit(as_real(native).dtype)
     largest, rms, finite = _extent(views[0], views[1], limit)
     # fp32 holds the gain too; an oracle that is smaller than any number of it is zero
     gain = 2.0 ** min(_MOST_GAIN, math.floor(math.log2(_HEADROOM) - math.log2(largest))) if largest > 0 else 1.0
-    special = not finite
     response = float((views[2] - views[0]).abs().nan_to_num(nan=0.0, posinf=0.0).max())
     if (terms := _cancelled(largest, response, args, length)) is not None:
         floor = replace(floor, absolute=floor.absolute + floor.relative * terms)
     measured = _measure(views, floor, gain, rms, None if finite else limit)
-    if not finite or not measured.probe_finite:
+    if finite and not measured.probe_finite:
         measured = _measure(views, floor, gain, rms, limit)
     scales = _pooled(measured.scales, [_times(s, gain) for s in pool])
-    slack = measured.slack
-    if pool:
-        slack = torch.full_like(slack, max(floor.native * scales.native_max, ELEMENT * scales.floor_rms))
-    slack = slack.add_(SPREAD * scales.native_rms).clamp_(min=floor.normwise * scales.floor_max)
-    if floor.normwise:  # where nothing is summed, algorithms that are stable in the norm alone leave rounding errors
-        least = ELEMENT * _least(floor, gain)
-        measured.local.masked_fill_(measured.local <= 2 * least, max(least, ELEMENT * scales.floor_rms))
+    slack = _slack(measured, floor, scales, gain, pooled=bool(pool))
     count = native.numel() if independent is None else independent
-    trivial = () if special else _trivial(as_real(held), args, gain, scales, floor)
+    trivial = _trivial(as_real(held), args, gain, scales, floor) if finite else ()
     nearest, distance = min(trivial, key=lambda found: found[1], default=("", math.inf))
     bounds = Bounds(
         gain=gain,
@@ -109,13 +101,27 @@ def bounded(
         bulk=1.0 if count < POOLED else min(1.0, max(BULK_SHARE, 2 * scales.bulk)),
         variation=EXPLAINED * distance,
         nearest=nearest,
-        special=special,
+        special=not finite,
         limit=limit,
         scales=scales,
         typical=_mean_square([scales.rms, *(s.rms * gain for s in pool)]),
         independent=count,
     )
-    return replace(expected, bounds=bounds)
+    return Expected(kind="float", oracle=held, native=native, bounds=bounds)
+
+
+def _slack(measured: _Measured, floor: Floor, scales: Scales, gain: float, *, pooled: bool) -> torch.Tensor:
+    """What every element of a row may be off beyond its own bound. Raises local bounds that are too small to mean
+    anything.
+    """
+    slack = measured.slack
+    if pooled:
+        slack = torch.full_like(slack, max(floor.native * scales.native_max, ELEMENT * scales.floor_rms))
+    slack = slack.add_(SPREAD * scales.native_rms).clamp_(min=floor.normwise * scales.floor_max)
+    if floor.normwise:  # where nothing is summed, algorithms that are stable in the norm alone leave rounding errors
+        least = ELEMENT * _least(floor, gain)
+        measured.local.masked_fill_(measured.local <= 2 * least, max(least, ELEMENT * scales.floor_rms))
+    return slack
 
 
 def _cancelled(largest: float, response: float, args: Sequence[Any], length: int) -> float | None:

@@ -6,21 +6,18 @@ and in fp32 on inputs moved by 2^-14 of themselves (the conditioning). See ``doc
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from kerneleval.devices import Device
-from kerneleval.devices.cpu import threads
 from kerneleval.judge.oracle.calibration import bounded, independent, scales_of
 from kerneleval.judge.oracle.contract import keeps_to
-from kerneleval.judge.oracle.equivalent_formulas import ByLogSums, ByWeights
 from kerneleval.judge.oracle.exact import exactly, positions
 from kerneleval.judge.oracle.expectation import (
     Bounds,
@@ -33,14 +30,21 @@ from kerneleval.judge.oracle.expectation import (
     opened,
     tiles,
 )
+from kerneleval.judge.oracle.reference_call import (
+    ByLogSums,
+    ByWeights,
+    ReferenceCall,
+    Tensors,
+    inexact,
+    precision,
+    worker_threads,
+)
 from kerneleval.judge.oracle.tolerances import POOLED, PROBE, floor_of, reduction_length
 from kerneleval.judge.windows import inputs
 from kerneleval.judge.windows.layouts import gradient_of, laid_out
-from kerneleval.records import Case, InfrastructureError, KernelEvalError, Task, TensorSpec, Tolerance, UsageError
+from kerneleval.records import Case, Task, TensorSpec, Tolerance, UsageError
 
-__all__ = ["Bounds", "Call", "Expectation", "Expected", "expect", "native", "native_place", "output_specs", "precision"]
-
-Tensors = tuple[torch.Tensor, ...]
+__all__ = ["Bounds", "Expectation", "Expected", "expect", "native", "native_place", "output_specs"]
 
 _PRIME = 65521
 """Length of the pattern of signs: prime, so that it meets the rows of no tensor in step."""
@@ -75,154 +79,14 @@ first ones.
 """
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Running the reference
-# --------------------------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def precision(*, tf32: bool) -> Iterator[None]:
-    """TF32 on or off for matrix products and convolutions; restored afterwards."""
-    matmul, convolution = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, convolution.allow_tf32
-    matmul.allow_tf32, convolution.allow_tf32 = tf32, tf32
-    try:
-        yield
-    finally:
-        matmul.allow_tf32, convolution.allow_tf32 = before
-
-
-@contextlib.contextmanager
-def _as_workers(args: Sequence[Any]) -> Iterator[None]:
-    """On the CPU as many threads as workers have; restored afterwards."""
-    count = torch.get_num_threads()
-    other = count != threads() and any(isinstance(a, torch.Tensor) and a.device.type == "cpu" for a in args)
-    if other:
-        torch.set_num_threads(threads())
-    try:
-        yield
-    finally:
-        if other:
-            torch.set_num_threads(count)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Call:
-    """One call of a trusted reference."""
-
-    task: Task
-    """The task."""
-    case: Case
-    """Gives direction and dims."""
-    args: Sequence[Any]
-    """Arguments in order, tensors and plain values."""
-    grads: Sequence[torch.Tensor] | None
-    """Upstream gradients; None: forward."""
-    problem: Any
-    """Module problem; None: an operator."""
-    weights: Mapping[str, torch.Tensor]
-    """Weights of the module problem; empty for operators."""
-    native_on: str = ""
-    """Torch device on which the native reference runs, where the judge works on another; empty: where the arguments
-    lie. Module problems run where they were built."""
-
-    def natively(self) -> Tensors:
-        """Outputs of the native reference, in the case's dtype, wherever it ran."""
-        if not self.native_on or self.problem is not None:
-            return self.run(self.case.dtype)
-        return tuple(output.cpu() for output in self.run(self.case.dtype))
-
-    def there(self) -> Call:
-        """The same call on arguments that lie where the native reference runs."""
-        if not self.native_on or self.problem is not None:
-            return self
-
-        def moved(value: Any) -> Any:
-            return value.to(self.native_on) if isinstance(value, torch.Tensor) else value
-
-        grads = None if self.grads is None else [moved(g) for g in self.grads]
-        return replace(self, args=[moved(a) for a in self.args], grads=grads)
-
-    def run(self, what: str) -> Tensors:
-        """Outputs, or gradients of the differentiable arguments; detached, sharing no memory with the arguments.
-
-        Raises:
-            UsageError: the reference raises.
-            InfrastructureError: the device has too little memory.
-        """
-        try:
-            if self.problem is not None:
-                runner = self.problem.oracle if what == "fp64" else self.problem.reference
-                return tuple(runner(list(self.args), dict(self.weights)))
-            found = self._forward() if self.case.direction == "forward" else self._backward()
-        except torch.OutOfMemoryError as error:
-            text = f"too little device memory for the {what} reference at {self.case.key}"
-            raise InfrastructureError(text) from error
-        except KernelEvalError:
-            raise
-        except Exception as error:
-            text = f"the reference of task {self.task.name} raised in {what} at {self.case.key}: "
-            raise UsageError(text + f"{type(error).__name__}: {error}") from error
-        given = (*self.args, *(self.grads or ()))
-        taken = {a.untyped_storage().data_ptr() for a in given if isinstance(a, torch.Tensor)}
-        return tuple(t.clone() if t.untyped_storage().data_ptr() in taken else t.contiguous() for t in found)
-
-    @property
-    def narrow(self) -> bool:
-        """Whether any tensor is of a half type."""
-        tensors = [a for a in (*self.args, *self.weights.values()) if isinstance(a, torch.Tensor)]
-        return any(t.dtype in (torch.float16, torch.bfloat16) for t in tensors)
-
-    def _forward(self) -> Tensors:
-        args = [a.clone() if isinstance(a, torch.Tensor) else a for a in self.args] if self.task.in_place else self.args
-        with torch.no_grad():
-            return _outputs(self.task.reference(*args))
-
-    def _backward(self) -> Tensors:
-        args, leaves = list(self.args), []
-        for position, spec in enumerate(self.task.arguments(self.case.dims_map, self.case.dtype)):
-            if isinstance(spec, TensorSpec) and spec.differentiable:
-                args[position] = args[position].detach().requires_grad_()
-                leaves.append(args[position])
-        with torch.enable_grad():
-            outputs = [o for o in _outputs(self.task.reference(*args)) if o.is_floating_point() or o.is_complex()]
-            return torch.autograd.grad(outputs, leaves, list(self.grads or ()))
-
-    def converted(self, convert: Callable[[torch.Tensor, int], torch.Tensor]) -> Call:
-        """The same call on converted tensors; ``convert`` also gets a running number."""
-        count = iter(range(1 << 30))
-
-        def each(value: Any) -> Any:
-            return convert(value, next(count)) if _inexact(value) else value
-
-        return replace(
-            self,
-            args=[each(a) for a in self.args],
-            grads=None if self.grads is None else [each(g) for g in self.grads],
-            weights={name: each(w) for name, w in self.weights.items()},
-        )
-
-
-def _inexact(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
-
-
-def _outputs(result: Any) -> Tensors:
-    values = (result,) if isinstance(result, torch.Tensor) else tuple(result)
-    for value in values:
-        if not isinstance(value, torch.Tensor):
-            raise TypeError(f"a reference returns a tensor or a tuple of them, got {type(value).__name__}")
-    return tuple(value.detach() if not value.requires_grad else value for value in values)
-
-
 def _wide(tensor: torch.Tensor, number: int) -> torch.Tensor:
     return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
-def _nudged(call: Call) -> list[Tensors]:
+def _nudged(call: ReferenceCall) -> list[Tensors]:
     """Oracles on inputs moved by a few roundings: integers that differ hang on one, as a count of all above a mean."""
 
-    def nudged(turn: int) -> Call:
+    def nudged(turn: int) -> ReferenceCall:
         size = _ROUNDINGS / PROBE
         return call.converted(lambda tensor, number: _probed(_wide(tensor, number), number + 5 * turn, size))
 
@@ -279,7 +143,7 @@ def output_specs(task: Task, case: Case, args: Sequence[Any]) -> list[tuple[tupl
             if len(_SPECS) >= _MOST_SPECS:
                 _SPECS.clear()
             forward = replace(case, direction="forward")
-            call = Call(task=task, case=forward, args=args, grads=None, problem=None, weights={})
+            call = ReferenceCall(task=task, case=forward, args=args, grads=None, problem=None, weights={})
             _SPECS[key] = [(tuple(t.shape), str(t.dtype)[6:]) for t in call.run(case.dtype)]
         return list(_SPECS[key])
 
@@ -299,8 +163,10 @@ def native(
         UsageError: the reference raises.
         InfrastructureError: the device has too little memory.
     """
-    with _ONE, precision(tf32=tf32), _as_workers(args):
-        call = Call(task=task, case=case, args=args, grads=grads, problem=None, weights={}, native_on=native_on)
+    with _ONE, precision(tf32=tf32), worker_threads(args):
+        call = ReferenceCall(
+            task=task, case=case, args=args, grads=grads, problem=None, weights={}, native_on=native_on
+        )
         return call.there().natively()
 
 
@@ -338,7 +204,9 @@ def expect(
         InfrastructureError: the device has too little memory.
     """
     given = weights or {}
-    call = Call(task=task, case=case, args=args, grads=grads, problem=problem, weights=given, native_on=native_on)
+    call = ReferenceCall(
+        task=task, case=case, args=args, grads=grads, problem=problem, weights=given, native_on=native_on
+    )
     with _ONE:
         found = _expected(call, tf32, pool=())
         fewest = min((e.bounds.independent for e in found if e.bounds is not None), default=POOLED)
@@ -348,12 +216,12 @@ def expect(
     return Expectation(outputs=found, args=(*args, *(grads or ())))
 
 
-def _expected(call: Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]) -> tuple[Expected, ...]:
+def _expected(call: ReferenceCall, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]) -> tuple[Expected, ...]:
     with precision(tf32=False):
         oracle = (call if call.problem is not None else call.converted(_wide)).run("fp64")
         # a module of a half type cannot be run on fp32 inputs: its oracle is probed instead
         probed = _moved(call, oracle)
-    with precision(tf32=tf32), _as_workers(call.args):
+    with precision(tf32=tf32), worker_threads(call.args):
         there = call.there()
         native = there.natively()
         drawn = call.task.tolerance.law is not None  # the worse of two draws is no draw
@@ -385,7 +253,7 @@ def _expected(call: Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]
             found.append(Expected(kind=kind, oracle=wide.to(own.dtype), native=own, law=law))
             continue
         if kind != "float":
-            named = positions(own, [n for n in native if _inexact(n)], call.args) if call.problem is not None else None
+            named = positions(own, [n for n in native if inexact(n)], call.args) if call.problem is not None else None
             if named is None and kind == "count" and not near:
                 near = _nudged(call)
             found.append(named or exactly(kind, wide, own, call.args, near=[n[index] for n in near]))
@@ -403,7 +271,7 @@ def _expected(call: Call, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]
     return tuple(found)
 
 
-def _other_formulas(call: Call) -> list[ByLogSums | ByWeights]:
+def _other_formulas(call: ReferenceCall) -> list[ByLogSums | ByWeights]:
     """Formulas that show more of the rounding than the native one where few numbers decide."""
     if call.problem is not None:
         return [ByLogSums()] if call.case.distribution == "large_scale" else []
@@ -413,7 +281,7 @@ def _other_formulas(call: Call) -> list[ByLogSums | ByWeights]:
     return []
 
 
-def _unquantised(call: Call) -> Tensors:
+def _unquantised(call: ReferenceCall) -> Tensors:
     """What comes out in fp64 without the quantisation; empty: the operator has none."""
     form = call.task.tolerance.exact_form
     if form is None:
@@ -434,7 +302,7 @@ def _by_contract(expected: Expected, plain: torch.Tensor, tolerance: Tolerance) 
     return replace(expected, plain=held, contract=tolerance.contract if keeps else None)
 
 
-def _moved(call: Call, oracle: Tensors) -> Tensors:
+def _moved(call: ReferenceCall, oracle: Tensors) -> Tensors:
     """Outputs on moved inputs. Under outliers the inputs are moved twice, and the further output counts: where a few
     numbers decide an element, chance moves them together so that nothing is seen (two scores of one large query).
     """
@@ -446,7 +314,7 @@ def _moved(call: Call, oracle: Tensors) -> Tensors:
     return probed
 
 
-def _laid_out(call: Call) -> Call:
+def _laid_out(call: ReferenceCall) -> ReferenceCall:
     """The same call on arguments and upstream gradients that lie in memory as the candidate's do."""
     specs = call.task.arguments(call.case.dims_map, call.case.dtype)
     placed = [
@@ -464,7 +332,7 @@ def _worse(first: torch.Tensor, second: torch.Tensor, oracle: torch.Tensor) -> t
     """Element by element the native output that is further from the oracle; made part by part, for an output may take
     a tenth of a device's memory.
     """
-    if not _inexact(first) or first.shape != second.shape:
+    if not inexact(first) or first.shape != second.shape:
         return first
     dtype, first, second = first.dtype, opened(first), opened(second)
     worse = torch.empty_like(first, memory_format=torch.contiguous_format)
@@ -476,18 +344,18 @@ def _worse(first: torch.Tensor, second: torch.Tensor, oracle: torch.Tensor) -> t
     return worse.to(dtype)
 
 
-def _kind(call: Call, native: torch.Tensor) -> Kind:
+def _kind(call: ReferenceCall, native: torch.Tensor) -> Kind:
     kind = call.task.tolerance.kind
     if kind != "float" and call.case.direction == "forward":  # a gradient may be a sum of equal copies
         return kind
-    return "float" if _inexact(native) and not is_eight_bit(native) else "count"
+    return "float" if inexact(native) and not is_eight_bit(native) else "count"
 
 
 _POOLS: dict[tuple[Any, ...], list[list[Scales | None]]] = {}
 _MOST_POOLS = 4096
 
 
-def _pool(call: Call, tf32: bool, draws: int) -> list[list[Scales | None]]:
+def _pool(call: ReferenceCall, tf32: bool, draws: int) -> list[list[Scales | None]]:
     """Scales of the outputs on further draws of the same case. Public seeds, the same for every candidate: they decide
     nothing but bounds.
     """

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import Match, compare
 from kerneleval.judge.oracle.expectation import Expectation, is_eight_bit, opened
+from kerneleval.judge.oracle.reference_call import ReferenceCall, precision
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
 from kerneleval.judge.windows.protocol import output_views
@@ -60,7 +60,7 @@ class Subject:
         seed = new_secret()
         self._args = bound.arguments(seed)
         self._grads = bound.upstream(self._args, seed)
-        call = reference.Call(
+        call = ReferenceCall(
             task=calls.task,
             case=case,
             args=self._args,
@@ -68,7 +68,7 @@ class Subject:
             problem=bound.problem,
             weights=bound.weights or {},
         )
-        with reference.precision(tf32=calls.protocol.tf32):
+        with precision(tf32=calls.protocol.tf32):
             self.native = call.run(case.dtype)
 
     @property

@@ -29,6 +29,8 @@ from kerneleval.records import Direction, Evidence, Protocol, Samples, new_secre
 
 __all__ = ["TIERS", "TimedCell", "TimedRun", "effort_for", "measure"]
 
+_REUSED = "an output that was collected changed when the candidate was called again: outputs must be new tensors"
+
 _SHORT = 0.25
 """Windows of less than this part of their proper length are measured again with more calls: something else on the
 machine may have made the first ones look long."""
@@ -223,13 +225,10 @@ def measure(
         timeout_s: limit of one window.
 
     Raises:
-        TimedMismatch: a timed output was wrong.
-        WorkerError, WorkerFailure: as in :meth:`Runner.window`.
+        TimedMismatch, WorkerError, WorkerFailure: a timed output was wrong; as in :meth:`Runner.window`.
     """
     effort = effort_for(protocol, device)
-    generator = torch.Generator(device=device.judge_device)
-    generator.manual_seed(new_secret())
-
+    generator = torch.Generator(device=device.judge_device).manual_seed(new_secret())
     pair = Pair(
         candidate=candidate,
         baseline=baseline,
@@ -251,12 +250,11 @@ def measure(
             offer()
             buffer = _sized(pair, cell, effort, device, None, found)
         if not candidate.unchanged(held, timeout_s):
-            text = "an output that was collected changed when the candidate was called again: outputs must be new"
-            raise TimedMismatch(f"{text} tensors", {}, reason="output_reused")
+            raise TimedMismatch(_REUSED, {}, reason="output_reused")
         samples, excess_ns = _timed(found.windows, cell.call, len(buffer.layout.calls), session, device)
-        joules: Evidence = {}
-        if cell.energy and session == 0 and effort.energy_s:
-            joules = energy_in_windows(pair, buffer, samples, effort.energy_s, device, (cell.bounds, cell.arbiter))
+        seconds = effort.energy_s if cell.energy and session == 0 else 0.0
+        how = (cell.bounds, cell.arbiter)
+        joules = energy_in_windows(pair, buffer, samples, seconds, device, how) if seconds else {}
     assert found.sample is not None
     return TimedRun(
         samples=samples,

@@ -48,8 +48,7 @@ def energy_in_windows(
         how: bounds and arbiter, as of timed windows.
 
     Raises:
-        TimedMismatch: an output was wrong.
-        WorkerError, WorkerFailure: as in :meth:`Runner.window`.
+        TimedMismatch, WorkerError, WorkerFailure: an output was wrong; as in :meth:`Runner.window`.
     """
     if device.energy_mj() is None:
         return {}
@@ -62,8 +61,7 @@ def energy_in_windows(
         passes = least + secrets.randbelow(least)
         ends = time.perf_counter_ns() + _MOST_TIMES * _WINDOW_NS
         meter = Meter(device.energy_mj)
-        first_ns = last_ns = 0.0
-        made = 0
+        made, first_ns, last_ns = 0, 0.0, 0.0
 
         def again(elapsed_ns: float) -> torch.Generator | None:
             nonlocal made, first_ns, last_ns

@@ -78,7 +78,7 @@ class Baselines:
     _KEPT = 2
 
     def __init__(self, pool: WorkerPool) -> None:
-        self._bench = pool
+        self._pool = pool
         self._loaded: dict[tuple[str, str, bool], Loaded] = {}
 
     def get(self, task: Task, protocol: Protocol, *, fresh: bool = False) -> Loaded:
@@ -97,7 +97,7 @@ class Baselines:
             while len(self._loaded) >= self._KEPT:
                 self._loaded.pop(next(iter(self._loaded))).close()
             try:
-                self._loaded[key] = Loaded(self._bench, candidate, ("run",), trusted=True, tf32=protocol.tf32)
+                self._loaded[key] = Loaded(self._pool, candidate, ("run",), trusted=True, tf32=protocol.tf32)
             except BuildFailed as error:
                 raise InfrastructureError(f"the {protocol.baseline} baseline of {task.name} failed: {error}") from error
             self._loaded[key].paces = paces

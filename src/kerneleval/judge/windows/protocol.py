@@ -198,25 +198,18 @@ class Runner:
         """
         layout = buffer.layout
         self.prepare(layout)
-        inputs, outputs = self._arenas["in"].bytes, self._arenas["out"].bytes
         self.worker.tell("arm", {"processor": self._processor})
         with self.still():
             revealed = time.perf_counter_ns()
             self.reveal(buffer)
             if cut is not None:
                 self._hide(buffer, cut)
-            if timed:
-                self.device.settle()
-            else:
-                self.device.synchronize()
+            (self.device.settle if timed else self.device.synchronize)()
             started = time.perf_counter_ns()
         elapsed = self._compute(buffer, started, timeout_s, cut, passes)
-        mutated, staged = False, self.device.sharing == "staged"
+        staged = self.device.sharing == "staged"
         with self.still():
-            if check_mutation and layout.input_bytes and not staged:
-                mutated = not _equal(inputs[: layout.input_bytes], buffer.bytes[: layout.input_bytes])
-            inputs[: layout.input_bytes].zero_()
-            outputs[: layout.output_bytes].fill_(_FLOAT_POISON)
+            mutated = self._destroy(buffer, check_mutation=check_mutation and not staged)
             offsets = layout.shuffled_output_offsets()
             looked = secrets.SystemRandom().sample(range(len(layout.calls)), min(len(layout.calls), _LOOKED))
             message = {"places": offsets, "keep": keep, "look": looked}
@@ -231,7 +224,7 @@ class Runner:
             collect_ns=float(collect),
             unclocked_ns=0.0 if self.device.pauses else float(started - revealed + collecting - started - elapsed),
             event_ns=_claimed_ns(answer.get("event_ns")),
-            outputs=outputs[: layout.output_bytes].clone(),
+            outputs=self._arenas["out"].bytes[: layout.output_bytes].clone(),
             output_offsets=offsets,
             wrong=_claimed_wrong(answer.get("wrong")),
             mutated=mutated,
@@ -264,6 +257,15 @@ class Runner:
         """Have the calls from ``first`` to before ``stop`` made, so many times."""
         go = {"calls": [first, stop], "rounds": rounds}
         self.worker.request("go", go, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
+
+    def _destroy(self, buffer: WindowBuffer, *, check_mutation: bool) -> bool:
+        """Zero the revealed inputs and poison the outputs' memory; whether the inputs had changed, if asked."""
+        layout = buffer.layout
+        inputs = self._arenas["in"].bytes[: layout.input_bytes]
+        mutated = check_mutation and layout.input_bytes > 0 and not _equal(inputs, buffer.bytes[: layout.input_bytes])
+        inputs.zero_()
+        self._arenas["out"].bytes[: layout.output_bytes].fill_(_FLOAT_POISON)
+        return mutated
 
     def _mutated_there(self, buffer: WindowBuffer, timeout_s: float) -> bool:
         """Whether staged inputs changed on the device, by what the worker gives back of them."""

@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 
-from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import Mismatch, compare
 from kerneleval.judge.oracle.contract import keeps_to
+from kerneleval.judge.oracle.reference_call import precision
 from kerneleval.judge.oracle.tolerances import POOLED
-from kerneleval.judge.selftest.mutants import Fate, Planted, Probe, badly_drawn, fate, known, planted
+from kerneleval.judge.selftest.mutants import Fate, Planted, Probe, fate
+from kerneleval.judge.selftest.planting import badly_drawn, known, planted
 from kerneleval.records import Case, Evidence, Task
 
 __all__ = ["Examined", "examine", "selftest"]
@@ -187,7 +188,7 @@ def _half_in_fp32(probe: Probe) -> Iterator[str]:
     native = probe.expectation.native
     if probe.call.problem is not None or not any(t.dtype in (torch.float16, torch.bfloat16) for t in native):
         return
-    with reference.precision(tf32=False):
+    with precision(tf32=False):
         outputs = probe.call.converted(lambda t, _: t.float() if t.dtype.itemsize == 2 else t).run("fp32")
     result = compare([o.to(n.dtype) for o, n in zip(outputs, native, strict=True)], probe.expectation)
     if isinstance(result, Mismatch):
