@@ -24,7 +24,7 @@ from kerneleval.devices import find
 from kerneleval.judge.checks import track
 from kerneleval.judge.probes import cells, observation
 from kerneleval.judge.timing.timer import device_time
-from kerneleval.judge.windows import answers, protocol, tampering, worker_pool
+from kerneleval.judge.windows import answers, protocol, worker_pool
 from kerneleval.judge.windows.modules import match_state
 from kerneleval.judge.windows.worker_pool import Loaded, LoadFailed
 from kerneleval.records import STAGES, Case, Samples, to_plain
@@ -98,7 +98,7 @@ CLAIMS = st.fixed_dictionaries(
 @example([{"what": "\x1b[2J" * 100, "level": "warn", "when": "load"}] * 50)
 @effort(250)
 def test_claimed_tampering_is_a_bounded_list_of_texts(told: Any) -> None:
-    found = tampering.claims({"tampering": told})
+    found = answers.tampering_claims({"tampering": told})
     assert len(found) <= 32
     for one in found:
         assert len(one.what) <= 200

@@ -178,7 +178,7 @@ def zygote(fd: int, plain: dict[str, Any], facts: dict[str, Any], variant: str) 
             costs: dict[str, float] = {}
             trust = lifecycle.enter(
                 lifecycle.Slot.from_plain(plain),
-                lifecycle.Limits(),
+                lifecycle.ResourceLimits(),
                 "cuda",
                 keep_fds=(out,),
                 parent_pid=parent,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kerneleval import devices
-from kerneleval.judge.machine import limits, peaks
+from kerneleval.judge.machine import machine_limits, peaks
 from kerneleval.records import InfrastructureError, Limits, Peak, Peaks, to_plain
 
 CPU = devices.find("cpu")
@@ -18,7 +18,7 @@ def known(**rates: float) -> Peaks:
 
 
 def test_limits_are_the_best_peaks() -> None:
-    found = limits.limits_of(
+    found = machine_limits.limits_of(
         known(copy=10.0, read=12.0, write=5.0, cache=50.0, matrix__float32=3.0, vector__float32=4.0, matrix__int8=9.0),
         CPU,
         ("float32", "float16", "int8"),
@@ -31,18 +31,23 @@ def test_limits_are_the_best_peaks() -> None:
 
 
 def test_without_bandwidth_there_is_no_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert limits.limits_of(known(matrix__float32=3.0), CPU, ("float32",)) is None
+    assert machine_limits.limits_of(known(matrix__float32=3.0), CPU, ("float32",)) is None
 
     def measure(_device: Any, _machine: Any, name: str, _room: Any) -> Peak:
         return Peak(name=name, unit="B/s", why_not="too little room")
 
     monkeypatch.setattr(peaks, "measure", measure)
     with pytest.raises(InfrastructureError, match="cannot be measured: too little room"):
-        limits.measure(CPU, CPU.machine(), tmp_path, ("float32",))
+        machine_limits.measure(CPU, CPU.machine(), tmp_path, ("float32",))
 
 
 def test_only_what_is_needed_is_measured() -> None:
-    assert limits.needed(("float16", "bool")) == (*peaks.BANDWIDTHS, "cache", "matrix/float16", "vector/float16")
+    assert machine_limits.needed(("float16", "bool")) == (
+        *peaks.BANDWIDTHS,
+        "cache",
+        "matrix/float16",
+        "vector/float16",
+    )
 
 
 def test_least_time() -> None:

@@ -5,29 +5,29 @@ from __future__ import annotations
 import pytest
 
 from kerneleval.judge.checks.tampering import findings
-from kerneleval.judge.windows.tampering import Claim, claims
+from kerneleval.judge.windows.answers import TamperingClaim, tampering_claims
 
 
 @pytest.mark.parametrize(
     "told", [None, 7, "x", {}, [None, 3, [], {}, {"what": 3}, {"level": "fail"}], [{"what": None, "level": "warn"}]]
 )
 def test_a_word_of_another_form_is_left_out(told: object) -> None:
-    assert claims({"tampering": told}) == []
-    assert claims({}) == []
+    assert tampering_claims({"tampering": told}) == []
+    assert tampering_claims({}) == []
 
 
 def test_claims_are_bounded_and_nothing_softens_them() -> None:
     told = [{"what": f"{i}" + "x" * 1000, "level": "info", "when": ["load"]} for i in range(1000)]
-    found = claims({"tampering": told})
+    found = tampering_claims({"tampering": told})
     assert 0 < len(found) <= 100
     assert all(len(c.what) <= 200 and (c.level, c.when) == ("fail", "call") for c in found)
 
 
 def test_only_what_fails_has_a_reason_and_load_comes_first() -> None:
     told = [
-        Claim(what="opens /proc/self/maps", level="warn", when="load"),
-        Claim(what="replaced time.time", level="fail", when="call"),
-        *(Claim(what=f"replaced torch.f{i}", level="fail", when="load") for i in range(6)),
+        TamperingClaim(what="opens /proc/self/maps", level="warn", when="load"),
+        TamperingClaim(what="replaced time.time", level="fail", when="call"),
+        *(TamperingClaim(what=f"replaced torch.f{i}", level="fail", when="load") for i in range(6)),
     ]
     first, second, third = findings(told)
     assert (first["level"], first["when"], first["reason"]) == ("fail", "load", "tampering")

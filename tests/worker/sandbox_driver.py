@@ -65,7 +65,7 @@ def zygote(fd: int, device: str, slot: dict, limits: dict, act: str, facts: dict
             costs: dict[str, float] = {}
             trust = lifecycle.enter(
                 lifecycle.Slot.from_plain(slot),
-                lifecycle.Limits.from_plain(limits),
+                lifecycle.ResourceLimits.from_plain(limits),
                 device,
                 keep_fds=(out,),
                 parent_pid=me,
@@ -173,7 +173,7 @@ def main() -> None:
         "linger": options.linger,
     }
     lifecycle.protect_host()
-    limits = lifecycle.Limits(**json.loads(options.limits)).to_plain()
+    limits = lifecycle.ResourceLimits(**json.loads(options.limits)).to_plain()
     report = _play(options, slot, limits, facts, leak)
     report["leftovers"] += lifecycle.kill_all(other, -1)
     report["bait"] = "untouched" if Path(facts["files"]["store"]).read_text() == SECRET else "changed"

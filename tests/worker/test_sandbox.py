@@ -370,7 +370,8 @@ def test_torch_compile() -> None:
 
 def test_probe_finds_no_layer_that_does_not_hold() -> None:
     code = (
-        "import json; from kerneleval.sandbox.selftest import probe; from kerneleval.records import to_plain;"
+        f"import json, sys; sys.path.append({str(Path(__file__).parent)!r}); from sandbox_probe import probe;"
+        "from kerneleval.records import to_plain;"
         "p = probe('cpu', rounds=2); print(json.dumps([to_plain(p.trust), p.costs_ms]))"
     )
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
@@ -383,13 +384,15 @@ def test_probe_finds_no_layer_that_does_not_hold() -> None:
 
 
 def test_records_travel() -> None:
-    limits = lifecycle.Limits(memory_bytes=1 << 30, cpu_seconds=5, processes=10, open_files=64, file_bytes=1 << 20)
-    assert lifecycle.Limits.from_plain(json.loads(json.dumps(limits.to_plain()))) == limits
+    limits = lifecycle.ResourceLimits(
+        memory_bytes=1 << 30, cpu_seconds=5, processes=10, open_files=64, file_bytes=1 << 20
+    )
+    assert lifecycle.ResourceLimits.from_plain(json.loads(json.dumps(limits.to_plain()))) == limits
     slot = lifecycle.Slot(number=3, base="/a", directory="/a/b", uid=61003, groups=(4,), readable=("/c",), token="t")
     assert lifecycle.Slot.from_plain(json.loads(json.dumps(slot.to_plain()))) == slot
     for plain in ({"processes": 0}, {"processes": "many"}, {"memory": 1}, {"cpu_seconds": True}):
         with pytest.raises(UsageError):
-            lifecycle.Limits.from_plain(plain)
+            lifecycle.ResourceLimits.from_plain(plain)
     with pytest.raises(UsageError, match="unknown field 'user'"):
         lifecycle.Slot.from_plain({"number": 0, "base": "", "directory": "", "user": 0})
 

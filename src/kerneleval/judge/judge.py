@@ -20,7 +20,7 @@ from kerneleval.devices import Device
 from kerneleval.judge import checks
 from kerneleval.judge.binaries.uses import Uses
 from kerneleval.judge.machine import peaks
-from kerneleval.judge.machine.limits import limits_of
+from kerneleval.judge.machine.machine_limits import limits_of
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.probes.cells import CellJudge
 from kerneleval.judge.probes.secret_shapes import secret_shapes

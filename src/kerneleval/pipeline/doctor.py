@@ -137,13 +137,13 @@ def _broken(tried: Callable[[], Any]) -> str:
 
 def _sandbox(device: str) -> dict[str, Any]:
     """Start a zygote and two workers, as a judge does, and tell how well the second was contained and what it cost."""
-    from kerneleval.sandbox.lifecycle import Limits
+    from kerneleval.sandbox.lifecycle import ResourceLimits
     from kerneleval.worker.host import Zygote
 
     try:
         with Zygote(device) as zygote:
-            zygote.fork(Limits()).close()
-            worker = zygote.fork(Limits())
+            zygote.fork(ResourceLimits()).close()
+            worker = zygote.fork(ResourceLimits())
             try:
                 trust: dict[str, Any] = to_plain(worker.trust)
                 return trust | {"zygote_start_s": zygote.start_s, "fork_s": worker.fork_s, "error": ""}

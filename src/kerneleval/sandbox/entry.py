@@ -17,7 +17,7 @@ from pathlib import Path
 from kerneleval.languages import torch_device
 from kerneleval.records import InfrastructureError, Trust
 from kerneleval.sandbox import landlock, linux, monitor, processes, reach, resource_limits, root_view, seccomp
-from kerneleval.sandbox.resource_limits import Limits
+from kerneleval.sandbox.resource_limits import ResourceLimits
 from kerneleval.sandbox.slot import Slot, first_closed
 
 __all__ = [
@@ -41,7 +41,7 @@ _NAMESPACES = {"netns": linux.CLONE_NEWNET, "ipcns": linux.CLONE_NEWIPC, "mntns"
 class Entry:
     """What has been reached so far, and what each step cost."""
 
-    def __init__(self, slot: Slot, limits: Limits, device: str, costs: dict[str, float] | None) -> None:
+    def __init__(self, slot: Slot, limits: ResourceLimits, device: str, costs: dict[str, float] | None) -> None:
         self.slot, self.limits, self.device = slot, limits, device
         self.layers: list[str] = ["process"]
         self.missing: list[str] = []

@@ -22,12 +22,12 @@ from kerneleval.sandbox.entry import level_of
 from kerneleval.sandbox.processes import descendants
 from kerneleval.sandbox.reach import clean_environment, package_folders
 from kerneleval.sandbox.reaper import disk_bytes, kill_all, mark_started, resident_bytes
-from kerneleval.sandbox.resource_limits import Limits
+from kerneleval.sandbox.resource_limits import ResourceLimits
 from kerneleval.sandbox.slot import Slot, prepare
 from kerneleval.sandbox.sweep import make_root, remove_root, sweep
 
 __all__ = [
-    "Limits",
+    "ResourceLimits",
     "Slot",
     "clean_environment",
     "descendants",
@@ -57,7 +57,7 @@ def protect_host() -> None:
 
 def enter(
     slot: Slot,
-    limits: Limits,
+    limits: ResourceLimits,
     device: str,
     *,
     keep_fds: Sequence[int] = (),

@@ -40,7 +40,7 @@ def resident_bytes(slot: Slot, pid: int) -> int:
     """Memory of a worker and all it started, in bytes, without the monitor and its kind.
 
     Pages shared between processes of the worker after a fork count once for each: an upper bound. Temporary files in
-    memory are not in it; they are bounded by ``Limits.disk_bytes``. Zero when the worker is gone.
+    memory are not in it; they are bounded by ``ResourceLimits.disk_bytes``. Zero when the worker is gone.
     """
     children = processes.descendants(pid)
     if not _IS_LINUX:

@@ -14,14 +14,14 @@ from kerneleval.languages import torch_device
 from kerneleval.records import UsageError
 from kerneleval.sandbox import linux
 
-__all__ = ["Limits", "apply", "counts_processes_per_namespace"]
+__all__ = ["ResourceLimits", "apply", "counts_processes_per_namespace"]
 
 _THREAD_BYTES = 80 << 20
 """Address space, not memory, that one thread of the C library takes: a stack of 8 MiB and a heap arena of 64 MiB."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class ResourceLimits:
     """What one worker may use. All are positive."""
 
     memory_bytes: int = 8 << 30
@@ -41,23 +41,23 @@ class Limits:
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-                raise UsageError(f"Limits: field {field.name!r} must be a positive integer, got {value!r:.80}")
+                raise UsageError(f"ResourceLimits: field {field.name!r} must be a positive integer, got {value!r:.80}")
 
     def to_plain(self) -> dict[str, Any]:
         """Plain data."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Limits:
+    def from_plain(cls, plain: Mapping[str, Any]) -> ResourceLimits:
         """The inverse of :meth:`to_plain`. Raises UsageError for unknown fields and values out of range."""
         known = {field.name for field in fields(cls)}
         unknown = sorted(str(name) for name in plain if name not in known)
         if unknown:
-            raise UsageError(f"Limits: unknown field {unknown[0]!r:.80}; known are {', '.join(sorted(known))}")
+            raise UsageError(f"ResourceLimits: unknown field {unknown[0]!r:.80}; known are {', '.join(sorted(known))}")
         return cls(**plain)
 
 
-def apply(limits: Limits, device: str, *, processes_now: int) -> tuple[str, ...]:
+def apply(limits: ResourceLimits, device: str, *, processes_now: int) -> tuple[str, ...]:
     """Set the limits of this process.
 
     Args:

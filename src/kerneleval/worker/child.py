@@ -423,7 +423,7 @@ def main(
         try:
             trust: Trust = lifecycle.enter(
                 lifecycle.Slot.from_plain(slot),
-                lifecycle.Limits.from_plain(limits),
+                lifecycle.ResourceLimits.from_plain(limits),
                 device,
                 keep_fds=(worker_fd,),
                 parent_pid=zygote_pid,

@@ -125,7 +125,7 @@ class Zygote:
                 raise InfrastructureError(f"the worker zygote for {self.device} did not start: {error}") from error
             self.start_s = time.perf_counter() - self._started
 
-    def fork(self, limits: lifecycle.Limits, readable: Sequence[str] = ()) -> Worker:
+    def fork(self, limits: lifecycle.ResourceLimits, readable: Sequence[str] = ()) -> Worker:
         """A new worker in its sandbox, which may also read the paths given.
 
         Raises:

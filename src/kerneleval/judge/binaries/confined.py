@@ -22,7 +22,7 @@ from kerneleval.sandbox import jail, processes
 from kerneleval.sandbox.lifecycle import clean_environment
 from kerneleval.sandbox.reaper import remove
 
-__all__ = ["Said", "run_confined", "workplace"]
+__all__ = ["LastOutput", "run_confined", "workplace"]
 
 _MOST_MEMORY_BYTES = 12 << 30
 """Of all its processes together; LLVM and nvcc take one or two gigabytes."""
@@ -39,7 +39,7 @@ _MOST_CHARS, _KEPT_BYTES = 4000, 16000
 _CHUNK = 1 << 16
 
 
-class Said(NamedTuple):
+class LastOutput(NamedTuple):
     """What a confined program printed last."""
 
     text: str
@@ -67,7 +67,7 @@ def run_confined(
     what: tuple[Sequence[str], Sequence[Path]],
     seconds: float,
     settings: Mapping[str, str],
-) -> Said:
+) -> LastOutput:
     """Run something confined that may write into one folder; what it printed last, or why it was ended.
 
     Args:
@@ -105,7 +105,7 @@ def run_confined(
             process.stdout.close()
 
 
-def _watched(process: subprocess.Popen[bytes], writable: Path, seconds: float) -> Said:
+def _watched(process: subprocess.Popen[bytes], writable: Path, seconds: float) -> LastOutput:
     """The end of what it prints until it ends, or why it is to be ended now."""
     assert process.stdout is not None
     pipe = process.stdout.fileno()
@@ -118,10 +118,10 @@ def _watched(process: subprocess.Popen[bytes], writable: Path, seconds: float) -
         while opened or process.poll() is None:
             now = time.monotonic()
             if now >= ends:
-                return Said(f"it took longer than {seconds:.0f} s", ended=True)
+                return LastOutput(f"it took longer than {seconds:.0f} s", ended=True)
             if now >= looks:
                 if why := _too_much(process.pid, writable):
-                    return Said(why, ended=True)
+                    return LastOutput(why, ended=True)
                 ended = time.monotonic()
                 looks = ended + max(_LOOK_S, _REST * (ended - now))  # what is measured beside it must not feel it
             wait_s = max(min(looks, ends) - time.monotonic(), 0)
@@ -133,7 +133,7 @@ def _watched(process: subprocess.Popen[bytes], writable: Path, seconds: float) -
                     chunk = os.read(pipe, _CHUNK)
                     opened = bool(chunk)
                     printed = (printed + chunk)[-_KEPT_BYTES:]
-    return Said(printed.decode(errors="replace").strip()[-_MOST_CHARS:])
+    return LastOutput(printed.decode(errors="replace").strip()[-_MOST_CHARS:])
 
 
 def _too_much(pid: int, writable: Path) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from kerneleval.judge.checks.common.registry import register
-from kerneleval.judge.probes import relations
+from kerneleval.judge.probes import metamorphic
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.records import REAL, Case, Evidence, Outcome, Passed, new_secret
 
@@ -29,10 +29,10 @@ def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]
 
         seed = new_secret()
         how: dict[str, Any] = {"tf32": calls.protocol.tf32, "native_on": bound.native_on}
-        findings = relations.check(calls.task, case, run, bound.arguments(seed), seed, **how)
+        findings = metamorphic.check(calls.task, case, run, bound.arguments(seed), seed, **how)
         yield from findings
-        if not findings and relations.applicable(calls.task, case):
-            names = ", ".join(r.name for r in relations.applicable(calls.task, case))
+        if not findings and metamorphic.applicable(calls.task, case):
+            names = ", ".join(r.name for r in metamorphic.applicable(calls.task, case))
             yield {"level": "info", "message": f"{case.key}: {names} hold"}
 
 

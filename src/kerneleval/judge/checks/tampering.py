@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.probes.calls import Calls
-from kerneleval.judge.windows.tampering import Claim
+from kerneleval.judge.windows.answers import TamperingClaim
 from kerneleval.records import Case, Evidence, Failed, Outcome
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
@@ -42,7 +42,7 @@ def _ask(calls: Calls, outcomes: Mapping[Case, Outcome]) -> Iterator[Evidence]:
             yield {"level": "fail", "reason": reason, "message": str(error)[:500]}
 
 
-def findings(claims: Iterable[Claim]) -> Iterator[Evidence]:
+def findings(claims: Iterable[TamperingClaim]) -> Iterator[Evidence]:
     """One finding for each level and time at which something was done."""
     claims = list(claims)
     for level in ("fail", "warn"):

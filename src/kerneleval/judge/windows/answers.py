@@ -1,17 +1,25 @@
-"""Outcomes of what a worker answers: an exception, or that an output has the wrong form."""
+"""What a worker's answers mean: exceptions, outputs of the wrong form, what it says of tampering.
+
+All of it is a claim: it may fail a candidate and never passes one. Messages come through ``worker/host.py``; outputs
+are compared by ``oracle/comparison.py``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from kerneleval.records import Case, Failed, Outcome, Passed
 from kerneleval.worker.host import WorkerError
 
-__all__ = ["claimed", "raised", "without_gradient"]
+__all__ = ["TamperingClaim", "claimed", "raised", "tampering_claims", "without_gradient"]
 
-_FORMS = ("count", "type", "shape", "dtype", "device")
-"""What a worker may say is wrong with an output, ``wrong_`` and which is the reason."""
+_WRONG = ("count", "type", "shape", "dtype", "device")
+"""What a worker may say is wrong with an output; the reason is ``wrong_`` and one of these."""
+
+_MOST_CLAIMS = 32
+"""Claims of tampering that are read from one answer."""
 
 
 def raised(error: WorkerError) -> Failed:
@@ -50,8 +58,36 @@ def claimed(wrong: dict[str, Any]) -> Failed:
     if what == "alias":
         message = f"{wrong.get('got', 'an output lies in the memory of an input')}: outputs must be new tensors"
         return Failed(stage="correctness", reason="output_alias", message=message, evidence=dict(wrong))
-    if what not in _FORMS:  # a reason is a slug for programs: no text of a worker's becomes one
+    if what not in _WRONG:  # a reason is a slug for programs: no text of a worker's becomes one
         message = "the worker says that an output is wrong in a way that there is not"
         return Failed(stage="correctness", reason="protocol", message=message, evidence=dict(wrong))
     message = f"{wrong.get('got', 'something else')}; expected {wrong.get('want', 'another form')}"
     return Failed(stage="correctness", reason=f"wrong_{what}", message=message, evidence=dict(wrong))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TamperingClaim:
+    """One thing that the candidate did that it should leave alone, as its worker says."""
+
+    what: str
+    """Verb and object, for people."""
+    level: Literal["warn", "fail"]
+    """``warn`` for what an honest candidate might do."""
+    when: Literal["load", "call"]
+    """Whether it was there when the candidate had been loaded, before any call."""
+
+
+def tampering_claims(answer: Mapping[str, Any]) -> list[TamperingClaim]:
+    """The claims in a worker's answer; what is no claim is left out."""
+    listed = answer.get("tampering")
+    found = []
+    for one in listed[:_MOST_CLAIMS] if isinstance(listed, list) else ():
+        if isinstance(one, dict) and isinstance(one.get("what"), str):
+            found.append(
+                TamperingClaim(
+                    what=one["what"][:200],
+                    level="warn" if one.get("level") == "warn" else "fail",
+                    when="load" if one.get("when") == "load" else "call",
+                )
+            )
+    return found

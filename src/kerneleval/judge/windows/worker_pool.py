@@ -20,12 +20,12 @@ from typing import Any, Self
 from kerneleval import languages
 from kerneleval.devices import Device
 from kerneleval.devices.cpu import processors
+from kerneleval.judge.windows.answers import TamperingClaim, tampering_claims
 from kerneleval.judge.windows.cpu_pin import CpuPin
 from kerneleval.judge.windows.protocol import Runner
-from kerneleval.judge.windows.tampering import Claim, claims
 from kerneleval.records import Candidate, Case, InfrastructureError, Machine, Trust, digest, to_plain
 from kerneleval.sandbox import processes
-from kerneleval.sandbox.lifecycle import Limits
+from kerneleval.sandbox.lifecycle import ResourceLimits
 from kerneleval.worker.host import Worker, WorkerError, WorkerFailure, Zygote
 from kerneleval.worker.wire_values import encode_plain
 
@@ -79,7 +79,7 @@ class Loaded:
         self.explicit_backward = False
         self.paces: dict[Case, float] = {}
         """Of a baseline: what one call took when a case was last timed (ns)."""
-        self.tampering: dict[str, Claim] = {}
+        self.tampering: dict[str, TamperingClaim] = {}
         """What its workers told of it, by what it did; the first time counts."""
         self.binaries: set[str] = set()
         """Triton's hashes of the binaries that its workers saw launched."""
@@ -150,7 +150,7 @@ class Loaded:
 
     def note(self, answer: Mapping[str, Any]) -> None:
         """Keep what an answer of the worker tells of tampering, and of binaries that were launched."""
-        for claim in claims(answer):
+        for claim in tampering_claims(answer):
             if sum(known.level == claim.level for known in self.tampering.values()) < _MOST_CLAIMS:
                 self.tampering.setdefault(claim.what, claim)
         told = answer.get("binaries")
@@ -367,8 +367,10 @@ def _worker_memory_bytes(device: Device) -> int:
     return min((8 if device.torch_device == "cpu" else 16) << 30, host_bytes // 2)
 
 
-def _limits(memory_bytes: int) -> Limits:
-    return Limits(memory_bytes=memory_bytes, cpu_seconds=3600, processes=512, open_files=1024, file_bytes=1 << 30)
+def _limits(memory_bytes: int) -> ResourceLimits:
+    return ResourceLimits(
+        memory_bytes=memory_bytes, cpu_seconds=3600, processes=512, open_files=1024, file_bytes=1 << 30
+    )
 
 
 def default_cache_dir() -> Path:

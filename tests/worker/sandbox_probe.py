@@ -110,11 +110,13 @@ def _answer(sock: socket.socket) -> dict[str, Any]:
 def _child(slot: lifecycle.Slot, device: str, fd: int, parent: int, facts: dict[str, Any]) -> None:
     try:
         costs: dict[str, float] = {}
-        trust = lifecycle.enter(slot, lifecycle.Limits(), device, keep_fds=(fd,), parent_pid=parent, costs=costs)
+        trust = lifecycle.enter(
+            slot, lifecycle.ResourceLimits(), device, keep_fds=(fd,), parent_pid=parent, costs=costs
+        )
         ready = time.perf_counter()
         plain = {"level": trust.level, "layers": list(trust.layers), "missing": list(trust.missing)}
         answer = {"trust": plain, "ready": ready, "costs": costs, "broken": _attack(trust, facts)}
-    except Exception as error:  # noqa: BLE001 - whatever it is, the parent is told and raises
+    except Exception as error:
         answer = {"error": f"{type(error).__name__}: {error}"}
     os.write(fd, json.dumps(answer).encode() + b"\n")
     time.sleep(_TIMEOUT_S)
