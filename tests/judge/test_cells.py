@@ -12,7 +12,7 @@ import torch
 from kerneleval.judge import Judge
 from kerneleval.judge.probes import calls, repeats
 from kerneleval.judge.probes.bound_case import BoundCase, Drawn
-from kerneleval.judge.probes.repeats import turns
+from kerneleval.judge.probes.repeats import shuffled_calls
 from kerneleval.pipeline import check
 from kerneleval.records import Failed, InfrastructureError
 from kerneleval.worker.host import Worker, WorkerError
@@ -84,7 +84,7 @@ def test_no_ring_of_buffers_survives_the_order_of_calls() -> None:
     """Two buffers in turn did once in a thousand, when the order was merely drawn."""
     one, other = object(), object()
     for _ in range(4_000):
-        calls = [one, other, *turns((one, other))]
+        calls = [one, other, *shuffled_calls((one, other))]
         for buffers in range(1, 12):
             kept = {number % buffers: call for number, call in enumerate(calls)}
             assert any(kept[number % buffers] is not call for number, call in enumerate(calls)), buffers

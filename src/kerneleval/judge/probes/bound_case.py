@@ -1,4 +1,8 @@
-"""A task bound to one case on one device: secret arguments, their form on the wire, the expectation."""
+"""A task bound to one case on one device: secret arguments, their layout in memory, the expectation.
+
+It calls no candidate: ``calls.py`` does. Values are drawn by ``windows/inputs.py``, expectations come from
+``oracle/reference.py``.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +26,10 @@ from kerneleval.records import Case, Scalar, Task, TensorSpec, UsageError
 __all__ = ["BoundCase", "Calibrated", "Drawn", "other_scalars"]
 
 _SMALL = 1e-2
-"""Below that a plain argument is taken for an epsilon."""
+"""A plain argument below this is taken for an epsilon."""
 
-_STEPS = 2**8
-"""A fraction in these is a number of bfloat16, and of float16."""
+_FRACTIONS = 2**8
+"""Fractions in units of 1 / this are numbers of bfloat16, and of float16."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +51,10 @@ class Drawn:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibrated:
-    """What further calls of a case that was right are held to. No tensors: a task has a hundred cases."""
+    """What further calls of a case that was right are compared with. No tensors: a task has a hundred cases."""
 
     call_layout: CallLayout
-    """How one call looks on the wire."""
+    """Layout of one call."""
     relative_rms: float
     """As :attr:`Expectation.timed_relative_rms`."""
     worst: float
@@ -74,13 +78,13 @@ def other_scalars(task: Task, case: Case, *, larger: bool) -> dict[str, float]:
             return draw(1.25, 1.6) if larger else draw(0.5, 0.8)
         return 1 / draw(30, 100) if case.distribution == "small_scale" and not larger else draw(30, 100)
 
-    def told(value: float) -> float:
+    def changed(value: float) -> float:
         if abs(value) < _SMALL:
             return float(f"{value * factor(value):.3g}")
         fraction, exponent = math.frexp(value * factor(value))
-        return math.ldexp(round(fraction * _STEPS), exponent) / _STEPS
+        return math.ldexp(round(fraction * _FRACTIONS), exponent) / _FRACTIONS
 
-    return {name: told(value) for name, value in values.items()}
+    return {name: changed(value) for name, value in values.items()}
 
 
 class BoundCase:
@@ -143,7 +147,7 @@ class BoundCase:
         return Drawn(args=args, grads=grads, expectation=expectation)
 
     def calibrated(self, drawn: Drawn) -> Calibrated:
-        """What one call tells of the further ones."""
+        """What further calls are compared with, by the bounds of one call."""
         known = drawn.expectation
         return Calibrated(
             call_layout=self.call_layout(drawn),
@@ -153,17 +157,17 @@ class BoundCase:
         )
 
     def call_layout(self, drawn: Drawn, variant: int = 0) -> CallLayout:
-        """How one call looks on the wire; ``variant``: which of the forms that the layout has (``layouts.strided``)."""
+        """The layout of one call; ``variant``: which variant of the case's layout (``layouts.strided``)."""
         slots = tuple(self._slot(position, arg, variant) for position, arg in enumerate(drawn.args))
         outputs = tuple((tuple(t.shape), str(t.dtype)[6:]) for t in drawn.expectation.native)
         grads = tuple(self._placed(gradient_of(tuple(g.shape), str(g.dtype)[6:]), variant) for g in drawn.grads)
         return CallLayout(args=slots, grads=grads, outputs=outputs, wanted=self.wanted, dims=self.dims)
 
     def other_layouts(self, drawn: Drawn) -> list[CallLayout]:
-        """The same call in the other forms that the case's layout has, such as rows of a larger tensor instead of the
-        right half of one. Where several tensors are not contiguous, a secret part of them is contiguous in one of these
-        calls and the rest in another, and in a third one both lie in forms of their own. Empty for contiguous cases and
-        for problem files.
+        """The same call in the other variants of the case's layout, such as rows of a larger tensor, not its right half.
+        Where several tensors are not contiguous, a secret part of them is contiguous in one of these calls and
+        the rest in another, and in a third one each part has a variant of its own. Empty for contiguous cases and for
+        problem files.
         """
         if self.problem is not None or self.case.layout == "contiguous":
             return []
@@ -176,10 +180,10 @@ class BoundCase:
             rest = set(laid_out) - part
             others = [second.contiguous(part), third.contiguous(rest), second.mixed(third, rest)]
         every = [call_layout, *others, *([fourth] if fourth not in (call_layout, second, third) else [])]
-        return [one for place, one in enumerate(every) if one not in every[:place]][1:]
+        return [one for index, one in enumerate(every) if one not in every[:index]][1:]
 
     def native_is_right(self, drawn: Drawn, call_layout: CallLayout) -> bool:
-        """Whether PyTorch itself is right on the drawn tensors where they lie as in this form.
+        """Whether PyTorch itself is right on the drawn tensors in this layout.
 
         It is not everywhere: cuDNN's gradients of attention, which PyTorch 2.11 takes for half types on Hopper, are
         wrong where the upstream gradient has other strides than the queries.
@@ -189,7 +193,7 @@ class BoundCase:
         """
         buffer = WindowBuffer(WindowLayout([call_layout], self.case.direction), self.device)
         buffer.fill(0, drawn.tensors)
-        tensors = iter([buffer.tensor(0, place) for place in range(len(call_layout.slots))])
+        tensors = iter([buffer.tensor(0, index) for index in range(len(call_layout.slots))])
         args = [next(tensors) if isinstance(arg, torch.Tensor) else arg for arg in drawn.args]
         try:
             grads = list(tensors) or None

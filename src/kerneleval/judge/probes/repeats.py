@@ -1,4 +1,8 @@
-"""Windows that call again with little changed: whatever a candidate keeps of one call is wrong for another."""
+"""Windows that call again with little changed: what a candidate keeps of one call is wrong for another.
+
+They find results kept by address, by few elements, or in a ring of buffers. Strides and weights are varied by
+``variations.py``; timed windows exchange elements too, by ``windows/buffers.py``.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +21,24 @@ from kerneleval.judge.windows import inputs
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot
 from kerneleval.records import LAYOUTS, Case, Failed, Outcome, Passed, UsageError, new_secret
 
-__all__ = ["Repeats", "turns"]
+__all__ = ["Repeats", "shuffled_calls"]
 
 _MANY, _MANY_BYTES = 10, 1 << 20
-"""Calls beyond two in a window of one small case for each direction and dtype, and what such a case may take."""
+"""Further calls in a window of one small case for each direction and dtype, and the bytes that such a case may take."""
 
 _MANY_STRIDED = 6
-"""As many gets a strided case for each direction, dtype and layout."""
+"""Further calls in a window of one strided case for each direction, dtype and layout."""
 
 _MOST, _MOST_BYTES = 30, 256 << 20
-"""As many gets one case of each direction that takes more, and of further dtypes as many as a small one; but of one of
-these, chosen in secret, as many whatever it takes, and so does a strided case of a dtype and layout chosen in secret.
-Unless all calls together take more than that."""
+"""Further calls in a window of one larger case for each direction; of one dtype that is chosen in secret, whatever the
+case takes; and of one strided case, whose dtype and layout are chosen in secret. The bytes that all calls of such a
+window may take together."""
 
 _SMALL_MODULE_BYTES = 64 << 20
-"""Module problems whose inputs and outputs take no more are called twice in a window."""
+"""Bytes of inputs and outputs up to which a module problem is called twice in a window."""
 
 _MOVING_PARTS = (1 / 256, 0.5)
-"""Parts of the elements that change places: as few as in timed windows, or half where those change no output."""
+"""Parts of the elements that are exchanged: as few as in timed windows, or half where that changes no output."""
 
 
 class Repeats:
@@ -50,10 +54,10 @@ class Repeats:
         self._strided: set[tuple[str, str, str]] = set()  # direction, dtype, layout
         self._alone: set[tuple[str, str]] = set()  # directions and dtypes in which every argument has changed alone
         judged = [dtype for dtype in calls.task.dtypes if not calls.protocol.dtypes or dtype in calls.protocol.dtypes]
-        self._dtype = secrets.choice(judged[1:] or [""])
-        """Of the dtypes that are not timed, which gets windows of ``_MOST`` calls."""
-        self._lying = secrets.choice(judged or [""]), secrets.choice([a for a in LAYOUTS if a != "contiguous"])
-        """Dtype and layout of the strided windows of as many."""
+        self._long_dtype = secrets.choice(judged[1:] or [""])
+        """Of the dtypes that are not timed, the one that gets windows of ``_MOST`` further calls."""
+        self._long_strided = secrets.choice(judged or [""]), secrets.choice([a for a in LAYOUTS if a != "contiguous"])
+        """Dtype and layout of the strided case that gets as many."""
 
     def ordinary(self, case: Case, call_layout: CallLayout) -> bool:
         """Whether a case is for :meth:`judge`.
@@ -72,7 +76,7 @@ class Repeats:
         """
         changed = self.changed(bound, first)
         if changed is not None:
-            self._room(bound, first, self._further(bound, first))
+            self._reserve(bound, first, self._further(bound, first))
         outcome = self._calls.window(bound, [first, changed or bound.draw(new_secret())], cut=int(changed is None))
         if changed is None or not isinstance(outcome, Passed):
             return outcome
@@ -83,8 +87,8 @@ class Repeats:
         return outcome
 
     def kind(self, case: Case) -> tuple[str, str, str] | None:
-        """What strided cases are looked at once for: direction, dtype and layout; in the quick tier one layout for all
-        whose elements lie apart. None: not at all.
+        """Direction, dtype and layout, for each of which one strided case is repeated; in the quick tier one layout
+        stands for all whose elements lie apart. None: the case is not repeated.
         """
         quick = self._calls.protocol.tier == "quick"
         if case.layout == "contiguous" or self._calls.task.module or (quick and case.layout == "expanded"):
@@ -92,9 +96,9 @@ class Repeats:
         return case.direction, case.dtype, "" if quick else case.layout
 
     def strided(self, bound: BoundCase, first: Drawn) -> Failed | None:
-        """For the first case of each :meth:`kind`: the call beside one of which few elements differ, then each at the
-        address at which the other was, and both by turns. Neither copies kept by address nor a few buffers for all
-        strided calls last. Not where one call takes more than ten seconds.
+        """For the first case of each :meth:`kind`: a window of the call and one of which few elements differ, then each
+        at the address of the other, then both in a secret order. Neither copies kept by address nor a few buffers for
+        all strided calls pass. Not where one call takes more than ten seconds.
         """
         case, kind = bound.case, self.kind(bound.case)
         if kind is None or kind in self._strided:
@@ -102,19 +106,16 @@ class Repeats:
         pair = self.pair(bound, first) if self._calls.affordable(1) else None
         if pair is None:
             return None
-        dtype, layout = self._lying
+        dtype, layout = self._long_strided
         chosen = case.dtype == dtype and kind[2] in ("", layout)
         repeated = not chosen and any(direction == case.direction for direction, _, _ in self._strided)
         self._strided.add(kind)
         there, one, other = pair
         call_layout = there.call_layout(one)
-        most = min(
-            _MOST if chosen else _MANY_STRIDED,
-            _MOST_BYTES // max(call_layout.nbytes, 1),
-        )
-        self._room(there, one, most)
+        most = min(_MOST if chosen else _MANY_STRIDED, _MOST_BYTES // max(call_layout.nbytes, 1))
+        self._reserve(there, one, most)
         for two, more in ((one, other), 0), ((other, one), self._calls.affordable(most, repeated=repeated)):
-            outcome = self._calls.window(there, [*two, *turns(two, more)])
+            outcome = self._calls.window(there, [*two, *shuffled_calls(two, more)])
             if isinstance(outcome, Failed):
                 return outcome
         return None
@@ -142,7 +143,7 @@ class Repeats:
         placed = list(zip(drawn.tensors, bound.call_layout(drawn).slots, strict=True))
         moving = {id(t) for t, slot in placed if self._moves(t, slot)}
         whole = not moving and not drawn.grads
-        if whole:  # nothing but integers, of which nobody says what they mean: the reference says whether they may
+        if whole:  # nothing but integers of unknown meaning: the reference raises where they may not be exchanged
             moving = {id(t) for t, slot in placed if t.dtype != torch.bool and _free(t, slot)}
         if not moving:
             return None
@@ -164,46 +165,45 @@ class Repeats:
         return changed
 
     def _moves(self, tensor: torch.Tensor, slot: TensorSlot) -> bool:
-        """Whether elements of an input may change places. What a module problem's integers mean, nobody says."""
+        """Whether elements of an input may be exchanged. Of a module problem's integers the meaning is not known."""
         return (not self._calls.task.module or tensor.is_floating_point()) and _free(tensor, slot)
 
-    def _room(self, bound: BoundCase, drawn: Drawn, further: int) -> None:
-        """Have shared memory for two calls and so many further ones: where it grew for the second window, no tensor of
-        that would lie where one of the first window's lay.
+    def _reserve(self, bound: BoundCase, drawn: Drawn, further: int) -> None:
+        """Have shared memory for two calls and this many further ones. If it grew for the second window, no tensor of
+        that would lie at an address of the first window's.
         """
         call_layout, calls = bound.call_layout(drawn), 2 + further
         self._calls.loaded.runner.reserve(calls * call_layout.input_bytes, calls * call_layout.output_bytes)
 
     def _further(self, bound: BoundCase, drawn: Drawn) -> int:
-        """How many further calls a window gets if they take no more than ten seconds; 0 where others of the kind had
-        them.
+        """How many further calls a window gets if they take no more than ten seconds; 0 where another case of the
+        direction, dtype and size had them.
         """
-        call_layout, case = bound.call_layout(drawn), bound.case
-        nbytes = call_layout.nbytes
+        nbytes, case = bound.call_layout(drawn).nbytes, bound.case
         large = nbytes > _MANY_BYTES
         most = large and (case.direction, True) not in {(direction, big) for direction, _, big in self._many}
-        count = _MOST if most or case.dtype == self._dtype else _MANY
+        count = _MOST if most or case.dtype == self._long_dtype else _MANY
         known = (case.direction, case.dtype, large) in self._many
         return 0 if known or count * nbytes > _MOST_BYTES else count
 
     def _more(self, bound: BoundCase, *two: Drawn) -> list[Drawn]:
-        """Further calls of a window, once for each direction and dtype: results that lie in a few buffers in turn do
-        not last.
+        """Further calls of a window, once for each direction and dtype: results in a ring of a few buffers are
+        overwritten.
         """
         call_layout, case = bound.call_layout(two[0]), bound.case
         count = self._further(bound, two[0])
         if not count:
             return []
-        repeated = case.dtype != self._dtype and any(direction == case.direction for direction, _, _ in self._many)
+        repeated = case.dtype != self._long_dtype and any(direction == case.direction for direction, _, _ in self._many)
         affordable = self._calls.affordable(count, repeated=repeated)
         if affordable == count:  # else it may have been the first call, which compiles: later cases are asked too
             self._many.add((case.direction, case.dtype, call_layout.nbytes > _MANY_BYTES))
-        return turns(two, affordable)
+        return shuffled_calls(two, affordable)
 
     def _one_by_one(self, bound: BoundCase, drawn: Drawn) -> Failed | None:
-        """Once for each direction and dtype: the same call, and at the same addresses again with one argument, each in
-        its turn, drawn anew, plain floats too: no result may be kept by the others. Of arguments that a slow candidate
-        cannot be asked about within ten seconds a secret part, one at least, and more of them at the next case.
+        """Once for each direction and dtype: the same call, then again at the same addresses with one argument drawn
+        anew, for each argument, plain floats too: no result may be kept by the others. Where that would take a slow
+        candidate more than ten seconds, a secret part of the arguments, one at least, and more at the next case.
         """
         calls, kind = self._calls, (bound.case.direction, bound.case.dtype)
         if kind in self._alone:
@@ -249,9 +249,9 @@ class Repeats:
         return [known.get(spec.name, arg) for spec, arg in zip(bound.specs, args, strict=True)]
 
 
-def turns(two: Sequence[Any], count: int = _MANY) -> list[Any]:
-    """The calls after one on the first and one on the second, in a secret order that no ring of buffers fits: of the
-    calls whose results any number of buffers in turn would keep in one place, some are on other inputs.
+def shuffled_calls(two: Sequence[Any], count: int = _MANY) -> list[Any]:
+    """``count`` further calls on the inputs of two that came before, in a secret order that no ring of buffers fits:
+    whatever its size, of the calls whose results would share a buffer some are on other inputs.
     """
     while True:
         order = [*two, *(secrets.choice(two) for _ in range(count))]
@@ -265,7 +265,7 @@ def _free(tensor: torch.Tensor, slot: TensorSlot) -> bool:
 
 
 def _repeated(slot: TensorSlot) -> tuple[int, ...]:
-    """The dims along which the elements of a tensor are one another."""
+    """The dims along which the elements of a tensor are the same ones (stride 0)."""
     return tuple(
         dim for dim, (size, step) in enumerate(zip(slot.shape, slot.strides, strict=True)) if size > 1 and not step
     )

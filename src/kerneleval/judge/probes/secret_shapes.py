@@ -1,7 +1,7 @@
-"""Cases at sizes, and with plain arguments, that nobody could know: those of the plan are public, so a table passes it.
+"""Cases at secret sizes and plain arguments: the plan's are public, so a candidate could have a table of them.
 
 They are drawn anew for every check and are no cells of its verdict, because all candidates of a run share their cells.
-A wrong one fails the verdict, with a replay line that names its sizes.
+A wrong one fails the verdict, with a replay line that names its sizes. ``tasks/secret_sizes.py`` draws the sizes.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Bud
         if not isinstance(outcome, Failed):
             right.append(case.key)
             continue
-        told = [o for c, o in planned.items() if (c.direction, c.dtype) == (case.direction, case.dtype)]
+        planned_here = [o for c, o in planned.items() if (c.direction, c.dtype) == (case.direction, case.dtype)]
         if _wrong(outcome):
             return [_failure(case, others, outcome.stage, outcome.reason, outcome.message, replay)]
         if outcome.evidence.get("strides") == OTHERWISE:
             continue  # which part is contiguous is drawn: the planned cases may have met no pair that it refuses
-        if not any(isinstance(o, Failed) for o in told) and _among_taken(case, planned):
+        if not any(isinstance(o, Failed) for o in planned_here) and _among_taken(case, planned):
             message = f"supports every planned size but not this one: {outcome.message}"
             return [_failure(case, others, outcome.stage, "hard_coded_shapes", message, replay)]
     return [{"check": _CHECK, "level": "info", "message": f"right at {', '.join(right)}"}] if right else []

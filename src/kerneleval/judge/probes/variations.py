@@ -138,14 +138,15 @@ class OtherWeights:
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        self._made_anew = False
+        self._was_rebuilt = False
 
     def judge(self, case: Case, bound: BoundCase) -> Outcome:
-        """Under other weights, what the module folded or packed once is stale: after a secret half of the weights has
-        changed and, at ordinary cases, after the rest has, so that no one weight tells of the others, and after their
-        elements have changed places, so that neither ends nor sums tell of a weight. Once, each weight or buffer has
-        changed alone (tied ones together), and the module is made anew, whose weights have the history of those of the
-        first one had; the first one lives on beside it, and both are called in turn.
+        """The outcome under other weights, where what the module folded or packed before is stale.
+
+        A secret half of the weights changes; at ordinary cases then the other half, so that no weight shows that
+        another changed; then elements are exchanged within weights, so that neither ends nor sums show it. Once, each
+        weight or buffer changes alone (tied ones together), and the module is built again: its weights go through the
+        same versions as the first one's did. The first module is kept, and both are called alternately.
         """
         assert bound.weights is not None
         outcome: Outcome
@@ -154,7 +155,7 @@ class OtherWeights:
         for half in split(bound.weights)[: 2 if ordinary else 1]:
             fresh = problem.weights(new_secret(), case.distribution)
             steps.append({name: fresh[name] for name in half})
-        if ordinary and not self._made_anew:
+        if ordinary and not self._was_rebuilt:
             groups = alike(bound.weights)
             telling = "trained" if "trained" in self._calls.task.distributions else case.distribution
             steps.append(problem.weights(new_secret(), telling))
@@ -174,13 +175,13 @@ class OtherWeights:
             outcome = self._calls.window(bound, [bound.draw(same)])
             if not isinstance(outcome, Passed):
                 return outcome
-        if bound.weights and not self._made_anew:
-            self._made_anew = True
-            outcome = self._anew(case, bound)
+        if bound.weights and not self._was_rebuilt:
+            self._was_rebuilt = True
+            outcome = self._rebuilt(case, bound)
         return outcome
 
-    def _anew(self, case: Case, first: BoundCase) -> Outcome:
-        """The module made anew, then the first one again, which lives on beside it, and the new one once more."""
+    def _rebuilt(self, case: Case, first: BoundCase) -> Outcome:
+        """The outcome of a second module, then of the first one again, which is kept, and of the second once more."""
         beside = sum(w.numel() * w.element_size() for w in (first.weights or {}).values()) <= _SMALL_WEIGHTS_BYTES
         self._calls.loaded.make_module(self._calls.problem(case).init_args, new_secret(), beside=beside)
         second = self._calls.bind(case)
