@@ -164,7 +164,7 @@ class BoundCase:
         return CallLayout(args=slots, grads=grads, outputs=outputs, wanted=self.wanted, dims=self.dims)
 
     def other_layouts(self, drawn: Drawn) -> list[CallLayout]:
-        """The same call in the other variants of the case's layout, such as rows of a larger tensor, not its right half.
+        """The same call in the other variants of the case's layout, as rows of a larger tensor for its right half.
         Where several tensors are not contiguous, a secret part of them is contiguous in one of these calls and
         the rest in another, and in a third one each part has a variant of its own. Empty for contiguous cases and for
         problem files.

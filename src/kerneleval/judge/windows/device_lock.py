@@ -1,11 +1,11 @@
-"""Turns at measuring: of the judges of one host, one measures on a piece of hardware, and the others wait in line.
+"""The device lock: of the judges of one host, one measures on a piece of hardware, and the others wait in line.
 
-Two judges that time side by side on one device take its time slices, caches and power from each other. What they do
-besides, building, drawing, comparing, calls that are not timed, goes on meanwhile;
-:func:`judge_count` says how many do it.
+Two judges that time at the same time on one device take its time slices, caches and power from each other. Building,
+drawing, comparing and calls that are not timed need no lock; :func:`judge_count` says how many judges are at it.
 
-All of it is names in Linux's abstract namespace of sockets, which are gone with the process that bound them, however it
-ends. Judges in network namespaces of their own do not see one another, nor does anybody elsewhere than on Linux.
+Lock and line are names in Linux's abstract namespace of sockets. A name is free again when the process that bound it
+ends, however it ends. Judges in network namespaces of their own do not see one another; on other systems than Linux
+there is no lock. ``timing/clock.py`` takes the lock, ``cpu_pin.py`` shares processors in the same way.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ from kerneleval.records import InfrastructureError, digest
 __all__ = ["device_lock", "judge_count", "registered"]
 
 _PATIENCE_S = 1800.0
-"""Nobody keeps a turn for so long who still works: it is offered to others after :data:`_LONG_S`."""
+"""Seconds after which a lock that another process still holds is an error: it is offered after :data:`_LONG_S`."""
 
 _LONG_S = 20.0
-"""The precise tier needs about so long for a cell; a candidate may take two minutes for each of many windows."""
+"""Seconds after which the lock is offered to others: about what a cell of the precise tier takes. A candidate may take
+two minutes for each of many windows."""
 
 _LOOK_S = 1.0
-"""Whoever waits looks so often whether the line is still what it was."""
+"""Seconds between two looks at the line while waiting."""
 
 _STOPPED_S = 5.0
-"""Whoever is first in the line and has not taken a free turn for so long is stopped, or debugged."""
+"""Seconds after which a process that is first in line and has not taken a free lock counts as stopped."""
 
 _LINUX = sys.platform.startswith("linux")
 _LIST = Path("/proc/net/unix")
 
 _mine = threading.local()
-"""``turn``: this thread's, if it has one."""
+"""``lock``: the one that this thread holds, if any."""
 
 _held: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 """Every name that this process has bound. A fork has copies of them, and would keep them bound."""
@@ -62,32 +63,32 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 def device_lock(
     hardware: str, patience_s: float = _PATIENCE_S, *, whole: bool = False
 ) -> Iterator[Callable[[], float]]:
-    """Inside the block nobody else measures on this hardware; waits until that is so, first come, first served.
+    """Inside the block no other judge measures on this hardware; waits for the lock, first come, first served.
 
-    Turns may be nested in a thread: the outer one counts. What it yields is to be called where the device is idle
-    between two measurements: after 20 s it lets everybody who waits go first. It gives the seconds that this took.
+    A thread may nest it: the outer lock counts. It yields a function to be called where the device is idle between two
+    measurements: after 20 s that lets all who wait go first. It returns the seconds that this took.
 
     Args:
         hardware: as :meth:`Device.hardware` names it.
-        patience_s: how long one and the same process may keep everybody waiting.
-        whole: never let others go first: they wait for what is found out here.
+        patience_s: how long one process may hold the lock while this one waits.
+        whole: never let others go first: they need what is measured here (noise floor, peaks).
 
     Raises:
-        InfrastructureError: another process has kept its turn for so long.
+        InfrastructureError: another process has held the lock for longer.
     """
-    outer: _Lock | None = getattr(_mine, "turn", None)
+    outer: _Lock | None = getattr(_mine, "lock", None)
     if outer is not None and outer.hardware == hardware:
         yield outer.offer
         return
     if not _LINUX:
-        yield _nobody_waits
+        yield _no_one_waits
         return
     taken = _Lock(hardware, patience_s, whole)
-    _mine.turn = taken
+    _mine.lock = taken
     try:
         yield taken.offer
     finally:
-        _mine.turn = outer
+        _mine.lock = outer
         taken.end()
 
 
@@ -102,11 +103,11 @@ def registered(hardware: str) -> Iterator[None]:
 
 
 def judge_count(hardware: str) -> int:
-    """How many judge on the hardware at the moment, whoever asks among them; 0: the system does not say."""
+    """How many judges are on the hardware now, this one included; 0: the system does not say."""
     return sum(path.startswith(_judges(hardware)) for path in _names())
 
 
-def _nobody_waits() -> float:
+def _no_one_waits() -> float:
     return 0.0
 
 
@@ -119,12 +120,12 @@ def _judges(hardware: str) -> str:
 
 
 def _signature() -> str:
-    """Sorted by age, and nobody else's."""
+    """Of this thread alone; sorts by age."""
     return f"{time.monotonic_ns():020d}-{os.getpid()}-{threading.get_native_id()}"
 
 
 class _Lock:
-    """A turn of one thread."""
+    """The lock as one thread holds it."""
 
     def __init__(self, hardware: str, patience_s: float, whole: bool) -> None:
         self.hardware = hardware
@@ -136,7 +137,7 @@ class _Lock:
         self._take()
 
     def offer(self) -> float:
-        """Let those who wait go first, if it has been held for long; how long that took (s)."""
+        """Let those who wait go first, if the lock has been held for long; how long that took (s)."""
         now = time.monotonic()
         if self._whole or now < self._offered + _LONG_S:
             return 0.0
@@ -147,7 +148,7 @@ class _Lock:
         return time.monotonic() - now
 
     def end(self) -> None:
-        """Whoever is next may measure."""
+        """Release the lock."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -159,46 +160,46 @@ class _Lock:
         self._offered = time.monotonic()
 
     def _when_first(self, own: str) -> socket.socket:
-        """The turn, when nobody is ahead in the line and whoever has it lets go of it."""
+        """The socket that is the lock, once this thread is first in line and the lock is free."""
         since, seen = time.monotonic(), ("", "")
         with contextlib.closing(_Wait()) as wait:
             while True:
                 names = _names()
-                ahead = sorted(path for path in names if path.startswith(self._line) and path < own)
+                before = sorted(path for path in names if path.startswith(self._line) and path < own)
                 waited_s = time.monotonic() - since
-                free = not ahead or (self._name not in names and waited_s > _STOPPED_S)  # who is first does not take it
+                free = not before or (self._name not in names and waited_s > _STOPPED_S)  # the first does not take it
                 if free and (taken := _bound(self._name)) is not None:
                     return taken
-                ended = wait.for_end_of(ahead[-1] if ahead else self._name, min(_LOOK_S, self._patience_s - waited_s))
-                line = (" ".join(ahead), names.get(self._name, ""))
+                ended = wait.for_end_of(before[-1] if before else self._name, min(_LOOK_S, self._patience_s - waited_s))
+                line = (" ".join(before), names.get(self._name, ""))
                 if ended or line != seen:
                     since, seen = time.monotonic(), line
                 if time.monotonic() - since > self._patience_s:
                     whose = f"process {wait.process}" if wait.process else "another process"
                     raise InfrastructureError(
-                        f"{whose} has kept its turn to measure on {self.hardware} for {self._patience_s:g} s (the "
-                        f"socket @{wait.name} in {_LIST}): end it, or begin again when it is done"
+                        f"{whose} has held the lock of {self.hardware} for {self._patience_s:g} s (the "
+                        f"socket @{wait.name} in {_LIST}): end that process, or try again when it is done"
                     )
 
 
 class _Wait:
-    """A connection to whoever has a name. Nobody answers it: the system holds it until the name is let go of."""
+    """A connection to the process that holds a name. It is never answered; it breaks when the name is released."""
 
     def __init__(self) -> None:
         self.name = ""
         self.process = 0
-        """Who was waited for last; 0: not known."""
+        """The process that was waited for last; 0: not known."""
         self._connection: socket.socket | None = None
         self._refused = 0
 
     def close(self) -> None:
-        """Wait for nobody."""
+        """Stop waiting."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def for_end_of(self, name: str, seconds: float) -> bool:
-        """Wait until the name is let go of, or for so long; whether it was seen to be."""
+        """Wait until the name is released, or for so long; whether it was released."""
         if name != self.name or self._connection is None:
             self.close()
             if not self._connect(name):
@@ -220,18 +221,18 @@ class _Wait:
         try:
             made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         except OSError as error:
-            raise InfrastructureError(f"nobody's turn at measuring can be waited for: {error}") from error
+            raise InfrastructureError(f"cannot wait for the device lock: {error}") from error
         try:
             made.settimeout(_LOOK_S)
             made.connect(f"\0{name}")
-            told = made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        except OSError:  # let go of, or not listened to yet, or never
+            peer = made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        except OSError:  # released, or not listened to yet, or never
             made.close()
             self._refused += 1
             time.sleep(min(1e-3 * self._refused, 0.05))
             return False
         self._connection, self._refused = made, 0
-        self.process = int(struct.unpack("3i", told)[0])
+        self.process = int(struct.unpack("3i", peer)[0])
         return True
 
 
@@ -248,7 +249,7 @@ def _bound(name: str) -> socket.socket | None:
             made.close()
         if error.errno == errno.EADDRINUSE:
             return None
-        raise InfrastructureError(f"the name @{name} for turns at measuring cannot be had: {error}") from error
+        raise InfrastructureError(f"the device lock cannot be made (socket @{name}): {error}") from error
     return made
 
 

@@ -88,7 +88,7 @@ def test_whoever_keeps_it_too_long_is_named(hardware: str) -> None:
     with holder(hardware, 600) as process:
         with pytest.raises(
             InfrastructureError,
-            match=rf"^process {process.pid} has kept its turn to measure on {hardware} for 0\.2 s .*/proc/net/unix",
+            match=rf"^process {process.pid} has held the lock of {hardware} for 0\.2 s .*/proc/net/unix",
         ):
             device_lock(hardware, patience_s=0.2).__enter__()
         process.kill()
@@ -164,7 +164,7 @@ def test_a_long_turn_is_offered(hardware: str) -> None:
         until(lambda: in_line(hardware) == 1)
         assert offer() == 0  # not held for long
         order.append("still mine")
-        lock_of_this_thread.turn._offered -= 60
+        lock_of_this_thread.lock._offered -= 60
         assert 0.1 < offer() < 20
         order.append("mine again")
         with pytest.raises(InfrastructureError), ThreadPoolExecutor(1) as pool:
@@ -177,7 +177,7 @@ def test_whoever_waits_for_what_is_found_out_is_not_let_go_first(hardware: str) 
     with device_lock(hardware, whole=True), device_lock(hardware) as offer, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(lambda: device_lock(hardware, patience_s=1.0).__enter__())
         until(lambda: in_line(hardware) == 1)
-        lock_of_this_thread.turn._offered -= 60
+        lock_of_this_thread.lock._offered -= 60
         assert offer() == 0
         with pytest.raises(InfrastructureError):
             waiting.result()
@@ -213,7 +213,7 @@ def test_waiting_costs_no_processor(hardware: str, monkeypatch: pytest.MonkeyPat
         holder_of_few.bind(f"\0{lock_module._name(hardware)}/turn")
         holder_of_few.listen(2)
         began = time.process_time()
-        with pytest.raises(InfrastructureError, match=rf"^process {os.getpid()} has kept its turn"):
+        with pytest.raises(InfrastructureError, match=rf"^process {os.getpid()} has held the lock"):
             device_lock(hardware, patience_s=1.0).__enter__()
         assert len(looks) <= 110 and time.process_time() - began < 0.5
 
@@ -268,7 +268,7 @@ def test_a_name_without_a_listener_is_waited_for_with_patience_alone(hardware: s
         (name,) = [path for path in lock_module._names() if path.endswith("/turn") and path in taken_by(hardware)]
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as hostile:
         hostile.bind(f"\0{name}")
-        with pytest.raises(InfrastructureError, match=r"^another process has kept its turn"):
+        with pytest.raises(InfrastructureError, match=r"^another process has held the lock"):
             device_lock(hardware, patience_s=0.3).__enter__()
 
 
@@ -356,7 +356,7 @@ def test_cells_are_measured_within_a_turn_but_for_the_calls_that_may_compile(
 
     def watched(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
-            mine = getattr(lock_of_this_thread, "turn", None)
+            mine = getattr(lock_of_this_thread, "lock", None)
             turns.append((name, mine.hardware if mine else ""))
             return function(*args, **options)
 
