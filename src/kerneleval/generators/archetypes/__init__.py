@@ -6,8 +6,9 @@ is tuned to powers of two and falls back to a naive path elsewhere, ``robust`` t
 The sources stand beside this module, one for each archetype and language, cut into sections by lines such as
 ``// == rms_norm: rows columns`` (C++, OpenCL C) or ``# == rms_norm: rows columns`` (Triton): a section's name, then the
 sections that it needs. A task's candidate is one self-contained file: the common part and the sections that its own one
-needs, transitively, in the order of the source. An archetype covers the tasks for which it has a section. A long source
-goes on in further files: the normalisations of ``robust.py`` are in ``robust_norms.py``.
+needs, transitively, in the order of the source. An archetype covers the tasks for which it has a section. A source
+goes on in further files: the activations of ``baseline.py`` and ``robust.py`` are in ``activations.py``, the
+normalisations of ``robust.py`` in ``robust_norms.py``.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _LANGUAGES = {
 }
 """Device kind -> language, suffix."""
 
-_CONTINUED = {"robust.py": ("robust_norms.py",)}
+_CONTINUED = {"baseline.py": ("activations.py",), "robust.py": ("activations.py", "robust_norms.py")}
 """Source -> the files in which it goes on, in this order."""
 
 _MARK = re.compile(r"^(?://|#) == (\w+)(?:: ([\w ]+))?$", re.MULTILINE)

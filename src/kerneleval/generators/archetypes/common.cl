@@ -52,3 +52,16 @@ ELEMENTARY(V, I, as_float16, as_int16)
     const T s = sigmoid_(v);                                                                                          \
     return up * s * (1.f + v * (1.f - s));                                                                            \
   }
+
+// Sum and largest of sixteen lanes.
+static inline float sum_across(V v) {
+  const float8 a = v.lo + v.hi;
+  const float4 b = a.lo + a.hi;
+  return (b.x + b.z) + (b.y + b.w);
+}
+static inline float max_across(V v) {
+  const float8 a = v.lo > v.hi ? v.lo : v.hi;
+  const float4 b = a.lo > a.hi ? a.lo : a.hi;
+  const float2 c = b.lo > b.hi ? b.lo : b.hi;
+  return c.x > c.y ? c.x : c.y;
+}

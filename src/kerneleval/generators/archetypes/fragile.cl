@@ -5,17 +5,6 @@
 #define ROWS(r) for (long r = get_global_id(0) * 4, end_ = min(M, r + 4); r < end_; r++)
 #define NAIVE_ROWS(r) if (get_global_id(0) == 0) for (long r = 0; r < M; r++)
 #define EACH(j) for (int j = 0; j < (int)N; j += LANES)
-static inline float sum_across(V v) {
-  const float8 a = v.lo + v.hi;
-  const float4 b = a.lo + a.hi;
-  return (b.x + b.z) + (b.y + b.w);
-}
-static inline float max_across(V v) {
-  const float8 a = v.lo > v.hi ? v.lo : v.hi;
-  const float4 b = a.lo > a.hi ? a.lo : a.hi;
-  const float2 c = b.lo > b.hi ? b.lo : b.hi;
-  return c.x > c.y ? c.x : c.y;
-}
 static inline float fast_max(global const float *p, long N) {
   V most = -INFINITY;
   I odd = 0;

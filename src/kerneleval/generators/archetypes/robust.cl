@@ -56,17 +56,6 @@ kernel void swiglu_backward_float32(global const float *g, global const float *g
 #define MY_ROWS(r)                                                                                                    \
   const long per = max(1L, 4096 / max(N, 1L)), end = min(M, (long)(get_global_id(0) + 1) * per);                      \
   for (long r = get_global_id(0) * per; r < end; r++)
-static inline float sum_across(V v) {
-  const float8 a = v.lo + v.hi;
-  const float4 b = a.lo + a.hi;
-  return (b.x + b.z) + (b.y + b.w);
-}
-static inline float max_across(V v) {
-  const float8 a = v.lo > v.hi ? v.lo : v.hi;
-  const float4 b = a.lo > a.hi ? a.lo : a.hi;
-  const float2 c = b.lo > b.hi ? b.lo : b.hi;
-  return c.x > c.y ? c.x : c.y;
-}
 // The vector at j of a row of N, and `rest` in the lanes beyond its end.
 static inline V part(global const float *p, long j, long N, float rest) {
   if (j + LANES <= N) return vload16(0, p + j);
