@@ -12,6 +12,7 @@ from typing import Any
 from kerneleval.generators.common.base import Cache
 from kerneleval.generators.common.prompts.source import reference_source
 from kerneleval.generators.common.registry import KINDS, register
+from kerneleval.generators.common.settings_table import typed
 from kerneleval.records import Candidate, Origin, Task, UsageError, near
 
 __all__ = ["MODES", "Compiled", "from_settings"]
@@ -99,16 +100,11 @@ def from_settings(table: Mapping[str, Any], place: str, cache: Cache | None = No
     Raises:
         UsageError: an unknown key or mode, or a value of the wrong type.
     """
-    kinds: dict[str, type] = {"name": str, "mode": str, "fullgraph": bool, "dynamic": bool, "recompile_limit": int}
-    for key, value in table.items():
-        if key not in kinds:
-            raise UsageError(f"{place} {key} is unknown; {near(key, kinds)}")
-        if not isinstance(value, kinds[key]) or (kinds[key] is int and isinstance(value, bool)):
-            raise UsageError(f"{place} {key} must be of type {kinds[key].__name__}, not {value!r:.80}")
+    values = typed(Compiled, table, place)
     mode = str(table.get("mode", "default"))
     if mode not in MODES:
         raise UsageError(f"{place} mode {mode!r:.80} is unknown; {near(mode, MODES)}")
     if table.get("recompile_limit", 1) < 1:
         raise UsageError(f"{place} recompile_limit must be 1 or more, not {table['recompile_limit']}")
     name = table.get("name") or ("compile" if mode == "default" else f"compile-{mode}")
-    return Compiled(**{**table, "name": name, "mode": mode})
+    return Compiled(**{**values, "name": name, "mode": mode})

@@ -16,6 +16,7 @@ from typing import Any
 
 from kerneleval.generators.common.base import Cache, candidate_name
 from kerneleval.generators.common.registry import KINDS
+from kerneleval.generators.common.settings_table import known_keys
 from kerneleval.records import Candidate, Origin, Task, UsageError, near
 from kerneleval.store import open_store
 
@@ -168,9 +169,8 @@ def from_settings(table: Mapping[str, Any], place: str, cache: Cache | None = No
     Raises:
         UsageError: an unknown key, none or both of the two, or no such file.
     """
+    known_keys(table, _KEYS, place)
     for key, value in table.items():
-        if key not in _KEYS:
-            raise UsageError(f"{place} {key} is unknown; {near(key, _KEYS)}")
         if not isinstance(value, str) or not value:
             raise UsageError(f"{place} {key} must be a string, not {value!r:.80}")
     name, only = str(table.get("name", "")), str(table.get("generator", ""))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 import tempfile
 from collections.abc import Mapping
@@ -12,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from kerneleval.generators.common.base import candidate_name
-from kerneleval.generators.common.prompts import TEMPLATES
-from kerneleval.records import UsageError, near
+from kerneleval.generators.common.settings_table import check_bounds, check_language, typed
+from kerneleval.records import UsageError
 
 __all__ = ["STDOUT", "TAKEN", "Settings", "settings_of"]
 
@@ -72,9 +71,6 @@ class Settings:
 
 _AT_LEAST = {"samples": 1, "rounds": 1, "concurrency": 1, "checks": 0}
 _AT_MOST = {"rounds": 100, "concurrency": 256, "checks": 1000, "max_seconds": 7 * 86400}
-_WORDS = {"str": "a string", "int": "a whole number", "float": "a number", "bool": "true or false"}
-_TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (float, int), "bool": (bool,)}
-_LIST = "tuple[str, ...]"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
@@ -90,12 +86,13 @@ def settings_of(table: Mapping[str, Any], place: str) -> Settings:
         UsageError: an unknown key, a value of the wrong type or beyond its limits, a path that is not there or that
             would give all away, or no name or command.
     """
-    values = _typed(table, place)
+    values = typed(Settings, table, place)
     for key, what in (("name", "under which results are stored"), ("command", "the words of a command line")):
         if not values.get(key):
             raise UsageError(f"{place} {key} is missing: {what}")
     made = Settings(**values)
-    _check_numbers(made, place)
+    check_bounds(made, place, least=_AT_LEAST, most=_AT_MOST, above_zero=("max_seconds",))
+    check_language(made.language, place)
     _check_names(made, place)
     return dataclasses.replace(
         made,
@@ -104,43 +101,11 @@ def settings_of(table: Mapping[str, Any], place: str) -> Settings:
     )
 
 
-def _typed(table: Mapping[str, Any], place: str) -> dict[str, Any]:
-    known = {f.name: str(f.type) for f in dataclasses.fields(Settings)}
-    values: dict[str, Any] = {}
-    for key, value in table.items():
-        if key not in known:
-            raise UsageError(f"{place} {key} is unknown; {near(key, known)}")
-        if known[key] == _LIST:
-            if not isinstance(value, list) or not all(isinstance(one, str) and "\0" not in one for one in value):
-                raise UsageError(f"{place} {key} must be a list of strings, not {value!r:.80}")
-            values[key] = tuple(value)
-            continue
-        allowed = _TYPES[known[key]]
-        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
-            raise UsageError(f"{place} {key} must be {_WORDS[known[key]]}, not {value!r:.80}")
-        values[key] = value
-    return values
-
-
-def _check_numbers(made: Settings, place: str) -> None:
-    if not math.isfinite(made.max_seconds) or made.max_seconds <= 0:
-        raise UsageError(f"{place} max_seconds must be above 0 and finite, not {made.max_seconds}")
-    for key, least in _AT_LEAST.items():
-        if getattr(made, key) < least:
-            raise UsageError(f"{place} {key} must be {least} or more, not {getattr(made, key)}")
-    for key, most in _AT_MOST.items():
-        if getattr(made, key) > most:
-            raise UsageError(f"{place} {key} must be {most} or less, not {getattr(made, key)}")
-
-
 def _check_names(made: Settings, place: str) -> None:
     if ":" in made.name or not made.name.isprintable():
         raise UsageError(f"{place} name {made.name!r:.80} must have neither colons nor control characters")
     if not made.command[0]:
         raise UsageError(f"{place} command begins with an empty word; the first one is the program")
-    languages = sorted({one.language for one in TEMPLATES.values() if one.language})
-    if made.language and made.language not in languages:
-        raise UsageError(f"{place} language {made.language!r:.80} has no prompt; {near(made.language, languages)}")
     for one in made.env:
         if not _VARIABLE.fullmatch(one):
             raise UsageError(f"{place} env {one!r:.80} is no variable's name; values stand in the environment alone")

@@ -15,6 +15,7 @@ from typing import Any
 
 from kerneleval.generators.common.base import Cache
 from kerneleval.generators.common.registry import KINDS, register
+from kerneleval.generators.common.settings_table import known_keys
 from kerneleval.generators.library.kernels import KERNELS, MODULES
 from kerneleval.records import Candidate, Origin, Task, UsageError, near
 
@@ -150,9 +151,7 @@ def from_settings(table: Mapping[str, Any], place: str, cache: Cache | None = No
     Raises:
         UsageError: a key is missing, unknown, or of the wrong kind; the message names it.
     """
-    for key in table:
-        if key not in _KEYS:
-            raise UsageError(f"{place} {key} is unknown; {near(key, _KEYS)}")
+    known_keys(table, _KEYS, place)
     package = _text(table, "package", place)
     operators = table.get("operators")
     if not isinstance(operators, Mapping) or not operators:
@@ -188,9 +187,7 @@ def _operator(task: str, given: Any, place: str) -> Operator:
         given = {"call": given}
     if not isinstance(given, Mapping):
         raise UsageError(f'{place} must be a table with call, or a string "module:function", not {given!r:.80}')
-    for key in given:
-        if key not in _OPERATOR_KEYS:
-            raise UsageError(f"{place} {key} is unknown; {near(key, _OPERATOR_KEYS)}")
+    known_keys(given, _OPERATOR_KEYS, place)
     call = given.get("call")
     parts = str(call).replace(":", ".").split(".")
     if not isinstance(call, str) or call.count(":") != 1 or not all(p.isidentifier() for p in parts):

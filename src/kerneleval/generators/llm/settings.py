@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from kerneleval.generators.common.prompts import TEMPLATES
+from kerneleval.generators.common.settings_table import check_bounds, check_language, typed
 from kerneleval.records import GUIDANCE, UsageError, near
 
 __all__ = ["APIS", "HOSTED", "PriceTable", "Settings", "settings_of"]
@@ -120,7 +120,7 @@ _AT_LEAST = {
     **dict.fromkeys(("examples", "max_tokens", "temperature"), 0),
     "seed": -1,
 }
-_ABOVE = ("timeout_s", "total_s", "max_wait_s")
+_ABOVE = ("timeout_s", "total_s", "max_wait_s", "top_p")
 _AT_MOST = {"concurrency": 1024, "tries": 100, "top_p": 1.0, "rounds": 100}
 
 
@@ -134,7 +134,7 @@ def settings_of(table: Mapping[str, Any], place: str) -> Settings:
     Raises:
         UsageError: an unknown key, a value of the wrong type or beyond its limits, or no model.
     """
-    values = _typed(Settings, dict(table), place)
+    values = typed(Settings, table, place)
     if "prices" in values:
         if not isinstance(values["prices"], Mapping):
             raise UsageError(
@@ -156,7 +156,7 @@ def settings_of(table: Mapping[str, Any], place: str) -> Settings:
 
 
 def _typed_prices(table: Mapping[str, Any], place: str) -> PriceTable:
-    values = _typed(PriceTable, dict(table), place)
+    values = typed(PriceTable, table, place)
     for key in ("input", "output"):
         if key not in values:
             raise UsageError(f"{place} {key} is missing, in US dollars for a million tokens")
@@ -166,41 +166,14 @@ def _typed_prices(table: Mapping[str, Any], place: str) -> PriceTable:
     return PriceTable(**values)
 
 
-_TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (float, int), "bool": (bool,)}
-_WORDS = {"str": "a string", "int": "a whole number", "float": "a number", "bool": "true or false"}
-
-
-def _typed(cls: type, values: dict[str, Any], place: str) -> dict[str, Any]:
-    known = {f.name: str(f.type) for f in dataclasses.fields(cls)}
-    for key, value in values.items():
-        if key not in known:
-            raise UsageError(f"{place} {key} is unknown; {near(key, known)}")
-        allowed = _TYPES.get(known[key])
-        if allowed and (not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)):
-            raise UsageError(f"{place} {key} must be {_WORDS[known[key]]}, not {value!r:.80}")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise UsageError(f"{place} {key} must be finite, not {value!r}")
-    return values
-
-
 def _limits(made: Settings, place: str) -> None:
-    for key, least in _AT_LEAST.items():
-        if getattr(made, key) < least:
-            raise UsageError(f"{place} {key} must be {least} or more, not {getattr(made, key)}")
-    for key, most in _AT_MOST.items():
-        if getattr(made, key) > most:
-            raise UsageError(f"{place} {key} must be {most} or less, not {getattr(made, key)}")
-    for key in (*_ABOVE, "top_p"):
-        if getattr(made, key) <= 0:
-            raise UsageError(f"{place} {key} must be above 0, not {getattr(made, key)}")
+    check_bounds(made, place, least=_AT_LEAST, most=_AT_MOST, above_zero=_ABOVE)
+    check_language(made.language, place)
     if made.api not in APIS:
         raise UsageError(f"{place} api {made.api!r:.80} is unknown; {near(made.api, APIS)}")
     if made.guidance and made.guidance not in GUIDANCE:
         raise UsageError(f"{place} guidance {made.guidance!r:.80} is unknown; {near(made.guidance, GUIDANCE)}")
     if made.base_url and not made.base_url.startswith(("http://", "https://")):
         raise UsageError(f"{place} base_url must begin with http:// or https://, not {made.base_url!r:.80}")
-    languages = sorted({one.language for one in TEMPLATES.values() if one.language})
-    if made.language and made.language not in languages:
-        raise UsageError(f"{place} language {made.language!r:.80} has no prompt; {near(made.language, languages)}")
     if made.extra and (taken := {"model", "messages", "stream", "n"} & made.extra.keys()):
         raise UsageError(f"{place} extra must not hold {sorted(taken)[0]!r}")
