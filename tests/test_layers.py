@@ -61,7 +61,7 @@ def test_every_reason_has_a_layer() -> None:
 
 
 def test_every_layer_is_explained() -> None:
-    explained = PAGE.split("## Layers")[1].split("\n## ")[0]
+    explained = PAGE.split("## Layers")[1].split("\n##")[0]
     assert set(re.findall(r"^\| `([a-z_]+)` \|", explained, re.MULTILINE)) == set(LAYERS)
 
 

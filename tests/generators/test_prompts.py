@@ -28,6 +28,7 @@ from kerneleval.languages.common import geometry, ndrange, opencl_runtime
 from kerneleval.records import (
     Answer,
     Candidate,
+    EarlierRound,
     Limits,
     Machine,
     Origin,
@@ -35,7 +36,6 @@ from kerneleval.records import (
     Protocol,
     Request,
     Scalar,
-    Turn,
     UsageError,
     digest,
 )
@@ -790,7 +790,7 @@ def test_the_hip_example_compiles(tmp_path):
 def turn(text="", feedback="wrong at N = 7", source="", problem="", message=""):
     candidate = Candidate(files=(("a.py", source),), language="triton") if source else None
     answer = Answer(candidate=candidate, origin=Origin(), text=text, problem=problem, message=message)
-    return Turn(answer=answer, feedback=feedback)
+    return EarlierRound(answer=answer, feedback=feedback)
 
 
 def test_history():

@@ -12,13 +12,13 @@ from kerneleval.records import (
     Answer,
     Candidate,
     Case,
+    EarlierRound,
     Limits,
     OnEvent,
     Origin,
     Protocol,
     Request,
     Task,
-    Turn,
     Verdict,
     tell,
 )
@@ -82,7 +82,7 @@ class _Chain:
     """The rounds of one sample so far."""
 
     wanted: Wanted
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[EarlierRound] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     stopped: Answer | None = None
     """An answer that never came: nothing goes on behind it."""
@@ -164,7 +164,7 @@ def _judge_round(
             continue
         verdict = rounds.verdict(wanted, answer, number)
         text = answer.message if answer.candidate is None else feedback_of(verdict, wanted.task, setting.limits)
-        chain.turns.append(Turn(answer=answer, feedback=text))
+        chain.turns.append(EarlierRound(answer=answer, feedback=text))
         chain.verdicts.append(verdict)
         chain.done = _reached(verdict, setting.target)
 

@@ -11,22 +11,22 @@ from __future__ import annotations
 
 from kerneleval.records.arguments import Argument, Dim, Scalar, TensorSpec, Values
 from kerneleval.records.candidates import GUIDANCE, STORED, Candidate, Origin
-from kerneleval.records.cells import Cell, Machine, Protocol
-from kerneleval.records.differential import Apart, CaseAnswers, DeviceAnswer, Differential, Element
+from kerneleval.records.code_uses import ISAS, CodeUse, InstructionLine
+from kerneleval.records.device_answers import Apart, CaseAnswers, DeviceAnswer, Differential, Element
 from kerneleval.records.errors import InfrastructureError, KernelEvalError, UsageError, near
 from kerneleval.records.formulas import FUNCTIONS, Sizes, formula_names, product_text
-from kerneleval.records.generation import PROBLEMS, Answer, Problem, Request, Turn
+from kerneleval.records.generation import PROBLEMS, Answer, EarlierRound, Problem, Request
 from kerneleval.records.hashing import digest, new_secret
-from kerneleval.records.layers import LAYERS, caught_by, layer_of, layer_of_finding, layers_of
-from kerneleval.records.limits import Limits, Peak, Peaks
+from kerneleval.records.judging_layers import LAYERS, caught_by, layer_of, layer_of_finding, layers_of
+from kerneleval.records.machine_limits import Limits, Peak, Peaks
+from kerneleval.records.machines import Cell, Machine, Protocol
 from kerneleval.records.outcomes import Evidence, Failed, Outcome, Passed, Samples, Timing, outcome_from_plain
 from kerneleval.records.plain import to_plain
-from kerneleval.records.portability import AxisLevel, CompiledKernel, Matrix, MatrixRow, Rung
+from kerneleval.records.portability_matrix import AxisLevel, CompiledKernel, Matrix, MatrixRow, Rung
 from kerneleval.records.results import Event, OnEvent, Result, Score, tell
 from kerneleval.records.specs import AuditSpec, CandidateSpec, RunSpec, asked, filled
 from kerneleval.records.tables import Arg, Plain, Table
 from kerneleval.records.tasks import Case, Law, Relation, Task, Tolerance
-from kerneleval.records.uses import ISAS, CodeUse, InstructionLine
 from kerneleval.records.verdicts import CellResult, Trust, Verdict
 from kerneleval.records.vocabulary import (
     CATEGORIES,
@@ -78,6 +78,7 @@ __all__ = [
     "DeviceAnswer",
     "Differential",
     "Dim",
+    "EarlierRound",
     "Element",
     "Event",
     "Evidence",
@@ -114,7 +115,6 @@ __all__ = [
     "Timing",
     "Tolerance",
     "Trust",
-    "Turn",
     "UsageError",
     "Values",
     "Verdict",

@@ -8,7 +8,7 @@ from typing import Any
 
 from kerneleval.records.errors import UsageError, near
 from kerneleval.records.hashing import digest
-from kerneleval.records.reading import _checked, _fields
+from kerneleval.records.parsing import _checked, _fields
 
 __all__ = ["GUIDANCE", "STORED", "Candidate", "Origin"]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kerneleval.records.candidates import Candidate, Origin
-from kerneleval.records.cells import Machine
-from kerneleval.records.limits import Limits
+from kerneleval.records.machine_limits import Limits
+from kerneleval.records.machines import Machine
 from kerneleval.records.tasks import Task
 
-__all__ = ["PROBLEMS", "Answer", "Problem", "Request", "Turn"]
+__all__ = ["PROBLEMS", "Answer", "EarlierRound", "Problem", "Request"]
 
 Problem = Literal["", "no_code", "refused", "truncated", "endpoint", "budget"]
 
@@ -36,9 +36,14 @@ class Answer:
     text: str = ""
     """The whole answer as it came: a completion, a transcript."""
 
+    @classmethod
+    def without(cls, problem: Problem, message: str, origin: Origin, text: str = "") -> Answer:
+        """An answer that holds no candidate."""
+        return cls(candidate=None, origin=origin, problem=problem, message=message, text=text)
+
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
+class EarlierRound:
     """An earlier round of the same sample."""
 
     answer: Answer
@@ -61,7 +66,7 @@ class Request:
     """What it can do at best; None: not measured."""
     sample: int = 0
     """Index among the samples of the task."""
-    history: tuple[Turn, ...] = field(default=())
+    history: tuple[EarlierRound, ...] = field(default=())
     """The rounds before this one, the first one first."""
     check: Callable[[Candidate], tuple[bool, str]] | None = field(default=None, compare=False, repr=False)
     """Judges a draft: whether it passes, and what a refinement would be told of it, for generators that try before they
@@ -72,3 +77,8 @@ class Request:
     def round(self) -> int:
         """Index of this round."""
         return len(self.history)
+
+    @property
+    def parent(self) -> str:
+        """Hash of the latest candidate of the earlier rounds; empty: they have none."""
+        return next((r.answer.candidate.hash for r in reversed(self.history) if r.answer.candidate is not None), "")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kerneleval.records.errors import UsageError
-from kerneleval.records.reading import _fields, _float
+from kerneleval.records.parsing import _fields, _float
 
 __all__ = ["Evidence", "Failed", "Outcome", "Passed", "Samples", "Timing", "outcome_from_plain"]
 

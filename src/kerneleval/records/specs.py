@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kerneleval.records.cells import Protocol
 from kerneleval.records.errors import UsageError, near
+from kerneleval.records.machines import Protocol
 from kerneleval.records.tasks import Task
 
 __all__ = ["AuditSpec", "CandidateSpec", "RunSpec", "asked", "filled"]

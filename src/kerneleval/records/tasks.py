@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from kerneleval.records.arguments import Argument, Dim
 from kerneleval.records.errors import UsageError
-from kerneleval.records.reading import _fields
+from kerneleval.records.parsing import _fields
 from kerneleval.records.tables import Table
 from kerneleval.records.vocabulary import DIRECTIONS, DISTRIBUTIONS, LAYOUTS, Direction
 

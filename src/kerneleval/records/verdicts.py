@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from kerneleval.records.cells import Machine, Protocol
+from kerneleval.records.machines import Machine, Protocol
 from kerneleval.records.outcomes import Evidence, Outcome, outcome_from_plain
-from kerneleval.records.reading import _checked, _fields, _float
+from kerneleval.records.parsing import _checked, _fields, _float
 from kerneleval.records.tasks import Case
 
 __all__ = ["CellResult", "Trust", "Verdict"]

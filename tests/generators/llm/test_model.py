@@ -14,7 +14,7 @@ from kerneleval import tasks
 from kerneleval.generators.llm import Model
 from kerneleval.generators.llm.retries import _FIRST_S  # noqa: F401 - patched
 from kerneleval.generators.llm.settings import PriceTable, settings_of
-from kerneleval.records import Answer, Request, Turn, UsageError
+from kerneleval.records import Answer, EarlierRound, Request, UsageError
 
 from .chat_server import GOOD, ChatServer, Say, in_turn, serving
 
@@ -241,7 +241,7 @@ def test_an_earlier_round_is_told() -> None:
     with serving(in_turn(Say())) as server:
         made = model(server)
         first = made.ask(request())
-        second = made.ask(request(history=(Turn(answer=first, feedback="It is wrong at 33 columns."),)))
+        second = made.ask(request(history=(EarlierRound(answer=first, feedback="It is wrong at 33 columns."),)))
     assert second.origin.round == 1
     assert first.candidate is not None and second.origin.parent == first.candidate.hash
     said = [message["content"] for message in server.requests[1]["messages"]]

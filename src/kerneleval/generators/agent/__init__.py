@@ -113,7 +113,7 @@ class Agent:
             self._under_way += 1
         try:
             if self._stop.is_set():
-                return _without("endpoint", "it was given up before it was run", origin)
+                return Answer.without("endpoint", "it was given up before it was run", origin)
             body = self._run(request, prompt)
         except OSError as error:
             raise InfrastructureError(f"no workspace for the agent {self.name!r}: {error}") from error
@@ -220,7 +220,6 @@ class Agent:
     # ----------------------------------------------------------------------------------------------------------------
 
     def _origin(self, request: Request, prompt: Prompt) -> Origin:
-        earlier = [turn.answer.candidate for turn in request.history if turn.answer.candidate is not None]
         rounds = [
             part
             for turn in request.history
@@ -230,7 +229,7 @@ class Agent:
             generator=self.name,
             prompt_hash=digest("agent/1", prompt.hash, *rounds),
             sample=request.sample,
-            parent=earlier[-1].hash if earlier else "",
+            parent=request.parent,
             round=request.round,
         )
 
@@ -244,7 +243,7 @@ class Agent:
         usage = {key: value for key, value in kept["usage"].items() if key != "turns"}
         origin = dataclasses.replace(origin, seconds=kept["seconds"], **usage)
         if kept["problem"]:
-            return _without(kept["problem"], kept["message"], origin, kept["text"])
+            return Answer.without(kept["problem"], kept["message"], origin, kept["text"])
         files = tuple((str(name), str(text)) for name, text in kept["files"])
         candidate = Candidate(files=files, language=kept["language"], origin=origin)
         return Answer(candidate=candidate, origin=origin, text=kept["text"])
@@ -267,7 +266,3 @@ def _taken(workspace: Workspace) -> tuple[Candidate | None, str]:
 
 def _last_words(output: str) -> str:
     return " ".join(clean(output[-4 * _LAST :]).split())[-_LAST:]
-
-
-def _without(problem: Problem, message: str, origin: Origin, text: str = "") -> Answer:
-    return Answer(candidate=None, origin=origin, problem=problem, message=message, text=text)

@@ -18,7 +18,7 @@ from kerneleval.generators.llm.endpoint import Declined, Endpoint, Mishap, OpenA
 from kerneleval.generators.llm.prices import Usage, price_of
 from kerneleval.generators.llm.retries import Retries, Stopped
 from kerneleval.generators.llm.settings import Settings, settings_of
-from kerneleval.records import Answer, Candidate, Origin, Problem, Request, digest
+from kerneleval.records import Answer, Candidate, Origin, Request, digest
 
 __all__ = ["Model", "from_settings"]
 
@@ -104,12 +104,12 @@ class Model:
                 reply, mishaps = self._retries.call(lambda: self._asked().complete(prompt.messages, request.sample))
             except Declined as error:
                 origin = dataclasses.replace(origin, seconds=time.monotonic() - begun)
-                return _without("refused" if error.filtered else "endpoint", f"{error}", origin)
+                return Answer.without("refused" if error.filtered else "endpoint", f"{error}", origin)
             except Mishap as error:
                 origin = dataclasses.replace(origin, seconds=time.monotonic() - begun)
-                return _without("endpoint", f"no answer came: {error}", origin)
+                return Answer.without("endpoint", f"no answer came: {error}", origin)
             except Stopped:
-                return _without("endpoint", "it was given up before an answer came", origin)
+                return Answer.without("endpoint", "it was given up before an answer came", origin)
             kept = self._body(reply, prompt, mishaps, time.monotonic() - begun)
             if self._cache is not None:
                 self._cache.put_response(key, kept)
@@ -127,13 +127,12 @@ class Model:
         return digest("llm/1", *(f"{k}={v!r}" for k, v in asked), prompt.hash, str(request.sample), str(request.round))
 
     def _origin(self, request: Request, prompt: Prompt) -> Origin:
-        earlier = [turn.answer.candidate for turn in request.history if turn.answer.candidate is not None]
         return Origin(
             generator=self.name,
             model=self.settings.model,
             prompt_hash=prompt.hash,
             sample=request.sample,
-            parent=earlier[-1].hash if earlier else "",
+            parent=request.parent,
             round=request.round,
             human_edits=0,
             guidance=self.settings.guidance or ("" if self.settings.template.endswith(".j2") else "none"),
@@ -174,18 +173,14 @@ class Model:
         text, refusal = str(kept["text"]), str(kept["refusal"])
         if kept["finish"] == "content_filter" or (refusal and not text):
             said = refusal or "the endpoint's filter took the answer"
-            return _without("refused", f"The model declined: {said[:300]}", origin, text or refusal)
+            return Answer.without("refused", f"The model declined: {said[:300]}", origin, text or refusal)
         language = self.language(request.device)
         source, problem, message = extract(text, language=language, finished=kept["finish"] != "length")
         if not source:
-            return _without(problem, message, origin, text)  # type: ignore[arg-type]
+            return Answer.without(problem, message, origin, text)  # type: ignore[arg-type]
         name = candidate_name(language)
         candidate = Candidate(files=((name, source),), language=language, origin=origin)
         return Answer(candidate=candidate, origin=origin, text=text)
-
-
-def _without(problem: Problem, message: str, origin: Origin, text: str = "") -> Answer:
-    return Answer(candidate=None, origin=origin, problem=problem, message=message, text=text)
 
 
 def _endpoint(settings: Settings, place: str) -> Endpoint:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kerneleval.generators.common.prompts.extract import without_reasoning
 from kerneleval.generators.common.prompts.facts import PYTHON, clean, device_facts, task_facts
 from kerneleval.generators.common.prompts.native import NATIVE
-from kerneleval.records import Request, Turn, UsageError, digest, near
+from kerneleval.records import EarlierRound, Request, UsageError, digest, near
 
 if TYPE_CHECKING:
     import jinja2
@@ -147,7 +147,7 @@ def _summary(task: str) -> str:
     return tasks.find(task).summary
 
 
-def _answer(turn: Turn, language: str) -> str:
+def _answer(turn: EarlierRound, language: str) -> str:
     """What the model said in an earlier round, as it may be shown to it again."""
     said = without_reasoning(turn.answer.text).strip()
     if not said and turn.answer.candidate is not None:
@@ -271,7 +271,7 @@ def _tidy(text: str) -> str:
 
 
 def _feedback(
-    environment: jinja2.Environment, turn: Turn, number: int, facts: Mapping[str, Any]
+    environment: jinja2.Environment, turn: EarlierRound, number: int, facts: Mapping[str, Any]
 ) -> Iterable[tuple[str, str]]:
     newest = max((one for one in TEMPLATES.values() if not one.language), key=lambda one: one.version)
     said = clean(turn.feedback.strip() or turn.answer.message or "Nothing was said of it.")

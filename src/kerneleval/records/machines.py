@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kerneleval.records.hashing import digest
-from kerneleval.records.reading import _checked
+from kerneleval.records.parsing import _checked
 from kerneleval.records.tasks import Case
 
 __all__ = ["Cell", "Machine", "Protocol"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kerneleval.records.errors import UsageError
-from kerneleval.records.reading import _checked
+from kerneleval.records.parsing import _checked
 
 __all__ = ["ISAS", "CodeUse", "InstructionLine"]
 

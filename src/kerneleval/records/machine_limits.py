@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kerneleval.records.reading import _checked, _fields, _float
+from kerneleval.records.parsing import _checked, _fields, _float
 
 __all__ = ["Limits", "Peak", "Peaks"]
 

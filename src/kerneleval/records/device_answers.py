@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kerneleval.records.cells import Machine
+from kerneleval.records.machines import Machine
 from kerneleval.records.outcomes import Evidence
 from kerneleval.records.tasks import Case
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from kerneleval.records.uses import CodeUse
+from kerneleval.records.code_uses import CodeUse
 
 __all__ = ["AxisLevel", "CompiledKernel", "Matrix", "MatrixRow", "Rung"]
 
