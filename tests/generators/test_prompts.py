@@ -186,7 +186,7 @@ def same_as_its_text(name):
     "name",
     [
         *("softmax", "conv2d", "silu_backward", "kl_div_none", "gelu_backward", "linear_w4a16", "alibi_attention"),
-        *("bmm_gelu", "rows_silu_mul", "log_sigmoid", "airy_ai", "chebyshev_polynomial_t", "attention_w8a8"),
+        *("bmm_gelu", "rows_gelu_mul", "log_sigmoid", "airy_ai", "chebyshev_polynomial_t", "attention_w8a8"),
     ],
 )
 def test_the_text_of_a_reference_computes_the_same(name):

@@ -32,7 +32,17 @@ def printed(render: Any, value: Any, width: int, *more: Any) -> str:
 
 
 def test_a_description_has_every_field_of_a_task() -> None:
-    callables = {"arguments", "reference", "flops", "bytes", "constraint", "build", "unfused", "baseline_source"}
+    callables = {
+        "arguments",
+        "reference",
+        "flops",
+        "bytes",
+        "constraint",
+        "build",
+        "unfused",
+        "baseline_source",
+        "table",
+    }
     fields = {field.name for field in dataclasses.fields(Task)} - callables - {"case_dims"}
     assert fields <= set(describe(find("gelu")))
     assert {field.name for field in dataclasses.fields(TensorSpec)} <= set(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from kerneleval import tasks
 from kerneleval.records import CATEGORIES, KernelEvalError, Task, UsageError
+from kerneleval.reports import tasks as report
+from kerneleval.reports import tasks_view
 
 DEFINITION = """
 import torch
@@ -74,7 +78,14 @@ def test_an_alias_names_a_task_and_is_none_itself() -> None:
     found = tasks.all_tasks()
     for alias, name in tasks.ALIASES.items():
         assert alias not in found
-        assert tasks.find(alias) is found[name]
+        assert tasks.find(alias) is tasks.open_task(alias) is found[name]
+
+
+def test_aliases_are_in_the_list_and_in_the_view_of_a_task() -> None:
+    shown = io.StringIO()
+    tasks_view.render_tasks([report.summarise(tasks.find("cat"))], Console(file=shown, width=200))
+    assert "hstack = cat" in shown.getvalue()
+    assert report.describe(tasks.find("solve"))["aliases"] == ["lu_factor_solve", "qr_solve"]
 
 
 def test_a_new_family_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

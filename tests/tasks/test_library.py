@@ -27,7 +27,7 @@ HALF_HIDDEN = ("causal_attention", "gram", "matmul_lower_triangular", "matmul_up
 """Of these torch counts the half that need not be computed."""
 DECOMPOSED = (
     *("inverse_square_root", "low_rank_svd", "matrix_log", "matrix_power_eig", "polar"),
-    *("qr_solve", "singular_value_shrinkage", "svd_reconstruct"),
+    *("singular_value_shrinkage", "svd_reconstruct"),
 )
 """Of these torch counts the products alone, and nothing of the factorisation before them."""
 FEW = 8

@@ -96,6 +96,11 @@ def test_the_page_is_what_the_map_says() -> None:
     assert page == peers.page(), "python -m kerneleval.tasks.peers > docs/peers.md"
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/tasks.md"])
+def test_what_the_number_of_tasks_means_is_said_as_it_is(page: str) -> None:
+    assert peers.origins() in " ".join((ROOT / page).read_text(encoding="utf-8").split())
+
+
 def test_no_cell_breaks_the_page() -> None:
     assert not [row for row in peers.names() if "|" in row.note or "\n" in row.note]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerneleval.records import REAL, Arg, Argument, Plain, Protocol, Scalar, Table, Task, to_plain
-from kerneleval.tasks import peers
+from kerneleval.tasks import ALIASES, peers
 from kerneleval.tasks.real_shapes import real_shapes
 
 __all__ = ["describe", "summarise"]
@@ -50,8 +50,8 @@ def describe(task: Task) -> dict[str, Any]:
     both are empty for problem files, which have numbers alone. ``samples`` are standard forward cases, one of each
     shape category, as the planner chooses them in the first dtype; ``sample`` is the medium one, with its arguments and
     the shapes of its outputs.
-    ``real_shapes`` are the same at the shapes of models, with where these are from. ``peers`` are the names of other
-    benchmarks that it covers.
+    ``real_shapes`` are the same at the shapes of models, with where these are from. ``aliases`` are further names of
+    the task; ``peers`` are the names of other benchmarks that it covers.
     ``bytes`` is the least that a call must move, ``flops`` what it computes, ``intensity`` their quotient in
     floating-point operations a byte, ``terms`` how many terms are summed into one output element.
     """
@@ -67,6 +67,7 @@ def describe(task: Task) -> dict[str, Any]:
         "outputs": [_declared(output) for output in table.outputs],
         "sample": {**chosen, "arguments": arguments, "outputs": _shapes(table, chosen["dims"])},
         "samples": samples,
+        "aliases": [alias for alias, name in ALIASES.items() if name == task.name],
         "peers": [{"system": row.system, "name": row.name, "note": row.note} for row in peers.covering(task.name)],
         "real_shapes": [
             {**_sample(task, REAL + shape.name, shape.dims, task.dtypes[0]), "name": shape.name, "source": shape.source}

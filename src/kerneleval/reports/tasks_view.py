@@ -12,6 +12,7 @@ from rich.text import Text
 
 from kerneleval.records import CATEGORIES, GROUPS
 from kerneleval.reports.text import plural, safe
+from kerneleval.tasks import ALIASES
 
 __all__ = ["render_selftest", "render_task", "render_tasks"]
 
@@ -97,6 +98,7 @@ def _counts(tasks: Sequence[Mapping[str, Any]], total: int) -> list[str]:
         f"by source: {by('source')}; by level: {_numbered(tasks, 'level')}; by K: {_numbered(tasks, 'complexity')}",
         f"by dtype: {', '.join(f'{n} {dtype}' for dtype, n in dtypes.most_common())}; "
         f"{backward} with backward, {real} with shapes of models",
+        f"aliases: {', '.join(f'{alias} = {name}' for alias, name in ALIASES.items())}",
         f"One of them: kerneleval tasks NAME. Fewer: {_FILTERS}",
     ]
 
@@ -210,6 +212,7 @@ def _rules(task: Mapping[str, Any]) -> dict[str, list[str]]:
         "in place": [", ".join(task["in_place"])] if task["in_place"] else [],
         "tolerance": [_tolerance(task["tolerance"])],
         "relations": [", ".join(task["relations"]) or "none"],
+        "aliases": [", ".join(task["aliases"])] if task["aliases"] else [],
         "peers": [f"{system}: {', '.join(names)}" for system, names in _peers(task).items()],
     }
 

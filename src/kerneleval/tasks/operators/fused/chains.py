@@ -130,7 +130,6 @@ rows layer_norm gelu
 rows rms_norm silu
 rows add layer_norm
 rows mul rms_norm
-rows silu mul
 rows gelu mul
 rows sigmoid mul
 rows relu mul
@@ -163,7 +162,6 @@ linear logsumexp leaky_relu leaky_relu gelu gelu
 conv2d avg_pool sigmoid sum
 conv2d gelu global_avg_pool
 linear sigmoid scale residual
-conv2d hardswish relu
 conv2d divide leaky_relu
 conv_transpose3d_no_bias batch_norm avg_pool avg_pool
 conv2d_no_bias batch_norm scale

@@ -21,15 +21,6 @@ def _near_eye(a: Tensor) -> Tensor:
     return a + torch.eye(a.shape[-2], a.shape[-1], dtype=a.dtype, device=a.device)
 
 
-def _qr_solve(a: Tensor, b: Tensor) -> Any:
-    q, r = torch.linalg.qr(_near_eye(a))
-    return torch.linalg.solve_triangular(r, q.mT @ b, upper=True)
-
-
-def _lu_factor_solve(a: Tensor, b: Tensor) -> Any:
-    return torch.linalg.lu_solve(*torch.linalg.lu_factor(_near_eye(a)), b)
-
-
 def _indefinite(a: Tensor) -> Tensor:
     signs = torch.arange(a.shape[-1], dtype=a.dtype, device=a.device).remainder(2).mul(-2).add(1)
     return (a + a.mT) / 2 + torch.diag(signs)
@@ -74,28 +65,6 @@ _ADDED: Any = (_A, _B, data("y", "B N M"), plain("alpha", -1.25))
 _COMPOSED: Any = {"group": "MatrixMultiply", "level": 2}
 
 TASKS = (
-    factored(
-        "qr_solve",
-        "out[b] = x such that (I + a[b]) @ x = b[b], by orthogonal factors",
-        _qr_solve,
-        (_A, _B),
-        "B N M",
-        4,
-        "B N M",
-        _SOLUTION,
-        level=2,
-    ),
-    factored(
-        "lu_factor_solve",
-        "out[b] = x such that (I + a[b]) @ x = b[b], by triangular factors with exchanged rows",
-        _lu_factor_solve,
-        (_A, _B),
-        "B N M",
-        2,
-        "B N M",
-        _SOLUTION,
-        level=2,
-    ),
     factored(
         "solve_symmetric",
         "out[b] = x such that (diag(1, -1, 1, ...) + (a[b] + a[b].T) / 2) @ x = b[b]",

@@ -20,10 +20,6 @@ def _cat(x: Tensor, y: Tensor) -> Tensor:
     return torch.cat((x, y), 1)
 
 
-def _hstack(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-    return torch.hstack((x, y, z))
-
-
 def _vstack(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     return torch.vstack((x, y, z))
 
@@ -90,15 +86,6 @@ TASKS = (
         "M total",
         dims=(*ROWS, size("K")),
         derive={"total": "N + K"},
-        batch=True,
-    ),
-    moved(
-        "hstack",
-        "out[m] = x[m], then y[m], then z[m]",
-        _hstack,
-        _THREE,
-        "M total",
-        derive={"total": "3 * N"},
         batch=True,
     ),
     moved(
