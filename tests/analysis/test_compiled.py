@@ -90,4 +90,4 @@ def test_medians_of_generators_and_what_is_told_of_nobody() -> None:
         return str(console.file.getvalue())  # type: ignore[attr-defined]
 
     assert "newest features" in shown(found) and "registers" not in shown(found)
-    assert "no verdict here tells of any" in shown(by_generators({}, results))
+    assert "no verdict of this run has any" in shown(by_generators({}, results))

@@ -201,7 +201,7 @@ def test_a_corpus_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
-        ("{", "line 1: no JSON"),
+        ("{", "line 1: this is not JSON"),
         ("[1]", "line 1: a record is an object, got list"),
         (json.dumps(line(before=None)), "line 1: before must be an object, got None"),
         (json.dumps(line(to_round="last")), "line 1: a round is called round_N, got 'last'"),
@@ -223,7 +223,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="can't be read: No such file"):
         kernelbenchx.read(tmp_path / "none.jsonl")
     (tmp_path / "bytes.jsonl").write_bytes(b"\xff\xfe{")
-    with pytest.raises(UsageError, match="no UTF-8 text"):
+    with pytest.raises(UsageError, match="not UTF-8 text"):
         kernelbenchx.read(tmp_path / "bytes.jsonl")
 
 

@@ -35,8 +35,8 @@ def test_a_path_that_can_be_no_store(tmp_path):
     for url, message in (
         (tmp_path, "is a directory"),
         (tmp_path / "no" / "s.db", "directory .* does not exist"),
-        (":memory:", "outlives the process"),
-        ("", "outlives the process"),
+        (":memory:", "lost when the process ends"),
+        ("", "lost when the process ends"),
         ("mysql://u:secret@h/d", r"unknown scheme 'mysql' .*give a path"),
         ("postgre://u:secret@h/d", "did you mean .*postgresql"),
         ("postgresql://u:secret@h:port/d", r"'postgresql://u:\*\*\*@h:port/d' can't be parsed"),
@@ -457,6 +457,6 @@ def test_server_that_breaks_off(server, server_url):
         started = store.verdicts()
         next(started)
         server.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
-        with pytest.raises(InfrastructureError, match="broke off"):
+        with pytest.raises(InfrastructureError, match="the connection broke"):
             list(started)
         assert len(list(store.results())) == 4

@@ -126,7 +126,7 @@ def test_two_without_a_cell_in_common_are_compared_by_task(place: str) -> None:
     out = io.StringIO()
     render_comparisons(found, Console(file=out, width=120))
     text = " ".join(out.getvalue().split())
-    assert "No cell in common" in text
+    assert "have no cell in common" in text
     assert "0/1 1/1" in text
     assert "speedup over speedup 3.00x" in text
     assert "cells called faster" not in text

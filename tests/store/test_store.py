@@ -266,7 +266,7 @@ def test_bad_plans_are_refused_whole(tmp_path, change, message):
             begin(store, [plan[1], dataclasses.replace(plan[0], **change)])
         with pytest.raises(UsageError, match="planned twice"):
             begin(store, [plan[0], plan[0]])
-        with pytest.raises(UsageError, match="needs a plan"):
+        with pytest.raises(UsageError, match="the plan of the run is empty"):
             begin(store, [])
         assert store.runs() == ()
 

@@ -148,7 +148,9 @@ def _python(text: str) -> list[_Part]:
         from radon.metrics import mi_visit
         from radon.raw import analyze
     except ModuleNotFoundError as error:
-        raise UsageError("source metrics need Radon; install it with: pip install 'kerneleval[analysis]'") from error
+        raise UsageError(
+            "the metrics of sources need Radon; install it with: pip install 'kerneleval[analysis]'"
+        ) from error
     from kerneleval.languages.common.python_source import Source, Unreadable
 
     try:
@@ -174,7 +176,9 @@ def _native(text: str, *, marks: bool) -> _Part:
     try:
         import lizard
     except ModuleNotFoundError as error:
-        raise UsageError("source metrics need Lizard; install it with: pip install 'kerneleval[analysis]'") from error
+        raise UsageError(
+            "the metrics of sources need Lizard; install it with: pip install 'kerneleval[analysis]'"
+        ) from error
     read = lizard.analyze_file.analyze_source_code("source.cpp", text)
     complexities = [int(function.cyclomatic_complexity) for function in read.function_list]
     kernels = set(_KERNEL.findall(native_code(text)))
@@ -192,7 +196,9 @@ def _native_index(text: str, complexity: int, lines: int) -> float:
         from lizard_languages import CLikeReader
         from radon.metrics import mi_compute
     except ModuleNotFoundError as error:
-        raise UsageError("source metrics need Radon; install it with: pip install 'kerneleval[analysis]'") from error
+        raise UsageError(
+            "the metrics of sources need Radon; install it with: pip install 'kerneleval[analysis]'"
+        ) from error
     tokens = [token for token in CLikeReader.generate_tokens(native_code(text)) if token.strip()]
     volume = len(tokens) * math.log2(len(set(tokens))) if len(set(tokens)) > 1 else 0.0
     remarks = [m["out"] for m in _APART.finditer(text) if m["out"] and m["out"].startswith(("//", "/*"))]

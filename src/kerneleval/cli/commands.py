@@ -15,8 +15,8 @@ __all__ = ["app"]
 
 app = typer.Typer(
     name="kerneleval",
-    help="Judge kernels that machines write: right at every shape, honest, and how fast.",
-    epilog="Exit codes: 0 passed or done, 1 failed or changed, 2 usage or infrastructure, 130 interrupted.",
+    help="Judge machine-written GPU kernels: whether they are correct and honest, and how fast they are.",
+    epilog="Exit codes: 0 passed or done; 1 failed or changed; 2 wrong usage or a machine error; 130 interrupted.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )

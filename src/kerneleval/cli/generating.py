@@ -20,7 +20,10 @@ __all__ = ["estimate", "generate", "run"]
     allow="custom,mixed,library",
 )
 def run(fields: Fields, as_json: Json = False) -> int:
-    """Judge generators over a suite of tasks, store every result and print the scores."""
+    """Judge generators over a suite of tasks, and score them.
+
+    Every result is stored; an interrupted run continues when the same command is given again.
+    """
     spec, protocol = asked(RunSpec, fields)
     from kerneleval import pipeline  # after the options: a bad one is named without waiting for torch
 
@@ -37,7 +40,10 @@ def generate(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the prompts; ask nothing.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Ask a generator for candidates and write them into a folder without judging them."""
+    """Ask a generator for candidates, without judging them.
+
+    They are written into a folder, which is a generator itself: --generator FOLDER.
+    """
     if not folder and not dry_run:
         raise UsageError("no folder is given; give --out FOLDER for the candidates, or --dry-run to see the prompts")
     spec, protocol = asked(RunSpec, {**fields, "generators": (generator,)})
@@ -60,7 +66,10 @@ def estimate(
     against: Annotated[str, typer.Option(metavar="RUN", help="A run of the same plan to compare with.")] = "",
     as_json: Json = False,
 ) -> int:
-    """Predict tokens, money and time of a run, from what the store knows of the model and the tasks."""
+    """Predict tokens, money and time of a run.
+
+    The prediction rests on earlier answers and verdicts in the store.
+    """
     spec, protocol = asked(RunSpec, fields)
     from kerneleval import pipeline
     from kerneleval.reports import generating_view

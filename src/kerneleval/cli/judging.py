@@ -68,7 +68,10 @@ def matrix(
     ] = True,
     as_json: Json = False,
 ) -> int:
-    """Compile a candidate for many GPUs, judge it on the devices of this machine, and show how far it gets on each."""
+    """Compile a candidate for many GPUs, and judge it here.
+
+    Shows for each GPU and each device of this machine whether it compiles, runs, is right and is fast.
+    """
     wanted = names_of("--targets", targets)
     spec, protocol = asked(CandidateSpec, {**fields, "source": file, "task": task})
     from kerneleval import pipeline
@@ -100,7 +103,10 @@ def differ(
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Give several devices the same secret inputs: which one is wrong, and how far apart are the others?"""
+    """Compare the outputs of several devices for equal inputs.
+
+    The inputs are secret. Shows which device is wrong, and how far apart the others are.
+    """
     wanted = names_of("--devices", device)
     spec, protocol = asked(CandidateSpec, {**fields, "source": "", "task": task})
     from kerneleval import pipeline
@@ -120,26 +126,29 @@ def differ(
 
 def audit(
     run_id: Annotated[
-        str, typer.Argument(metavar="RUN", help="Identifier or name; the latest run that is no audit otherwise.")
+        str, typer.Argument(metavar="RUN", help="Identifier or name of a run that is no audit.")
     ] = "latest",
     store: StoreOption = None,
     device: Annotated[
-        str | None, typer.Option(help="Device kind; that of the run otherwise.", autocompletion=complete_devices)
+        str | None, typer.Option(help="Device to judge on; default: that of the run.", autocompletion=complete_devices)
     ] = None,
     only: Annotated[
         list[str] | None, typer.Option(metavar="TASK", help="Only these tasks.", autocompletion=complete_tasks)
     ] = None,
     sample: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Only N verdicts, chosen in secret; all otherwise.")
+        int | None, typer.Option(min=1, metavar="N", help="Only N verdicts, chosen in secret; default: all.")
     ] = None,
-    tier: Annotated[Tier | None, typer.Option(help="Timing effort; the run's own otherwise.")] = None,
+    tier: Annotated[Tier | None, typer.Option(help="Timing effort; default: that of the run.")] = None,
     same_shapes: Annotated[
-        bool, typer.Option("--same-shapes", help="Judge at the run's own shapes, not at others.")
+        bool, typer.Option("--same-shapes", help="Judge at the shapes of the run, not at others.")
     ] = False,
-    resume: Annotated[bool, typer.Option(help="Go on where an unfinished audit of the same kind stopped.")] = True,
+    resume: Annotated[bool, typer.Option(help="Continue an unfinished audit of the same kind.")] = True,
     as_json: Json = False,
 ) -> int:
-    """Judge a run's verdicts again, by new processes at other shapes, and tell what changed."""
+    """Judge the verdicts of a run again, and show what changed.
+
+    New processes judge them, with new secrets, at other shapes.
+    """
     spec = AuditSpec(
         run=run_id,
         store_url=store_of(store),

@@ -16,10 +16,13 @@ __all__ = ["doctor", "peaks"]
 
 def peaks(
     device: DeviceOption = None,
-    measure: Annotated[bool, typer.Option("--measure", help="Measure all of them anew.")] = False,
+    measure: Annotated[bool, typer.Option("--measure", help="Measure all peaks again.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Tell what this machine can do at best, as measured: bandwidth and operations a second, beside the data sheet."""
+    """Measure the peaks of this machine.
+
+    Shows bandwidth and operations per second, next to the figures of the data sheet.
+    """
     options: dict[str, Any] = {"device": device_of(device), "again": measure}
     from kerneleval import pipeline
     from kerneleval.reports import peaks_view
@@ -31,7 +34,10 @@ def peaks(
 
 
 def doctor(store: StoreOption = None, as_json: Json = False) -> int:
-    """Tell what this machine can do: devices, languages, sandbox, clock, store, and what to install."""
+    """Check this machine, and say what to install.
+
+    Looks at devices, languages, sandbox, clock and store.
+    """
     from kerneleval.pipeline import doctor as report
     from kerneleval.reports import doctor_view
 

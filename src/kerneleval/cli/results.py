@@ -18,11 +18,11 @@ def score(
     runs: RunsArgument = None,
     store: StoreOption = None,
     explain: Annotated[
-        str, typer.Option(metavar="NAME", help="Say what this score means, or every one: all; reads no run.")
+        str, typer.Option(metavar="NAME", help="Explain this score, or all of them: all. Reads no run.")
     ] = "",
     as_json: Json = False,
 ) -> int:
-    """Compute the scores of a stored run again, or say what a score means."""
+    """Compute the scores of a stored run, or explain a score."""
     if explain:
         from kerneleval import scores
         from kerneleval.reports import scores_view
@@ -37,13 +37,13 @@ def score(
 
 def compare(
     first: Annotated[str, typer.Argument(metavar="A", help="RUN, RUN:GENERATOR, or a generator of the latest run.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="The same: what is held against A.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The same; it is compared with A.")],
     store: StoreOption = None,
     as_json: Json = False,
 ) -> int:
-    """Compare two runs or generators cell by cell: what got better, what got worse, what cannot be told.
+    """Compare two runs or generators cell by cell.
 
-    Two without a cell in common (other shapes or machines, published results) are compared task by task.
+    Two that have no cell in common (other shapes or machines, published results) are compared task by task.
     """
     from kerneleval import pipeline
     from kerneleval.reports import compare_view
@@ -64,7 +64,7 @@ def report(
     store: StoreOption = None,
     as_json: Json = False,
 ) -> int:
-    """Print the headline of a run, and write a report to look at."""
+    """Print the headline of a run, or write a report."""
     from kerneleval import pipeline
 
     found = pipeline.report(runs or "latest", store_url=store_of(store), html_to=html, markdown_to=markdown)
@@ -84,7 +84,7 @@ def analyse(
     store: StoreOption = None,
     as_json: Json = False,
 ) -> int:
-    """Tell what correctness depends on, what makes tasks hard, how readable the code is, how machines differ."""
+    """Analyse a run: correctness, difficulty, sources, machines."""
     from kerneleval import pipeline
 
     found = pipeline.analyse(runs or "latest", store_url=store_of(store))
@@ -111,12 +111,16 @@ def transitions(
     ] = "latest",
     store: StoreOption = None,
     noise: Annotated[
-        float | None, typer.Option(min=0, max=10, help="What a change of speed without an interval must exceed: 0.02.")
+        float | None,
+        typer.Option(min=0, max=10, help="Least change of speed that counts where there is no interval, as 0.02."),
     ] = None,
-    pairs: Annotated[str, typer.Option(metavar="FILE", help="Write pairs to learn from, .jsonl or .parquet.")] = "",
+    pairs: Annotated[str, typer.Option(metavar="FILE", help="Write training pairs to a .jsonl or .parquet file.")] = "",
     as_json: Json = False,
 ) -> int:
-    """Tell what became of candidates from one iteration to the next: rescued, regressed, faster, slower."""
+    """Show how candidates changed from one iteration to the next.
+
+    A candidate is rescued, regressed, faster or slower.
+    """
     from kerneleval import pipeline
     from kerneleval.reports import transitions_view
 
@@ -126,13 +130,20 @@ def transitions(
 
 
 def export(
-    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Where the files go; made where it is not there.")],
+    folder: Annotated[
+        str, typer.Argument(metavar="FOLDER", help="Folder to write to; it is made if it does not exist.")
+    ],
     runs: RunsArgument = None,
     store: StoreOption = None,
-    file_format: Annotated[str, typer.Option("--format", metavar="NAME", help="parquet or jsonl.")] = "parquet",
+    file_format: Annotated[
+        str, typer.Option("--format", metavar="NAME", help="Format of the files: parquet or jsonl.")
+    ] = "parquet",
     as_json: Json = False,
 ) -> int:
-    """Write a run as tables for other programs: cells, attempts, candidates and scores."""
+    """Write a run as tables for other programs.
+
+    The tables are cells, attempts, candidates and scores.
+    """
     if file_format not in ("parquet", "jsonl"):
         raise UsageError(f"--format {file_format!r} is unknown; known are parquet, jsonl")
     from kerneleval import pipeline
@@ -147,11 +158,16 @@ def export(
 
 
 def merge(
-    sources: Annotated[list[str], typer.Argument(metavar="SOURCE", help="Paths or URLs of stores; only read.")],
+    sources: Annotated[
+        list[str], typer.Argument(metavar="SOURCE", help="Paths or URLs of stores; they are only read.")
+    ],
     store: StoreOption = None,
     as_json: Json = False,
 ) -> int:
-    """Copy the runs of other stores into one, so that runs of several machines can be scored together."""
+    """Copy the runs of other stores into one store.
+
+    Runs of several machines can then be scored together.
+    """
     from kerneleval import pipeline
     from kerneleval.reports import merge_view
 
@@ -167,23 +183,23 @@ def import_results(
         typer.Argument(metavar="FILE", help="eval_results.json of KernelBench, or a .jsonl of KernelBench-X's corpus."),
     ],
     file_format: Annotated[
-        str, typer.Option("--format", metavar="NAME", help="kernelbench or kernelbenchx.")
+        str, typer.Option("--format", metavar="NAME", help="Format of the file: kernelbench or kernelbenchx.")
     ] = "kernelbench",
     baseline: Annotated[
-        str, typer.Option(metavar="FILE", help="KernelBench's times of the reference, baseline_time_torch.json.")
+        str, typer.Option(metavar="FILE", help="Times of KernelBench's reference: baseline_time_torch.json.")
     ] = "",
     solutions: Annotated[
-        str, typer.Option(metavar="FOLDER", help="KernelBench's sources, level_L_problem_P_sample_S_kernel.py.")
+        str, typer.Option(metavar="FOLDER", help="Folder of sources: level_L_problem_P_sample_S_kernel.py.")
     ] = "",
-    name: Annotated[str, typer.Option(help="Name of run and generator; that of the folder otherwise.")] = "",
-    hardware: Annotated[str, typer.Option(help="Name of the device, where the file does not state it.")] = "",
+    name: Annotated[str, typer.Option(help="Name of run and generator; default: name of the folder.")] = "",
+    hardware: Annotated[str, typer.Option(help="Name of the device, if the file does not state it.")] = "",
     level: Annotated[
-        int | None, typer.Option(min=1, max=999, help="KernelBench's level, which its results don't state.")
+        int | None, typer.Option(min=1, max=999, help="Level of KernelBench, if the file does not state it.")
     ] = None,
     store: StoreOption = None,
     as_json: Json = False,
 ) -> int:
-    """Store results that others published as a run; nothing of them is judged."""
+    """Store published results as a run, without judging them."""
     from kerneleval import pipeline
 
     found = pipeline.import_results(

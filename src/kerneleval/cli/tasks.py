@@ -84,7 +84,9 @@ def tasks(
     ] = "",
     as_json: Json = False,
 ) -> int:
-    """List the tasks, or show one with its formula, sizes, arguments, rules and cost, or the tasks of a peer.
+    """List the tasks, show one, or show the tasks of a peer.
+
+    A task is shown with its formula, sizes, arguments, rules and cost.
 
     Options that choose tasks may be repeated and may hold commas; a task must match one of the values.
     """
@@ -129,7 +131,10 @@ def selftest(
     fields: Fields,
     as_json: Json = False,
 ) -> int:
-    """Test the tasks on a device: their references must pass, trivial and damaged outputs must not."""
+    """Test the tasks themselves on a device.
+
+    The reference of each task must pass; trivial and damaged outputs must not.
+    """
     from kerneleval import pipeline
 
     with progress(lines=not as_json) as on_event:

@@ -116,7 +116,9 @@ def _subjects(info: RunInfo, stored: Sequence[Attempt], protocol: Protocol) -> d
         given = info.tasks.get(name, name)
         task = open_task(given, protocol)
         if task.name != name:
-            raise UsageError(f"{given} is now task {task.name!r}; run {info.id} judged {name!r} there")
+            raise UsageError(
+                f"{given} now defines task {task.name!r}, but run {info.id} judged {name!r}; restore the file"
+            )
         subjects[name] = task
     return subjects
 

@@ -115,7 +115,7 @@ def _write(folder: Path, answer: Answer) -> None:
             return
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{folder} can't be made: {error.strerror}; give a place that can be written") from error
+        raise UsageError(f"{folder} can't be made: {error.strerror}; give another folder") from error
     if answer.candidate is None:
         write_text(folder / f"{stem}.answer.txt", answer.text.encode("utf-8", "replace").decode())
         return

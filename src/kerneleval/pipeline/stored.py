@@ -66,7 +66,7 @@ def joined(store: Store, run: str | Sequence[str]) -> tuple[RunInfo, list[str]]:
     if other is not None:
         raise UsageError(
             f"{infos[0].id} is judged against {infos[0].protocol.baseline}, {other.id} against "
-            f"{other.protocol.baseline}: their speedups are not of one kind; give runs of one baseline"
+            f"{other.protocol.baseline}: their speedups cannot be compared; give runs with the same baseline"
         )
     machines = {machine.fingerprint: machine for info in infos for machine in info.machines}
     kinds = {machine.device for machine in machines.values()}

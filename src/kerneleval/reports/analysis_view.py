@@ -172,7 +172,7 @@ def render_difficulty(found: Plain, console: Console, words: Plain) -> None:
 
     _print(console, build)
     _reasons(((one["rho"]["note"], words[one["proxy"]]) for one in found["correlations"]), console)
-    console.print(_dim("  above 0: tasks with more of it fail more often; bold: told from chance at 5 %"))
+    console.print(_dim("  above 0: tasks with more of it fail more often; bold: significant at 5 %"))
     if found["note"]:
         console.print(_dim(f"  {found['note']}"))
     console.print()
@@ -268,7 +268,7 @@ def _render_spreads(found: Plain, console: Console) -> None:
         _print(console, build)
         _more(_SHOWN, len(spreads), "task", console)
         if not all(one["same_cells"] for one in spreads):
-            console.print(_dim("  * no cell in common: each machine by its own cells"))
+            console.print(_dim("  * no cell in common: computed from each machine's own cells"))
     alone = [(str(one["note"]), f"{one['generator']} at {one['task']}") for one in found["spreads"] if one["note"]]
     for note in dict.fromkeys(note for note, _ in alone):
         of = [what for said, what in alone if said == note]
@@ -330,7 +330,7 @@ def render_compiled(found: Mapping[str, Plain], console: Console) -> None:
     """
     told = {name: words for name, words in _COMPILED.items() if any(of[name]["n"] for of in found.values())}
     if not told:
-        console.print("Compiled code: no verdict here tells of any.")
+        console.print("Compiled code: no verdict of this run has any.")
         console.print()
         return
     _medians("Compiled code, medians over attempts", found, told, console)

@@ -25,7 +25,7 @@ _WORDS = {
     "broken": "right before, wrong now",
     "faster": "faster",
     "slower": "slower",
-    "not_told": "a difference that noise explains",
+    "not_told": "no difference beyond noise",
     "untimed": "right in both, not timed in both",
     "both_wrong": "wrong in both",
 }
@@ -48,10 +48,10 @@ def render_comparisons(document: Plain, console: Console) -> None:
             _changed(one["comparison"]["pairs"], console)
         console.print()
     for name in document["not_compared"]:
-        console.print(Text(safe(f"{name} is in one of the runs alone: not compared"), style="dim"))
+        console.print(Text(safe(f"{name} is in only one of the runs and is not compared"), style="dim"))
     if any(one["by"] == "cell" for one in document["comparisons"]):
         console.print(
-            "Speedups against the same baseline; intervals: 95 %; of the cells called faster or slower at most 5 % are "
+            "Speedups against the same baseline; 95 % intervals. At most 5 % of the cells called faster or slower are "
             "expected to be neither.",
             style="dim",
         )
@@ -63,57 +63,56 @@ def _named(side: Plain) -> str:
 
 def _summary(one: Plain, console: Console) -> None:
     comparison, counts = one["comparison"], one["counts"]
+    table = _facts(comparison)
+    speed = comparison["speed"]
+    table.add_row("speed, cells right in both", _speed(speed, speed["note"]))
+    for change, words in _WORDS.items():
+        if counts[change]:
+            table.add_row(Text(words), Text(plural(counts[change], "cell"), style=_STYLES.get(change, "dim")))
+    _one_sided(table, comparison, "cell")
+    console.print(table)
+
+
+def _facts(comparison: Plain) -> Table:
+    """A table of names and values, that begins with the pairs that are right."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    p = number(comparison["p_correct"])
-    verdict = "" if p >= 0.05 else ": a difference"
+    p, pairs = number(comparison["p_correct"]), plural(len(comparison["pairs"]), "pair")
     right = Text.assemble(
         share(comparison["correct_before"]),
         " to ",
         share(comparison["correct_after"]),
-        Text(f" of {plural(len(comparison['pairs']), 'pair')}, p = {p:.2g}{verdict}", style="dim"),
+        Text(f" of {pairs}, p = {p:.2g}{'' if p >= 0.05 else ': a difference'}", style="dim"),
     )
     table.add_row("right (operator, direction)", right)
-    note = comparison["speed"]["note"]
-    speed = Text.assemble(span(comparison["speed"], "x"), Text(f"  {safe(note)}" if note else "", style="dim"))
-    table.add_row("speed, cells right in both", speed)
-    for change, words in _WORDS.items():
-        if counts[change]:
-            table.add_row(Text(words), Text(plural(counts[change], "cell"), style=_STYLES.get(change, "dim")))
-    for side, words in (("only_before", "in the first alone"), ("only_after", "in the second alone")):
+    return table
+
+
+def _speed(speed: dict[str, Any], said: str) -> Text:
+    return Text.assemble(span(speed, "x"), Text(f"  {safe(said)}" if said else "", style="dim"))
+
+
+def _one_sided(table: Table, comparison: Plain, unit: str) -> None:
+    for side, words in (("only_before", "only in the first"), ("only_after", "only in the second")):
         if comparison[side]:
-            table.add_row(Text(words), Text(plural(comparison[side], "cell"), style="dim"))
-    console.print(table)
+            table.add_row(Text(words), Text(plural(comparison[side], unit), style="dim"))
 
 
 def _by_task(comparison: Plain, console: Console) -> None:
     """Two without a cell in common."""
     warning = (
-        "No cell in common (other shapes, machines, or results that others published): compared by task and direction, "
+        "The two have no cell in common (other shapes, machines or published results). Compared by task and direction, "
         "each side against its own baseline."
     )
     console.print(Text(warning, style="yellow"))
-    pairs = comparison["pairs"]
-    p = number(comparison["p_correct"])
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    right = Text.assemble(
-        share(comparison["correct_before"]),
-        " to ",
-        share(comparison["correct_after"]),
-        Text(f" of {plural(len(pairs), 'pair')}, p = {p:.2g}{'' if p >= 0.05 else ': a difference'}", style="dim"),
-    )
-    table.add_row("right (operator, direction)", right)
+    table = _facts(comparison)
     speed = comparison["speed"]
     said = speed["note"] or f"over {plural(speed['n'], 'task')} right and timed in both"
-    table.add_row("speedup over speedup", Text.assemble(span(speed, "x"), Text(f"  {safe(said)}", style="dim")))
-    for side, words in (("only_before", "in the first alone"), ("only_after", "in the second alone")):
-        if comparison[side]:
-            table.add_row(Text(words), Text(plural(comparison[side], "pair"), style="dim"))
+    table.add_row("speedup over speedup", _speed(speed, said))
+    _one_sided(table, comparison, "pair")
     console.print(table)
-    _task_pairs(pairs, console)
+    _task_pairs(comparison["pairs"], console)
 
 
 def _task_pairs(pairs: Sequence[Plain], console: Console) -> None:

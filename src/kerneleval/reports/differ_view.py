@@ -25,7 +25,7 @@ def render_differential(found: Differential, console: Console) -> None:
     """Print for each device in how many cases it is right, where it is wrong, and how far the devices lie apart."""
     console.print(Text(f"{safe(found.task)} on {', '.join(found.candidates)}", style="bold"), soft_wrap=True)
     console.print(_devices(found))
-    told = "largest error of what is right, and 'of bound' below: 1 is all that the oracle's rule allows"
+    told = "largest error of correct outputs, as a share of the allowed error ('of bound'): at most 1"
     console.print(Text(told, style="dim"), soft_wrap=True)
     for device, why in found.not_evaluated.items():
         console.print(Text(f"not evaluated: {device} ({safe(why, 300)})", style="dim"), soft_wrap=True)
@@ -34,7 +34,7 @@ def render_differential(found: Differential, console: Console) -> None:
             _render_wrong(found, device, console)
     _render_apart(found, console)
     wrong = [device for device, count in found.wrong.items() if count]
-    told = f"wrong: {', '.join(wrong)}" if wrong else "every device is right, as far as it was asked"
+    told = f"wrong: {', '.join(wrong)}" if wrong else "no device is wrong in the cases judged"
     console.print(Text(told, style="bold red" if wrong else "bold green"))
 
 

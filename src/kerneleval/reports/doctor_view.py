@@ -41,7 +41,7 @@ def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:
     rows.append(
         (
             "clock",
-            f"{'calm' if clock['calm'] else 'uneasy'}: resolution {clock['resolution_ns']} ns; loops of "
+            f"{'calm' if clock['calm'] else 'unsteady'}: resolution {clock['resolution_ns']} ns; loops of "
             f"{clock['spin_ns'] / 1e6:.2f} ms spread by {clock['spread']:.1%}, 99th percentile "
             f"{clock['p99_over_median'] - 1:.0%} over the median, {clock['stalls']:.1%} stalled",
         )

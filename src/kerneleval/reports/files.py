@@ -26,7 +26,7 @@ def replacing(target: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
-        raise UsageError(f"{path} can't be written: {error.strerror}; give a place that can be") from error
+        raise UsageError(f"{path} can't be written: {error.strerror}; give another path") from error
     os.close(handle)
     unfinished = Path(name)
     try:

@@ -157,7 +157,7 @@ def connect(url: str | os.PathLike[str] | None, *, create: bool, write: bool) ->
 
 def _connect_file(path: Path, *, create: bool, write: bool) -> Database:
     if str(path) in ("", ".", ":memory:"):
-        raise UsageError("a store outlives the process: give the path of a file")
+        raise UsageError("a store in memory is lost when the process ends; give the path of a file")
     _check_file(path, create=create, write=write)
     engine = sqlalchemy.create_engine("sqlite://", creator=_opener(path, write=write), poolclass=NullPool)
     event.listen(engine, "begin", _begin_sqlite)
@@ -177,7 +177,7 @@ def _check_file(path: Path, *, create: bool, write: bool) -> None:
         if not create:
             raise UsageError(f"no store at {path}; give the path of an existing one, or make one with 'kerneleval run'")
         if not os.access(folder, os.W_OK | os.X_OK):
-            raise UsageError(f"store {path}: directory {folder} can't be written; give a path in one that can")
+            raise UsageError(f"store {path}: directory {folder} can't be written; give a path in another directory")
         return
     try:
         with path.open("rb") as file:
@@ -260,7 +260,7 @@ def _sqlite_error(error: sqlite3.Error, path: Path) -> KernelEvalError:
     if code == sqlite3.SQLITE_IOERR:
         return InfrastructureError(
             f"store {path}: writing or reading failed ({error}; {free_mib:.1f} MiB free on the disk; a file-size limit "
-            f"or a failing disk would look the same); {kept}: remove the cause and run the same command again"
+            f"or a failing disk gives the same error); {kept}: remove the cause and run the same command again"
         )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return InfrastructureError(
@@ -324,8 +324,8 @@ def _server_error(error: BaseException, place: str) -> KernelEvalError:
         return UsageError(f"store URL {place!r}: {said}; leave that option out")
     if not state or state[:2] in ("08", "57"):
         return InfrastructureError(
-            f"store {place}: the server can't be reached or broke off ({said}); check that it runs, then run the same "
-            "command again: everything committed before is kept"
+            f"store {place}: the server can't be reached, or the connection broke ({said}); check that it runs, then run "
+            "the same command again: everything committed before is kept"
         )
     if state in ("53100", "53200", "53300"):
         return InfrastructureError(

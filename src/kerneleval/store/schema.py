@@ -56,6 +56,12 @@ RESPONSE_FORMAT = 1
 
 METADATA = MetaData()
 
+
+def _texts(*names: str) -> list[Column[str]]:
+    """Columns of text that every row has."""
+    return [Column(name, Text, nullable=False) for name in names]
+
+
 schema_version = Table(
     "kerneleval_schema",
     METADATA,
@@ -68,10 +74,7 @@ machines = Table(
     "machines",
     METADATA,
     Column("fingerprint", Text, primary_key=True),
-    Column("device", Text, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("arch", Text, nullable=False),
-    Column("body", Text, nullable=False),
+    *_texts("device", "name", "arch", "body"),
 )
 
 protocols = Table(
@@ -85,10 +88,7 @@ candidates = Table(
     "candidates",
     METADATA,
     Column("hash", Text, primary_key=True),
-    Column("language", Text, nullable=False),
-    Column("entry", Text, nullable=False),
-    Column("backward_entry", Text, nullable=False),
-    Column("files", Text, nullable=False),
+    *_texts("language", "entry", "backward_entry", "files"),
 )
 """Sources by content. The origin is not part of the content (two generators may write the same file): see attempts."""
 
@@ -96,13 +96,7 @@ cases = Table(
     "cases",
     METADATA,
     Column("id", Text, primary_key=True),
-    Column("task", Text, nullable=False),
-    Column("direction", Text, nullable=False),
-    Column("dims", Text, nullable=False),
-    Column("dtype", Text, nullable=False),
-    Column("layout", Text, nullable=False),
-    Column("distribution", Text, nullable=False),
-    Column("shape_category", Text, nullable=False),
+    *_texts("task", "direction", "dims", "dtype", "layout", "distribution", "shape_category"),
 )
 
 runs = Table(
@@ -112,8 +106,7 @@ runs = Table(
     Column("name", Text, nullable=False),
     Column("created_unix_s", Float, nullable=False),
     Column("protocol", Text, ForeignKey("protocols.key"), nullable=False),
-    Column("plan", Text, nullable=False),
-    Column("body", Text, nullable=False),
+    *_texts("plan", "body"),
 )
 """``plan`` is the digest of everything planned, by which an interrupted run is found again."""
 
@@ -124,8 +117,7 @@ attempts = Table(
     Column("run", Text, ForeignKey("runs.id"), nullable=False),
     Column("generator", Text, nullable=False),
     Column("sample", Integer, nullable=False),
-    Column("task", Text, nullable=False),
-    Column("category", Text, nullable=False),
+    *_texts("task", "category"),
     Column("level", Integer, nullable=False),
     Column("machine", Text, ForeignKey("machines.fingerprint"), nullable=False),
     Column("candidate", Text, ForeignKey("candidates.hash"), nullable=True),
@@ -152,8 +144,7 @@ outcomes = Table(
     Column("machine", Text, ForeignKey("machines.fingerprint"), nullable=False),
     Column("protocol", Text, ForeignKey("protocols.key"), nullable=False),
     Column("passed", Boolean, nullable=False),
-    Column("stage", Text, nullable=False),
-    Column("reason", Text, nullable=False),
+    *_texts("stage", "reason"),
     Column("speedup", Float, nullable=True),
     Column("created_unix_s", Float, nullable=False),
     Column("format", Integer, nullable=False),
@@ -166,13 +157,7 @@ verdicts = Table(
     "verdicts",
     METADATA,
     Column("attempt", Integer, ForeignKey("attempts.id"), primary_key=True, autoincrement=False),
-    Column("candidate", Text, nullable=False),
-    Column("task", Text, nullable=False),
-    Column("device", Text, nullable=False),
-    Column("verdict", Text, nullable=False),
-    Column("stage", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("track", Text, nullable=False),
+    *_texts("candidate", "task", "device", "verdict", "stage", "reason", "track"),
     Column("created_unix_s", Float, nullable=False),
     Column("format", Integer, nullable=False),
     Column("body", Text, nullable=False),

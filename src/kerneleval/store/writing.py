@@ -149,13 +149,15 @@ def _resolved(plan: Sequence[Planned], generators: Sequence[str], fingerprints: 
     if not fingerprints:
         raise UsageError("a run needs a machine to judge on")
     if not plan:
-        raise UsageError("a run needs a plan: no task, generator and machine go together")
+        raise UsageError(
+            "the plan of the run is empty: no task has a candidate to judge here; give other tasks or generators"
+        )
     seen: set[tuple[str, int, str, str]] = set()
     resolved = []
     for p in plan:
         what = f"plan: {p.generator}, task {p.task}, sample {p.sample}"
         if not p.machine and len(fingerprints) > 1:
-            raise UsageError(f"{what}: the run has {len(fingerprints)} machines; say which")
+            raise UsageError(f"{what}: the run has {len(fingerprints)} machines; name one of them")
         machine = p.machine or fingerprints[0]
         if machine not in fingerprints:
             raise UsageError(f"{what}: machine {machine!r} is not one of the run's ({', '.join(fingerprints)})")
@@ -329,9 +331,16 @@ def put_verdict(
         )
     if present is not None:
         connection.execute(delete(schema.verdicts).where(schema.verdicts.c.attempt == attempt.id))
-    row = {
-        "attempt": attempt.id,
-        "candidate": "" if candidate is None else candidate.hash,
+    values = _verdict_row(verdict, "" if candidate is None else candidate.hash)
+    connection.execute(insert(schema.verdicts).values(values | {"attempt": attempt.id}))
+    return True
+
+
+def _verdict_row(verdict: Verdict, candidate: str) -> dict[str, Any]:
+    plain = to_plain(verdict)
+    del plain["cells"]
+    return {
+        "candidate": candidate,
         "task": verdict.task,
         "device": verdict.machine.device,
         "verdict": verdict.verdict,
@@ -340,22 +349,14 @@ def put_verdict(
         "track": verdict.track,
         "created_unix_s": time.time(),
         "format": schema.VERDICT_FORMAT,
-        "body": _verdict_body(verdict),
+        "body": dump(plain),
     }
-    connection.execute(insert(schema.verdicts).values(row))
-    return True
 
 
 def put_response(connection: Connection, key: str, body: Mapping[str, Any]) -> None:
     """Keep what a model or an agent answered, plain data, under a digest of its question; what is there stays."""
     row = {"key": key, "created_unix_s": time.time(), "format": schema.RESPONSE_FORMAT, "body": dump(dict(body))}
     add_new(connection, schema.responses, [row], "key")
-
-
-def _verdict_body(verdict: Verdict) -> str:
-    plain = to_plain(verdict)
-    del plain["cells"]
-    return dump(plain)
 
 
 def _attempt(connection: Connection, run: str, generator: str, sample: int, verdict: Verdict) -> Any:

@@ -118,7 +118,7 @@ def read(path: str | os.PathLike[str]) -> list[Sample]:
         for place, one in enumerate(of if isinstance(of, list) else [of]):
             sample = _sample(one, number, f"{where}, entry {place}")
             if (number, sample.sample) in found:
-                raise UsageError(f"{where}: sample {sample.sample} is there twice; leave one of the two")
+                raise UsageError(f"{where}: sample {sample.sample} is there twice; remove one of the two")
             found[number, sample.sample] = sample
     if not found:
         raise UsageError(f"{file} holds no sample")
@@ -221,7 +221,7 @@ def read_baseline(path: str | os.PathLike[str], level: int | None = None) -> Bas
         where = f"{file}, level {level}, problem {key!r:.80}"
         name = key.removesuffix(".py")
         if not re.fullmatch(r"[0-9]{1,9}_[\w.+-]{1,200}", name, re.ASCII):
-            raise UsageError(f"{where}: problems are called NUMBER_NAME.py")
+            raise UsageError(f"{where}: the name of a problem must be NUMBER_NAME.py")
         number = int(name.partition("_")[0])
         if number in problems:
             raise UsageError(f"{where}: problem {number} is {problems[number][0]!r} as well")
@@ -338,9 +338,9 @@ def _json(file: Path, fix: str) -> dict[str, Any]:
     except OSError as error:
         raise UsageError(f"{file} can't be read: {error.strerror}; {fix}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{file} is no UTF-8 text ({error.reason} at byte {error.start}); {fix}") from error
+        raise UsageError(f"{file} is not UTF-8 text ({error.reason} at byte {error.start}); {fix}") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{file}: no JSON: {error}; {fix}") from error
+        raise UsageError(f"{file} is not JSON: {error}; {fix}") from error
     if not isinstance(plain, dict):
         raise UsageError(f"{file} holds {plain!r:.60}, not an object; {fix}")
     return plain

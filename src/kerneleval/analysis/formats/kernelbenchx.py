@@ -42,12 +42,12 @@ def read(path: str | os.PathLike[str]) -> list[Record]:
     file = Path(path)
     try:
         if file.stat().st_size > _MOST_BYTES:
-            raise UsageError(f"{file} is larger than 1 GiB, which no such corpus is")
+            raise UsageError(f"{file} is larger than 1 GiB, more than the corpus; give another file")
         lines = file.read_text(encoding="utf-8").split("\n")
     except OSError as error:
         raise UsageError(f"{file} can't be read: {error.strerror}; give a .jsonl file of the corpus") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{file} is no UTF-8 text ({error.reason} at byte {error.start})") from error
+        raise UsageError(f"{file} is not UTF-8 text ({error.reason} at byte {error.start})") from error
     found = [_record(line, f"{file}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
     if not found:
         raise UsageError(f"{file} holds no record")
@@ -58,7 +58,7 @@ def _record(line: str, where: str) -> Record:
     try:
         plain = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where}: no JSON: {error}") from error
+        raise UsageError(f"{where}: this is not JSON: {error}; give a .jsonl file of the corpus") from error
     if not isinstance(plain, Mapping):
         raise UsageError(f"{where}: a record is an object, got {type(plain).__name__}")
     before, after = (_step(plain, side, where) for side in ("before", "after"))

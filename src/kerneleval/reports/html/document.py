@@ -114,7 +114,7 @@ def build(
     given = dict(extras or {})
     for name in given:
         if name not in EXTRAS:
-            raise UsageError(f"a report has no use for {name!r}; {near(name, EXTRAS)}")
+            raise UsageError(f"a report has no extra part {name!r}; {near(name, EXTRAS)}")
     found = gather(results, verdicts)
     rows = by_generator(found.rows)
     setting, label = _setting(run, found)

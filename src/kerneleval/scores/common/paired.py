@@ -42,7 +42,7 @@ class Cell:
     shape_category: str
     """Category of its shape."""
     change: str
-    """``rescued``, ``broken``, ``both_wrong``, ``faster``, ``slower``, ``not_told`` (a difference that noise explains),
+    """``rescued``, ``broken``, ``both_wrong``, ``faster``, ``slower``, ``not_told`` (no difference beyond noise),
     or ``untimed``."""
     ratio: float = math.nan
     """The second's speedup over the first's; NaN: not both are timed."""
@@ -124,7 +124,8 @@ def compare(before: Sequence[Result], after: Sequence[Result]) -> Comparison:
     common = [key for key in first if key in second]
     if not common:
         raise UsageError(
-            "the two have no cell in common: other tasks, shapes (--suite-seed), dtypes or machines; nothing to compare"
+            "the two have no cell in common: they differ in tasks, shapes (--suite-seed), dtypes or machines; give two "
+            "runs of the same plan"
         )
     drafts = [_cell(first[key], second[key], names) for key in common]
     cells = _told(drafts, [_noise(first[key], second[key]) for key in common])
