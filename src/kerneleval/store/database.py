@@ -324,8 +324,8 @@ def _server_error(error: BaseException, place: str) -> KernelEvalError:
         return UsageError(f"store URL {place!r}: {said}; leave that option out")
     if not state or state[:2] in ("08", "57"):
         return InfrastructureError(
-            f"store {place}: the server can't be reached, or the connection broke ({said}); check that it runs, then run "
-            "the same command again: everything committed before is kept"
+            f"store {place}: the server can't be reached, or the connection broke ({said}); check that it runs, then "
+            "run the same command again: everything committed before is kept"
         )
     if state in ("53100", "53200", "53300"):
         return InfrastructureError(
