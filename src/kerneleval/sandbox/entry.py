@@ -1,4 +1,8 @@
-"""The steps of entering the sandbox, in their order. Each is tried for real; what cannot be had is written down."""
+"""The steps of entering a worker's sandbox, in their order. Each is tried for real; one that fails is named as missing.
+
+Nothing is prepared or cleaned up here: ``slot.py`` makes what a worker gets, ``reaper.py`` ends it. ``lifecycle.py``
+calls these steps; each layer has a module of its own (``root_view.py``, ``landlock.py``, ``seccomp.py``).
+"""
 # Paths are strings here: they end in system calls on names that another process chose.
 
 from __future__ import annotations

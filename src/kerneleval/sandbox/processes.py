@@ -1,4 +1,7 @@
-"""Processes: whose they are, who started them, whether they run. From ``/proc``, or from ``ps`` where there is none."""
+"""Facts about processes: owner, parent, state, memory. From ``/proc``, or from ``ps`` where there is none.
+
+It ends nothing but what :func:`signal_each` is given; ``reaper.py`` decides which processes are a worker's.
+"""
 # Paths are strings here: they end in system calls on names that another process chose.
 
 from __future__ import annotations

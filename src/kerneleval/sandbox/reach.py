@@ -1,4 +1,7 @@
-"""What a worker can reach: paths, device nodes and environment variables. One list, used by every layer."""
+"""What a worker can reach: paths, device nodes and environment variables. One list, used by every layer.
+
+It enforces nothing: ``root_view.py`` binds these paths, ``landlock.py`` grants them, ``entry.py`` sets the environment.
+"""
 # Paths are strings here: they end in system calls, and links among them must stay links.
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The trusted side's end of a worker: find every process of it, kill them, remove what they left, say what stays."""
+"""The end of a worker, on the trusted side: find its processes, kill them, remove its files, report what remains.
+
+A monitor inside (``monitor.py``) does the same first; this holds also where the monitor was killed. Root directories of
+killed hosts are removed by ``sweep.py``.
+"""
 # Paths are strings here: they end in system calls on names that another process chose.
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Resource limits of one worker."""
+"""Resource limits of one worker: memory, CPU time, processes, files, disk.
+
+The kernel enforces what :func:`apply` sets. Resident memory is watched from outside too, by ``worker/host.py``.
+These are no limits of a machine (``judge/machine/machine_limits.py``).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A slot: the user, the directory and the reach that one worker gets. Made on the trusted side, sent as plain data."""
+"""A slot: the user, the directory and the reach that one worker gets. Made on the trusted side, sent as plain data.
+
+It starts no process: ``worker/host.py`` does, and ``entry.py`` takes the slot inside the fork.
+"""
 # Paths are strings here: they end in system calls on names that another process chose.
 
 from __future__ import annotations

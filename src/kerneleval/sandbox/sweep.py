@@ -1,4 +1,8 @@
-"""Root directories of hosts: made, removed, and swept up after hosts that were killed."""
+"""Root directories of hosts: made, removed, and removed later for hosts that were killed.
+
+Only directories that carry this program's mark and whose host no longer runs are touched. Processes that such a host
+left are ended by ``reaper.py``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The binaries that Triton left in its cache, which lies in memory that only the worker sees."""
+"""The binaries that Triton left in its cache, read inside the worker: only it sees the memory in which they lie.
+
+They may be the candidate's own forgeries; ``judge/checks/resources.py`` and ``judge/binaries/uses.py`` report them and
+decide nothing by them.
+"""
 
 from __future__ import annotations
 

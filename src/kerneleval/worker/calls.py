@@ -1,4 +1,7 @@
-"""The ways in which a candidate is called: forward, backward by autograd or by its own entry point, as in training."""
+"""The ways in which a candidate is called: forward, backward by autograd or by its own entry point, as in training.
+
+It compares no values. ``child.py`` prepares the calls, ``outputs.py`` looks at what comes out.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Outputs of a candidate's call: taken apart, and compared in form with what must come out."""
+"""Outputs of a candidate's call: flattened, and compared with the expected number, types, shapes and dtypes.
+
+Values are compared by the judge alone (``judge/oracle/comparison.py``); what is said here is a claim.
+"""
 
 from __future__ import annotations
 

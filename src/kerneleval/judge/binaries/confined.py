@@ -1,7 +1,7 @@
-"""Programs that read what a candidate may have written, or run it to see what it launches: confined and watched.
+"""Confined programs: they read what a candidate may have written, or run it to see what it launches, and are watched.
 
-Of confined processes the kernel limits what they reach, not what they take together: that is looked at from outside,
-and whoever takes too much is ended.
+The kernel limits what such a process reaches (``sandbox/jail.py``), not what all its processes take together: memory,
+disk and their number are looked at from outside, and a program that takes too much is ended.
 """
 
 from __future__ import annotations

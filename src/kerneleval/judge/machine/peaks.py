@@ -145,7 +145,7 @@ def known(
             if name not in BANDWIDTHS:
                 room.leave()
             found[name] = measure(device, machine, name, room)
-            kept = _keep(machine, cache_dir, found)  # at once: whoever is interrupted goes on from there
+            kept = _keep(machine, cache_dir, found)  # at once: an interrupted measurement goes on from there
     return kept
 
 

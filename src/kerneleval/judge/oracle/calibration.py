@@ -1,4 +1,7 @@
-"""How far outputs may be off: bounds from the oracle, the native error and the response to moved inputs."""
+"""Bounds of floating outputs: from the oracle, the native error and the response to moved inputs.
+
+It compares nothing: ``comparison.py`` does. The rule is in ``docs/correctness.md``, its constants in ``tolerances.py``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a wrong output looks like: a slug and half a sentence for people. Only ever run after a mismatch."""
+"""What a wrong output looks like: a slug and half a sentence for people.
+
+It only runs after a mismatch and decides nothing; ``comparison.py`` calls it.
+"""
 
 from __future__ import annotations
 

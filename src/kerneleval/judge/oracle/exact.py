@@ -1,4 +1,7 @@
-"""Outputs that are judged by equality: integers, places of elements, counts, and what is given as it was."""
+"""Outputs that are judged by equality: integers, positions of elements, counts, and copies of an input.
+
+Floating outputs get bounds by ``calibration.py`` instead, drawn ones a law by ``distribution.py``.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ def exactly(
         selected = _source_of(oracle, args)
         if selected is not None:
             return Expected(kind=kind, oracle=oracle, native=native, source=selected[0], dim=selected[1])
-        kind = "count"  # positions in something computed on the way: nobody knows which elements are equal there
+        kind = "count"  # positions in something computed on the way: which elements are equal there is not known
     if kind == "count" and is_eight_bit(native):
         rounded = oracle.to(native.dtype)
         places = [steps(other.to(native.dtype)) for other in near]

@@ -1,4 +1,7 @@
-"""What must come out of a call: the oracle's outputs, the native ones, and how far a candidate may be from them."""
+"""Records of what must come out of a call: the oracle's outputs, the native ones, and the bounds.
+
+``reference.py`` makes expectations, ``comparison.py`` compares outputs with them.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The oracle: the reference in fp64 on the same inputs, beside what the native reference makes of them.
+"""The oracle: the reference in fp64 on the same inputs, with bounds from what the native reference makes of them.
 
-Three runs of the trusted reference give an expectation: in fp64 (the oracle), in the case's dtype (the native error),
-and in fp32 on inputs moved by 2^-14 of themselves (the conditioning). See ``docs/correctness.md``.
+Three runs of the trusted reference (``reference_call.py``) give an expectation: in fp64 (the oracle), in the case's
+dtype (the native error), and in fp32 on inputs moved by 2^-14 of themselves (the conditioning). ``calibration.py`` and
+``exact.py`` make bounds of them, ``comparison.py`` applies these. See ``docs/correctness.md``.
 """
 
 from __future__ import annotations

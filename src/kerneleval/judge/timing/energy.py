@@ -1,10 +1,9 @@
 """Energy of a call, where the device counts its energy: mean power while calls follow one another, times the time.
 
-Counters step every 1 to 100 ms, which is longer than a window. So those windows whose energy is told go through their
-calls again and again, and while they do so the counter is read: power is the energy between its first and its last step
-there over the time between them. What comes before the calls and after them, revealing, collecting, comparing, takes
-longer than the calls of many a window, and is not counted. What lies between two passes takes its part of the time:
-``busy`` says how much was the calls' own.
+Counters step every 1 to 100 ms, which is longer than a window. So windows that measure energy go through their calls
+again and again while the counter is read: power is the energy between the first and the last step of the counter over
+the time between them. Revealing, collecting and comparing, which take longer than many calls, are not counted. Time
+between two passes is: ``busy`` says which part of the time the calls filled. The windows are in ``energy_windows.py``.
 """
 
 from __future__ import annotations

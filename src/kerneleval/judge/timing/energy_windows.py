@@ -1,4 +1,7 @@
-"""Windows in which the energy of candidate and baseline is counted: they go through their calls again and again."""
+"""Windows in which the energy of candidate and baseline is counted: they go through their calls again and again.
+
+Their outputs are compared like those of timed windows; their time counts for nothing. ``energy.py`` makes the figures.
+"""
 
 from __future__ import annotations
 

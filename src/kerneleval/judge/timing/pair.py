@@ -1,4 +1,7 @@
-"""Candidate and baseline side by side: windows of one while the other stands still."""
+"""Candidate and baseline side by side: windows of one while the other stands still.
+
+It chooses no number of windows and reads no times: ``clock.py`` does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is claimed from raw timing samples. Pure functions of :class:`Samples`; nothing here touches a clock."""
+"""What is claimed from raw timing samples: speedup, interval, claim. Formulas: ``docs/timing.md``.
+
+Pure functions of :class:`Samples`; nothing here touches a clock. The noise floor comes from ``noise.py``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Timing of right cells: candidate and baseline in quads, sessions, claims."""
+"""Timing of right cells: every cell in each session, then one timing and claim for each.
+
+Cells are measured by ``clock.py``; a time that the machine's limits make impossible fails by ``roofline.py``. Nothing
+is timed that was not right before.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Baselines: trusted code, run in a worker of its own under the candidate's protocol, so that overheads cancel."""
+"""Baselines: trusted code, run in a worker of its own under the candidate's protocol, so that overheads cancel.
+
+What a baseline is, and the last few that are loaded. They are timed by ``timing/timer.py``.
+"""
 
 from __future__ import annotations
 

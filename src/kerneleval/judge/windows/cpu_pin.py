@@ -1,8 +1,9 @@
-"""The processor on which every worker of one judge waits for its turn, one after another.
+"""The processor on which the workers of one judge wait, one after another; no other judge takes it.
 
 On one processor, candidate and baseline see the same clock and the same neighbours; on two of a busy machine the same
-code differs by several per cent for minutes. Where kernels run elsewhere, workers compute there too, so no other judge
-may sit there: on a host with two GPUs, two judges on one processor saw calls against themselves scatter by 27 to 49 %.
+code differs by several per cent for minutes. Where kernels run on a GPU, workers compute on that processor too, so no
+other judge may use it: on a host with two GPUs, two judges on one processor saw calls against themselves scatter by 27
+to 49 %. The worker goes there itself, when a window opens (``worker/child.py``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Memory layouts of data arguments: where the elements of a shape lie in a storage of their own."""
+"""Memory layouts of data arguments: strides, offset and extent of each shape in a storage of its own.
+
+It moves no data: ``buffers.py`` lays tensors out by these numbers. Of each layout there are variants, so that the
+strides of one argument do not follow from another's.
+"""
 
 from __future__ import annotations
 

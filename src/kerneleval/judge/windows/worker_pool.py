@@ -1,8 +1,8 @@
-"""The pool: the workers of one device, kept warm, and a candidate's way onto them.
+"""The worker pool: the workers of one device, kept warm, and how a candidate is built and loaded into one.
 
 A pool owns a zygote and a spare worker that is made ready before the next candidate is known. Workers are made and
-ended in a thread of its own, beside the judging of another candidate, but never beside a measurement:
-:meth:`WorkerPool.quiet` waits for it. It knows nothing of tasks beyond what it must send.
+ended in a thread of its own while another candidate is judged, but never during a measurement:
+:meth:`WorkerPool.quiet` waits for it. It calls no candidate: ``protocol.py`` does, through :attr:`Loaded.runner`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Loaded:
         self.paces: dict[Case, float] = {}
         """Of a baseline: what one call took when a case was last timed (ns)."""
         self.tampering: dict[str, TamperingClaim] = {}
-        """What its workers told of it, by what it did; the first time counts."""
+        """Its workers' claims of tampering, by what was done; the first time counts."""
         self.binaries: set[str] = set()
         """Triton's hashes of the binaries that its workers saw launched."""
         try:
@@ -124,7 +124,7 @@ class Loaded:
         Args:
             init_args: what its constructor takes.
             seed: of PyTorch's generator meanwhile.
-            beside: whether the module before lives on; :meth:`swap_modules` goes back to it.
+            beside: whether the module before is kept; :meth:`swap_modules` goes back to it.
         """
         self._module = (init_args, seed)
         message = {"init": encode_plain(init_args), "seed": seed, "beside": beside}
@@ -141,7 +141,7 @@ class Loaded:
         self.runner.forget_layout()
 
     def swap_modules(self, *, drop: bool = False) -> None:
-        """Call the module that lives beside the one called so far; ``drop``: and let that one go.
+        """Call the other module that is kept from now on; ``drop``: and forget the one that was called so far.
 
         Raises:
             WorkerError, WorkerFailure: the worker has none, or died.
@@ -149,12 +149,12 @@ class Loaded:
         self.runner.worker.request("swap", {"drop": drop}, "swapped", timeout_s=_LOAD_TIMEOUT_S)
 
     def note(self, answer: Mapping[str, Any]) -> None:
-        """Keep what an answer of the worker tells of tampering, and of binaries that were launched."""
+        """Keep what an answer of the worker says of tampering, and of binaries that were launched."""
         for claim in tampering_claims(answer):
             if sum(known.level == claim.level for known in self.tampering.values()) < _MOST_CLAIMS:
                 self.tampering.setdefault(claim.what, claim)
-        told = answer.get("binaries")
-        for found in told[:_MOST_BINARIES] if isinstance(told, list) else ():
+        launched = answer.get("binaries")
+        for found in launched[:_MOST_BINARIES] if isinstance(launched, list) else ():
             if isinstance(found, str) and len(self.binaries) < _MOST_BINARIES:
                 self.binaries.add(found[:64])
 
@@ -261,7 +261,7 @@ class WorkerPool:
 
     def build_ahead(self, candidates: Iterable[Candidate], on_build: Callable[[int, int, Candidate], None]) -> None:
         """Have the build outputs of these candidates in the cache, each built in a worker of its own, as many at a time
-        as there are processors. What cannot be built is left to whoever judges it.
+        as there are processors. What cannot be built fails when it is judged.
 
         Args:
             candidates: in any language; those that need no build, and those built before, cost nothing.
@@ -276,7 +276,7 @@ class WorkerPool:
             worker = self.zygote.fork(self._limits, ())
             workers.append(worker)
             try:
-                if not stopped.is_set():  # else nobody would end this one
+                if not stopped.is_set():  # else this one would never be ended
                     self.build(worker, candidate, worker.directory / "build")
             except (WorkerError, WorkerFailure, BuildFailed):
                 pass  # its verdict will say so
@@ -289,7 +289,7 @@ class WorkerPool:
                 for done, (candidate, one) in enumerate(zip(wanted, building, strict=True)):
                     on_build(done, len(wanted), candidate)
                     one.result()
-            except BaseException:  # Ctrl-C, say: nobody waits for compilers
+            except BaseException:  # Ctrl-C, say: do not wait for compilers
                 stopped.set()
                 executor.shutdown(wait=False, cancel_futures=True)
                 processes.signal_each([worker.pid for worker in workers if worker.alive], signal.SIGKILL)
@@ -320,7 +320,7 @@ class WorkerPool:
 
     @staticmethod
     def _hand_over(directory: Path) -> None:
-        """Give the files to whoever owns the private directory."""
+        """Give the files to the owner of the private directory."""
         owner = directory.parent.stat()
         for path in (directory, *directory.rglob("*")):
             os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
