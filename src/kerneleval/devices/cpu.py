@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kerneleval.devices.common.base import Arena, Capabilities, EventTimer, Sharing
+from kerneleval.devices.common.host import cpu_name, meminfo_bytes, triton_version
 from kerneleval.devices.common.rapl import HOST
 from kerneleval.devices.common.registry import register
 from kerneleval.records import InfrastructureError, Machine
@@ -78,15 +79,15 @@ class Cpu:
 
         return Machine(
             device="cpu",
-            name=_cpu_name(),
+            name=cpu_name(),
             arch=platform.machine(),
-            memory_bytes=_meminfo("MemTotal"),
+            memory_bytes=meminfo_bytes("MemTotal"),
             cache_bytes=_last_level_cache(),
             units=threads(),
             driver=platform.release(),
             torch=torch.__version__,
-            triton=_triton_version(),
-            host=_cpu_name(),
+            triton=triton_version(),
+            host=cpu_name(),
         )
 
     def hardware(self) -> str:
@@ -99,7 +100,7 @@ class Cpu:
 
     def memory_budget_bytes(self) -> int:
         """A sixteenth of what is free now, at most 128 MiB: it is drawn, copied and compared for every window."""
-        return min(_meminfo("MemAvailable") // 16, 128 << 20)
+        return min(meminfo_bytes("MemAvailable") // 16, 128 << 20)
 
     def case_budget(self) -> tuple[int, int]:
         """4 MiB, which few second-level caches hold, and 0.075 GFLOP a core: a call takes 2.5 ms on one AVX2 core."""
@@ -108,7 +109,7 @@ class Cpu:
 
     def largest_case_bytes(self) -> int:
         """A twelfth of what is free now."""
-        return _meminfo("MemAvailable") // 12
+        return meminfo_bytes("MemAvailable") // 12
 
     def trim(self) -> None:
         """Nothing: freed memory goes back by itself."""
@@ -224,26 +225,6 @@ class _HostClock:
         return float(self._stopped - self._started)
 
 
-def _cpu_name() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass  # not Linux: the generic name below is all there is
-    return platform.processor() or platform.machine()
-
-
-def _meminfo(field: str) -> int:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith(field + ":"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass  # not Linux: ask POSIX below
-    return int(os.sysconf("SC_PAGE_SIZE")) * int(os.sysconf("SC_PHYS_PAGES"))
-
-
 def _last_level_cache() -> int:
     sizes = [0]
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
@@ -270,15 +251,6 @@ def _text_of(path: Path) -> str:
     try:
         return path.read_text().strip()
     except OSError:
-        return ""
-
-
-def _triton_version() -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version("triton")
-    except metadata.PackageNotFoundError:
         return ""
 
 

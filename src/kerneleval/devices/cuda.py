@@ -12,8 +12,7 @@ from typing import Any
 from kerneleval.devices.common.base import Capabilities
 from kerneleval.devices.common.registry import register
 from kerneleval.devices.common.torch_gpu import IpcGpu, MemoryCalls, unsteady_clock
-from kerneleval.devices.cpu import _cpu_name, _triton_version
-from kerneleval.records import InfrastructureError, Machine
+from kerneleval.records import InfrastructureError
 
 __all__ = ["Cuda"]
 
@@ -64,24 +63,6 @@ class Cuda(IpcGpu):
             return "PyTorch has CUDA but sees no NVIDIA GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES"
         return ""
 
-    def machine(self) -> Machine:
-        """Description of the current GPU."""
-        import torch
-
-        properties = torch.cuda.get_device_properties(0)
-        return Machine(
-            device="cuda",
-            name=properties.name,
-            arch=f"sm_{properties.major}{properties.minor}",
-            memory_bytes=properties.total_memory,
-            cache_bytes=int(getattr(properties, "L2_cache_size", 0)),
-            units=properties.multi_processor_count,
-            driver=_nvml_text("nvmlSystemGetDriverVersion") or f"cuda {torch.version.cuda}",
-            torch=torch.__version__,
-            triton=_triton_version(),
-            host=_cpu_name(),
-        )
-
     def capabilities(self) -> Capabilities:
         """By compute capability: CUDA C++ Programming Guide, "Feature Support per Compute Capability"."""
         import torch
@@ -97,6 +78,17 @@ class Cuda(IpcGpu):
             peak_memory=True,
             sharing=self.sharing,
         )
+
+    def _arch(self) -> str:
+        import torch
+
+        major, minor = torch.cuda.get_device_capability(0)
+        return f"sm_{major}{minor}"
+
+    def _driver_version(self) -> str:
+        import torch
+
+        return _nvml_text("nvmlSystemGetDriverVersion") or f"cuda {torch.version.cuda}"
 
     def _runtime(self) -> Any:
         return _driver()

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerneleval.devices.common.base import Capabilities, EventTimer
+from kerneleval.devices.common.host import cpu_name
 from kerneleval.devices.common.registry import register
 from kerneleval.devices.common.staged import Staged, SynchronisedClock
 from kerneleval.devices.common.torch_gpu import budget
-from kerneleval.devices.cpu import _cpu_name
 from kerneleval.records import Machine
 
 __all__ = ["Metal"]
@@ -52,7 +52,7 @@ class Metal(Staged):
         import torch
 
         name_of, cores = getattr(torch.backends.mps, "get_name", None), _cores()  # since PyTorch 2.9
-        name = str(name_of()) if name_of is not None else _cpu_name()
+        name = str(name_of()) if name_of is not None else cpu_name()
         return Machine(
             device=self.name,
             name=name,
@@ -62,7 +62,7 @@ class Metal(Staged):
             units=cores,
             driver=f"macOS {platform.mac_ver()[0]}",
             torch=torch.__version__,
-            host=_cpu_name(),
+            host=cpu_name(),
         )
 
     def hardware(self) -> str:

@@ -10,9 +10,7 @@ from typing import Any
 from kerneleval.devices.common.base import Capabilities
 from kerneleval.devices.common.registry import register
 from kerneleval.devices.common.torch_gpu import IpcGpu, MemoryCalls, read_conditions, unsteady_clock
-from kerneleval.devices.cpu import _cpu_name, _triton_version
 from kerneleval.languages.binaries.amd import hip_runtime as _hip
-from kerneleval.records import Machine
 
 __all__ = ["Rocm"]
 
@@ -49,27 +47,9 @@ class Rocm(IpcGpu):
             return "PyTorch has ROCm but sees no AMD GPU; check rocminfo, HIP_VISIBLE_DEVICES and access to /dev/kfd"
         return ""
 
-    def machine(self) -> Machine:
-        """Description of the current GPU."""
-        import torch
-
-        properties = torch.cuda.get_device_properties(0)
-        return Machine(
-            device=self.name,
-            name=properties.name,
-            arch=_arch(),
-            memory_bytes=properties.total_memory,
-            cache_bytes=int(getattr(properties, "L2_cache_size", 0)),
-            units=properties.multi_processor_count,
-            driver=f"hip {torch.version.hip}",
-            torch=torch.__version__,
-            triton=_triton_version(),
-            host=_cpu_name(),
-        )
-
     def capabilities(self) -> Capabilities:
         """By architecture."""
-        arch = _arch()
+        arch = self._arch()
         return Capabilities(
             fp8=arch.startswith(_MATRIX_FP8),
             tf32=arch.startswith(_MATRIX_TF32),
@@ -79,6 +59,17 @@ class Rocm(IpcGpu):
             peak_memory=True,
             sharing=self.sharing,
         )
+
+    def _arch(self) -> str:
+        """``gfx942`` of ``gfx942:sramecc+:xnack-``: code for the bare name runs under every setting."""
+        import torch
+
+        return str(torch.cuda.get_device_properties(0).gcnArchName).partition(":")[0]
+
+    def _driver_version(self) -> str:
+        import torch
+
+        return f"hip {torch.version.hip}"
 
     def _runtime(self) -> Any:
         return _hip()
@@ -97,10 +88,3 @@ class Rocm(IpcGpu):
     def unsteady(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
         """Its clock moved by more than 3 %."""
         return unsteady_clock(first, last)
-
-
-def _arch() -> str:
-    """``gfx942`` of ``gfx942:sramecc+:xnack-``: code for the bare name runs under every setting."""
-    import torch
-
-    return str(torch.cuda.get_device_properties(0).gcnArchName).partition(":")[0]

@@ -12,7 +12,6 @@ from kerneleval.devices.common.base import Capabilities
 from kerneleval.devices.common.registry import register
 from kerneleval.devices.common.staged import Staged
 from kerneleval.devices.common.torch_gpu import TorchGpu, read_conditions, unsteady_clock
-from kerneleval.devices.cpu import _cpu_name, _triton_version
 from kerneleval.records import Machine
 
 __all__ = ["Xpu"]
@@ -46,17 +45,12 @@ class Xpu(Staged, TorchGpu):
 
         properties = torch.xpu.get_device_properties(0)
         architecture = int(getattr(properties, "architecture", 0))  # since PyTorch 2.6
-        return Machine(
-            device=self.name,
-            name=properties.name,
+        return self._described(
+            properties,
             arch=f"xe_{architecture:x}" if architecture else "xe",
-            memory_bytes=properties.total_memory,
             cache_bytes=int(getattr(properties, "last_level_cache_size", 0)),  # since PyTorch 2.10
             units=properties.max_compute_units,
             driver=str(properties.driver_version),
-            torch=torch.__version__,
-            triton=_triton_version(),
-            host=_cpu_name(),
         )
 
     def capabilities(self) -> Capabilities:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kerneleval.devices.common.base import Arena, EventTimer, Sharing
+from kerneleval.devices.common.host import meminfo_bytes
 from kerneleval.devices.cpu import Cpu
 
 if TYPE_CHECKING:
@@ -64,9 +65,7 @@ class Staged:
 
     def host_budget_bytes(self) -> int:
         """What the host has room for: a sixteenth of what is free now, at most 1 GiB."""
-        from kerneleval.devices.cpu import _meminfo
-
-        return min(_meminfo("MemAvailable") // 16, _WINDOW_BYTES)
+        return min(meminfo_bytes("MemAvailable") // 16, _WINDOW_BYTES)
 
     def largest_case_bytes(self) -> int:
         """A twelfth of the host's free memory."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kerneleval.devices.common.base import Arena, EventTimer, Sharing
-from kerneleval.records import InfrastructureError
+from kerneleval.devices.common.host import cpu_name, triton_version
+from kerneleval.records import InfrastructureError, Machine
 
 if TYPE_CHECKING:
     import torch
@@ -81,6 +82,23 @@ class TorchGpu:
         """The first visible GPU, by the identifier that the driver gives it; by its name where it gives none."""
         properties = self._namespace().get_device_properties(0)
         return f"{self.torch_device} {getattr(properties, 'uuid', '') or properties.name}"
+
+    def _described(self, properties: Any, *, arch: str, cache_bytes: int, units: int, driver: str) -> Machine:
+        """The machine with a GPU of these properties."""
+        import torch
+
+        return Machine(
+            device=self.name,
+            name=properties.name,
+            arch=arch,
+            memory_bytes=properties.total_memory,
+            cache_bytes=cache_bytes,
+            units=units,
+            driver=driver,
+            torch=torch.__version__,
+            triton=triton_version(),
+            host=cpu_name(),
+        )
 
     def memory_budget_bytes(self) -> int:
         """A quarter of the device memory that is free or held in reserve here, less a reserve for contexts; at most
@@ -212,6 +230,23 @@ class IpcGpu(TorchGpu):
     def _reason(self, status: int) -> str:
         """The runtime's words for an error."""
         raise NotImplementedError
+
+    def _arch(self) -> str:
+        """Architecture of the current GPU, as compilers call it."""
+        raise NotImplementedError
+
+    def _driver_version(self) -> str:
+        """Version of the driver, or of the runtime."""
+        raise NotImplementedError
+
+    def machine(self) -> Machine:
+        """Description of the current GPU."""
+        import torch
+
+        properties = torch.cuda.get_device_properties(0)
+        cache_bytes, units = int(getattr(properties, "L2_cache_size", 0)), properties.multi_processor_count
+        arch, driver = self._arch(), self._driver_version()
+        return self._described(properties, arch=arch, cache_bytes=cache_bytes, units=units, driver=driver)
 
     def _check(self, function: str, *arguments: Any) -> None:
         status = getattr(self._runtime(), function)(*arguments)
