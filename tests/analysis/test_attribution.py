@@ -145,9 +145,9 @@ def test_factors_that_cannot_be_told_apart():
     one, both = logistic({"category": factors["category"]}, right), logistic(factors, right)
     assert both.parameters == 1
     assert both.log_likelihood == pytest.approx(one.log_likelihood)
-    assert any(one.note == "not to be told from the other factor" for one in both.levels)
+    assert any(one.note == "not separable from the other factor" for one in both.levels)
     found = ratio_test(both, one)
-    assert math.isnan(found.p) and "tells all" in found.note
+    assert math.isnan(found.p) and "determines" in found.note
 
 
 # --------------------------------------------------------------------------------------------------------------------

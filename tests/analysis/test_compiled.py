@@ -81,8 +81,8 @@ def test_medians_of_generators_and_what_is_told_of_nobody() -> None:
     key = next((r.generator, r.task, r.sample) for r in results if r.task == "gelu")
     found = by_generators({key: told}, results)
     one = found[key[0]]["frontier_instructions"]
-    assert (one.value, one.n, one.note.startswith("1 not told")) == (2.0, 1, True)
-    assert (found[key[0]]["registers"].n, found[key[0]]["registers"].note) == (0, "not told of any attempt")
+    assert (one.value, one.n, one.note.startswith("1 not known")) == (2.0, 1, True)
+    assert (found[key[0]]["registers"].n, found[key[0]]["registers"].note) == (0, "not known for any attempt")
 
     def shown(of: Any) -> str:
         console = Console(file=io.StringIO(), width=80)

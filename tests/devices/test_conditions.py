@@ -120,7 +120,7 @@ def test_functions_that_an_old_driver_lacks_are_left_out(monkeypatch: pytest.Mon
         ("GPU-1,GPU-2", 7.0),
         ("GPU-2", "device GPU-2 not found"),
         ("3", "device 3 not found"),
-        ("MIG-5", "of MIG-5 nothing is told"),
+        ("MIG-5", "there is no reading for MIG-5"),
     ],
 )
 def test_the_visible_device_is_asked(monkeypatch: pytest.MonkeyPatch, visible: str, told_of: Any) -> None:

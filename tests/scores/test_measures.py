@@ -56,7 +56,7 @@ def test_medians_are_over_attempts_of_the_primary_device():
     }
     setting = Setting(measured=measured)
     index = find("maintainability")(results, setting)
-    assert (index.value, index.n, index.note) == (52.0, 5, "on cpu; 1 attempts not told")
+    assert (index.value, index.n, index.note) == (52.0, 5, "on cpu; 1 attempts not known")
     assert 50 <= index.low <= 52 <= index.high <= 54
     of = find("complexity")(results, setting)
     assert (of["max"].value, of["max"].n) == (2.5, 6)
@@ -77,4 +77,4 @@ def test_why_nothing_was_measured_is_said():
     found = find("maintainability")(rows("a", [1.0]), setting)
     assert math.isnan(found.value)
     assert found.note == "Radon is not installed"
-    assert "not told of any attempt" in find("maintainability")(rows("a", [1.0]), Setting()).note
+    assert "not known for any attempt" in find("maintainability")(rows("a", [1.0]), Setting()).note

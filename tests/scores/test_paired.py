@@ -1,4 +1,4 @@
-"""Two runs cell by cell: what got better, what got worse, and what cannot be told."""
+"""Two runs cell by cell: what got better, what got worse, and what is undecided."""
 
 from __future__ import annotations
 

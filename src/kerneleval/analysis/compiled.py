@@ -39,7 +39,7 @@ METRICS = (
 
 @dataclass(frozen=True, kw_only=True)
 class CompiledMetrics:
-    """What one attempt's compiled kernels are like; NaN where its verdict does not tell."""
+    """Metrics of one attempt's compiled kernels; NaN where its verdict has none."""
 
     instructions: float = math.nan
     """Of all kernels that were launched."""
@@ -66,7 +66,7 @@ class CompiledMetrics:
 
 
 def measure(verdict: Verdict) -> CompiledMetrics:
-    """The metrics of an attempt by its verdict. A finding of another form tells nothing, and raises nothing."""
+    """The metrics of an attempt by its verdict. A finding of another form gives nothing, and raises nothing."""
     figures: dict[str, float] = {}
     if uses := compiled_in(verdict):
         counts: dict[str, int] = {}
@@ -124,5 +124,5 @@ def _median(name: str, keys: list[Key], measured: Mapping[Key, CompiledMetrics])
     told = [(key[1], float(getattr(measured[key], name))) for key in keys if key in measured]
     known = [row for row in told if not math.isnan(row[1])]
     left = len(keys) - len(known)
-    note = "" if not left else "not told of any attempt" if not known else f"{left} not told"
+    note = "" if not left else "not known for any attempt" if not known else f"{left} not known"
     return median_over_attempts(known, (0.0, math.inf), note)

@@ -1,7 +1,7 @@
 """What makes tasks difficult: static proxies of each task, and how they go with failure.
 
 KernelBench-X calls such figures task-level static proxies. They are known before anybody tries; a rank correlation with
-the observed share of wrong attempts says which of them tell anything.
+the observed share of wrong attempts says which of them predict anything.
 """
 
 from __future__ import annotations

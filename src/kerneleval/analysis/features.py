@@ -109,7 +109,7 @@ FEATURES: tuple[Feature, ...] = (
         native=r"\b(?:for|while)(?=\s*\()",
     ),
     Feature(axis="R", level=4, says="a kernel in CUDA or HIP C++, with explicit threads", native=r"\b__global__\b"),
-    # compiled code does not tell these from what scalar code does in the same registers
+    # in compiled code these look like what scalar code does in the same registers
     Feature(axis="R", level=4, says=_NAMED, native=r"\b_mm_\w+"),
     Feature(axis="R", level=4, says=_NAMED, native=r"\b_mm256_\w+", units=("AVX2", "AVX-512", "streaming store")),
     Feature(axis="R", level=4, says=_NAMED, native=r"\b_mm512_\w+", units=("AVX-512", "streaming store")),
@@ -391,7 +391,7 @@ def _python_marks(source: Any, file: str) -> Iterator[Mark]:
         if name == f"{_TL}.inline_asm_elementwise":
             for node in ast.walk(call):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    # the kernel around it is Triton's all the same: it tells of the hardware alone
+                    # the kernel around it is Triton's all the same: it says something of the hardware alone
                     yield from (m for m in _assembly(file, node.value, node.lineno) if m.axis == "H")
         for keyword in call.keywords:
             value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None

@@ -25,7 +25,7 @@ __all__ = ["Agreement", "Hardware", "Kernel", "Spread", "hardware"]
 _Key = TypeVar("_Key")
 
 FEWEST_KERNELS = 3
-"""Two kernels are ranked alike or not: no agreement can be told from chance."""
+"""Two kernels are ranked alike or not: no agreement differs from chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class Spread:
     """Machine -> number of these cells."""
     same_cells: bool
     """Whether they are the same cells everywhere; otherwise the machines have none in common (a GPU is given larger
-    shapes than a CPU), and each is told by its own."""
+    shapes than a CPU), and each is measured by its own."""
     same_source: bool
     """Whether the same sources were timed everywhere."""
     variance: float

@@ -49,7 +49,7 @@ class Level:
     right: int
     """How many of them are right."""
     coefficient: float
-    """Log odds ratio to the reference level, whose own is 0; NaN: unbounded, or not to be told apart (see ``note``)."""
+    """Log odds ratio to the reference level, whose own is 0; NaN: unbounded, or not separable (see ``note``)."""
     error: float
     """Its standard error from the inverse Hessian; NaN where the coefficient is, and of the reference."""
     note: str = ""
@@ -196,13 +196,13 @@ def _reference(levels: Sequence[str], right: Sequence[bool]) -> str:
 class _Fit:
     log_likelihood: float
     coefficients: Floats
-    """NaN where unbounded, or not to be told from others."""
+    """NaN where unbounded, or not separable from others."""
     errors: Floats
     rank: int
     separated: NDArray[np.bool_]
     """(cells,): whose probability is 0 or 1 in the limit."""
     aliased: NDArray[np.bool_]
-    """(coefficients,): what the design itself cannot tell from others."""
+    """(coefficients,): those that the design itself cannot separate from others."""
 
 
 def _fit(design: Floats, right: Floats, total: Floats) -> _Fit:
@@ -289,7 +289,7 @@ def _levels(table: _Table, fit: _Fit, factors: Mapping[str, Sequence[str]], righ
     def made(name: str, level: str, n: int, k: int, column: int) -> Level:
         value, error = float(fit.coefficients[column]), float(fit.errors[column])
         why = "all right" if k == n else "all wrong" if k == 0 else "not bounded"
-        why = "not to be told from the other factor" if fit.aliased[column] else why
+        why = "not separable from the other factor" if fit.aliased[column] else why
         note = why if math.isnan(value) else ""
         return Level(factor=name, level=level, n=n, right=k, coefficient=value, error=error, note=note)
 
@@ -324,7 +324,7 @@ def ratio_test(larger: Model, smaller: Model) -> LikelihoodRatio:
     why = larger.note if math.isnan(larger.pseudo_r2) else smaller.note if math.isnan(smaller.pseudo_r2) else ""
     df = larger.parameters - smaller.parameters
     if not why and df <= 0:
-        why = "the other factor tells all that this one does"
+        why = "the other factor determines this one"
     if why:
         return LikelihoodRatio(statistic=math.nan, df=max(df, 0), p=math.nan, note=why)
     statistic = max(0.0, 2 * (larger.log_likelihood - smaller.log_likelihood))

@@ -106,7 +106,7 @@ def load(
         level: KernelBench's level; None: the only one that the baseline has.
 
     Raises:
-        UsageError: an unknown format, a file that is none, options that the format has not, a level that nothing tells,
+        UsageError: an unknown format, a file that is none, options that the format has not, a level that is not given,
             or hardware that differs from what the files state.
     """
     if file_format not in FORMATS:
@@ -258,7 +258,7 @@ def _kernelbenchx(file: Path, name: str, hardware: str) -> Published:
             facts = {"system": "KernelBench-X", "round": number}
             outcome = _outcome(step.correct, timing, facts, (step.stage, step.reason, step.message))
             made.append((planned, _verdict(planned, outcome, machine, protocol)))
-    remarks = ["a sample is a round of refinement", "the data type is told by a task's name alone"]
+    remarks = ["a sample is a round of refinement", "the data type follows from a task's name alone"]
     return _all(made, name, machine, protocol, len(made), remarks)
 
 

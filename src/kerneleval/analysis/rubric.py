@@ -122,14 +122,14 @@ class Seen:
 
 
 def seen(verdict: Verdict) -> Seen:
-    """What a verdict tells: track, launches, and what compiled code uses where the finding ``uses`` says it of all."""
+    """What a verdict has: track, launches, and what compiled code uses where the finding ``uses`` says it of all."""
     launched = {str(k): None for f in verdict.findings if isinstance(of := f.get("launches"), Mapping) for k in of}
     whole = all(f.get("complete") is True for f in verdict.findings if f.get("check") == "uses")
     return Seen(track=verdict.track, launched=tuple(launched), compiled=compiled_in(verdict), complete=whole)
 
 
 def compiled_in(verdict: Verdict) -> tuple[CodeUse, ...]:
-    """What a verdict's finding ``uses`` tells of compiled kernels; what has another form than it is left out."""
+    """What a verdict's finding ``uses`` says of compiled kernels; anything of another form is left out."""
     found = []
     for finding in verdict.findings:
         rows = finding.get("kernels") if finding.get("check") == "uses" else None
@@ -326,8 +326,8 @@ def _level_of(log_ratio: float, noise: float) -> int:
 
 
 def _automation(origin: Origin, candidate: Candidate | None, origins: Mapping[str, Origin]) -> Grade:
-    """By what humans told the generator, and by the lines that they changed, in it and in those that it was made from;
-    the lower level of the two.
+    """By the guidance that humans gave the generator, and by the lines that they changed, in it and in its
+    ancestors; the lower level of the two.
     """
     edits, known, at = 0, {""}, origin
     while True:

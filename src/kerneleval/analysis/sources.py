@@ -55,7 +55,7 @@ _COMPILED_BY = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class SourceMetrics:
-    """What a candidate's source is like; NaN where it could not be told, with the reason in the note."""
+    """Measures of a candidate's source; NaN where there is none, with the reason in the note."""
 
     candidate: str
     """Content hash."""
@@ -79,7 +79,7 @@ class SourceMetrics:
     """Functions given to a kernel compiler: ``triton.jit`` and Numba's decorators, ``__global__``. NaN: the language
     (C++) does not mark them."""
     note: str = ""
-    """What could not be told, and why."""
+    """What could not be measured, and why."""
 
 
 def measure(candidate: Candidate) -> SourceMetrics:
@@ -191,7 +191,7 @@ def _native(text: str, *, marks: bool) -> _Part:
 
 
 def _native_index(text: str, complexity: int, lines: int) -> float:
-    """The maintainability index of a C-like source: Radon's formula, operators and operands told by Lizard."""
+    """The maintainability index of a C-like source: Radon's formula, operators and operands counted by Lizard."""
     try:
         from lizard_languages import CLikeReader
         from radon.metrics import mi_compute
@@ -288,6 +288,6 @@ def _median(
 ) -> Score:
     known = [(task, float(getattr(measured[c], name))) for (task, _), c in attempts.items() if c in measured]
     told = [row for row in known if not math.isnan(row[1])]
-    left = {"without a source": missing, "not told": len(known) - len(told)}
+    left = {"without a source": missing, "not known": len(known) - len(told)}
     note = ", ".join(f"{count} {words}" for words, count in left.items() if count)
     return median_over_attempts(told, (-math.inf, math.inf), note)

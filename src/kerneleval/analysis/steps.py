@@ -1,4 +1,4 @@
-"""One candidate in a chain of iterations, whoever judged it, and whether code really changed between two."""
+"""One candidate in a chain of iterations, by any judge, and whether code really changed between two."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Step:
     code: str
     """Its source; of several files one after another."""
     built: bool | None
-    """Whether it built; None: its judge does not tell building from calling."""
+    """Whether it built; None: its judge does not distinguish building from calling."""
     called: bool
     """Whether it ran without an error."""
     correct: bool
@@ -47,7 +47,7 @@ class Step:
     noise: float = math.nan
     """Noise floor as a ratio minus 1; NaN: its judge gave none."""
     cells: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
-    """Case -> its speedup with the ends of its 95 % interval; empty: its judge tells no single cells."""
+    """Case -> its speedup with the ends of its 95 % interval; empty: its judge gives no single cells."""
     machine: str = ""
     """Where it was timed: times of different machines are not compared."""
     generator: str = ""

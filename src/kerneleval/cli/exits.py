@@ -33,7 +33,7 @@ ERROR = 2
 INTERRUPTED = 130
 """Ctrl-C, as shells count it: 128 and the signal's number."""
 PIPE_CLOSED = 141
-"""Whoever read our output went away."""
+"""The reader of our output is gone."""
 
 COMMANDS = (
     *("check", "matrix", "differ", "run", "estimate", "generate", "score", "compare", "report", "transitions"),

@@ -34,7 +34,7 @@ _SETTLE_S = 0.001
 """Outlasts helper threads of workers."""
 
 _LONGEST_SPIN_S = 0.03
-"""Nobody waits longer than that for helper threads of this process."""
+"""The longest wait, in seconds, for helper threads of this process."""
 
 
 @functools.cache
@@ -184,7 +184,7 @@ class Cpu:
         return HOST.read_mj()
 
     def conditions(self) -> dict[str, Any]:
-        """Load average and, where the kernel tells, the clock of core 0 and the energy of all packages and DRAM."""
+        """Load average and, where the kernel has them, the clock of core 0 and the energy of all packages and DRAM."""
         found: dict[str, Any] = {"load_1min": os.getloadavg()[0]}
         energy_mj = self.energy_mj()
         if energy_mj is not None:
@@ -235,7 +235,7 @@ def _last_level_cache() -> int:
 
 @functools.cache
 def caches_bytes(root: str = "/sys/devices/system/cpu") -> int:
-    """Every cache of every processor together, in bytes, each counted once; 0 where the kernel does not tell.
+    """Every cache of every processor together, in bytes, each counted once; 0 where the kernel does not say.
 
     A machine has several last-level caches, one a socket or a group of cores, and exclusive ones add up.
     """

@@ -109,7 +109,7 @@ class Cuda(IpcGpu):
 
     def conditions(self) -> dict[str, Any]:
         """Clocks (MHz), temperatures (C), power (mW), energy (mJ since the driver was loaded), performance state,
-        reasons of throttling and processes as NVML tells them.
+        reasons of throttling and processes as NVML reports them.
         """
         return _nvml_conditions()
 
@@ -158,7 +158,7 @@ def _nvml_device() -> tuple[Any, Any] | str:
             return f"device {visible} not found"
         return library, device
     if visible and not visible.isdigit():  # a part of a GPU, whose counters are those of the whole
-        return f"of {visible} nothing is told"
+        return f"there is no reading for {visible}"
     index = int(visible) if visible.isdigit() else 0
     if library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device)):
         return f"device {index} not found"

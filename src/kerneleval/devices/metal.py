@@ -20,7 +20,7 @@ from kerneleval.records import Machine
 __all__ = ["Metal"]
 
 _CACHE_BYTES = 96 << 20
-"""The largest system-level cache of them (M1 Ultra): macOS tells of none."""
+"""The largest system-level cache of them (M1 Ultra): macOS does not report it."""
 
 
 @register
@@ -114,22 +114,22 @@ class Metal(Staged):
         """Nothing: there is one stream, which everything is in the order of."""
 
     def settle(self) -> None:
-        """Nothing: what is revealed lies in host memory, written by the time this is called."""
+        """Nothing: what is revealed is in host memory, written by the time this is called."""
 
     def timer(self) -> EventTimer:
         """The worker's own clock."""
         return SynchronisedClock(self.synchronize)
 
     def energy_mj(self) -> float | None:
-        """PyTorch tells none."""
+        """PyTorch has none."""
         return None
 
     def conditions(self) -> dict[str, Any]:
-        """Load average of the host: macOS tells of clocks and heat to the superuser alone."""
+        """Load average of the host: macOS gives clocks and heat to the superuser alone."""
         return {"load_1min": os.getloadavg()[0]}
 
     def unsteady(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
-        """Nothing that could be told."""
+        """Nothing: there is no reading."""
         return ""
 
 

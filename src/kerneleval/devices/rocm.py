@@ -81,7 +81,7 @@ class Rocm(IpcGpu):
         """Clock (MHz), temperature (C) and power (mW) as PyTorch reads them through amdsmi, where that is installed."""
         read = {"clock_sm_mhz": "clock_rate", "temperature_c": "temperature", "power_w": "power_draw"}
         found = read_conditions(self._namespace(), read, "amdsmi")
-        if "power_w" in found:  # amdsmi tells watts, and PyTorch hands them on, whatever its page says
+        if "power_w" in found:  # amdsmi gives watts, and PyTorch passes them on, although its page says otherwise
             found["power_mw"] = 1e3 * found.pop("power_w")
         return found
 

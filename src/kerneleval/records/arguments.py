@@ -68,9 +68,9 @@ class TensorSpec:
     differentiable: bool = False
     """Whether backward cases ask for this argument's gradient."""
     common: float = 0.0
-    """What ``common`` data lies about; 0: it is N(0, 1), as of half types."""
+    """The mean of ``common`` data; 0: it is N(0, 1), as in half types."""
     common_signs: bool = False
-    """Whether each row (last dim) of ``common`` data lies about that number or about its negative."""
+    """Whether the mean of each row (last dim) of ``common`` data is that number or its negative, at random."""
     large_half: float = 16.0
     """Factor of ``large_scale`` in float16: with 16, products of two inputs stay below its largest number, 65504."""
     large_half_backward: float = 0.0

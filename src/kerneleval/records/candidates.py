@@ -51,7 +51,7 @@ class Origin:
     human_edits: int = -1
     """Lines that a human changed; -1: not known."""
     guidance: str = ""
-    """What a human told the generator beyond the task: one of :data:`GUIDANCE`; empty: not recorded."""
+    """What guidance a human gave the generator beyond the task: one of :data:`GUIDANCE`; empty: not recorded."""
     licence: str = ""
     """Licence of the source, an SPDX identifier; empty: not known."""
     round: int = 0
@@ -93,7 +93,7 @@ class Candidate:
 
     @property
     def stored_name(self) -> str:
-        """How a command line names it where it lies in a store."""
+        """How a command line names it when it is in a store."""
         return f"{STORED}{self.hash[:16]}"
 
     @property

@@ -59,7 +59,7 @@ class DeviceAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class Apart:
-    """How far one output lies apart on two devices."""
+    """How far apart one output is on two devices."""
 
     first: str
     """One device."""

@@ -69,8 +69,8 @@ class Request:
     history: tuple[EarlierRound, ...] = field(default=())
     """The rounds before this one, the first one first."""
     check: Callable[[Candidate], tuple[bool, str]] | None = field(default=None, compare=False, repr=False)
-    """Judges a draft: whether it passes, and what a refinement would be told of it, for generators that try before they
-    answer; from any thread, one draft at a time. None: there is no judge.
+    """Judges a draft: whether it passes, and the feedback that a refinement would get, for generators that try before
+    they answer; from any thread, one draft at a time. None: there is no judge.
     """
 
     @property

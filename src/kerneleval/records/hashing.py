@@ -1,4 +1,4 @@
-"""Hashes that identify what is stored, and secrets that nobody can guess."""
+"""Hashes that identify what is stored, and secrets that cannot be guessed."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Timing:
     """Noise floor of this machine and duration class, as a ratio minus 1 (0.01 is 1 %)."""
     claim: Literal["faster", "slower", "equal", "inconclusive"]
     """``faster``/``slower``: the interval excludes 1 and the effect exceeds the noise floor; ``equal``: the interval
-    lies within the noise floor around 1; else ``inconclusive``."""
+    is within the noise floor around 1; else ``inconclusive``."""
     device_time: str = "none"
     """What became of the worker's own device time: ``accepted``, ``rejected: why`` or ``none``."""
 

@@ -31,7 +31,7 @@ class CompiledKernel:
     error: str = ""
     """The compiler's words; empty: there is a binary for the target."""
     registers: int = -1
-    """Of a thread; -1: the binary does not tell. So for those below."""
+    """Registers of a thread; -1: the binary does not have the number. The same for the fields below."""
     spilled: int = -1
     """Bytes of local memory a thread on NVIDIA's, spilled vector registers on AMD's."""
     shared_bytes: int = -1

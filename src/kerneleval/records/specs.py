@@ -29,7 +29,7 @@ class CandidateSpec:
     device: str | None = None
     """Device kind; None: the GPU where there is one, else the CPU."""
     language: str = ""
-    """Language of the file; empty: told from its content."""
+    """Language of the file; empty: found from its content."""
     entry: str = ""
     """Name of the entry point; empty: by convention (``docs/candidates.md``)."""
     backward_entry: str = ""

@@ -52,7 +52,7 @@ class Tolerance:
     which kernels keep a step in the type: what that leaves does not follow the size of a row's gradient."""
     exact_form: Callable[..., Any] | None = None
     """For operators that quantise: the same without it. A candidate must be nearer to the quantised oracle than half of
-    what lies between the two, so that the error of the quantisation, and no other, is in the result."""
+    the distance between the two, so that the error of the quantisation, and no other, is in the result."""
     contract: tuple[float, float, float] = (0.95, 0.05, 0.1)
     """For these: least cosine, largest relative L1 error and largest rms error over the rms, of the outputs against
     those of ``exact_form``, wherever the oracle's own outputs keep to it (KernelBench-X's contract)."""

@@ -77,8 +77,8 @@ class Verdict:
     seconds: float = 0.0
     """Wall time of judging."""
     conditions: dict[str, Any] = field(default_factory=dict)
-    """``first`` and ``last``: what the device told of clocks, temperature, throttling and other work after the first
-    and after the last timed cell; empty: nothing was timed."""
+    """``first`` and ``last``: what the device reported of clocks, temperature, throttling and other work after the
+    first and after the last timed cell; empty: nothing was timed."""
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Verdict:

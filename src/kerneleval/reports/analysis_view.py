@@ -322,7 +322,7 @@ _COMPILED = {
 
 
 def render_compiled(found: Mapping[str, Plain], console: Console) -> None:
-    """Print what :func:`kerneleval.analysis.compiled.by_generators` gives, without what is told of nobody.
+    """Print what :func:`kerneleval.analysis.compiled.by_generators` gives, without what is known for no generator.
 
     Args:
         found: its plain data.

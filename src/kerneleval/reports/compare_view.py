@@ -1,4 +1,4 @@
-"""Two runs or generators side by side, for people: what got better, what got worse, what cannot be told."""
+"""Two runs or generators side by side, for people: what got better, what got worse, what is undecided."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from kerneleval.reports.text import plural, safe
 __all__ = ["render_differential"]
 
 _SHOWN = 3
-"""Cases of one device that are told in full; the JSON document has all."""
+"""Cases of one device that are shown in full; the JSON document has all."""
 _ROWS = 12
 _TEXT = 600
 
@@ -39,7 +39,7 @@ def render_differential(found: Differential, console: Console) -> None:
 
 
 def _devices(found: Differential) -> Table:
-    """A row for each device; files by their last names, where these tell them apart."""
+    """A row for each device; files by their last names, where these differ."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     files = set(found.sources.values())
     names = {file: Path(file).name for file in files}

@@ -21,7 +21,7 @@ Plain = Mapping[str, Any]
 LINES = 60
 """Lines of a summary at most."""
 GENERATORS = 8
-"""Generators told of; the rest is counted."""
+"""Generators that are listed; the rest is counted."""
 REASONS = 6
 """Reasons of failures; the rest is counted."""
 WARNINGS = 3

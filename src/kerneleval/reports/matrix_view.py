@@ -22,7 +22,7 @@ _LEGEND = (
     "special units, widest access (B)"
 )
 _WIDE = 110
-"""Columns from which on GPUs and times are told too."""
+"""Terminal width in columns from which on GPUs and times are shown too."""
 
 
 def render_matrix(matrix: Matrix, console: Console) -> None:
@@ -107,7 +107,7 @@ def _fast(row: MatrixRow) -> Text:
 
 
 def _most(kernels: Sequence[CompiledKernel], name: str) -> str:
-    """The most that one of the kernels takes; empty: not told."""
+    """The most that one of the kernels takes; empty: not known."""
     values = [int(getattr(kernel, name)) for kernel in kernels]
     return str(max(values)) if values and max(values) >= 0 else ""
 

@@ -14,7 +14,7 @@ from kerneleval.reports.text import MISSING, figure, safe
 __all__ = ["rate", "render_peaks"]
 
 _WIDE = 110
-"""Columns from which on it is told how each was measured."""
+"""Terminal width in columns from which on the method of each measurement is shown."""
 
 
 def render_peaks(found: Mapping[str, Any], console: Console) -> None:
@@ -48,7 +48,7 @@ def render_peaks(found: Mapping[str, Any], console: Console) -> None:
     if found["product"]:
         told = f"data sheet: {found['product']} ({found['source']}); dense rates; shown only, no limit comes from it"
     else:
-        told = "no vendor's figures are known of this device"
+        told = "no vendor's figures are known for this device"
     console.print(Text(told, style="dim"), soft_wrap=True)
     if found["unsteady"]:
         text = (

@@ -76,7 +76,7 @@ def render_headline(document: Mapping[str, Any], console: Console) -> None:
 
 
 Builder = Callable[[Mapping[str, Plain], bool], Table | None]
-"""Makes a table of the scores, a narrow one if told so; None where there is nothing to show."""
+"""Makes a table of the scores, a narrow one if asked for; None where there is nothing to show."""
 
 
 def _print(console: Console, scores: Mapping[str, Plain], *builders: Builder) -> None:

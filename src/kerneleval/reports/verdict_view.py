@@ -221,7 +221,7 @@ def _not_shown(cells: Sequence[CellResult]) -> str:
 
 
 def _failures(verdict: Verdict) -> list[RenderableType]:
-    """The first failed cells with their messages; a failure of the whole candidate is told above already."""
+    """The first failed cells with their messages; a failure of the whole candidate is shown above already."""
     failed = [
         (c, c.outcome)
         for c in verdict.cells

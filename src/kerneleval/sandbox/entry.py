@@ -102,7 +102,7 @@ def detach(entry: Entry, keep_fds: Sequence[int]) -> None:
 
 
 def leave_namespaces(entry: Entry) -> None:
-    """Leave the host's namespaces; whoever is no superuser needs a user namespace for it."""
+    """Leave the host's namespaces; a user other than the superuser needs a user namespace for it."""
     if not entry.superuser:
         with entry.layer("userns"):
             _own_user_namespace()
@@ -113,7 +113,7 @@ def leave_namespaces(entry: Entry) -> None:
         with entry.layer("pidns"):
             linux.unshare(linux.CLONE_NEWPID)
     else:
-        entry.missing.append(f"pidns: nobody has seen the {entry.device} driver work in one")
+        entry.missing.append(f"pidns: not tried with the {entry.device} driver")
 
 
 def _own_user_namespace() -> None:

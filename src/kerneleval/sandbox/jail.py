@@ -2,7 +2,7 @@
 
 It is no candidate: it may run for long, start what it likes and, where that is granted, reach the network. What it may
 not is read the judge's files, trace or end other processes, or leave any behind. The program becomes the command's
-monitor (:mod:`kerneleval.sandbox.monitor`): SIGTERM to it, or the death of whoever started it, is SIGTERM to all that
+monitor (:mod:`kerneleval.sandbox.monitor`): SIGTERM to it, or the death of its parent, is SIGTERM to all that
 the command started, and SIGKILL to what is left five seconds later; when the command ends, the rest is killed at once.
 
 ``docs/agents.md`` says what is kept from a command, and what is not.
@@ -38,7 +38,7 @@ _NOT_FOUND, _NOT_RUNNABLE = 127, 126
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 _MACHINE = ("/proc/cpuinfo", "/proc/filesystems", "/proc/meminfo", "/proc/stat", "/proc/uptime", "/proc/version")
-"""What ``/proc`` tells of the machine; the rest of it tells what other processes are called and were given."""
+"""What ``/proc`` says of the machine; the rest of it has names and arguments of other processes."""
 
 _NODES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 _BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from kerneleval.sandbox.jail import main; main(sys.argv[1:])"
@@ -68,7 +68,7 @@ def command(
         "parent": os.getpid(),
     }
     package = str(Path(__file__).resolve().parents[2])
-    # At the end of the search path: nothing that lies beside this package may stand in for the standard library.
+    # At the end of the search path: nothing next to this package may stand in for the standard library.
     return [sys.executable, "-I", "-c", _BOOT, package, json.dumps(plan), "--", *argv]
 
 
@@ -96,7 +96,7 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
         os.setsid()
     monitor.prepare_monitor()
     if plan["parent"] != os.getppid():
-        os._exit(REFUSED)  # whoever started it died before that was watched
+        os._exit(REFUSED)  # the parent died before its death could be watched
     reach = _choose_reach()
     monitor_pid = os.getpid()
     child = os.fork()

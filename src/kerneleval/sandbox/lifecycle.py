@@ -76,7 +76,7 @@ def enter(
         device: device kind; ``cpu`` allows more to be taken away than a driver would bear.
         keep_fds: descriptors to keep besides standard output and error; every other is closed, so Python objects that
             own one must have been closed or detached before.
-        parent_pid: the zygote's id, read before the fork: tells a zygote that died meanwhile.
+        parent_pid: the zygote's id, read before the fork: shows that the zygote died meanwhile.
         costs: filled with the milliseconds that each step took.
 
     Raises:

@@ -112,7 +112,7 @@ def _kill_rest(reach: str, uid: int) -> None:
         if reach == Reach.TREE:
             processes.signal_each(processes.descendants(os.getpid()), signal.SIGKILL)
         else:
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is there, or may be reached
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # none left, or none may be signalled
                 os.kill(-1, signal.SIGKILL)  # reaches the worker's user, or this domain, and never this process
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:

@@ -51,7 +51,7 @@ class _Row(NamedTuple):
 
 
 def _rows() -> dict[int, _Row]:
-    """Every process as ``ps`` tells."""
+    """Every process as ``ps`` lists it."""
     text = subprocess.run(_PS, capture_output=True, text=True, check=True, env={"PATH": os.defpath}).stdout
     rows = {}
     for line in text.splitlines():
@@ -227,7 +227,7 @@ def resident_bytes(pids: Iterable[int]) -> int:
 
 
 def shared_bytes(pids: Iterable[int]) -> int:
-    """Shared memory that some processes have mapped, counted for each of them; 0 where the system does not tell."""
+    """Shared memory that some processes have mapped, counted for each of them; 0 where the system does not say."""
     found = 0
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -238,7 +238,7 @@ def shared_bytes(pids: Iterable[int]) -> int:
 
 def deleted_bytes(pids: Iterable[int]) -> int:
     """Room that files take which some processes hold open and nothing names any more, those in memory among them; 0
-    where the system does not tell.
+    where the system does not say.
     """
     found: dict[tuple[int, int], int] = {}
     for pid in pids:

@@ -123,7 +123,7 @@ def nodes(device: str) -> list[str]:
 def readable_paths(slot: Slot, device: str) -> list[str]:
     """Subtrees to read and execute: the system, this interpreter, its libraries, and this package's worker side.
 
-    Called in the worker, whose imported modules tell where the libraries are. None of them lies below another.
+    Called in the worker, whose imported modules show where the libraries are. None of them lies below another.
     """
     paths = [*_SYSTEM, *slot.readable]
     if torch_device(device) != "cpu":
@@ -142,7 +142,7 @@ def readable_paths(slot: Slot, device: str) -> list[str]:
 
 
 def _library_paths(known: list[str], package: Path) -> list[str]:
-    """Where imported modules came from, as far as that lies outside of ``known``."""
+    """Where imported modules came from, as far as that is outside of ``known``."""
     found: list[str] = []
     entries = [os.path.realpath(p) for p in sys.path if os.path.isabs(p) and os.path.isdir(p)]
     for name, module in list(sys.modules.items()):

@@ -200,7 +200,7 @@ def remove(base: str) -> list[str]:
 
 
 def _empty(directory: int, top: int, moved: list[str], failed: list[str], depth: int) -> None:
-    """Remove all in ``directory``. What lies deeper than ``depth`` is moved to ``top`` for later, under a new name.
+    """Remove all in ``directory``. What is deeper than ``depth`` is moved to ``top`` for later, under a new name.
 
     So neither recursion, nor open descriptors, nor the length of a path is a limit.
     """

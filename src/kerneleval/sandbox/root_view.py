@@ -2,7 +2,7 @@
 
 The system and the interpreter are bound read-only at their usual places, homes and the judge's files do not exist,
 ``/tmp`` and ``/dev/shm`` are new and bounded, ``/proc`` shows the worker's own processes. This also lets a worker of
-another user run an interpreter that lies in a closed home.
+another user run an interpreter in a closed home.
 """
 # Paths are strings here: they end in system calls, and links among them must stay links.
 
@@ -87,7 +87,7 @@ def _bounded(path: str, size_bytes: int) -> None:
 
 
 def _bind(target: str, path: str) -> bool:
-    """Show ``path`` in the new root: links as links, the rest bound. Tells whether something was bound."""
+    """Show ``path`` in the new root: links as links, the rest bound. Returns whether something was bound."""
     parent = os.path.dirname(path)
     if parent != "/" and not _parents(target, parent):
         return False  # an ancestor is a link; its target is on the list by its own name

@@ -42,8 +42,8 @@ def _told(results: Sequence[Result], setting: Setting, name: str) -> tuple[list[
     known = setting.measured.get(name, {})
     told = [(key[1], known[key]) for key in attempts if not math.isnan(known.get(key, math.nan))]
     left = len(attempts) - len(told)
-    why = setting.unmeasured.get(name, "not told of any attempt") if not told else ""
-    why = why or (f"{left} attempts not told" if left else "")
+    why = setting.unmeasured.get(name, "not known for any attempt") if not told else ""
+    why = why or (f"{left} attempts not known" if left else "")
     return told, "; ".join(filter(None, (where(results, setting), why)))
 
 

@@ -26,7 +26,7 @@ def regressions(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """Share of the correct, timed cells of the primary device that are slower than the baseline beyond noise, by shape
     category and over all.
 
-    Slower is what the timing claims: the interval lies below 1 and the effect exceeds the noise floor. Wilson's
+    Slower is what the timing claims: the interval is below 1 and the effect exceeds the noise floor. Wilson's
     interval; n is the number of timed cells; the note counts the regressions and names the worst.
     """
     timed = [r for r in primary(checked(results), setting) if timing_of(r) is not None]

@@ -38,7 +38,7 @@ _SERVERS = ("postgresql", "postgres", "postgresql+psycopg")
 _HEADER = b"SQLite format 3\x00"
 
 _MALFORMED = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
-"""What reading a row raises that nobody wrote so."""
+"""What reading a row raises if its content was not written by this program."""
 
 
 def masked(url: str) -> str:
@@ -77,7 +77,7 @@ class Database:
             ) from error
 
     def verify(self) -> None:
-        """For whoever reads nothing where something should be: whether the pages of a file fit together.
+        """For a reader that finds nothing where something should be: whether the pages of a file fit together.
 
         Raises:
             InfrastructureError: they do not.

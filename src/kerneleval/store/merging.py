@@ -126,7 +126,7 @@ def merge(source: Database, target: Database, tell: OnRows = lambda done, total:
     with target.reading() as connection:
         reading.runs(connection)  # what is damaged there is not the source's fault
     with source.reading() as reader:
-        if reader.dialect.name == "postgresql":  # one snapshot for all that is read, whoever writes meanwhile
+        if reader.dialect.name == "postgresql":  # one snapshot for all that is read, whatever is written meanwhile
             reader.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
         infos = reading.runs(reader)  # a run that cannot be read would keep every other run of the target from being
         with target.writing() as writer:

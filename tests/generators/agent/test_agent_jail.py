@@ -320,7 +320,7 @@ def test_a_layer_that_fails_is_not_left_out(tmp_path):
     mark = tmp_path / "ran"
     for layer in ("seccomp.install", "landlock.restrict", "linux.drop_capabilities"):
         module, _, name = layer.partition(".")
-        code = f"import kerneleval.worker.{module} as m\ndef n(*a, **k): raise OSError(1, 'no')\nm.{name} = n\n"
+        code = f"import kerneleval.sandbox.{module} as m\ndef n(*a, **k): raise OSError(1, 'no')\nm.{name} = n\n"
         code += "from kerneleval.sandbox.jail import main; main()"
         plan = json.dumps({"readable": [], "writable": [str(tmp_path)], "network": False, "parent": os.getpid()})
         done = started([sys.executable, "-c", code, plan, "--", "touch", str(mark)])

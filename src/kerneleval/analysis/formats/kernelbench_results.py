@@ -61,7 +61,7 @@ class Sample:
     compiled: bool
     """Whether it is said to have compiled."""
     correct: bool
-    """Whether it is said to be correct."""
+    """Whether the file says that it is correct."""
     metadata: Any
     """Whatever was published beside it."""
     time: Time | None
@@ -161,7 +161,7 @@ def failure(sample: Sample) -> tuple[str, str, str]:
     """Stage, reason and message of a sample that did not pass.
 
     The stage follows ``compiled`` and ``correctness``; only a timeout and an error of the device, which KernelBench
-    records as not compiled, are told apart by what the metadata say. The message is theirs, as it stands.
+    records as not compiled, are distinguished by what the metadata say. The message is theirs, unchanged.
     """
     message, name = _message(sample.metadata)
     if _TIMEOUT.search(message):

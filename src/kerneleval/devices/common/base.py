@@ -20,7 +20,7 @@ memory by an ``ipc`` handle; or inputs and outputs are ``staged`` in host memory
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """What a device can do, so that nobody has to try."""
+    """What a device can do, so that no caller has to try."""
 
     fp64: bool = True
     """Whether it computes in fp64. Where it does not, the oracle runs on the host."""
@@ -37,9 +37,9 @@ class Capabilities:
     streams: bool = False
     """As :attr:`Device.streams`."""
     events: bool = False
-    """Whether its event timers are trusted as evidence; else the worker's own clock is told as such."""
+    """Whether its event timers are trusted as evidence; else the worker's own clock is given in their place."""
     peak_memory: bool = False
-    """Whether the most memory that was held can be told."""
+    """Whether the device counts its peak memory."""
     sharing: Sharing = "mapped"
     """As :attr:`Device.sharing`."""
 
@@ -117,7 +117,7 @@ class Device(Protocol):
         """Description of this machine's device."""
 
     def hardware(self) -> str:
-        """Which piece of hardware of this host it is: whoever measures on the same one takes turns."""
+        """Which piece of hardware of this host it is: judges that measure on the same one share one device lock."""
 
     def capabilities(self) -> Capabilities:
         """What it can do. Called only where it is available."""
@@ -172,7 +172,7 @@ class Device(Protocol):
         """A device timer, or the worker's own clock where the device has none worth trusting."""
 
     def conditions(self) -> dict[str, Any]:
-        """Clocks, temperature, throttling, other work as far as the device tells; plain data, units in the names.
+        """Clocks, temperature, throttling, other work as far as the device has them; plain data, units in the names.
 
         Usual ones: ``energy_mj`` (see :meth:`energy_mj`), ``power_mw``, ``power_limit_mw``, ``temperature_c``,
         ``temperature_memory_c``, ``clock_sm_mhz``, ``clock_memory_mhz``, ``performance_state`` (0 is the highest),
@@ -181,7 +181,7 @@ class Device(Protocol):
 
     def energy_mj(self) -> float | None:
         """What the device has used since some fixed moment (millijoules, never less than before), from which the energy
-        of a call follows (``judge/timing/energy.py``); None: it does not tell. Asked every few milliseconds.
+        of a call follows (``judge/timing/energy.py``); None: it has no counter. Called every few milliseconds.
         """
 
     def unsteady(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:

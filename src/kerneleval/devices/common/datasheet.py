@@ -23,7 +23,7 @@ class Product:
     name: str
     """What its maker calls it."""
     pattern: str
-    """Regular expression that its device name, as PyTorch tells it, matches somewhere; case does not count."""
+    """Regular expression that its device name, as PyTorch gives it, matches somewhere; case does not count."""
     source: str
     """The maker's document, and where it was read."""
     bandwidth_bytes_per_s: float

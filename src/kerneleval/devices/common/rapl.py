@@ -15,7 +15,7 @@ class Rapl:
 
     A counter begins again at ``max_energy_range_uj``, after some minutes of full load; one reading a minute is enough
     to notice. Parts of a package (``core``, ``uncore``) are in the package's own figure, and ``psys`` is that of the
-    platform: none of them is added. Since Linux 5.10 only root may read them, unless somebody allowed it.
+    platform: none of them is added. Since Linux 5.10 only root may read them, unless their modes were changed.
 
     Args:
         root: the folder with the zones.
@@ -29,7 +29,7 @@ class Rapl:
         self._begun = False
 
     def read_mj(self) -> float | None:
-        """Millijoules since the first reading; None: the kernel tells none, or not to this user."""
+        """Millijoules since the first reading; None: the kernel has none, or not for this user."""
         try:
             if not self._begun:
                 self._begin()

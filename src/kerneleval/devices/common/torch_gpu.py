@@ -32,7 +32,7 @@ def budget(room_bytes: int) -> int:
 
 
 def read_conditions(gpu: Any, functions: Mapping[str, str], package: str) -> dict[str, Any]:
-    """What functions of a namespace of PyTorch tell of the device now; under ``package`` why one tells nothing.
+    """What functions of a namespace of PyTorch say of the device now; under ``package`` why one says nothing.
 
     Args:
         gpu: ``torch.cuda`` or ``torch.xpu``.
@@ -157,7 +157,7 @@ class TorchGpu:
         self.synchronize()
 
     def energy_mj(self) -> float | None:
-        """PyTorch tells none."""
+        """PyTorch has none."""
         return None
 
     def timer(self) -> EventTimer:

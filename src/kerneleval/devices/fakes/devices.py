@@ -68,7 +68,7 @@ class Fake:
 
 
 class _Event:
-    """Host times as device events tell them, in milliseconds."""
+    """Host times in the place of device events, in milliseconds."""
 
     def __init__(self, *_: Any, **options: Any) -> None:
         self._timed, self._at = bool(options.get("enable_timing")), 0.0

@@ -28,7 +28,7 @@ _WAITING = 64
 class CheckSocket:
     """Listens in a folder until it is closed; to be used in a ``with`` statement.
 
-    The folder lies in the workspace, so the agent may do with the socket what it likes: it harms its own checks alone.
+    The folder is in the workspace, so the agent can do anything to the socket: it harms only its own checks.
 
     Args:
         folder: an existing directory; ``socket`` and ``word`` are made there.
@@ -115,7 +115,7 @@ class CheckSocket:
 
     def _judged(self, data: bytes) -> tuple[int, str]:
         if self._check is None:
-            return NOBODY, "Nobody judges drafts in this call."
+            return NOBODY, "No judge is available for drafts in this call."
         if self._used >= self._budget:
             return USED_UP, f"The budget of {self._budget} checks is used up."
         candidate = self._draft_of(data)
@@ -124,7 +124,7 @@ class CheckSocket:
             self._since = time.monotonic()
         try:
             passed, text = self._check(candidate)
-        except Exception:  # noqa: BLE001 - it is raised where it arose; an agent is told nothing of the judge
+        except Exception:  # noqa: BLE001 - it is raised where it arose; an agent gets no detail of the judge
             return NOBODY, "The judge failed; this draft was not judged."
         finally:
             with self._lock:

@@ -55,7 +55,7 @@ def run(
         folder: working directory.
         environment: all of its environment.
         seconds: time that it has.
-        stop: set by whoever gives it up.
+        stop: set when the answer is not wanted any more.
         paused_s: seconds so far that do not count.
 
     Raises:
@@ -104,7 +104,7 @@ def run(
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it has; its status stays to be collected, so that nobody else gets its number meanwhile."""
+    """Whether it has; its status stays to be collected, so that no other process gets its number meanwhile."""
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 

@@ -20,7 +20,7 @@ STDOUT = "stdout"
 """Value of ``usage`` for agents that print it last."""
 
 TAKEN = ("TASK.md", "README.md", "reference.py", "device.json", "bin", "earlier", "feedback", "tmp")
-"""Names of what else lies in a workspace."""
+"""Names of the other files and folders of a workspace."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class Settings:
     gpu: bool = False
     """Whether it may use NVIDIA GPUs itself."""
     usage: str = ""
-    """File in the workspace, or :data:`STDOUT`, in which it tells what it used; empty: it does not."""
+    """File in the workspace, or :data:`STDOUT`, to which it writes what it used; empty: it does not."""
 
     @property
     def asked(self) -> dict[str, Any]:

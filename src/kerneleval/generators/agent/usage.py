@@ -22,13 +22,13 @@ _REASONING = ("reasoning_tokens", "reasoning_output_tokens", "tokens_reasoning")
 _MONEY = ("total_cost_usd", "cost_usd", "money_usd")
 _TURNS = ("num_turns", "turns")
 _BESIDE = ("cache_read_input_tokens", "cache_creation_input_tokens")
-"""Counted beside ``input_tokens``, where they are told by these names (Anthropic's API); elsewhere among them."""
+"""Not included in ``input_tokens`` where they have these names (Anthropic's API); elsewhere included."""
 
 _DETAILS = ("input_tokens_details", "prompt_tokens_details", "output_tokens_details", "completion_tokens_details")
 
 
 def read_usage(text: str) -> dict[str, Any]:
-    """Usage from a JSON object, or from the last one of several lines that tells any.
+    """Usage from a JSON object, or from the last one of several lines that has any.
 
     Known are flat objects with ``model``, ``input_tokens``, ``output_tokens``, ``cached_tokens``, ``reasoning_tokens``,
     ``cost_usd`` and ``turns``, and those that the programs of model makers print: with a table ``usage``, with
@@ -36,7 +36,7 @@ def read_usage(text: str) -> dict[str, Any]:
 
     Returns:
         those of ``model``, ``tokens_in``, ``tokens_out``, ``tokens_cached``, ``tokens_reasoning``, ``money_usd``,
-        ``prices`` and ``turns`` that are told and can be: whole numbers that are not negative, parts no larger than
+        ``prices`` and ``turns`` that are given and valid: whole numbers that are not negative, parts no larger than
         what they are a part of. Empty where nothing is.
     """
     for found in _objects(text):

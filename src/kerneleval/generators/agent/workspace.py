@@ -27,7 +27,7 @@ _PREFIX = "kerneleval-agent-"
 _LOCK = "lock"
 
 _USAGE_BYTES = 16 * 1024 * 1024
-"""Most that is read of what an agent tells of its usage."""
+"""Most bytes that are read of an agent's report of its usage."""
 
 _FIRST = """\
 # How to answer
@@ -180,7 +180,7 @@ class Workspace:
         Raises:
             UsageError: they are none; the message names the file as the agent does.
         """
-        # A file of our own: the agent can't change what is read, and no side file tells an origin.
+        # A file of our own: the agent can't change what is read, and no side file gives an origin.
         folder = Path(tempfile.mkdtemp(dir=self._base / "taken"))
         path = folder / self._candidate
         path.write_bytes(data)
@@ -203,7 +203,7 @@ class Workspace:
         return self.draft(data)
 
     def usage(self, name: str) -> str:
-        """Text of the file that tells its usage; empty: there is none."""
+        """Text of the file with its usage; empty: there is none."""
         try:
             return self._bytes(name, _USAGE_BYTES).decode("utf-8", "replace")
         except (OSError, ValueError):

@@ -2,7 +2,7 @@
 # ruff: noqa: PLR0917
 """Normalisations of rows, and of groups and batches of channels: the sections that come after those of ``robust.py``.
 
-What stands above the first of them is in no candidate: it tells readers and linters where the names come from.
+What stands above the first of them is in no candidate: it shows readers and linters where the names come from.
 """
 
 from __future__ import annotations

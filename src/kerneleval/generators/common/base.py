@@ -100,7 +100,7 @@ class Stoppable(Protocol):
     """A generator with work under way that can be given up."""
 
     def stop(self) -> None:
-        """Give up what is under way, from any thread: nobody waits for it any more. Processes that it started end."""
+        """Give up what is under way, from any thread: the answer is not wanted. Processes that it started end."""
 
 
 class Cache(Protocol):

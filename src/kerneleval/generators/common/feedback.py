@@ -1,6 +1,6 @@
-"""What a generator is told of a draft: the verdict on it in words, without what it must not know.
+"""Feedback on a draft: the verdict in words, without what a generator must not know.
 
-It tells cells of the suite that the draft was judged at, which is another one than the final verdict's: the pipeline
+It shows cells of the suite at which the draft was judged, which is another one than the final verdict's: the pipeline
 draws its shapes from another seed (``pipeline/refining.py``). Seeds, replay lines and paths of this machine are left
 out.
 """
@@ -24,10 +24,10 @@ _LOG = 3_000
 """Characters of a build log or a traceback: its beginning and its end."""
 
 _FAILURES = 4
-"""Failing cells that are told in full."""
+"""Failing cells that are described in full."""
 
 _SPEEDS = 8
-"""Timed cells that are told, the slowest first."""
+"""Timed cells that are listed, the slowest first."""
 
 _PLACE = re.compile(r"(?<![\w.:/])/(?:[^\s/:\"'`,;()]+/)+")
 """An absolute directory in front of a file's name."""
@@ -36,7 +36,7 @@ _SECRET = re.compile(r"\b(?:suite[-_ ]?seed|seed)(?:\s+of\s+\w+)?\s*[=:]?\s*\d+"
 
 
 def feedback_of(verdict: Verdict, task: Task, limits: Limits | None = None) -> str:
-    """The verdict in words for whoever wrote the candidate.
+    """The verdict in words for the author of the candidate.
 
     Args:
         verdict: what the judge said.
@@ -109,7 +109,7 @@ def _counts(cells: Sequence[CellResult]) -> str:
 
 
 def _pattern(judged: Sequence[CellResult], wrong: Sequence[CellResult]) -> list[str]:
-    """Sizes that tell the wrong cells from the right ones: multiples, and how large they are."""
+    """Sizes that separate the wrong cells from the right ones: multiples, and how large they are."""
     found = []
     right = [c for c in judged if isinstance(c.outcome, Passed)]
     for name in dict.fromkeys(name for c in judged for name, _ in c.case.dims):
@@ -197,7 +197,7 @@ def _findings(verdict: Verdict) -> str:
 
 
 def _resources(verdict: Verdict) -> str:
-    """What the compiled kernels take (registers, memory) and use (instructions by class), where it is told."""
+    """What the compiled kernels take (registers, memory) and use (instructions by class), where it is known."""
     lines = []
     for check in ("resources", "uses"):
         told = [str(f.get("message", "")) for f in verdict.findings if f.get("check") == check and f.get("kernels", 1)]

@@ -86,7 +86,7 @@ class Model:
         return price_of(usage, self.settings, model)
 
     def stop(self) -> None:
-        """Give up what is under way; nobody waits for it any more."""
+        """Give up what is under way: its answer is not wanted any more."""
         self._retries.stop()
         with self._lock:
             if self._endpoint is not None:

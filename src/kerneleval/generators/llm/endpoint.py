@@ -38,9 +38,9 @@ class Reply:
     model: str
     """Which model answered, as the endpoint says."""
     usage: Usage | None
-    """None: the endpoint did not tell."""
+    """None: the endpoint did not say."""
     refusal: str = ""
-    """What a model said that declined, where the endpoint tells it apart."""
+    """What a model said when it declined, where the endpoint marks it."""
 
 
 class Mishap(Exception):  # noqa: N818 - it is no error but something to be tried again

@@ -61,7 +61,7 @@ def _own(usage: Usage, table: PriceTable) -> Decimal:
 
 
 def _listed(usage: Usage, model: str, url: str) -> tuple[float, str] | None:
-    """By the list that the package carries; it is not fetched anew. Some prices change with the day, which is told."""
+    """By the list that the package carries; it is not fetched anew. Some prices depend on the date, which is given."""
     import genai_prices
 
     counted = genai_prices.Usage(

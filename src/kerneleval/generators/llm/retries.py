@@ -22,7 +22,7 @@ _LONGEST_S = 60.0
 _T = TypeVar("_T")
 
 
-class Stopped(Exception):  # noqa: N818 - nobody waits for the answer any more
+class Stopped(Exception):  # noqa: N818 - the answer is not wanted any more
     """The work was given up by its owner."""
 
 
@@ -36,7 +36,7 @@ class Retries:
         self._until = 0.0
 
     def stop(self) -> None:
-        """Nobody waits any longer; all calls raise :class:`Stopped`."""
+        """The answers are not wanted any more; all calls raise :class:`Stopped`."""
         self._stop.set()
 
     def call(self, send: Callable[[], _T]) -> tuple[_T, list[str]]:
@@ -44,7 +44,7 @@ class Retries:
 
         Raises:
             Mishap: it went wrong as often as the settings allow, or the endpoint asks for too long a pause; the message
-                tells how often, and of the last time.
+                says how often, and why the last time.
             Declined: as ``send`` raises it.
             Stopped: it was given up.
         """

@@ -77,7 +77,7 @@ class Settings:
     seed: int = -1
     """Seed of the first sample, each further one the next number; -1: not sent."""
     stream: bool = True
-    """Whether the answer is sent piece by piece: a stuck one is then told from a slow one."""
+    """Whether the answer is sent piece by piece: a stuck one can then be distinguished from a slow one."""
     timeout_s: float = 300.0
     """Silence after which a request is given up."""
     total_s: float = 3600.0
@@ -87,8 +87,8 @@ class Settings:
     max_wait_s: float = 600.0
     """Longest wait before it is sent again; an endpoint that asks for more is given up."""
     guidance: str = ""
-    """What the prompt tells beyond the task, for a template of one's own (``Origin.guidance``); empty: ``none`` for a
-    built-in template, not recorded for another."""
+    """What guidance the prompt gives beyond the task, for your own template (``Origin.guidance``); empty: ``none``
+    for a built-in template, not recorded for another."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Sent with every request as it is, for what an endpoint knows beyond these."""
     prices: PriceTable | None = None

@@ -266,7 +266,7 @@ def _not_evaluated(document: Document) -> dict[str, str]:
     if not document["failures"]:
         why["failures"] = "" if document["cells"]["total"] else "nothing was planned in this run"
     if not any(_recorded(of) for of in document["cost"].values()):
-        why["cost"] = "not recorded: no sample of this run tells of tokens, money or time"
+        why["cost"] = "not recorded: no sample of this run has tokens, money or time"
     if not document["rounds"]:
         why["rounds"] = "no sample of this run was refined"
     if not document["rubric"]:

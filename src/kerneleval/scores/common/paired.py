@@ -1,4 +1,4 @@
-"""Two sets of results cell by cell: what got better, what got worse, and what cannot be told.
+"""Two sets of results cell by cell: what got better, what got worse, and what is undecided.
 
 Correctness is compared over (task, direction) pairs by McNemar's exact test: of the pairs that changed, how likely is a
 split as uneven as this one, if both ways were as likely (McNemar 1947, Psychometrika 12:153). Speed is compared over

@@ -43,7 +43,7 @@ def of_verdict(verdict: Verdict) -> Reward:
     0 where the candidate does not build, load or run, or is dishonest (also where it is on a track that was not
     allowed); 0.1 where it is wrong in any supported case; else 0.4 + 0.6 x speed, with speed = (1 + log2(s)) / 3 within
     0 and 1: 0 at half of the baseline's speed, 1/3 at the baseline's, 1 at four times that. ``s`` is that end of the
-    95 % interval of the speedup which is nearer to 1; it is 1 where the judge cannot tell the two apart, and where the
+    95 % interval of the speedup which is nearer to 1; it is 1 where the judge finds no difference, and where the
     candidate was not timed.
     """
     right = verdict.verdict == "passed"

@@ -1,6 +1,6 @@
 """Prompts for models: what a task, a device and the rules are, as text; and the candidate that an answer holds.
 
-Templates are versioned files under ``templates/``; ``docs/prompts.md`` says what they tell and how to write one's own.
+Templates are versioned files under ``templates/``; ``docs/prompts.md`` says what they have and how to write your own.
 Nothing of what a model answers is executed here.
 """
 

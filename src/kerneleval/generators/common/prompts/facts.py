@@ -1,7 +1,7 @@
-"""What a prompt tells of a task and of a machine: plain text, made of public facts alone.
+"""What a prompt says of a task and of a machine: plain text, made of public facts alone.
 
-Sizes are told as ranges. The cells at which a candidate is judged, seeds, and what is drawn in secret stand nowhere
-here: the shapes at which costs are told are drawn by a seed of their own.
+Sizes are given as ranges. The cells at which a candidate is judged, seeds, and what is drawn in secret stand nowhere
+here: the shapes at which costs are given are drawn by a seed of their own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PYTHON = ("triton", "torch", "numba")
 """Languages whose candidates are Python files."""
 
 _EXAMPLE_SEED = -1
-"""Suite seed of the shapes at which costs are told. A plan draws others: its hypercubes have more rows than one."""
+"""Suite seed of the shapes at which costs are given. A plan draws others: its hypercubes have more rows than one."""
 
 _SMALL_BYTES, _SMALL_FLOPS = 64 << 20, 1 << 36
 _LARGE_BYTES, _LARGE_FLOPS = 1 << 30, 1 << 42
@@ -83,7 +83,7 @@ _STEPS = 16
 """Sizes of a dim that are tried to find its least."""
 
 _MOST_SOURCE = 40_000
-"""Characters of a reference that are told; longer problem files are cut, and say so."""
+"""Most characters of a reference; longer problem files are cut, with a note."""
 
 
 def clean(text: str) -> str:
@@ -93,12 +93,12 @@ def clean(text: str) -> str:
 
 
 def task_facts(task: Task, language: str, device: str) -> dict[str, Any]:
-    """Everything about the task that templates may tell, as plain data; ``docs/prompts.md`` lists the names.
+    """Everything about the task that templates may use, as plain data; ``docs/prompts.md`` lists the names.
 
     Args:
         task: what is to be solved.
         language: of the candidate.
-        device: device kind; on processors the shapes whose cost is told are smaller.
+        device: device kind; on processors the shapes whose cost is given are smaller.
 
     Raises:
         UsageError: the language can take none of the task's cases.
@@ -152,7 +152,7 @@ def device_facts(request: Request) -> dict[str, Any]:
     """The device: ``kind``, ``arch``, and ``lines`` that say what is known of it.
 
     Args:
-        request: its ``machine`` and ``limits`` are told, as far as they are known; the host's name and paths are not.
+        request: its ``machine`` and ``limits`` are given, as far as they are known; the host's name and paths are not.
     """
     machine, limits = request.machine, request.limits
     lines = _machine(machine) if machine is not None else [f"a {request.device} device; nothing more is known of it"]
@@ -304,7 +304,7 @@ def _tolerance(task: Task, table: Table) -> list[str]:
 
 
 def _samples(task: Task, device: str) -> list[tuple[str, dict[str, int]]]:
-    """(category, dims) of shapes at which costs are told; none for tasks with sizes of their own but problem files."""
+    """(category, dims) of shapes at which costs are given; none for tasks with sizes of their own but problem files."""
     if task.case_dims:
         return [("the file's own sizes", dict(task.case_dims[0][1]))] if task.module else []
     small = device in _PROCESSORS

@@ -50,7 +50,7 @@ _OWN_WORDS = {
         r"\bmetal_stdlib\b|\[\[\s{0,8}(?:thread|simdgroup|grid)\w{1,60}\s{0,8}\]\]|\bdevice\s+(?:const\s+)?\w+\s*\*"
     ),
 }
-"""What tells their sources apart."""
+"""What distinguishes their sources."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -113,7 +113,7 @@ def render(request: Request, *, language: str, examples: int = 0, template: str 
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What is told
+# What a prompt has
 # --------------------------------------------------------------------------------------------------------------------
 
 
@@ -242,7 +242,7 @@ def _messages(environment: jinja2.Environment, file: str, facts: Mapping[str, An
 
     try:
         rest = environment.get_template(file).render({**facts, "message": message}).strip()
-    except Exception as error:  # whatever a template raises is the template's: its file and line are told
+    except Exception as error:  # a template's error: the message has its file and line
         raise UsageError(_where(error, file)) from error
     if not messages:
         messages = [("user", _tidy(rest))]
