@@ -15,7 +15,7 @@ Conventions of all built-in operators, which candidates may rely on:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from kerneleval.records import (
@@ -39,8 +39,8 @@ from kerneleval.records import (
     product_text,
 )
 
-__all__ = ["FAR_BELOW", "FLOATS", "INTEGERS", "ROWS", "bias", "bits", "data", "fixed", "flags", "index", "mask",
-           "nonempty", "operator", "plain", "size", "validate", "weight", "whole"]  # fmt: skip
+__all__ = ["FAR_BELOW", "FLOATS", "INTEGERS", "ROWS", "Operator", "bias", "bits", "data", "fixed", "flags", "index",
+           "mask", "nonempty", "operator", "plain", "size", "validate", "weight", "whole"]  # fmt: skip
 
 FLOATS: tuple[str, ...] = ("float32", "float16", "bfloat16")
 """The floating types of every built-in operator, the default first."""
@@ -91,28 +91,10 @@ ROWS: tuple[Dim, ...] = (size("M"), size("N"))
 
 
 def data(
-    name: str,
-    shape: str,
-    fan_in: str = "",
-    common: float | str = 0.0,
-    common_signs: bool = False,
-    large_half: float = 16.0,
-    large_half_backward: float = 0.0,
-    values: Values = "normal",
-    differentiable: bool = True,
+    name: str, shape: str, fan_in: str = "", *, values: Values = "normal", differentiable: bool = True, **more: Any
 ) -> Arg:
-    """An argument that follows the case's distribution and layout; the rest as in ``TensorSpec``."""
-    return Arg(
-        name=name,
-        shape=shape,
-        values=values,
-        fan_in=fan_in,
-        differentiable=differentiable,
-        common=common,
-        common_signs=common_signs,
-        large_half=large_half,
-        large_half_backward=large_half_backward,
-    )
+    """An argument that follows the case's distribution and layout; ``more`` as ``Arg`` has it."""
+    return Arg(name=name, shape=shape, values=values, fan_in=fan_in, differentiable=differentiable, **more)
 
 
 def weight(
@@ -168,142 +150,163 @@ def _output(position: int, text: str) -> Arg:
     return Arg(name=f"out{position}", shape=shape, role="output", dtype=dtype.strip())
 
 
-def operator(
-    name: str,
-    category: str,
-    summary: str,
-    *,
-    dims: tuple[Dim, ...],
-    args: tuple[Arg | Plain, ...],
-    out: tuple[str, ...],
-    reference: Callable[..., Any],
-    unfused: tuple[Callable[..., Any], ...] = (),
-    in_type: bool = True,
-    flops: str,
-    reduction: str = "",
-    gathered: str = "",
-    normwise: bool = False,
-    derive: Mapping[str, str | int] | None = None,
-    where: str = "",
-    without: tuple[str, ...] = (),
-    forward_only: tuple[str, ...] = (),
-    nonfinite: bool | Literal["nan"] = "nan",
-    empty: bool = False,
-    layouts: tuple[str, ...] = LAYOUTS,
-    index_output: bool = False,
-    exact: bool = False,
-    dtypes: tuple[str, ...] = FLOATS,
-    backward_dtypes: tuple[str, ...] = (),
-    factor: float = 1.0,
-    law: Law | None = None,
-    exact_form: Callable[..., Any] | None = None,
-    contract: tuple[float, float, float] = (0.95, 0.05, 0.1),
-    no_backward: str = "",
-    relations: tuple[Relation, ...] = (),
-    source: str = "aten",
-    level: int = 1,
-    group: str = "",
-    complexity: int = 0,
-) -> Task:
+@dataclass(frozen=True, kw_only=True)
+class Operator:
+    """An operator as its table says it; :meth:`task` makes the task."""
+
+    name: str
+    """Unique slug."""
+    category: str
+    """One of ``records.CATEGORIES``."""
+    summary: str
+    """One line with the formula."""
+    dims: tuple[Dim, ...]
+    """The free dims, in the order in which native launchers receive them."""
+    args: tuple[Arg | Plain, ...]
+    """The arguments, in the order of the call."""
+    out: tuple[str, ...]
+    """Shapes of the outputs; ``"M: int64"`` where the dtype is not the case's."""
+    reference: Callable[..., Any]
+    """The operator in plain PyTorch."""
+    flops: str
+    """Operations of one forward call."""
+    unfused: tuple[Callable[..., Any], ...] = ()
+    """The same as separate calls, as is usual, where the reference is one fused kernel; see ``Task.unfused``."""
+    in_type: bool = True
+    """Whether these keep what is between the calls in half types."""
+    reduction: str = ""
+    """Terms summed into one output element (empty: 1)."""
+    gathered: str = ""
+    """Terms of a gradient's longest sum, where that runs over several dims; see ``Tolerance.gathered``."""
+    normwise: bool = False
+    """Whether fast algorithms exist that are stable in the norm alone; see ``Tolerance.normwise``."""
+    derive: Mapping[str, str | int] = field(default_factory=dict)
+    """Further names for shapes and formulas, each a formula of those before it."""
+    where: str = ""
+    """Which dims are allowed together. It alone says which dims may be 0 in empty cases."""
+    without: tuple[str, ...] = ()
+    """Distributions left out, because the operator is ill-conditioned or overflows there."""
+    forward_only: tuple[str, ...] = ()
+    """Distributions left out backward, because gradients are rounding noise there."""
+    nonfinite: bool | Literal["nan"] = "nan"
+    """Whether IEEE arithmetic defines the output for infinities and NaN; ``"nan"``: for NaN alone, because kernels
+    that are right, PyTorch's own among them, differ about infinities."""
+    empty: bool = False
+    """Whether a dim (any that ``where`` allows) may be 0."""
+    layouts: tuple[str, ...] = LAYOUTS
+    """The layouts in which data arguments are given."""
+    index_output: bool = False
+    """Whether the outputs are indices, judged by the elements that they select."""
+    exact: bool = False
+    """Whether outputs must be equal to the reference's, because nothing is computed or what is has no rounding."""
+    dtypes: tuple[str, ...] = FLOATS
+    """The types in which it is judged, the default first."""
+    backward_dtypes: tuple[str, ...] = ()
+    """Those of them in which gradients are judged; empty: all."""
+    factor: float = 1.0
+    """See ``Tolerance.factor``."""
+    law: Law | None = None
+    """Of operators that draw, see ``Tolerance.law``."""
+    exact_form: Callable[..., Any] | None = None
+    """Of operators that quantise, the same without it; see ``Tolerance.exact_form``."""
+    contract: tuple[float, float, float] = (0.95, 0.05, 0.1)
+    """Least cosine, largest relative L1 and rms errors against it."""
+    no_backward: str = ""
+    """Why there is no backward."""
+    relations: tuple[Relation, ...] = ()
+    """Metamorphic relations."""
+    source: str = "aten"
+    """Where the operator comes from: ``aten``, ``vllm``, ``cublas`` or ``model``."""
+    level: int = 1
+    """1 one operator, 2 a fusion, 3 a model's block."""
+    group: str = ""
+    """One of ``records.GROUPS``; empty: what the category has."""
+    complexity: int = 0
+    """K of the rubric; 0: what the category has."""
+
+    def table(self) -> Table:
+        """The table, checked.
+
+        Raises:
+            UsageError: a formula is none, or it or a shape names what is no dim; with the task, the place and the
+                formula.
+        """
+        args = self.args
+        if self.nonfinite == "nan":
+            args = tuple(replace(a, nan_only=True) if isinstance(a, Arg) else a for a in args)
+        if self.no_backward:
+            args = tuple(replace(a, differentiable=False) if isinstance(a, Arg) else a for a in args)
+        made = Table(
+            task=self.name,
+            args=args,
+            outputs=tuple(_output(i, text) for i, text in enumerate(self.out)),
+            derive=self.derive,
+            flops=self.flops,
+            where=self.where,
+            reduction=self.reduction,
+            gathered=self.gathered,
+        )
+        return _checked(made, self.dims)
+
+    def task(self) -> Task:
+        """The task; raises as :meth:`table`."""
+        table = self.table()
+        return Task(
+            table=table,
+            arguments=table.arguments,
+            flops=table.function("flops"),
+            bytes=table.bytes,
+            group=self.group or _GROUP[self.category],
+            complexity=self.complexity or _COMPLEXITY.get(self.category, 1),
+            tolerance=self._tolerance(table),
+            constraint=table.function("where") if self.where else None,
+            distributions=self._distributions(),
+            **{name: getattr(self, name) for name in _AS_DECLARED},
+        )
+
+    def _tolerance(self, table: Table) -> Tolerance:
+        kind: Any = "index" if self.index_output else "exact" if self.exact else "float"
+        return Tolerance(
+            kind="random" if self.law is not None else kind,
+            law=self.law,
+            reduction=table.function("reduction") if self.reduction else None,
+            gathered=table.function("gathered") if self.gathered else None,
+            factor=self.factor,
+            normwise=self.normwise,
+            kept=_KEPT if self.unfused and self.in_type else 0.0,
+            exact_form=self.exact_form,
+            contract=self.contract,
+        )
+
+    def _distributions(self) -> tuple[str, ...]:
+        tensors = [a for a in self.args if isinstance(a, Arg)]
+        discrete = all(a.values in ("integers", "bits", "bool") for a in tensors if a.role == "data")
+        known = _DISCRETE if discrete else _DISTRIBUTIONS
+        kept = (d for d in known if d not in self.without and (self.nonfinite or d != "nonfinite"))
+        return (*kept, *(("common",) if any(a.common for a in tensors) else ()))
+
+
+_AS_DECLARED = (
+    *("name", "category", "summary", "source", "level", "dims", "dtypes", "backward_dtypes", "layouts", "empty"),
+    *("reference", "unfused", "relations", "forward_only", "no_backward"),
+)
+"""Fields that an operator and its task share."""
+
+
+def operator(name: str, category: str, summary: str, **declared: Any) -> Task:
     """A task from its table.
 
     Args:
         name: unique slug.
         category: one of ``records.CATEGORIES``.
         summary: one line with the formula.
-        dims: the free dims, in the order in which native launchers receive them.
-        args: the arguments, in the order of the call.
-        out: shapes of the outputs; ``"M: int64"`` where the dtype is not the case's.
-        reference: the operator in plain PyTorch.
-        unfused: the same as separate calls, as is usual, where the reference is one fused kernel; see ``Task.unfused``.
-        in_type: whether these keep what is between the calls in half types.
-        flops: operations of one forward call.
-        reduction: terms summed into one output element (empty: 1).
-        gathered: terms of a gradient's longest sum, where that runs over several dims; see ``Tolerance.gathered``.
-        normwise: whether fast algorithms exist that are stable in the norm alone; see ``Tolerance.normwise``.
-        derive: further names for shapes and formulas, each a formula of those before it.
-        where: which dims are allowed together. It alone says which dims may be 0 in empty cases.
-        without: distributions left out, because the operator is ill-conditioned or overflows there.
-        forward_only: distributions left out backward, because gradients are rounding noise there.
-        nonfinite: whether IEEE arithmetic defines the output for infinities and NaN; ``"nan"``: for NaN alone, because
-            kernels that are right, PyTorch's own among them, differ about infinities.
-        empty: whether a dim (any that ``where`` allows) may be 0.
-        layouts: the layouts in which data arguments are given.
-        index_output: whether the outputs are indices, judged by the elements that they select.
-        exact: whether outputs must be equal to the reference's, because nothing is computed or what is has no rounding.
-        dtypes: the types in which it is judged, the default first.
-        backward_dtypes: those of them in which gradients are judged; empty: all.
-        factor: see ``Tolerance.factor``.
-        law: of operators that draw, see ``Tolerance.law``.
-        exact_form: of operators that quantise, the same without it; see ``Tolerance.exact_form``.
-        contract: least cosine, largest relative L1 and rms errors against it.
-        no_backward: why there is no backward.
-        relations: metamorphic relations.
-        source: where the operator comes from: ``aten``, ``vllm``, ``cublas`` or ``model``.
-        level: 1 one operator, 2 a fusion, 3 a model's block.
-        group: one of ``records.GROUPS``; empty: what the category has.
-        complexity: K of the rubric; 0: what the category has.
+        declared: the other fields of :class:`Operator`.
 
     Raises:
-        UsageError: a formula is none, or it or a shape names what is no dim; with the task, the place and the formula.
+        UsageError: as :meth:`Operator.table`.
+        TypeError: a field is missing or unknown.
     """
-    tensors = [a for a in args if isinstance(a, Arg)]
-    discrete = all(a.values in ("integers", "bits", "bool") for a in tensors if a.role == "data")
-    known = _DISCRETE if discrete else _DISTRIBUTIONS
-    if nonfinite == "nan":
-        args = tuple(replace(a, nan_only=True) if isinstance(a, Arg) else a for a in args)
-    if no_backward:
-        args = tuple(replace(a, differentiable=False) if isinstance(a, Arg) else a for a in args)
-    made = Table(
-        task=name,
-        args=args,
-        outputs=tuple(_output(i, text) for i, text in enumerate(out)),
-        derive=dict(derive or {}),
-        flops=flops,
-        where=where,
-        reduction=reduction,
-        gathered=gathered,
-    )
-    table = _checked(made, dims)
-    return Task(
-        name=name,
-        category=category,
-        source=source,
-        level=level,
-        summary=summary,
-        dims=dims,
-        dtypes=dtypes,
-        group=group or _GROUP[category],
-        complexity=complexity or _COMPLEXITY.get(category, 1),
-        table=table,
-        arguments=table.arguments,
-        reference=reference,
-        unfused=unfused,
-        flops=table.function("flops"),
-        bytes=table.bytes,
-        tolerance=Tolerance(
-            kind="random" if law is not None else "index" if index_output else "exact" if exact else "float",
-            law=law,
-            reduction=table.function("reduction") if reduction else None,
-            gathered=table.function("gathered") if gathered else None,
-            factor=factor,
-            normwise=normwise,
-            kept=_KEPT if unfused and in_type else 0.0,
-            exact_form=exact_form,
-            contract=contract,
-        ),
-        relations=relations,
-        constraint=table.function("where") if where else None,
-        forward_only=forward_only,
-        distributions=(
-            *(d for d in known if d not in without and (nonfinite or d != "nonfinite")),
-            *(("common",) if any(isinstance(a, Arg) and a.common for a in args) else ()),
-        ),
-        layouts=layouts,
-        empty=empty,
-        backward_dtypes=backward_dtypes,
-        no_backward=no_backward,
-    )
+    return Operator(name=name, category=category, summary=summary, **declared).task()
 
 
 def _checked(table: Table, dims: tuple[Dim, ...]) -> Table:
@@ -328,8 +331,8 @@ def _checked(table: Table, dims: tuple[Dim, ...]) -> Table:
 def _formulas(table: Table) -> Iterator[tuple[str, float | str]]:
     """Where each formula stands, and its text; those of derived names apart. A shape counts as its product."""
     yield "flops", table.flops
-    for field in ("where", "reduction", "gathered"):
-        yield field, getattr(table, field) or 0
+    for formula in ("where", "reduction", "gathered"):
+        yield formula, getattr(table, formula) or 0
     for arg in (*table.args, *table.outputs):
         place = f"argument {arg.name}"
         if isinstance(arg, Plain):
