@@ -133,11 +133,11 @@ class Judge:
     def _better_limits(self) -> Limits:
         peaks.improve(self.device, self.machine, self.pool.cache_dir)
         found = self.limits()
-        assert found is not None, "somebody removed the peaks meanwhile"
+        assert found is not None, "the peaks were removed meanwhile"
         return found
 
     def build_ahead(self, candidates: Sequence[Candidate], on_event: OnEvent | None = None) -> None:
-        """Build what these candidates need built, several at a time, as nobody may beside a measurement."""
+        """Build these candidates, several at a time; never beside a measurement."""
 
         def built(done: int, total: int, candidate: Candidate) -> None:
             tell(on_event, "build", done, total, candidate.files[0][0])

@@ -104,7 +104,7 @@ def ask_all(
 class _Desk:
     """Requests that threads take to the generator, and what they bring back; drafts are judged by who serves it.
 
-    Its threads are daemons: a connection that hangs keeps nobody from leaving.
+    Its threads are daemons: a connection that hangs does not keep the program from ending.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class _Desk:
             threading.Thread(target=self._work, name=f"kerneleval-ask-{number}", daemon=True).start()
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """The answers are not wanted any more."""
         self._stop.set()
         if self._open and isinstance(self._maker, Stoppable):
             self._maker.stop()

@@ -158,7 +158,7 @@ def _protocol(info: RunInfo, spec: AuditSpec) -> Protocol:
     """How the audit judges: as the run did, but for the tier and the seed of the shapes."""
     seed = info.protocol.suite_seed
     while not spec.same_shapes and seed == info.protocol.suite_seed:
-        seed = secrets.randbits(31)  # chosen after the candidates were made: nobody could know these shapes
+        seed = secrets.randbits(31)  # chosen after the candidates were made: none of them could know these shapes
     return replace(
         info.protocol,
         tier=spec.tier or info.protocol.tier,  # type: ignore[arg-type]

@@ -70,7 +70,7 @@ def generate(
         spec: one generator, the tasks, where answers are kept, and what may be spent.
         protocol: how the tasks are opened.
         folder: where the files go: ``TASK/sample_N.SUFFIX``, beside it its origin (``.origin.json``) and what was
-            written (``.written.txt``), from which later edits are told; of an answer without a candidate
+            written (``.written.txt``), from which later edits are counted; of an answer without a candidate
             ``.answer.txt``.
         on_event: called as answers come.
 

@@ -273,7 +273,7 @@ class _Rounds:
         return verdict
 
     def check(self, candidate: Candidate, task: Task) -> tuple[bool, str]:
-        """Whether a draft passes that a generator tries before it answers, and what is told; it is stored nowhere."""
+        """Whether a draft passes that a generator tries before it answers, and the feedback on it; it is not stored."""
         setting = self._setting
         answer = Answer(candidate=candidate, origin=candidate.origin)
         verdict = setting.judged(answer, task, self._protocol, self._cases(task))

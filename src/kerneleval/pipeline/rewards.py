@@ -82,7 +82,7 @@ class Rewarder:
         Args:
             candidate: a candidate, or its source text.
             task: name of a built-in task, path of a problem file, or a task.
-            language: of a source text: ``triton``, ``cuda``, ``cpp`` ...; empty: told from the text, which must be
+            language: of a source text: ``triton``, ``cuda``, ``cpp`` ...; empty: found from the text, which must be
                 Python then.
 
         Raises:

@@ -106,7 +106,7 @@ def _add(by_round: dict[tuple[str, int], dict[str, Any]], attempt: Attempt, verd
 
 
 class _Tasks:
-    """The tasks of a run, opened where they still can be: limits are told beside times then."""
+    """The tasks of a run, opened where they still can be: times then have the limits with them."""
 
     def __init__(self, info: RunInfo) -> None:
         self._info, self._known = info, dict[str, Task | None]()

@@ -1,4 +1,4 @@
-"""Cases at sizes that nobody could know: drawn from the system's randomness beside a plan, which is public."""
+"""Cases at sizes that cannot be known beforehand: drawn from the system's randomness beside a plan, which is public."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Calling:
         return self.in_training if direction == "training" else self.forward
 
     def forward(self, call: PreparedCall) -> Any:
-        """Outputs, while nobody asks for gradients."""
+        """Outputs, while no gradients are asked for."""
         return self._loaded.forward(call.args, call.outputs, call.dims)
 
     def explicit_backward(self, call: PreparedCall) -> Any:
@@ -103,7 +103,7 @@ class Calling:
             return self._gradients(self._graph(call), call.wanted)
 
     def _gradients(self, graph: tuple[list[Any], list[Any], list[Any]], wanted: Sequence[int]) -> list[Any]:
-        """Gradients of a graph's leaves; nobody but autograd adds them to what the leaves have already."""
+        """Gradients of a graph's leaves; only autograd may add them to what the leaves have already."""
         import torch
 
         found = self._owned(torch.autograd.grad(*graph))

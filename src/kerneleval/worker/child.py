@@ -39,7 +39,7 @@ __all__ = ["main"]
 
 _TRACEBACK_CHARS = 4000
 _RECOMPILATIONS = {"recompile_limit": 256, "accumulated_recompile_limit": 2048}
-"""Least limits for whoever uses ``torch.compile``; the defaults are 8 and 256."""
+"""Least limits for candidates that use ``torch.compile``; the defaults are 8 and 256."""
 
 
 class Worker:
@@ -217,7 +217,7 @@ class Worker:
         start, stop = message["calls"]
         if self.device.pauses:  # the processors are the device: from where it waited, the candidate may go anywhere
             affinity.allow(self.processors)
-        torch.autograd.graph.increment_version(self.weights)  # for whoever packs them by version
+        torch.autograd.graph.increment_version(self.weights)  # for candidates that pack them by version
         self.staging.stage(self.arenas["in"], self.starts[start], self.starts[-1])
         timer = self.device.timer()
         self.results = self.results[:start]
@@ -257,7 +257,7 @@ class Worker:
         return {"op": "given_back"}
 
     def on_recall(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Copy the outputs that were kept once more; they are nobody else's, and should be what they were."""
+        """Copy the outputs that were kept once more; no later call may have changed them."""
         calls, results = zip(*self.kept, strict=True)
         self.kept = []
         wrong = self._deliver(calls, results, message["places"])
@@ -419,7 +419,7 @@ def main(
     """Enter the sandbox, say so, serve. Called in the forked process; never returns to the zygote's code."""
     _redirect(output_fd)
     channel = Channel(socket.socket(fileno=worker_fd), accept_fds=True)
-    with contextlib.suppress(Closed):  # the judge may be gone at any moment: then there is nobody to tell
+    with contextlib.suppress(Closed):  # the judge may be gone at any moment: then there is no one to answer
         try:
             trust: Trust = lifecycle.enter(
                 lifecycle.Slot.from_plain(slot),
@@ -429,7 +429,7 @@ def main(
                 parent_pid=zygote_pid,
             )
             channel.send({"op": "ready", "pid": os.getpid(), "trust": to_plain(trust)})
-        except Exception as error:  # noqa: BLE001 - told to the judge, whatever it is
+        except Exception as error:  # noqa: BLE001 - reported to the judge, whatever it is
             channel.send(_error("enter", error))
             return
         Worker(channel, device).serve()

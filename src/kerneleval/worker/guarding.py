@@ -22,7 +22,7 @@ from kerneleval.languages.common.watch import library_folders
 __all__ = ["Guard"]
 
 _LIMIT = 16
-"""Most things told of each level; the first are what matters."""
+"""Most things reported of each level; the first ones matter."""
 
 _WRAPPERS = 3
 """Most wrappers around a function that are looked through."""
@@ -199,7 +199,7 @@ class Guard:
 
 
 def _hook(handlers: dict[str, Callable[[tuple[Any, ...], FrameType], None]]) -> Callable[[str, tuple[Any, ...]], None]:
-    """The audit hook. Events that nobody asks for cost one look-up; what the hook itself causes is not looked at."""
+    """The audit hook. Events that are not watched cost one look-up; events that the hook itself causes are ignored."""
     busy: set[int] = set()
     here, caller, find = threading.get_ident, sys._getframe, handlers.get
 

@@ -81,7 +81,7 @@ class WorkerError(KernelEvalError):
 class Zygote:
     """The forking server of one device kind. A context manager; ending it ends every worker.
 
-    It loads PyTorch, for seconds, while whoever made it does something else: the first request waits for that. Threads
+    It loads PyTorch, for seconds, while its caller does something else: the first request waits for that. Threads
     may share it: one request is answered before the next is sent.
 
     Args:
@@ -175,7 +175,7 @@ class Zygote:
 
     def close(self) -> None:
         """End the zygote; its workers die with it."""
-        if not self.start_s:  # it has none yet, and listens to nobody
+        if not self.start_s:  # it has none yet, and reads no messages
             self._process.kill()
         with contextlib.suppress(WireError):
             self.channel.send({"op": "quit"}, timeout_s=1.0)
@@ -270,7 +270,7 @@ class Worker:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """No process of the worker runs inside the block: whoever could work there would work unseen by the clock.
+        """No process of the worker runs inside the block: work done there would not be seen by the clock.
 
         Raises:
             WorkerFailure: one did; a process can have signals sent to itself that let it go on.

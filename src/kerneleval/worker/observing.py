@@ -1,7 +1,7 @@
 """Watching windows from inside the worker: what they dispatch and launch, and what comes out without own kernels.
 
 All of it runs beside the candidate and is therefore evidence, never proof. What it needs is bound before the
-candidate's code is loaded, so that rebinding a name later changes nothing; that something was rebound is told too.
+candidate's code is loaded, so that rebinding a name later changes nothing; that something was rebound is reported too.
 """
 
 from __future__ import annotations

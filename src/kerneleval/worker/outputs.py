@@ -14,8 +14,8 @@ def flatten(result: Any) -> list[Any]:
     """Outputs in nested tuples, lists and dicts, in order, what has names by name; a module may return other things
     beside its tensors.
 
-    Read by the built-in types' own methods, and told apart by the real type: what a subclass, or an object that says it
-    is of another class, would compute when it is read, it computes for nobody.
+    Read by the built-in types' own methods, and distinguished by the real type: what a subclass, or an object that says
+    it is of another class, would compute when it is read is never computed.
     """
     kind = type(result)
     if issubclass(kind, dict):
@@ -31,7 +31,7 @@ def flatten(result: Any) -> list[Any]:
 
 def written(result: Any) -> list[Any]:
     """The outputs of a call, every element in a place of its own: a view that repeats elements (stride 0, or
-    windows that overlap) is written out here, while the clock runs, and not by whoever reads it.
+    windows that overlap) is written out here, while the clock runs, and not by its reader.
     """
     import torch
 

@@ -1,6 +1,6 @@
 """The wire: length-prefixed JSON with limits, and descriptors beside it. Nothing is ever unpickled or evaluated.
 
-A frame is a 4-byte little-endian length and that many bytes of UTF-8 JSON, an object. Whoever reads trusts nothing:
+A frame is a 4-byte little-endian length and that many bytes of UTF-8 JSON, an object. The reader trusts nothing:
 a frame over the limit, text that is no JSON object, NaN or Infinity literals, or nesting beyond what the parser
 allows raise :class:`WireError`.
 """

@@ -159,7 +159,7 @@ def _too_much(pid: int, writable: Path) -> str:
                             folders.append(entry.path)
         except FileNotFoundError:
             continue  # gone meanwhile
-        except OSError as error:  # deeper than a path can be, or closed: nobody closes a folder of a build
+        except OSError as error:  # deeper than a path can be, or closed: no build closes a folder
             return f"what it wrote cannot be looked at: {error.strerror}"
     if size > _MOST_DISK_BYTES:
         return f"it wrote {size >> 20} MiB; the limit is {_MOST_DISK_BYTES >> 20} MiB"

@@ -30,7 +30,7 @@ _MOST_TEXT_BYTES, _MOST_TEXTS_BYTES = 32 << 20, 128 << 20
 
 _MOST_MEMORY_KIB = 4 << 20
 _MOST_KERNELS, _MOST_ENTRIES = 64, 16
-"""Kernels that are told; entry points of the CPU that are looked at, each with all that it calls."""
+"""Most kernels that are reported; most entry points of the CPU that are read, each with all that it calls."""
 
 _DISASSEMBLE = (
     f"ulimit -f {_MOST_TEXT_BYTES >> 9}; ulimit -v {_MOST_MEMORY_KIB}; n=0; "
@@ -185,7 +185,7 @@ def _of_host(text: str, entries: Collection[str], data: bytes) -> Library:
 
 
 def content(path: Path, most: int) -> bytes:
-    """What a regular file holds that somebody else wrote; nothing of a link, a pipe, or one that is larger or gone."""
+    """The content of a regular file that another process wrote; empty for a link, a pipe, a larger file or none."""
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as stream:

@@ -2,7 +2,7 @@
 
 Triton kernels come into being while a candidate runs, so its code is run for that: in a confined process, on zeros
 (``languages/crosscompile``). Compilers of CUDA and HIP C++ run confined too, for what they read and write is the
-source's choice. What that process says of errors is taken as it is, for it harms nobody but the candidate;
+source's choice. What that process says of errors is taken as it is, for it harms the candidate alone;
 that a kernel was compiled is believed only where a binary for the target lies there that has it.
 """
 

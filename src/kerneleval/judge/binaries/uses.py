@@ -2,7 +2,7 @@
 
 Binaries are disassembled beside the checks, before anything is timed, each content once in a judge's life. Libraries
 are this program's own builds; Triton's binaries are sent by the worker, where the candidate could put others, and that
-one was launched is the worker's word: what is told is what a binary says, and decides no verdict.
+one was launched is the worker's word: the finding is what a binary says, and decides no verdict.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def read_sent(files: Any) -> list[_Binary]:
 
 
 def finding(of: Library) -> Evidence:
-    """What is told of compiled kernels, as plain data."""
+    """The finding about compiled kernels, as plain data."""
     told = [*map(line, of.uses[:_MOST_TOLD]), *([of.why] if of.why else [])]
     rows: list[Mapping[str, Any]] = [to_plain(_named(use)) for use in of.uses[:_MOST_TOLD]]
     complete = of.complete and len(of.uses) <= _MOST_TOLD

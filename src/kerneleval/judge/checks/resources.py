@@ -2,9 +2,9 @@
 memory.
 
 Binaries of CUDA sources are this program's own builds. Triton's lie in the worker's cache, which may be in memory that
-the worker alone sees: it sends them, and the candidate could put others there. What they say is told to whoever wrote
-it, and decides nothing. Kernels that were compiled and never launched, as other configurations of a tuner, are among
-them.
+the worker alone sees: it sends them, and the candidate could put others there. What they say is for the author of the
+candidate, and decides nothing. Kernels that were compiled and never launched, as other configurations of a tuner, are
+among them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]
     if not found and calls.loaded.candidate.language == "triton":
         try:
             answer = worker.request("binaries", {"most_bytes": _MOST_SENT_BYTES}, "binaries", timeout_s=_TIMEOUT_S)
-        except WorkerError as error:  # what is only told is no reason to reject anything
+        except WorkerError as error:  # a finding for information is no reason to reject anything
             yield {"level": "info", "message": f"its binaries could not be read: {error}"[:500]}
             return
         found = list(sent(answer.get("files")))
@@ -111,7 +111,7 @@ def _range(pair: Sequence[int]) -> str:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Files below a folder that somebody else may be changing, in a fixed order; links are not followed."""
+    """Files below a folder that another process may be changing, in a fixed order; links are not followed."""
     seen = 0
     for place, folders, names in os.walk(folder):
         folders.sort()

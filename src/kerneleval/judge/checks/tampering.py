@@ -1,4 +1,4 @@
-"""What the candidate did to what it should leave alone, as its workers told; where it gained nothing too.
+"""What the candidate did to what it should leave alone, as its workers report; also where it gained nothing.
 
 It fails by what an honest candidate never does. The rest warns. What was there at load time was no part of computing
 anything, and is the reason of the verdict whatever came out later.
@@ -20,7 +20,7 @@ _TIMEOUT_S = 30.0
 _SHOWN = 4
 
 
-@register(needs_worker=False)  # a worker that is gone told what it saw at load time
+@register(needs_worker=False)  # a worker that is gone has reported what it saw at load time
 def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
     yield from _ask(calls, outcomes)
     yield from findings(calls.loaded.tampering.values())
@@ -29,7 +29,7 @@ def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]
 def _ask(calls: Calls, outcomes: Mapping[Case, Outcome]) -> Iterator[Evidence]:
     """Have the worker tell what it saw until now. Where a worker is gone after all went well, something is hidden."""
     worker = calls.loaded.runner.worker
-    if not worker.alive:  # it was ended for something that is told already
+    if not worker.alive:  # it was ended for something that is reported already
         return
     try:
         worker.request(

@@ -4,7 +4,7 @@ ATen operators that only allocate, view, copy or convert are no arithmetic. A ca
 launches kernels of its own is mixed; one that launches none is library, whatever else computes for it, but where what
 comes out was given to it. Kernels in an extension that it built itself are not seen: where no ATen arithmetic is beside
 it, it is mixed; so is one with an operator registered by itself whose Python cannot be looked into. Code that
-``torch.compile`` made is seen by nobody: library. The worst case decides.
+``torch.compile`` made is not seen: library. The worst case decides.
 Then the same case is called in an ordinary window with own kernels made no-ops: outputs that are right all the
 same were computed elsewhere, and the launches are decoys. Native code is asked by its symbols instead: it is one
 launch, and without it there is nothing.
@@ -132,7 +132,7 @@ _PLUMBING = frozenset(
 
 @functools.cache
 def _brought() -> frozenset[str]:
-    """``namespace.name.overload`` of the operators that PyTorch itself brings: here nobody else can register one."""
+    """``namespace.name.overload`` of the operators that PyTorch itself brings: here no other code can register one."""
     names = (name.replace("::", ".") for name in torch._C._dispatch_get_all_op_names())
     return frozenset(name if name.count(".") > 1 else f"{name}.default" for name in names)
 
@@ -366,6 +366,6 @@ class _Examination:
 
 
 def _is_trivial(subject: Subject, before: Sequence[torch.Tensor]) -> bool:
-    """Whether memory that nobody wrote could pass: zeros, or the outputs of an earlier call."""
+    """Whether memory that was never written could pass: zeros, or the outputs of an earlier call."""
     zeros = [torch.zeros_like(t) for t in subject.native]
     return alike(zeros, subject.native) or alike(before, subject.native)

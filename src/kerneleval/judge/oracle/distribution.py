@@ -2,7 +2,7 @@
 
 A task's law turns outputs into numbers that must be uniform on [0, 1) and independent of one another: the probability
 integral transform, randomised where the outputs are discrete (Czado, Gneiting and Held, Biometrics 65, 2009). What no
-draw could give is told element by element.
+draw could give is found element by element.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ODDS = 1e-9
 """Probability with which right numbers fail a test. A check of a candidate runs some thousand of them."""
 
 _FEWEST = 16
-"""With fewer numbers nothing is told but whether each is possible."""
+"""With fewer numbers only whether each is possible is tested."""
 
 _SORTED = 1 << 18
 """Most numbers for the tests that sort: a run of them from a secret place."""

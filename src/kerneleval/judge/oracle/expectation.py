@@ -72,7 +72,7 @@ class Bounds:
     bulk: float
     """Bound on the mean of min(1, error / local); 1: no bound."""
     variation: float
-    """Bound on the rms error by the distance of the nearest trivial answer; infinite where none is told apart."""
+    """Bound on the rms error by the distance of the nearest trivial answer; infinite where none is distinguishable."""
     nearest: str
     """That trivial answer: ``zero``, ``mean``, ``row_mean``, ``column_mean``, ``copy of argument i``; or empty."""
     special: bool

@@ -28,7 +28,7 @@ follow the largest error of a row, and a short last dim makes the whole output o
 
 _OWN_ERRORS = 4.0
 """An end of at most so many of PyTorch's own largest errors is within bounds: on the CPU, it sums gradients of the
-gains of norms in half types (2,000 rows: 4 to 5 % off, 16,000: 10 to 15 %), and whoever does as PyTorch must pass."""
+gains of norms in half types (2,000 rows: 4 to 5 % off, 16,000: 10 to 15 %), and a kernel that sums so must pass."""
 
 _FEW_STEPS = 32.0
 """An end of at most so many of the smallest numbers of its type is within bounds: gradients of a mean over a million

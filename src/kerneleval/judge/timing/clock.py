@@ -367,7 +367,7 @@ def _timed(
     cold = count * call.input_bytes >= _LLC_MULTIPLE * device.machine().cache_bytes
 
     def per_call(window_ns: float) -> float:
-        # what is left of a window cannot be told from 0 below the constant's own scatter
+        # what is left of a window cannot be distinguished from 0 below the constant's own scatter
         return max(window_ns - empty_ns, spread_ns, count) / count
 
     samples = Samples(

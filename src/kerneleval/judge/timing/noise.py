@@ -80,7 +80,7 @@ def floor(pool: WorkerPool, tier: str, on_measure: Callable[[], None] | None = N
     if path.exists():
         return _read(path)
     with device_lock(pool.device.hardware(), whole=True):
-        if path.exists():  # somebody measured it meanwhile
+        if path.exists():  # another judge measured it meanwhile
             return _read(path)
         if on_measure is not None:
             on_measure()

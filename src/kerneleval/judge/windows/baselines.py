@@ -19,7 +19,7 @@ import torch
 
 import kerneleval
 
-# a worker may read the tasks but not list the package's directory, so the finder has to be told where they are
+# a worker may read the tasks but not list the package's directory, so the finder needs their place
 _place = kerneleval.__path__[0] + "/tasks"
 _spec = importlib.util.spec_from_file_location(
     "kerneleval.tasks", _place + "/__init__.py", submodule_search_locations=[_place]

@@ -2,7 +2,7 @@
 is not reached was never called. Each pattern takes time in proportion to the text, whatever symbols are called.
 
 Direct calls, jumps and addresses that are taken count, also through slots of the global offset table. Where a function
-that is reached calls through a pointer, what it calls is not known, and is said to be unknown.
+that is reached calls through a pointer, what it calls is not known, and is reported as unknown.
 """
 
 from __future__ import annotations

@@ -94,9 +94,9 @@ class Opened:
 
 
 def missing() -> str:
-    """What must be installed, as far as that can be told without starting an OpenCL platform; empty: nothing.
+    """What must be installed, as far as that can be found without starting an OpenCL platform; empty: nothing.
 
-    Starting one makes threads, which whoever forks workers must not have.
+    Starting one makes threads, which a process that forks workers must not have.
     """
     if importlib.util.find_spec("pyopencl") is None:
         return f"pyopencl and an OpenCL platform: {INSTALL}"
@@ -151,7 +151,7 @@ def _give_root() -> None:
     """Have hwloc, which tells PoCL of memory and processors, read them through links where ``/`` cannot be opened.
 
     It opens that directory first and reads below it. A confined worker may read ``/sys`` and ``/proc`` but not what
-    lies beside them, and PoCL ends the process if it is told of no memory.
+    lies beside them, and PoCL ends the process if hwloc reports no memory.
     """
     try:
         os.close(os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))

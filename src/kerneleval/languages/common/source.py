@@ -67,7 +67,7 @@ def candidate_of(text: str, language: str = "", *, origin: Origin | None = None)
 
     Args:
         text: the source.
-        language: name of the language; empty: told from the text, as that of a ``.py`` file.
+        language: name of the language; empty: found from the text, as that of a ``.py`` file.
         origin: where it came from; None: what its header says.
 
     Raises:
@@ -128,7 +128,7 @@ def edited_lines(before: str, after: str) -> int:
     white space at their ends do not count.
     """
     first, second = ([line.rstrip() for line in text.splitlines() if line.strip()] for text in (before, after))
-    if len(first) + len(second) > _MOST_LINES:  # what moved is not told from what stayed
+    if len(first) + len(second) > _MOST_LINES:  # lines that moved are not distinguished from lines that stayed
         gone, came = Counter(first) - Counter(second), Counter(second) - Counter(first)
         return max(gone.total(), came.total())
     matcher = difflib.SequenceMatcher(None, first, second, autojunk=False)

@@ -1,7 +1,7 @@
 """What a problem's inputs promise beyond shape and dtype, found by looking at samples of them.
 
 A problem file draws inputs by code of its own; nothing declares that a matrix is symmetric or that a vector holds
-labels. Whoever changes such inputs must keep what the problem's candidates may rely on.
+labels. Code that changes such inputs must keep what the problem's candidates may rely on.
 """
 
 from __future__ import annotations

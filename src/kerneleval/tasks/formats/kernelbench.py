@@ -100,7 +100,7 @@ def _others(surveys: Surveys, sweep: bool) -> tuple[str, ...]:
     except UsageError:
         if sweep:
             raise
-        return ()  # what is wrong with the file is told where its own sizes are judged
+        return ()  # errors of the file are reported where its own sizes are judged
 
 
 def _reference(build: Callable[[Mapping[str, int], str], ModuleProblem]) -> Callable[..., Any]:

@@ -35,8 +35,8 @@ _OUTLIERS, _OUTLIER = 1e-3, 10.0
 """Under ``outlier``, this share of the elements is this many times as large."""
 
 _LAST, _HEAVY = 8, 0.25
-"""There, one of the last eight elements is as large as a quarter of the norm of all: whoever leaves out the end of a
-long sum has left out much of it."""
+"""There, one of the last eight elements is as large as a quarter of the norm of all: a kernel that leaves out the end
+of a long sum has left out much of it."""
 
 _FAINT = 0.01
 """A constant parameter below this size keeps a branch out of a network that has learned nothing yet (layer scale)."""
