@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dis
 import functools
 import inspect
 import math
@@ -47,9 +46,8 @@ def _chain(reference: Callable[..., Any]) -> Mapping[str, Any] | None:
     return bound if {"base", "behind", "counts"} <= set(bound) else None
 
 
-def _closure(function: types.FunctionType) -> dict[str, Any]:
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return {name: cell.cell_contents for name, cell in cells}
+def _closure(function: types.FunctionType) -> Mapping[str, Any]:
+    return inspect.getclosurevars(function).nonlocals
 
 
 @functools.cache
@@ -177,7 +175,7 @@ class _Writer:
             for node in ast.walk(default) if default is not None else ():
                 if isinstance(node, ast.Name) and node.id in function.__globals__:
                     self._global(node.id, function.__globals__[node.id])
-        bound = self._uses(function)
+        bound = self._uses(function, definition)
         self._writing.discard(name)
         piece = "".join(f"{line}\n" for line in bound) + text
         if known is not None and known != piece:  # another one of that name: both would be one
@@ -189,20 +187,20 @@ class _Writer:
 
     def _lambda(self, function: types.FunctionType) -> str:
         lines, first = inspect.findsource(function)
-        tree = ast.parse("".join(lines))
-        places = [(line, column) for line, _, column, _ in function.__code__.co_positions() if line and column]
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Lambda) and node.lineno == first + 1:
-                begin, end = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
-                if all(begin <= place <= end for place in places):
-                    for line in self._uses(function):
-                        self._pieces.setdefault(line, line)
-                    return ast.unparse(node)
-        raise TypeError("no lambda there")
+        found = [
+            node
+            for node in ast.walk(ast.parse("".join(lines)))
+            if isinstance(node, ast.Lambda) and node.lineno == first + 1
+        ]
+        if len(found) != 1:
+            raise TypeError("not one lambda there")
+        for line in self._uses(function, found[0]):
+            self._pieces.setdefault(line, line)
+        return ast.unparse(found[0])
 
-    def _uses(self, function: types.FunctionType) -> list[str]:
-        """Writes the globals that a function loads; gives the assignments of what it closes over."""
-        for name in _globals(function.__code__):
+    def _uses(self, function: types.FunctionType, node: ast.AST) -> list[str]:
+        """Writes the globals that a function names; gives the assignments of what it closes over."""
+        for name in _globals(node):
             if name in function.__globals__:
                 self._global(name, function.__globals__[name])
         found = {name: self.expression(value) for name, value in _closure(function).items()}
@@ -222,16 +220,16 @@ class _Writer:
             self._pieces.setdefault(name, f"{name} = {found}")
 
 
-def _globals(code: types.CodeType) -> list[str]:
-    """Names of globals that code, and the functions in it, load; in their order."""
-    names: dict[str, None] = {}
-    for step in dis.get_instructions(code):
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            names[str(step.argval)] = None
-    for inner in code.co_consts:
-        if isinstance(inner, types.CodeType):
-            names |= dict.fromkeys(_globals(inner))
-    return list(names)
+def _globals(function: ast.AST) -> list[str]:
+    """Names that a function reads and neither takes nor assigns, in their order."""
+    nodes = list(ast.walk(function))
+    types_only = {id(part) for node in nodes if isinstance(node, ast.AnnAssign) for part in ast.walk(node.annotation)}
+    nodes = [node for node in nodes if id(node) not in types_only]
+    own = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    own |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    read = sorted((node for node in names if node.id not in own), key=lambda node: (node.lineno, node.col_offset))
+    return list(dict.fromkeys(node.id for node in read))
 
 
 def _bare(text: str) -> str:
