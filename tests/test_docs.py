@@ -69,6 +69,13 @@ def test_pages_that_are_named_exist(page: Path) -> None:
         assert (ROOT / target).exists(), f"{page.name}: {target}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_named_exist(page: Path) -> None:
+    roots = (ROOT, SOURCE, SOURCE / "judge", SOURCE / "tasks" / "operators", ROOT / "tests", ROOT / "tests" / "attacks")
+    named = set(re.findall(r"`([\w./-]+/[\w.-]+\.(?:py|csv|sh))`", page.read_text()))
+    assert not [name for name in sorted(named) if not any((root / name).exists() for root in roots)]
+
+
 def test_pages_that_the_source_names_exist() -> None:
     missing = {
         f"{path.relative_to(SOURCE)}: {target}"
