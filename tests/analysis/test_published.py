@@ -13,8 +13,9 @@ import pytest
 from kerneleval import cli, pipeline
 from kerneleval.analysis import published, steps
 from kerneleval.analysis import transitions as between
-from kerneleval.analysis.formats import kernelbench_results, kernelbenchx
-from kerneleval.analysis.formats.kernelbench_results import Sample, Time, failure, speedup
+from kerneleval.analysis.formats import kernelbenchx
+from kerneleval.analysis.formats.common import kernelbench_results
+from kerneleval.analysis.formats.common.kernelbench_results import Sample, Time, failure, speedup
 from kerneleval.pipeline.audit import audit
 from kerneleval.records import AuditSpec, Failed, Passed, Result, UsageError, outcome_from_plain, to_plain
 from kerneleval.scores import Setting, score_all

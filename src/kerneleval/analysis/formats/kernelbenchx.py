@@ -5,13 +5,27 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from kerneleval.analysis.formats.common.published import (
+    PROTOCOL,
+    Published,
+    candidate_of,
+    clean,
+    collected,
+    machine_of,
+    outcome_of,
+    planned_of,
+    timing_of,
+    verdict_of,
+)
+from kerneleval.analysis.formats.common.registry import PublishedFiles, register
 from kerneleval.analysis.steps import Step
-from kerneleval.records import UsageError
+from kerneleval.records import Origin, UsageError, digest
 
 __all__ = ["Record", "read"]
 
@@ -114,3 +128,40 @@ def _speedup(plain: Mapping[str, Any], where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise UsageError(f"{where}: speedup must be a positive number or null, got {value!r:.60}")
     return float(value)
+
+
+@register
+def _published(files: PublishedFiles) -> Published:
+    """The corpus: each round of refinement is a sample."""
+    given = {"--baseline": files.baseline, "--solutions": files.solutions, "--level": files.level}
+    if wrong := [option for option, value in given.items() if value is not None]:
+        raise UsageError(f"{wrong[0]} is for the format kernelbench; a corpus of KernelBench-X has all in one file")
+    file = files.path
+    steps: dict[str, dict[int, Step]] = {}
+    for record in read(file):
+        for step in (record.before, record.after):
+            known = steps.setdefault(step.task, {}).setdefault(step.round, step)
+            if repr(known) != repr(step):  # of NaN too
+                raise UsageError(f"{file}: task {step.task!r:.80}, round {step.round} is there twice and differs")
+    name = files.name or "KernelBench-X"
+    halves = {"bf16": "bfloat16", "fp16": "float16"}
+    dtypes = {task: halves.get(task.removesuffix(".py").rpartition("_")[2], "float32") for task in steps}
+    machine = machine_of(clean(files.hardware, 200), "of KernelBench-X")
+    protocol = replace(PROTOCOL, dtypes=tuple(dict.fromkeys(dtypes.values())))
+    results = digest(file.read_bytes())[:16]
+    made = []
+    for task, rounds in steps.items():
+        parents: dict[int, str] = {}
+        stem = clean(task, 200).removesuffix(".py")
+        for number, step in sorted(rounds.items()):
+            origin = Origin(generator=name, sample=number, round=number, parent=parents.get(number - 1, ""))
+            place = re.sub(r"[^\w.-]", "_", stem)
+            candidate = candidate_of(f"{results}/round_{number}_{place}.py", step.code, origin)
+            parents[number] = candidate.hash
+            planned = planned_of(f"KernelBench-X/{stem}", 0, dtypes[task], origin, candidate)
+            timing = timing_of(step.speedup) if step.timed else None
+            facts = {"system": "KernelBench-X", "round": number}
+            outcome = outcome_of(step.correct, timing, facts, (step.stage, step.reason, step.message))
+            made.append((planned, verdict_of(planned, outcome, machine, protocol)))
+    remarks = ["a sample is a round of refinement", "the data type follows from a task's name alone"]
+    return collected(made, name, machine, protocol, len(made), remarks)

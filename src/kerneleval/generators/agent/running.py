@@ -94,13 +94,18 @@ def run(
                     break
     finally:
         if process.returncode is None:
-            _signal(process.pid, signal.SIGTERM)
-            deadline = time.monotonic() + _GRACE_S
-            while not _has_ended(process) and time.monotonic() < deadline:
-                time.sleep(_POLL_S)
-            _signal(process.pid, signal.SIGKILL)
-            process.wait()
+            _end(process)
     return Ended(code=process.returncode, cut=cut, output=output.text())
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM, and SIGKILL after a while."""
+    _signal(process.pid, signal.SIGTERM)
+    deadline = time.monotonic() + _GRACE_S
+    while not _has_ended(process) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    _signal(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
