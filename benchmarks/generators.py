@@ -38,7 +38,17 @@ from kerneleval.generators.library import Library
 from kerneleval.judge import Judge
 from kerneleval.pipeline import stored
 from kerneleval.pipeline.running import in_float32, known_limits
-from kerneleval.records import TRACKS, Event, InfrastructureError, Machine, Protocol, UsageError, filled, to_plain
+from kerneleval.records import (
+    TRACKS,
+    Event,
+    InfrastructureError,
+    Machine,
+    Protocol,
+    SpeedupSummary,
+    UsageError,
+    filled,
+    to_plain,
+)
 from kerneleval.scores import score_all
 from kerneleval.store import open_store
 
@@ -374,8 +384,8 @@ def _told(figure: dict[str, Any]) -> str:
     return f"{value:.3f} [{low:.3f}, {high:.3f}], n = {figure['n']}{note}"
 
 
-def _speed(speedup: dict[str, Any] | None) -> str:
-    value = float(speedup["value"]) if speedup else math.nan
+def _speed(speedup: SpeedupSummary | None) -> str:
+    value = speedup.value if speedup else math.nan
     return "" if math.isnan(value) else f"{value:.2f}"
 
 

@@ -34,7 +34,18 @@ from kerneleval.judge import Judge
 from kerneleval.judge.windows.inputs import draw, upstream
 from kerneleval.judge.windows.layouts import laid_out
 from kerneleval.languages.triton import Triton
-from kerneleval.records import Candidate, Case, Failed, KernelEvalError, Protocol, Scalar, Task, Verdict, to_plain
+from kerneleval.records import (
+    Candidate,
+    Case,
+    Failed,
+    KernelEvalError,
+    Protocol,
+    Scalar,
+    Task,
+    Verdict,
+    from_plain,
+    to_plain,
+)
 from kerneleval.tasks.shapes import EDGE
 
 _PLAIN_TIMEOUT_S = 120
@@ -188,7 +199,7 @@ def _figures(verdict: Verdict) -> dict[str, Any]:
         "failures": failures,
         "worst": {"share": worst[0], "case": worst[1], "error": worst[2], "bound": worst[3]} if worst[1] else None,
         "track": verdict.track,
-        "speedup": verdict.speedup,
+        "speedup": to_plain(verdict.speedup),
     }
 
 
@@ -251,7 +262,7 @@ def _plain_here(options: argparse.Namespace) -> int:
     kernel = next(k for k in KERNELS if (k.library, k.task, k.name) == (library, task_name, name))
     kernel = replace(kernel, untuned=options.untuned)
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    for line in compare(kernel, Case.from_plain(json.loads(options.case)), device):
+    for line in compare(kernel, from_plain(Case, json.loads(options.case)), device):
         print("PLAIN", line, flush=True)
     return 0
 

@@ -36,9 +36,11 @@ from kerneleval.records import (
     Passed,
     Protocol,
     RunSpec,
+    SpeedupSummary,
     Trust,
     UsageError,
     Verdict,
+    from_plain,
 )
 
 CASE = Case(task="gelu", direction="forward", dims=(("M", 4), ("N", 7)), dtype="float32")
@@ -67,7 +69,7 @@ def verdict(outcome: Passed | Failed) -> Verdict:
         trust=Trust(level="strong", layers=("process", "seccomp")),
         machine=MACHINE,
         protocol=Protocol(),
-        speedup=None if failed else {"value": 1.5, "low": 1.4, "high": float("inf"), "claim": "faster", "cells": 1},
+        speedup=None if failed else SpeedupSummary(value=1.5, low=1.4, high=float("inf"), claim="faster", cells=1),
         cells=(CellResult(case=CASE, outcome=outcome),),
         replay=f"kerneleval check k.py --task gelu --case {CASE.key}",
         seconds=0.5,
@@ -184,11 +186,18 @@ def test_check_prints_the_verdict_as_json(check: Recorder, capsys: pytest.Captur
         assert field in plain
     assert plain["verdict"] == "passed"
     assert plain["trust"]["level"] == "strong"
-    assert plain["speedup"] == {"value": 1.5, "low": 1.4, "high": "inf", "claim": "faster", "cells": 1}
+    assert plain["speedup"] == {
+        "value": 1.5,
+        "low": 1.4,
+        "high": "inf",
+        "claim": "faster",
+        "cells": 1,
+        "direction": "forward",
+    }
     assert plain["cells"][0]["outcome"]["passed"] is True
     assert plain.pop("format") == 1
     assert (plain.pop("layer"), plain.pop("layers")["numerical"]) == ("", "1/1 right")
-    assert Verdict.from_plain(plain) == verdict(Passed())
+    assert from_plain(Verdict, plain) == verdict(Passed())
 
 
 def test_check_exits_1_when_the_candidate_failed(check: Recorder, capsys: pytest.CaptureFixture[str]) -> None:

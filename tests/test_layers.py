@@ -14,9 +14,11 @@ from kerneleval.records import (
     Case,
     CellResult,
     Failed,
+    Finding,
     Machine,
     Passed,
     Protocol,
+    TrackEvidence,
     Trust,
     Verdict,
     caught_by,
@@ -30,7 +32,7 @@ SECTION = PAGE.split("## Stages and reasons")[1].split("\n## ")[0]
 REASONS = set(re.findall(r"^\| `([a-z_]+)` \|", SECTION, re.MULTILINE)) - {"ok", *STAGES}
 
 
-def verdict(outcomes: list[Passed | Failed], *findings: dict[str, object], **changes: object) -> Verdict:
+def verdict(outcomes: list[Passed | Failed], *findings: Finding, **changes: object) -> Verdict:
     cells = [
         CellResult(case=Case(task="gelu", direction="forward", dims=(("M", i),), dtype="float32"), outcome=o)
         for i, o in enumerate(outcomes)
@@ -85,15 +87,18 @@ def test_every_check_has_a_layer() -> None:
 )
 def test_layers(stage: str, reason: str, check: str, layer: str) -> None:
     assert layer_of(stage, reason, check) == layer
-    assert layer_of_finding({"stage": stage, "reason": reason, "check": check}) == layer
+    assert (
+        layer_of_finding(Finding(stage=stage, reason=reason, check=check, level="fail", message=""))  # type: ignore[arg-type]
+        == layer
+    )
 
 
 def test_a_verdict_tells_what_each_layer_found() -> None:
     passed = verdict(
         [Passed(), Passed()],
-        {"check": "track", "level": "info", "message": "", "track": "custom", "ghost": "needed"},
-        {"check": "static", "level": "warn", "message": ""},
-        {"check": "static", "level": "warn", "message": ""},
+        Finding(check="track", level="info", message="", evidence=TrackEvidence(track="custom", ghost="needed")),
+        Finding(check="static", level="warn", message=""),
+        Finding(check="static", level="warn", message=""),
     )
     assert caught_by(passed) == ""
     assert layers_of(passed) == {
@@ -106,7 +111,7 @@ def test_a_verdict_tells_what_each_layer_found() -> None:
     crash = Failed(stage="call", reason="crash")
     failed = verdict(
         [Passed(), wrong, crash, Failed(stage="call", reason="unsupported")],
-        {"check": "tampering", "level": "fail", "reason": "tampering", "message": ""},
+        Finding(check="tampering", level="fail", reason="tampering", message=""),
         verdict="failed",
         reason="wrong_output",
         track="",

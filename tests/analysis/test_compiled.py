@@ -15,7 +15,7 @@ from kerneleval.analysis.compiled import METRICS, CompiledMetrics, by_generators
 from kerneleval.judge.binaries.disassembly import Library
 from kerneleval.judge.binaries.uses import finding
 from kerneleval.languages.binaries.instructions import read_code
-from kerneleval.records import Verdict, to_plain
+from kerneleval.records import Finding, Verdict, from_plain, to_plain
 from kerneleval.reports.analysis_view import render_compiled
 
 SASS = """
@@ -34,18 +34,16 @@ def verdict(*findings: Any) -> Verdict:
     return dataclasses.replace(plain, findings=findings)
 
 
-def used(*uses: Any) -> dict[str, Any]:
-    return {"check": "uses"} | to_plain(finding(Library(uses=uses, complete=True)))
+def used(*uses: Any) -> Finding:
+    return from_plain(Finding, to_plain(finding(Library(uses=uses, complete=True))))
 
 
 def test_figures_are_those_of_the_findings() -> None:
-    resources = {
-        "check": "resources",
-        "kernels": [
-            {"kernel": "a", "registers": [8, 40], "local_bytes": [0, 16], "shared_bytes": [0, 1024]},
-            {"kernel": "b", "registers": [90, 90], "local_bytes": [0, 0], "shared_bytes": [0, 0]},
-        ],
-    }
+    rows = [
+        {"kernel": "a", "binaries": 2, "registers": [8, 40], "local_bytes": [0, 16], "shared_bytes": [0, 1024]},
+        {"kernel": "b", "binaries": 1, "registers": [90, 90], "local_bytes": [0, 0], "shared_bytes": [0, 0]},
+    ]
+    resources = from_plain(Finding, {"check": "resources", "level": "info", "message": "", "kernels": rows})
     found = measure(
         verdict(used(read_code(SASS, "sass", "a"), read_code("HMMA.16816.F32 R4 ;\n", "sass", "b")), resources)
     )
@@ -71,7 +69,9 @@ def test_figures_are_those_of_the_findings() -> None:
 def test_findings_of_another_form_tell_nothing() -> None:
     for kernels in (None, 7, [7], [{"registers": 7, "local_bytes": [1], "shared_bytes": [0, "x"]}], {"a": 1}):
         for check in ("uses", "resources"):
-            found = measure(verdict({"check": check, "kernels": kernels}))
+            found = measure(
+                verdict(from_plain(Finding, {"check": check, "level": "info", "message": "", "kernels": kernels}))
+            )
             assert all(math.isnan(getattr(found, name)) for name in METRICS)
 
 

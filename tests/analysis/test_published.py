@@ -17,7 +17,7 @@ from kerneleval.analysis.formats import kernelbenchx
 from kerneleval.analysis.formats.common import kernelbench_results
 from kerneleval.analysis.formats.common.kernelbench_results import Sample, Time, failure, speedup
 from kerneleval.pipeline.audit import audit
-from kerneleval.records import AuditSpec, Failed, Passed, Result, UsageError, outcome_from_plain, to_plain
+from kerneleval.records import AuditSpec, Failed, Outcome, Passed, Result, UsageError, from_plain, to_plain
 from kerneleval.scores import Setting, score_all
 from kerneleval.store import NewRun, open_store
 
@@ -127,10 +127,10 @@ def test_nothing_pretends_to_have_been_judged(files: tuple[Path, Path]) -> None:
     assert found.machine.device == "published" and found.machine.name == GPU
     for verdict in found.verdicts:
         assert verdict.trust.level == "weak" and not verdict.trust.layers and not verdict.track
-        assert verdict.findings[0]["level"] == "warn" and "not judged here" in verdict.findings[0]["message"]
-        assert verdict.speedup is None or verdict.speedup["claim"] == "inconclusive"
+        assert verdict.findings[0].level == "warn" and "not judged here" in verdict.findings[0].message
+        assert verdict.speedup is None or verdict.speedup.claim == "inconclusive"
         for cell in verdict.cells:
-            assert outcome_from_plain(json.loads(json.dumps(to_plain(cell.outcome)))) == cell.outcome
+            assert from_plain(Outcome, json.loads(json.dumps(to_plain(cell.outcome)))) == cell.outcome
             if isinstance(cell.outcome, Passed) and cell.outcome.timing is not None:
                 assert cell.outcome.timing.claim == "inconclusive" and not cell.outcome.timing.samples.candidate_ns
     message = next(v.message for v in found.verdicts if v.reason == "build_error")
@@ -187,7 +187,7 @@ def test_the_older_form_and_times_of_the_reference_beside_it(write: Callable[...
     found = published.load(write("old.json", {"7": entry}), level=1)
     assert found.name == "old" and found.planned[0].sample == 0
     assert found.verdicts[0].speedup is not None
-    assert found.verdicts[0].speedup["value"] == pytest.approx(1.5)
+    assert found.verdicts[0].speedup.value == pytest.approx(1.5)
 
 
 def test_the_interval_is_the_delta_methods_with_what_rounding_hides() -> None:

@@ -17,7 +17,7 @@ from kerneleval.analysis.rubric import Seen, profiles, rate, seen
 from kerneleval.judge.binaries.disassembly import Library
 from kerneleval.judge.binaries.uses import finding
 from kerneleval.languages.binaries.instructions import read_code
-from kerneleval.records import Candidate, CodeUse, Origin, UsageError
+from kerneleval.records import Candidate, CodeUse, Finding, Origin, TrackEvidence, UsageError, from_plain, to_plain
 
 LIBRARY = {name: tasks.find(name) for name in ("gelu", "layer_norm", "matmul")}
 
@@ -291,16 +291,17 @@ def test_a_verdict_tells_track_launches_and_compiled_code():
     case = stored.case("gelu")
     verdict = stored.verdict("gelu", stored.candidate("gelu"), (stored.passed(case),), track="mixed")
     use = code(WGMMA)
-    told = {"check": "uses"} | finding(Library(uses=(use,), complete=True))
-    stored_back = json.loads(json.dumps(told))
-    findings = ({"check": "track", "launches": {"k": 2, "l": 1}}, stored_back)
+    stored_back = from_plain(Finding, json.loads(json.dumps(to_plain(finding(Library(uses=(use,), complete=True))))))
+    launched = TrackEvidence(track="mixed", launches={"k": 2, "l": 1})
+    findings = (Finding(check="track", level="info", message="", evidence=launched), stored_back)
     found = seen(dataclasses.replace(verdict, findings=findings))
     assert found == Seen(track="mixed", launched=("k", "l"), compiled=(use,))
     for broken in (
         {"kernels": 7},
         {"kernels": [7, {}, {"kernel": 1, "isa": "x"}, {"kernel": "k", "isa": "sass", "classes": 1}]},
     ):
-        findings = ({"check": "uses", "complete": 1} | broken,)
+        told = {"check": "uses", "level": "info", "message": "", "complete": True} | broken
+        findings = (from_plain(Finding, told),)
         found = seen(dataclasses.replace(verdict, findings=findings))
         assert (found.compiled, found.complete) == ((), False)
 

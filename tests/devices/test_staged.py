@@ -109,7 +109,7 @@ with kerneleval.Judge(device) as judge:
         found[name] = {
             "verdict": verdict.verdict, "reason": verdict.reason, "message": verdict.message,
             "device": verdict.machine.device,
-            "marked": [f["level"] for f in verdict.findings if "not run on hardware" in f["message"]],
+            "marked": [f.level for f in verdict.findings if "not run on hardware" in f.message],
             "timed": sum(getattr(c.outcome, "timing", None) is not None for c in verdict.cells),
             "backward": sum(c.case.direction == "backward" for c in verdict.cells),
         }

@@ -27,11 +27,13 @@ from kerneleval.records import (
     CellResult,
     Event,
     Failed,
+    Finding,
     Machine,
     Passed,
     Protocol,
     Result,
     Samples,
+    SpeedupSummary,
     Timing,
     Trust,
     Verdict,
@@ -91,17 +93,21 @@ OUTCOMES = st.one_of(
     ),
     st.builds(lambda timing: Passed(timing=timing), st.one_of(st.none(), TIMINGS)),
 )
-FINDINGS = st.dictionaries(
-    st.sampled_from(["check", "level", "message", "reason", "track"]), st.one_of(texts(), json_values()), max_size=5
+FINDINGS = st.builds(
+    lambda check, level, message, evidence: Finding(check=check, level=level, message=message, evidence=evidence),
+    texts(),
+    st.sampled_from(["info", "warn", "fail"]),
+    texts(),
+    st.dictionaries(texts(12), json_values(), max_size=5),
 )
 SPEEDUPS = st.one_of(
     st.none(),
     st.builds(
-        lambda v, low, high, claim: {"value": v, "low": low, "high": high, "claim": claim, "cells": 3},
+        lambda v, low, high, claim: SpeedupSummary(value=v, low=low, high=high, claim=claim, cells=3),
         FIGURES,
         FIGURES,
         FIGURES,
-        texts(),
+        st.sampled_from(["faster", "slower", "equal", "inconclusive"]),
     ),
 )
 
@@ -178,7 +184,7 @@ def test_markup_is_shown_as_text(text: str) -> None:
         protocol=Protocol(),
         speedup=None,
         cells=(CellResult(case=case(text, 1), outcome=failed),),
-        findings=({"check": text, "level": text, "message": text},),
+        findings=(Finding(check=text, level="fail", message=text),),
         replay=text,
     )
     shown = printed(render_verdict, verdict, 20_000)

@@ -28,7 +28,9 @@ from kerneleval.records import (
     Candidate,
     Case,
     CellResult,
+    Conditions,
     Failed,
+    Finding,
     Machine,
     Origin,
     Passed,
@@ -118,10 +120,10 @@ def test_hostile_text_comes_back_as_it_was(
         candidate,
         failed,
         message=message,
-        findings=({"check": "track", "level": "info", "message": message, "aten": {text: first}},),
+        findings=(Finding(check="track", level="info", message=message, evidence={"aten": {text: first}}),),
         trust=Trust(level="weak", missing=(text,)),
         replay=text,
-        conditions={"first": {text: message}},
+        conditions=Conditions(first={text: message}),
     )
     found = stored(store, candidate, given)
     assert to_plain(found) == to_plain(given)

@@ -15,7 +15,7 @@ from kerneleval.analysis import compiled
 from kerneleval.judge.binaries.uses import read_sent
 from kerneleval.languages.binaries.instructions import read_code, sass_functions
 from kerneleval.languages.common.host_code import kernels_reached, listing
-from kerneleval.records import ISAS, CodeUse, UsageError
+from kerneleval.records import ISAS, CodeUse, Finding, UsageError, UsesEvidence, from_plain
 
 FIELDS = ("data", "kernel", "kind", "hash", "shared", "classes", "lines", "isa", "instructions", "widest_bytes")
 
@@ -37,13 +37,14 @@ def test_what_a_worker_sends(files: Any) -> None:
 )
 def test_what_a_store_holds(row: Any) -> None:
     try:
-        use = CodeUse.from_plain(row)
+        use = from_plain(CodeUse, row)
     except UsageError:
         return
     assert use.vectorised is None or use.vectorised >= 0
     verdict = stored.verdict("gelu", stored.candidate("gelu"), (stored.passed(stored.case("gelu")),))
-    findings = ({"check": "uses", "kernels": [row], "complete": True},)
-    compiled.measure(dataclasses.replace(verdict, findings=findings))
+    told = {"check": "uses", "level": "info", "message": "", "kernels": [row], "complete": True}
+    assert isinstance(from_plain(Finding, told).evidence, UsesEvidence)
+    compiled.measure(dataclasses.replace(verdict, findings=(from_plain(Finding, told),)))
 
 
 @pytest.mark.parametrize("isa", ISAS)

@@ -9,7 +9,21 @@ from tests.store.store_builders import machine
 
 from kerneleval import tasks
 from kerneleval.generators.common.feedback import feedback_of
-from kerneleval.records import Case, CellResult, Failed, Limits, Passed, Protocol, Samples, Timing, Trust, Verdict
+from kerneleval.records import (
+    Case,
+    CellResult,
+    Failed,
+    Finding,
+    Limits,
+    Passed,
+    Protocol,
+    Samples,
+    SpeedupSummary,
+    Timing,
+    Trust,
+    UsesEvidence,
+    Verdict,
+)
 
 TASK = tasks.find("softmax")
 
@@ -102,8 +116,8 @@ def test_secrets_and_places_are_left_out() -> None:
 
 def test_findings_of_attacks_are_told() -> None:
     findings = (
-        {"check": "caching", "level": "fail", "message": "results are kept by address"},
-        {"check": "track", "level": "info", "message": "launches one kernel"},
+        Finding(check="caching", level="fail", message="results are kept by address"),
+        Finding(check="track", level="info", message="launches one kernel"),
     )
     told = feedback_of(
         verdict(right(case(3, 4)), verdict="failed", stage="honesty", reason="cached", findings=findings), TASK
@@ -115,7 +129,7 @@ def test_findings_of_attacks_are_told() -> None:
 def test_speed_is_told_beside_the_machines_limit() -> None:
     limits = Limits(bandwidth_bytes_per_s=1e9, flop_per_s=(("float32", 1e12),))
     cells = [right(case(100, 1000), 0.5), right(case(10, 10), 2.0)]
-    speedup = {"value": 1.0, "low": 0.9, "high": 1.1, "claim": "equal", "cells": 2}
+    speedup = SpeedupSummary(value=1.0, low=0.9, high=1.1, claim="equal", cells=2)
     told = feedback_of(verdict(*cells, speedup=speedup), TASK, limits)
     assert "right in every case" in told and "1x (95 % interval 0.9 to 1.1)" in told
     slow, fast = (told.index(f"M={m}") for m in (100, 10))
@@ -140,13 +154,15 @@ def test_texts_of_others_do_no_harm() -> None:
 
 def test_what_the_compiled_kernels_take_is_told() -> None:
     message = "fused: 64 registers a thread, 1024 bytes of shared memory a block; row: 32 registers a thread, 0 bytes"
-    finding = {"check": "resources", "level": "info", "message": message, "kernels": [{}]}
+    finding = Finding(check="resources", level="info", message=message, evidence={"kernels": [{}]})
     told = feedback_of(verdict(right(case(64, 64), 0.5), findings=(finding,)), TASK)
     assert "The kernels as compiled here:\n- fused: 64 registers a thread, 1024 bytes of shared memory a block" in told
     assert "- row: 32 registers a thread" in told
-    used = {"check": "uses", "level": "info", "message": "fused: 96 instructions, 8 mma (HMMA.16816)", "kernels": [{}]}
+    used = Finding(
+        check="uses", level="info", message="fused: 96 instructions, 8 mma (HMMA.16816)", evidence={"kernels": [{}]}
+    )
     told = feedback_of(verdict(right(case(64, 64), 0.5), findings=(used, finding)), TASK)
     assert "row: 32 registers a thread, 0 bytes\n- fused: 96 instructions, 8 mma (HMMA.16816)" in told
     assert "compiled here" not in feedback_of(verdict(right(case(64, 64), 0.5)), TASK)
-    nothing = used | {"message": "no objdump: install binutils", "kernels": []}
+    nothing = replace(used, message="no objdump: install binutils", evidence=UsesEvidence(kernels=()))
     assert "objdump" not in feedback_of(verdict(right(case(64, 64), 0.5), findings=(nothing,)), TASK)

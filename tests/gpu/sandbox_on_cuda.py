@@ -24,6 +24,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from kerneleval.records import from_plain, to_plain
 from kerneleval.sandbox import entry, lifecycle, linux
 
 N = 1 << 20
@@ -177,7 +178,7 @@ def zygote(fd: int, plain: dict[str, Any], facts: dict[str, Any], variant: str) 
         try:
             costs: dict[str, float] = {}
             trust = lifecycle.enter(
-                lifecycle.Slot.from_plain(plain),
+                from_plain(lifecycle.Slot, plain),
                 lifecycle.ResourceLimits(),
                 "cuda",
                 keep_fds=(out,),
@@ -226,7 +227,7 @@ def play(variant: str) -> dict[str, Any]:
             code,
             str(Path(__file__).parent),
             str(theirs.fileno()),
-            json.dumps([place.to_plain(), facts, variant]),
+            json.dumps([to_plain(place), facts, variant]),
         ],
         pass_fds=(theirs.fileno(),),
         env=lifecycle.clean_environment() | {"PYTHONPATH": os.environ["PYTHONPATH"]},

@@ -57,8 +57,8 @@ def test_registers_and_memory_are_told(language: str) -> None:
     protocol = Protocol(tier="quick", dtypes=("float32",), directions=("forward",), timed=False)
     with Judge("cuda") as judge:
         verdict = judge.check(candidate, tasks.find("relu"), protocol)
-    [finding] = [f for f in verdict.findings if f["check"] == "resources"]
-    [row] = [row for row in finding["kernels"] if kernel in row["kernel"]]
-    assert 8 <= row["registers"][0] <= row["registers"][1] <= 255
-    assert row["local_bytes"] == [0, 0]
-    assert f"{row['kernel']}" in finding["message"] and "registers a thread" in finding["message"]
+    [finding] = [f for f in verdict.findings if f.check == "resources"]
+    [row] = [row for row in finding.evidence.kernels if kernel in row.kernel]
+    assert 8 <= row.registers[0] <= row.registers[1] <= 255
+    assert row.local_bytes == (0, 0)
+    assert row.kernel in finding.message and "registers a thread" in finding.message

@@ -78,8 +78,8 @@ def judged(judge: Judge, candidate: Candidate, task: str, dtype: str) -> tuple[V
     protocol = Protocol(tier="quick", dtypes=(dtype,), directions=("forward",), timed=False)
     verdict = judge.check(candidate, tasks.find(task), protocol)
     assert verdict.verdict == "passed", verdict.message
-    [finding] = [f for f in verdict.findings if f["check"] == "uses"]
-    assert (finding["complete"], finding["why"]) == (True, ""), finding
+    [finding] = [f for f in verdict.findings if f.check == "uses"]
+    assert (finding.evidence.complete, finding.evidence.why) == (True, ""), finding
     return verdict, {use.kernel: use for use in rubric.compiled_in(verdict)}
 
 

@@ -160,9 +160,7 @@ def test_where_pytorch_is_wrong_a_candidate_may_be(
     else:
         assert verdict.verdict == "passed", verdict.message
         assert any(o.evidence.get("native_is_wrong") for o in outcomes), "and what was left out is told"
-        assert "PyTorch itself is wrong there" in next(
-            f["message"] for f in verdict.findings if f["check"] == "reference"
-        )
+        assert "PyTorch itself is wrong there" in next(f.message for f in verdict.findings if f.check == "reference")
 
 
 def test_a_full_device_is_the_machines_fault(judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

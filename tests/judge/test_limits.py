@@ -7,7 +7,7 @@ import pytest
 
 from kerneleval import devices
 from kerneleval.judge.machine import machine_limits, peaks
-from kerneleval.records import InfrastructureError, Limits, Peak, Peaks, to_plain
+from kerneleval.records import InfrastructureError, Limits, Peak, Peaks, from_plain, to_plain
 
 CPU = devices.find("cpu")
 
@@ -27,7 +27,7 @@ def test_limits_are_the_best_peaks() -> None:
     assert found.bandwidth_bytes_per_s == 12.0
     assert found.flop_per_s == (("float32", 4.0), ("int8", 9.0))
     assert found.cache_bytes_per_s == 50.0
-    assert Limits.from_plain(to_plain(found)) == found
+    assert from_plain(Limits, to_plain(found)) == found
 
 
 def test_without_bandwidth_there_is_no_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -72,4 +72,4 @@ def test_what_the_caches_hold_moves_at_their_speed() -> None:
 
 def test_limits_of_older_stores_are_read() -> None:
     plain = {"bandwidth_bytes_per_s": 2.0, "flop_per_s": [["float32", 3.0]]}
-    assert Limits.from_plain(plain).rate("float32") == 3.0
+    assert from_plain(Limits, plain).rate("float32") == 3.0

@@ -11,7 +11,7 @@ from kerneleval.judge import Judge
 from kerneleval.judge.probes import calls
 from kerneleval.languages.common import opencl_runtime
 from kerneleval.pipeline import check
-from kerneleval.records import Verdict
+from kerneleval.records import TrackEvidence, Verdict
 
 if reason := opencl_runtime.unusable():
     pytest.skip(f"not run: {reason}", allow_module_level=True)
@@ -51,9 +51,9 @@ def test_an_honest_kernel_passes_on_the_custom_track(judged: Callable[..., Verdi
     assert verdict.track == "custom"
     assert verdict.speedup is not None
     assert verdict.machine.device == "opencl"
-    track = next(f for f in verdict.findings if f.get("track"))
-    assert track["launches"]["gelu_float32"] > 0
-    assert track["ghost"] == "needed"
+    track = next(f.evidence for f in verdict.findings if isinstance(f.evidence, TrackEvidence))
+    assert track.launches["gelu_float32"] > 0
+    assert track.ghost == "needed"
 
 
 def test_it_is_contained_as_on_the_cpu(judged: Callable[..., Verdict], judge: Judge, tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_what_the_source_looks_like_is_told(judged: Callable[..., Verdict]) -> N
     verdict = judged(HEAD + text + kernel('out[i] = system("ls");'))
     assert (verdict.stage, verdict.reason) == ("build", "build_error"), verdict.message
     assert "system" in verdict.message
-    assert [f["rule"] for f in verdict.findings if f["check"] == "static"] == ["processes"]
+    assert [f.evidence["rule"] for f in verdict.findings if f.check == "static"] == ["processes"]
 
 
 def test_pytorch_candidates_are_refused_there(judged: Callable[..., Verdict]) -> None:

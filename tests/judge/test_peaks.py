@@ -13,7 +13,7 @@ import torch
 
 from kerneleval import devices
 from kerneleval.judge.machine import peaks, vector_rate
-from kerneleval.records import InfrastructureError, Peak, Peaks, to_plain
+from kerneleval.records import InfrastructureError, Peak, Peaks, from_plain, to_plain
 
 CPU = devices.find("cpu")
 
@@ -191,7 +191,7 @@ def test_a_broken_file_is_told_and_removed(tmp_path: Path, text: str) -> None:
 def test_records_come_back() -> None:
     peak = Peak(name="copy", unit="B/s", best=2.0, median=1.5, n=7, how="so", date="2026-11-24")
     found = Peaks(machine="ab", peaks=(peak,))
-    assert Peaks.from_plain(json.loads(json.dumps(to_plain(found)))) == found
+    assert from_plain(Peaks, json.loads(json.dumps(to_plain(found)))) == found
     assert found.find("copy") == peak
     assert found.find("read") is None
     assert found.rate("copy", "read") == 2.0

@@ -64,16 +64,16 @@ def test_broken_relations_are_found(name: str, dims: dict[str, int], later: Any)
     run = _Sly(task.reference, later)
     findings = metamorphic.check(task, case, run, args, 7)
     assert run.calls == 1 + len(task.relations)
-    assert {f["relation"] for f in findings} == {r.name for r in task.relations}
+    assert {f.evidence["relation"] for f in findings} == {r.name for r in task.relations}
     for finding in findings:
-        assert (finding["level"], finding["reason"]) == ("fail", "broken_relation")
-        assert str(finding["relation"]) in finding["message"]
+        assert (finding.level, finding.reason) == ("fail", "broken_relation")
+        assert str(finding.evidence["relation"]) in finding.message
 
 
 def test_a_wrong_candidate_is_told_before_any_relation() -> None:
     task, case = find("gelu"), case_of("gelu", {"M": 20, "N": 64})
     (finding,) = metamorphic.check(task, case, lambda args: [torch.relu(args[0])], drawn(task, case)[0], 7)
-    assert finding["relation"] == "original"
+    assert finding.evidence["relation"] == "original"
 
 
 def test_outputs_that_are_overwritten_by_the_next_call_are_no_breach() -> None:

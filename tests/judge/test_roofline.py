@@ -204,11 +204,11 @@ def test_a_verdict_tells_how_near_its_cells_come(
     with Judge("cpu", new_cache()) as judge:
         verdict = judged(judge, tmp_path)
         assert verdict.verdict == "passed", verdict.message
-        assert [f["check"] for f in verdict.findings if "were not measured" in f["message"]] == ["limits"]
+        assert [f.check for f in verdict.findings if "were not measured" in f.message] == ["limits"]
         keep(judge, 1e12)
         verdict = judged(judge, tmp_path)
         assert verdict.verdict == "passed", verdict.message
-        assert not [f for f in verdict.findings if f["check"] == "limits"]
+        assert not [f for f in verdict.findings if f.check == "limits"]
         fractions = [c.outcome.evidence["limit"]["fraction"] for c in verdict.cells if c.outcome.timing]
         assert fractions
         assert all(0 < fraction < 1 and math.isfinite(fraction) for fraction in fractions)

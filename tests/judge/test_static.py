@@ -85,7 +85,7 @@ NATIVE = {
 
 def found(text: str, suffix: str = ".py") -> dict[str, Any]:
     candidate = Candidate(files=((f"candidate{suffix}", text),), language="torch")
-    return {f["rule"]: f for f in static_analysis.findings(candidate)}
+    return {f.evidence["rule"]: f for f in static_analysis.findings(candidate)}
 
 
 def test_every_rule_has_its_examples() -> None:
@@ -143,16 +143,16 @@ def test_settings_of_its_own_are_no_rebinding(text: str) -> None:
 
 def test_findings_name_file_line_and_what() -> None:
     one = found("import sys\n\nsys._getframe(1)\nx = 1\nsys._getframe(2).f_back\n")["frames"]
-    assert one["level"] == "warn"
-    assert (one["file"], one["line"]) == ("candidate.py", 3)
-    assert one["message"].startswith("candidate.py:3: sys._getframe: ")
-    assert one["message"].endswith("(also line 5)")
+    assert one.level == "warn"
+    assert (one.evidence["file"], one.evidence["line"]) == ("candidate.py", 3)
+    assert one.message.startswith("candidate.py:3: sys._getframe: ")
+    assert one.message.endswith("(also line 5)")
 
 
 def test_native_text_inside_of_python_is_read_as_native() -> None:
     text = 'import torch\nSOURCE = """\n#include <dlfcn.h>\n// kerneleval\nvoid* f() { return dlsym(0, "x"); }\n"""\n'
     rules = found(text)
-    assert rules["loader"]["line"] == 5
+    assert rules["loader"].evidence["line"] == 5
     assert "harness" not in rules
 
 
@@ -174,7 +174,7 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 def test_odd_sources_raise_nothing(name: str, suffix: str) -> None:
     for finding in found(ODD[name], suffix).values():
-        assert finding["level"] in ("info", "warn")
+        assert finding.level in ("info", "warn")
     if name in ("syntax_error", "null_bytes", "brackets"):
         assert ("unread" in found(ODD[name], suffix)) == (suffix == ".py")
 
@@ -182,7 +182,7 @@ def test_odd_sources_raise_nothing(name: str, suffix: str) -> None:
 def test_huge_files_are_not_read_and_say_so() -> None:
     started = time.perf_counter()
     for suffix in (".py", ".cu"):
-        assert found("x = 1\n" * 500_000, suffix)["unread"]["level"] == "warn"
+        assert found("x = 1\n" * 500_000, suffix)["unread"].level == "warn"
     assert time.perf_counter() - started < 1.0
 
 
@@ -202,5 +202,5 @@ def honest() -> list[Path]:
 def test_honest_kernels_are_not_warned_of(path: Path) -> None:
     if path.name == "__init__.py":
         return  # it tells where the archetypes are, and is none
-    warned = {n: f["message"] for n, f in found(path.read_text(), path.suffix).items() if f["level"] != "info"}
+    warned = {n: f.message for n, f in found(path.read_text(), path.suffix).items() if f.level != "info"}
     assert set(warned) == ({"code", "frames", "proc"} if path.name == "looks_at_itself.py" else set()), warned

@@ -6,6 +6,7 @@ import pytest
 
 from kerneleval.judge.checks.tampering import findings
 from kerneleval.judge.windows.answers import TamperingClaim, tampering_claims
+from kerneleval.records import TamperingEvidence
 
 
 @pytest.mark.parametrize(
@@ -30,8 +31,8 @@ def test_only_what_fails_has_a_reason_and_load_comes_first() -> None:
         *(TamperingClaim(what=f"replaced torch.f{i}", level="fail", when="load") for i in range(6)),
     ]
     first, second, third = findings(told)
-    assert (first["level"], first["when"], first["reason"]) == ("fail", "load", "tampering")
-    assert "replaced torch.f0" in first["message"] and first["message"].endswith("and 2 more")
-    assert (second["when"], second["reason"]) == ("call", "tampering")
-    assert third["level"] == "warn" and "reason" not in third
+    assert (first.level, first.evidence, first.reason) == ("fail", TamperingEvidence(when="load"), "tampering")
+    assert "replaced torch.f0" in first.message and first.message.endswith("and 2 more")
+    assert (second.evidence, second.reason) == (TamperingEvidence(when="call"), "tampering")
+    assert third.level == "warn" and third.reason == ""
     assert list(findings([])) == []

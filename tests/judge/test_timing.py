@@ -27,7 +27,7 @@ from kerneleval.judge.windows.buffers import CallLayout, TensorSlot, WindowBuffe
 from kerneleval.judge.windows.protocol import Passes, Runner, Window, output_views
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.pipeline import check
-from kerneleval.records import Candidate, InfrastructureError, Protocol, new_secret
+from kerneleval.records import Candidate, InfrastructureError, Protocol, Verdict, from_plain, new_secret
 from kerneleval.sandbox import processes
 from kerneleval.tasks import find
 
@@ -70,9 +70,9 @@ def test_a_timed_verdict_tells_the_conditions(tmp_path, new_cache):
         verdict = _timed(path, judge, "medium", "large")
         assert verdict.verdict == "passed", verdict.message
         assert verdict.speedup is not None
-        for moment in ("first", "last"):
-            assert verdict.conditions[moment]["load_1min"] >= 0.0
-        assert verdict.from_plain(_plain(verdict)) == verdict
+        for reading in (verdict.conditions.first, verdict.conditions.last):
+            assert reading["load_1min"] >= 0.0
+        assert from_plain(Verdict, _plain(verdict)) == verdict
 
 
 def _plain(verdict):

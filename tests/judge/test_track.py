@@ -7,7 +7,7 @@ import torch
 
 from kerneleval.judge.checks import track
 from kerneleval.judge.probes.observation import Seen, alike
-from kerneleval.records import Case, Failed, Passed
+from kerneleval.records import Case, Failed, Passed, from_plain
 from kerneleval.tasks import find
 
 SHAPES = ("tiny", "small", "large")
@@ -23,7 +23,7 @@ def case(direction: str, dtype: str, shape: str, layout: str = "contiguous", dis
         "distribution": distribution,
         "shape_category": shape,
     }
-    return Case.from_plain(plain)
+    return from_plain(Case, plain)
 
 
 PLAN = [
@@ -124,7 +124,7 @@ def test_alike_is_a_first_look() -> None:
 def test_stream_order_is_seen_at_the_largest_case_and_at_a_secret_one_of_each_direction() -> None:
     task = find("gelu")
     cases = [
-        Case.from_plain({"task": "gelu", "direction": d, "dims": [("M", m), ("N", 4)], "dtype": "float32"})
+        from_plain(Case, {"task": "gelu", "direction": d, "dims": [("M", m), ("N", 4)], "dtype": "float32"})
         for d in ("forward", "backward")
         for m in (8, 64, 512, 3)
     ]

@@ -91,12 +91,12 @@ def has_avx() -> bool:
 def test_a_verdict_has_the_vector_instructions_of_a_cpp_candidate(judge: Judge) -> None:
     verdict = judged(judge, WIDE)
     assert verdict.verdict == "passed", verdict.message
-    [finding] = [f for f in verdict.findings if f["check"] == "uses"]
+    [finding] = [f for f in verdict.findings if f.check == "uses"]
     [use] = rubric.compiled_in(verdict)
-    assert (use.kernel, use.isa, finding["complete"], finding["why"]) == ("relu_float32", "x86", True, "")
+    assert (use.kernel, use.isa, finding.evidence.complete, finding.evidence.why) == ("relu_float32", "x86", True, "")
     assert dict(use.classes)["AVX2"] >= 2 and use.widest_bytes >= 32
     assert any("max" in line.mnemonic and "%ymm" in line.text for line in use.lines)
-    assert "relu_float32: " in finding["message"] and "AVX2 (" in finding["message"]
+    assert "relu_float32: " in finding.message and "AVX2 (" in finding.message
     saw = rubric.seen(verdict)
     candidate = Candidate(files=(("relu.cpp", WIDE),), language="cpp")
     representation, hardware = rubric.source_grades(candidate, saw)
@@ -240,9 +240,9 @@ def relu(x):
         tier="quick", dtypes=("float32",), directions=("forward",), distributions=("standard",), timed=False
     )
     verdict = judge.check(Candidate(files=(("relu.py", text),), language="numba"), tasks.find("relu"), protocol)
-    [finding] = [f for f in verdict.findings if f["check"] == "uses"]
-    assert (finding["kernels"], finding["complete"]) == ([], False)
-    assert finding["message"] == "what the compiler of numba makes is not looked at"
+    [finding] = [f for f in verdict.findings if f.check == "uses"]
+    assert (finding.evidence.kernels, finding.evidence.complete) == ((), False)
+    assert finding.message == "what the compiler of numba makes is not looked at"
 
 
 @pytest.mark.parametrize(
@@ -257,6 +257,6 @@ def test_a_machine_that_cannot_disassemble_says_so_and_judges(
     monkeypatch.setattr(judge._uses, "_printed", {})
     monkeypatch.setattr("kerneleval.judge.binaries.uses.printed", fail)
     verdict = judged(judge, WIDE)
-    [finding] = [f for f in verdict.findings if f["check"] == "uses"]
-    assert verdict.verdict == "passed" and said in finding["message"]
-    assert (finding["kernels"], finding["complete"]) == ([], False)
+    [finding] = [f for f in verdict.findings if f.check == "uses"]
+    assert verdict.verdict == "passed" and said in finding.message
+    assert (finding.evidence.kernels, finding.evidence.complete) == ((), False)

@@ -9,7 +9,7 @@ import pytest
 
 from kerneleval.languages.binaries.instructions import CLASSES, merged, read_code, sass_functions
 from kerneleval.languages.common.host_code import kernels_reached, listing, reached
-from kerneleval.records import ISAS, CodeUse, InstructionLine, to_plain
+from kerneleval.records import ISAS, CodeUse, InstructionLine, from_plain, to_plain
 
 SASS = """
         /*0010*/                   LDGSTS.E.BYPASS.128 [R5], desc[UR4][R2.64] ;   /* 0x000000040205 */
@@ -120,7 +120,7 @@ def test_of_several_binaries_the_greatest_counts() -> None:
         "HMMA.16816.F32",
     }
     assert (second.accesses, second.wide_accesses) == (1, 1)
-    assert CodeUse.from_plain(to_plain(second)) == second
+    assert from_plain(CodeUse, to_plain(second)) == second
     assert (
         str(InstructionLine(unit="mma", mnemonic="HMMA", count=2, line=3, text="HMMA R1")) == "2 HMMA (line 3: HMMA R1)"
     )

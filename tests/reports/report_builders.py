@@ -10,7 +10,9 @@ from kerneleval.records import (
     SHAPE_CATEGORIES,
     Candidate,
     Case,
+    Conditions,
     Failed,
+    Finding,
     Machine,
     Origin,
     Passed,
@@ -172,9 +174,9 @@ class Made:
         return Passed(timing=timing(value) if i % 8 != 7 or generator != "careful" else None)
 
     def _verdict(self, shared, on, failure, replay, text, origin):
-        findings = [{"check": "static", "level": "warn", "message": text or "candidate.py:3: a look-up by data_ptr()"}]
-        findings.append({"check": "conditions", "level": "warn", "message": f"the load average is {len(replay)}.1"})
-        findings.append({"check": "track", "level": "info", "message": "not shown"})
+        findings = [Finding(check="static", level="warn", message=text or "candidate.py:3: a look-up by data_ptr()")]
+        findings.append(Finding(check="conditions", level="warn", message=f"the load average is {len(replay)}.1"))
+        findings.append(Finding(check="track", level="info", message="not shown"))
         stage, reason = failure or ("timing", "ok")
         attempt = Attempt(**shared, origin=origin, finished=True, cases=())
         verdict = Verdict(
@@ -193,10 +195,10 @@ class Made:
             findings=tuple(findings) if shared["sample"] == 0 else (),
             replay=replay,
             seconds=1.5,
-            conditions={
-                "first": {"clock_sm_mhz": 1755, "temperature_c": 41, "throttled": []},
-                "last": {"clock_sm_mhz": 1980, "temperature_c": 63, "throttled": [text or "power_cap"]},
-            },
+            conditions=Conditions(
+                first={"clock_sm_mhz": 1755, "temperature_c": 41, "throttled": []},
+                last={"clock_sm_mhz": 1980, "temperature_c": 63, "throttled": [text or "power_cap"]},
+            ),
         )
         return attempt, verdict
 

@@ -8,6 +8,7 @@ import re
 import pytest
 from tests.reports import report_builders as build
 
+from kerneleval.records import Finding
 from kerneleval.reports import html, markdown
 
 
@@ -38,7 +39,7 @@ def test_it_has_sixty_lines_at_most_and_says_what_is_left_out() -> None:
     made = build.Made(generators=generators, devices=machines, samples=1, shapes=1)
     missing = {f"device{i}": "" for i in range(9)}
     made.run = dataclasses.replace(made.run, planned=made.run.planned + 1, not_evaluated=missing)
-    warnings = tuple({"check": "conditions", "level": "warn", "message": w} for w in "abcdefg")
+    warnings = tuple(Finding(check="conditions", level="warn", message=w) for w in "abcdefg")
     made.verdicts = [(attempt, dataclasses.replace(v, findings=warnings)) for attempt, v in made.verdicts]
     text = markdown.render(made.document())
     assert len(text.splitlines()) <= markdown.LINES

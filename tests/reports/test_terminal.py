@@ -15,14 +15,17 @@ from kerneleval.records import (
     CellResult,
     Event,
     Failed,
+    Finding,
     Machine,
     Passed,
     Protocol,
     Result,
     Samples,
+    SpeedupSummary,
     Timing,
     Trust,
     Verdict,
+    from_plain,
     to_plain,
 )
 from kerneleval.reports import json as documents
@@ -71,7 +74,7 @@ def verdict(cells=(), **changes) -> Verdict:
         "trust": Trust(level="standard", missing=("netns: not permitted",)),
         "machine": MACHINE,
         "protocol": Protocol(),
-        "speedup": {"value": 1.97, "low": 1.95, "high": 1.99, "claim": "faster", "cells": 8, "direction": "forward"},
+        "speedup": SpeedupSummary(value=1.97, low=1.95, high=1.99, claim="faster", cells=8),
         "cells": tuple(cells),
         "replay": "kerneleval check 'my kernels/gelu.py' --task gelu --device cpu --allow custom,mixed,library",
         "seconds": 125.0,
@@ -133,9 +136,9 @@ def test_failed_verdict_names_the_failing_cells_and_the_replay_line():
         speedup=None,
         track="",
         findings=(
-            {"check": "decoy", "level": "warn", "message": "no kernel was launched"},
-            {"check": "relations", "level": "warn", "message": "rows do not matter"},
-            {"check": "static", "level": "warn", "message": "candidate.py:3: reads the environment"},
+            Finding(check="decoy", level="warn", message="no kernel was launched"),
+            Finding(check="relations", level="warn", message="rows do not matter"),
+            Finding(check="static", level="warn", message="candidate.py:3: reads the environment"),
         ),
     )
     text = shown(render_verdict, failed)
@@ -194,7 +197,7 @@ def test_foreign_text_is_shown_and_never_obeyed():
         message=HOSTILE,
         task=HOSTILE,
         replay=HOSTILE,
-        findings=({"check": HOSTILE, "level": "fail", "message": HOSTILE},),
+        findings=(Finding(check=HOSTILE, level="fail", message=HOSTILE),),
     )
     scores = score_all([result(0, wrong, task=HOSTILE, generator=HOSTILE)])
     for text in (shown(render_verdict, failed, 200), shown(render_scores, {"run": None, "scores": scores}, 400)):
@@ -419,8 +422,8 @@ def test_documents_are_strict_json_and_come_back():
     plain = json.loads(documents.dumps(documents.verdict_document(judged)))
     assert plain.pop("format") == documents.VERDICT_FORMAT
     assert (plain.pop("layer"), plain.pop("layers")["sandbox"]) == ("", "1 case failed")
-    assert [c.get("layer") for c in plain["cells"]] == [None, "sandbox"]
-    back = Verdict.from_plain(plain)
+    assert [c.pop("layer", None) for c in plain["cells"]] == [None, "sandbox"]
+    back = from_plain(Verdict, plain)
     assert back.cells[0].outcome.timing == judged.cells[0].outcome.timing
     assert back.cells[1] == judged.cells[1]
     for field in ("verdict", "stage", "reason", "message", "track", "trust", "speedup", "cells", "replay"):

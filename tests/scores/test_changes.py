@@ -13,11 +13,13 @@ from kerneleval.records import (
     Case,
     CellResult,
     Failed,
+    Finding,
     Machine,
     Outcome,
     Passed,
     Protocol,
     Samples,
+    SpeedupSummary,
     Timing,
     Trust,
     Verdict,
@@ -56,7 +58,7 @@ def verdict(outcomes: list[Outcome], shift: int = 0, **more: Any) -> Verdict:
         "trust": Trust(level="strong"),
         "machine": MACHINE,
         "protocol": Protocol(),
-        "speedup": {"value": 1.0, "low": 0.9, "high": 1.1, "direction": "forward"} if timed else None,
+        "speedup": SpeedupSummary(value=1.0, low=0.9, high=1.1, claim="equal", cells=1) if timed else None,
         "cells": tuple(CellResult(case=case(i, shift), outcome=o) for i, o in enumerate(outcomes)),
     }
     return Verdict(**{**values, **more})
@@ -158,7 +160,7 @@ def test_noise_is_no_change(after: Verdict) -> None:
         (timed(SPEEDS), timed(scaled(0.3), machine=dataclasses.replace(MACHINE, driver="7")), "another machine"),
         (
             timed(SPEEDS),
-            timed(scaled(0.3), findings=({"check": "conditions", "level": "warn", "message": "busy"},)),
+            timed(scaled(0.3), findings=(Finding(check="conditions", level="warn", message="busy"),)),
             "unsteady now",
         ),
         (timed(SPEEDS), timed(scaled(0.3), protocol=Protocol(baseline="compile")), "against eager then, compile now"),

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 
-from kerneleval.records import CATEGORIES, REAL, Case, Protocol, Scalar, Task, UsageError
+from kerneleval.records import CATEGORIES, REAL, Case, Protocol, Scalar, Task, UsageError, from_plain
 from kerneleval.tasks import all_tasks, find, real_shapes, shapes
 from kerneleval.tasks.case_keys import read_case
 from kerneleval.tasks.models.sources import SOURCES
@@ -202,4 +202,4 @@ def test_a_case_is_found_again_by_its_key_though_sampling_ends_below() -> None:
     case = next(c for c in plan if c.shape_category == "real:llama3_8b.prefill")
     assert case.dims_map["N"] > 8192
     assert read_case(case.key, task, ASKED, plan, 1 << 40) == case
-    assert Case.from_plain({**case.__dict__, "dims": [list(pair) for pair in case.dims]}) == case
+    assert from_plain(Case, {**case.__dict__, "dims": [list(pair) for pair in case.dims]}) == case

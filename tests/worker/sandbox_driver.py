@@ -18,6 +18,8 @@ import threading
 import time
 from pathlib import Path
 
+from kerneleval.records import from_plain, to_plain
+
 if "SANDBOX_TEST_PLATFORM" in os.environ:  # before the modules look
     sys.platform = os.environ["SANDBOX_TEST_PLATFORM"]
 
@@ -64,8 +66,8 @@ def zygote(fd: int, device: str, slot: dict, limits: dict, act: str, facts: dict
         try:
             costs: dict[str, float] = {}
             trust = lifecycle.enter(
-                lifecycle.Slot.from_plain(slot),
-                lifecycle.ResourceLimits.from_plain(limits),
+                from_plain(lifecycle.Slot, slot),
+                from_plain(lifecycle.ResourceLimits, limits),
                 device,
                 keep_fds=(out,),
                 parent_pid=me,
@@ -96,7 +98,7 @@ def zygote(fd: int, device: str, slot: dict, limits: dict, act: str, facts: dict
         if not piece:
             break
         data += piece
-    resident = lifecycle.resident_bytes(lifecycle.Slot.from_plain(slot), pid)
+    resident = lifecycle.resident_bytes(from_plain(lifecycle.Slot, slot), pid)
     control.sendall(json.dumps({"pid": pid, "said": data.decode(), "resident": resident}).encode() + b"\n")
     if control.recv(16) == b"wait\n":
         _, status = os.waitpid(pid, 0)
@@ -173,7 +175,7 @@ def main() -> None:
         "linger": options.linger,
     }
     lifecycle.protect_host()
-    limits = lifecycle.ResourceLimits(**json.loads(options.limits)).to_plain()
+    limits = to_plain(lifecycle.ResourceLimits(**json.loads(options.limits)))
     report = _play(options, slot, limits, facts, leak)
     report["leftovers"] += lifecycle.kill_all(other, -1)
     report["bait"] = "untouched" if Path(facts["files"]["store"]).read_text() == SECRET else "changed"
@@ -195,7 +197,7 @@ def _play(options: argparse.Namespace, slot: lifecycle.Slot, limits: dict, facts
         "import json,sys; sys.path.insert(0, sys.argv[1]); import sandbox_driver as d; "
         "d.zygote(int(sys.argv[2]), sys.argv[3], *json.loads(sys.argv[4]))"
     )
-    payload = json.dumps([slot.to_plain(), limits, options.act, facts])
+    payload = json.dumps([to_plain(slot), limits, options.act, facts])
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(Path(__file__).parent), str(theirs.fileno()), options.device, payload],
         env=environment,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kerneleval.records import InfrastructureError, Trust
+from kerneleval.records import InfrastructureError, Trust, from_plain
 from kerneleval.sandbox import lifecycle
 
 __all__ = ["Probe", "probe"]
@@ -90,7 +90,7 @@ def _round(number: int, root: Path, bait: Path, device: str) -> tuple[Trust, lis
     costs = dict(answer["costs"])
     costs["ready"] = (answer["ready"] - started) * 1e3
     costs["end"] = (ended - ending) * 1e3
-    return Trust.from_plain(answer["trust"]), [*answer["broken"], *(f"process: {text}" for text in leftovers)], costs
+    return from_plain(Trust, answer["trust"]), [*answer["broken"], *(f"process: {text}" for text in leftovers)], costs
 
 
 def _answer(sock: socket.socket) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from kerneleval.records import InfrastructureError, UsageError
+from kerneleval.records import InfrastructureError, UsageError, from_plain, to_plain
 from kerneleval.sandbox import lifecycle, linux, processes, reaper, seccomp
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not run: the layers are Linux's")
@@ -387,14 +387,14 @@ def test_records_travel() -> None:
     limits = lifecycle.ResourceLimits(
         memory_bytes=1 << 30, cpu_seconds=5, processes=10, open_files=64, file_bytes=1 << 20
     )
-    assert lifecycle.ResourceLimits.from_plain(json.loads(json.dumps(limits.to_plain()))) == limits
+    assert from_plain(lifecycle.ResourceLimits, json.loads(json.dumps(to_plain(limits)))) == limits
     slot = lifecycle.Slot(number=3, base="/a", directory="/a/b", uid=61003, groups=(4,), readable=("/c",), token="t")
-    assert lifecycle.Slot.from_plain(json.loads(json.dumps(slot.to_plain()))) == slot
+    assert from_plain(lifecycle.Slot, json.loads(json.dumps(to_plain(slot)))) == slot
     for plain in ({"processes": 0}, {"processes": "many"}, {"memory": 1}, {"cpu_seconds": True}):
         with pytest.raises(UsageError):
-            lifecycle.ResourceLimits.from_plain(plain)
+            from_plain(lifecycle.ResourceLimits, plain)
     with pytest.raises(UsageError, match="unknown field 'user'"):
-        lifecycle.Slot.from_plain({"number": 0, "base": "", "directory": "", "user": 0})
+        from_plain(lifecycle.Slot, {"number": 0, "base": "", "directory": "", "user": 0})
 
 
 def test_levels() -> None:

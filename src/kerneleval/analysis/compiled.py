@@ -8,13 +8,12 @@ that takes most.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from kerneleval.analysis.rubric import Key, compiled_in
 from kerneleval.languages.binaries.instructions import FRONTIER, MATRIX, PIPELINE, VECTOR
-from kerneleval.records import Result, Score, Verdict
+from kerneleval.records import ResourcesEvidence, Result, Score, Verdict
 from kerneleval.scores.common.cells import by_generator, primary
 from kerneleval.scores.common.registry import DEFAULT
 from kerneleval.scores.measures import median_over_attempts
@@ -91,19 +90,12 @@ def measure(verdict: Verdict) -> CompiledMetrics:
 
 
 def _resources(verdict: Verdict) -> dict[str, float]:
-    found: dict[str, list[float]] = {}
-    for row in _rows(verdict):
-        for name in ("registers", "local_bytes", "shared_bytes"):
-            pair = row.get(name)
-            if isinstance(pair, (list, tuple)) and len(pair) == 2 and type(pair[1]) is int:
-                found.setdefault(name, []).append(float(pair[1]))
-    return {name: max(each) for name, each in found.items()}
-
-
-def _rows(verdict: Verdict) -> Iterator[Mapping[str, Any]]:
-    for finding in verdict.findings:
-        rows = finding.get("kernels") if finding.get("check") == "resources" else None
-        yield from (row for row in (rows if isinstance(rows, (list, tuple)) else ()) if isinstance(row, Mapping))
+    evidence = (f.evidence for f in verdict.findings)
+    kernels = [kernel for of in evidence if isinstance(of, ResourcesEvidence) for kernel in of.kernels]
+    if not kernels:
+        return {}
+    names = ("registers", "local_bytes", "shared_bytes")
+    return {name: float(max(getattr(kernel, name)[1] for kernel in kernels)) for name in names}
 
 
 def by_generators(measured: Mapping[Key, CompiledMetrics], results: Iterable[Result]) -> dict[str, dict[str, Score]]:

@@ -15,7 +15,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kerneleval.analysis.features import Mark, Reading, marks_of_code, read_sources
-from kerneleval.records import Candidate, Case, CodeUse, Origin, Result, Score, Task, Timing, UsageError, Verdict
+from kerneleval.records import (
+    Candidate,
+    Case,
+    CodeUse,
+    Origin,
+    Result,
+    Score,
+    Task,
+    Timing,
+    TrackEvidence,
+    UsesEvidence,
+    Verdict,
+)
 from kerneleval.scores.common.cells import attempted, by_generator, checked, primary, timing_of
 from kerneleval.scores.common.registry import DEFAULT, Setting
 from kerneleval.scores.measures import median_over_attempts
@@ -123,22 +135,17 @@ class Seen:
 
 def seen(verdict: Verdict) -> Seen:
     """What a verdict has: track, launches, and what compiled code uses where the finding ``uses`` says it of all."""
-    launched = {str(k): None for f in verdict.findings if isinstance(of := f.get("launches"), Mapping) for k in of}
-    whole = all(f.get("complete") is True for f in verdict.findings if f.get("check") == "uses")
+    evidence = [f.evidence for f in verdict.findings]
+    launched = {name: None for of in evidence if isinstance(of, TrackEvidence) for name in of.launches}
+    uses = [f.evidence for f in verdict.findings if f.check == "uses"]
+    whole = all(isinstance(of, UsesEvidence) and of.complete for of in uses)
     return Seen(track=verdict.track, launched=tuple(launched), compiled=compiled_in(verdict), complete=whole)
 
 
 def compiled_in(verdict: Verdict) -> tuple[CodeUse, ...]:
-    """What a verdict's finding ``uses`` says of compiled kernels; anything of another form is left out."""
-    found = []
-    for finding in verdict.findings:
-        rows = finding.get("kernels") if finding.get("check") == "uses" else None
-        for row in rows if isinstance(rows, (list, tuple)) else ():
-            try:
-                found.append(CodeUse.from_plain(row))
-            except UsageError:  # another version's, or none of this program's
-                continue
-    return tuple(found)
+    """What a verdict's finding ``uses`` says of compiled kernels."""
+    evidence = (f.evidence for f in verdict.findings)
+    return tuple(use for of in evidence if isinstance(of, UsesEvidence) for use in of.kernels)
 
 
 Key = tuple[str, str, int]

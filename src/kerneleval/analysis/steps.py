@@ -95,14 +95,14 @@ def steps_of_run(verdicts: Iterable[tuple[Attempt, Verdict]], sources: Mapping[s
 def _step(attempt: Attempt, verdict: Verdict, sources: Mapping[str, Candidate], chain: str, place: int) -> Step:
     candidate = sources.get(attempt.candidate)
     failed = verdict.stage if verdict.verdict == "failed" else ""
-    speed = verdict.speedup or {}
+    speed = verdict.speedup
     timed = [
         (c.case, c.outcome.timing)
         for c in verdict.cells
         if isinstance(c.outcome, Passed) and c.outcome.timing is not None
     ]
     noise = [timing.noise for _, timing in timed]
-    direction = str(speed.get("direction", "forward"))
+    direction = "forward" if speed is None else speed.direction
     return Step(
         task=attempt.task,
         chain=chain,
@@ -114,9 +114,9 @@ def _step(attempt: Attempt, verdict: Verdict, sources: Mapping[str, Candidate], 
         stage=failed,
         reason=verdict.reason if failed else "",
         message=verdict.message if failed else "",
-        speedup=float(speed.get("value", math.nan)),
-        low=float(speed.get("low", math.nan)),
-        high=float(speed.get("high", math.nan)),
+        speedup=math.nan if speed is None else speed.value,
+        low=math.nan if speed is None else speed.low,
+        high=math.nan if speed is None else speed.high,
         noise=sum(noise) / len(noise) if noise else math.nan,
         cells={case.key: (t.speedup, t.low, t.high) for case, t in timed if case.direction == direction},
         machine=attempt.machine,

@@ -17,7 +17,7 @@ from typing import Any
 from kerneleval.generators.common.base import Cache, candidate_name
 from kerneleval.generators.common.registry import KINDS
 from kerneleval.generators.common.settings_table import known_keys
-from kerneleval.records import Candidate, Origin, Task, UsageError, near
+from kerneleval.records import Candidate, Origin, Task, UsageError, from_plain, near
 from kerneleval.store import open_store
 
 __all__ = ["Replay", "from_settings", "is_samples", "of_file"]
@@ -143,7 +143,7 @@ def _origin(row: Mapping[str, Any], where: str) -> Origin:
     if row.get("making_s") is not None:
         plain["seconds"] = row["making_s"]
     try:
-        return Origin.from_plain(plain)
+        return from_plain(Origin, plain)
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from error
 

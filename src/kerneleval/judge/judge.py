@@ -34,19 +34,24 @@ from kerneleval.judge.windows.answers import without_gradient
 from kerneleval.judge.windows.device_lock import judge_count, registered
 from kerneleval.judge.windows.worker_pool import BuildFailed, Loaded, LoadFailed, WorkerPool
 from kerneleval.records import (
+    DIRECTIONS,
     DTYPES,
     Candidate,
     Case,
     CellResult,
-    Evidence,
+    Conditions,
     Failed,
+    Finding,
     InfrastructureError,
     Limits,
     OnEvent,
     Outcome,
     Passed,
     Protocol,
+    SpeedupSummary,
+    TamperingEvidence,
     Task,
+    TrackEvidence,
     UsageError,
     Verdict,
     tell,
@@ -203,7 +208,7 @@ class Judge:
         left = [] if only is not None else _not_planned(self.left_out(task, protocol))
         if not self.device.on_hardware:
             text = f"the device {self.device.name} was not run on hardware by its authors: see docs/hardware.md"
-            left.append({"check": "device", "level": "warn", "message": text})
+            left.append(Finding(check="device", level="warn", message=text))
         return replace(verdict, findings=(*verdict.findings, *left))
 
     def _judge(
@@ -229,8 +234,9 @@ class Judge:
         findings = native_failures(outcomes)
         findings += secret_shapes(judge, outcomes, budget_of(self.device, task, protocol), replay)
         findings += checks.run_all(calls, cases, outcomes)
-        findings += [{"check": "uses", **f} for f in self._uses.end(loaded, uses, checks.launched_of(findings))]
-        track = checks.track_of(findings)
+        tracked = checks.tracked(findings)
+        findings += self._uses.end(loaded, uses, tuple(tracked.launches) if tracked else ())
+        track = tracked.track if tracked else ""
         readings: list[dict[str, Any]] = []
         others = max(0, judge_count(self.device.hardware()) - 1)
         if _first_failure(outcomes) is None and not _barred(track, findings, protocol) and protocol.timed:
@@ -244,7 +250,7 @@ class Judge:
             timed = [c for c in cases if isinstance(outcomes[c], Passed) and shapes.is_timed(c, task, protocol)]
             untimed = checks.why_untimed(loaded.candidate, self.device)
             if untimed:
-                findings.append({"check": "timing", "level": "info", "message": untimed})
+                findings.append(Finding(check="timing", level="info", message=untimed))
             else:
 
                 def on_cell(done: int, total: int, case: Case) -> None:
@@ -257,13 +263,13 @@ class Judge:
 
                 outcomes |= timer.time({case: outcomes[case] for case in timed}, on_cell)
                 if timed and limits is None:
-                    findings.append({"check": "limits", "level": "info", "message": _NO_LIMITS})
+                    findings.append(Finding(check="limits", level="info", message=_NO_LIMITS))
                 if readings and (why := self.device.unsteady(readings[0], readings[-1])):
-                    findings.append({"check": "conditions", "level": "warn", "message": f"unsteady machine: {why}"})
+                    findings.append(_unsteady(why))
                 if others > 0:
                     text = f"{others} other judge{'s' * (others > 1)} built and checked on this hardware meanwhile"
-                    findings.append({"check": "conditions", "level": "warn", "message": f"unsteady machine: {text}"})
-        conditions = {"first": readings[0], "last": readings[-1]} if readings else {}
+                    findings.append(_unsteady(text))
+        conditions = Conditions(first=readings[0], last=readings[-1]) if readings else Conditions()
         return self._verdict(loaded, task, protocol, outcomes, findings, track, conditions, replay, started)
 
     def _verdict(
@@ -272,9 +278,9 @@ class Judge:
         task: Task,
         protocol: Protocol,
         outcomes: dict[Case, Outcome],
-        findings: list[Evidence],
+        findings: list[Finding],
         track: str,
-        conditions: dict[str, Any],
+        conditions: Conditions,
         replay: Replay,
         started: float,
     ) -> Verdict:
@@ -282,7 +288,7 @@ class Judge:
         failure = next(
             (r.outcome for r in results if isinstance(r.outcome, Failed) and r.outcome.reason != "unsupported"), None
         )
-        tampered = [f for f in findings if f.get("reason") == "tampering" and f.get("when") == "load"]
+        tampered = [f for f in findings if f.reason == "tampering" and f.evidence == TamperingEvidence(when="load")]
         if tampered:  # before anything was computed
             failure = _held_against(tampered[0])
         barred = _barred(track, findings, protocol)
@@ -382,36 +388,35 @@ def _first_failure(outcomes: dict[Case, Outcome]) -> Failed | None:
     return next((o for o in outcomes.values() if isinstance(o, Failed) and o.reason != "unsupported"), None)
 
 
-def _barred(track: str, findings: Sequence[Evidence], protocol: Protocol) -> Failed | None:
+def _barred(track: str, findings: Sequence[Finding], protocol: Protocol) -> Failed | None:
     """What the checks hold against the candidate as a whole."""
     for finding in findings:
-        if finding["level"] == "fail":
+        if finding.level == "fail":
             return _held_against(finding)
     if track and track not in protocol.allow:
         allowed = ", ".join(protocol.allow)
         message = f"the candidate is on the {track} track and only {allowed} may pass; --allow {track} admits it"
-        seen = next((finding["message"] for finding in findings if finding.get("track") == track), "")
+        seen = next((f.message for f in findings if isinstance(f.evidence, TrackEvidence)), "")
         return Failed(stage="honesty", reason="track_not_allowed", message=f"{message}. {seen}" if seen else message)
     return None
 
 
-def _not_planned(lines: Sequence[str]) -> list[Evidence]:
-    return [{"check": "shapes", "level": "info", "message": line} for line in lines]
+def _not_planned(lines: Sequence[str]) -> list[Finding]:
+    return [Finding(check="shapes", level="info", message=line) for line in lines]
 
 
-def _held_against(finding: Evidence) -> Failed:
-    return Failed(
-        stage=finding.get("stage", "honesty"),
-        reason=finding["reason"],
-        message=finding["message"],
-        evidence=dict(finding),
-        replay=finding.get("replay", ""),
-    )
+def _unsteady(why: str) -> Finding:
+    return Finding(check="conditions", level="warn", message=f"unsteady machine: {why}")
 
 
-def _summary(results: Sequence[CellResult]) -> dict[str, Any] | None:
+def _held_against(finding: Finding) -> Failed:
+    stage = finding.stage or "honesty"
+    return Failed(stage=stage, reason=finding.reason, message=finding.message, replay=finding.replay)
+
+
+def _summary(results: Sequence[CellResult]) -> SpeedupSummary | None:
     """Geometric mean of the timed cells' speedups: forward ones, or backward ones where no forward cell is timed."""
-    for direction in ("forward", "backward"):
+    for direction in DIRECTIONS:
         timings = [
             r.outcome.timing
             for r in results
@@ -427,11 +432,5 @@ def _summary(results: Sequence[CellResult]) -> dict[str, Any] | None:
     half = math.sqrt(sum((math.log(t.high / t.low) / 2) ** 2 for t in timings)) / n
     noise_floor = sum(t.noise for t in timings) / n
     value, low, high = math.exp(centre), math.exp(centre - half), math.exp(centre + half)
-    return {
-        "value": value,
-        "low": low,
-        "high": high,
-        "claim": claim_of(low, high, value, noise_floor),
-        "cells": n,
-        "direction": direction,
-    }
+    claim = claim_of(low, high, value, noise_floor)
+    return SpeedupSummary(value=value, low=low, high=high, claim=claim, cells=n, direction=direction)

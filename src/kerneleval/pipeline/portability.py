@@ -179,11 +179,11 @@ def _rungs(verdict: Verdict, candidate: Candidate) -> tuple[Rung, Rung, Rung, fl
     runs = Rung(answer="no", why=broken[0].message) if broken else Rung(answer="yes")
     passed = verdict.verdict == "passed"
     correct = Rung(answer="yes") if passed else Rung(answer="no", why=f"{verdict.reason}: {verdict.message}")
-    value = float(verdict.speedup["value"]) if verdict.speedup else None
+    value = verdict.speedup.value if verdict.speedup else None
     if not passed:
         return runs, correct, Rung(answer="no", why="it is not right"), value
     if value is None:
-        untimed = next((str(f["message"]) for f in verdict.findings if f.get("check") == "timing"), "it was not timed")
+        untimed = next((f.message for f in verdict.findings if f.check == "timing"), "it was not timed")
         return runs, correct, Rung(answer="not evaluated", why=untimed), None
     told = f"{value:.2f} times the speed of the baseline"
     return runs, correct, Rung(answer="yes" if value >= FAST else "no", why="" if value >= FAST else told), value

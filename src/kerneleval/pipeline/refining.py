@@ -177,7 +177,7 @@ def _speed(verdict: Verdict) -> float:
     """Its speedup; 0: it is wrong or was not timed."""
     if verdict.verdict != "passed" or verdict.speedup is None:
         return 0.0
-    return float(verdict.speedup["value"])
+    return verdict.speedup.value
 
 
 def _final(chain: _Chain) -> Answer:

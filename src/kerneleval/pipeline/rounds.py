@@ -83,7 +83,7 @@ def _round(
         "verdict": verdict.verdict,
         "stage": verdict.stage,
         "reason": verdict.reason,
-        "speedup": dict(verdict.speedup) if verdict.speedup is not None else None,
+        "speedup": to_plain(verdict.speedup),
         "tokens_in": origin.tokens_in if origin else 0,
         "tokens_out": origin.tokens_out if origin else 0,
         "usd": origin.money_usd if origin else 0.0,

@@ -24,6 +24,7 @@ from kerneleval.records import (
     Task,
     Verdict,
     digest,
+    from_plain,
     tell,
     to_plain,
 )
@@ -321,7 +322,7 @@ def known_limits(store: Store | None, judge: Judge, protocol: Protocol, keep: Ke
     key = digest("limits/2", machine, *sorted(wanted))
     kept = store.response(key) if store is not None else None
     if kept is not None:
-        return Limits.from_plain(kept)
+        return from_plain(Limits, kept)
     judge.pool.quiet()
     found = machine_limits.measure(judge.device, judge.machine, judge.pool.cache_dir, protocol.dtypes)
     if keep is not None:

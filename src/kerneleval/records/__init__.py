@@ -1,8 +1,8 @@
 """Every frozen record that travels between the stages. Standard library only.
 
 Records are values: frozen, keyword-only, comparable. Whatever is stored or sent is built from plain data
-(``str``, ``int``, ``float``, ``bool``, ``None``, lists and dicts of them); :func:`to_plain` and each record's
-``from_plain`` convert both ways and validate on the way in.
+(``str``, ``int``, ``float``, ``bool``, ``None``, lists and dicts of them); :func:`to_plain` and
+:func:`from_plain` convert both ways; the second checks every value.
 
 Units stand in the field names: ``_ns`` nanoseconds, ``_s`` seconds, ``_bytes`` bytes.
 """
@@ -14,20 +14,30 @@ from kerneleval.records.candidates import GUIDANCE, STORED, Candidate, Origin
 from kerneleval.records.code_uses import ISAS, CodeUse, InstructionLine
 from kerneleval.records.device_answers import Apart, CaseAnswers, DeviceAnswer, Differential, Element
 from kerneleval.records.errors import InfrastructureError, KernelEvalError, UsageError, near
+from kerneleval.records.findings import (
+    Finding,
+    Ghost,
+    KernelResources,
+    Level,
+    ResourcesEvidence,
+    TamperingEvidence,
+    TrackEvidence,
+    UsesEvidence,
+)
 from kerneleval.records.formulas import FUNCTIONS, Sizes, formula_names, product_text
 from kerneleval.records.generation import PROBLEMS, Answer, EarlierRound, Problem, Request
 from kerneleval.records.hashing import digest, new_secret
 from kerneleval.records.judging_layers import LAYERS, caught_by, layer_of, layer_of_finding, layers_of
 from kerneleval.records.machine_limits import Limits, Peak, Peaks
 from kerneleval.records.machines import Cell, Machine, Protocol
-from kerneleval.records.outcomes import Evidence, Failed, Outcome, Passed, Samples, Timing, outcome_from_plain
-from kerneleval.records.plain import to_plain
+from kerneleval.records.outcomes import Evidence, Failed, Outcome, Passed, Samples, Timing
+from kerneleval.records.plain import from_plain, to_plain
 from kerneleval.records.portability_matrix import AxisLevel, CompiledKernel, Matrix, MatrixRow, Rung
 from kerneleval.records.results import Event, OnEvent, Result, Score, tell
 from kerneleval.records.specs import AuditSpec, CandidateSpec, RunSpec, asked, filled
 from kerneleval.records.tables import Arg, Plain, Table
 from kerneleval.records.tasks import Case, Law, Relation, Task, Tolerance
-from kerneleval.records.verdicts import CellResult, Trust, Verdict
+from kerneleval.records.verdicts import CellResult, Conditions, SpeedupSummary, Trust, Verdict
 from kerneleval.records.vocabulary import (
     CATEGORIES,
     DIRECTIONS,
@@ -42,6 +52,8 @@ from kerneleval.records.vocabulary import (
     TRACKS,
 )
 from kerneleval.records.vocabulary import Direction as Direction
+from kerneleval.records.vocabulary import Reason as Reason
+from kerneleval.records.vocabulary import Track as Track
 
 __all__ = [
     "CATEGORIES",
@@ -75,6 +87,7 @@ __all__ = [
     "CellResult",
     "CodeUse",
     "CompiledKernel",
+    "Conditions",
     "DeviceAnswer",
     "Differential",
     "Dim",
@@ -83,10 +96,14 @@ __all__ = [
     "Event",
     "Evidence",
     "Failed",
+    "Finding",
+    "Ghost",
     "InfrastructureError",
     "InstructionLine",
     "KernelEvalError",
+    "KernelResources",
     "Law",
+    "Level",
     "Limits",
     "Machine",
     "Matrix",
@@ -102,6 +119,7 @@ __all__ = [
     "Protocol",
     "Relation",
     "Request",
+    "ResourcesEvidence",
     "Result",
     "RunSpec",
     "Rung",
@@ -109,13 +127,17 @@ __all__ = [
     "Scalar",
     "Score",
     "Sizes",
+    "SpeedupSummary",
     "Table",
+    "TamperingEvidence",
     "Task",
     "TensorSpec",
     "Timing",
     "Tolerance",
+    "TrackEvidence",
     "Trust",
     "UsageError",
+    "UsesEvidence",
     "Values",
     "Verdict",
     "asked",
@@ -123,12 +145,12 @@ __all__ = [
     "digest",
     "filled",
     "formula_names",
+    "from_plain",
     "layer_of",
     "layer_of_finding",
     "layers_of",
     "near",
     "new_secret",
-    "outcome_from_plain",
     "product_text",
     "tell",
     "to_plain",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated
 
-from kerneleval.records.errors import UsageError, near
 from kerneleval.records.hashing import digest
-from kerneleval.records.parsing import _checked, _fields
+from kerneleval.records.plain import FiniteFloat, OneOf
 
 __all__ = ["GUIDANCE", "STORED", "Candidate", "Origin"]
 
@@ -42,15 +40,15 @@ class Origin:
     """Prompt tokens that the endpoint had in its cache, among ``tokens_in``."""
     tokens_reasoning: int = 0
     """Tokens of reasoning, among ``tokens_out``."""
-    money_usd: float = 0.0
+    money_usd: FiniteFloat = 0.0
     """Price of making it, in US dollars."""
     prices: str = ""
     """List that the price is from, with its date; empty: it was not computed."""
-    seconds: float = 0.0
+    seconds: FiniteFloat = 0.0
     """Wall time of making it."""
     human_edits: int = -1
     """Lines that a human changed; -1: not known."""
-    guidance: str = ""
+    guidance: Annotated[str, OneOf(("", *GUIDANCE))] = ""
     """What guidance a human gave the generator beyond the task: one of :data:`GUIDANCE`; empty: not recorded."""
     licence: str = ""
     """Licence of the source, an SPDX identifier; empty: not known."""
@@ -58,14 +56,6 @@ class Origin:
     """Round of refinement in which it was made: 0 is the first answer."""
     path: str = ""
     """Where its file lay when it was read, for replay lines; empty: it was in no file of its own."""
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Origin:
-        """Inverse of :func:`to_plain`; raises UsageError for unknown fields or wrong types."""
-        made = _checked(cls, plain)
-        if made.guidance not in ("", *GUIDANCE):
-            raise UsageError(f"Origin: field 'guidance' is {made.guidance!r:.80}; {near(made.guidance, GUIDANCE)}")
-        return made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,11 +90,3 @@ class Candidate:
     def main(self) -> str:
         """Text of the main file."""
         return self.files[0][1]
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Candidate:
-        """Inverse of :func:`to_plain`."""
-        values = _fields(cls, plain)
-        values["files"] = tuple((str(p), str(t)) for p, t in values["files"])
-        values["origin"] = Origin.from_plain(values.get("origin") or {})
-        return cls(**values)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
-from kerneleval.records.errors import UsageError
-from kerneleval.records.parsing import _checked
+from kerneleval.records.plain import Within
 
 __all__ = ["ISAS", "CodeUse", "InstructionLine"]
 
 ISAS = ("sass", "amdgcn", "x86", "arm")
 """Instruction sets that are read: NVIDIA's, AMD's, x86-64, AArch64."""
 
-_MOST = 1 << 53
+Count = Annotated[int, Within(0, (1 << 53) - 1)]
+"""How many; a float holds each of them exactly."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +34,6 @@ class InstructionLine:
     def __str__(self) -> str:
         return f"{self.count} {self.mnemonic} (line {self.line}: {self.text})"
 
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> InstructionLine:
-        """Raises UsageError on unknown, missing or invalid fields."""
-        return _checked(cls, plain)
-
 
 @dataclass(frozen=True, kw_only=True)
 class CodeUse:
@@ -49,15 +43,15 @@ class CodeUse:
     """Its name in the binary; empty: not known."""
     isa: str
     """One of :data:`ISAS`."""
-    instructions: int = 0
+    instructions: Count = 0
     """Instructions in it."""
-    classes: tuple[tuple[str, int], ...] = ()
+    classes: tuple[tuple[str, Count], ...] = ()
     """(class, instructions) of the classes that there are any of."""
-    widest_bytes: int = 0
+    widest_bytes: Count = 0
     """The most that one instruction of one thread moves to or from global memory (on CPUs memory); 0: nothing does."""
-    accesses: int = 0
+    accesses: Count = 0
     """Instructions that access global memory (on CPUs memory, from floating-point and vector registers)."""
-    wide_accesses: int = 0
+    wide_accesses: Count = 0
     """Those of them that move more than one element of a thread: eight bytes or more (on CPUs packed ones)."""
     lines: tuple[InstructionLine, ...] = ()
     """Evidence for the classes."""
@@ -66,21 +60,3 @@ class CodeUse:
     def vectorised(self) -> float | None:
         """Share of the accesses that are wide, 0 to 1; None: there are none."""
         return self.wide_accesses / self.accesses if self.accesses else None
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> CodeUse:
-        """Raises UsageError on unknown, missing or invalid fields."""
-        found: Any = plain
-        if not isinstance(found, Mapping):
-            raise UsageError(f"CodeUse: expected an object, got {found!r:.80}")
-        found = dict(found)
-        classes, lines = found.pop("classes", []), found.pop("lines", [])
-        if not isinstance(classes, list) or not isinstance(lines, list):
-            raise UsageError("CodeUse: classes and lines must be lists")
-        if any(not (isinstance(c, list) and len(c) == 2 and type(c[0]) is str and type(c[1]) is int) for c in classes):
-            raise UsageError(f"CodeUse: classes must be pairs of a name and a number, got {classes!r:.80}")
-        counts = [c for _, c in classes] + [c for c in found.values() if isinstance(c, int)]
-        if any(not 0 <= c < _MOST for c in counts):
-            raise UsageError(f"CodeUse: counts must be 0 to 2^53, got {counts!r:.80}")
-        known = {"classes": tuple((name, count) for name, count in classes)}
-        return _checked(cls, found | known | {"lines": tuple(map(InstructionLine.from_plain, lines))})

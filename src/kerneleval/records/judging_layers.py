@@ -5,7 +5,8 @@ Nothing of this is stored: it follows from stage, reason and check, so verdicts 
 
 from __future__ import annotations
 
-from kerneleval.records.outcomes import Evidence, Failed, Passed
+from kerneleval.records.findings import Finding, Ghost, TrackEvidence
+from kerneleval.records.outcomes import Failed, Passed
 from kerneleval.records.verdicts import Verdict
 
 __all__ = ["LAYERS", "caught_by", "layer_of", "layer_of_finding", "layers_of"]
@@ -80,7 +81,7 @@ _BY_CHECK = {
     "uses": "static",
 }
 
-_GHOST = {
+_GHOST: dict[Ghost, str] = {
     "decoy": "right without its kernels",
     "little": "nearly right without its kernels",
     "needed": "its kernels are needed",
@@ -96,9 +97,9 @@ def layer_of(stage: str, reason: str, check: str = "") -> str:
     return "temporal" if stage == "timing" and layer == "numerical" else layer
 
 
-def layer_of_finding(finding: Evidence) -> str:
+def layer_of_finding(finding: Finding) -> str:
     """The layer of a finding of a verdict."""
-    return layer_of(str(finding.get("stage", "")), str(finding.get("reason", "")), str(finding.get("check", "")))
+    return layer_of(finding.stage, finding.reason, finding.check)
 
 
 def caught_by(verdict: Verdict) -> str:
@@ -128,11 +129,11 @@ def _words(verdict: Verdict, layer: str) -> list[str]:
     elif layer == "launch" and verdict.track:
         said.append(verdict.track)
     elif layer == "ghost":
-        ghost = next((str(f["ghost"]) for f in verdict.findings if f.get("ghost")), "")
-        said += [_GHOST[ghost]] if ghost in _GHOST else []
+        tracked = (f.evidence for f in verdict.findings)
+        said += [_GHOST[of.ghost] for of in tracked if isinstance(of, TrackEvidence) and of.ghost][:1]
     own = [f for f in verdict.findings if layer_of_finding(f) == layer]
     for level, noun in (("fail", "failure"), ("warn", "warning")):
-        count = sum(f.get("level") == level for f in own)
+        count = sum(f.level == level for f in own)
         said += [_counted(count, noun)] if count else []
     return said
 

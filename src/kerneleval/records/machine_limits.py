@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from kerneleval.records.parsing import _checked, _fields, _float
+from kerneleval.records.plain import FiniteFloat
 
 __all__ = ["Limits", "Peak", "Peaks"]
 
@@ -19,9 +17,9 @@ class Peak:
     """``copy``, ``read``, ``write``, ``triad``, ``cache``; ``matrix/`` or ``vector/`` and a data type."""
     unit: str
     """``B/s``, ``FLOP/s`` or, for integers, ``OP/s``."""
-    best: float = 0.0
+    best: FiniteFloat = 0.0
     """The highest rate that was seen; 0: not available."""
-    median: float = 0.0
+    median: FiniteFloat = 0.0
     """Median rate of the samples at the size where the highest was seen."""
     n: int = 0
     """How many samples there were at that size."""
@@ -31,11 +29,6 @@ class Peak:
     """Day of the measurement, ISO 8601."""
     why_not: str = ""
     """Why this machine has none; empty: it has."""
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Peak:
-        """Inverse of :func:`to_plain`; raises UsageError for unknown fields, wrong types or numbers that are none."""
-        return _checked(cls, plain)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +47,6 @@ class Peaks:
     def rate(self, *names: str) -> float:
         """The highest of these, 0 where there is none."""
         return max((peak.best for peak in self.peaks if peak.name in names), default=0.0)
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Peaks:
-        """Inverse of :func:`to_plain`."""
-        values = _fields(cls, plain)
-        values["peaks"] = tuple(Peak.from_plain(peak) for peak in values.get("peaks", ()))
-        return cls(**values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,13 +85,3 @@ class Limits:
         """
         rate = self.rate(dtype, tf32=tf32)
         return max(self.memory_s(nbytes, calls), flops / rate if rate else 0.0)
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Limits:
-        """Inverse of :func:`to_plain`."""
-        values = _fields(cls, plain)
-        for name in ("bandwidth_bytes_per_s", "cache_bytes_per_s"):
-            if name in values:
-                values[name] = _float(values[name])
-        values["flop_per_s"] = tuple((str(dtype), _float(rate)) for dtype, rate in values["flop_per_s"])
-        return cls(**values)

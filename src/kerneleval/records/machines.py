@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from kerneleval.records.hashing import digest
-from kerneleval.records.parsing import _checked
 from kerneleval.records.tasks import Case
 
 __all__ = ["Cell", "Machine", "Protocol"]
@@ -43,11 +41,6 @@ class Machine:
     def fingerprint(self) -> str:
         """Short hash (16 hex digits) over every field."""
         return digest(*(str(getattr(self, f.name)) for f in dataclasses.fields(self)))[:16]
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Machine:
-        """Inverse of :func:`to_plain`."""
-        return _checked(cls, plain)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,11 +82,6 @@ class Protocol:
         """Hash (16 hex digits) of every field; ``audit`` counts where there is one, so that older keys stay."""
         names = [f.name for f in dataclasses.fields(self) if f.name != "audit" or self.audit]
         return digest(*(f"{name}={getattr(self, name)!r}" for name in names))[:16]
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Protocol:
-        """Inverse of :func:`to_plain`; raises UsageError for unknown fields or wrong types."""
-        return _checked(cls, plain)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from kerneleval.records.errors import UsageError
-from kerneleval.records.parsing import _fields, _float
-
-__all__ = ["Evidence", "Failed", "Outcome", "Passed", "Samples", "Timing", "outcome_from_plain"]
+__all__ = ["Claim", "Evidence", "Failed", "Outcome", "Passed", "Samples", "Timing"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +39,9 @@ class Samples:
     """How long a window's inputs lay open outside of the clock (median): the most that early or late work could hide.
     0: the worker was paused meanwhile."""
 
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Samples:
-        """Inverse of :func:`to_plain`."""
-        values = _fields(cls, plain)
-        for name in ("candidate_ns", "baseline_ns", "candidate_event_ns", "baseline_event_ns"):
-            values[name] = tuple(_float(v) for v in values.get(name, ()))
-        values["sessions"] = tuple(int(v) for v in values.get("sessions", ()))
-        return cls(**values)
+
+Claim = Literal["faster", "slower", "equal", "inconclusive"]
+"""What may be said of a speedup: see :attr:`Timing.claim`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,20 +58,11 @@ class Timing:
     """Upper end of the 95 % interval."""
     noise: float
     """Noise floor of this machine and duration class, as a ratio minus 1 (0.01 is 1 %)."""
-    claim: Literal["faster", "slower", "equal", "inconclusive"]
+    claim: Claim
     """``faster``/``slower``: the interval excludes 1 and the effect exceeds the noise floor; ``equal``: the interval
     is within the noise floor around 1; else ``inconclusive``."""
     device_time: str = "none"
     """What became of the worker's own device time: ``accepted``, ``rejected: why`` or ``none``."""
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Timing:
-        """Inverse of :func:`to_plain`."""
-        values = _fields(cls, plain)
-        values["samples"] = Samples.from_plain(values["samples"])
-        for name in ("speedup", "low", "high", "noise"):
-            values[name] = _float(values[name])
-        return cls(**values)
 
 
 Evidence = dict[str, Any]
@@ -91,6 +73,8 @@ Evidence = dict[str, Any]
 class Passed:
     """The candidate was right here."""
 
+    TAG: ClassVar[tuple[str, bool]] = ("passed", True)
+
     timing: Timing | None = None
     """None: this cell is not timed."""
     evidence: Evidence = field(default_factory=dict)
@@ -100,6 +84,8 @@ class Passed:
 @dataclass(frozen=True, kw_only=True)
 class Failed:
     """The candidate failed here."""
+
+    TAG: ClassVar[tuple[str, bool]] = ("passed", False)
 
     stage: str
     """One of :data:`STAGES`."""
@@ -114,17 +100,3 @@ class Failed:
 
 
 Outcome = Passed | Failed
-
-
-def outcome_from_plain(plain: Mapping[str, Any]) -> Outcome:
-    """Inverse of :func:`to_plain` for outcomes; raises UsageError for what is neither."""
-    values = dict(plain)
-    passed = values.pop("passed", None)
-    if passed is True:
-        values = _fields(Passed, values)
-        timing = values.get("timing")
-        values["timing"] = None if timing is None else Timing.from_plain(timing)
-        return Passed(**values)
-    if passed is False:
-        return Failed(**_fields(Failed, values))
-    raise UsageError(f"outcome: field 'passed' must be true or false, got {passed!r:.80}")

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from kerneleval.records.arguments import Argument, Dim
-from kerneleval.records.errors import UsageError
-from kerneleval.records.parsing import _fields
+from kerneleval.records.plain import OneOf
 from kerneleval.records.tables import Table
-from kerneleval.records.vocabulary import DIRECTIONS, DISTRIBUTIONS, LAYOUTS, Direction
+from kerneleval.records.vocabulary import DISTRIBUTIONS, LAYOUTS, Direction
 
 __all__ = ["Case", "Law", "Relation", "Task", "Tolerance"]
 
@@ -162,9 +161,9 @@ class Case:
     """(name, value) pairs in the task's order; :attr:`dims_map` is the same as a dict."""
     dtype: str
     """Data type of the data arguments."""
-    layout: str = "contiguous"
+    layout: Annotated[str, OneOf(LAYOUTS)] = "contiguous"
     """One of :data:`LAYOUTS`."""
-    distribution: str = "standard"
+    distribution: Annotated[str, OneOf(DISTRIBUTIONS)] = "standard"
     """One of :data:`DISTRIBUTIONS`."""
     shape_category: str = "medium"
     """The category from which the dims were sampled; ``edge``; ``given``; or ``real:`` and the name of a model's shape.
@@ -180,13 +179,3 @@ class Case:
         """Readable identity: ``gelu/forward/M=4,N=7/float32/contiguous/standard``."""
         dims = ",".join(f"{n}={v}" for n, v in self.dims)
         return "/".join((self.task, self.direction, dims, self.dtype, self.layout, self.distribution))
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Case:
-        """Inverse of :func:`to_plain`; raises UsageError when a field is missing, unknown or out of its vocabulary."""
-        values = _fields(cls, plain)
-        values["dims"] = tuple((str(n), int(v)) for n, v in values["dims"])
-        for name, known in (("direction", DIRECTIONS), ("layout", LAYOUTS), ("distribution", DISTRIBUTIONS)):
-            if name in values and values[name] not in known:
-                raise UsageError(f"case: {name} {values[name]!r} is unknown; known are {', '.join(known)}")
-        return cls(**values)

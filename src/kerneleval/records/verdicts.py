@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from kerneleval.records.findings import Finding
 from kerneleval.records.machines import Machine, Protocol
-from kerneleval.records.outcomes import Evidence, Outcome, outcome_from_plain
-from kerneleval.records.parsing import _checked, _fields, _float
+from kerneleval.records.outcomes import Claim, Outcome
+from kerneleval.records.plain import OPTIONAL
 from kerneleval.records.tasks import Case
+from kerneleval.records.vocabulary import Direction
 
-__all__ = ["CellResult", "Trust", "Verdict"]
+__all__ = ["CellResult", "Conditions", "SpeedupSummary", "Trust", "Verdict"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +27,6 @@ class Trust:
     missing: tuple[str, ...] = ()
     """``layer: why`` for each layer that could not be had."""
 
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Trust:
-        """Inverse of :func:`to_plain`; raises UsageError for unknown fields or wrong types."""
-        return _checked(cls, plain)
-
 
 @dataclass(frozen=True, kw_only=True)
 class CellResult:
@@ -39,6 +36,38 @@ class CellResult:
     """The point."""
     outcome: Outcome
     """What came out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeedupSummary:
+    """Geometric mean of the speedups of the timed cells of one direction, with its 95 % interval."""
+
+    value: float
+    """Baseline time over candidate time."""
+    low: float
+    """Lower end of the interval."""
+    high: float
+    """Upper end of the interval."""
+    claim: Claim
+    """As of a cell's timing."""
+    cells: int
+    """How many cells were timed."""
+    direction: Direction = "forward"
+    """``backward`` only where no forward cell was timed."""
+
+
+Reading = Mapping[str, Any]
+"""What a device told of its state by name: numbers, texts or lists of texts; which names depends on the device."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """Clocks, temperature, power, throttling and other work on the machine, as the device told them."""
+
+    first: Reading | None = field(default=None, metadata=OPTIONAL)
+    """After the first timed cell; None: nothing was timed."""
+    last: Reading | None = field(default=None, metadata=OPTIONAL)
+    """After the last timed cell; None: nothing was timed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,34 +94,15 @@ class Verdict:
     """Where it was judged."""
     protocol: Protocol
     """How it was judged."""
-    speedup: dict[str, Any] | None
-    """``value``, ``low``, ``high``, ``claim``, ``cells`` over the timed forward cells; None: nothing was timed."""
+    speedup: SpeedupSummary | None
+    """Over the timed cells; None: nothing was timed."""
     cells: tuple[CellResult, ...]
     """Every case judged."""
-    findings: tuple[Evidence, ...] = ()
-    """Warnings and evidence of the honesty checks, each with ``check``, ``level`` (``info``, ``warn``, ``fail``) and
-    ``message``."""
+    findings: tuple[Finding, ...] = ()
+    """What the checks saw."""
     replay: str = ""
     """Command line that judges the failing cell (or the candidate) again."""
     seconds: float = 0.0
     """Wall time of judging."""
-    conditions: dict[str, Any] = field(default_factory=dict)
-    """``first`` and ``last``: what the device reported of clocks, temperature, throttling and other work after the
-    first and after the last timed cell; empty: nothing was timed."""
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Verdict:
-        """Inverse of :func:`to_plain`; raises UsageError when a field is missing or unknown."""
-        values = _fields(cls, plain)
-        values["trust"] = Trust.from_plain(values["trust"])
-        values["machine"] = Machine.from_plain(values["machine"])
-        values["protocol"] = Protocol.from_plain(values["protocol"])
-        if values["speedup"] is not None:
-            values["speedup"] = {
-                k: _float(v) if k in ("value", "low", "high") else v for k, v in values["speedup"].items()
-            }
-        values["cells"] = tuple(
-            CellResult(case=Case.from_plain(c["case"]), outcome=outcome_from_plain(c["outcome"]))
-            for c in values["cells"]
-        )
-        return cls(**values)
+    conditions: Conditions = field(default_factory=Conditions)
+    """The state of the machine meanwhile."""

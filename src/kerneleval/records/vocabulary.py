@@ -17,6 +17,8 @@ __all__ = [
     "STAGES",
     "TRACKS",
     "Direction",
+    "Reason",
+    "Track",
 ]
 
 Direction = Literal["forward", "backward"]
@@ -105,8 +107,51 @@ DTYPES: dict[str, int] = {
 }
 """Element types by torch's name, with their size in bytes."""
 
-TRACKS: tuple[str, ...] = ("custom", "mixed", "library")
+Track = Literal["custom", "mixed", "library"]
+TRACKS: tuple[Track, ...] = ("custom", "mixed", "library")
 """What a candidate is, by what it does: all arithmetic in its own kernels, some of it, none of it."""
+
+Reason = Literal[
+    "broken_relation",
+    "build_error",
+    "crash",
+    "decoy_kernel",
+    "dependent_draws",
+    "device_error",
+    "exception",
+    "exit",
+    "hard_coded_shapes",
+    "impossible",
+    "input_mutation",
+    "load_error",
+    "memory_limit",
+    "missing",
+    "missing_gradient",
+    "not_quantised",
+    "not_reproducible",
+    "output_alias",
+    "output_flood",
+    "output_reused",
+    "protocol",
+    "refuses_values",
+    "refuses_when_timed",
+    "tampering",
+    "timeout",
+    "track_not_allowed",
+    "unfinished",
+    "unjoined_work",
+    "unsupported",
+    "weights_mismatch",
+    "wrong_count",
+    "wrong_device",
+    "wrong_dtype",
+    "wrong_in_training",
+    "wrong_output",
+    "wrong_shape",
+    "wrong_type",
+    "wrong_when_watched",
+]
+"""Why a candidate fails (``docs/verdicts.md``)."""
 
 STAGES: tuple[str, ...] = ("generate", "build", "load", "call", "correctness", "honesty", "timing")
 """The stages of a verdict, in the order in which they can fail; ``generate``: there was no candidate at all."""

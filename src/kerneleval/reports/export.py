@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kerneleval.analysis import compiled
-from kerneleval.records import Candidate, Failed, Result, Score, UsageError, Verdict
+from kerneleval.records import Candidate, Failed, Result, Score, UsageError, Verdict, to_plain
 from kerneleval.reports.files import replacing
 from kerneleval.scores.common.registry import AttemptKey
 from kerneleval.scores.common.rewards import of_verdict
@@ -125,14 +125,10 @@ def attempt_rows(verdicts: Iterable[tuple[Attempt, Verdict]]) -> Iterator[Row]:
         row |= {name: getattr(attempt, name) for name in ("level", "device", "machine", "candidate")}
         row |= {name: getattr(verdict, name) for name in ("verdict", "stage", "reason", "message", "track", "replay")}
         row |= {"trust": verdict.trust.level, "judged_s": verdict.seconds}
-        row["findings"] = json.dumps(list(verdict.findings), default=str)
+        row["findings"] = json.dumps(to_plain(verdict.findings))
         if verdict.speedup is not None:
-            row |= {
-                "speedup": verdict.speedup.get("value"),
-                "low": verdict.speedup.get("low"),
-                "high": verdict.speedup.get("high"),
-                "claim": verdict.speedup.get("claim"),
-            }
+            row |= {"speedup": verdict.speedup.value}
+            row |= {name: getattr(verdict.speedup, name) for name in ("low", "high", "claim")}
         if (origin := attempt.origin) is not None:
             row |= {name: getattr(origin, name) for name in _OF_ORIGIN}
             row["making_s"] = origin.seconds

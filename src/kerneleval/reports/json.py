@@ -39,8 +39,8 @@ def verdict_document(verdict: Verdict, *, samples: bool = True) -> dict[str, Any
     for cell in plain["cells"]:
         if not cell["outcome"]["passed"]:
             cell["layer"] = layer_of(cell["outcome"]["stage"], cell["outcome"]["reason"])
-    for finding in plain["findings"]:
-        finding["layer"] = layer_of_finding(finding)
+    for row, finding in zip(plain["findings"], verdict.findings, strict=True):
+        row["layer"] = layer_of_finding(finding)
     if not samples:
         for cell in plain["cells"]:
             timing = cell["outcome"].get("timing")

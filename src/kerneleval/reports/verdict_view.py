@@ -88,18 +88,11 @@ def _speedup(verdict: Verdict) -> Text:
     found = verdict.speedup
     if found is None:
         return Text("not timed", style="dim")
-    value, low, high = (number(found.get(k)) for k in ("value", "low", "high"))
-    claim = safe(str(found.get("claim", "")), 40)
-    text = Text(f"{figure(value)}x", style=f"bold {STYLES.get(claim, '')}".strip())
-    text.append(
-        f" [{figure(low)}, {figure(high)}] against {safe(verdict.protocol.baseline)}: {claim}", style="not bold"
-    )
-    if "cells" in found:
-        direction = f"{found['direction']} " if "direction" in found else ""
-        text.append(
-            f", geometric mean of {plural(int(found['cells']), f'timed {direction}cell')}", style="dim not bold"
-        )
-    return text
+    text = Text(f"{figure(found.value)}x", style=f"bold {STYLES.get(found.claim, '')}".strip())
+    interval = f" [{figure(found.low)}, {figure(found.high)}]"
+    text.append(f"{interval} against {safe(verdict.protocol.baseline)}: {found.claim}", style="not bold")
+    cells = plural(found.cells, f"timed {found.direction} cell")
+    return text.append(f", geometric mean of {cells}", style="dim not bold")
 
 
 def _trust(verdict: Verdict) -> Text:
@@ -247,9 +240,8 @@ def _in_layer(layer: str) -> str:
 def _findings(verdict: Verdict) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for finding in verdict.findings:
-        level = safe(str(finding.get("level", "info")), 20)
-        line = Text(f"{level:<4} ", style=LEVELS.get(level, ""))
-        check, layer = str(finding.get("check", "")), layer_of_finding(finding)
+        line = Text(f"{finding.level:<4} ", style=LEVELS[finding.level])
+        check, layer = finding.check, layer_of_finding(finding)
         where = check + _in_layer(layer if layer != check else "")
-        lines.append(line.append(safe(f"{where}: {finding.get('message', '')}"), style="not bold"))
+        lines.append(line.append(safe(f"{where}: {finding.message}"), style="not bold"))
     return ["", Text("findings", style="bold"), *lines] if lines else []

@@ -9,10 +9,8 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from kerneleval.languages import torch_device
 from kerneleval.records import UsageError
@@ -46,19 +44,6 @@ class ResourceLimits:
             value = getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
                 raise UsageError(f"ResourceLimits: field {field.name!r} must be a positive integer, got {value!r:.80}")
-
-    def to_plain(self) -> dict[str, Any]:
-        """Plain data."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> ResourceLimits:
-        """The inverse of :meth:`to_plain`. Raises UsageError for unknown fields and values out of range."""
-        known = {field.name for field in fields(cls)}
-        unknown = sorted(str(name) for name in plain if name not in known)
-        if unknown:
-            raise UsageError(f"ResourceLimits: unknown field {unknown[0]!r:.80}; known are {', '.join(sorted(known))}")
-        return cls(**plain)
 
 
 def apply(limits: ResourceLimits, device: str, *, processes_now: int) -> tuple[str, ...]:

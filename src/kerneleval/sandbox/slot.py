@@ -12,13 +12,13 @@ import secrets
 import socket
 import stat
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kerneleval.languages import torch_device
-from kerneleval.records import InfrastructureError, UsageError
+from kerneleval.records import InfrastructureError, UsageError, to_plain
 from kerneleval.sandbox import processes
 
 __all__ = ["MARK", "UID_BASE", "UID_COUNT", "Slot", "device_nodes", "first_closed", "host_word", "prepare", "release"]
@@ -55,21 +55,6 @@ class Slot:
     """Further directories that it may change (they must belong to its user)."""
     token: str = ""
     """Marks the worker's processes where no user of its own does."""
-
-    def to_plain(self) -> dict[str, Any]:
-        """Plain data."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Slot:
-        """The inverse of :meth:`to_plain`. Raises UsageError for unknown fields."""
-        known = {field.name for field in fields(cls)}
-        unknown = sorted(str(name) for name in plain if name not in known)
-        if unknown:
-            raise UsageError(f"Slot: unknown field {unknown[0]!r:.80}; known are {', '.join(sorted(known))}")
-        values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in plain.items()}
-        return cls(**values)
 
 
 def prepare(
@@ -135,7 +120,7 @@ def host_word() -> dict[str, Any]:
 
 def _mark(slot: Slot) -> None:
     """Leave word of who made the slot, so that a later host can clean up after one that was killed."""
-    Path(slot.base, MARK).write_text(json.dumps(host_word() | {"slot": slot.to_plain()}))
+    Path(slot.base, MARK).write_text(json.dumps(host_word() | {"slot": to_plain(slot)}))
 
 
 def release(slot: Slot) -> None:

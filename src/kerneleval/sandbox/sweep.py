@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from kerneleval.records import UsageError
+from kerneleval.records import UsageError, from_plain
 from kerneleval.sandbox import processes
 from kerneleval.sandbox.reaper import kill_all, remove
 from kerneleval.sandbox.slot import MARK, Slot, claim, host_word
@@ -84,7 +84,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 def _slot(word: dict[str, Any], base: Path) -> Slot | None:
     try:
-        slot = Slot.from_plain(word["slot"])
+        slot = from_plain(Slot, word["slot"])
     except (KeyError, TypeError, UsageError):
         return None
     return slot if Path(slot.base) == base.resolve() else None

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import sqlalchemy
 from sqlalchemy import Connection, Row, Select, Table, func, insert, inspect, select, text, update
 
-from kerneleval.records import Machine, Protocol, UsageError
+from kerneleval.records import Machine, Protocol, UsageError, from_plain
 from kerneleval.store import reading, schema, writing
 from kerneleval.store.database import Database
 
@@ -134,8 +134,8 @@ def merge(source: Database, target: Database, tell: OnRows = lambda done, total:
                 writer.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
             work = _Work(source, reader, target, writer, tell)
             work.total = _count(work, schema.outcomes) + _count(work, schema.attempts)
-            _shared(work, schema.machines, "fingerprint", ("body",), lambda body: Machine.from_plain(json.loads(body)))
-            _shared(work, schema.protocols, "key", ("body",), lambda body: Protocol.from_plain(json.loads(body)))
+            _shared(work, schema.machines, "fingerprint", ("body",), lambda body: from_plain(Machine, json.loads(body)))
+            _shared(work, schema.protocols, "key", ("body",), lambda body: from_plain(Protocol, json.loads(body)))
             _shared(work, schema.candidates, "hash", ("language", "entry", "backward_entry", "files"), str)
             columns = tuple(c.name for c in schema.cases.c if c.name != "id")
             _shared(work, schema.cases, "id", columns, str)

@@ -26,8 +26,8 @@ from kerneleval.records import (
     Result,
     UsageError,
     Verdict,
+    from_plain,
     near,
-    outcome_from_plain,
 )
 from kerneleval.store import schema
 from kerneleval.store.plan import Attempt, RunInfo
@@ -68,6 +68,16 @@ def _read(what: str, make: Callable[[Any], _T], text: str) -> _T:
         raise InfrastructureError(f"{what} is damaged ({said}); restore a copy of the store") from error
 
 
+def _record(kind: type[_T], what: str, text: str) -> _T:
+    """A record of this type from a stored text."""
+
+    def make(plain: Any) -> _T:
+        made: _T = from_plain(kind, plain)
+        return made
+
+    return _read(what, make, text)
+
+
 def _load(
     body: str,
     format_: int,
@@ -91,12 +101,15 @@ def _load(
 def _case(row: Any) -> Case:
     names = ("task", "direction", "dtype", "layout", "distribution", "shape_category")
     plain = {name: str(getattr(row, name)) for name in names}
-    return _read(f"case {row.id}", lambda dims: Case.from_plain({**plain, "dims": dims}), row.dims)
+    return _read(f"case {row.id}", lambda dims: from_plain(Case, {**plain, "dims": dims}), row.dims)
 
 
 def _outcome(row: Any) -> Outcome:
-    what = f"outcome {row.key}"
-    return _load(row.body, row.format, schema.OUTCOME_FORMAT, OUTCOME_UPGRADES, what, outcome_from_plain)
+    def read(plain: dict[str, Any]) -> Outcome:
+        outcome: Outcome = from_plain(Outcome, plain)
+        return outcome
+
+    return _load(row.body, row.format, schema.OUTCOME_FORMAT, OUTCOME_UPGRADES, f"outcome {row.key}", read)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -107,7 +120,7 @@ def _outcome(row: Any) -> Outcome:
 def runs(connection: Connection, only: Sequence[str] | None = None) -> tuple[RunInfo, ...]:
     """All runs (or those with these identifiers), the latest first."""
     machines = {
-        row.fingerprint: _read(f"machine {row.fingerprint}", Machine.from_plain, row.body)
+        row.fingerprint: _record(Machine, f"machine {row.fingerprint}", row.body)
         for row in connection.execute(select(schema.machines.c.fingerprint, schema.machines.c.body))
     }
     planned = _count(connection, select(schema.attempts.c.run, func.count()))
@@ -138,7 +151,7 @@ def _run(row: Any, machines: Mapping[str, Machine], counts: tuple[int, int], bod
         created_unix_s=row.created_unix_s,
         generators=tuple(str(name) for name in body["generators"]),
         machines=tuple(machines[f] for f in body["machines"]),
-        protocol=Protocol.from_plain(json.loads(row.protocol_body)),
+        protocol=from_plain(Protocol, json.loads(row.protocol_body)),
         planned=counts[0],
         finished=counts[1],
         not_evaluated={str(device): str(why) for device, why in body["not_evaluated"].items()},
@@ -146,7 +159,7 @@ def _run(row: Any, machines: Mapping[str, Machine], counts: tuple[int, int], bod
         audit=dict(body.get("audit", {})),
         rounds_of=str(body.get("rounds_of", "")),
         groups={str(name): str(group) for name, group in body.get("groups", {}).items()},
-        limits={str(machine): Limits.from_plain(of) for machine, of in body.get("limits", {}).items()},
+        limits={str(machine): from_plain(Limits, of) for machine, of in body.get("limits", {}).items()},
     )
 
 
@@ -228,7 +241,7 @@ def _attempt(row: Any, cases: tuple[Case, ...]) -> Attempt:
         device=row.device,
         machine=row.machine,
         candidate=row.candidate or "",
-        origin=None if row.origin is None else _read(f"origin of {row.task}", Origin.from_plain, row.origin),
+        origin=None if row.origin is None else _record(Origin, f"origin of {row.task}", row.origin),
         finished=row.verdict_of is not None,
         cases=cases,
     )
@@ -346,7 +359,7 @@ def _groups(connection: Connection, run: str) -> Mapping[str, str]:
 
 def _of_attempt(row: Any) -> tuple[Origin, float]:
     """Where the candidate of a row's attempt came from, and how long judging it took."""
-    origin = Origin() if row.origin is None else _read(f"origin of {row.task}", Origin.from_plain, row.origin)
+    origin = Origin() if row.origin is None else _record(Origin, f"origin of {row.task}", row.origin)
     if row.verdict_body is None:
         return origin, math.nan
     seconds = _read(f"verdict of {row.task}", lambda plain: float(plain.get("seconds", math.nan)), row.verdict_body)
@@ -429,7 +442,7 @@ def _verdict(connection: Connection, number: int, attempt: Attempt, *, cells: bo
 
 
 def _without_cells(columns: Mapping[str, str], plain: Mapping[str, Any]) -> Verdict:
-    return Verdict.from_plain({**plain, **columns, "cells": []})
+    return from_plain(Verdict, {**plain, **columns, "cells": []})
 
 
 def cached_verdict(

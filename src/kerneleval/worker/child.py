@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from kerneleval import devices, languages
-from kerneleval.records import Candidate, Trust, to_plain
+from kerneleval.records import Candidate, Trust, from_plain, to_plain
 from kerneleval.sandbox import lifecycle
 from kerneleval.worker import affinity, binaries
 from kerneleval.worker.calls import Calling, PreparedCall, form_of
@@ -118,7 +118,7 @@ class Worker:
 
     def on_build(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Compile without running anything of the candidate."""
-        candidate = Candidate.from_plain(message["candidate"])
+        candidate = from_plain(Candidate, message["candidate"])
         out_dir = Path(message["dir"])
         out_dir.mkdir(parents=True, exist_ok=True)
         languages.find(candidate.language).build(candidate, out_dir, self.device.name, message["arch"])
@@ -130,7 +130,7 @@ class Worker:
 
     def on_load(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Turn the candidate into a callable; its import-time code runs here."""
-        candidate = Candidate.from_plain(message["candidate"])
+        candidate = from_plain(Candidate, message["candidate"])
         language = languages.find(candidate.language)
         # sources that need no compiler go to temporary memory; from here on nothing else can be written
         directory = Path(message["dir"]) if language.needs_build else Path(tempfile.mkdtemp())
@@ -422,8 +422,8 @@ def main(
     with contextlib.suppress(Closed):  # the judge may be gone at any moment: then there is no one to answer
         try:
             trust: Trust = lifecycle.enter(
-                lifecycle.Slot.from_plain(slot),
-                lifecycle.ResourceLimits.from_plain(limits),
+                from_plain(lifecycle.Slot, slot),
+                from_plain(lifecycle.ResourceLimits, limits),
                 device,
                 keep_fds=(worker_fd,),
                 parent_pid=zygote_pid,

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from kerneleval.devices.cpu import SPIN_COUNT, threads
 from kerneleval.languages import torch_device
-from kerneleval.records import InfrastructureError, KernelEvalError, Trust, to_plain
+from kerneleval.records import InfrastructureError, KernelEvalError, Reason, Trust, to_plain
 from kerneleval.sandbox import lifecycle, processes, sweep
 from kerneleval.worker.wire import Channel, Closed, WireError, WireTimeout
 
@@ -62,7 +62,7 @@ class WorkerFailure(KernelEvalError):  # noqa: N818 - an outcome of the candidat
     ``reason`` is one of crash, exit, timeout, memory_limit, output_flood, device_error, protocol.
     """
 
-    def __init__(self, reason: str, message: str, evidence: dict[str, Any] | None = None) -> None:
+    def __init__(self, reason: Reason, message: str, evidence: dict[str, Any] | None = None) -> None:
         super().__init__(message)
         self.reason = reason
         self.evidence = evidence or {}
@@ -368,7 +368,7 @@ class Worker:
             return WorkerFailure("crash", f"the process died with {name} during '{operation}'", failure.evidence)
         return WorkerFailure("exit", f"the process exited with code {code} during '{operation}'", failure.evidence)
 
-    def _kill(self, reason: str, message: str) -> WorkerFailure:
+    def _kill(self, reason: Reason, message: str) -> WorkerFailure:
         evidence: dict[str, Any] = {}
         if self._kept:
             evidence["printed"] = self.printed[-2000:]

@@ -13,7 +13,19 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from kerneleval.generators.common.prompts.facts import clean
-from kerneleval.records import Case, CellResult, Failed, Limits, Passed, Task, Timing, Verdict
+from kerneleval.records import (
+    Case,
+    CellResult,
+    Failed,
+    Finding,
+    Limits,
+    Passed,
+    ResourcesEvidence,
+    Task,
+    Timing,
+    UsesEvidence,
+    Verdict,
+)
 
 __all__ = ["feedback_of"]
 
@@ -191,7 +203,7 @@ def _unsupported(cells: Sequence[CellResult]) -> str:
 
 
 def _findings(verdict: Verdict) -> str:
-    told = [str(f.get("message", "")) for f in verdict.findings if f.get("level") in ("fail", "warn")]
+    told = [f.message for f in verdict.findings if f.level != "info"]
     lines = [f"- {_short(text, 600)}" for text in dict.fromkeys(told) if text and text != verdict.message]
     return "Found besides:\n" + "\n".join(lines[:6]) if lines else ""
 
@@ -200,9 +212,13 @@ def _resources(verdict: Verdict) -> str:
     """What the compiled kernels take (registers, memory) and use (instructions by class), where it is known."""
     lines = []
     for check in ("resources", "uses"):
-        told = [str(f.get("message", "")) for f in verdict.findings if f.get("check") == check and f.get("kernels", 1)]
+        told = [f.message for f in verdict.findings if f.check == check and not _of_nothing(f)]
         lines += [f"- {line}" for text in told for line in text.split("; ") if line][:8]
     return "\n".join(["The kernels as compiled here:", *lines]) if lines else ""
+
+
+def _of_nothing(finding: Finding) -> bool:
+    return isinstance(finding.evidence, (ResourcesEvidence, UsesEvidence)) and not finding.evidence.kernels
 
 
 def _speeds(verdict: Verdict, task: Task, limits: Limits | None) -> str:
@@ -216,10 +232,10 @@ def _speeds(verdict: Verdict, task: Task, limits: Limits | None) -> str:
     timed.sort(key=lambda pair: pair[1].speedup)
     lines = []
     if verdict.speedup is not None:
-        value, low, high = (float(verdict.speedup[k]) for k in ("value", "low", "high"))
+        value, low, high = verdict.speedup.value, verdict.speedup.low, verdict.speedup.high
         lines.append(
             f"Speedup against {verdict.protocol.baseline} PyTorch: {value:.3g}x (95 % interval {low:.3g} to "
-            f"{high:.3g}), geometric mean over the timed {verdict.speedup.get('direction', 'forward')} cases."
+            f"{high:.3g}), geometric mean over the timed {verdict.speedup.direction} cases."
         )
     lines.append("Timed cases, the slowest against PyTorch first:")
     lines += [_speed(case, timing, task, limits) for case, timing in timed[:_SPEEDS]]

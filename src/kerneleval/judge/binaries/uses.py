@@ -20,7 +20,7 @@ from kerneleval.languages.binaries import elf
 from kerneleval.languages.binaries.instructions import merged, read_code
 from kerneleval.languages.binaries.nvidia import find_cuobjdump
 from kerneleval.languages.common.native import library_name
-from kerneleval.records import CodeUse, Evidence, UsageError, to_plain
+from kerneleval.records import CodeUse, Finding, UsageError, UsesEvidence
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
 __all__ = ["Uses", "finding", "line", "read_sent"]
@@ -99,7 +99,7 @@ class Uses:
         cubins = {key: one.data for key, one in fresh.items() if not one.amd}
         self.known |= of_cubins(cubins, _SECONDS)
 
-    def end(self, loaded: Loaded, begun: Begun | None, launched: Collection[str]) -> Iterator[Evidence]:
+    def end(self, loaded: Loaded, begun: Begun | None, launched: Collection[str]) -> Iterator[Finding]:
         """The finding, if there is something to tell; waits for what was begun.
 
         Args:
@@ -200,16 +200,13 @@ def read_sent(files: Any) -> list[_Binary]:
     return list(found.values())
 
 
-def finding(of: Library) -> Evidence:
-    """The finding about compiled kernels, as plain data."""
+def finding(of: Library) -> Finding:
+    """The finding about compiled kernels."""
     told = [*map(line, of.uses[:_MOST_TOLD]), *([of.why] if of.why else [])]
-    rows: list[Mapping[str, Any]] = [to_plain(_named(use)) for use in of.uses[:_MOST_TOLD]]
+    kernels = tuple(replace(use, kernel=use.kernel[:200]) for use in of.uses[:_MOST_TOLD])
     complete = of.complete and len(of.uses) <= _MOST_TOLD
-    return {"level": "info", "message": "; ".join(told), "kernels": rows, "why": of.why, "complete": complete}
-
-
-def _named(use: CodeUse) -> CodeUse:
-    return replace(use, kernel=use.kernel[:200])
+    evidence = UsesEvidence(kernels=kernels, why=of.why, complete=complete)
+    return Finding(check="uses", level="info", message="; ".join(told), evidence=evidence)
 
 
 def line(use: CodeUse) -> str:

@@ -11,14 +11,14 @@ import torch
 from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.oracle.distribution import dependent
 from kerneleval.judge.probes.calls import Calls
-from kerneleval.records import Case, Evidence, Outcome, Passed, TensorSpec, new_secret
+from kerneleval.records import Case, Finding, Outcome, Passed, TensorSpec, new_secret
 
 _MOST_BYTES = 1 << 22
 """Of each dtype the smallest and the largest ordinary case that are looked at take no more."""
 
 
 @register
-def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Finding]:
     law = calls.task.tolerance.law
     if law is None:
         return
@@ -31,17 +31,17 @@ def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]
         drawn = [[t.clone() for t in calls.outputs(call_layout, args, case)] for args in given]
         if not all(torch.equal(one, again) for one, again in zip(drawn[0], drawn[3], strict=True)):
             message = f"{case.key}: seed {seed} gave other numbers when it came again"
-            yield {"level": "fail", "stage": "correctness", "reason": "not_reproducible", "message": message}
+            yield Finding(level="fail", stage="correctness", reason="not_reproducible", message=message)
             return
         for first, second in ((0, 1), (0, 2), (1, 2)):
             pair = [(drawn[i][0], given[i]) for i in (first, second)]
             words = dependent(law, *pair)
             if words:
                 message = f"{case.key}: {words}"
-                yield {"level": "fail", "stage": "correctness", "reason": "dependent_draws", "message": message}
+                yield Finding(level="fail", stage="correctness", reason="dependent_draws", message=message)
                 return
         message = f"{case.key}: a seed that comes again gives the same numbers, and other seeds independent ones"
-        yield {"level": "info", "message": message}
+        yield Finding(level="info", message=message)
 
 
 def _chosen(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> list[Case]:

@@ -12,22 +12,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.static_analysis.integers import narrow_words
-from kerneleval.records import Case, Evidence, Outcome, Passed
+from kerneleval.records import Case, Finding, Outcome, Passed
 
 
 @register(needs_worker=False)
-def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Finding]:
     if calls.task.tolerance.exact_form is None or calls.loaded.trusted:
         return
     if not any(isinstance(outcomes.get(case), Passed) for case in cases):
         return
     found = narrow_words(calls.loaded.candidate)
     if found:
-        yield {"level": "info", "message": f"the sources compute with {', '.join(found[:8])}", "words": list(found)}
+        yield Finding(
+            level="info",
+            message=f"the sources compute with {', '.join(found[:8])}",
+            evidence={"words": list(found)},
+        )
         return
-    yield {
-        "level": "fail",
-        "reason": "not_quantised",
-        "message": "the outputs are those of a quantisation, but no integer or eight-bit type, conversion or "
+    yield Finding(
+        level="fail",
+        reason="not_quantised",
+        message="the outputs are those of a quantisation, but no integer or eight-bit type, conversion or "
         "instruction stands in the sources: the arithmetic is that of wide floating numbers",
-    }
+    )

@@ -10,14 +10,14 @@ import torch
 from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.probes import metamorphic
 from kerneleval.judge.probes.calls import Calls
-from kerneleval.records import REAL, Case, Evidence, Outcome, Passed, new_secret
+from kerneleval.records import REAL, Case, Finding, Outcome, Passed, new_secret
 
 _SHAPES = ("small", "non_power_of_two")
 """Shape categories whose case is used: one that is quick, one that is awkward. Of models' shapes it is the first."""
 
 
 @register
-def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Finding]:
     if calls.task.module:
         return
     for case in _chosen(cases, outcomes):
@@ -33,7 +33,7 @@ def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]
         yield from findings
         if not findings and metamorphic.applicable(calls.task, case):
             names = ", ".join(r.name for r in metamorphic.applicable(calls.task, case))
-            yield {"level": "info", "message": f"{case.key}: {names} hold"}
+            yield Finding(level="info", message=f"{case.key}: {names} hold")
 
 
 def _chosen(cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> list[Case]:

@@ -22,7 +22,7 @@ from kerneleval.judge.binaries.disassembly import content
 from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.languages.binaries.cubin import Use, uses
-from kerneleval.records import Case, Evidence, Outcome
+from kerneleval.records import Case, Finding, KernelResources, Outcome, ResourcesEvidence
 from kerneleval.worker.host import WorkerError
 
 __all__ = ["built", "sent", "told"]
@@ -39,7 +39,7 @@ _MOST_TOLD = 16
 
 
 @register
-def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Finding]:
     if calls.device.name != "cuda" or calls.loaded.trusted:
         return
     worker = calls.loaded.runner.worker
@@ -48,7 +48,7 @@ def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]
         try:
             answer = worker.request("binaries", {"most_bytes": _MOST_SENT_BYTES}, "binaries", timeout_s=_TIMEOUT_S)
         except WorkerError as error:  # a finding for information is no reason to reject anything
-            yield {"level": "info", "message": f"its binaries could not be read: {error}"[:500]}
+            yield Finding(level="info", message=f"its binaries could not be read: {error}"[:500])
             return
         found = list(sent(answer.get("files")))
     if found:
@@ -78,31 +78,31 @@ def sent(files: Any) -> Iterator[tuple[Use, int]]:
                 yield use, shared if type(shared) is int and 0 <= shared < 1 << 31 else 0
 
 
-def told(found: Iterable[tuple[Use, int]]) -> Evidence:
+def told(found: Iterable[tuple[Use, int]]) -> Finding:
     """The finding: one row a kernel, with the least and the most where several were compiled under one name."""
     by_name: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     for use, dynamic in found:
         by_name[use.kernel].append((use.registers, use.local_bytes, use.shared_bytes + dynamic))
-    rows = [
-        {
-            "kernel": name[:200],
-            "binaries": len(each),
-            "registers": [min(r for r, _, _ in each), max(r for r, _, _ in each)],
-            "local_bytes": [min(b for _, b, _ in each), max(b for _, b, _ in each)],
-            "shared_bytes": [min(b for _, _, b in each), max(b for _, _, b in each)],
-        }
+    rows = tuple(
+        KernelResources(
+            kernel=name[:200],
+            binaries=len(each),
+            registers=(min(r for r, _, _ in each), max(r for r, _, _ in each)),
+            local_bytes=(min(b for _, b, _ in each), max(b for _, b, _ in each)),
+            shared_bytes=(min(b for _, _, b in each), max(b for _, _, b in each)),
+        )
         for name, each in sorted(by_name.items())[:_MOST_TOLD]
-    ]
-    return {"level": "info", "message": "; ".join(map(_line, rows)), "kernels": rows}
+    )
+    return Finding(level="info", message="; ".join(map(_line, rows)), evidence=ResourcesEvidence(kernels=rows))
 
 
-def _line(row: Evidence) -> str:
-    local = row["local_bytes"]
+def _line(row: KernelResources) -> str:
+    local = row.local_bytes
     spilled = f", {_range(local)} bytes of local memory a thread (spilled registers, arrays)" if local[1] else ""
-    several = f" ({row['binaries']} binaries)" if row["binaries"] > 1 else ""
+    several = f" ({row.binaries} binaries)" if row.binaries > 1 else ""
     return (
-        f"{row['kernel']}{several}: {_range(row['registers'])} registers a thread{spilled}, "
-        f"{_range(row['shared_bytes'])} bytes of shared memory a block"
+        f"{row.kernel}{several}: {_range(row.registers)} registers a thread{spilled}, "
+        f"{_range(row.shared_bytes)} bytes of shared memory a block"
     )
 
 

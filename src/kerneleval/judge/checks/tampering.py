@@ -7,11 +7,12 @@ anything, and is the reason of the verdict whatever came out later.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.windows.answers import TamperingClaim
-from kerneleval.records import Case, Evidence, Failed, Outcome
+from kerneleval.records import Case, Failed, Finding, Outcome, TamperingEvidence
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
 __all__ = ["findings"]
@@ -19,14 +20,17 @@ __all__ = ["findings"]
 _TIMEOUT_S = 30.0
 _SHOWN = 4
 
+_LEVELS: tuple[Literal["fail", "warn"], ...] = ("fail", "warn")
+_TIMES: tuple[Literal["load", "call"], ...] = ("load", "call")
+
 
 @register(needs_worker=False)  # a worker that is gone has reported what it saw at load time
-def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Finding]:
     yield from _ask(calls, outcomes)
     yield from findings(calls.loaded.tampering.values())
 
 
-def _ask(calls: Calls, outcomes: Mapping[Case, Outcome]) -> Iterator[Evidence]:
+def _ask(calls: Calls, outcomes: Mapping[Case, Outcome]) -> Iterator[Finding]:
     """Have the worker tell what it saw until now. Where a worker is gone after all went well, something is hidden."""
     worker = calls.loaded.runner.worker
     if not worker.alive:  # it was ended for something that is reported already
@@ -39,17 +43,21 @@ def _ask(calls: Calls, outcomes: Mapping[Case, Outcome]) -> Iterator[Evidence]:
     except (WorkerError, WorkerFailure) as error:
         if not any(isinstance(o, Failed) and o.reason != "unsupported" for o in outcomes.values()):
             reason = error.reason if isinstance(error, WorkerFailure) else "exception"
-            yield {"level": "fail", "reason": reason, "message": str(error)[:500]}
+            yield Finding(level="fail", reason=reason, message=str(error)[:500])
 
 
-def findings(claims: Iterable[TamperingClaim]) -> Iterator[Evidence]:
+def findings(claims: Iterable[TamperingClaim]) -> Iterator[Finding]:
     """One finding for each level and time at which something was done."""
     claims = list(claims)
-    for level in ("fail", "warn"):
-        for when in ("load", "call"):
+    for level in _LEVELS:
+        for when in _TIMES:
             done = [c.what for c in claims if (c.level, c.when) == (level, when)]
             if done:
                 more = f" and {len(done) - _SHOWN} more" if len(done) > _SHOWN else ""
                 time = "while it was loaded" if when == "load" else "when called"
-                finding = {"level": level, "when": when, "message": f"{time}: {'; '.join(done[:_SHOWN])}{more}"}
-                yield finding | ({"reason": "tampering"} if level == "fail" else {})
+                yield Finding(
+                    level=level,
+                    reason="tampering" if level == "fail" else "",
+                    message=f"{time}: {'; '.join(done[:_SHOWN])}{more}",
+                    evidence=TamperingEvidence(when=when),
+                )

@@ -25,7 +25,7 @@ from kerneleval.judge.oracle.comparison import Mismatch, compare
 from kerneleval.judge.probes.calls import CALL_TIMEOUT_S, Calls
 from kerneleval.judge.probes.observation import Seen, Subject, alike, alike_everywhere, right
 from kerneleval.judge.windows.worker_pool import BuildFailed
-from kerneleval.records import Case, Evidence, Outcome, Passed, Task
+from kerneleval.records import TRACKS, Case, Finding, Ghost, Outcome, Passed, Task, TrackEvidence
 from kerneleval.tasks.shapes import EDGE
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
@@ -184,9 +184,8 @@ class _Case:
 
     case: Case
     seen: Seen
-    mute: str = ""
-    """What came of making own kernels no-ops: ``needed`` (wrong without them), ``little`` (nearly right), ``decoy``
-    (right), or empty: not tried, or not to be told."""
+    mute: Ghost = ""
+    """What came of making own kernels no-ops."""
     given: bool = False
     """Whether what comes out was given (the gradient of a sum is the upstream one): no kernel is missed there."""
 
@@ -202,7 +201,7 @@ class _Case:
 
     @property
     def rank(self) -> int:
-        """Place of the track in ``_TRACKS``."""
+        """Place of the track in :data:`TRACKS`."""
         if self.mute in ("little", "decoy") or self.seen.compiled or self.seen.registered:
             return 2
         if not self.seen.launches and not self.given:
@@ -227,11 +226,12 @@ class _Case:
         return text
 
 
-_TRACKS = ("custom", "mixed", "library")
+_GHOSTS: tuple[Ghost, ...] = ("decoy", "little", "needed")
+"""The worst first."""
 
 
 @register
-def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Finding]:
     language = languages.find(calls.loaded.candidate.language)
     watched = chosen(cases, outcomes, calls.protocol.timed_dtypes)
     in_order = ordered(calls.task, watched) if calls.device.streams else frozenset()
@@ -246,20 +246,19 @@ def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]
         return
     yield from _decoys(found)
     worst = max(found, key=lambda one: one.rank)
-    track, message = _TRACKS[worst.rank], str(worst)
+    track, message = TRACKS[worst.rank], str(worst)
     foreign = _foreign(calls, language)
     if foreign:
         track = "library"
         message = f"the built code refers to {', '.join(foreign[:6])}: what computes need not be its own; {message}"
-    yield {
-        "level": "info",
-        "message": message,
-        "track": track,
-        "aten": {name: n for one in found for name, n in one.computing.items()},
-        "launches": {name: n for one in found for name, n in one.seen.launches.items()},
-        "cases": len(found),
-        "ghost": next((mute for mute in ("decoy", "little", "needed") if any(o.mute == mute for o in found)), ""),
-    }
+    evidence = TrackEvidence(
+        track=track,
+        aten={name: n for one in found for name, n in one.computing.items()},
+        launches={name: n for one in found for name, n in one.seen.launches.items()},
+        cases=len(found),
+        ghost=next((ghost for ghost in _GHOSTS if any(o.mute == ghost for o in found)), ""),
+    )
+    yield Finding(level="info", message=message, evidence=evidence)
 
 
 def _foreign(calls: Calls, language: languages.Language) -> tuple[str, ...]:
@@ -268,7 +267,7 @@ def _foreign(calls: Calls, language: languages.Language) -> tuple[str, ...]:
     return language.foreign(candidate, pool.built(candidate)) if language.needs_build else ()
 
 
-def _decoys(found: Sequence[_Case]) -> Iterator[Evidence]:
+def _decoys(found: Sequence[_Case]) -> Iterator[Finding]:
     """A finding on launches that change nothing.
 
     A forward call may launch what only its backward needs (saved statistics): kernels without which the gradients of
@@ -281,10 +280,11 @@ def _decoys(found: Sequence[_Case]) -> Iterator[Evidence]:
         needed = {kernel for other in others for kernel in other.seen.launches}
         kernels = ", ".join(sorted(one.seen.launches)[:6])
         if set(one.seen.launches) <= needed:
-            yield {"level": "warn", "message": f"{one.case.key}: the outputs do not need its launches of {kernels}"}
+            yield Finding(level="warn", message=f"{one.case.key}: the outputs do not need its launches of {kernels}")
             continue
         message = f"{one.case.key}: it launches {kernels}, and its outputs are right with these kernels made no-ops"
-        yield {"level": "fail", "reason": "decoy_kernel", "message": message, "launches": one.seen.launches}
+        launches = {"launches": dict(one.seen.launches)}
+        yield Finding(level="fail", reason="decoy_kernel", message=message, evidence=launches)
         return
 
 
@@ -297,7 +297,7 @@ class _Examination:
     in_order: frozenset[Case] = frozenset()
     found: list[_Case] = field(default_factory=list)
 
-    def watch(self, case: Case) -> Iterator[Evidence]:
+    def watch(self, case: Case) -> Iterator[Finding]:
         """Call the candidate at the case, watched, and again without its own kernels."""
         subject = Subject(self.calls, case)
         if not any(t.numel() for t in subject.native):
@@ -313,38 +313,38 @@ class _Examination:
         if seen.launches and self.can_mute and not seen.compiled and not one.given:
             one.mute = self._muted(subject)
 
-    def _in_order(self, subject: Subject) -> Iterator[Evidence]:
+    def _in_order(self, subject: Subject) -> Iterator[Finding]:
         """Whether work on other streams is joined with the current one."""
         if subject.nbytes > self.calls.device.memory_budget_bytes() // 2:
             message = f"{subject.case.key}: too large to see whether work on other streams is joined"
-            yield {"level": "info", "message": message}
+            yield Finding(level="info", message=message)
             return
         for attempt in range(2):
             subject = subject.again() if attempt else subject
             outputs = subject.window(in_order=True, timeout_s=CALL_TIMEOUT_S).outputs
             if alike_everywhere(outputs, subject.native) or right(outputs, subject.expectation()):
                 return
-        yield {
-            "level": "fail",
-            "reason": "unjoined_work",
-            "message": f"{subject.case.key}: right once the whole device was waited for, wrong when its inputs become "
+        yield Finding(
+            level="fail",
+            reason="unjoined_work",
+            message=f"{subject.case.key}: right once the whole device was waited for, wrong when its inputs become "
             "ready and its outputs are read in the order of the current stream: work on another stream is not joined",
-        }
+        )
 
     def _right_when_watched(self, subject: Subject) -> bool:
         again = subject.window(record=True, mute=False, timeout_s=CALL_TIMEOUT_S)
         return right(again.outputs, subject.expectation())
 
-    def _wrong(self, subject: Subject) -> Evidence:
+    def _wrong(self, subject: Subject) -> Finding:
         """What to say of a wrong watched window: who is wrong on the same inputs unwatched too has not looked."""
         result = compare(subject.window(timeout_s=CALL_TIMEOUT_S).outputs, subject.expectation())
         if isinstance(result, Mismatch):
             message = f"{subject.case.key}: {result.message}"
-            return {"level": "fail", "stage": "correctness", "reason": "wrong_output", "message": message}
+            return Finding(level="fail", stage="correctness", reason="wrong_output", message=message)
         message = f"{subject.case.key}: right in ordinary windows, wrong while its operators are recorded"
-        return {"level": "fail", "reason": "wrong_when_watched", "message": message}
+        return Finding(level="fail", reason="wrong_when_watched", message=message)
 
-    def _muted(self, subject: Subject) -> str:
+    def _muted(self, subject: Subject) -> Ghost:
         """What comes out without own kernels, on inputs that were never seen before: twice, if it is right at first."""
         outputs: tuple[torch.Tensor, ...] = ()
         for _ in range(2):

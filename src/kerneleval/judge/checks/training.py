@@ -23,7 +23,7 @@ from kerneleval.judge.windows.baselines import baseline_candidate
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout
 from kerneleval.judge.windows.protocol import Window, output_views
 from kerneleval.judge.windows.worker_pool import Loaded
-from kerneleval.records import Case, Evidence, Outcome, new_secret
+from kerneleval.records import Case, Finding, Outcome, Reason, new_secret
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
 _MOST_CALLS, _MOST_BYTES = 12, 16 << 20
@@ -45,7 +45,7 @@ class _Wrong(NamedTuple):
 
 
 @register
-def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Evidence]:
+def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Finding]:
     backward = [c for c in chosen(cases, outcomes, calls.protocol.timed_dtypes) if c.direction == "backward"]
     looks: Mapping[str, _Look] = _LOOKS
     if calls.loaded.explicit_backward:  # autograd asks it for nothing
@@ -62,9 +62,9 @@ def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]
                     raise
                 break  # strided arguments, or a forward of sizes that only the backward entry point takes
             if wrong is not None:
-                reason = "wrong_output" if wrong.alone else "wrong_in_training"
+                reason: Reason = "wrong_output" if wrong.alone else "wrong_in_training"
                 message = f"{case.key}: {wrong.message if wrong.alone else f'{words}: {wrong.message}'}"
-                yield {"level": "fail", "stage": "correctness", "reason": reason, "message": message}
+                yield Finding(level="fail", stage="correctness", reason=reason, message=message)
                 return
         else:
             right.append(case.key)
@@ -72,7 +72,7 @@ def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]
         text = "outputs are right while gradients are asked for"
         if looks is _EXPLICIT:
             text = "gradients are right when the forward was called on other inputs before"
-        yield {"level": "info", "message": f"{text}: {', '.join(right)}"}
+        yield Finding(level="info", message=f"{text}: {', '.join(right)}")
 
 
 def _strided(calls: Calls, cases: Sequence[Case]) -> list[Case]:

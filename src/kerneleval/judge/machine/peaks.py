@@ -22,7 +22,7 @@ from kerneleval.devices import Device
 from kerneleval.devices.cpu import caches_bytes, processors
 from kerneleval.judge.machine.vector_rate import NotAvailable, vector_work
 from kerneleval.judge.windows.device_lock import device_lock
-from kerneleval.records import InfrastructureError, Machine, Peak, Peaks, UsageError, to_plain
+from kerneleval.records import InfrastructureError, Machine, Peak, Peaks, UsageError, from_plain, to_plain
 
 __all__ = ["BANDWIDTHS", "MATRIX", "NAMES", "VECTOR", "cached", "improve", "known", "measure", "resident_bytes"]
 
@@ -102,7 +102,7 @@ def cached(machine: Machine, cache_dir: Path) -> Peaks | None:
     except FileNotFoundError:
         return None
     try:
-        return Peaks.from_plain(json.loads(text))
+        return from_plain(Peaks, json.loads(text))
     except (ValueError, UsageError, TypeError, AttributeError) as error:
         path.unlink(missing_ok=True)
         text = f"{path} held no peaks and has been removed; measure again: kerneleval peaks ({error})"

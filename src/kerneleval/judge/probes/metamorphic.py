@@ -17,7 +17,7 @@ from kerneleval.judge.oracle.comparison import Mismatch, compare
 from kerneleval.judge.oracle.exact import exactly
 from kerneleval.judge.oracle.expectation import Expectation, Expected, as_real, opened
 from kerneleval.judge.windows.inputs import stream
-from kerneleval.records import Case, Evidence, Relation, Task, UsageError
+from kerneleval.records import Case, Evidence, Finding, Relation, Task, UsageError
 
 __all__ = ["applicable", "check"]
 
@@ -59,7 +59,7 @@ def check(
     *,
     tf32: bool = False,
     native_on: str = "",
-) -> list[Evidence]:
+) -> list[Finding]:
     """Findings of every relation of the task that applies to the case; none: all hold.
 
     Args:
@@ -73,8 +73,8 @@ def check(
         native_on: as in :func:`oracle.expect`.
 
     Returns:
-        Plain data with ``level`` ``fail``, ``reason`` ``broken_relation``, ``relation``, ``message`` and the figures of
-        the comparison.
+        Findings of level ``fail`` and reason ``broken_relation``; their evidence is ``relation``, its name, and the
+        figures of the comparison.
 
     Raises:
         UsageError: a relation changes shapes or dtypes.
@@ -104,9 +104,10 @@ def check(
     return findings
 
 
-def _finding(relation: str, text: str, evidence: Evidence) -> Evidence:
+def _finding(relation: str, text: str, evidence: Evidence) -> Finding:
     message = f"relation {relation}: {text}"
-    return {"level": "fail", "reason": "broken_relation", "relation": relation, "message": message, **evidence}
+    seen = {"relation": relation, **evidence}
+    return Finding(level="fail", reason="broken_relation", message=message, evidence=seen)
 
 
 def _generator(seed: int, number: int, args: Sequence[Any]) -> torch.Generator:

@@ -7,12 +7,13 @@ A wrong one fails the verdict, with a replay line that names its sizes. ``tasks/
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from kerneleval.judge.probes.bound_case import other_scalars
 from kerneleval.judge.probes.cells import CellJudge
 from kerneleval.judge.probes.variations import OTHERWISE
 from kerneleval.judge.replay import Replay
-from kerneleval.records import Case, Evidence, Failed, Outcome
+from kerneleval.records import Case, Failed, Finding, Outcome, Reason
 from kerneleval.tasks.secret_sizes import secret_cases
 from kerneleval.tasks.shapes import Budget
 
@@ -21,7 +22,7 @@ __all__ = ["secret_shapes"]
 _CHECK = "secret_shapes"
 
 
-def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Budget, replay: Replay) -> list[Evidence]:
+def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Budget, replay: Replay) -> list[Finding]:
     """Findings at secret sizes; none where a planned case is already wrong or where sizes are not free.
 
     A candidate may leave sizes out, but then it does so among the planned ones too.
@@ -43,13 +44,13 @@ def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Bud
             continue
         planned_here = [o for c, o in planned.items() if (c.direction, c.dtype) == (case.direction, case.dtype)]
         if _wrong(outcome):
-            return [_failure(case, others, outcome.stage, outcome.reason, outcome.message, replay)]
+            return [_failure(case, others, outcome.stage, cast("Reason", outcome.reason), outcome.message, replay)]
         if outcome.evidence.get("strides") == OTHERWISE:
             continue  # which part is contiguous is drawn: the planned cases may have met no pair that it refuses
         if not any(isinstance(o, Failed) for o in planned_here) and _among_taken(case, planned):
             message = f"supports every planned size but not this one: {outcome.message}"
             return [_failure(case, others, outcome.stage, "hard_coded_shapes", message, replay)]
-    return [{"check": _CHECK, "level": "info", "message": f"right at {', '.join(right)}"}] if right else []
+    return [Finding(check=_CHECK, level="info", message=f"right at {', '.join(right)}")] if right else []
 
 
 def _among_taken(case: Case, planned: Mapping[Case, Outcome]) -> bool:
@@ -65,12 +66,12 @@ def _wrong(outcome: Outcome) -> bool:
     return isinstance(outcome, Failed) and outcome.reason != "unsupported"
 
 
-def _failure(case: Case, others: str, stage: str, reason: str, message: str, replay: Replay) -> Evidence:
-    return {
-        "check": _CHECK,
-        "level": "fail",
-        "stage": stage,
-        "reason": reason,
-        "message": f"at sizes that are not in the plan, {case.key}{others}: {message}",
-        "replay": replay.line_of(case, stage),
-    }
+def _failure(case: Case, others: str, stage: str, reason: Reason, message: str, replay: Replay) -> Finding:
+    return Finding(
+        check=_CHECK,
+        level="fail",
+        stage=stage,
+        reason=reason,
+        message=f"at sizes that are not in the plan, {case.key}{others}: {message}",
+        replay=replay.line_of(case, stage),
+    )

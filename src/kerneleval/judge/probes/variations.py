@@ -17,7 +17,7 @@ from kerneleval.judge.probes.repeats import Repeats
 from kerneleval.judge.windows.answers import raised
 from kerneleval.judge.windows.buffers import CallLayout
 from kerneleval.judge.windows.modules import alike, moved, reveal_weights, split
-from kerneleval.records import Case, Evidence, Failed, Outcome, Passed, new_secret
+from kerneleval.records import Case, Failed, Finding, Outcome, Passed, new_secret
 from kerneleval.worker.host import WorkerError
 
 __all__ = ["OTHERWISE", "OtherLayouts", "OtherWeights", "native_failures"]
@@ -36,7 +36,7 @@ _SMALL_WEIGHTS_BYTES = 256 << 20
 """Of module problems whose weights take no more bytes, two modules live at one time."""
 
 
-def native_failures(outcomes: Mapping[Case, Outcome]) -> list[Evidence]:
+def native_failures(outcomes: Mapping[Case, Outcome]) -> list[Finding]:
     """A finding about the calls in which PyTorch itself is wrong, or raises; none where there are none."""
     found = {case: int(o.evidence.get("native_is_wrong", 0)) for case, o in outcomes.items()}
     where = [case.key for case, count in found.items() if count]
@@ -44,7 +44,7 @@ def native_failures(outcomes: Mapping[Case, Outcome]) -> list[Evidence]:
         return []
     calls, cells = sum(found.values()), len(where)
     text = f"{calls} calls in {cells} cells say nothing about the candidate: PyTorch itself is wrong there, or raises"
-    return [{"check": "reference", "level": "info", "message": f"{text}; first at {where[0]}"}]
+    return [Finding(check="reference", level="info", message=f"{text}; first at {where[0]}")]
 
 
 class OtherLayouts:

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from kerneleval.judge.static_analysis.native import read_native
 from kerneleval.judge.static_analysis.rules import RULES, Hit, Rule
 from kerneleval.languages.common.python_source import Source, Unreadable
-from kerneleval.records import Candidate, Evidence
+from kerneleval.records import Candidate, Finding
 
 __all__ = ["findings"]
 
@@ -23,9 +23,9 @@ _SHOWN_LINES = 5
 _NATIVE = (".c", ".cc", ".cl", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hip", ".hpp")
 
 
-def findings(candidate: Candidate) -> list[Evidence]:
+def findings(candidate: Candidate) -> list[Finding]:
     """What stands out in the candidate's sources: one finding for each rule and file, in the order of the rules."""
-    found: list[Evidence] = []
+    found: list[Finding] = []
     for path, text in candidate.files:
         suffix = PurePosixPath(path).suffix.lower()
         if suffix not in (".py", *_NATIVE):
@@ -58,9 +58,9 @@ def _lines(source: Source, rule: Rule) -> Iterable[tuple[int, str]]:
         yield from rule.found(source)
 
 
-def _merged(path: str, hits: list[Hit]) -> list[Evidence]:
+def _merged(path: str, hits: list[Hit]) -> list[Finding]:
     """One finding for each rule: where it was met first, and on which other lines."""
-    found: list[Evidence] = []
+    found: list[Finding] = []
     for rule in RULES:
         own = sorted({(hit.line, hit.what) for hit in hits if hit.rule is rule})
         if not own:
@@ -71,9 +71,13 @@ def _merged(path: str, hits: list[Hit]) -> list[Evidence]:
         if others:
             shown = ", ".join(str(other) for other in others[:_SHOWN_LINES])
             message += f" (also line{'s' * (len(others) > 1)} {shown}{', ...' * (len(others) > _SHOWN_LINES)})"
-        found.append({"level": rule.level, "rule": rule.name, "file": path, "line": line, "message": message})
+        found.append(Finding(level=rule.level, message=message, evidence=_place(rule.name, path, line)))
     return found
 
 
-def _unread(path: str, why: str) -> Evidence:
-    return {"level": "warn", "rule": "unread", "file": path, "line": 0, "message": f"{path}: not read: {why}"}
+def _unread(path: str, why: str) -> Finding:
+    return Finding(level="warn", message=f"{path}: not read: {why}", evidence=_place("unread", path, 0))
+
+
+def _place(rule: str, path: str, line: int) -> dict[str, str | int]:
+    return {"rule": rule, "file": path, "line": line}

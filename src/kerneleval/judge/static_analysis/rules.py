@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from kerneleval.judge.static_analysis import patterns
 from kerneleval.languages.common.python_source import Source
@@ -22,7 +23,7 @@ class Rule:
     """Slug, for programs."""
     says: str
     """For people, after the place and what stands there."""
-    level: str = "warn"
+    level: Literal["info", "warn"] = "warn"
     """``warn``, or ``info`` for what honest kernels do too."""
     uses: tuple[str, ...] = ()
     """Python: names as they would be imported, ``os.environ``; ``socket.*`` is everything below."""

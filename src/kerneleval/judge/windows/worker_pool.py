@@ -23,7 +23,7 @@ from kerneleval.devices.cpu import processors
 from kerneleval.judge.windows.answers import TamperingClaim, tampering_claims
 from kerneleval.judge.windows.cpu_pin import CpuPin
 from kerneleval.judge.windows.protocol import Runner
-from kerneleval.records import Candidate, Case, InfrastructureError, Machine, Trust, digest, to_plain
+from kerneleval.records import Candidate, Case, InfrastructureError, Machine, Reason, Trust, digest, to_plain
 from kerneleval.sandbox import processes
 from kerneleval.sandbox.lifecycle import ResourceLimits
 from kerneleval.worker.host import Worker, WorkerError, WorkerFailure, Zygote
@@ -45,7 +45,7 @@ class BuildFailed(Exception):  # noqa: N818 - an outcome of the candidate
 
     stage = "build"
 
-    def __init__(self, reason: str, message: str, evidence: dict[str, Any]) -> None:
+    def __init__(self, reason: Reason, message: str, evidence: dict[str, Any]) -> None:
         super().__init__(message)
         self.reason = reason
         self.evidence = evidence

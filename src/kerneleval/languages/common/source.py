@@ -12,7 +12,7 @@ from typing import Any
 
 from kerneleval.languages.common.header import read_header
 from kerneleval.languages.common.registry import all_languages, detect, find
-from kerneleval.records import Candidate, Origin, UsageError
+from kerneleval.records import Candidate, Origin, UsageError, from_plain
 
 __all__ = ["SIZE_LIMIT_BYTES", "candidate_of", "edited_lines", "read_candidate"]
 
@@ -160,6 +160,6 @@ def _parse(where: str, text: str, whole: bool) -> Origin:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: not valid JSON: {error}") from error
     try:
-        return Origin.from_plain(plain)
+        return from_plain(Origin, plain)
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from error

@@ -14,7 +14,7 @@ from typing import Any
 
 from kerneleval import languages
 from kerneleval.languages.common.base import BuildError
-from kerneleval.records import Candidate, InfrastructureError
+from kerneleval.records import Candidate, InfrastructureError, from_plain
 
 __all__ = ["main"]
 
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _build(spec: dict[str, Any], folder: Path) -> None:
-    candidate = Candidate.from_plain(spec["candidate"])
+    candidate = from_plain(Candidate, spec["candidate"])
     language: Any = languages.find(candidate.language)
     folder.mkdir()
     if spec["plain"]:

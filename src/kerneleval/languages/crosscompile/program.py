@@ -25,6 +25,7 @@ from typing import Any
 
 from kerneleval.languages.crosscompile.disguise import OnDevice, dress
 from kerneleval.languages.crosscompile.targets import TARGETS, Target
+from kerneleval.records import from_plain
 
 __all__ = ["main"]
 
@@ -84,7 +85,7 @@ def _run(spec: Mapping[str, Any], folder: Path, recorder: _Recorder, found: dict
     from kerneleval import languages
     from kerneleval.records import Candidate
 
-    candidate = Candidate.from_plain(spec["candidate"])
+    candidate = from_plain(Candidate, spec["candidate"])
     language = languages.find(candidate.language)
     loaded = language.load(candidate, folder / "build", "cuda", tuple(spec["names"]))
     loaded.watch(False)  # puts launching back as it was, so that the recorder's is the one that counts

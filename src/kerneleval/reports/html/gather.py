@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from kerneleval.records import (
     Candidate,
+    Conditions,
     Evidence,
     Failed,
     Passed,
@@ -107,7 +108,7 @@ def gather(results: Iterable[Result], verdicts: Iterable[tuple[Attempt, Verdict]
             _add_failure(found, result, result.outcome)
         elif isinstance(energy := result.outcome.evidence.get("energy"), Mapping):
             told = {name: energy[name] for name in _ENERGY if isinstance(energy.get(name), float)}
-            _add_conditions(found.conditions.setdefault(result.machine, {}), {"first": told})
+            _add_conditions(found.conditions.setdefault(result.machine, {}), Conditions(first=told))
     replays: dict[tuple[str, str, int, str], str] = {}
     for attempt, verdict in verdicts:
         found.trust[verdict.trust.level] += 1
@@ -211,13 +212,13 @@ def _as_text(value: Any) -> str:
 def _add_findings(found: Gathered, attempt: Attempt, verdict: Verdict) -> None:
     own: list[Plain] = [
         {
-            "level": str(one.get("level", "")),
-            "check": str(one.get("check", "")),
+            "level": one.level,
+            "check": one.check,
             "layer": layer_of_finding(one),
-            "message": str(one.get("message", ""))[:_TEXT],
+            "message": one.message[:_TEXT],
         }
         for one in verdict.findings
-        if one.get("level") in ("warn", "fail")
+        if one.level != "info"
     ]
     if verdict.stage == "honesty" and verdict.verdict != "passed":
         told = any(one["message"] == verdict.message[:_TEXT] for one in own)
@@ -234,10 +235,9 @@ def _add_findings(found: Gathered, attempt: Attempt, verdict: Verdict) -> None:
             found.findings.append(one | place | {"replay": verdict.replay[:_TEXT], "candidate": attempt.candidate})
 
 
-def _add_conditions(known: dict[str, Any], conditions: Mapping[str, Any]) -> None:
-    for reading in ("first", "last"):
-        read = conditions.get(reading)
-        for name, value in read.items() if isinstance(read, Mapping) else ():
+def _add_conditions(known: dict[str, Any], conditions: Conditions) -> None:
+    for reading in (conditions.first, conditions.last):
+        for name, value in (reading or {}).items():
             if name == "energy_mj":  # a counter since some moment: of no interest by itself
                 continue
             if name not in known and len(known) >= _READINGS:

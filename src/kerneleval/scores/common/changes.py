@@ -150,7 +150,7 @@ def _incomparable(before: Verdict, after: Verdict) -> str:
     if before.protocol.baseline != after.protocol.baseline:
         return f"against {before.protocol.baseline} then, {after.protocol.baseline} now"
     for when, verdict in (("then", before), ("now", after)):
-        if any(f.get("check") == "conditions" and f.get("level") == "warn" for f in verdict.findings):
+        if any(f.check == "conditions" and f.level == "warn" for f in verdict.findings):
             return f"the machine was unsteady {when}"
     return ""
 
@@ -172,7 +172,7 @@ def _pairs(before: Verdict, after: Verdict, same_shapes: bool) -> list[tuple[_Si
 
 def _sides(verdict: Verdict, same_shapes: bool) -> dict[object, _Side]:
     """Timed cells of the verdict's direction by what pairs them."""
-    direction = (verdict.speedup or {}).get("direction", "forward")
+    direction = "forward" if verdict.speedup is None else verdict.speedup.direction
     groups: dict[object, list[Timing]] = {}
     for cell in verdict.cells:
         if isinstance(cell.outcome, Passed) and cell.outcome.timing is not None and cell.case.direction == direction:

@@ -52,10 +52,10 @@ def of_verdict(verdict: Verdict) -> Reward:
     passed = sum(isinstance(c.outcome, Passed) for c in verdict.cells)
     low, speed = math.nan, 0.0
     if right:
-        told = verdict.speedup or {}
-        low = float(told.get("low", math.nan))
-        end = {"faster": "low", "slower": "high"}.get(str(told.get("claim")))
-        counted = float(told[end]) if end else 1.0
+        counted = 1.0
+        if (told := verdict.speedup) is not None:
+            low = told.low
+            counted = {"faster": told.low, "slower": told.high}.get(told.claim, 1.0)
         speed = min(max((1 + math.log2(counted)) / 3, 0.0), 1.0) if counted > 0 else 0.0
     value = RIGHT + (1 - RIGHT) * speed if right else WRONG if honest and runs else DISHONEST
     components = {

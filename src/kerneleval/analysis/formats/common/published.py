@@ -19,12 +19,14 @@ from kerneleval.records import (
     Case,
     CellResult,
     Failed,
+    Finding,
     Machine,
     Origin,
     Outcome,
     Passed,
     Protocol,
     Samples,
+    SpeedupSummary,
     Timing,
     Trust,
     Verdict,
@@ -161,7 +163,6 @@ def outcome_of(passed: bool, timing: Timing | None, facts: Mapping[str, Any], fa
 def verdict_of(planned: Planned, outcome: Outcome, machine: Machine, protocol: Protocol) -> Verdict:
     """The verdict on an attempt, which says that nothing was judged here."""
     timing = outcome.timing if isinstance(outcome, Passed) else None
-    figures = {} if timing is None else {"value": timing.speedup, "low": timing.low, "high": timing.high}
     return Verdict(
         verdict="passed" if isinstance(outcome, Passed) else "failed",
         stage=outcome.stage if isinstance(outcome, Failed) else "correctness" if timing is None else "timing",
@@ -173,10 +174,15 @@ def verdict_of(planned: Planned, outcome: Outcome, machine: Machine, protocol: P
         trust=Trust(level="weak", missing=(f"judge: {NOT_JUDGED}",)),
         machine=machine,
         protocol=protocol,
-        speedup={**figures, "claim": "inconclusive", "cells": 1, "direction": "forward"} if figures else None,
+        speedup=None if timing is None else _summary(timing),
         cells=(CellResult(case=planned.cases[0], outcome=outcome),),
-        findings=({"check": "published", "level": "warn", "message": NOT_JUDGED},),
+        findings=(Finding(check="published", level="warn", message=NOT_JUDGED),),
     )
+
+
+def _summary(timing: Timing) -> SpeedupSummary:
+    low, high = timing.low, timing.high
+    return SpeedupSummary(value=timing.speedup, low=low, high=high, claim="inconclusive", cells=1)
 
 
 def collected(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kerneleval.judge.probes.calls import Calls
-from kerneleval.records import Case, Evidence, Outcome
+from kerneleval.records import Case, Finding, Outcome
 from kerneleval.records.registry import Registry
 
 __all__ = ["CHECKS", "Check", "register"]
 
-Check = Callable[[Calls, Sequence[Case], Mapping[Case, Outcome]], Iterable[Evidence]]
+Check = Callable[[Calls, Sequence[Case], Mapping[Case, Outcome]], Iterable[Finding]]
 """(calls, cases, their outcomes so far) -> findings."""
 
 CHECKS: Registry[Check] = Registry(
