@@ -186,7 +186,7 @@ def test_comments_strings_and_dead_code_are_blanked():
 def test_a_missing_package_says_what_to_install(monkeypatch, module, path):
     for name in (module, *(name for name in sys.modules if name.startswith(f"{module}."))):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(UsageError, match=rf"need {module.capitalize()}; install it with: pip install 'kerneleval"):
+    with pytest.raises(UsageError, match=rf"need {module}; install it with: pip install 'kerneleval"):
         measure(candidate("x = 1\n", path))
 
 

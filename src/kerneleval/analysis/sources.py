@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from kerneleval.records import Candidate, Result, Score, UsageError
+from kerneleval.records import Candidate, Result, Score
+from kerneleval.records.extras import optional
 from kerneleval.scores.common.cells import by_generator, primary
 from kerneleval.scores.common.registry import DEFAULT
 from kerneleval.scores.measures import median_over_attempts
@@ -143,14 +144,10 @@ _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError, IndexError,
 
 
 def _python(text: str) -> list[_Part]:
-    try:
+    with optional("the metrics of sources need"):
         from radon.complexity import cc_visit
         from radon.metrics import mi_visit
         from radon.raw import analyze
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "the metrics of sources need Radon; install it with: pip install 'kerneleval[analysis]'"
-        ) from error
     from kerneleval.languages.common.python_source import Source, Unreadable
 
     try:
@@ -173,12 +170,8 @@ def _is_kernel(source: Any, function: ast.FunctionDef) -> bool:
 
 
 def _native(text: str, *, marks: bool) -> _Part:
-    try:
+    with optional("the metrics of sources need"):
         import lizard
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "the metrics of sources need Lizard; install it with: pip install 'kerneleval[analysis]'"
-        ) from error
     read = lizard.analyze_file.analyze_source_code("source.cpp", text)
     complexities = [int(function.cyclomatic_complexity) for function in read.function_list]
     kernels = set(_KERNEL.findall(native_code(text)))
@@ -192,13 +185,9 @@ def _native(text: str, *, marks: bool) -> _Part:
 
 def _native_index(text: str, complexity: int, lines: int) -> float:
     """The maintainability index of a C-like source: Radon's formula, operators and operands counted by Lizard."""
-    try:
+    with optional("the metrics of sources need"):
         from lizard_languages import CLikeReader
         from radon.metrics import mi_compute
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "the metrics of sources need Radon; install it with: pip install 'kerneleval[analysis]'"
-        ) from error
     tokens = [token for token in CLikeReader.generate_tokens(native_code(text)) if token.strip()]
     volume = len(tokens) * math.log2(len(set(tokens))) if len(set(tokens)) > 1 else 0.0
     remarks = [m["out"] for m in _APART.finditer(text) if m["out"] and m["out"].startswith(("//", "/*"))]

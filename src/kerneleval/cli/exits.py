@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import typer
 
 from kerneleval.records import KernelEvalError, UsageError
+from kerneleval.records.extras import how_to_install
 
 __all__ = [
     "COMMANDS",
@@ -43,11 +44,6 @@ COMMANDS = (
 
 # Typer brings its own copy of click in newer versions and uses the separate package in older ones.
 _ClickException: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
-
-_INSTALL = {"psycopg": "psycopg[binary]", "pyopencl": "pyopencl pocl-binary-distribution"} | {
-    name: name for name in ("torch", "triton", "numba", "sqlalchemy", "rich")
-}
-"""Module -> what to give to pip."""
 
 
 class Terminated(BaseException):
@@ -83,6 +79,12 @@ def command_of(arguments: Sequence[str]) -> str:
     return next((argument for argument in arguments if argument in COMMANDS), "")
 
 
+def _how_to_install(module: str) -> str:
+    """The command that brings a module, optional or not; empty: it is none that this package uses."""
+    name = module.partition(".")[0]
+    return how_to_install(name) or (f"pip install {name}" if name in ("sqlalchemy", "rich") else "")
+
+
 def explain(error: Exception, arguments: Sequence[str]) -> tuple[str, str]:
     """What kind of error it is (usage, infrastructure, internal), and its message."""
     if isinstance(error, _ClickException):
@@ -93,8 +95,8 @@ def explain(error: Exception, arguments: Sequence[str]) -> tuple[str, str]:
         return "usage", str(error)
     if isinstance(error, KernelEvalError):
         return "infrastructure", str(error)
-    if isinstance(error, ModuleNotFoundError) and error.name in _INSTALL:
-        return "infrastructure", f"{error.name} is not installed; install it: pip install '{_INSTALL[error.name]}'"
+    if isinstance(error, ModuleNotFoundError) and (command := _how_to_install(error.name or "")):
+        return "infrastructure", f"{error.name} is not installed; install it with: {command}"
     if isinstance(error, OSError) and error.strerror:
         place = f": {error.filename}" if error.filename else ""
         return "infrastructure", f"{error.strerror}{place}"

@@ -13,6 +13,7 @@ from typing import Any
 
 from kerneleval.analysis import compiled
 from kerneleval.records import Candidate, Failed, Result, Score, UsageError, Verdict, to_plain
+from kerneleval.records.extras import optional
 from kerneleval.reports.files import replacing
 from kerneleval.scores.common.registry import AttemptKey
 from kerneleval.scores.common.rewards import of_verdict
@@ -239,11 +240,9 @@ def _write_jsonl(path: Path, columns: Mapping[str, str], rows: Iterable[Row]) ->
 
 
 def _write_parquet(path: Path, columns: Mapping[str, str], rows: Iterable[Row]) -> int:
-    try:
+    with optional("Parquet needs"):
         import pyarrow
         from pyarrow import parquet
-    except ModuleNotFoundError as error:
-        raise UsageError("Parquet needs pyarrow; install it with: pip install 'kerneleval[analysis]'") from error
     types: dict[str, Callable[[], Any]] = {
         "string": pyarrow.string,
         "int": pyarrow.int64,

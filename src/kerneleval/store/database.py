@@ -23,6 +23,7 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.pool import NullPool
 
 from kerneleval.records import InfrastructureError, KernelEvalError, UsageError, near
+from kerneleval.records.extras import optional
 
 __all__ = ["BUSY_TIMEOUT_S", "Database", "connect", "masked", "without_password"]
 
@@ -302,12 +303,8 @@ def _connect_server(text: str) -> Database:
             f"store URL {place!r} can't be parsed; the form is postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
         ) from None  # the driver's error repeats the text, password and all
     options: dict[str, Any] = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
-    try:
+    with optional(f"store {place}: PostgreSQL needs"):
         engine = sqlalchemy.create_engine(url, poolclass=NullPool, connect_args=options)
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"store {place}: PostgreSQL needs the package psycopg; install it with: pip install 'psycopg[binary]'"
-        ) from error
     return Database(engine=engine, place=place, path=None)
 
 

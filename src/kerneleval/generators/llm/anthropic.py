@@ -11,7 +11,7 @@ from typing import Any
 from kerneleval.generators.llm.endpoint import Declined, Mishap, Reply, key_of, told
 from kerneleval.generators.llm.prices import Usage
 from kerneleval.generators.llm.settings import Settings
-from kerneleval.records import UsageError
+from kerneleval.records.extras import optional
 
 __all__ = ["Anthropic"]
 
@@ -30,13 +30,9 @@ class Anthropic:
     """
 
     def __init__(self, settings: Settings, place: str) -> None:
-        try:
+        with optional(f"{place}: this API needs", "anthropic"):
             import anthropic
             import httpx2
-        except ImportError as error:
-            raise UsageError(
-                f"{place}: this API needs the anthropic package: pip install 'kerneleval[anthropic]'"
-            ) from error
         self._settings, self._place, self._anthropic, self._httpx = settings, place, anthropic, httpx2
         self._client = anthropic.Anthropic(
             base_url=settings.url,

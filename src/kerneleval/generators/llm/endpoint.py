@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from kerneleval.generators.llm.prices import Usage
 from kerneleval.generators.llm.settings import Settings
 from kerneleval.records import UsageError
+from kerneleval.records.extras import optional
 
 __all__ = ["Declined", "Endpoint", "Mishap", "OpenAI", "Reply", "key_of", "pause_of", "told"]
 
@@ -85,11 +86,9 @@ class OpenAI:
     """
 
     def __init__(self, settings: Settings, place: str) -> None:
-        try:
+        with optional(f"{place}: models need", "llm"):
             import httpx2
             import openai
-        except ImportError as error:
-            raise UsageError(f"{place}: models need the openai package: pip install 'kerneleval[llm]'") from error
         self._settings, self._place, self._openai, self._httpx = settings, place, openai, httpx2
         self._client = openai.OpenAI(
             base_url=settings.url,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from kerneleval.generators.llm.settings import PriceTable, Settings
+from kerneleval.records.extras import optional
 
 __all__ = ["Usage", "price_of"]
 
@@ -62,7 +63,8 @@ def _own(usage: Usage, table: PriceTable) -> Decimal:
 
 def _listed(usage: Usage, model: str, url: str) -> tuple[float, str] | None:
     """By the list that the package carries; it is not fetched anew. Some prices depend on the date, which is given."""
-    import genai_prices
+    with optional("prices of models need"):
+        import genai_prices
 
     counted = genai_prices.Usage(
         input_tokens=usage.tokens_in,

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from kerneleval.generators.llm.endpoint import Declined, Mishap
 from kerneleval.generators.llm.settings import Settings
+from kerneleval.records.extras import optional
 
 __all__ = ["Retries", "Stopped"]
 
@@ -48,7 +49,8 @@ class Retries:
             Declined: as ``send`` raises it.
             Stopped: it was given up.
         """
-        import tenacity
+        with optional("asking models needs"):
+            import tenacity
 
         mishaps: list[str] = []
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 
-from kerneleval.records import UsageError
+from kerneleval.records.extras import optional
 from kerneleval.reports.files import write_text
 from kerneleval.reports.html.document import Document, build
 
 __all__ = ["Document", "build", "render", "write"]
-
-_NEEDED = ("jinja2", "markupsafe", "plotly")
 
 
 def render(document: Document) -> str:
@@ -23,15 +21,10 @@ def render(document: Document) -> str:
     Raises:
         UsageError: Jinja2 or Plotly is not installed.
     """
-    try:
+    with optional("an HTML report needs"):
         from kerneleval.reports.html import page
 
         return page.page(document)
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in _NEEDED:
-            raise
-        raise UsageError(f"an HTML report needs {missing}; install it with: pip install jinja2 plotly") from error
 
 
 def write(document: Document, path: str | os.PathLike[str]) -> None:

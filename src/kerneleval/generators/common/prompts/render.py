@@ -15,6 +15,7 @@ from kerneleval.generators.common.prompts.extract import without_reasoning
 from kerneleval.generators.common.prompts.facts import PYTHON, clean, device_facts, task_facts
 from kerneleval.generators.common.prompts.native import NATIVE
 from kerneleval.records import EarlierRound, Request, UsageError, digest, near
+from kerneleval.records.extras import optional
 
 if TYPE_CHECKING:
     import jinja2
@@ -200,11 +201,9 @@ def _environment() -> jinja2.Environment:
 
 def _make_environment(folder: Path | None) -> jinja2.Environment:
     """Plain text, nothing undefined, and no way from a template to Python's internals."""
-    try:
+    with optional("prompts need", "llm"):
         import jinja2
         from jinja2.sandbox import ImmutableSandboxedEnvironment
-    except ImportError as error:
-        raise UsageError("prompts need Jinja2: pip install 'kerneleval[llm]'") from error
 
     def read(name: str) -> tuple[str, str, Callable[[], bool]] | None:
         for place in ([folder / name] if folder is not None else []) + [
