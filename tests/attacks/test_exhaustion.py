@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from kerneleval.sandbox.slot import Slot
 pytestmark = pytest.mark.serial
 
 SPECIMENS = collect("cpu", "exhaustion")
+GONE_S = 30.0
+"""Longest time until killed processes are gone: a memory bomb's pages are freed first."""
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +43,16 @@ def users(monkeypatch: pytest.MonkeyPatch) -> list[Slot]:
     return slots
 
 
+def _comes_true(condition: Callable[[], bool]) -> bool:
+    """Whether it does within the limit: on a busy machine the kernel takes its time to end what was killed."""
+    deadline = time.monotonic() + GONE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=[s.name for s in SPECIMENS])
 def test_is_that_candidates_outcome(
     judge: Judge, specimen: Specimen, users: list[Slot], monkeypatch: pytest.MonkeyPatch
@@ -57,9 +70,9 @@ def test_is_that_candidates_outcome(
     judge.pool.quiet()
     # nothing is left: no process, no file, but those of the spare that waits for the next candidate
     for slot in users[:-1]:
-        assert not Path(slot.base).exists()
-        assert slot.uid in (-1, users[-1].uid) or not of_uid(slot.uid)
-    assert users[-1].uid < 0 or len(of_uid(users[-1].uid)) == 1
+        assert _comes_true(lambda slot=slot: not Path(slot.base).exists())
+        assert slot.uid in (-1, users[-1].uid) or _comes_true(lambda slot=slot: not of_uid(slot.uid))
+    assert users[-1].uid < 0 or _comes_true(lambda: len(of_uid(users[-1].uid)) == 1)
     honest = check(
         specimen.path.parent.parent / "honest" / "torch_gelu.py", "gelu", judge=judge, allow=("library",), **options
     )

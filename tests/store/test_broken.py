@@ -401,6 +401,7 @@ def test_every_version_but_the_first_has_a_migration():
 
 
 def test_server_that_is_not_there():
+    pytest.importorskip("psycopg", reason="psycopg is not installed (pip install 'kerneleval[postgres]')")
     with pytest.raises(InfrastructureError, match=r"postgresql://u:\*\*\*@127.0.0.1:1/d: the server can't be reached"):
         open_store("postgresql://u:secret@127.0.0.1:1/d")
 
