@@ -54,10 +54,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def new_cache(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
-    """Makes a cache directory for a judge: empty, but for the machine's noise figures and peaks, which are measured
+    """Makes a cache directory for a judge: empty, but for the noise figures, peaks and self-checks of the machine, made
     once for all tests that do not ask how good they are.
     """
-    shared = [Path(os.environ["KERNELEVAL_CACHE_DIR"]) / name for name in ("noise", "peaks")]
+    shared = [Path(os.environ["KERNELEVAL_CACHE_DIR"]) / name for name in ("noise", "peaks", "self-checks")]
 
     def made() -> Path:
         folder = tmp_path_factory.mktemp("cache")

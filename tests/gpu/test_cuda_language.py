@@ -70,9 +70,9 @@ def load(tmp_path):
 
 
 def needs_compiler(name: str) -> None:
-    if name == "cuda" and cuda._find_nvcc() is None:
+    if name == "cuda" and cuda.find_nvcc() is None:
         pytest.skip("nvcc is not installed")
-    if name == "cuda-device" and cuda._find_nvcc() is None and nvidia.find_nvrtc() is None:
+    if name == "cuda-device" and cuda.find_nvcc() is None and nvidia.find_nvrtc() is None:
         pytest.skip("neither nvcc nor NVRTC is installed")
 
 

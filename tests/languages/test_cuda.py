@@ -28,10 +28,10 @@ HOST = (
     "    k<<<1, 256, 0, (cudaStream_t)s>>>(x, o, M * N);\n    return cudaGetLastError() != cudaSuccess;\n}\n"
 )
 
-needs_nvcc = pytest.mark.skipif(not cuda._find_nvcc(), reason="nvcc is not installed")
+needs_nvcc = pytest.mark.skipif(not cuda.find_nvcc(), reason="nvcc is not installed")
 needs_nvrtc = pytest.mark.skipif(nvidia.find_nvrtc() is None, reason="NVRTC (nvidia-cuda-nvrtc) is not installed")
 needs_either = pytest.mark.skipif(
-    not cuda._find_nvcc() and nvidia.find_nvrtc() is None, reason="neither nvcc nor NVRTC is installed"
+    not cuda.find_nvcc() and nvidia.find_nvrtc() is None, reason="neither nvcc nor NVRTC is installed"
 )
 
 
@@ -219,7 +219,7 @@ def test_build_errors_of_host_code(make, tmp_path):
 
 
 def test_missing_compilers_are_no_fault_of_the_candidate(make, tmp_path, monkeypatch):
-    monkeypatch.setattr(cuda, "_find_nvcc", lambda: None)
+    monkeypatch.setattr(cuda, "find_nvcc", lambda: None)
     monkeypatch.setattr(cuda, "find_nvrtc", lambda: None)
     language = languages.find("cuda")
     assert "pip install nvidia-cuda-nvrtc" in language.missing("cuda")

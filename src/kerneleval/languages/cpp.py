@@ -16,7 +16,7 @@ from kerneleval.languages.common.native import Library, NativeLoaded, library_na
 from kerneleval.languages.common.registry import register
 from kerneleval.records import Candidate, InfrastructureError
 
-__all__ = ["DEFAULT_FLAGS", "TIMEOUT_S", "Cpp", "cpp_compiler"]
+__all__ = ["DEFAULT_FLAGS", "TIMEOUT_S", "Cpp", "cpp_compiler", "missing_compiler"]
 
 DEFAULT_FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=c++20")
 """Flags before the candidate's own, which may override them."""
@@ -65,12 +65,17 @@ class Cpp(Language):
 
     def missing(self, device: str) -> str:
         """See :meth:`Language.missing`."""
-        return "" if _find_compiler() else "a C++ compiler: install g++, or set CXX"
+        return missing_compiler()
 
     def toolchain(self, device: str, arch: str) -> str:
         """See :meth:`Language.toolchain`; holds the processor's instruction sets, because of ``-march=native``."""
         compiler = cpp_compiler()
         return "\n".join((self.name, tool_version(compiler), " ".join(DEFAULT_FLAGS + _FIXED_FLAGS), cpu_identity()))
+
+
+def missing_compiler() -> str:
+    """What to install where there is no C++ compiler; empty: there is one."""
+    return "" if _find_compiler() else "a C++ compiler: install g++, or set CXX"
 
 
 def _find_compiler() -> str | None:

@@ -27,12 +27,12 @@ from kerneleval.languages.binaries.nvidia import (
 from kerneleval.languages.common.base import BuildError, Language, Loaded, source_folder
 from kerneleval.languages.common.compiler import candidate_flags, find_tool, run_compiler, tool_version
 from kerneleval.languages.common.geometry import Geometry
-from kerneleval.languages.common.kernels import Kernels, device_launches
+from kerneleval.languages.common.kernels import Kernels, device_launches, is_device_code
 from kerneleval.languages.common.native import Library, Native, NativeLoaded, library_name
 from kerneleval.languages.common.registry import register
 from kerneleval.records import Candidate, InfrastructureError
 
-__all__ = ["TIMEOUT_S", "Cuda"]
+__all__ = ["TIMEOUT_S", "Cuda", "find_nvcc"]
 
 TIMEOUT_S = 300.0
 """Longest compilation by nvcc."""
@@ -120,17 +120,32 @@ class Cuda(Language):
         """See :meth:`Language.missing`."""
         if _on_amd(device):
             return amd.missing_hipcc()
-        if _find_nvcc():
+        if find_nvcc():
             return ""
         if find_nvrtc():
             return "nvcc, for sources with a host launcher (device code alone compiles): install the CUDA toolkit"
         return "nvcc or NVRTC: install the CUDA toolkit, or for device code alone pip install nvidia-cuda-nvrtc"
 
+    def missing_for(self, candidate: Candidate, device: str) -> str:
+        """See :meth:`Language.missing_for`: of device code alone NVRTC is enough."""
+        if not _on_amd(device) and find_nvrtc() and is_device_code(candidate):
+            return ""
+        return self.missing(device)
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """See :attr:`Language.known`: nvcc compiles what has a host launcher, and NVRTC device code alone."""
+        return ("softmax.cu", "softmax_device.cu")
+
+    def known_for(self, candidate: Candidate) -> str:
+        """See :meth:`Language.known_for`."""
+        return self.known[is_device_code(candidate)]
+
     def toolchain(self, device: str, arch: str) -> str:
         """See :meth:`Language.toolchain`."""
         if _on_amd(device):
             return hip.toolchain(self.name, arch)
-        nvcc, library = _find_nvcc(), find_nvrtc()
+        nvcc, library = find_nvcc(), find_nvrtc()
         versions = [tool_version(nvcc) if nvcc else "no nvcc", f"NVRTC {_nvrtc(library).version}" if library else ""]
         return "\n".join((self.name, *versions, " ".join(_NVCC_FLAGS), specific_arch(arch)))
 
@@ -139,7 +154,8 @@ def _on_amd(device: str) -> bool:
     return device.partition(":")[0] == "rocm"
 
 
-def _find_nvcc() -> str | None:
+def find_nvcc() -> str | None:
+    """The compiler on PATH, or in a toolkit's folder; None: there is none."""
     return find_tool(["nvcc"], [root / "bin" for root in cuda_folders()])
 
 
@@ -161,7 +177,7 @@ def _compile_by_nvrtc(
 
 
 def _compile_by_nvcc(arguments: Sequence[str], target: str, folder: Path, out: Path) -> None:
-    nvcc = _find_nvcc()
+    nvcc = find_nvcc()
     if nvcc is None:
         raise InfrastructureError(
             "no nvcc on PATH, in CUDA_HOME or in /usr/local/cuda: install the CUDA toolkit, or write device code alone "

@@ -13,7 +13,7 @@ from kerneleval.languages.binaries.elf import exported, foreign_names, loader_na
 from kerneleval.languages.common.base import BuildError, Language, Loaded, source_folder
 from kerneleval.languages.common.compiler import candidate_flags
 from kerneleval.languages.common.geometry import Geometry
-from kerneleval.languages.common.kernels import Kernels, device_launches
+from kerneleval.languages.common.kernels import Kernels, device_launches, is_device_code
 from kerneleval.languages.common.native import Library, Native, NativeLoaded, library_name
 from kerneleval.languages.common.registry import register
 from kerneleval.records import Candidate
@@ -52,6 +52,15 @@ class Hip(Language):
     def missing(self, device: str) -> str:
         """See :meth:`Language.missing`."""
         return amd.missing_hipcc()
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """See :attr:`Language.known`."""
+        return ("softmax.hip", "softmax_device.hip")
+
+    def known_for(self, candidate: Candidate) -> str:
+        """See :meth:`Language.known_for`."""
+        return self.known[is_device_code(candidate)]
 
     def toolchain(self, device: str, arch: str) -> str:
         """See :meth:`Language.toolchain`."""

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerneleval.languages.common import opencl_runtime
+from kerneleval.languages.common import opencl_folder, opencl_runtime
 from kerneleval.languages.common.base import BuildError, Language, Loaded, LoadError, write_files
 from kerneleval.languages.common.compiler import candidate_flags
 from kerneleval.languages.common.native import Launch, Native, NativeLoaded
@@ -85,7 +85,7 @@ class Opencl(Language):
     def toolchain(self, device: str, arch: str) -> str:
         """See :meth:`Language.toolchain`; the binary is for one processor."""
         at = opencl_runtime.described()
-        return "\n".join((self.name, at.name, at.arch, at.driver, " ".join(_FLAGS)))
+        return "\n".join((self.name, at.name, at.arch, at.driver, " ".join(_FLAGS), opencl_folder.identity()))
 
 
 class OpenclLoaded(NativeLoaded):

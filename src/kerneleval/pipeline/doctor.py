@@ -1,8 +1,8 @@
 """What this machine can do: devices, compilers, languages, sandbox, clock, memory, store, and what to install.
 
-:func:`examine` tries things instead of looking them up: it starts a worker on every device that is there, compiles
-nothing, and takes about two seconds a device. Its answer is plain data with the units in the names;
-``doctor_view`` shows it to people.
+:func:`examine` tries things instead of looking them up: it starts a worker on every device that is there, builds
+and runs a known kernel in every language, and takes some seconds a device the first time, two the next. Its answer is
+plain data with the units in the names; ``doctor_view`` shows it to people.
 """
 
 from __future__ import annotations
@@ -20,9 +20,13 @@ import time
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kerneleval.records import KernelEvalError, to_plain
+from kerneleval.records import Candidate, KernelEvalError, ToolError, to_plain
+
+if TYPE_CHECKING:
+    from kerneleval.judge.windows.worker_pool import WorkerPool
+    from kerneleval.languages import Language
 
 __all__ = ["clock", "examine"]
 
@@ -50,7 +54,7 @@ def examine(store: str | None, cache_dir: Path) -> dict[str, Any]:
         "clock": clock(),
         "memory": _memory(cache_dir),
         "compilers": _compilers(),
-        "devices": _devices(),
+        "devices": _devices(cache_dir),
         "store": _store(store),
     }
     found["usable"] = any(
@@ -73,17 +77,18 @@ def _version(package: str) -> str:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def _devices() -> list[dict[str, Any]]:
+def _devices(cache_dir: Path) -> list[dict[str, Any]]:
     from kerneleval import devices
 
     if importlib.util.find_spec("torch") is None:
         reason = "PyTorch is not installed: pip install torch"
         return [{"name": name, "available": False, "reason": reason} for name in devices.names()]
-    return [_device(name) for name in devices.names()]
+    return [_device(name, cache_dir) for name in devices.names()]
 
 
-def _device(name: str) -> dict[str, Any]:
+def _device(name: str, cache_dir: Path) -> dict[str, Any]:
     from kerneleval import devices
+    from kerneleval.judge.windows.worker_pool import WorkerPool
 
     device = devices.find(name)
     reason = device.available()
@@ -91,6 +96,9 @@ def _device(name: str) -> dict[str, Any]:
         return {"name": name, "available": False, "reason": reason, "on_hardware": device.on_hardware}
     case_bytes, case_flops = device.case_budget()
     machine = device.machine()
+    with WorkerPool(device, machine, cache_dir) as pool:
+        sandbox = _sandbox(pool)
+        found = _languages(pool) if not sandbox["error"] else []
     return {
         "name": name,
         "available": True,
@@ -102,53 +110,53 @@ def _device(name: str) -> dict[str, Any]:
         "case_budget_bytes": case_bytes,
         "case_budget_flops": case_flops,
         "conditions": device.conditions(),
-        "languages": _languages(name, machine.arch),
-        "sandbox": _sandbox(name),
+        "languages": found,
+        "sandbox": sandbox,
     }
 
 
-def _languages(device: str, arch: str) -> list[dict[str, Any]]:
+def _languages(pool: WorkerPool) -> list[dict[str, Any]]:
+    """The languages of a device; ``missing`` says what to install, or why the self-check of one fails."""
     from kerneleval import languages
 
-    rows = []
-    for language in languages.all_languages().values():
-        if device not in language.devices:
-            continue
-        row = {
+    device = pool.device.name
+    return [
+        {
             "name": language.name,
             "suffixes": list(language.suffixes),
-            "missing": language.missing(device),
+            "missing": language.missing(device) or _refused(pool, language),
             "not_judged": list(language.unsupported_dtypes(device)),
         }
-        if not row["missing"]:
-            row["missing"] = _broken(functools.partial(language.toolchain, device, arch))
-        rows.append(row)
-    return rows
+        for language in languages.all_languages().values()
+        if device in language.devices
+    ]
 
 
-def _broken(tried: Callable[[], Any]) -> str:
-    """What is wrong with a tool that is installed; empty: nothing."""
-    try:
-        tried()
-    except KernelEvalError as error:
-        return str(error)
+def _refused(pool: WorkerPool, language: Language) -> str:
+    """Why candidates in a language cannot be judged on a device, though its tools are there; empty: they can."""
+    from kerneleval.languages.common.base import known_kernel
+
+    for known in language.known:
+        candidate = Candidate(files=((known, known_kernel(known)),), language=language.name)
+        try:
+            pool.require(candidate)
+        except ToolError as error:
+            return error.reason
     return ""
 
 
-def _sandbox(device: str) -> dict[str, Any]:
+def _sandbox(pool: WorkerPool) -> dict[str, Any]:
     """Start a zygote and two workers, as a judge does, and tell how well the second was contained and what it cost."""
     from kerneleval.sandbox.lifecycle import ResourceLimits
-    from kerneleval.worker.host import Zygote
 
     try:
-        with Zygote(device) as zygote:
-            zygote.fork(ResourceLimits()).close()
-            worker = zygote.fork(ResourceLimits())
-            try:
-                trust: dict[str, Any] = to_plain(worker.trust)
-                return trust | {"zygote_start_s": zygote.start_s, "fork_s": worker.fork_s, "error": ""}
-            finally:
-                worker.close()
+        pool.zygote.fork(ResourceLimits()).close()
+        worker = pool.zygote.fork(ResourceLimits())
+        try:
+            trust: dict[str, Any] = to_plain(worker.trust)
+            return trust | {"zygote_start_s": pool.zygote.start_s, "fork_s": worker.fork_s, "error": ""}
+        finally:
+            worker.close()
     except (KernelEvalError, OSError) as error:
         return {"level": "", "layers": [], "missing": [], "error": f"{type(error).__name__}: {error}"}
 
@@ -309,7 +317,7 @@ def _advice(found: dict[str, Any]) -> list[str]:
             continue
         if not device["on_hardware"]:
             advice.append(f"{name}: this device was not run on hardware by its authors; see docs/hardware.md")
-        advice += [f"{name}: {x['name']} candidates need {x['missing']}" for x in device["languages"] if x["missing"]]
+        advice += [f"{name}: {x['name']} candidates: {x['missing']}" for x in device["languages"] if x["missing"]]
         sandbox = device["sandbox"]
         if sandbox["error"]:
             advice.append(f"{name}: no worker could be started: {sandbox['error']}")

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from kerneleval.pipeline.checking import check_dtypes, open_task
-from kerneleval.records import Candidate, InfrastructureError, Machine, Protocol, Task, UsageError, filled
+from kerneleval.records import Candidate, InfrastructureError, Machine, Protocol, Task, ToolError, UsageError, filled
 from kerneleval.scores.common.rewards import Reward, of_verdict
 
 __all__ = ["Rewarder", "reward"]
@@ -87,7 +87,8 @@ class Rewarder:
 
         Raises:
             UsageError: no such task or language, an empty text, or the rewarder is closed. The future raises it for
-                what is found later, and InfrastructureError where the machine failed.
+                what is found later, ToolError where a tool of the language is missing or computes wrongly, and
+                InfrastructureError where the machine failed otherwise.
         """
         subject = task if isinstance(task, Task) else open_task(task, self._protocol)
         check_dtypes(subject, self._protocol)
@@ -134,11 +135,12 @@ class Rewarder:
             protocol = replace(protocol, dtypes=(task.dtypes[0],))
         try:
             return of_verdict(judge.check(candidate, task, protocol))
-        except InfrastructureError:
+        except InfrastructureError as error:
             with self._lock:
                 self._known.pop(key, None)
-            self._judge = None
-            judge.close()
+            if not isinstance(error, ToolError):  # the judge itself is sound
+                self._judge = None
+                judge.close()
             raise
 
 

@@ -22,6 +22,7 @@ from kerneleval.records import (
     Protocol,
     RunSpec,
     Task,
+    ToolError,
     Verdict,
     digest,
     from_plain,
@@ -182,6 +183,7 @@ class _Work:
         unanswered = {key: answer for key, answer in coming.items() if answer.problem in UNANSWERED}
         self.judge.build_ahead([a.candidate for a in coming.values() if a.candidate is not None], self.on_event)
         done, late = total - len(attempts), ""
+        refused: list[str] = []
         for attempt in attempts:
             key = attempt.generator, attempt.task, attempt.sample
             late = late or self.caps.out_of_time()
@@ -189,14 +191,18 @@ class _Work:
                 continue
             tell(self.on_event, "run", done, total, f"{attempt.generator}: {attempt.task}")
             answer = coming[key]
-            verdict = self.judged(answer, self.suite[attempt.task], self.protocol, attempt.cases)
+            try:
+                verdict = self.judged(answer, self.suite[attempt.task], self.protocol, attempt.cases)
+            except ToolError as error:  # nothing of it is stored: candidates in other languages are judged meanwhile
+                refused.append(f"{_named(key)}: {error}")
+                continue
             self.store.put_verdict(
                 run_id, attempt.generator, attempt.sample, answer.candidate, verdict, origin=answer.origin
             )
             done += 1
         tell(self.on_event, "run", done, total, "done" if done == total else "stopped")
         if done < total:
-            _tell_open(unanswered, late, total - done, run_id, self.on_event)
+            _tell_open(unanswered, refused, late, total - done, run_id, self.on_event)
 
     def judged(self, answer: Answer, task: Task, protocol: Protocol, cases: Sequence[Case]) -> Verdict:
         """The verdict on one answer: from the store where it is known, else judged now."""
@@ -242,21 +248,37 @@ def _with_origin(candidate: Candidate, attempt: Attempt) -> Candidate:
     return replace(candidate, origin=attempt.origin)
 
 
+def _named(key: tuple[str, str, int]) -> str:
+    generator, task, sample = key
+    return f"{generator}, {task}, sample {sample}"
+
+
 def _tell_open(
-    unanswered: Mapping[tuple[str, str, int], Answer], late: str, left: int, run_id: str, on_event: OnEvent | None
+    unanswered: Mapping[tuple[str, str, int], Answer],
+    refused: Sequence[str],
+    late: str,
+    left: int,
+    run_id: str,
+    on_event: OnEvent | None,
 ) -> None:
     """Say what was not asked or judged, and why.
 
     Raises:
+        ToolError: candidates could not be judged with the tools that are here.
         InfrastructureError: an endpoint did not answer.
     """
     again = f"run {run_id} goes on when the same command is given again"
     broken = [(key, answer) for key, answer in unanswered.items() if answer.problem == "endpoint"]
     capped = sorted({answer.message for answer in unanswered.values() if answer.problem == "budget"} | {late} - {""})
+    if refused:
+        raise ToolError(
+            f"{len(refused)} of the candidates cannot be judged here, the first of them {refused[0]}; "
+            f"nothing of them is stored, all others are judged and stored, and {again}"
+        )
     if broken:
-        (generator, task, sample), first = broken[0]
+        key, first = broken[0]
         raise InfrastructureError(
-            f"{len(broken)} of the samples got no answer, the first of them {generator}, {task}, sample {sample}: "
+            f"{len(broken)} of the samples got no answer, the first of them {_named(key)}: "
             f"{first.message}; all others are judged and stored, and {again}"
         )
     if capped:

@@ -13,7 +13,7 @@ from kerneleval.records.arguments import Argument, Dim, Scalar, TensorSpec, Valu
 from kerneleval.records.candidates import GUIDANCE, STORED, Candidate, Origin
 from kerneleval.records.code_uses import ISAS, CodeUse, InstructionLine
 from kerneleval.records.device_answers import Apart, CaseAnswers, DeviceAnswer, Differential, Element
-from kerneleval.records.errors import InfrastructureError, KernelEvalError, UsageError, near
+from kerneleval.records.errors import InfrastructureError, KernelEvalError, ToolError, UsageError, near
 from kerneleval.records.findings import (
     Finding,
     Ghost,
@@ -134,6 +134,7 @@ __all__ = [
     "TensorSpec",
     "Timing",
     "Tolerance",
+    "ToolError",
     "TrackEvidence",
     "Trust",
     "UsageError",

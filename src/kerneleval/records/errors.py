@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["InfrastructureError", "KernelEvalError", "UsageError", "near"]
+__all__ = ["InfrastructureError", "KernelEvalError", "ToolError", "UsageError", "near"]
 
 # --------------------------------------------------------------------------------------------------------------------
 # The whole tree:
@@ -12,6 +12,7 @@ __all__ = ["InfrastructureError", "KernelEvalError", "UsageError", "near"]
 # KernelEvalError              anything this package raises on purpose
 # ├── UsageError               the caller's input is wrong: the message names the value, the place and the fix (exit 2)
 # └── InfrastructureError      the machine, not the candidate, is at fault (exit 2)
+#     └── ToolError            a tool that a candidate's language needs is missing, or computes wrongly (exit 2)
 # --------------------------------------------------------------------------------------------------------------------
 
 
@@ -25,6 +26,17 @@ class UsageError(KernelEvalError):
 
 class InfrastructureError(KernelEvalError):
     """The machine (device, disk, compiler, store) failed, not the candidate; the message says what to do."""
+
+
+class ToolError(InfrastructureError):
+    """A compiler, runtime or package that a candidate's language needs is missing or computes wrongly here.
+
+    :attr:`reason` says what, and what to install where that helps.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}; nothing is said of the candidate")
+        self.reason = reason
 
 
 _MOST_NAMES = 8

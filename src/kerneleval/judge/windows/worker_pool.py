@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import stat
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,10 +21,24 @@ from typing import Any, Self
 from kerneleval import languages
 from kerneleval.devices import Device
 from kerneleval.devices.cpu import processors
+from kerneleval.judge.windows import self_check
 from kerneleval.judge.windows.answers import TamperingClaim, tampering_claims
 from kerneleval.judge.windows.cpu_pin import CpuPin
 from kerneleval.judge.windows.protocol import Runner
-from kerneleval.records import Candidate, Case, InfrastructureError, Machine, Reason, Trust, digest, to_plain
+from kerneleval.languages.common.base import known_kernel
+from kerneleval.languages.common.compiler import cpu_identity
+from kerneleval.records import (
+    Candidate,
+    Case,
+    InfrastructureError,
+    KernelEvalError,
+    Machine,
+    Reason,
+    ToolError,
+    Trust,
+    digest,
+    to_plain,
+)
 from kerneleval.sandbox import processes
 from kerneleval.sandbox.lifecycle import ResourceLimits
 from kerneleval.worker.host import Worker, WorkerError, WorkerFailure, Zygote
@@ -61,11 +76,16 @@ class Loaded:
     """A worker with something loaded, and how to load it again when the worker dies.
 
     ``trusted`` code (baselines) gets a worker that can read the built-in tasks; a candidate's cannot.
+
+    Raises:
+        ToolError: see :meth:`WorkerPool.require`.
+        BuildFailed: the candidate does not build or load.
     """
 
     def __init__(
         self, pool: WorkerPool, candidate: Candidate, names: Sequence[str], *, trusted: bool = False, tf32: bool = False
     ) -> None:
+        pool.require(candidate)
         self.pool = pool
         self.candidate = candidate
         self.names = tuple(names)
@@ -190,6 +210,8 @@ class WorkerPool:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pool")
         self._spare: Future[Runner] | None = None
         self._ending: list[Future[None]] = []
+        self._self_checks: dict[str, str] = {}
+        """Key of a self-check -> what is wrong; empty: nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -211,6 +233,52 @@ class WorkerPool:
             self._spare, self._ending = None, []
             self._cpu_pin.leave()
             self.zygote.close()
+
+    def require(self, candidate: Candidate) -> None:
+        """Have the tools that a candidate needs on this device, and have seen them, and the device, compute rightly.
+
+        Raises:
+            ToolError: a tool is missing, or a known kernel does not run or gives wrong answers.
+        """
+        language, kind = languages.find(candidate.language), self.device.name
+        if kind not in (*language.devices, *language.baseline_devices):
+            return  # the candidate is for another device, and its verdict says so
+        if missing := language.missing_for(candidate, kind):
+            raise ToolError(f"{language.name} candidates need {missing}")
+        device_check = languages.find("torch")
+        if kind in (*device_check.devices, *device_check.baseline_devices):
+            self._self_check(device_check, device_check.known[0])
+        self._self_check(language, language.known_for(candidate))
+
+    def _self_check(self, language: languages.Language, known: str) -> None:
+        """Run a known kernel, unless it gave the known answers here before with the same tools.
+
+        Only a pass is kept in the cache: what failed may have been repaired.
+        """
+        machine = self.machine
+        try:
+            tools = language.toolchain(self.device.name, machine.arch)
+        except KernelEvalError as error:  # a compiler that does not start
+            raise ToolError(f"{language.name} candidates cannot be built: {error}") from error
+        source = known_kernel(known)
+        key = digest("self-check/1", machine.fingerprint, cpu_identity(), sys.version, tools, known, source)
+        passed = self.cache_dir / "self-checks" / key
+        if key not in self._self_checks:
+            self._self_checks[key] = "" if passed.is_file() else self._failure(language, known)
+        if reason := self._self_checks[key]:
+            named = dict.fromkeys((machine.name, machine.driver, *tools.splitlines()[1:2]))
+            by = ", ".join(line for line in named if line)
+            raise ToolError(f"{language.name} on device {self.device.name!r} ({by}): {reason}")
+        if not passed.is_file():
+            passed.parent.mkdir(parents=True, exist_ok=True)
+            passed.touch()
+
+    def _failure(self, language: languages.Language, known: str) -> str:
+        runner = self.warm_runner()
+        try:
+            return self_check.failure(runner, language, known, self.machine.arch)
+        finally:
+            runner.close()
 
     def warm_runner(self, readable: Sequence[str] = ()) -> Runner:
         """A new worker with its device context, and some shared memory.
@@ -267,7 +335,7 @@ class WorkerPool:
             candidates: in any language; those that need no build, and those built before, cost nothing.
             on_build: called with (done, in all, candidate) before each that is waited for.
         """
-        every = {self.built(c): c for c in candidates if languages.find(c.language).needs_build}
+        every = {self.built(c): c for c in candidates if languages.find(c.language).needs_build and self._has_tools(c)}
         wanted = [candidate for path, candidate in every.items() if not path.is_dir()]
         workers: list[Worker] = []
         stopped = threading.Event()
@@ -294,6 +362,13 @@ class WorkerPool:
                 executor.shutdown(wait=False, cancel_futures=True)
                 processes.signal_each([worker.pid for worker in workers if worker.alive], signal.SIGKILL)
                 raise
+
+    def _has_tools(self, candidate: Candidate) -> bool:
+        try:
+            self.require(candidate)
+        except ToolError:
+            return False  # said when it is judged
+        return True
 
     def build(self, worker: Worker, candidate: Candidate, directory: Path) -> None:
         """Have the candidate's build outputs in ``directory``: from the cache by content, else compiled in the worker.

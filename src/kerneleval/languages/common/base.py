@@ -29,6 +29,7 @@ __all__ = [
     "LoadError",
     "Loaded",
     "OutputSpec",
+    "known_kernel",
     "source_folder",
     "torch_device",
     "write_files",
@@ -226,8 +227,23 @@ class Language(ABC):
         """What must be installed before candidates can be built and run on that device; empty: nothing."""
         return ""
 
+    def missing_for(self, candidate: Candidate, device: str) -> str:
+        """What must be installed before this candidate can be built and run on that device; empty: nothing."""
+        return self.missing(device)
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """File names of the known kernels (:func:`known_kernel`), one for each set of tools that candidates need."""
+        return (f"softmax{self.suffixes[0]}",)
+
+    def known_for(self, candidate: Candidate) -> str:
+        """The one of :attr:`known` that is built and run by the tools that this candidate needs."""
+        return self.known[0]
+
     def toolchain(self, device: str, arch: str) -> str:
-        """Text that names compiler, version, flags and target; belongs into the name of the build directory."""
+        """Text that names the language, then compiler, version, flags and target, a line each; belongs into the name
+        of the build directory, and of a self-check's result.
+        """
         return self.name
 
     def check_device(self, device: str) -> None:
@@ -252,6 +268,11 @@ def torch_device(device: str) -> str:
     """
     kind, colon, index = device.partition(":")
     return _TORCH_DEVICE.get(kind, kind) + colon + index
+
+
+def known_kernel(name: str) -> str:
+    """Source of a known kernel: ``softmax`` over the rows of a matrix in fp32, without subtracting the largest."""
+    return (Path(__file__).with_name("known") / name).read_text()
 
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")

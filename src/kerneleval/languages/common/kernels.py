@@ -13,7 +13,7 @@ from kerneleval.languages.common.geometry import Geometry, read_launches
 from kerneleval.languages.common.native import Launch, Native
 from kerneleval.records import Candidate, UsageError
 
-__all__ = ["Kernels", "device_launches"]
+__all__ = ["Kernels", "device_launches", "is_device_code"]
 
 
 def device_launches(candidate: Candidate) -> dict[str, Geometry]:
@@ -22,6 +22,14 @@ def device_launches(candidate: Candidate) -> dict[str, Geometry]:
         return read_launches(candidate.main)
     except UsageError as error:
         raise BuildError(f"{candidate.files[0][0]}: {error}") from error
+
+
+def is_device_code(candidate: Candidate) -> bool:
+    """Whether a candidate is device code alone; launch lines with an error in them count too."""
+    try:
+        return bool(device_launches(candidate))
+    except BuildError:
+        return True
 
 
 class Kernels(Native):

@@ -1,7 +1,8 @@
 """The OpenCL device on which candidates run: chosen, described, opened and compiled for, through pyopencl.
 
 Only devices of the type CPU are taken: their kernels run on the processors that the worker is confined to, and stop
-when it is stopped. ``KERNELEVAL_OPENCL`` chooses among several by a part of the platform's or the device's name.
+when it is stopped. ``KERNELEVAL_OPENCL`` chooses among several by a part of the platform's or the device's name, or
+gives the path of a runtime's library, which is then the only one. Where runtimes are found: ``opencl_folder.py``.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kerneleval.languages.common import opencl_folder
 from kerneleval.languages.common.base import LOG_LIMIT_BYTES, BuildError
 from kerneleval.languages.common.compiler import find_tool
+from kerneleval.languages.common.opencl_folder import CHOICE
 from kerneleval.records import InfrastructureError
 
 __all__ = [
@@ -35,9 +38,6 @@ __all__ = [
     "opened",
     "unusable",
 ]
-
-CHOICE = "KERNELEVAL_OPENCL"
-"""Environment variable that chooses a device."""
 
 INSTALL = "pip install pyopencl pocl-binary-distribution"
 """What brings an OpenCL device to any x86-64 Linux machine."""
@@ -121,9 +121,7 @@ def _chosen() -> Any:
         import pyopencl
     except ImportError as error:
         raise InfrastructureError(f"pyopencl does not load ({error}): {INSTALL}") from error
-    # Its wheel's loader reads the folder of the platforms that it brings from here, and dies where that is missing:
-    # importing sets it, but a worker's environment is made anew after that.
-    os.environ["PYOPENCL_HOME"] = str(Path(pyopencl.__file__).absolute().parent)
+    opencl_folder.set_up(Path(pyopencl.__file__).absolute().parent)
     _give_root()
     try:
         platforms = pyopencl.get_platforms()
@@ -141,7 +139,7 @@ def _chosen() -> Any:
         raise InfrastructureError(f"no OpenCL platform has a device of the type CPU: {INSTALL}")
     wanted = os.environ.get(CHOICE, "").strip()
     for name, device in found.items():
-        if wanted.lower() in name.lower():
+        if opencl_folder.chosen_library() or wanted.lower() in name.lower():
             return device
     there = "; ".join(found)
     raise InfrastructureError(f"{CHOICE}={wanted!r:.80} is in no name of an OpenCL device; there are {there}")

@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,19 @@ class PythonLanguage(Language):
         if self.imported and importlib.util.find_spec(self.imported) is None:
             return f"{self.imported}: {self.install}"
         return ""
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """See :attr:`Language.known`."""
+        return (f"softmax_{self.name}.py",)
+
+    def toolchain(self, device: str, arch: str) -> str:
+        """See :meth:`Language.toolchain`."""
+        try:
+            version = metadata.version(self.imported)
+        except metadata.PackageNotFoundError:  # a folder on PYTHONPATH
+            version = "of unknown version"
+        return f"{self.name}\n{self.imported} {version}"
 
     def prepare(self, device: str) -> None:
         """Called before the candidate is imported; raises LoadError when it could not run here."""
