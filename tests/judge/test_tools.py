@@ -317,7 +317,7 @@ def test_an_opencl_runtime_is_refused_by_name(doctored, line, said, tmp_path):
     assert "PoCL" in output
     assert "nothing is said of the candidate" in output
     code, output = _command(
-        "run", "-g", str(tmp_path), "--task", "gelu", "--quick", "--device", "opencl", cache=tmp_path / "c"
+        "run", "-g", str(tmp_path), "--task", "gelu", "--quick", "--device", "opencl", folder=tmp_path
     )
     assert (code, said in output) == (2, True), output
     code, output = _command("doctor", folder=tmp_path)
