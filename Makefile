@@ -1,5 +1,7 @@
 # make run      everything, then the job: the three archetypes, judged on the CPU over the default suite
 # make test     everything, then style, types, the import law and the tests
+# make quick    style, types, the import law and the tests that tell most, in a minute on two cores
+# make library  every built-in task, item by item: its declaration, its figures, its self-test (part of make test)
 # make attacks  every specimen of an attack and of an honest pattern, and what the judge makes of it
 # make tasks-selftest
 #               every built-in task: its reference passes, planted bugs do not; goes on where it was stopped
@@ -26,8 +28,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-com
 COMPILE := $(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null || true
 SOURCES := src tests
 SERIAL = $(shell grep -rl --include='test_*.py' 'mark\.serial' tests)
+LIBRARY := tests/tasks/test_library.py
+# The parts where a mistake shows most often: the import law and public names, the rule of correctness, statistics of
+# times, scores, the store, one verdict from end to end. None measures time.
+QUICK := tests/test_imports.py tests/test_exports.py tests/test_errors.py tests/test_docs.py tests/test_end_to_end.py \
+	tests/judge/test_comparison.py tests/judge/test_statistics.py tests/judge/test_static.py tests/judge/test_replay.py \
+	tests/scores tests/store tests/tasks/test_shapes.py tests/tasks/test_discovery.py tests/languages/test_native.py
 
-.PHONY: help run test attacks tasks-selftest gpu fmt lint clean tools
+.PHONY: help run test quick library attacks tasks-selftest gpu fmt lint clean tools
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -81,8 +89,22 @@ test: export PYTHONDONTWRITEBYTECODE :=
 test: lint
 	@status=0; \
 	$(BIN)/python -m pytest -m serial $(or $(ARGS),$(SERIAL)) || status=$$?; \
-	$(BIN)/python -m pytest -m 'not serial' -n $(WORKERS) --dist loadgroup $(ARGS) || status=$$?; \
+	$(BIN)/python -m pytest -m 'not serial' -n $(WORKERS) --dist loadgroup --ignore=$(LIBRARY) $(ARGS) || status=$$?; \
+	$(if $(ARGS),,$(MAKE) --no-print-directory library || status=$$?;) \
 	exit $$status
+
+library: export PYTHONDONTWRITEBYTECODE :=
+library: $(VENV)/.installed-dev | tools
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(LIBRARY)
+
+# Types are checked beside the tests: each takes one of two cores.
+quick: export PYTHONDONTWRITEBYTECODE :=
+quick: $(VENV)/.installed-dev | tools
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/ruff format --check $(SOURCES)
+	@log=$$(mktemp); { $(BIN)/mypy && $(BIN)/lint-imports --no-logo; } >"$$log" 2>&1 & types=$$!; status=0; \
+	$(BIN)/python -m pytest -q -m 'not serial and not slow' $(or $(ARGS),$(QUICK)) || status=$$?; \
+	wait $$types || status=$$?; cat "$$log"; rm -f "$$log"; exit $$status
 
 attacks: $(VENV)/.installed-dev | tools
 	$(BIN)/python -m tests.attacks $(ARGS)
