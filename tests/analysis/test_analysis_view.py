@@ -19,6 +19,9 @@ from kerneleval.analysis.sources import by_generators, measure
 from kerneleval.records import Candidate, to_plain
 from kerneleval.reports import analysis_view as view
 
+for package in ("radon", "lizard"):
+    pytest.importorskip(package, reason=f"{package} is not installed (pip install 'kerneleval[analysis]')")
+
 HOSTILE = "g\x1b[2J\u202e[bold]x\n"
 NAMES = ("gelu", "exp", "sum", "layer_norm", "softmax", "matmul", "linear")
 SOURCE = Candidate(files=(("candidate.py", "import triton\n@triton.jit\ndef k(x):\n    pass\n"),), language="triton")
