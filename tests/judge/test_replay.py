@@ -13,6 +13,7 @@ import pytest
 from kerneleval import cli
 from kerneleval.judge import judge as judging
 from kerneleval.judge.replay import Replay
+from kerneleval.judge.verdicts import Job
 from kerneleval.judge.windows.worker_pool import WorkerPool
 from kerneleval.records import Candidate, Case, Failed, Passed, Protocol, UsageError
 from kerneleval.tasks import find, shapes
@@ -67,10 +68,8 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pool: WorkerPool) -> 
     """Gives words to the command line and tells what they ask of the judge, which judges nothing."""
     seen: list[Judged] = []
 
-    def judge(
-        _self: Any, loaded: _Unbuilt, task: Any, protocol: Protocol, cases: tuple[Case, ...], replay: Replay, *_: Any
-    ) -> None:
-        seen.append(Judged(loaded.candidate, task.name, protocol, cases, replay))
+    def judge(_self: Any, job: Job, loaded: _Unbuilt) -> None:
+        seen.append(Judged(loaded.candidate, job.task.name, job.protocol, job.cases, job.replay))
         raise UsageError("seen")
 
     def ask(words: list[str]) -> Judged:

@@ -6,7 +6,6 @@ the right ones against the baseline, runs the honesty checks and puts the verdic
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,20 +26,17 @@ from kerneleval.judge.probes.secret_shapes import secret_shapes
 from kerneleval.judge.probes.variations import native_failures
 from kerneleval.judge.replay import Replay
 from kerneleval.judge.timing import noise
-from kerneleval.judge.timing.statistics import claim_of
 from kerneleval.judge.timing.timer import Timer
+from kerneleval.judge.verdicts import Job, barred, first_failure, verdict_of, verdict_unloaded
 from kerneleval.judge.windows import baselines
 from kerneleval.judge.windows.answers import without_gradient
 from kerneleval.judge.windows.device_lock import judge_count, registered
 from kerneleval.judge.windows.worker_pool import BuildFailed, Loaded, LoadFailed, WorkerPool
 from kerneleval.records import (
-    DIRECTIONS,
     DTYPES,
     Candidate,
     Case,
-    CellResult,
     Conditions,
-    Failed,
     Finding,
     InfrastructureError,
     Limits,
@@ -48,10 +44,7 @@ from kerneleval.records import (
     Outcome,
     Passed,
     Protocol,
-    SpeedupSummary,
-    TamperingEvidence,
     Task,
-    TrackEvidence,
     UsageError,
     Verdict,
     tell,
@@ -180,185 +173,108 @@ class Judge:
             UsageError: the shapes do not fit this machine, or the task cannot be judged here.
             InfrastructureError: the machine failed, not the candidate.
         """
-        started = time.perf_counter()
+        started_s = time.perf_counter()
         only = cases[0] if cases is not None and len(cases) == 1 else None
         cases = self.plan(task, protocol) if cases is None else tuple(cases)
-        source, task_source = source or candidate.files[0][0], task_source or task.name
-        replay = Replay(candidate, source, task_source, self.device.name, protocol, only, store)
         if not cases:
             why = next((f"; {line}" for line in self.left_out(task, protocol)), "")
             raise UsageError(f"task {task.name!r}: no case is left; loosen --dtype, --direction or --category{why}")
+        source, task_source = source or candidate.files[0][0], task_source or task.name
+        job = Job(
+            candidate=candidate,
+            task=task,
+            protocol=protocol,
+            cases=cases,
+            replay=Replay(candidate, source, task_source, self.device.name, protocol, only, store),
+            machine=self.machine,
+            started_s=started_s,
+            on_event=on_event,
+        )
         tell(on_event, "load", 0, len(cases), task.name)
         with registered(self.device.hardware()):
-            try:
-                if not trusted:
-                    _refuse_on_host(candidate, self.device.name)
-                loaded = Loaded(self.pool, candidate, (task.name,), trusted=trusted, tf32=protocol.tf32)
-            except BuildFailed as error:
-                return self._stillborn(error, candidate, task, protocol, cases, replay, started)
-            try:
-                verdict = self._judge(loaded, task, protocol, cases, replay, started, on_event)
-            except torch.OutOfMemoryError as error:
-                text = f"device {self.device.name!r} has too little memory left to judge {task.name}: {error}"
-                raise InfrastructureError(text.splitlines()[0][:500]) from error
-            finally:
-                loaded.close()
-                self.device.trim()
-                self.pool.make_spare()
+            verdict = self._check(job, trusted)
         left = [] if only is not None else _not_planned(self.left_out(task, protocol))
         if not self.device.on_hardware:
             text = f"the device {self.device.name} was not run on hardware by its authors: see docs/hardware.md"
             left.append(Finding(check="device", level="warn", message=text))
         return replace(verdict, findings=(*verdict.findings, *left))
 
-    def _judge(
-        self,
-        loaded: Loaded,
-        task: Task,
-        protocol: Protocol,
-        cases: tuple[Case, ...],
-        replay: Replay,
-        started: float,
-        on_event: OnEvent | None,
-    ) -> Verdict:
+    def _check(self, job: Job, trusted: bool) -> Verdict:
+        """Load the candidate, judge it, and end its worker."""
+        try:
+            if not trusted:
+                _refuse_on_host(job.candidate, self.device.name)
+            loaded = Loaded(self.pool, job.candidate, (job.task.name,), trusted=trusted, tf32=job.protocol.tf32)
+        except BuildFailed as error:
+            self.pool.make_spare()
+            return verdict_unloaded(job, self.pool.trust, error)
+        try:
+            return self._judge(job, loaded)
+        except torch.OutOfMemoryError as error:
+            text = f"device {self.device.name!r} has too little memory left to judge {job.task.name}: {error}"
+            raise InfrastructureError(text.splitlines()[0][:500]) from error
+        finally:
+            loaded.close()
+            self.device.trim()
+            self.pool.make_spare()
+
+    def _judge(self, job: Job, loaded: Loaded) -> Verdict:
+        """The verdict on a candidate that is loaded: every case, then the checks, then times."""
         self.pool.make_spare()  # for the next candidate; ready long before anything is timed
-        calls = Calls(loaded, task, protocol, self.device)
+        calls = Calls(loaded, job.task, job.protocol, self.device)
         judge = CellJudge(calls)
         outcomes: dict[Case, Outcome] = {}
-        with judge.prefetch.over(cases):
-            for done, case in enumerate(cases):
+        with judge.prefetch.over(job.cases):
+            for done, case in enumerate(job.cases):
                 outcomes[case] = judge.judge(case)
-                tell(on_event, "case", done + 1, len(cases), case.key)
+                tell(job.on_event, "case", done + 1, len(job.cases), case.key)
         outcomes |= without_gradient(outcomes)
         uses = self._uses.begin(loaded)
         findings = native_failures(outcomes)
-        findings += secret_shapes(judge, outcomes, budget_of(self.device, task, protocol), replay)
-        findings += checks.run_all(calls, cases, outcomes)
+        findings += secret_shapes(judge, outcomes, budget_of(self.device, job.task, job.protocol), job.replay)
+        findings += checks.run_all(calls, job.cases, outcomes)
         tracked = checks.tracked(findings)
         findings += self._uses.end(loaded, uses, tuple(tracked.launches) if tracked else ())
-        track = tracked.track if tracked else ""
-        readings: list[dict[str, Any]] = []
-        others = max(0, judge_count(self.device.hardware()) - 1)
-        if _first_failure(outcomes) is None and not _barred(track, findings, protocol) and protocol.timed:
-            timer = Timer(
-                calls,
-                lambda fresh: self._baselines.get(task, protocol, fresh=fresh),
-                self.noise(protocol, on_event),
-                limits := self.limits(),
-                self._better_limits,
-            )
-            timed = [c for c in cases if isinstance(outcomes[c], Passed) and shapes.is_timed(c, task, protocol)]
+        conditions = Conditions()
+        if job.protocol.timed and first_failure(outcomes.values()) is None and not barred(findings, job.protocol):
             untimed = checks.why_untimed(loaded.candidate, self.device)
             if untimed:
                 findings.append(Finding(check="timing", level="info", message=untimed))
             else:
+                conditions = self._time(job, calls, outcomes, findings)
+        return verdict_of(job, loaded.runner.worker.trust, outcomes, findings, conditions)
 
-                def on_cell(done: int, total: int, case: Case) -> None:
-                    nonlocal others
-                    now = judge_count(self.device.hardware()) - 1
-                    others = max(others, now)
-                    if done in (1, total):
-                        readings.append(self.device.conditions() | ({"other_judges": now} if now >= 0 else {}))
-                    tell(on_event, "time", done, total, case.key)
-
-                outcomes |= timer.time({case: outcomes[case] for case in timed}, on_cell)
-                if timed and limits is None:
-                    findings.append(Finding(check="limits", level="info", message=_NO_LIMITS))
-                if readings and (why := self.device.unsteady(readings[0], readings[-1])):
-                    findings.append(_unsteady(why))
-                if others > 0:
-                    text = f"{others} other judge{'s' * (others > 1)} built and checked on this hardware meanwhile"
-                    findings.append(_unsteady(text))
-        conditions = Conditions(first=readings[0], last=readings[-1]) if readings else Conditions()
-        return self._verdict(loaded, task, protocol, outcomes, findings, track, conditions, replay, started)
-
-    def _verdict(
-        self,
-        loaded: Loaded,
-        task: Task,
-        protocol: Protocol,
-        outcomes: dict[Case, Outcome],
-        findings: list[Finding],
-        track: str,
-        conditions: Conditions,
-        replay: Replay,
-        started: float,
-    ) -> Verdict:
-        results = tuple(CellResult(case=c, outcome=replay.attach(c, o)) for c, o in outcomes.items())
-        failure = next(
-            (r.outcome for r in results if isinstance(r.outcome, Failed) and r.outcome.reason != "unsupported"), None
-        )
-        tampered = [f for f in findings if f.reason == "tampering" and f.evidence == TamperingEvidence(when="load")]
-        if tampered:  # before anything was computed
-            failure = _held_against(tampered[0])
-        barred = _barred(track, findings, protocol)
-        passed = sum(isinstance(r.outcome, Passed) for r in results)
-        if failure is None and barred is not None:
-            failure = barred
-        if failure is None and not passed:
-            failure = next(r.outcome for r in results if isinstance(r.outcome, Failed))
-        if failure is not None:
-            stage, reason, message = failure.stage, failure.reason, failure.message
-        else:
-            unsupported = len(results) - passed
-            stage, reason = ("timing" if protocol.timed else "correctness"), "ok"
-            message = f"right in {passed} of {len(results)} cases" + (
-                f"; {unsupported} declared unsupported" if unsupported else ""
-            )
-        return Verdict(
-            verdict="failed" if failure is not None else "passed",
-            stage=stage,
-            reason=reason,
-            message=message,
-            task=task.name,
-            candidate=loaded.candidate.hash,
-            track=track,
-            trust=loaded.runner.worker.trust,
-            machine=self.machine,
-            protocol=protocol,
-            speedup=_summary(results),
-            cells=results,
-            findings=tuple(findings),
-            replay=failure.replay if failure is not None and failure.replay else replay.line(),
-            seconds=time.perf_counter() - started,
-            conditions=conditions,
+    def _time(self, job: Job, calls: Calls, outcomes: dict[Case, Outcome], findings: list[Finding]) -> Conditions:
+        """Time the cells that the protocol times. Their outcomes, and findings about the machine, are added."""
+        readings: list[dict[str, Any]] = []
+        others = max(0, judge_count(self.device.hardware()) - 1)
+        timer = Timer(
+            calls,
+            lambda fresh: self._baselines.get(job.task, job.protocol, fresh=fresh),
+            self.noise(job.protocol, job.on_event),
+            limits := self.limits(),
+            self._better_limits,
         )
 
-    def _stillborn(
-        self,
-        error: BuildFailed,
-        candidate: Candidate,
-        task: Task,
-        protocol: Protocol,
-        cases: tuple[Case, ...],
-        replay: Replay,
-        started: float,
-    ) -> Verdict:
-        failed = Failed(
-            stage=error.stage,
-            reason=error.reason,
-            message=str(error),
-            evidence=error.evidence,
-            replay=replay.line(),
-        )
-        self.pool.make_spare()
-        return Verdict(
-            verdict="failed",
-            stage=failed.stage,
-            reason=failed.reason,
-            message=failed.message,
-            task=task.name,
-            candidate=candidate.hash,
-            track="",
-            trust=self.pool.trust,
-            machine=self.machine,
-            protocol=protocol,
-            speedup=None,
-            cells=tuple(CellResult(case=case, outcome=failed) for case in cases),
-            findings=tuple(checks.of_sources(candidate)),
-            replay=failed.replay,
-            seconds=time.perf_counter() - started,
-        )
+        def on_cell(done: int, total: int, case: Case) -> None:
+            nonlocal others
+            now = judge_count(self.device.hardware()) - 1
+            others = max(others, now)
+            if done in (1, total):
+                readings.append(self.device.conditions() | ({"other_judges": now} if now >= 0 else {}))
+            tell(job.on_event, "time", done, total, case.key)
+
+        right = [case for case in job.cases if isinstance(outcomes[case], Passed)]
+        timed = {case: outcomes[case] for case in right if shapes.is_timed(case, job.task, job.protocol)}
+        outcomes |= timer.time(timed, on_cell)
+        if timed and limits is None:
+            findings.append(Finding(check="limits", level="info", message=_NO_LIMITS))
+        if readings and (why := self.device.unsteady(readings[0], readings[-1])):
+            findings.append(_unsteady(why))
+        if others > 0:
+            text = f"{others} other judge{'s' * (others > 1)} built and checked on this hardware meanwhile"
+            findings.append(_unsteady(text))
+        return Conditions(first=readings[0], last=readings[-1]) if readings else Conditions()
 
 
 def budget_of(device: Device, task: Task, protocol: Protocol) -> shapes.Budget:
@@ -384,53 +300,9 @@ def _refuse_on_host(candidate: Candidate, device: str) -> None:
         )
 
 
-def _first_failure(outcomes: dict[Case, Outcome]) -> Failed | None:
-    return next((o for o in outcomes.values() if isinstance(o, Failed) and o.reason != "unsupported"), None)
-
-
-def _barred(track: str, findings: Sequence[Finding], protocol: Protocol) -> Failed | None:
-    """What the checks hold against the candidate as a whole."""
-    for finding in findings:
-        if finding.level == "fail":
-            return _held_against(finding)
-    if track and track not in protocol.allow:
-        allowed = ", ".join(protocol.allow)
-        message = f"the candidate is on the {track} track and only {allowed} may pass; --allow {track} admits it"
-        seen = next((f.message for f in findings if isinstance(f.evidence, TrackEvidence)), "")
-        return Failed(stage="honesty", reason="track_not_allowed", message=f"{message}. {seen}" if seen else message)
-    return None
-
-
 def _not_planned(lines: Sequence[str]) -> list[Finding]:
     return [Finding(check="shapes", level="info", message=line) for line in lines]
 
 
 def _unsteady(why: str) -> Finding:
     return Finding(check="conditions", level="warn", message=f"unsteady machine: {why}")
-
-
-def _held_against(finding: Finding) -> Failed:
-    stage = finding.stage or "honesty"
-    return Failed(stage=stage, reason=finding.reason, message=finding.message, replay=finding.replay)
-
-
-def _summary(results: Sequence[CellResult]) -> SpeedupSummary | None:
-    """Geometric mean of the timed cells' speedups: forward ones, or backward ones where no forward cell is timed."""
-    for direction in DIRECTIONS:
-        timings = [
-            r.outcome.timing
-            for r in results
-            if isinstance(r.outcome, Passed) and r.outcome.timing is not None and r.case.direction == direction
-        ]
-        if timings:
-            break
-    else:
-        return None
-    n = len(timings)
-    centre = sum(math.log(t.speedup) for t in timings) / n
-    # the cells are a fixed set: only their measurement errors, independent of one another, make the mean uncertain
-    half = math.sqrt(sum((math.log(t.high / t.low) / 2) ** 2 for t in timings)) / n
-    noise_floor = sum(t.noise for t in timings) / n
-    value, low, high = math.exp(centre), math.exp(centre - half), math.exp(centre + half)
-    claim = claim_of(low, high, value, noise_floor)
-    return SpeedupSummary(value=value, low=low, high=high, claim=claim, cells=n, direction=direction)

@@ -1,0 +1,182 @@
+"""From outcomes and findings to a verdict: what counts as the failure, and the speedup over all cells.
+
+Nothing is judged or timed here: see ``judge.py`` for that, and ``docs/verdicts.md`` for the meaning of each field.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kerneleval.judge import checks
+from kerneleval.judge.replay import Replay
+from kerneleval.judge.timing.statistics import claim_of
+from kerneleval.judge.windows.worker_pool import BuildFailed
+from kerneleval.records import (
+    DIRECTIONS,
+    Candidate,
+    Case,
+    CellResult,
+    Conditions,
+    Failed,
+    Finding,
+    Machine,
+    OnEvent,
+    Outcome,
+    Passed,
+    Protocol,
+    SpeedupSummary,
+    TamperingEvidence,
+    Task,
+    Trust,
+    Verdict,
+)
+
+__all__ = ["Job", "barred", "first_failure", "verdict_of", "verdict_unloaded"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is judged, where, and how."""
+
+    candidate: Candidate
+    """The source."""
+    task: Task
+    """What it claims to solve."""
+    protocol: Protocol
+    """How it is judged."""
+    cases: tuple[Case, ...]
+    """Where it is judged."""
+    replay: Replay
+    """Makes the command lines that judge it again."""
+    machine: Machine
+    """On what it is judged."""
+    started_s: float
+    """When judging began, by ``time.perf_counter``."""
+    on_event: OnEvent | None
+    """Called as the work proceeds."""
+
+
+def verdict_of(
+    job: Job, trust: Trust, outcomes: Mapping[Case, Outcome], findings: Sequence[Finding], conditions: Conditions
+) -> Verdict:
+    """The verdict on a candidate that was loaded.
+
+    Args:
+        job: what was judged.
+        trust: how well its worker was contained.
+        outcomes: what came out at each case.
+        findings: what the checks saw.
+        conditions: the state of the machine while cells were timed.
+    """
+    results = tuple(CellResult(case=c, outcome=job.replay.attach(c, o)) for c, o in outcomes.items())
+    failure = _failure([r.outcome for r in results], findings, job.protocol)
+    tracked = checks.tracked(findings)
+    if failure is not None:
+        stage, reason, message = failure.stage, failure.reason, failure.message
+    else:
+        passed = sum(isinstance(r.outcome, Passed) for r in results)
+        stage, reason = ("timing" if job.protocol.timed else "correctness"), "ok"
+        message = f"right in {passed} of {len(results)} cases"
+        if passed < len(results):
+            message += f"; {len(results) - passed} declared unsupported"
+    return Verdict(
+        verdict="failed" if failure is not None else "passed",
+        stage=stage,
+        reason=reason,
+        message=message,
+        task=job.task.name,
+        candidate=job.candidate.hash,
+        track=tracked.track if tracked else "",
+        trust=trust,
+        machine=job.machine,
+        protocol=job.protocol,
+        speedup=_summary(results),
+        cells=results,
+        findings=tuple(findings),
+        replay=failure.replay if failure is not None and failure.replay else job.replay.line(),
+        seconds=time.perf_counter() - job.started_s,
+        conditions=conditions,
+    )
+
+
+def verdict_unloaded(job: Job, trust: Trust, error: BuildFailed) -> Verdict:
+    """The verdict on a candidate that did not build or load: every case failed in the same way."""
+    message, replay = str(error), job.replay.line()
+    failed = Failed(stage=error.stage, reason=error.reason, message=message, evidence=error.evidence, replay=replay)
+    return Verdict(
+        verdict="failed",
+        stage=failed.stage,
+        reason=failed.reason,
+        message=message,
+        task=job.task.name,
+        candidate=job.candidate.hash,
+        track="",
+        trust=trust,
+        machine=job.machine,
+        protocol=job.protocol,
+        speedup=None,
+        cells=tuple(CellResult(case=case, outcome=failed) for case in job.cases),
+        findings=tuple(checks.of_sources(job.candidate)),
+        replay=replay,
+        seconds=time.perf_counter() - job.started_s,
+    )
+
+
+def first_failure(outcomes: Iterable[Outcome]) -> Failed | None:
+    """The first outcome that fails the verdict by itself; a case declared unsupported does not."""
+    return next((o for o in outcomes if isinstance(o, Failed) and o.reason != "unsupported"), None)
+
+
+def barred(findings: Sequence[Finding], protocol: Protocol) -> Failed | None:
+    """What the checks hold against the candidate as a whole."""
+    for finding in findings:
+        if finding.level == "fail":
+            return _held_against(finding)
+    tracked = checks.tracked(findings)
+    if tracked is None or tracked.track in protocol.allow:
+        return None
+    track, allowed = tracked.track, ", ".join(protocol.allow)
+    message = f"the candidate is on the {track} track and only {allowed} may pass; --allow {track} admits it"
+    seen = next(f.message for f in findings if f.evidence is tracked)
+    return Failed(stage="honesty", reason="track_not_allowed", message=f"{message}. {seen}" if seen else message)
+
+
+def _failure(outcomes: Sequence[Outcome], findings: Sequence[Finding], protocol: Protocol) -> Failed | None:
+    """Why the candidate fails; None: it passes. What it did while it was loaded comes before all that was computed."""
+    tampered = (f for f in findings if f.reason == "tampering" and f.evidence == TamperingEvidence(when="load"))
+    if (finding := next(tampered, None)) is not None:
+        return _held_against(finding)
+    failure = first_failure(outcomes) or barred(findings, protocol)
+    if failure is None and not any(isinstance(outcome, Passed) for outcome in outcomes):
+        return next(outcome for outcome in outcomes if isinstance(outcome, Failed))
+    return failure
+
+
+def _held_against(finding: Finding) -> Failed:
+    stage = finding.stage or "honesty"
+    return Failed(stage=stage, reason=finding.reason, message=finding.message, replay=finding.replay)
+
+
+def _summary(results: Sequence[CellResult]) -> SpeedupSummary | None:
+    """Geometric mean of the timed cells' speedups: forward ones, or backward ones where no forward cell is timed."""
+    for direction in DIRECTIONS:
+        timings = [
+            r.outcome.timing
+            for r in results
+            if isinstance(r.outcome, Passed) and r.outcome.timing is not None and r.case.direction == direction
+        ]
+        if timings:
+            break
+    else:
+        return None
+    n = len(timings)
+    centre = sum(math.log(t.speedup) for t in timings) / n
+    # the cells are a fixed set: only their measurement errors, independent of one another, make the mean uncertain
+    half = math.sqrt(sum((math.log(t.high / t.low) / 2) ** 2 for t in timings)) / n
+    noise_floor = sum(t.noise for t in timings) / n
+    value, low, high = math.exp(centre), math.exp(centre - half), math.exp(centre + half)
+    claim = claim_of(low, high, value, noise_floor)
+    return SpeedupSummary(value=value, low=low, high=high, claim=claim, cells=n, direction=direction)
