@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.report import Report, parser
 from kerneleval import tasks
 from kerneleval.judge import Judge
-from kerneleval.records import Candidate, KernelEvalError, Protocol
+from kerneleval.records import Candidate, KernelEvalError, Protocol, ReplaySource
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.sweep import Surveys, shrink
 
@@ -72,7 +72,7 @@ def _row(judge: Judge, path: Path, protocol: Protocol, most_bytes: int) -> tuple
             task = replace(task, case_dims=((category, dims),))
         source = path.read_text()
         candidate = Candidate(files=((path.name, source),), language="torch", entry="Model")
-        verdict = judge.check(candidate, task, protocol, source=str(path), task_source=str(path))
+        verdict = judge.check(candidate, task, protocol, replay=ReplaySource(source=str(path), task=str(path)))
     except KernelEvalError as error:
         return level, path.name, "error", type(error).__name__, time.perf_counter() - started, str(error)[:200]
     seconds = time.perf_counter() - started

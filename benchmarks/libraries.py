@@ -40,6 +40,7 @@ from kerneleval.records import (
     Failed,
     KernelEvalError,
     Protocol,
+    ReplaySource,
     Scalar,
     Task,
     Verdict,
@@ -152,7 +153,7 @@ def _judged(judge: Judge, kernel: Kernel, direction: str, options: argparse.Name
     try:
         candidate = Candidate(files=(("candidate.py", kernel.source),), language="triton", entry="run",
                               backward_entry="backward" if "\ndef backward(" in kernel.source else "")  # fmt: skip
-        verdict = judge.check(candidate, task, protocol, source=source)
+        verdict = judge.check(candidate, task, protocol, replay=ReplaySource(source=source))
     except KernelEvalError as error:
         seconds = round(time.monotonic() - started, 1)
         return row | {"verdict": "error", "reason": type(error).__name__, "message": str(error), "seconds": seconds}

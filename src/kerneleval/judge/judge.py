@@ -44,6 +44,7 @@ from kerneleval.records import (
     Outcome,
     Passed,
     Protocol,
+    ReplaySource,
     Task,
     UsageError,
     Verdict,
@@ -150,9 +151,7 @@ class Judge:
         protocol: Protocol,
         *,
         cases: Sequence[Case] | None = None,
-        source: str = "",
-        task_source: str = "",
-        store: str = "",
+        replay: ReplaySource | None = None,
         trusted: bool = False,
         on_event: OnEvent | None = None,
     ) -> Verdict:
@@ -163,9 +162,7 @@ class Judge:
             task: what it claims to solve.
             protocol: how to judge.
             cases: judge only these; None: the plan.
-            source: path of the candidate's file, or its name in the store, for replay lines.
-            task_source: what to give as ``--task`` in replay lines; empty: the task's name.
-            store: what to give as ``--store`` in replay lines of a candidate from the store; empty: nothing.
+            replay: where the verdict's replay lines find candidate and task again.
             trusted: the candidate is a task's own reference (A/A runs, self-tests) and may read the built-in tasks.
             on_event: called as the work proceeds.
 
@@ -179,13 +176,14 @@ class Judge:
         if not cases:
             why = next((f"; {line}" for line in self.left_out(task, protocol)), "")
             raise UsageError(f"task {task.name!r}: no case is left; loosen --dtype, --direction or --category{why}")
-        source, task_source = source or candidate.files[0][0], task_source or task.name
+        replay = replay or ReplaySource()
+        source, task_source = replay.source or candidate.files[0][0], replay.task or task.name
         job = Job(
             candidate=candidate,
             task=task,
             protocol=protocol,
             cases=cases,
-            replay=Replay(candidate, source, task_source, self.device.name, protocol, only, store),
+            replay=Replay(candidate, source, task_source, self.device.name, protocol, only, replay.store),
             machine=self.machine,
             started_s=started_s,
             on_event=on_event,

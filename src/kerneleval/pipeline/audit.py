@@ -17,6 +17,7 @@ from kerneleval.records import (
     AuditSpec,
     OnEvent,
     Protocol,
+    ReplaySource,
     Task,
     UsageError,
     Verdict,
@@ -236,9 +237,11 @@ def _judge(
             subjects[attempt.task],
             info.protocol,
             cases=attempt.cases,
-            source=candidate.stored_name,
-            task_source=info.tasks.get(attempt.task, attempt.task),
-            store=for_replay(store_url),
+            replay=ReplaySource(
+                source=candidate.stored_name,
+                task=info.tasks.get(attempt.task, attempt.task),
+                store=for_replay(store_url),
+            ),
             on_event=on_event,
         )
         store.put_verdict(info.id, attempt.generator, attempt.sample, candidate, verdict)

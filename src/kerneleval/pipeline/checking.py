@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kerneleval.records import STORED, Candidate, CandidateSpec, Case, OnEvent, Protocol, Task, UsageError, Verdict
+from kerneleval.records import (
+    STORED,
+    Candidate,
+    CandidateSpec,
+    Case,
+    OnEvent,
+    Protocol,
+    ReplaySource,
+    Task,
+    UsageError,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from kerneleval.judge.judge import Judge
@@ -26,9 +37,7 @@ def check_candidate(
             task,
             protocol,
             cases=cases,
-            source=source,
-            task_source=spec.task_source,
-            store=store,
+            replay=ReplaySource(source=source, task=spec.task_source, store=store),
             on_event=on_event,
         )
 

@@ -20,6 +20,7 @@ from kerneleval.records import (
     Limits,
     OnEvent,
     Protocol,
+    ReplaySource,
     RunSpec,
     Task,
     ToolError,
@@ -218,9 +219,11 @@ class _Work:
             task,
             protocol,
             cases=cases,
-            source=candidate.origin.path or candidate.stored_name,
-            task_source=self.sources[task.name],
-            store=self.place,
+            replay=ReplaySource(
+                source=candidate.origin.path or candidate.stored_name,
+                task=self.sources[task.name],
+                store=self.place,
+            ),
             on_event=self.on_event,
         )
 

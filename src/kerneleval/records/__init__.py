@@ -34,7 +34,7 @@ from kerneleval.records.outcomes import Evidence, Failed, Outcome, Passed, Sampl
 from kerneleval.records.plain import from_plain, to_plain
 from kerneleval.records.portability_matrix import AxisLevel, CompiledKernel, Matrix, MatrixRow, Rung
 from kerneleval.records.results import Event, OnEvent, Result, Score, tell
-from kerneleval.records.specs import AuditSpec, CandidateSpec, RunSpec, asked, filled
+from kerneleval.records.specs import AuditSpec, CandidateSpec, ReplaySource, RunSpec, asked, filled
 from kerneleval.records.tables import Arg, Plain, Table
 from kerneleval.records.tasks import Case, Law, Relation, Task, Tolerance
 from kerneleval.records.verdicts import CellResult, Conditions, SpeedupSummary, Trust, Verdict
@@ -118,6 +118,7 @@ __all__ = [
     "Problem",
     "Protocol",
     "Relation",
+    "ReplaySource",
     "Request",
     "ResourcesEvidence",
     "Result",

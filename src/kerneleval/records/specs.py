@@ -15,7 +15,7 @@ from kerneleval.records.errors import UsageError, near
 from kerneleval.records.machines import Protocol
 from kerneleval.records.tasks import Task
 
-__all__ = ["AuditSpec", "CandidateSpec", "RunSpec", "asked", "filled"]
+__all__ = ["AuditSpec", "CandidateSpec", "ReplaySource", "RunSpec", "asked", "filled"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,3 +127,15 @@ def _refuse_unknown(options: Mapping[str, Any], known: set[str]) -> None:
     for name in options:
         if name not in known:
             raise UsageError(f"there is no option {name!r}; {near(name, known)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplaySource:
+    """Where a replay line finds candidate and task again."""
+
+    source: str = ""
+    """Path of the candidate's file, or its name in the store; empty: the name of its first file."""
+    task: str = ""
+    """What to give as ``--task``; empty: the task's name."""
+    store: str = ""
+    """What to give as ``--store`` for a candidate from the store; empty: nothing."""
