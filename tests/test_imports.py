@@ -105,7 +105,7 @@ def imported(path: Path) -> set[tuple[str, bool]]:
 def core_files() -> list[Path]:
     files = []
     for stage in CORE:
-        files += sorted((SOURCE / stage).rglob("*.py"))
+        files += sorted(path for path in (SOURCE / stage).rglob("*.py") if path.parent.name != "known")  # candidates
     return files
 
 

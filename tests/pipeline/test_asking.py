@@ -108,7 +108,7 @@ def test_a_wrong_setting_ends_it_at_once() -> None:
 def test_a_generator_needs_either_of_two_faces(tmp_path: Path) -> None:
     module = tmp_path / "half.py"
     module.write_text(OWN.replace("    concurrency = 2\n", ""))
-    with pytest.raises(UsageError, match=r"candidates\(\); or with .*ask\(\)"):
+    with pytest.raises(UsageError, match=r"candidates\(\); or .*ask\(\)"):
         generators.find(str(module))
 
 
