@@ -138,7 +138,7 @@ def _loaded(answer: dict[str, Any]) -> Loaded:
     """A loaded candidate whose worker answers this to everything."""
     loaded = object.__new__(Loaded)
     worker = SimpleNamespace(request=lambda *_, **__: answer)
-    loaded.runner = SimpleNamespace(worker=worker, forget_plan=lambda: None)  # type: ignore[assignment]
+    loaded.runner = SimpleNamespace(worker=worker, forget_layout=lambda: None)  # type: ignore[assignment]
     return loaded
 
 

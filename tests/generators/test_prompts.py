@@ -24,7 +24,7 @@ from kerneleval.generators.common.prompts import TEMPLATES, extract, render
 from kerneleval.generators.common.prompts.facts import task_facts
 from kerneleval.generators.common.prompts.source import reference_source
 from kerneleval.judge import Judge
-from kerneleval.languages.common import geometry, ndrange, opencl_runtime
+from kerneleval.languages.common import base, geometry, ndrange, opencl_runtime
 from kerneleval.records import (
     Answer,
     Candidate,
@@ -674,7 +674,7 @@ def on_host(tmp_path_factory):
         "torch.mps", torch.mps, {"compile_shader": metal_on_host.compiler(tmp_path_factory.mktemp("metal"))}
     )
     candidate = languages.read_candidate(Path(str(example("metal"))))
-    with mock.patch.object(torch, "mps", fake), mock.patch.dict(languages.base._TORCH_DEVICE, {"metal": "cpu"}):
+    with mock.patch.object(torch, "mps", fake), mock.patch.dict(base._TORCH_DEVICE, {"metal": "cpu"}):
         return languages.find("metal").load(candidate, Path(), "metal", names=("softmax",))
 
 

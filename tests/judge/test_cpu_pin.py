@@ -17,9 +17,9 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no
 
 TAKES_ONE = """
 from pathlib import Path
-from kerneleval.judge import seat
-seat._TOPOLOGY = Path("/none")
-taken = seat.CpuPin(alone=True)
+from kerneleval.judge.windows import cpu_pin
+cpu_pin._TOPOLOGY = Path("/none")
+taken = cpu_pin.CpuPin(alone=True)
 print(taken.processor, flush=True)
 input()
 """

@@ -301,8 +301,8 @@ def test_beside_other_judges_a_verdict_says_so_and_rests_on_the_scatter_of_its_o
         verdict = check(path, "gelu", judge=judge, tier="quick", allow=("library",), **options)
     assert verdict.verdict == "passed", verdict.message
     (said,) = [f for f in verdict.findings if f.check == "conditions" and "other judge" in f.message]
-    assert said["level"] == "warn"
-    assert re.search(r"unsteady machine: \d+ other judges built and checked on this hardware", said["message"])
+    assert said.level == "warn"
+    assert re.search(r"unsteady machine: \d+ other judges built and checked on this hardware", said.message)
     assert verdict.conditions.first["other_judges"] >= 2
     timings = [c.outcome.timing for c in verdict.cells if getattr(c.outcome, "timing", None)]
     assert timings and all(len(timing.samples.candidate_ns) >= 2 * statistics.FEW for timing in timings)

@@ -174,26 +174,26 @@ def test_outputs_of_windows_whose_energy_is_told_are_compared(monkeypatch: pytes
     goes through its calls is a secret: the outputs are the last pass'.
     """
     compared: list[Any] = []
-    passes: list[int] = []
+    pass_counts: list[int] = []
     pass_ns = 30e6 + 2e6  # its calls, and what the round trip takes
 
     class Sides:
         candidate, baseline, generator = "candidate", "baseline", "generator"
 
-        def once(self, runner: str, _image: object, again: Any, rounds: int) -> Any:
-            assert rounds == 3  # 100 calls of 0.1 ms, 30 ms a pass
+        def once(self, runner: str, _image: object, passes: Any) -> Any:
+            assert passes.rounds == 3  # 100 calls of 0.1 ms, 30 ms a pass
             elapsed_ns = 3 * pass_ns  # the first one loads and tunes
             made = 1
-            while again(elapsed_ns) == "generator":
+            while passes.again(elapsed_ns) == "generator":
                 made, elapsed_ns = made + 1, elapsed_ns + pass_ns
-            passes.append(made)
+            pass_counts.append(made)
             return SimpleNamespace(of=runner)
 
         def alone(self, runner: str, _image: object) -> Any:
             return SimpleNamespace(of=runner)
 
     class Calls:
-        plan = SimpleNamespace(calls=range(100))
+        layout = SimpleNamespace(calls=range(100))
 
     counts: Any = SimpleNamespace(energy_mj=lambda: 0.0)
     samples = Samples(candidate_ns=(1e5,), baseline_ns=(1e5,), calls=100, empty_ns=2e6)
@@ -205,7 +205,7 @@ def test_outputs_of_windows_whose_energy_is_told_are_compared(monkeypatch: pytes
         for windows in (candidate, baseline):
             for _ in range(100):
                 counted = windows()
-                assert counted.calls == 300 * (passes[-1] - 1)
+                assert counted.calls == 300 * (pass_counts[-1] - 1)
                 assert counted.within_ns / counted.calls == pytest.approx(1e5)
         return {}
 
@@ -216,14 +216,14 @@ def test_outputs_of_windows_whose_energy_is_told_are_compared(monkeypatch: pytes
     monkeypatch.setattr(energy_windows, "verify", compare)
     assert tell() == {}
     assert compared == [["candidate", "baseline"]] * 100
-    assert min(passes) >= 34 and max(passes) <= 67 and len(set(passes)) > 20
+    assert min(pass_counts) >= 34 and max(pass_counts) <= 67 and len(set(pass_counts)) > 20
 
-    passes.clear()
+    pass_counts.clear()
     now = iter(range(0, 10**15, 900_000_000))  # every pass takes 0.9 s: whoever sleeps in them does not keep the judge
     monkeypatch.setattr(energy_windows.time, "perf_counter_ns", lambda: next(now))
     monkeypatch.setattr(energy_windows, "energy_of", lambda candidate, _baseline, **_how: candidate() and {})
     tell()
-    assert passes == [4]
+    assert pass_counts == [4]
     monkeypatch.setattr(energy_windows, "energy_of", None)
     counts.energy_mj = Cpu().energy_mj  # a device that counts none is not asked for windows
     assert counts.energy_mj() is not None or tell() == {}
@@ -233,12 +233,12 @@ def test_nothing_is_read_any_more_once_a_window_failed(monkeypatch: pytest.Monke
     class Sides:
         candidate, baseline, generator = "candidate", "baseline", "generator"
 
-        def once(self, _runner: str, _image: object, again: Any, rounds: int) -> Any:
-            again(1e6)
+        def once(self, _runner: str, _image: object, passes: Any) -> Any:
+            passes.again(1e6)
             raise ValueError("wrong")
 
     class Calls:
-        plan = SimpleNamespace(calls=range(100))
+        layout = SimpleNamespace(calls=range(100))
 
     counts: Any = SimpleNamespace(energy_mj=lambda: 0.0)
     samples = Samples(candidate_ns=(4e6,), baseline_ns=(4e6,), calls=100)

@@ -13,7 +13,7 @@ import torch
 
 from kerneleval.devices import find as find_device
 from kerneleval.devices.cpu import threads
-from kerneleval.judge.oracle import reference
+from kerneleval.judge.oracle import reference as oracle
 from kerneleval.judge.oracle.calibration import independent
 from kerneleval.judge.oracle.comparison import Match, Mismatch, compare
 from kerneleval.judge.oracle.exact import exactly, positions
@@ -44,7 +44,7 @@ def test_the_native_reference_passes_everywhere(name: str) -> None:
     task = find(name)
     for index, case in enumerate(c for c in planned(task) if c.layout != "contiguous"):
         args, grads = drawn(task, case, seed=index % 3)
-        expectation = reference.expect(task, case, args, grads)
+        expectation = oracle.expect(task, case, args, grads)
         result = compare(expectation.native, expectation)
         assert isinstance(result, Match), f"{case.key}: {result.message}"
 
@@ -52,7 +52,7 @@ def test_the_native_reference_passes_everywhere(name: str) -> None:
 def test_outputs_smaller_than_any_number_of_their_type_are_zero() -> None:
     task, case = task_of(torch.sigmoid), replace(CASE, distribution="standard")
     x = torch.full((40, 70), -400.0)
-    expectation = reference.expect(task, case, [x])
+    expectation = oracle.expect(task, case, [x])
     assert float(expectation.oracle[0].max()) < 1e-170
     assert isinstance(compare([torch.zeros_like(x)], expectation), Match)
     assert isinstance(compare([torch.full_like(x, 1e-30)], expectation), Mismatch)
@@ -61,7 +61,7 @@ def test_outputs_smaller_than_any_number_of_their_type_are_zero() -> None:
 def test_oracle_and_native_are_what_they_say() -> None:
     task, case = find("matmul"), case_of("matmul", {"M": 20, "N": 30, "K": 40})
     args, _ = drawn(task, case)
-    expectation = reference.expect(task, case, args)
+    expectation = oracle.expect(task, case, args)
     torch.testing.assert_close(expectation.oracle[0], args[0].double() @ args[1].double(), rtol=0, atol=0)
     assert torch.equal(expectation.native[0], args[0] @ args[1])
     assert expectation.native[0].dtype == torch.float32
@@ -93,15 +93,15 @@ def test_only_the_native_reference_runs_on_a_device_that_may_have_no_fp64(
 
     to = torch.Tensor.to
     monkeypatch.setattr(torch.Tensor, "to", moved)
-    monkeypatch.setattr(reference, "laid_out", lambda arg, layout, spec: arg)  # else what it makes is not marked
+    monkeypatch.setattr(oracle, "laid_out", lambda arg, layout, spec: arg)  # else what it makes is not marked
     case = replace(CASE, layout=layout)
     args, _ = drawn(task_of(reference), case)
-    reference.expect(task_of(reference), case, args, native_on="the device")
+    oracle.expect(task_of(reference), case, args, native_on="the device")
     assert {dtype for dtype, there in seen if there} == {torch.float32}
     assert sum(there for _, there in seen) == (2 if layout == "transposed" else 1)
     assert torch.float64 in {dtype for dtype, there in seen if not there}
-    assert reference.native_place(find_device("cpu")) == ""
-    assert reference.native_place(find_device("metal")) == "mps"
+    assert oracle.native_place(find_device("cpu")) == ""
+    assert oracle.native_place(find_device("metal")) == "mps"
 
 
 def test_under_outliers_no_product_of_two_numbers_hides_how_far_it_moves() -> None:
@@ -111,7 +111,7 @@ def test_under_outliers_no_product_of_two_numbers_hides_how_far_it_moves() -> No
     for distribution, alone in (("standard", True), ("outlier", False)):
         case = case_of("mine", {"M": 40, "N": 70}, distribution=distribution)
         args, _ = drawn(task, case)
-        bounds = reference.expect(task, case, args).outputs[0].bounds
+        bounds = oracle.expect(task, case, args).outputs[0].bounds
         assert bounds is not None
         product = (args[0].double() * args[1].double()).abs() * bounds.gain
         still = bounds.local / product < 1.2 * ELEMENT * bounds.relative
@@ -122,7 +122,7 @@ def test_gradients_are_those_of_autograd() -> None:
     task, case = find("linear"), case_of("linear", {"M": 6, "N": 5, "K": 7}, direction="backward")
     args, grads = drawn(task, case)
     assert grads is not None
-    expectation = reference.expect(task, case, args, grads)
+    expectation = oracle.expect(task, case, args, grads)
     x, w, _ = (a.double() for a in args)
     g = grads[0].double()
     for got, want in zip(expectation.oracle, (g @ w, g.T @ x, g.sum(0)), strict=True):
@@ -134,7 +134,7 @@ def test_expectations_hold_no_graph_and_leave_the_arguments_alone() -> None:
     task, case = find("layer_norm"), case_of("layer_norm", {"M": 6, "N": 64}, direction="backward")
     args, grads = drawn(task, case)
     before = [a.clone() if isinstance(a, torch.Tensor) else a for a in args]
-    expectation = reference.expect(task, case, args, grads)
+    expectation = oracle.expect(task, case, args, grads)
     for tensor in (*expectation.oracle, *expectation.native):
         assert not tensor.requires_grad
         assert tensor.grad_fn is None
@@ -151,7 +151,7 @@ def test_expectations_hold_no_graph_and_leave_the_arguments_alone() -> None:
 def test_outputs_share_no_memory_with_the_arguments() -> None:
     task = task_of(lambda x: x)
     args, _ = drawn(task, CASE)
-    expectation = reference.expect(task, CASE, args)
+    expectation = oracle.expect(task, CASE, args)
     assert expectation.native[0].data_ptr() != args[0].data_ptr()
 
 
@@ -171,7 +171,7 @@ def test_flags_are_set_and_restored() -> None:
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     task = task_of(reference)
     args, _ = drawn(task, CASE)
-    reference.expect(task, CASE, args, tf32=True)
+    oracle.expect(task, CASE, args, tf32=True)
     assert seen == [(False, False), (False, False), (True, True)]
     with pytest.raises(RuntimeError, match="inside"), precision(tf32=True):
         raise RuntimeError("inside")
@@ -182,17 +182,17 @@ def test_tf32_passes_only_where_it_is_allowed() -> None:
     task, case = find("matmul"), case_of("matmul", {"M": 40, "N": 50, "K": 300})
     args, _ = drawn(task, case)
     output = tf32(args[0]) @ tf32(args[1])
-    assert isinstance(compare([output], reference.expect(task, case, args)), Mismatch)
-    assert isinstance(compare([output], reference.expect(task, case, args, tf32=True)), Match)
+    assert isinstance(compare([output], oracle.expect(task, case, args)), Mismatch)
+    assert isinstance(compare([output], oracle.expect(task, case, args, tf32=True)), Match)
     half = args[0].bfloat16().float() @ args[1].bfloat16().float()
-    assert isinstance(compare([half], reference.expect(task, case, args, tf32=True)), Mismatch)
+    assert isinstance(compare([half], oracle.expect(task, case, args, tf32=True)), Mismatch)
 
 
 def test_output_specs() -> None:
     task, case = find("argmax"), case_of("argmax", {"M": 5, "N": 9})
-    assert reference.output_specs(task, case, drawn(task, case)[0]) == [((5,), "int64")]
+    assert oracle.output_specs(task, case, drawn(task, case)[0]) == [((5,), "int64")]
     task, case = find("add_rms_norm"), case_of("add_rms_norm", {"M": 5, "N": 8}, dtype="float16", direction="backward")
-    assert reference.output_specs(task, case, drawn(task, case)[0]) == [((5, 8), "float16")] * 2
+    assert oracle.output_specs(task, case, drawn(task, case)[0]) == [((5, 8), "float16")] * 2
 
 
 def test_a_reference_that_raises_is_the_tasks_fault() -> None:
@@ -201,9 +201,9 @@ def test_a_reference_that_raises_is_the_tasks_fault() -> None:
 
     task = task_of(reference)
     with pytest.raises(UsageError, match=r"mine raised in fp64 at mine/forward.*ValueError: no such thing"):
-        reference.expect(task, CASE, drawn(task, CASE)[0])
+        oracle.expect(task, CASE, drawn(task, CASE)[0])
     with pytest.raises(UsageError, match="got int"):
-        reference.expect(task_of(lambda x: (x, 1)), CASE, drawn(task, CASE)[0])
+        oracle.expect(task_of(lambda x: (x, 1)), CASE, drawn(task, CASE)[0])
 
 
 def test_conditioning_is_measured() -> None:
@@ -211,10 +211,10 @@ def test_conditioning_is_measured() -> None:
     near = task_of(lambda x: x[:, 0::2] - x[:, 1::2])
     args, _ = drawn(near, CASE)
     args[0][:, 1::2] = args[0][:, 0::2] * (1 + 1e-4)
-    bounds = reference.expect(near, CASE, args).outputs[0].bounds
+    bounds = oracle.expect(near, CASE, args).outputs[0].bounds
     assert bounds is not None
     assert 1e-4 < bounds.rms / bounds.scales.rms < 1e-1
-    far = reference.expect(task_of(lambda x: x * 3), CASE, args).outputs[0].bounds
+    far = oracle.expect(task_of(lambda x: x * 3), CASE, args).outputs[0].bounds
     assert far is not None
     assert far.rms / far.scales.rms < 3e-6
 
@@ -223,7 +223,7 @@ def test_small_outputs_take_their_scale_from_further_draws() -> None:
     """One element near zero must not shrink its own tolerance to nothing."""
     task, case = find("gelu"), case_of("gelu", {"M": 1, "N": 1})
     args = [torch.full((1, 1), -4.9)]
-    expectation = reference.expect(task, case, args)
+    expectation = oracle.expect(task, case, args)
     series = 0.5 * args[0] * (1 + torch.erf(args[0] * 0.70710678))
     off_by_rounding = series + 2.0**-23
     assert isinstance(compare([off_by_rounding], expectation), Match)
@@ -302,7 +302,7 @@ def test_exact_outputs() -> None:
     task = task_of(torch.round, tolerance=Tolerance(kind="exact"))
     args, _ = drawn(task, CASE)
     args[0][0, 0] = math.nan
-    expectation = reference.expect(task, CASE, args)
+    expectation = oracle.expect(task, CASE, args)
     assert isinstance(compare([torch.round(args[0])], expectation), Match)
     off = torch.round(args[0])
     off[3, 4] += 1
@@ -315,7 +315,7 @@ def test_exact_outputs() -> None:
 def test_integers_of_a_floating_computation() -> None:
     task = task_of(lambda x: (x * 100).floor().int())
     args, _ = drawn(task, CASE)
-    expectation = reference.expect(task, CASE, args)
+    expectation = oracle.expect(task, CASE, args)
     assert expectation.outputs[0].kind == "count"
     assert isinstance(compare(expectation.native, expectation), Match)
     wrong = expectation.native[0].clone()
@@ -326,7 +326,7 @@ def test_integers_of_a_floating_computation() -> None:
 def test_indices_may_tie() -> None:
     task, case = find("argmax"), case_of("argmax", {"M": 3, "N": 4})
     args = [torch.tensor([[1.0, 5, 5, 0], [2, 2, 2, 2], [0, 1, 2, 3]])]
-    expectation = reference.expect(task, case, args)
+    expectation = oracle.expect(task, case, args)
     for right in ([1, 0, 3], [2, 3, 3]):
         assert isinstance(compare([torch.tensor(right)], expectation), Match)
     wrong = compare([torch.tensor([1, 0, 2])], expectation)
@@ -341,7 +341,7 @@ def test_indices_may_tie() -> None:
 def test_complex_outputs() -> None:
     task = task_of(lambda x: torch.fft.rfft(x, dim=-1))
     args, _ = drawn(task, CASE)
-    expectation = reference.expect(task, CASE, args)
+    expectation = oracle.expect(task, CASE, args)
     assert isinstance(compare(expectation.native, expectation), Match)
     assert isinstance(compare([expectation.native[0].conj().resolve_conj()], expectation), Mismatch)
 
@@ -350,7 +350,7 @@ def test_a_task_in_place_gets_its_inputs_back() -> None:
     task = task_of(lambda x: x.mul_(2), in_place=("x",))
     args, _ = drawn(task, CASE)
     before = args[0].clone()
-    expectation = reference.expect(task, CASE, args)
+    expectation = oracle.expect(task, CASE, args)
     assert torch.equal(args[0], before)
     assert torch.equal(expectation.native[0], before * 2)
 
@@ -365,7 +365,7 @@ def test_figures_for_timed_windows(name: str) -> None:
     """Honest candidates and native outputs on other inputs are within the figures that windows are checked by."""
     task = find(name)
     for case in planned(task, directions=("forward",), distributions=("standard",)):
-        calibrated = reference.expect(task, case, drawn(task, case, seed=100)[0])
+        calibrated = oracle.expect(task, case, drawn(task, case, seed=100)[0])
         rms_bound, worst_bound = calibrated.timed_relative_rms, calibrated.timed_worst
         for seed in range(3):
             args, _ = drawn(task, case, seed)
@@ -410,7 +410,7 @@ def test_module_problems(dtype: torch.dtype) -> None:
     task = task_of(None, module=True, build=lambda dims, device: problem)
     args, weights = problem.inputs(1), problem.weights(1)
     case = Case(task="mine", direction="forward", dims=(), dtype=str(dtype)[6:])
-    expectation = reference.expect(task, case, args, problem=problem, weights=weights)
+    expectation = oracle.expect(task, case, args, problem=problem, weights=weights)
     assert isinstance(compare(expectation.native, expectation), Match)
     right = (args[0].float() @ weights["w"].float().T).to(dtype)
     assert isinstance(compare([right], expectation), Match)
@@ -449,10 +449,10 @@ def test_the_native_reference_runs_on_the_candidates_layout(name: str, layout: s
         seen.extend(g.detach() for g in given if isinstance(g, torch.Tensor) and g.dtype == torch.float32)
         return task.reference(*given)
 
-    expectation = reference.expect(replace(task, reference=spy), case, args, grads)
+    expectation = oracle.expect(replace(task, reference=spy), case, args, grads)
     assert any(not t.is_contiguous() for t in seen)
     wide = [e.oracle for e in expectation.outputs]
-    plain = reference.expect(task, replace(case, layout="contiguous"), args, grads)
+    plain = oracle.expect(task, replace(case, layout="contiguous"), args, grads)
     for mine, contiguous, right in zip(expectation.outputs, plain.outputs, wide, strict=True):
         assert bool(((mine.native - right).abs() >= (contiguous.native - right).abs()).all())
 
@@ -536,7 +536,7 @@ def test_a_rounding_tie_may_turn_one_integer_in_many() -> None:
 
 def test_the_further_output_is_found_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        reference, "tiles", lambda shape, _device: [(slice(0, 1), slice(i, i + 7)) for i in range(0, shape[1], 7)]
+        oracle, "tiles", lambda shape, _device: [(slice(0, 1), slice(i, i + 7)) for i in range(0, shape[1], 7)]
     )
     right = torch.randn(6, 5, dtype=torch.float64)
     first, second = (right.float() + torch.randn(6, 5) for _ in range(2))
@@ -554,7 +554,7 @@ def test_the_further_output_is_found_part_by_part(monkeypatch: pytest.MonkeyPatc
         (first[0, 0], second[0, 0], right[0, 0], further[0, 0]),
     ):
         kept = a.clone()
-        assert torch.equal(reference._worse(a, b, o), want)
+        assert torch.equal(oracle._worse(a, b, o), want)
         assert torch.equal(a, kept), "it may be a weight"
 
 
@@ -654,7 +654,7 @@ def test_gradients_of_softmax_where_one_weight_is_nearly_all(
     exact = torch.softmax(x.double(), -1)
     made = torch.exp(x - x.amax(-1, keepdim=True))
     made = made / made.sum(-1, keepdim=True)
-    expectation = reference.expect(task, case, args, grads)
+    expectation = oracle.expect(task, case, args, grads)
     for y in (exact.float(), made):
         wide = (grad.double() * y.double()).sum(-1, keepdim=True)
         forms = {

@@ -98,11 +98,11 @@ def found(direction: str, mute: str, *kernels: str) -> track._Case:
 
 def test_launches_that_change_nothing_fail_unless_the_other_direction_needs_them() -> None:
     (finding,) = track._decoys([found("forward", "decoy", "k"), found("forward", "needed", "k")])
-    assert (finding["level"], finding["reason"]) == ("fail", "decoy_kernel")
+    assert (finding.level, finding.reason) == ("fail", "decoy_kernel")
     (finding,) = track._decoys([found("forward", "decoy", "k"), found("backward", "needed", "k", "g")])
-    assert finding["level"] == "warn"
+    assert finding.level == "warn"
     (finding,) = track._decoys([found("forward", "decoy", "k", "other"), found("backward", "needed", "k")])
-    assert finding["level"] == "fail"
+    assert finding.level == "fail"
     assert list(track._decoys([found("forward", "needed", "k")])) == []
 
 

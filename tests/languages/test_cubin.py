@@ -171,15 +171,15 @@ def test_what_triton_keeps_in_its_cache_is_told(tmp_path: Path) -> None:
     assert len(files) == 3
     assert collect(str(cache), 100) == []
     finding = told(sent(files))
-    assert finding["level"] == "info"
-    product, scaled = finding["kernels"]
-    assert (product["kernel"], product["binaries"]) == ("product", 1)
-    dynamic, (least, most) = int(done.stdout), product["shared_bytes"]
+    assert finding.level == "info"
+    product, scaled = finding.evidence.kernels
+    assert (product.kernel, product.binaries) == ("product", 1)
+    dynamic, (least, most) = int(done.stdout), product.shared_bytes
     assert dynamic > 0 and least == most == dynamic + 1024  # which CUDA keeps for itself from sm_90 on
-    assert (scaled["kernel"], scaled["binaries"], scaled["shared_bytes"]) == ("scaled", 2, [0, 0])
-    assert scaled["registers"][0] < scaled["registers"][1]
-    assert f"product: {product['registers'][0]} registers a thread, {most} bytes of shared memory" in finding["message"]
-    assert "scaled (2 binaries): " in finding["message"]
+    assert (scaled.kernel, scaled.binaries, scaled.shared_bytes) == ("scaled", 2, (0, 0))
+    assert scaled.registers[0] < scaled.registers[1]
+    assert f"product: {product.registers[0]} registers a thread, {most} bytes of shared memory" in finding.message
+    assert "scaled (2 binaries): " in finding.message
     assert_hash_is_of_code(base64.b64decode(files[0]["data"]))
 
 
@@ -288,6 +288,6 @@ def relu(x):
 
 def test_a_line_tells_spills_only_where_there_are_some() -> None:
     made = told([(Use(kernel="a", registers=40, local_bytes=0, shared_bytes=128), 1024)])
-    assert made["message"] == "a: 40 registers a thread, 1152 bytes of shared memory a block"
+    assert made.message == "a: 40 registers a thread, 1152 bytes of shared memory a block"
     made = told([(Use(kernel="b", registers=255, local_bytes=64, shared_bytes=0), 0)])
-    assert "64 bytes of local memory a thread (spilled registers, arrays)" in made["message"]
+    assert "64 bytes of local memory a thread (spilled registers, arrays)" in made.message

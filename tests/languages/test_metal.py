@@ -16,6 +16,7 @@ import torch
 from kerneleval import languages
 from kerneleval.devices.fakes import Namespace
 from kerneleval.languages import LoadError, OutputSpec
+from kerneleval.languages.common import base
 from kerneleval.records import Candidate, UsageError
 
 DIMS = {"M": 5, "N": 70}
@@ -51,7 +52,7 @@ class Compiler:
 def compiler() -> Iterator[Compiler]:
     fake = Compiler()
     namespace = Namespace("torch.mps", torch.mps, {"compile_shader": fake})
-    with mock.patch.object(torch, "mps", namespace), mock.patch.dict(languages.base._TORCH_DEVICE, {"metal": "cpu"}):
+    with mock.patch.object(torch, "mps", namespace), mock.patch.dict(base._TORCH_DEVICE, {"metal": "cpu"}):
         yield fake
 
 
