@@ -433,8 +433,8 @@ def test_sweep_after_a_killed_host() -> None:
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o711)
         code = (
-            "import os, sys, pathlib; from kerneleval.worker import sandbox;"
-            "root = sandbox.make_root(sys.argv[1]); slot = sandbox.prepare(0, root);"
+            "import os, sys, pathlib; from kerneleval.sandbox import lifecycle;"
+            "root = lifecycle.make_root(sys.argv[1]); slot = lifecycle.prepare(0, root);"
             "slot.uid >= 0 and (os.setgid(slot.uid), os.setuid(slot.uid));"
             "os.chdir(slot.directory); pathlib.Path('file').touch();"
             "print(os.posix_spawn('/bin/sleep', ['sleep', '100'], {}), flush=True); os.kill(os.getpid(), 9)"
