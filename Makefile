@@ -1,6 +1,6 @@
 # make run      everything, then the job: the three archetypes, judged on the CPU over the default suite
 # make test     everything, then style, types, the import law and the tests
-# make quick    style, types, the import law and the tests that tell most, in a minute on two cores
+# make quick    style, types, the import law and the tests that tell most, in a minute and a half
 # make library  every built-in task, item by item: its declaration, its figures, its self-test (part of make test)
 # make attacks  every specimen of an attack and of an honest pattern, and what the judge makes of it
 # make tasks-selftest
@@ -29,11 +29,10 @@ COMPILE := $(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null || true
 SOURCES := src tests
 SERIAL = $(shell grep -rl --include='test_*.py' 'mark\.serial' tests)
 LIBRARY := tests/tasks/test_library.py
-# The parts where a mistake shows most often: the import law and public names, the rule of correctness, statistics of
-# times, scores, the store, one verdict from end to end. None measures time.
-QUICK := tests/test_imports.py tests/test_exports.py tests/test_errors.py tests/test_docs.py tests/test_end_to_end.py \
-	tests/judge/test_comparison.py tests/judge/test_statistics.py tests/judge/test_static.py tests/judge/test_replay.py \
-	tests/scores tests/store tests/tasks/test_shapes.py tests/tasks/test_discovery.py tests/languages/test_native.py
+# The parts where a mistake shows most often: imports and public names, plugins, the rule of correctness, statistics of
+# times, the store, the look-up of tasks. None measures time.
+QUICK := tests/test_imports.py tests/test_exports.py tests/test_registry.py tests/judge/test_statistics.py \
+	tests/judge/test_replay.py tests/judge/test_comparison.py tests/store/test_store.py tests/tasks/test_discovery.py
 
 .PHONY: help run test quick library attacks tasks-selftest gpu fmt lint clean tools
 
