@@ -118,7 +118,7 @@ def test_from_a_build_error_to_a_fast_kernel(tmp_path: Path) -> None:
         ((final, verdict),) = opened.verdicts(done)
     assert [drafts[n].reason for n in range(4)] == ["build_error", "wrong_output", "ok", "ok"]
     assert verdict.verdict == "passed" and verdict.speedup is not None
-    assert drafts[2].speedup is not None and verdict.speedup.low > drafts[2].speedup["high"]
+    assert drafts[2].speedup is not None and verdict.speedup.low > drafts[2].speedup.high
     assert final.origin is not None and final.origin.round == 3
     assert (final.origin.tokens_in, final.origin.tokens_out) == (4 * 1200, 4 * 300)
     each = (200 * 2.0 + 1000 * 0.5 + 300 * 8.0) / 1e6

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from kerneleval import Rewarder, UsageError
-from kerneleval.records import Case, CellResult, Failed, Machine, Passed, Protocol, Trust, Verdict
+from kerneleval.records import Case, CellResult, Failed, Machine, Passed, Protocol, SpeedupSummary, Trust, Verdict
 from kerneleval.scores.common.rewards import of_verdict
 
 MACHINE = Machine(device="cpu", name="a", arch="x", memory_bytes=1, cache_bytes=1, units=1, driver="d", torch="t")
@@ -36,8 +36,7 @@ def verdict(stage: str, reason: str, cells=(True, True), speedup=None) -> Verdic
 
 
 def timed(value: float, low: float, high: float, claim: str) -> Verdict:
-    told = {"value": value, "low": low, "high": high, "claim": claim, "cells": 2, "direction": "forward"}
-    return verdict("timing", "ok", speedup=told)
+    return verdict("timing", "ok", speedup=SpeedupSummary(value=value, low=low, high=high, claim=claim, cells=2))
 
 
 def test_every_value_by_hand():

@@ -66,7 +66,7 @@ def test_a_thousand_samples_killed_and_resumed(tmp_path: Path) -> None:
             return Say(status=500, text="try again")
         if number % 97 == 11:
             return Say(cut_after=24)
-        return Say(usage=usage(body["seed"]), delay_s=0.1)  # so long that a busy machine has 64 under way too
+        return Say(usage=usage(body["seed"]), delay_s=0.3)  # so long that a busy machine has 64 under way too
 
     store = tmp_path / "s.db"
     with serving(script) as server:
