@@ -205,6 +205,13 @@ def pool(tmp_path: Path) -> Iterator[WorkerPool]:
         yield pool
 
 
+@pytest.mark.parametrize("name", sorted(languages.all_languages()))
+def test_every_built_in_language_has_a_known_kernel(name):
+    language = languages.find(name)
+    assert language.known, "its tools would not be self-checked"
+    assert all(known_kernel(known) for known in language.known)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["cpp", "torch", "triton", "numba"])
 def test_working_tools_pass_once(pool, name, monkeypatch):

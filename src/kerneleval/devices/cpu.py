@@ -85,7 +85,7 @@ class Cpu:
             cache_bytes=_last_level_cache(),
             units=threads(),
             driver=platform.release(),
-            torch=torch.__version__,
+            torch=str(torch.__version__),  # else of a class of PyTorch's own
             triton=triton_version(),
             host=cpu_name(),
         )

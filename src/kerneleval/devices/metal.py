@@ -61,7 +61,7 @@ class Metal(Staged):
             cache_bytes=_CACHE_BYTES,
             units=cores,
             driver=f"macOS {platform.mac_ver()[0]}",
-            torch=torch.__version__,
+            torch=str(torch.__version__),  # else of a class of PyTorch's own
             host=cpu_name(),
         )
 

@@ -95,7 +95,7 @@ class TorchGpu:
             cache_bytes=cache_bytes,
             units=units,
             driver=driver,
-            torch=torch.__version__,
+            torch=str(torch.__version__),  # else of a class of PyTorch's own
             triton=triton_version(),
             host=cpu_name(),
         )

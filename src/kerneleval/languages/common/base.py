@@ -233,12 +233,16 @@ class Language(ABC):
 
     @property
     def known(self) -> tuple[str, ...]:
-        """File names of the known kernels (:func:`known_kernel`), one for each set of tools that candidates need."""
-        return (f"softmax{self.suffixes[0]}",)
+        """File names of the known kernels (:func:`known_kernel`), one for each set of tools that candidates need.
+
+        Empty: there is none, and the tools of the language are not self-checked.
+        """
+        name = f"softmax{self.suffixes[0]}"
+        return (name,) if (_KNOWN / name).is_file() else ()
 
     def known_for(self, candidate: Candidate) -> str:
-        """The one of :attr:`known` that is built and run by the tools that this candidate needs."""
-        return self.known[0]
+        """The one of :attr:`known` that is built and run by the tools that this candidate needs; empty: none is."""
+        return next(iter(self.known), "")
 
     def toolchain(self, device: str, arch: str) -> str:
         """Text that names the language, then compiler, version, flags and target, a line each; belongs into the name
@@ -259,6 +263,9 @@ class Language(ABC):
 # Shared helpers
 # --------------------------------------------------------------------------------------------------------------------
 
+_KNOWN = Path(__file__).with_name("known")
+"""Folder of the known kernels of self-checks."""
+
 _TORCH_DEVICE = {"rocm": "cuda", "metal": "mps", "opencl": "cpu"}
 
 
@@ -272,7 +279,7 @@ def torch_device(device: str) -> str:
 
 def known_kernel(name: str) -> str:
     """Source of a known kernel: ``softmax`` over the rows of a matrix in fp32, without subtracting the largest."""
-    return (Path(__file__).with_name("known") / name).read_text()
+    return (_KNOWN / name).read_text()
 
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
