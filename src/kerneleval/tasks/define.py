@@ -293,20 +293,31 @@ _AS_DECLARED = (
 """Fields that an operator and its task share."""
 
 
-def operator(name: str, category: str, summary: str, **declared: Any) -> Task:
+def operator(
+    name: str,
+    category: str,
+    summary: str,
+    *,
+    found: Iterable[Relation] = (),
+    relations: Iterable[Relation] = (),
+    **declared: Any,
+) -> Task:
     """A task from its table.
 
     Args:
         name: unique slug.
         category: one of ``records.CATEGORIES``.
         summary: one line with the formula.
+        found: metamorphic relations that hold for all operators of a kind; they come first.
+        relations: the operator's own metamorphic relations.
         declared: the other fields of :class:`Operator`.
 
     Raises:
         UsageError: as :meth:`Operator.table`.
         TypeError: a field is missing or unknown.
     """
-    return Operator(name=name, category=category, summary=summary, **declared).task()
+    every = (*found, *relations)
+    return Operator(name=name, category=category, summary=summary, relations=every, **declared).task()
 
 
 def _checked(table: Table, dims: tuple[Dim, ...]) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -11,10 +11,19 @@ from kerneleval.records import Arg, Plain, Relation, Task, Values
 from kerneleval.tasks.define import ROWS, data, operator
 from kerneleval.tasks.relations import mapping, permutation, resampling
 
-__all__ = ["FLAT", "pointwise", "reflected"]
+__all__ = ["COMMUTATIVE", "EVEN", "FLAT", "ODD", "pointwise", "reflected"]
 
 FLAT = "its gradient is zero wherever it has one"
 """Why steps and comparisons have no backward."""
+
+ODD = mapping("odd", lambda x, *rest: (-x, *rest), lambda outs, _: [-o for o in outs])
+"""f(-x) = -f(x)."""
+
+EVEN = mapping("even", lambda x, *rest: (-x, *rest), lambda outs, _: outs)
+"""f(-x) = f(x)."""
+
+COMMUTATIVE = mapping("commutativity", lambda x, y, *rest: (y, x, *rest), lambda outs, _: outs)
+"""The first two arguments may change places."""
 
 _BOUNDED: dict[Values, tuple[str, ...]] = {
     "uniform": ("outlier", "large_scale"),
@@ -33,11 +42,7 @@ def pointwise(
     over: Sequence[str | Arg] = ("x",),
     values: Values = "normal",
     out: str = "",
-    symmetry: Literal["", "odd", "even"] = "",
-    commutes: bool = False,
     without: tuple[str, ...] = (),
-    no_backward: str = "",
-    relations: tuple[Relation, ...] = (),
     **more: Any,
 ) -> Task:
     """A task over (M, N).
@@ -51,11 +56,7 @@ def pointwise(
         over: names of the tensor arguments, or the arguments themselves.
         values: how the arguments that are given by name are drawn.
         out: dtype of the output, where it is not the case's.
-        symmetry: ``odd``: f(-x) = -f(x); ``even``: f(-x) = f(x).
-        commutes: whether the first two arguments may change places.
         without: distributions left out, beside those that lie outside of ``values``.
-        no_backward: why there is no backward.
-        relations: further metamorphic relations.
         more: as ``define.operator`` takes it.
     """
     args = tuple(data(a, "M N", values=values) if isinstance(a, str) else a for a in over)
@@ -65,11 +66,6 @@ def pointwise(
         found.append(permutation(f"{name_of}_permutation", along, {0: dim}))
         if dim == 0:
             found.append(resampling("row_resampling", along, {0: 0}))
-    if symmetry:
-        sign = -1 if symmetry == "odd" else 1
-        found.append(mapping(symmetry, lambda x, *rest: (-x, *rest), lambda outs, _: [sign * o for o in outs]))
-    if commutes:
-        found.append(mapping("commutativity", lambda x, y, *rest: (y, x, *rest), lambda outs, _: outs))
     return operator(
         name,
         "elementwise",
@@ -80,9 +76,8 @@ def pointwise(
         reference=reference,
         flops=f"{each} * M * N",
         without=(*_BOUNDED.get(values, ()), *without),
-        no_backward=no_backward,
         empty=True,
-        relations=(*found, *relations),
+        found=found,
         **more,
     )
 

@@ -81,26 +81,7 @@ def _group(
     """The secret cases beside planned ones of one direction and dtype, the first one or a further one; their sizes are
     taken from now on.
     """
-    chance = secrets.SystemRandom()
     direction, dtype = alike[0].direction, alike[0].dtype
-    usual = [c for c in categories if c in _CATEGORIES] or categories
-    wanted = [(chance.choice(usual), "contiguous", "standard")]
-    varied = sorted({c.distribution for c in alike} - {"standard", *DEGENERATE})
-    odd = sorted({c.layout for c in alike} - {"contiguous"})
-    if odd and varied:  # nothing was left out by request, but the quick tier has few of them backward
-        left_out = {"standard", "nonfinite", *DEGENERATE, *(task.forward_only if direction == "backward" else ())}
-        varied = sorted({*task.distributions} - left_out | {*varied})
-        odd = sorted({*task.layouts} - {"contiguous"})
-    if first:
-        wanted.append((chance.choice(usual), chance.choice(odd or ["contiguous"]), "standard"))
-        long = [c for c in categories if c == "rectangular"] or usual
-        rest = [d for d in varied if d != "large_scale"]
-        chosen = [d for d in varied if d == "large_scale"] + ([chance.choice(rest)] if rest else [])
-        wanted += [(chance.choice(long), "contiguous", distribution) for distribution in chosen]
-    elif varied:
-        plain = [arg.value for arg in task.arguments(alike[0].dims_map, dtype) if isinstance(arg, Scalar)]
-        telling = "small_scale" in varied and any(isinstance(value, float) for value in plain)
-        wanted.append((chance.choice(usual), "contiguous", "small_scale" if telling else chance.choice(varied)))
     found: list[Case] = []
 
     def add(dims: Mapping[str, int] | None, category: str, layout: str, distribution: str) -> bool:
@@ -122,7 +103,7 @@ def _group(
         return True
 
     fits = functools.partial(within, task, direction, dtype, budget)
-    for how in wanted:
+    for how in _wanted(task, alike, categories, first=first):
         between_ranges = first and how[1:] == ("contiguous", "standard")
         if not (between_ranges and add(_between(task, fits), *how)):
             add(_unplanned(task, how[0], direction, dtype, budget, taken), *how)
@@ -142,6 +123,31 @@ def _group(
     for trial in unlike:
         add(trial, EDGE, "contiguous", "standard")  # one call each: what they look for, one call shows
     return found
+
+
+def _wanted(task: Task, alike: Sequence[Case], categories: Sequence[str], *, first: bool) -> list[tuple[str, str, str]]:
+    """Shape category, layout and distribution of the secret cases of usual sizes, beside the planned ones ``alike``."""
+    chance = secrets.SystemRandom()
+    direction, dtype = alike[0].direction, alike[0].dtype
+    usual = [c for c in categories if c in _CATEGORIES] or categories
+    wanted = [(chance.choice(usual), "contiguous", "standard")]
+    varied = sorted({c.distribution for c in alike} - {"standard", *DEGENERATE})
+    odd = sorted({c.layout for c in alike} - {"contiguous"})
+    if odd and varied:  # nothing was left out by request, but the quick tier has few of them backward
+        left_out = {"standard", "nonfinite", *DEGENERATE, *(task.forward_only if direction == "backward" else ())}
+        varied = sorted({*task.distributions} - left_out | {*varied})
+        odd = sorted({*task.layouts} - {"contiguous"})
+    if first:
+        wanted.append((chance.choice(usual), chance.choice(odd or ["contiguous"]), "standard"))
+        long = [c for c in categories if c == "rectangular"] or usual
+        rest = [d for d in varied if d != "large_scale"]
+        chosen = [d for d in varied if d == "large_scale"] + ([chance.choice(rest)] if rest else [])
+        wanted += [(chance.choice(long), "contiguous", distribution) for distribution in chosen]
+    elif varied:
+        plain = [arg.value for arg in task.arguments(alike[0].dims_map, dtype) if isinstance(arg, Scalar)]
+        telling = "small_scale" in varied and any(isinstance(value, float) for value in plain)
+        wanted.append((chance.choice(usual), "contiguous", "small_scale" if telling else chance.choice(varied)))
+    return wanted
 
 
 def _between(task: Task, fits: Callable[[Mapping[str, int]], bool]) -> dict[str, int] | None:

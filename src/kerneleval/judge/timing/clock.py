@@ -253,8 +253,7 @@ def measure(
             raise TimedMismatch(_REUSED, {}, reason="output_reused")
         samples, excess_ns = _timed(found.windows, cell.call, len(buffer.layout.calls), session, device)
         seconds = effort.energy_s if cell.energy and session == 0 else 0.0
-        how = (cell.bounds, cell.arbiter)
-        joules = energy_in_windows(pair, buffer, samples, seconds, device, how) if seconds else {}
+        joules = _energy(pair, buffer, samples, seconds, device, cell)
     assert found.sample is not None
     return TimedRun(
         samples=samples,
@@ -264,6 +263,15 @@ def measure(
         energy=joules,
         memory=_memory(found.windows, len(buffer.layout.calls)),
     )
+
+
+def _energy(
+    pair: Pair, buffer: WindowBuffer, samples: Samples, seconds: float, device: Device, cell: TimedCell
+) -> Evidence:
+    """The energy of a call, measured for so long; empty where that is 0."""
+    if not seconds:
+        return {}
+    return energy_in_windows(pair, buffer, samples, seconds, device, (cell.bounds, cell.arbiter))
 
 
 def _memory(kept: list[tuple[Window, Window]], calls: int) -> Evidence:

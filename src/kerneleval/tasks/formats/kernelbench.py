@@ -8,6 +8,7 @@ state_dict and changed between checks, the oracle is the same module in fp64, an
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 import torch
 
-from kerneleval.records import Argument, Dim, Task, Tolerance, UsageError
+from kerneleval.records import Dim, Task, Tolerance, UsageError
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.survey import flatten, init_arguments
@@ -59,12 +60,7 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
     case_dims = (given, *variants(surveys, suite_seed)) if sweep else (given,)
     level = _level(file.path)
 
-    def arguments(dims: Mapping[str, int], dtype: str) -> tuple[Argument, ...]:
-        return surveys.at(dims).arguments
-
-    def build(dims: Mapping[str, int], device: str) -> ModuleProblem:
-        return ModuleProblem(file, dims, device)
-
+    build = functools.partial(ModuleProblem, file)
     return Task(
         name=f"kernelbench:{_slug(file.path.stem)}@{file.hash[:8]}",
         category=category_of(file.path.stem, file.tree, level),
@@ -73,7 +69,7 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
         summary=_summary(file),
         dims=tuple(_dim(name, [dims[name] for _, dims in case_dims]) for name in file.sizes),
         dtypes=("float32",),
-        arguments=arguments,
+        arguments=lambda dims, dtype: surveys.at(dims).arguments,
         reference=_reference(build),
         flops=lambda dims: surveys.at(dims).flops,
         bytes=lambda dims, dtype: surveys.at(dims).bytes,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import LAYOUTS, Plain, Relation, Task
+from kerneleval.records import LAYOUTS, Plain, Task
 from kerneleval.tasks.define import data, fixed, index, mask, operator, plain, size
 from kerneleval.tasks.operators.movement.movement import copied, moved
 from kerneleval.tasks.operators.reduction.scan import wide
@@ -177,13 +177,11 @@ def _attention(
     fused: bool = False,
     each: int = 5,
     scale: Plain = _SCALE,
-    relations: tuple[Relation, ...] = (),
-    alone: tuple[Relation, ...] = (),
     **more: Any,
 ) -> Task:
     """A task over all scores; ``more`` as ``define.operator`` takes it.
 
-    ``fused``: the reference calls PyTorch's fused attention; ``alone``: relations in place of those of batches.
+    ``fused``: the reference calls PyTorch's fused attention.
     """
     settings: dict[str, Any] = {
         **(_CAUSAL if over is _SAME else _BOTH),
@@ -195,6 +193,7 @@ def _attention(
         "source": "model",
         "level": 2,
         "reduction": "S + D",
+        "relations": _BATCHES,
         **more,
     }
     extra: Any = {}
@@ -207,7 +206,6 @@ def _attention(
         summary,
         args=(*over, *args, scale),
         reference=reference,
-        relations=alone or (*_BATCHES, *relations),
         nonfinite=False,
         **extra,
         **settings,
@@ -222,7 +220,7 @@ TASKS = (
         plain("window", formula="2 + L // 3"),
         over=_SAME,
         fused=True,
-        relations=(_HEADS,),
+        relations=(*_BATCHES, _HEADS),
     ),
     _attention(
         "chunked_attention",
@@ -231,7 +229,7 @@ TASKS = (
         plain("chunk", formula="2 + L // 3"),
         over=_SAME,
         fused=True,
-        relations=(_HEADS,),
+        relations=(*_BATCHES, _HEADS),
     ),
     _attention(
         "prefix_attention",
@@ -240,7 +238,7 @@ TASKS = (
         plain("prefix", formula="1 + L // 3"),
         over=_SAME,
         fused=True,
-        relations=(_HEADS,),
+        relations=(*_BATCHES, _HEADS),
     ),
     _attention(
         "biased_attention",
@@ -248,7 +246,7 @@ TASKS = (
         _biased_attention,
         data("bias", "H L S"),
         fused=True,
-        relations=(_HEADS_ALL,),
+        relations=(*_BATCHES, _HEADS_ALL),
     ),
     _attention(
         "alibi_attention",
@@ -257,7 +255,7 @@ TASKS = (
         data("slopes", "H", values="uniform", differentiable=False),
         over=_SAME,
         fused=True,
-        relations=(_HEADS_ALL,),
+        relations=(*_BATCHES, _HEADS_ALL),
     ),
     _attention(
         "block_sparse_attention",
@@ -266,7 +264,7 @@ TASKS = (
         _block_sparse_attention,
         mask("blocks", "H P N"),
         fused=True,
-        relations=(_HEADS_ALL,),
+        relations=(*_BATCHES, _HEADS_ALL),
         dims=(*_BATCH, size("P", high=512), size("N", high=512), fixed("T", low=4, high=64, multiple_of=4), _WIDTH),
         derive={"L": "P * T", "S": "N * T"},
     ),
@@ -276,7 +274,7 @@ TASKS = (
         _softcap_attention,
         plain("cap", 5.0),
         each=8,
-        relations=(_HEADS, _KEYS, _QUERIES),
+        relations=(*_BATCHES, _HEADS, _KEYS, _QUERIES),
     ),
     _attention(
         "sink_attention",
@@ -285,21 +283,21 @@ TASKS = (
         data("sinks", "H"),
         gathered="B * L",
         dims=(*_BATCH, size("L"), fixed("S", low=_LEAST, high=16), _WIDTH),  # among many keys one score hardly shows
-        relations=(_HEADS_ALL, _KEYS, _QUERIES),
+        relations=(*_BATCHES, _HEADS_ALL, _KEYS, _QUERIES),
     ),
     _attention(
         "attention_with_lse",
         "out0 = softmax(s) v, out1 = log sum exp(s), s = q k^T * scale",
         _attention_with_lse,
         out=("B H L D", "B H L"),
-        alone=(resampling("batch_resampling", {0: 0, 1: 0, 2: 0}, {0: 0, 1: 0}), _BATCHES[2], _KEYS),
+        relations=(resampling("batch_resampling", {0: 0, 1: 0, 2: 0}, {0: 0, 1: 0}), _BATCHES[2], _KEYS),
     ),
     _attention(
         "sigmoid_attention",
         "out = sigmoid(q k^T * scale + bias) v",
         _sigmoid_attention,
         plain("bias", formula="-log(max(S, 1))"),
-        relations=(_HEADS, _KEYS, _QUERIES),
+        relations=(*_BATCHES, _HEADS, _KEYS, _QUERIES),
     ),
     _attention(
         "cosine_attention",
@@ -307,7 +305,7 @@ TASKS = (
         _cosine_attention,
         each=8,
         scale=plain("scale", 12.0),
-        relations=(_HEADS, _KEYS, _QUERIES),
+        relations=(*_BATCHES, _HEADS, _KEYS, _QUERIES),
     ),
     _attention(
         "differential_attention",
@@ -318,7 +316,7 @@ TASKS = (
         each=12,
         flops="B * H * L * S * (6 * D + 12)",
         derive={"two": 2},
-        relations=(_HEADS,),
+        relations=(*_BATCHES, _HEADS),
     ),
     _attention(
         "packed_attention",
@@ -338,7 +336,7 @@ TASKS = (
         flops="H * L * L * (4 * D + 5)",
         where=f"L >= {_LEAST} and H * D * C > 0 and (H * L * L <= {_MOST})",
         reduction="L + D",
-        alone=(permutation("head_permutation", {0: 1, 1: 1, 2: 1}, {0: 1}), _BATCHES[2]),
+        relations=(permutation("head_permutation", {0: 1, 1: 1, 2: 1}, {0: 1}), _BATCHES[2]),
     ),
     moved(
         "vertical_slash_blocks",

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Arg, Dim, Plain, Relation, Task, product_text
+from kerneleval.records import Arg, Dim, Plain, Task, product_text
 from kerneleval.tasks.define import bias, data, fixed, nonempty, operator, plain, size, weight
 from kerneleval.tasks.relations import additivity, homogeneity, permutation, resampling
 
@@ -82,7 +82,6 @@ def convolution(
     out: str,
     terms: str,
     derive: Mapping[str, str | int],
-    relations: tuple[Relation, ...] = BATCHES,
     **more: Any,
 ) -> Task:
     """A task that convolves a batch.
@@ -96,7 +95,6 @@ def convolution(
         out: the shape of the output: batch, channels, positions.
         terms: names of the dims of the weight that are summed over.
         derive: names that are no free dims.
-        relations: metamorphic relations.
         more: as ``define.operator`` takes it.
     """
     biased = any(arg.name == "bias" for arg in args)
@@ -105,6 +103,7 @@ def convolution(
         "flops": f"{product_text(out)} * (2 * {product_text(terms)} + {int(biased)})",
         "reduction": product_text(terms),
         "gathered": product_text(f"B {' '.join(out.split()[2:])}"),
+        "relations": BATCHES,
         **more,
     }
     return operator(
@@ -120,7 +119,6 @@ def convolution(
         where=inside((BATCH, *dims)),
         empty=True,
         nonfinite=False,
-        relations=relations,
         **settings,
     )
 
@@ -157,7 +155,7 @@ TASKS = (
         "B O P",
         "C K",
         {"P": length("L")},
-        (*BATCHES, *CHANNELS),
+        relations=(*BATCHES, *CHANNELS),
     ),
     convolution(
         "conv2d",
@@ -169,7 +167,7 @@ TASKS = (
         "B O P Q",
         "C K K",
         {"P": length("H"), "Q": length("W")},
-        (*BATCHES, *CHANNELS),
+        relations=(*BATCHES, *CHANNELS),
     ),
     convolution(
         "depthwise_conv2d",
@@ -189,7 +187,7 @@ TASKS = (
         "B C P Q",
         "K K",
         {**UNIT, "P": length("H"), "Q": length("W")},
-        (*BATCHES, CHANNELWISE),
+        relations=(*BATCHES, CHANNELWISE),
     ),
     convolution(
         "conv3d",
@@ -201,7 +199,7 @@ TASKS = (
         "B O P Q R",
         "C K K K",
         {"P": length("T"), "Q": length("H"), "R": length("W")},
-        (*BATCHES, *CHANNELS),
+        relations=(*BATCHES, *CHANNELS),
     ),
     convolution(
         "conv3d_asymmetric",
@@ -220,7 +218,7 @@ TASKS = (
         "B O P Q R",
         "C K J J",
         {"P": length("T"), "Q": length("H", "J"), "R": length("W", "J")},
-        (*BATCHES, *CHANNELS),
+        relations=(*BATCHES, *CHANNELS),
     ),
     convolution(
         "conv2d_no_bias",
@@ -232,7 +230,7 @@ TASKS = (
         "B O P Q",
         "C K K",
         {"P": length("H"), "Q": length("W")},
-        (*BATCHES[:2], additivity(0), CHANNELS[1], homogeneity({0: 2.0, 1: -0.5}, {0: -1.0})),
+        relations=(*BATCHES[:2], additivity(0), CHANNELS[1], homogeneity({0: 2.0, 1: -0.5}, {0: -1.0})),
     ),
     convolution(
         "conv2d_pointwise",
@@ -243,7 +241,7 @@ TASKS = (
         "B O H W",
         "C",
         UNIT,
-        (*BATCHES, *CHANNELS),
+        relations=(*BATCHES, *CHANNELS),
     ),
     convolution(
         "conv2d_asymmetric",
@@ -262,7 +260,7 @@ TASKS = (
         "B O P Q",
         "C K J",
         {"P": length("H"), "Q": length("W", "J")},
-        (*BATCHES, *CHANNELS),
+        relations=(*BATCHES, *CHANNELS),
     ),
     convolution(
         "conv2d_dilated",
@@ -281,7 +279,7 @@ TASKS = (
         "B O P Q",
         "C K K",
         {"P": length("H", dilated=True), "Q": length("W", dilated=True)},
-        (*BATCHES, *CHANNELS),
+        relations=(*BATCHES, *CHANNELS),
     ),
     convolution(
         "conv2d_grouped",
@@ -318,7 +316,7 @@ TASKS = (
         "B O P",
         "C K",
         {"P": length("L", dilated=True)},
-        (*BATCHES, *CHANNELS),
+        relations=(*BATCHES, *CHANNELS),
     ),
     convolution(
         "conv1d_grouped",
@@ -356,7 +354,7 @@ TASKS = (
         "B C P",
         "K",
         {**UNIT, "P": length("L")},
-        (*BATCHES, CHANNELWISE),
+        relations=(*BATCHES, CHANNELWISE),
     ),
     convolution(
         "conv1d_circular",
@@ -367,7 +365,7 @@ TASKS = (
         "B O P",
         "C K",
         {"P": length("L", strided=False)},
-        (*BATCHES, *CHANNELS),
+        relations=(*BATCHES, *CHANNELS),
     ),
     convolution(
         "conv2d_reflect",
@@ -379,6 +377,6 @@ TASKS = (
         "B O P Q",
         "C K K",
         {"P": length("H", strided=False), "Q": length("W", strided=False)},
-        (*BATCHES, *CHANNELS),
+        relations=(*BATCHES, *CHANNELS),
     ),
 )

@@ -62,7 +62,7 @@ TASKS = (
             "P": length("H", dilated=True, strided=False),
             "Q": length("W", "J", dilated=True, strided=False),
         },
-        (*BATCHES, *CHANNELS),
+        relations=(*BATCHES, *CHANNELS),
     ),
     convolution(
         "depthwise_conv2d_asymmetric",
@@ -74,7 +74,7 @@ TASKS = (
         "B C P Q",
         "K J",
         {**UNIT, "P": length("H"), "Q": length("W", "J")},
-        (*BATCHES, CHANNELWISE),
+        relations=(*BATCHES, CHANNELWISE),
     ),
     convolution(
         "conv_transpose3d_dilated",
@@ -95,7 +95,7 @@ TASKS = (
         "B O P Q R",
         "C K K K",
         {"P": _extended("T"), "Q": _extended("H"), "R": _extended("W")},
-        (
+        relations=(
             *BATCHES,
             permutation("output_channel_permutation", {1: 1, 2: 0}, {0: 1}),
             permutation("input_channel_permutation", {0: 1, 1: 0}, {}),

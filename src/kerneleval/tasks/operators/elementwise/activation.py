@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.tasks.define import data, plain, weight
-from kerneleval.tasks.pointwise import pointwise, reflected
+from kerneleval.tasks.pointwise import ODD, pointwise, reflected
 from kerneleval.tasks.relations import homogeneity, mapping
 
 _aten: Any = torch.ops.aten
@@ -99,16 +99,16 @@ TASKS = (
     _activation("mish", "out = x * tanh(log(1 + e ** x))", F.mish, 5),
     _activation("sigmoid", "out = 1 / (1 + e ** -x)", torch.sigmoid, 3, relations=(reflected(lambda out, x: 1 - out),)),
     _activation("log_sigmoid", "out = log(1 / (1 + e ** -x))", F.logsigmoid, 4, relations=(_PLUS_X,)),
-    _activation("tanh", "out = tanh(x)", torch.tanh, 1, symmetry="odd", nonfinite=True),
-    _activation("tanhshrink", "out = x - tanh(x)", F.tanhshrink, 2, symmetry="odd"),
-    _activation("softsign", "out = x / (1 + |x|)", F.softsign, 3, symmetry="odd"),
+    _activation("tanh", "out = tanh(x)", torch.tanh, 1, relations=(ODD,), nonfinite=True),
+    _activation("tanhshrink", "out = x - tanh(x)", F.tanhshrink, 2, relations=(ODD,)),
+    _activation("softsign", "out = x / (1 + |x|)", F.softsign, 3, relations=(ODD,)),
     _activation("softplus", "out = log(1 + e ** (beta * x)) / beta", F.softplus, 5, plain("beta", 1.5), relations=()),
     _activation("hardtanh", "out = min(max(x, low), high)", F.hardtanh, 2, plain("low", -1.5), plain("high", 0.75)),
     _activation("hardsigmoid", "out = min(max(x + 3, 0), 6) / 6", F.hardsigmoid, 4),
     _activation("hardswish", "out = x * min(max(x + 3, 0), 6) / 6", F.hardswish, 5),
-    _activation("hardshrink", "out = x if |x| > lambd else 0", F.hardshrink, 2, plain("lambd", 0.5), symmetry="odd"),
+    _activation("hardshrink", "out = x if |x| > lambd else 0", F.hardshrink, 2, plain("lambd", 0.5), relations=(ODD,)),
     _activation(
-        "softshrink", "out = sign(x) * max(|x| - lambd, 0)", F.softshrink, 3, plain("lambd", 0.5), symmetry="odd"
+        "softshrink", "out = sign(x) * max(|x| - lambd, 0)", F.softshrink, 3, plain("lambd", 0.5), relations=(ODD,)
     ),
     _activation(
         "threshold",

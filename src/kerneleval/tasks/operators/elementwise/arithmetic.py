@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from kerneleval.tasks.define import data, plain, weight, whole
-from kerneleval.tasks.pointwise import FLAT, pointwise
+from kerneleval.tasks.pointwise import COMMUTATIVE, FLAT, ODD, pointwise
 from kerneleval.tasks.relations import homogeneity, mapping
 
 _TWO: Any = {"over": ("x", "y")}
@@ -50,9 +50,9 @@ def _row_scale(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
 
 
 TASKS = (
-    pointwise("add", "out = x + y", torch.add, 1, **_TWO, commutes=True, nonfinite=True, relations=(_LINEAR,)),
+    pointwise("add", "out = x + y", torch.add, 1, **_TWO, nonfinite=True, relations=(COMMUTATIVE, _LINEAR)),
     pointwise("sub", "out = x - y", torch.sub, 1, **_TWO, nonfinite=True, relations=(_LINEAR, _SWAPPED)),
-    pointwise("mul", "out = x * y", torch.mul, 1, **_TWO, commutes=True, nonfinite=True, relations=(_BILINEAR,)),
+    pointwise("mul", "out = x * y", torch.mul, 1, **_TWO, nonfinite=True, relations=(COMMUTATIVE, _BILINEAR)),
     pointwise("div", "out = x / y", torch.div, 1, **_SAFE, relations=(homogeneity({0: -2.0, 1: 0.5}, {0: -4.0}),)),
     pointwise("rsub", "out = y - alpha * x", _rsub, 2, plain("alpha", 1.5), **_TWO, relations=(_LINEAR,)),
     pointwise("add_scaled", "out = x + alpha * y", _add_scaled, 2, plain("alpha", 0.75), **_TWO, relations=(_LINEAR,)),
@@ -65,8 +65,7 @@ TASKS = (
         torch.mul,
         1,
         plain("factor", 1.75),
-        symmetry="odd",
-        relations=(homogeneity({0: 2.0}, {0: 2.0}),),
+        relations=(ODD, homogeneity({0: 2.0}, {0: 2.0})),
     ),
     pointwise("add_scalar", "out = x + value", torch.add, 1, plain("value", 0.75)),
     pointwise(
@@ -103,16 +102,15 @@ TASKS = (
         values="positive",
         without=("large_scale", "outlier"),
     ),
-    pointwise("cube", "out = x ** 3", torch.pow, 2, plain("exponent", 3), symmetry="odd", without=("large_scale",)),
+    pointwise("cube", "out = x ** 3", torch.pow, 2, plain("exponent", 3), relations=(ODD,), without=("large_scale",)),
     pointwise(
         "maximum",
         "out = the larger of x and y; NaN wins; equal ones share the gradient",
         torch.maximum,
         1,
         **_TWO,
-        commutes=True,
         nonfinite=True,
-        relations=(_LINEAR,),
+        relations=(COMMUTATIVE, _LINEAR),
     ),
     pointwise(
         "minimum",
@@ -120,9 +118,8 @@ TASKS = (
         torch.minimum,
         1,
         **_TWO,
-        commutes=True,
         nonfinite=True,
-        relations=(_LINEAR,),
+        relations=(COMMUTATIVE, _LINEAR),
     ),
     pointwise(
         "fmax",
@@ -159,9 +156,8 @@ TASKS = (
         torch.hypot,
         4,
         **_TWO,
-        commutes=True,
         without=("zeros",),
-        relations=(_LINEAR,),
+        relations=(COMMUTATIVE, _LINEAR),
     ),
     pointwise(
         "atan2",
@@ -233,8 +229,8 @@ TASKS = (
         nonfinite=False,
         dtypes=("float32", "float64"),
     ),
-    pointwise("logaddexp", "out = log(e ** x + e ** y)", torch.logaddexp, 5, **_TWO, commutes=True),
-    pointwise("logaddexp2", "out = log2(2 ** x + 2 ** y)", torch.logaddexp2, 5, **_TWO, commutes=True),
+    pointwise("logaddexp", "out = log(e ** x + e ** y)", torch.logaddexp, 5, **_TWO, relations=(COMMUTATIVE,)),
+    pointwise("logaddexp2", "out = log2(2 ** x + 2 ** y)", torch.logaddexp2, 5, **_TWO, relations=(COMMUTATIVE,)),
     pointwise("xlogy", "out = x * log(y), y > 0", torch.xlogy, 2, **_SAFE),
     pointwise("xlog1py", "out = x * log(1 + y), y > 0", torch.special.xlog1py, 3, **_SAFE),
     pointwise("lerp", "out = x + w * (y - x)", torch.lerp, 3, plain("w", 0.375), **_TWO, relations=(_LINEAR,)),

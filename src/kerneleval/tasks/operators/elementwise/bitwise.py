@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from kerneleval.tasks.define import INTEGERS, bits, whole
-from kerneleval.tasks.pointwise import pointwise
+from kerneleval.tasks.pointwise import COMMUTATIVE, pointwise
 
 _BITS: Any = {"dtypes": INTEGERS, "exact": True, "no_backward": "whole numbers have no gradient"}
 _TWO: Any = {"over": (bits("x", "M N"), bits("y", "M N")), **_BITS}
@@ -15,9 +15,9 @@ _SHIFT: Any = {"over": (bits("x", "M N"), whole("y", "M N", 0, 8)), **_BITS}
 _SIGNED: Any = {**_BITS, "dtypes": ("int32", "int64", "int8")}
 
 TASKS = (
-    pointwise("bitwise_and", "out = x & y", torch.bitwise_and, 1, commutes=True, **_TWO),
-    pointwise("bitwise_or", "out = x | y", torch.bitwise_or, 1, commutes=True, **_TWO),
-    pointwise("bitwise_xor", "out = x ^ y", torch.bitwise_xor, 1, commutes=True, **_TWO),
+    pointwise("bitwise_and", "out = x & y", torch.bitwise_and, 1, relations=(COMMUTATIVE,), **_TWO),
+    pointwise("bitwise_or", "out = x | y", torch.bitwise_or, 1, relations=(COMMUTATIVE,), **_TWO),
+    pointwise("bitwise_xor", "out = x ^ y", torch.bitwise_xor, 1, relations=(COMMUTATIVE,), **_TWO),
     pointwise("bitwise_not", "out = ~x", torch.bitwise_not, 1, over=(bits("x", "M N"),), **_BITS),
     pointwise("bitwise_left_shift", "out = x << y, 0 <= y < 8", torch.bitwise_left_shift, 1, **_SHIFT),
     pointwise("bitwise_right_shift", "out = x >> y, with the sign, 0 <= y < 8", torch.bitwise_right_shift, 1, **_SHIFT),
@@ -26,7 +26,7 @@ TASKS = (
         "out = the greatest common divisor of x and y",
         torch.gcd,
         32,
-        commutes=True,
+        relations=(COMMUTATIVE,),
         over=(whole("x", "M N", -100, 100), whole("y", "M N", -100, 100)),
         **_SIGNED,
     ),
@@ -35,10 +35,10 @@ TASKS = (
         "out = the least common multiple of x and y",
         torch.lcm,
         34,
-        commutes=True,
+        relations=(COMMUTATIVE,),
         over=(whole("x", "M N", -11, 12), whole("y", "M N", -11, 12)),
         **_SIGNED,
     ),
-    pointwise("integer_add", "out = x + y, modulo the type's range", torch.add, 1, commutes=True, **_TWO),
-    pointwise("integer_mul", "out = x * y, modulo the type's range", torch.mul, 1, commutes=True, **_TWO),
+    pointwise("integer_add", "out = x + y, modulo the type's range", torch.add, 1, relations=(COMMUTATIVE,), **_TWO),
+    pointwise("integer_mul", "out = x * y, modulo the type's range", torch.mul, 1, relations=(COMMUTATIVE,), **_TWO),
 )

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from kerneleval.tasks.define import INTEGERS, bits, whole
-from kerneleval.tasks.pointwise import FLAT, pointwise
+from kerneleval.tasks.pointwise import FLAT, ODD, pointwise
 
 Tensor = torch.Tensor
 _FIXED: Any = {"exact": True, "nonfinite": False}
@@ -45,7 +45,7 @@ TASKS = (
         1,
         out="float16",
         dtypes=("float32",),
-        symmetry="odd",
+        relations=(ODD,),
         exact=True,
         nonfinite=True,
     ),
@@ -56,7 +56,7 @@ TASKS = (
         1,
         out="bfloat16",
         dtypes=("float32",),
-        symmetry="odd",
+        relations=(ODD,),
         exact=True,
         nonfinite=True,
     ),
@@ -67,7 +67,7 @@ TASKS = (
         1,
         out="float32",
         dtypes=("float16", "bfloat16"),
-        symmetry="odd",
+        relations=(ODD,),
         exact=True,
         nonfinite=True,
     ),
@@ -78,7 +78,7 @@ TASKS = (
         1,
         out="int32",
         dtypes=("float32", "float16", "bfloat16"),
-        symmetry="odd",
+        relations=(ODD,),
         without=("small_scale",),
         no_backward=FLAT,
         **_FIXED,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from kerneleval.tasks.define import data, flags, plain, whole
-from kerneleval.tasks.pointwise import pointwise
+from kerneleval.tasks.pointwise import COMMUTATIVE, pointwise
 from kerneleval.tasks.relations import mapping
 
 _FLAG: Any = {"out": "bool", "exact": True, "no_backward": "the output is a flag"}
@@ -44,8 +44,8 @@ def _masked_fill(x: torch.Tensor, where: torch.Tensor, value: float) -> torch.Te
 
 
 TASKS = (
-    pointwise("eq", "out = whether x = y, whole numbers", torch.eq, 1, commutes=True, **_WHOLE),
-    pointwise("ne", "out = whether x differs from y, whole numbers", torch.ne, 1, commutes=True, **_COUNTS),
+    pointwise("eq", "out = whether x = y, whole numbers", torch.eq, 1, relations=(COMMUTATIVE,), **_WHOLE),
+    pointwise("ne", "out = whether x differs from y, whole numbers", torch.ne, 1, relations=(COMMUTATIVE,), **_COUNTS),
     pointwise("lt", "out = whether x < y; false beside a NaN", torch.lt, 1, **_NUMBERS),
     pointwise("le", "out = whether x <= y; false beside a NaN", torch.le, 1, **_NUMBERS),
     pointwise("gt", "out = whether x > y; false beside a NaN", torch.gt, 1, **_NUMBERS),
@@ -63,9 +63,13 @@ TASKS = (
     pointwise("isnan", "out = whether x is NaN", torch.isnan, 1, **_SPECIAL),
     pointwise("isinf", "out = whether x is infinite", torch.isinf, 1, **_SPECIAL),
     pointwise("isfinite", "out = whether x is a finite number", torch.isfinite, 1, **_SPECIAL),
-    pointwise("logical_and", "out = whether x and y are both true", torch.logical_and, 1, commutes=True, **_FLAGS),
-    pointwise("logical_or", "out = whether x or y is true", torch.logical_or, 1, commutes=True, **_FLAGS),
-    pointwise("logical_xor", "out = whether one of x and y is true", torch.logical_xor, 1, commutes=True, **_FLAGS),
+    pointwise(
+        "logical_and", "out = whether x and y are both true", torch.logical_and, 1, relations=(COMMUTATIVE,), **_FLAGS
+    ),
+    pointwise("logical_or", "out = whether x or y is true", torch.logical_or, 1, relations=(COMMUTATIVE,), **_FLAGS),
+    pointwise(
+        "logical_xor", "out = whether one of x and y is true", torch.logical_xor, 1, relations=(COMMUTATIVE,), **_FLAGS
+    ),
     pointwise(
         "logical_not",
         "out = whether x is 0",

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from kerneleval.tasks.define import data, plain
-from kerneleval.tasks.pointwise import pointwise
+from kerneleval.tasks.pointwise import EVEN, ODD, pointwise
 
 _WIDE: Any = {"dtypes": ("float32", "float64")}
 _PLAIN: Any = {**_WIDE, "no_backward": "PyTorch has no derivative of it"}
@@ -60,15 +60,15 @@ TASKS = (
         **_WIDE,
     ),
     pointwise(
-        "i0", "out = I_0(x), the modified Bessel function", torch.special.i0, 30, symmetry="even", **_WIDE, **_NEAR
+        "i0", "out = I_0(x), the modified Bessel function", torch.special.i0, 30, relations=(EVEN,), **_WIDE, **_NEAR
     ),
-    pointwise("i0e", "out = e ** -|x| * I_0(x)", torch.special.i0e, 30, symmetry="even", **_WIDE),
+    pointwise("i0e", "out = e ** -|x| * I_0(x)", torch.special.i0e, 30, relations=(EVEN,), **_WIDE),
     pointwise(
-        "i1", "out = I_1(x), the modified Bessel function", torch.special.i1, 30, symmetry="odd", **_WIDE, **_NEAR
+        "i1", "out = I_1(x), the modified Bessel function", torch.special.i1, 30, relations=(ODD,), **_WIDE, **_NEAR
     ),
-    pointwise("i1e", "out = e ** -|x| * I_1(x)", torch.special.i1e, 30, symmetry="odd", **_WIDE),
-    pointwise("bessel_j0", "out = J_0(x)", torch.special.bessel_j0, 30, symmetry="even", **_PLAIN, **_NEAR),
-    pointwise("bessel_j1", "out = J_1(x)", torch.special.bessel_j1, 30, symmetry="odd", **_PLAIN, **_NEAR),
+    pointwise("i1e", "out = e ** -|x| * I_1(x)", torch.special.i1e, 30, relations=(ODD,), **_WIDE),
+    pointwise("bessel_j0", "out = J_0(x)", torch.special.bessel_j0, 30, relations=(EVEN,), **_PLAIN, **_NEAR),
+    pointwise("bessel_j1", "out = J_1(x)", torch.special.bessel_j1, 30, relations=(ODD,), **_PLAIN, **_NEAR),
     pointwise("bessel_y0", "out = Y_0(x), x > 0", torch.special.bessel_y0, 30, values="positive", **_PLAIN, **_NEAR),
     pointwise("bessel_y1", "out = Y_1(x), x > 0", torch.special.bessel_y1, 30, values="positive", **_PLAIN, **_NEAR),
     pointwise(
@@ -94,7 +94,7 @@ TASKS = (
         "out = sin(x) / x, 1 at 0",
         torch.special.spherical_bessel_j0,
         8,
-        symmetry="even",
+        relations=(EVEN,),
         **_PLAIN,
         **_NEAR,
     ),

@@ -7,7 +7,7 @@ import math
 import torch
 
 from kerneleval.tasks.define import plain
-from kerneleval.tasks.pointwise import FLAT, pointwise, reflected
+from kerneleval.tasks.pointwise import EVEN, FLAT, ODD, pointwise, reflected
 from kerneleval.tasks.relations import homogeneity, mapping
 
 _HUGE = ("large_scale",)
@@ -23,16 +23,14 @@ def _rounded(x: torch.Tensor, decimals: int) -> torch.Tensor:
 
 TASKS = (
     # Signs and sizes
-    pointwise(
-        "abs", "out = |x|; gradient 0 at 0", torch.abs, 1, symmetry="even", nonfinite=True, relations=(_DOUBLED,)
-    ),
-    pointwise("neg", "out = -x", torch.neg, 1, symmetry="odd", nonfinite=True, exact=True, relations=(_DOUBLED,)),
+    pointwise("abs", "out = |x|; gradient 0 at 0", torch.abs, 1, nonfinite=True, relations=(EVEN, _DOUBLED)),
+    pointwise("neg", "out = -x", torch.neg, 1, nonfinite=True, exact=True, relations=(ODD, _DOUBLED)),
     pointwise(
         "sign",
         "out = 1 where x > 0, -1 where x < 0, else 0",
         torch.sign,
         1,
-        symmetry="odd",
+        relations=(ODD,),
         no_backward=FLAT,
         exact=True,
         nonfinite=False,
@@ -47,17 +45,16 @@ TASKS = (
         nonfinite=False,
         no_backward="the output is a flag",
     ),
-    pointwise("square", "out = x ** 2", torch.square, 1, symmetry="even", nonfinite=True),
+    pointwise("square", "out = x ** 2", torch.square, 1, relations=(EVEN,), nonfinite=True),
     pointwise(
         "reciprocal",
         "out = 1 / x",
         torch.reciprocal,
         1,
-        symmetry="odd",
         without=("zeros", "outlier"),
         nonfinite=True,
         backward_dtypes=("float32",),  # one gradient near zero is larger than all others, and than their rounding
-        relations=(homogeneity({0: 2.0}, {0: 0.5}),),
+        relations=(ODD, homogeneity({0: 2.0}, {0: 0.5})),
     ),
     pointwise(
         "nan_to_num",
@@ -114,7 +111,7 @@ TASKS = (
         "out = x without its fraction",
         torch.trunc,
         1,
-        symmetry="odd",
+        relations=(ODD,),
         no_backward=FLAT,
         exact=True,
         nonfinite=True,
@@ -124,12 +121,12 @@ TASKS = (
         "out = the whole number next to x, the even one of two",
         torch.round,
         1,
-        symmetry="odd",
+        relations=(ODD,),
         no_backward=FLAT,
         exact=True,
         nonfinite=True,
     ),
-    pointwise("frac", "out = x - trunc(x)", torch.frac, 2, symmetry="odd", exact=True, nonfinite=False),
+    pointwise("frac", "out = x - trunc(x)", torch.frac, 2, relations=(ODD,), exact=True, nonfinite=False),
     # Exponentials and logarithms
     pointwise(
         "exp",
@@ -188,10 +185,10 @@ TASKS = (
         relations=(mapping("complement", lambda x, eps: (1 - x, eps), lambda outs, _: [-outs[0]]),),
     ),
     # Angles
-    pointwise("sin", "out = sin(x)", torch.sin, 1, symmetry="odd"),
-    pointwise("cos", "out = cos(x)", torch.cos, 1, symmetry="even"),
-    pointwise("tan", "out = tan(x)", torch.tan, 1, symmetry="odd", without=("large_scale", "outlier")),
-    pointwise("asin", "out = arcsin(x), |x| < 1", torch.asin, 1, values="symmetric", symmetry="odd"),
+    pointwise("sin", "out = sin(x)", torch.sin, 1, relations=(ODD,)),
+    pointwise("cos", "out = cos(x)", torch.cos, 1, relations=(EVEN,)),
+    pointwise("tan", "out = tan(x)", torch.tan, 1, relations=(ODD,), without=("large_scale", "outlier")),
+    pointwise("asin", "out = arcsin(x), |x| < 1", torch.asin, 1, values="symmetric", relations=(ODD,)),
     pointwise(
         "acos",
         "out = arccos(x), |x| < 1",
@@ -200,19 +197,19 @@ TASKS = (
         values="symmetric",
         relations=(reflected(lambda out, x: math.pi - out),),
     ),
-    pointwise("atan", "out = arctan(x)", torch.atan, 1, symmetry="odd", nonfinite=True),
-    pointwise("sinh", "out = sinh(x)", torch.sinh, 1, symmetry="odd", without=_HUGE, nonfinite=True),
-    pointwise("cosh", "out = cosh(x)", torch.cosh, 1, symmetry="even", without=_HUGE, nonfinite=True),
-    pointwise("asinh", "out = arsinh(x)", torch.asinh, 1, symmetry="odd", nonfinite=True),
+    pointwise("atan", "out = arctan(x)", torch.atan, 1, relations=(ODD,), nonfinite=True),
+    pointwise("sinh", "out = sinh(x)", torch.sinh, 1, relations=(ODD,), without=_HUGE, nonfinite=True),
+    pointwise("cosh", "out = cosh(x)", torch.cosh, 1, relations=(EVEN,), without=_HUGE, nonfinite=True),
+    pointwise("asinh", "out = arsinh(x)", torch.asinh, 1, relations=(ODD,), nonfinite=True),
     pointwise("acosh", "out = arcosh(x), x >= 1", torch.acosh, 1, values="above_one", without=("zeros",)),
-    pointwise("atanh", "out = artanh(x), |x| < 1", torch.atanh, 1, values="symmetric", symmetry="odd"),
+    pointwise("atanh", "out = artanh(x), |x| < 1", torch.atanh, 1, values="symmetric", relations=(ODD,)),
     pointwise(
-        "sinc", "out = sin(pi x) / (pi x), 1 at 0", torch.sinc, 4, symmetry="even", dtypes=("float32", "float16")
+        "sinc", "out = sin(pi x) / (pi x), 1 at 0", torch.sinc, 4, relations=(EVEN,), dtypes=("float32", "float16")
     ),
-    pointwise("rad2deg", "out = x * 180 / pi", torch.rad2deg, 1, symmetry="odd", relations=(_ANY_SIGN,)),
-    pointwise("deg2rad", "out = x * pi / 180", torch.deg2rad, 1, symmetry="odd", relations=(_ANY_SIGN,)),
+    pointwise("rad2deg", "out = x * 180 / pi", torch.rad2deg, 1, relations=(ODD, _ANY_SIGN)),
+    pointwise("deg2rad", "out = x * pi / 180", torch.deg2rad, 1, relations=(ODD, _ANY_SIGN)),
     # Error functions
-    pointwise("erf", "out = erf(x)", torch.erf, 1, symmetry="odd", nonfinite=True),
+    pointwise("erf", "out = erf(x)", torch.erf, 1, relations=(ODD,), nonfinite=True),
     pointwise(
         "erfc",
         "out = 1 - erf(x), exact where it is small",
@@ -220,5 +217,5 @@ TASKS = (
         1,
         relations=(reflected(lambda out, x: 2 - out),),
     ),
-    pointwise("erfinv", "out = the y with erf(y) = x, |x| < 1", torch.erfinv, 1, values="symmetric", symmetry="odd"),
+    pointwise("erfinv", "out = the y with erf(y) = x, |x| < 1", torch.erfinv, 1, values="symmetric", relations=(ODD,)),
 )

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Task
 from kerneleval.tasks.define import data, fixed, index, operator, plain, size, weight
-from kerneleval.tasks.operators.gemm.gemm import product
+from kerneleval.tasks.operators.gemm.gemm import free, product
 from kerneleval.tasks.relations import additivity, homogeneity, permutation, resampling
 
 Tensor = torch.Tensor
@@ -92,7 +92,8 @@ _WEIGHT = weight("weight", "E D N", fan_in="D")
 _TOKENS = permutation("token_permutation", {0: 0, 1: 0}, {0: 0})
 _ROWS = resampling("token_resampling", {0: 0, 1: 0}, {0: 0})
 _BILINEAR = homogeneity({0: 2.0, 2: -0.5}, {0: -1.0})
-_EXPERT: Any = {"high": 2048, "widths": _EXPERTS, "where": "E > 0", "source": "vllm", "level": 2}
+_WIDTHS = free("T D N", high=2048)
+_EXPERT: Any = {"where": "E > 0", "source": "vllm", "level": 2}
 _MOVED: Any = {
     "dims": (size("T", high=4096), size("D", high=2048), fixed("K", low=2)),
     "where": "T * K > 0",
@@ -113,8 +114,8 @@ _PLACES = index("places", "T K", "T * K")
 
 def _product(name: str, summary: str, reference: Any, args: tuple[Any, ...], **more: Any) -> Task:
     """A task of one product for each token; ``more`` as ``gemm.product`` takes it."""
-    settings: dict[str, Any] = {**_EXPERT, "relations": (_TOKENS, _ROWS), **more}
-    return product(name, summary, reference, "T D N", args, "T N", "D", **settings)
+    settings: dict[str, Any] = {"dims": (*_WIDTHS, *_EXPERTS), **_EXPERT, "relations": (_TOKENS, _ROWS), **more}
+    return product(name, summary, reference, args=args, out="T N", terms="D", **settings)
 
 
 TASKS = (
@@ -241,7 +242,7 @@ TASKS = (
         "batched_experts_masked",
         "out[e, t] = x[e, t] @ weight[e] for t < tokens[e], else 0",
         _batched_experts_masked,
-        "T D N",
+        (*_WIDTHS, *_EXPERTS),
         (data("x", "E T D"), index("tokens", "E", "T + 1"), _WEIGHT),
         "E T N",
         "D",
@@ -255,7 +256,7 @@ TASKS = (
         "out[t] = (x[t] @ down[ids[t]]) @ up[ids[t]], the adapter of each token",
         _lora,
         (data("x", "T D"), _IDS, weight("down", "E D R", fan_in="D"), weight("up", "E R N", fan_in="R")),
-        widths=(*_EXPERTS, fixed("R", low=4, high=64, multiple_of=4)),
+        dims=(*_WIDTHS, *_EXPERTS, fixed("R", low=4, high=64, multiple_of=4)),
         where="E * R > 0",
         flops="2 * T * R * (D + N)",
         reduction="D + R",
@@ -264,7 +265,7 @@ TASKS = (
         "fused_moe",
         "out[t] = sum_k weights[t, k] * (silu(g) * u) @ w2[e], (g, u) = the halves of x[t] @ w1[e], e = ids[t, k]",
         _fused_moe,
-        "T D N",
+        (*_WIDTHS, *_EXPERTS, fixed("K", low=2, high=4)),
         (
             data("x", "T D"),
             index("ids", "T K", "E"),
@@ -274,7 +275,7 @@ TASKS = (
         ),
         "T D",
         "D",
-        (
+        relations=(
             permutation("token_permutation", {0: 0, 1: 0, 2: 0}, {0: 0}),
             permutation("order_of_experts", {1: 1, 2: 1}, {}),
             homogeneity({2: -2.0}, {0: -2.0}),
@@ -282,7 +283,6 @@ TASKS = (
         derive={"both": "2 * N"},
         **{
             **_EXPERT,
-            "widths": (*_EXPERTS, fixed("K", low=2, high=4)),
             "where": "E * K > 0",
             "flops": "T * K * (6 * D * N + 5 * N + 2 * D)",
             "reduction": "D + N * K",

@@ -9,7 +9,7 @@ import torch
 from kerneleval.tasks.define import data, plain
 from kerneleval.tasks.operators.gemm.blas import BLAS
 from kerneleval.tasks.operators.gemm.blas_level2 import UNBOUNDED, UNIT_TRIANGLE
-from kerneleval.tasks.operators.gemm.gemm import product
+from kerneleval.tasks.operators.gemm.gemm import free, product
 from kerneleval.tasks.operators.movement.movement import moved
 from kerneleval.tasks.relations import resampling
 
@@ -41,7 +41,7 @@ TASKS = (
         (data("a", "B M K"), data("b", "B K N", fan_in="K"), data("c", "B M N"), *_SCALARS),
         "B M N",
         "K",
-        (_TRIPLES,),
+        relations=(_TRIPLES,),
         each=3,
         **_COMPLEX,
     ),
@@ -53,7 +53,7 @@ TASKS = (
         (data("a", "B M N"), data("x", "B N", fan_in="N"), data("y", "B M"), *_SCALARS),
         "B M",
         "N",
-        (_TRIPLES,),
+        relations=(_TRIPLES,),
         each=3,
         **_COMPLEX,
     ),
@@ -61,13 +61,12 @@ TASKS = (
         "trsm_batched_complex",
         "out[b] = x such that t @ x = alpha * b[b], t = a[b] below the diagonal and 1 on it",
         _trsm,
-        "B N M",
+        free("B N M", high=1024),
         (data("a", "B N N", **UNIT_TRIANGLE), data("b", "B N M"), _SCALARS[0]),
         "B N M",
         "N",
-        (_PAIRS,),
+        relations=(_PAIRS,),
         without=UNBOUNDED,
-        high=1024,
         **_COMPLEX,
     ),
     moved(

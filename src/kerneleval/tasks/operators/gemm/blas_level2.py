@@ -14,7 +14,7 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 from kerneleval.records import Arg
 from kerneleval.tasks.define import data, fixed, plain
 from kerneleval.tasks.operators.gemm.blas import BLAS, MAIN, REAL
-from kerneleval.tasks.operators.gemm.gemm import product
+from kerneleval.tasks.operators.gemm.gemm import free, product
 from kerneleval.tasks.relations import homogeneity, resampling
 
 Tensor = torch.Tensor
@@ -103,12 +103,12 @@ def _band(name: str, rows: str) -> Arg:
     return data(name, f"{rows} N")
 
 
+_BAND_DIMS = (*free("N"), fixed("W", high=8))
 _BANDED: Any = {
     **_SQUARE,
     "derive": {"rows": "W + 1", "terms": "2 * W + 1"},
     "where": "N > W",
     "empty": False,
-    "widths": (fixed("W", high=8),),
 }
 _NARROW = (data("x", "N", fan_in="terms"), data("y", "N"))
 
@@ -121,7 +121,7 @@ TASKS = (
         (data("a", "M N"), data("x", "N", fan_in="N"), data("y", "M"), *_SCALARS),
         "M",
         "N",
-        (resampling("row_resampling", {0: 0, 2: 0}, {0: 0}), _LINEAR),
+        relations=(resampling("row_resampling", {0: 0, 2: 0}, {0: 0}), _LINEAR),
         each=3,
         dtypes=MAIN,
         **BLAS,
@@ -134,7 +134,7 @@ TASKS = (
         (data("a", "M N"), data("x", "M", fan_in="M"), data("y", "N"), *_SCALARS),
         "N",
         "M",
-        (_LINEAR,),
+        relations=(_LINEAR,),
         each=3,
         dtypes=MAIN,
         **BLAS,
@@ -147,7 +147,7 @@ TASKS = (
         (data("a", "B M N"), data("x", "B N", fan_in="N"), data("y", "B M"), *_SCALARS),
         "B M",
         "N",
-        (_LINEAR,),
+        relations=(_LINEAR,),
         each=3,
         dtypes=MAIN,
         **BLAS,
@@ -160,7 +160,7 @@ TASKS = (
         (data("a", "M N"), data("x", "M"), data("y", "N"), _SCALARS[0]),
         "M N",
         "",
-        (resampling("row_resampling", {0: 0, 1: 0}, {0: 0}), homogeneity({0: 2.0, 2: 2.0}, {0: 2.0})),
+        relations=(resampling("row_resampling", {0: 0, 1: 0}, {0: 0}), homogeneity({0: 2.0, 2: 2.0}, {0: 2.0})),
         each=2,
         **{**_SQUARE, "complexity": 1},
     ),
@@ -172,7 +172,7 @@ TASKS = (
         (_MATRIX, *_VECTORS, *_SCALARS),
         "N",
         "N",
-        (_LINEAR,),
+        relations=(_LINEAR,),
         each=3,
         **_SQUARE,
     ),
@@ -184,7 +184,7 @@ TASKS = (
         (data("packed", "length"), *_VECTORS, *_SCALARS),
         "N",
         "N",
-        (_LINEAR,),
+        relations=(_LINEAR,),
         each=3,
         derive={"length": "N * (N + 1) // 2"},
         **_SQUARE,
@@ -197,7 +197,7 @@ TASKS = (
         (_MATRIX, data("x", "N"), _SCALARS[0]),
         "N N",
         "",
-        (homogeneity({0: 4.0, 1: -2.0}, {0: 4.0}),),
+        relations=(homogeneity({0: 4.0, 1: -2.0}, {0: 4.0}),),
         each=2,
         **_SQUARE,
     ),
@@ -209,7 +209,7 @@ TASKS = (
         (_MATRIX, data("x", "N"), data("y", "N"), _SCALARS[0]),
         "N N",
         "",
-        (homogeneity({0: 4.0, 1: 2.0, 2: 2.0}, {0: 4.0}),),
+        relations=(homogeneity({0: 4.0, 1: 2.0, 2: 2.0}, {0: 4.0}),),
         each=4,
         **_SQUARE,
     ),
@@ -221,42 +221,41 @@ TASKS = (
         (_MATRIX, data("x", "N", fan_in="N")),
         "N",
         "N",
-        (_TIMES_X,),
+        relations=(_TIMES_X,),
         **_SQUARE,
     ),
     product(
         "trsv",
         "out = x such that t @ x = b, t = a below the diagonal and 1 on it",
         _trsv,
-        "N",
+        free("N", high=4096),
         (data("a", "N N", **UNIT_TRIANGLE), data("b", "N")),
         "N",
         "N",
-        (homogeneity({1: -2.0}, {0: -2.0}),),
+        relations=(homogeneity({1: -2.0}, {0: -2.0}),),
         without=UNBOUNDED,
-        high=4096,
         **_SQUARE,
     ),
     product(
         "tbmv",
         "out[m] = sum_d band[d, m - d] * x[m - d]: a lower triangle of W diagonals below the main one times x",
         _tbmv,
-        "N",
+        _BAND_DIMS,
         (_band("band", "rows"), data("x", "N", fan_in="rows")),
         "N",
         "rows",
-        (_TIMES_X,),
+        relations=(_TIMES_X,),
         **_BANDED,
     ),
     product(
         "sbmv",
         "out = alpha * s @ x + beta * y, s symmetric, its W diagonals below the main one and that in band",
         _sbmv,
-        "N",
+        _BAND_DIMS,
         (_band("band", "rows"), *_NARROW, *_SCALARS),
         "N",
         "terms",
-        (_LINEAR,),
+        relations=(_LINEAR,),
         each=3,
         **_BANDED,
     ),
@@ -264,11 +263,11 @@ TASKS = (
         "gbmv",
         "out = alpha * a @ x + beta * y, the main diagonal and W below it in lower, upper[d, n] = a[n, n + d + 1]",
         _gbmv,
-        "N",
+        _BAND_DIMS,
         (_band("lower", "rows"), _band("upper", "W"), *_NARROW, *_SCALARS),
         "N",
         "terms",
-        (homogeneity({2: 2.0, 3: 2.0}, {0: 2.0}),),
+        relations=(homogeneity({2: 2.0, 3: 2.0}, {0: 2.0}),),
         each=3,
         **_BANDED,
     ),

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Arg, Dim, Plain, Relation, Task, product_text
+from kerneleval.records import Arg, Dim, Plain, Task, product_text
 from kerneleval.tasks.define import bias, data, fixed, operator, plain, size, weight
 from kerneleval.tasks.relations import additivity, homogeneity, permutation, resampling
 
@@ -23,21 +23,20 @@ _ROWS = resampling("row_resampling", {0: 2}, {0: 2})
 _BATCHES = resampling("batch_resampling", {0: 0, 1: 0}, {0: 0})
 
 
+def free(names: str, batch: int = 16, high: int = 8192) -> tuple[Dim, ...]:
+    """Dims of these names up to ``high``; ``B``, ``G`` and ``H`` are batches, up to ``batch``."""
+    return tuple(fixed(n, high=batch) if n in "BGH" else size(n, high=high) for n in names.split())
+
+
 def product(
     name: str,
     summary: str,
     reference: Callable[..., Any],
-    dims: str,
+    dims: str | tuple[Dim, ...],
     args: tuple[Arg | Plain, ...],
     out: str,
     terms: str,
-    relations: tuple[Relation, ...] = (),
-    *,
-    widths: tuple[Dim, ...] = (),
-    batch: int = 16,
-    high: int = 8192,
     each: int = 0,
-    category: str = "gemm",
     **more: Any,
 ) -> Task:
     """A task that sums products.
@@ -46,20 +45,15 @@ def product(
         name: unique slug.
         summary: one line with the formula.
         reference: the operator in plain PyTorch.
-        dims: names of the free dims; ``B``, ``G`` and ``H`` are batches.
+        dims: the free dims, or their names as ``free`` takes them.
         args: the arguments, in the order of the call.
         out: the shapes of the outputs, with commas between.
         terms: names of the dims summed over; empty: none, every output is one product.
-        relations: metamorphic relations.
-        widths: further dims, with ranges of their own.
-        batch: the largest batch.
-        high: the largest value of the other dims.
         each: operations for an output element beside its sum.
-        category: as ``define.operator`` takes it.
         more: as ``define.operator`` takes it.
     """
     # no infinities and NaN: Strassen's product spreads a NaN, and rounding errors
-    settings: dict[str, Any] = {"normwise": True, "nonfinite": False, "empty": True, **more}
+    settings: dict[str, Any] = {"category": "gemm", "normwise": True, "nonfinite": False, "empty": True, **more}
     outputs = tuple(part.strip() for part in out.split(","))
     elements = [text.partition(":")[0] for text in outputs]
     each_output = (f"2 * {product_text(terms)}" if terms else "1") + (f" + {each}" if each else "")
@@ -67,13 +61,11 @@ def product(
     settings.setdefault("reduction", f"max(1, {product_text(terms)})")
     return operator(
         name,
-        category,
-        summary,
-        dims=(*(fixed(n, high=batch) if n in "BGH" else size(n, high=high) for n in dims.split()), *widths),
+        summary=summary,
+        dims=free(dims) if isinstance(dims, str) else dims,
         args=args,
         out=outputs,
         reference=reference,
-        relations=relations,
         **settings,
     )
 
@@ -143,7 +135,7 @@ TASKS = (
         (data("a", "M K"), data("b", "K N", fan_in="K")),
         "M N",
         "K",
-        (
+        relations=(
             permutation("row_permutation", {0: 0}, {0: 0}),
             permutation("column_permutation", {1: 1}, {0: 1}),
             permutation("contraction_order", {0: 1, 1: 0}, {}),
@@ -160,7 +152,7 @@ TASKS = (
         (data("a", "B M K"), data("b", "B K N", fan_in="K")),
         "B M N",
         "K",
-        (
+        relations=(
             permutation("batch_permutation", {0: 0, 1: 0}, {0: 0}),
             _BATCHES,
             permutation("row_permutation", {0: 1}, {0: 1}),
@@ -177,7 +169,7 @@ TASKS = (
         (data("x", "M K"), weight("weight", "N K", fan_in="K"), bias("N")),
         "M N",
         "K",
-        (
+        relations=(
             permutation("row_permutation", {0: 0}, {0: 0}),
             permutation("feature_permutation", {1: 0, 2: 0}, {0: 1}),
             permutation("contraction_order", {0: 1, 1: 1}, {}),
@@ -195,7 +187,7 @@ TASKS = (
         (data("a", "M N"), data("x", "N", fan_in="N")),
         "M",
         "N",
-        (
+        relations=(
             permutation("row_permutation", {0: 0}, {0: 0}),
             permutation("contraction_order", {0: 1, 1: 0}, {}),
             resampling("row_resampling", {0: 0}, {0: 0}),
@@ -213,7 +205,7 @@ TASKS = (
         (data("x", "M K"), weight("weight", "N K", fan_in="K")),
         "M N",
         "K",
-        (_BATCH, additivity(0), homogeneity({0: -2.0}, {0: -2.0})),
+        relations=(_BATCH, additivity(0), homogeneity({0: -2.0}, {0: -2.0})),
     ),
     product(
         "addmm",
@@ -223,7 +215,7 @@ TASKS = (
         (data("c", "M N"), data("a", "M K"), data("b", "K N", fan_in="K"), *_SCALARS),
         "M N",
         "K",
-        (_BATCHES, homogeneity({0: 2.0, 1: 2.0}, {0: 2.0})),
+        relations=(_BATCHES, homogeneity({0: 2.0, 1: 2.0}, {0: 2.0})),
         each=3,
     ),
     product(
@@ -234,7 +226,7 @@ TASKS = (
         (data("c", "B M N"), data("a", "B M K"), data("b", "B K N", fan_in="K"), *_SCALARS),
         "B M N",
         "K",
-        (
+        relations=(
             resampling("batch_resampling", {0: 0, 1: 0, 2: 0}, {0: 0}),
             permutation("contraction_order", {1: 2, 2: 1}, {}),
             homogeneity({0: 2.0, 1: 2.0}, {0: 2.0}),
@@ -249,7 +241,7 @@ TASKS = (
         (data("c", "M N"), data("a", "B M K"), data("b", "B K N", fan_in="B K"), *_SCALARS),
         "M N",
         "B K",
-        (permutation("batch_order", {1: 0, 2: 0}, {}), homogeneity({0: 2.0, 1: 2.0}, {0: 2.0})),
+        relations=(permutation("batch_order", {1: 0, 2: 0}, {}), homogeneity({0: 2.0, 1: 2.0}, {0: 2.0})),
         each=3,
     ),
     product(
@@ -260,7 +252,7 @@ TASKS = (
         (data("y", "M"), data("a", "M N"), data("x", "N", fan_in="N"), *_SCALARS),
         "M",
         "N",
-        (_BATCHES, homogeneity({0: 2.0, 1: 2.0}, {0: 2.0})),
+        relations=(_BATCHES, homogeneity({0: 2.0, 1: 2.0}, {0: 2.0})),
         each=3,
     ),
     product(
@@ -271,7 +263,7 @@ TASKS = (
         (data("c", "M N"), data("x", "M"), data("y", "N"), *_SCALARS),
         "M N",
         "",
-        (_BATCHES, homogeneity({0: 2.0, 1: 2.0}, {0: 2.0})),
+        relations=(_BATCHES, homogeneity({0: 2.0, 1: 2.0}, {0: 2.0})),
         each=3,
     ),
     product(
@@ -282,7 +274,7 @@ TASKS = (
         (data("a", "K M"), data("b", "K N", fan_in="K")),
         "M N",
         "K",
-        (permutation("contraction_order", {0: 0, 1: 0}, {}), _BILINEAR),
+        relations=(permutation("contraction_order", {0: 0, 1: 0}, {}), _BILINEAR),
     ),
     product(
         "matmul_transposed_b",
@@ -292,7 +284,7 @@ TASKS = (
         (data("a", "M K"), data("b", "N K", fan_in="K")),
         "M N",
         "K",
-        (_BATCH, additivity(0), _BILINEAR),
+        relations=(_BATCH, additivity(0), _BILINEAR),
     ),
     product(
         "matmul_transposed_both",
@@ -302,7 +294,7 @@ TASKS = (
         (data("a", "K M"), data("b", "N K", fan_in="K")),
         "M N",
         "K",
-        (permutation("contraction_order", {0: 0, 1: 1}, {}), _BILINEAR),
+        relations=(permutation("contraction_order", {0: 0, 1: 1}, {}), _BILINEAR),
     ),
     product(
         "batched_matmul_transposed_b",
@@ -312,7 +304,7 @@ TASKS = (
         (data("a", "B M K"), data("b", "B N K", fan_in="K")),
         "B M N",
         "K",
-        (_BATCHES, _BILINEAR),
+        relations=(_BATCHES, _BILINEAR),
     ),
     product(
         "matmul_3d",
@@ -322,31 +314,29 @@ TASKS = (
         (data("a", "B M K"), data("b", "K N", fan_in="K")),
         "B M N",
         "K",
-        (_BATCH, additivity(0), _BILINEAR),
+        relations=(_BATCH, additivity(0), _BILINEAR),
         gathered="B * M",
     ),
     product(
         "matmul_4d",
         "out[b, h, m, n] = sum_k a[b, h, m, k] * b[k, n]",
         torch.matmul,
-        "B H M N K",
+        free("B H M N K", batch=8),
         (data("a", "B H M K"), data("b", "K N", fan_in="K")),
         "B H M N",
         "K",
-        (_ROWS, additivity(0), _BILINEAR),
-        batch=8,
+        relations=(_ROWS, additivity(0), _BILINEAR),
         gathered="B * H * M",
     ),
     product(
         "matmul_broadcast",
         "out[b, h, m, n] = sum_k a[b, h, m, k] * b[h, k, n]",
         torch.matmul,
-        "B H M N K",
+        free("B H M N K", batch=8),
         (data("a", "B H M K"), data("b", "H K N", fan_in="K")),
         "B H M N",
         "K",
-        (_ROWS, additivity(0), _BILINEAR),
-        batch=8,
+        relations=(_ROWS, additivity(0), _BILINEAR),
         gathered="B * M",
     ),
     product(
@@ -357,7 +347,7 @@ TASKS = (
         (data("a", "M"), data("b", "M N")),
         "M N",
         "",
-        (_BATCHES, _BILINEAR),
+        relations=(_BATCHES, _BILINEAR),
         complexity=1,
         normwise=False,
     ),
@@ -369,7 +359,7 @@ TASKS = (
         (data("a", "M M"), data("b", "M N", fan_in="M")),
         "M N",
         "M",
-        (permutation("column_permutation", {1: 1}, {0: 1}), _BILINEAR),
+        relations=(permutation("column_permutation", {1: 1}, {0: 1}), _BILINEAR),
         flops="2 * M * M * N + M * M",
         reduction="2 * M",
     ),
@@ -377,23 +367,21 @@ TASKS = (
         "matmul_lower_triangular",
         "out = tril(a) @ tril(b): out[m, n] = sum_{n <= k <= m} a[m, k] * b[k, n], 0 where n > m",
         _lower_triangular,
-        "N",
+        free("N", high=4096),
         (data("a", "N N"), data("b", "N N", fan_in="N")),
         "N N",
         "N",
-        (_BILINEAR,),
-        high=4096,
+        relations=(_BILINEAR,),
     ),
     product(
         "matmul_upper_triangular",
         "out = triu(a) @ triu(b): out[m, n] = sum_{m <= k <= n} a[m, k] * b[k, n], 0 where n < m",
         _upper_triangular,
-        "N",
+        free("N", high=4096),
         (data("a", "N N"), data("b", "N N", fan_in="N")),
         "N N",
         "N",
-        (_BILINEAR,),
-        high=4096,
+        relations=(_BILINEAR,),
     ),
     product(
         "vecmat",
@@ -403,7 +391,7 @@ TASKS = (
         (data("x", "K"), data("a", "K N", fan_in="K")),
         "N",
         "K",
-        (permutation("column_permutation", {1: 1}, {0: 0}), _BILINEAR),
+        relations=(permutation("column_permutation", {1: 1}, {0: 0}), _BILINEAR),
     ),
     product(
         "dot",
@@ -413,7 +401,7 @@ TASKS = (
         (data("x", "N"), data("y", "N", fan_in="N")),
         "",
         "N",
-        (permutation("order", {0: 0, 1: 0}, {}), _BILINEAR),
+        relations=(permutation("order", {0: 0, 1: 0}, {}), _BILINEAR),
         complexity=1,
     ),
     product(
@@ -424,7 +412,7 @@ TASKS = (
         (data("x", "M G K"), weight("weight", "G K N", fan_in="K")),
         "M G N",
         "K",
-        (_BATCH, permutation("group_permutation", {0: 1, 1: 0}, {0: 1}), additivity(0)),
+        relations=(_BATCH, permutation("group_permutation", {0: 1, 1: 0}, {0: 1}), additivity(0)),
         source="model",
     ),
 )

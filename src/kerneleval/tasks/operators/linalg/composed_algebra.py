@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from kerneleval.tasks.define import data, plain, size
-from kerneleval.tasks.operators.gemm.gemm import product
+from kerneleval.tasks.operators.gemm.gemm import free, product
 from kerneleval.tasks.operators.linalg.factorization import UNBOUNDED, factored
 from kerneleval.tasks.relations import homogeneity, permutation, resampling
 
@@ -107,7 +107,7 @@ TASKS = (
         (data("a", "B N N", fan_in="N"), data("x", "B N", fan_in="N"), data("y", "B N"), *_SCALARS),
         "B",
         "N",
-        (_TRIPLES,),
+        relations=(_TRIPLES,),
         flops="B * (2 * N * N + 5 * N)",
         reduction="N * N",
         **_COMPOSED,
@@ -120,7 +120,7 @@ TASKS = (
         (data("a", "B rows K"), data("b", "B K N", fan_in="K N"), data("c", "B rows N", fan_in="N"), *_SCALARS),
         "B M",
         "N K",
-        (_TRIPLES,),
+        relations=(_TRIPLES,),
         derive={"rows": "M + 1"},
         flops="B * (rows * N * (2 * K + 3) + 2 * M * N)",
         **_COMPOSED,
@@ -133,7 +133,7 @@ TASKS = (
         (data("a", "B M K", fan_in="K"), data("c", "B M M"), *_SCALARS),
         "B M",
         "M K",
-        (_BATCHES,),
+        relations=(_BATCHES,),
         flops="B * M * M * (2 * K + 5)",
         **_COMPOSED,
     ),
@@ -141,11 +141,11 @@ TASKS = (
         "tensordot_rsqrt",
         "out[m, n] = (sum_{k, l} a[m, k, l] * b[k, l, n]) ** -0.5, a, b > 0",
         _tensordot_rsqrt,
-        "M N",
+        (*free("M N"), *(size("K", high=256),)),
         (data("a", "M K four", values="positive"), data("b", "K four N", fan_in="K", values="positive")),
         "M N",
         "K four",
-        widths=(size("K", high=256),),  # of more terms the rounding of tf32 inputs is averaged away
+        # of more terms the rounding of tf32 inputs is averaged away
         derive={"four": 4},
         each=2,
         **_COMPOSED,
@@ -158,7 +158,7 @@ TASKS = (
         (data("a", "B N N"), data("b", "B N M", fan_in="N"), _SCALARS[0]),
         "B N M",
         "N",
-        (_BATCHES, homogeneity({0: 2.0, 1: -0.5}, {0: -1.0})),
+        relations=(_BATCHES, homogeneity({0: 2.0, 1: -0.5}, {0: -1.0})),
         each=1,
         **_COMPOSED,
     ),

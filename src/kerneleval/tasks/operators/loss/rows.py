@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Arg, Plain, Relation, Task
+from kerneleval.records import Arg, Plain, Task
 from kerneleval.tasks.define import ROWS, data, fixed, index, operator, plain, size, whole
 from kerneleval.tasks.operators.loss.loss import averaged, reduced
 from kerneleval.tasks.relations import homogeneity, mapping, permutation, resampling, shift
@@ -100,7 +100,7 @@ _CLASS = index("targets", "M", high="max(1, N)")
 _X, _Y = data("x", "M N"), data("y", "M N")
 _LOGS = data("x", "M N", values="positive")  # of one sign, as logarithms of probabilities are
 _SHIFTED = (shift("shift_invariance", 0, False),)
-_CHOICE: Any = {"relations": _SHIFTED, "least": 2}
+_CHOICE: Any = {"relations": _SHIFTED, "where": "2 <= N"}
 _CLASSES: Any = {"over": (_LOGITS, _CLASS), **_CHOICE}
 _WEIGHTS = data("weight", "N", values="positive", differentiable=False)
 _MODEL: Any = {"source": "model", "level": 2}
@@ -113,7 +113,7 @@ _OVERLAP: Any = {
     **_MODEL,
 }
 _KINKED: Any = {"backward_dtypes": ("float32",)}  # half types step over a kink
-_ANGLE: Any = {"over": (_X, _Y, _SIGN), "least": 4, **_KINKED}
+_ANGLE: Any = {"over": (_X, _Y, _SIGN), "where": "4 <= N", **_KINKED}
 
 
 def _loss(
@@ -123,11 +123,9 @@ def _loss(
     each: int,
     *plains: Plain,
     over: tuple[Arg, ...] = (_X, _Y),
-    relations: tuple[Relation, ...] = (),
     mean: str = "the mean over m of",
     only: str = "",
     reduction: str = "N",
-    least: int = 1,
     **more: Any,
 ) -> tuple[Task, ...]:
     """A loss averaged and, as ``..._none``, one for each row.
@@ -139,11 +137,9 @@ def _loss(
         each: operations for an element.
         plains: plain arguments, which come last.
         over: the tensor arguments.
-        relations: metamorphic relations of both, beside those of rows.
         mean: what the averaged one is of the formula.
         only: ``mean`` or ``none``: this one alone.
         reduction: terms of a row's sum.
-        least: elements of the shortest row.
         more: as ``define.operator`` takes it, for both.
     """
     rows = {i: 0 for i, arg in enumerate(over) if "M" in arg.shape.split()}
@@ -153,6 +149,7 @@ def _loss(
         "flops": f"{each} * M * N",
         "group": "Loss",
         "complexity": 2,
+        "where": "1 <= N",
         **more,
     }
     whole_batch = operator(
@@ -162,8 +159,7 @@ def _loss(
         out=("",),
         reference=averaged(reference, "mean"),
         reduction=f"M * ({reduction})",
-        where=f"{least} <= N",
-        relations=(permutation("row_permutation", rows, {}), *relations),
+        found=(permutation("row_permutation", rows, {}),),
         **{"backward_dtypes": ("float32", "bfloat16"), **settings},
     )
     single = operator(
@@ -173,13 +169,8 @@ def _loss(
         out=("M",),
         reference=averaged(reference, "none"),
         reduction=reduction,
-        where=f"{least} <= N",
         empty=True,
-        relations=(
-            permutation("row_permutation", rows, {0: 0}),
-            resampling("row_resampling", rows, {0: 0}),
-            *relations,
-        ),
+        found=(permutation("row_permutation", rows, {0: 0}), resampling("row_resampling", rows, {0: 0})),
         **settings,
     )
     return tuple(task for kind, task in (("mean", whole_batch), ("none", single)) if only in ("", kind))
@@ -237,7 +228,7 @@ TASKS = (
         4,
         plain("factor", 0.125),
         over=(_LOGITS, _CLASS),
-        least=2,
+        where="2 <= N",
         without=("large_scale",),
         **_MODEL,
     ),
@@ -338,7 +329,7 @@ TASKS = (
         "1 - x[m] . y[m] / (max(|x[m]|, 1e-8) * max(|y[m]|, 1e-8))",
         _cosine_similarity,
         6,
-        least=4,
+        where="4 <= N",
         relations=(mapping("symmetry", lambda x, y: (y, x), lambda outs, _: outs), homogeneity({0: 2.0}, {})),
     ),
     *_loss(

@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Task
 from kerneleval.tasks.define import data, fixed, plain, size
-from kerneleval.tasks.operators.movement.movement import moved
+from kerneleval.tasks.operators.movement.spatial import spatial
 from kerneleval.tasks.relations import permutation
 
 Tensor = torch.Tensor
@@ -78,8 +78,7 @@ _RESIZED = (*_IMAGE, size("P", high=512), size("Q", high=512))
 _SCALED: Any = {"scaled": "H * S", "wide": "W * S"}
 _SIZE = (plain("height", formula="P"), plain("width", formula="Q"))
 _BY_CHANNEL = (permutation("channel_permutation", {0: 1}, {0: 1}),)
-_SPATIAL: Any = {"batch": True, "group": "SpatialOps", "whole": True}
-_COMPUTED: Any = {"exact": False, "nonfinite": "nan", **_SPATIAL}
+_COMPUTED: Any = {"exact": False, "nonfinite": "nan"}
 
 
 def _reach(taps: int, *pairs: tuple[str, str]) -> str:
@@ -89,7 +88,7 @@ def _reach(taps: int, *pairs: tuple[str, str]) -> str:
 
 def _resized(name: str, summary: str, reference: Any, taps: int, each: int, **more: Any) -> Task:
     """An interpolation from (B, C, H, W) to (B, C, P, Q) of ``taps`` neighbours along each dim."""
-    return moved(
+    return spatial(
         name,
         summary,
         reference,
@@ -112,7 +111,7 @@ _NOT_TWICE: Any = {"no_backward": "it is a gradient itself"}
 
 
 TASKS = (
-    moved(
+    spatial(
         "interpolate_nearest",
         "out[b, c, h, w] = x[b, c, floor(h / scale), floor(w / scale)]",
         _nearest,
@@ -124,9 +123,8 @@ TASKS = (
         reduction="1",
         gathered="S * S",
         relations=_BY_CHANNEL,
-        **_SPATIAL,
     ),
-    moved(
+    spatial(
         "interpolate_nearest1d",
         "out[b, c, l] = x[b, c, floor(l / scale)]",
         _nearest,
@@ -138,9 +136,8 @@ TASKS = (
         reduction="1",
         gathered="S",
         relations=_BY_CHANNEL,
-        **_SPATIAL,
     ),
-    moved(
+    spatial(
         "interpolate_nearest_exact",
         "out[b, c, h, w] = x[b, c, floor((h + 0.5) / scale), floor((w + 0.5) / scale)]",
         _nearest_exact,
@@ -152,9 +149,8 @@ TASKS = (
         reduction="1",
         gathered="S * S",
         relations=_BY_CHANNEL,
-        **_SPATIAL,
     ),
-    moved(
+    spatial(
         "interpolate_nearest_down",
         "out[b, c, h, w] = x[b, c, h * H / height, w * W / width], both quotients whole",
         _nearest_down,
@@ -165,9 +161,8 @@ TASKS = (
         dims=(*_IMAGE, fixed("S", low=2, high=4)),
         derive=_SCALED,
         relations=_BY_CHANNEL,
-        **_SPATIAL,
     ),
-    moved(
+    spatial(
         "interpolate_linear",
         "out[b, c, p] = x[b, c] at (p + 0.5) * L / length - 0.5, no less than 0, between its two neighbours",
         _linear,
@@ -221,7 +216,7 @@ TASKS = (
         4,
         60,
     ),
-    moved(
+    spatial(
         "interpolate_trilinear",
         "out[b, c, o, p, q] = x[b, c] at (o + 0.5) * D / depth - 0.5 and so on, no less than 0, between 8 neighbours",
         _trilinear,
@@ -245,7 +240,7 @@ TASKS = (
         1,
         reduction="(1 + -(-H // P)) * (1 + -(-W // Q))",
     ),
-    moved(
+    spatial(
         "upsample_nearest2d_backward",
         "out[b, c, h, w] = the sum of grad over the square of pixels that nearest upsampling copies from there",
         _nearest_backward,
@@ -261,7 +256,7 @@ TASKS = (
         **_NOT_TWICE,
         **_COMPUTED,
     ),
-    moved(
+    spatial(
         "upsample_bilinear2d_backward",
         "out[b, c, h, w] = the sum of grad[b, c, p, q] times what x[b, c, h, w] weighs in bilinear upsampling",
         _bilinear_backward,

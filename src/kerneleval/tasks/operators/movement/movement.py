@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from kerneleval.records import Arg, Dim, Plain, Relation, Task, product_text
-from kerneleval.tasks.define import ROWS, data, fixed, nonempty, operator, plain, size
+from kerneleval.records import Arg, Plain, Task, product_text
+from kerneleval.tasks.define import ROWS, data, fixed, operator, plain, size
 from kerneleval.tasks.relations import homogeneity, resampling
 
 Tensor = torch.Tensor
@@ -40,12 +40,9 @@ def moved(
     over: str | tuple[Arg, ...],
     out: str,
     *plains: Plain,
-    dims: tuple[Dim, ...] = ROWS,
     each: int = 1,
     batch: bool = False,
-    whole: bool = False,
     scaling: float = -2.0,
-    relations: tuple[Relation, ...] = (),
     **more: Any,
 ) -> Task:
     """A task that moves elements.
@@ -57,37 +54,31 @@ def moved(
         over: the tensor arguments, or the shape of the only one, ``x``.
         out: the shapes of the outputs, with commas between.
         plains: plain arguments, which come last.
-        dims: the free dims.
         each: operations for an element of an output.
         batch: whether the first dim of all tensors is a batch.
-        whole: whether no dim but the batch B may be 0.
         scaling: a power of two by which all floating arguments, and the outputs with them, may be multiplied; 0: none.
-        relations: metamorphic relations beside that and the batch's.
         more: as ``define.operator`` takes it.
     """
     args = (data("x", over),) if isinstance(over, str) else over
     outputs = tuple(part.strip() for part in out.split(","))
     scaled = [i for i, arg in enumerate(args) if arg.role == "data" and arg.values == "normal" and not arg.dtype]
-    found = list(relations)
+    found = list(more.pop("relations", ()))
     if scaling and scaled:
         found.append(homogeneity(dict.fromkeys(scaled, scaling), dict.fromkeys(range(len(outputs)), scaling)))
     if batch:
         every = dict.fromkeys(range(len(args)), 0)
         found.append(resampling("batch_resampling", every, dict.fromkeys(range(len(outputs)), 0)))
     shapes = [product_text(text.partition(":")[0]) for text in outputs]
-    settings: dict[str, Any] = {"empty": True, "nonfinite": True, "exact": True, "group": "Math", **more}
-    if whole:
-        settings["where"] = nonempty(dims, "B")
+    settings: dict[str, Any] = {"dims": ROWS, "empty": True, "nonfinite": True, "exact": True, "group": "Math", **more}
     return operator(
         name,
         "elementwise",
         summary,
-        dims=dims,
         args=(*args, *plains),
         out=outputs,
         reference=reference,
         flops=f"{each} * ({' + '.join(shapes)})",
-        relations=tuple(found),
+        found=found,
         **settings,
     )
 

@@ -6,12 +6,14 @@ ends (-1 and 1) are the outer edges of the outer pixels, with ``align_corners`` 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.tasks.define import data, fixed, plain, size, weight
+from kerneleval.records import Plain, Task
+from kerneleval.tasks.define import data, fixed, nonempty, plain, size, weight
 from kerneleval.tasks.operators.movement.movement import moved
 from kerneleval.tasks.relations import additivity, permutation
 
@@ -52,8 +54,20 @@ _IMAGE = (_BATCH, _CHANNELS, size("H", high=512), size("W", high=512))
 _RESIZED = (*_IMAGE, size("P", high=512), size("Q", high=512))
 _SCALED: Any = {"scaled": "H * S", "wide": "W * S"}
 _SIZE = (plain("height", formula="P"), plain("width", formula="Q"))
-_SPATIAL: Any = {"batch": True, "group": "SpatialOps", "whole": True}
-_COMPUTED: Any = {"exact": False, "nonfinite": "nan", **_SPATIAL}
+_COMPUTED: Any = {"exact": False, "nonfinite": "nan"}
+
+
+def spatial(
+    name: str, summary: str, reference: Callable[..., Any], over: Any, out: str, *plains: Plain, **more: Any
+) -> Task:
+    """A task that moves or weighs the pixels of a batch, of which only the batch B may be 0.
+
+    ``more`` as ``movement.moved`` takes it.
+    """
+    settings: dict[str, Any] = {"group": "SpatialOps", "where": nonempty(more["dims"], "B"), **more}
+    return moved(name, summary, reference, over, out, *plains, batch=True, **settings)
+
+
 _GRID = data("grid", "B P Q two", values="symmetric")
 _SAMPLED: Any = {
     "dims": _RESIZED,
@@ -85,7 +99,7 @@ _KERNEL = (plain("kernel", formula="K"), plain("padding", formula="K // 2"), pla
 
 
 TASKS = (
-    moved(
+    spatial(
         "pixel_shuffle",
         "out[b, c, h * scale + i, w * scale + j] = x[b, (c * scale + i) * scale + j, h, w]",
         F.pixel_shuffle,
@@ -95,9 +109,8 @@ TASKS = (
         dims=(*_IMAGE, fixed("S", low=2, high=4)),
         derive={**_SCALED, "channels": "C * S * S"},
         empty=False,  # PyTorch's gradient of nothing has a wrong shape
-        **_SPATIAL,
     ),
-    moved(
+    spatial(
         "pixel_unshuffle",
         "out[b, (c * scale + i) * scale + j, h, w] = x[b, c, h * scale + i, w * scale + j]",
         F.pixel_unshuffle,
@@ -107,9 +120,8 @@ TASKS = (
         dims=(*_IMAGE, fixed("S", low=2, high=4)),
         derive={**_SCALED, "channels": "C * S * S"},
         empty=False,  # PyTorch's gradient of nothing has a wrong shape
-        **_SPATIAL,
     ),
-    moved(
+    spatial(
         "grid_sample",
         "out[b, c, p, q] = x[b, c] at column ((g0 + 1) * W - 1) / 2 and row ((g1 + 1) * H - 1) / 2 for g = "
         "grid[b, p, q], between its four neighbours, those outside 0",
@@ -120,7 +132,7 @@ TASKS = (
         reduction="4",
         **_SAMPLED,
     ),
-    moved(
+    spatial(
         "grid_sample_border",
         "out[b, c, p, q] = x[b, c] at column (g0 + 1) * (W - 1) / 2 and row (g1 + 1) * (H - 1) / 2 for g = "
         "grid[b, p, q], moved to the edge from outside, between its four neighbours",
@@ -131,7 +143,7 @@ TASKS = (
         reduction="4",
         **_SAMPLED,
     ),
-    moved(
+    spatial(
         "grid_sample_bicubic",
         "out[b, c, p, q] = x[b, c] at column ((g0 + 1) * W - 1) / 2 and row ((g1 + 1) * H - 1) / 2 for g = "
         "grid[b, p, q], by cubic convolution (a = -0.75) of its 4 x 4 neighbours, those outside 0",
@@ -142,7 +154,7 @@ TASKS = (
         reduction="16",
         **_SAMPLED,
     ),
-    moved(
+    spatial(
         "affine_grid",
         "out[b, p, q] = theta[b] (X, Y, 1) for X = (2 * q + 1) / width - 1, Y = (2 * p + 1) / height - 1",
         _affine_grid,
@@ -158,7 +170,7 @@ TASKS = (
         dtypes=("float32", "float64"),
         **_COMPUTED,
     ),
-    moved(
+    spatial(
         "affine_grid_sample",
         "out = grid_sample(x, affine_grid(theta, (height, width))), bilinear with zeros outside: a spatial transformer",
         _affine_sample,
@@ -171,7 +183,7 @@ TASKS = (
         source="model",
         **_SAMPLED | {"derive": {"two": 2, "three": 3}, "empty": False},
     ),
-    moved(
+    spatial(
         "im2col",
         "out[b, (c * kernel + i) * kernel + j, l] = x[b, c, p * stride + i - padding, q * stride + j - padding], 0 "
         "outside, for the l-th place (p, q)",
@@ -182,9 +194,8 @@ TASKS = (
         reduction="1",
         gathered="(-(-K // S)) ** 2",
         **_FOLDED,
-        **_SPATIAL,
     ),
-    moved(
+    spatial(
         "col2im",
         "out[b, c, h, w] = the sum of x[b, (c * kernel + i) * kernel + j, l] over all that im2col copies from there",
         _col2im,

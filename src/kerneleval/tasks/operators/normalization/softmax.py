@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Arg, Dim, Plain, Relation, Task, product_text
+from kerneleval.records import Arg, Plain, Task, product_text
 from kerneleval.tasks.define import FAR_BELOW, ROWS, data, fixed, mask, operator, plain, size, weight
 from kerneleval.tasks.operators.reduction.reduction import along
 from kerneleval.tasks.operators.reduction.scan import wide
@@ -30,11 +30,8 @@ def normalised(
     given: tuple[Arg, ...] = (),
     over: str = "M N",
     axis: int = -1,
-    dims: tuple[Dim, ...] = ROWS,
     each: int = 5,
-    least: int = 2,
     shifts: bool = True,
-    relations: tuple[Relation, ...] = (),
     **more: Any,
 ) -> Task:
     """A task whose output has the shape of its first argument, along one dim of which it is normalised.
@@ -47,11 +44,8 @@ def normalised(
         given: the tensor arguments, where they are not ``x`` alone.
         over: the shape of the output.
         axis: the dim normalised.
-        dims: the free dims.
         each: operations for an element.
-        least: the fewest elements of which it is defined and well-conditioned: of one, all gradients are 0.
         shifts: whether a number added to all of a row of (M, N) changes nothing.
-        relations: metamorphic relations beside resampling, permutation and shift.
         more: as ``define.operator`` takes it.
     """
     names = over.split()
@@ -63,13 +57,14 @@ def normalised(
         for letter in (rest, length)
     )
     found = [resampling(f"{rest.lower()}_resampling", along_rest, {0: names.index(rest)})]
-    if not more.pop("ordered", False):
+    if names.count(length) == 1:  # of a square, the order matters
         found.append(permutation("order", along_axis, {0: names.index(length)}))
     if shifts and over == "M N" and length == "N":
         found.append(shift("shift_invariance", 0, False))
     settings: dict[str, Any] = {
         "reduction": f"{length}",
-        "where": f"{length} >= {least}",
+        "dims": ROWS,
+        "where": f"{length} >= 2",  # of one element, all gradients are 0
         "empty": True,
         "group": "Activation",
         **more,
@@ -78,12 +73,11 @@ def normalised(
         name,
         "normalization",
         summary,
-        dims=dims,
         args=(*args, *plains),
         out=(over,),
         reference=reference,
         flops=f"{each} * {product_text(over)}",
-        relations=(*found, *relations),
+        found=found,
         **settings,
     )
 
@@ -160,7 +154,7 @@ def _entropy(x: Tensor) -> Tensor:
 _MIDDLE: Any = {"over": "B M N", "axis": 1, "dims": _PLANES}
 _CHANNELS: Any = {"over": "B C H W", "axis": 1, "dims": _IMAGES}
 _BLOCK: Any = {"over": "B H L S", "dims": _SCORES, "group": "Fusion", "level": 2, "source": "model"}
-_SQUARE: Any = {**_BLOCK, "over": "B H L L", "dims": _SCORES[:3], "least": 4, "ordered": True}
+_SQUARE: Any = {**_BLOCK, "over": "B H L L", "dims": _SCORES[:3], "where": "L >= 4"}
 _FUSED: Any = {"level": 2, "source": "model", "group": "Fusion"}
 _GRAD: Any = {
     "no_backward": "it is a gradient itself",
@@ -276,7 +270,7 @@ TASKS = (
         plain("scale", 0.125),
         given=(data("x", "B H L S", common=f"{FAR_BELOW}"), mask("mask", "B S")),
         each=6,
-        least=4,
+        where="S >= 4",
         **_BLOCK,
     ),
     normalised(

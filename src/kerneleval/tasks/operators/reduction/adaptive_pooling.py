@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.tasks.define import data, fixed, plain, size, whole
-from kerneleval.tasks.operators.reduction.pooling import CHANNELS, EXTREME, LINEAR, pooled
+from kerneleval.tasks.operators.reduction.pooling import CHANNELS, EXTREME, LINEAR, pooled, positions
 from kerneleval.tasks.relations import homogeneity, permutation
 
 Tensor = torch.Tensor
@@ -78,8 +78,8 @@ def _given(own: str, out: str, *names: str) -> dict[str, Any]:
     return {
         "own": own,
         "out": out,
-        "extra": tuple(fixed(o, high=8) for o in out.split()),
-        "terms": _window(*pairs),
+        "dims": positions(own, *(fixed(o, high=8) for o in out.split())),
+        "reduction": _window(*pairs),
         "plains": tuple(plain(name, formula=f"{o}") for name, o in zip(names, out.split(), strict=True)),
     }
 
@@ -93,8 +93,14 @@ def _pool(name: str, summary: str, reference: Any, own: Any, **more: Any) -> Any
 _LINE = _given("L", "P", "length")
 _IMAGE = _given("H W", "P Q", "height", "width")
 _VOLUME = _given("T H W", "O P Q", "depth", "height", "width")
-_ALL: Any = {"own": "H W", "out": "one one", "extra": (), "derive": {"one": 1}, "terms": "H * W"}
-_ALL_1D: Any = {**_ALL, "own": "L", "out": "one", "terms": "L"}
+_ALL: Any = {
+    "own": "H W",
+    "out": "one one",
+    "dims": positions("H W"),
+    "derive": {"one": 1},
+    "reduction": "H * W",
+}
+_ALL_1D: Any = {**_ALL, "own": "L", "out": "one", "dims": positions("L"), "reduction": "L"}
 _SHARED: Any = {**EXTREME, "backward_dtypes": (), "forward_only": ()}
 _ANY_ORDER = (permutation("position_permutation", {0: 2}, {}),)
 _FRACTION: Any = {

@@ -40,7 +40,7 @@ def _reflected(x: Tensor, bins: int, high: int) -> tuple[Any, ...]:
 
 
 _EXACT: Any = {"exact": True, "reduction": None}
-_FLAG: Any = {**_EXACT, "out": ("bool",), "no_backward": "the output is a flag"}
+_FLAG: Any = {**_EXACT, "out": ("M: bool",), "no_backward": "the output is a flag"}
 _COUNT: Any = {**_EXACT, "no_backward": "counts have no gradient"}
 _WHOLE: Any = {"dtypes": ("int32", "int64")}
 
@@ -93,7 +93,7 @@ TASKS = (
         "out[m] = how many x[m, n] are not 0",
         along(torch.count_nonzero, -1),
         given=whole("x", "M N", -2, 3),
-        out=("int64",),
+        out=("M: int64",),
         dtypes=("float32", "float16", "int32"),
         **_COUNT,
     ),
@@ -103,7 +103,7 @@ TASKS = (
         _count_greater,
         plain("value", 0.25),
         each=2,
-        out=("int64",),
+        out=("M: int64",),
         level=2,
         **_COUNT,
     ),
@@ -112,7 +112,7 @@ TASKS = (
         "out[m] = sum_n x[m, n], whole numbers, in int64",
         along(torch.sum, -1),
         given=whole("x", "M N", -100, 100),
-        out=("int64",),
+        out=("M: int64",),
         dtypes=("int32", "int64", "int8"),
         **{**_COUNT, "no_backward": "whole numbers have no gradient"},
     ),

@@ -98,6 +98,13 @@ def _across(names: str, outs: str, **how: bool) -> dict[str, str]:
     return {out: _length(name, **how) for name, out in zip(names.split(), outs.split(), strict=True)}
 
 
+def positions(own: str, *extra: Dim, least: int = 1) -> tuple[Dim, ...]:
+    """Batch, channels, the positions that ``own`` names (at least ``least`` of each), and the dims beside them."""
+    places = own.split()
+    most = {1: 8192, 2: 512, 3: 96}[len(places)]
+    return (*CHANNELS, *(size(place, low=least, high=most) for place in places), *extra)
+
+
 def pooled(
     name: str,
     summary: str,
@@ -105,12 +112,7 @@ def pooled(
     own: str,
     out: str,
     *plains: Plain,
-    extra: tuple[Dim, ...] = (_KERNEL, _STEP),
     over: Sequence[Arg] = (),
-    least: int = 1,
-    terms: str = "",
-    each: str = "",
-    relations: tuple[Relation, ...] = (),
     outputs: tuple[str, ...] = (),
     **more: Any,
 ) -> Task:
@@ -123,33 +125,20 @@ def pooled(
         own: names of the positions of ``x``.
         out: names of the positions of the output.
         plains: plain arguments, which come last.
-        extra: dims beside batch, channels and positions.
         over: the tensor arguments, if ``x`` is not the only one.
-        least: of positions in each dim.
-        terms: elements of a window; empty: K along each dim.
-        each: operations for an element of the output; empty: as many.
-        relations: metamorphic relations beside those of batch and channels.
         outputs: shapes of the outputs, if there are several.
         more: as ``define.operator`` takes it.
     """
-    places = own.split()
-    most = {1: 8192, 2: 512, 3: 96}[len(places)]
-
-    window = terms or f"K ** {len(places)}"
     shapes = outputs or (f"B C {out}",)
     args = tuple(over) or (data("x", f"B C {own}"),)
     every, whole_batch = dict.fromkeys(range(len(shapes)), 0), dict.fromkeys(range(len(args)), 0)
     settings: dict[str, Any] = {
-        "dims": (
-            fixed("B", high=8),
-            size("C", high=512),
-            *(size(place, low=least, high=most) for place in places),
-            *extra,
-        ),
-        "reduction": window,
-        "gathered": window,
+        "dims": positions(own, _KERNEL, _STEP),
+        "reduction": f"K ** {len(own.split())}",
         **more,
     }
+    settings.setdefault("gathered", settings["reduction"])
+    settings.setdefault("flops", f"{product_text(f'B C {out}')} * ({settings['reduction']})")
     settings.setdefault("where", f"{nonempty(settings['dims'])} and min({', '.join(out.split())}, 1) > 0")
     return operator(
         name,
@@ -158,13 +147,11 @@ def pooled(
         args=(*args, *plains),
         out=shapes,
         reference=reference,
-        flops=f"{product_text(f'B C {out}')} * ({each or window})",
         group="Pooling",
         complexity=2,
-        relations=(
+        found=(
             resampling("batch_resampling", whole_batch, every),
             permutation("channel_permutation", dict.fromkeys(whole_batch, 1), dict.fromkeys(every, 1)),
-            *relations,
         ),
         **settings,
     )
@@ -177,15 +164,11 @@ _VOLUME: Any = {"derive": _across("T H W", "O P Q")}
 
 def _spread(names: str, outs: str) -> dict[str, Any]:
     """Windows whose elements lie D apart."""
-    return {"extra": (_KERNEL, _STEP, fixed("D", high=3)), "derive": _across(names, outs, dilated=True)}
+    return {"dims": positions(names, _KERNEL, _STEP, fixed("D", high=3)), "derive": _across(names, outs, dilated=True)}
 
 
 _UNPADDED = (plain("p", 2.0), plain("kernel", formula="K"), plain("stride", formula="S"))
-_ROOT: Any = {
-    "least": 4,
-    "each": "2 * K * K + 2",
-    "relations": (homogeneity({0: 2.0}, {0: 2.0}),),
-}
+_ROOT: Any = {"relations": (homogeneity({0: 2.0}, {0: 2.0}),)}
 TASKS = (
     pooled(
         "avg_pool1d",
@@ -216,7 +199,9 @@ TASKS = (
         "T H W",
         "O P Q",
         *_WINDOW,
-        least=4,  # PyTorch takes no volume that is thinner than the window, and no half types on CPUs
+        dims=positions(
+            "T H W", _KERNEL, _STEP, least=4
+        ),  # PyTorch takes no volume that is thinner than the window, and no half types on CPUs
         dtypes=("float32", "float64"),
         relations=LINEAR,
         **_VOLUME,
@@ -335,10 +320,8 @@ TASKS = (
         "H W",
         "H W",
         plain("kernel", formula="K"),
-        extra=(_KERNEL,),
-        least=4,
-        each="1",
-        terms="1",
+        dims=positions("H W", _KERNEL, least=4),
+        reduction="1",
         level=2,
         **{**EXTREME, "nonfinite": False},
     ),
@@ -350,6 +333,8 @@ TASKS = (
         "P",
         *_UNPADDED,
         over=(data("x", "B C L", values="positive"),),
+        dims=positions("L", _KERNEL, _STEP, least=4),
+        flops="B * C * P * (2 * K * K + 2)",
         derive=_across("L", "P", padded=False),
         **_ROOT,
     ),
@@ -361,6 +346,8 @@ TASKS = (
         "P Q",
         *_UNPADDED,
         over=(data("x", "B C H W", values="positive"),),
+        dims=positions("H W", _KERNEL, _STEP, least=4),
+        flops="B * C * P * Q * (2 * K * K + 2)",
         derive=_across("H W", "P Q", padded=False),
         **_ROOT,
     ),

@@ -56,6 +56,26 @@ def along(function: Callable[..., Any], dim: int, take: int | None = None, **set
     return call
 
 
+def _followed(over: str, count: int, *, ordered: bool) -> list[Relation]:
+    """How so many outputs follow a selection along the dims that stay, and that the order along the others does not
+    matter unless they are ``ordered``.
+    """
+    shape, left, gone = _AXES[over]
+    dims = shape.split()
+    found = []
+    for place, dim in enumerate(left.split()):
+        to = dict.fromkeys(range(count), place)
+        found.append(permutation(f"{_KIND[dim]}_permutation", {0: dims.index(dim)}, to))
+        found.append(resampling(f"{_KIND[dim]}_resampling", {0: dims.index(dim)}, to))
+    if not ordered:
+        of = {"last": "rows", "first": "columns", "middle": "columns"}
+        found += [
+            permutation(f"order_within_{of.get(over, _KIND[dim] + 's')}", {0: dims.index(dim)}, {})
+            for dim in gone.split()
+        ]
+    return found
+
+
 def reduced(
     name: str,
     summary: str,
@@ -63,13 +83,9 @@ def reduced(
     *plains: Plain,
     over: str = "last",
     given: Arg | None = None,
-    out: Sequence[str] = ("",),
     each: int = 1,
     least: int = 0,
-    high: int = 8192,
-    ordered: bool = False,
     scaling: tuple[float, float] | None = None,
-    relations: tuple[Relation, ...] = (),
     **more: Any,
 ) -> Task:
     """A task that reduces ``x``.
@@ -81,45 +97,34 @@ def reduced(
         plains: plain arguments, which come last.
         over: the dims reduced, a key of ``_AXES``.
         given: the argument, where it is not ``x`` with normal data.
-        out: the outputs' dtypes; empty: the case's.
         each: operations for an element.
         least: the fewest elements of which it is defined and well-conditioned.
-        high: the largest size of a dim reduced.
-        ordered: whether the order of what is reduced matters.
         scaling: a power of two by which the argument may be multiplied, and what the outputs are multiplied by then.
-        relations: metamorphic relations beside those of permutation, resampling and scaling.
         more: as ``define.operator`` takes it.
     """
     shape, left, gone = _AXES[over]
-    dims = shape.split()
-    found = []
-    for place, dim in enumerate(left.split()):
-        to = dict.fromkeys(range(len(out)), place)
-        found.append(permutation(f"{_KIND[dim]}_permutation", {0: dims.index(dim)}, to))
-        found.append(resampling(f"{_KIND[dim]}_resampling", {0: dims.index(dim)}, to))
-    if not ordered:
-        of = {"last": "rows", "first": "columns", "middle": "columns"}
-        found += [
-            permutation(f"order_within_{of.get(over, _KIND[dim] + 's')}", {0: dims.index(dim)}, {})
-            for dim in gone.split()
-        ]
-    if scaling:
-        found.append(homogeneity({0: scaling[0]}, dict.fromkeys(range(len(out)), scaling[1])))
-
-    settings: dict[str, Any] = {"nonfinite": True, "empty": True, "reduction": product_text(gone), **more}
+    settings: dict[str, Any] = {
+        "dims": tuple(size(dim, high=1024 if dim == "B" else 8192) for dim in shape.split()),
+        "out": (f"{left}: int64" if more.get("index_output") else left,),
+        "reduction": product_text(gone),
+        "nonfinite": True,
+        "empty": True,
+        **more,
+    }
     if least:
         settings.setdefault("where", f"{product_text(gone)} >= {least}")
-    most = {"B": 1024, **dict.fromkeys(gone.split(), high)}
+    count = len(settings["out"])
+    found = _followed(over, count, ordered=bool(settings.get("index_output")))
+    if scaling:
+        found.append(homogeneity({0: scaling[0]}, dict.fromkeys(range(count), scaling[1])))
     return operator(
         name,
         "reduction",
         summary,
-        dims=tuple(size(dim, high=most.get(dim, 8192)) for dim in dims),
         args=(given or data("x", shape), *plains),
-        out=tuple(f"{left}: {dtype}" if dtype else left for dtype in out),
         reference=reference,
         flops=f"{each} * {product_text(shape)}",
-        relations=(*found, *relations),
+        found=found,
         **settings,
     )
 
@@ -168,8 +173,6 @@ _MEAN: Any = {**_SUM, "least": 1}
 _EXTREME: Any = {"scaling": (2.0, 2.0), "least": 1, "reduction": None}
 _INDEX: Any = {
     "scaling": (2.0, 1),  # a whole number, as the output
-    "out": ("int64",),
-    "ordered": True,
     "least": 1,
     "index_output": True,
     "no_backward": "the output is an index",
@@ -231,7 +234,7 @@ TASKS = (
         "aminmax",
         f"out0[m], out1[m] = min_n x[m, n], max_n x[m, n]{_SHARED}ones",
         _aminmax,
-        out=("", ""),
+        out=("M", "M"),
         each=2,
         relations=(mapping("reflection", lambda x: [-x], lambda outs, _: [-outs[1], -outs[0]]),),
         **_EXTREME,
@@ -276,10 +279,17 @@ TASKS = (
         "out[m] = prod_n x[m, n]",
         along(torch.prod, -1),
         given=data("x", "M N", values="ones_normal"),
-        high=512,
+        dims=(size("M"), size("N", high=512)),
         **_PROD,
     ),
-    reduced("prod_middle", "out[b, n] = prod_m x[b, m, n]", along(torch.prod, 1), over="middle", high=8, **_PROD),
+    reduced(
+        "prod_middle",
+        "out[b, n] = prod_m x[b, m, n]",
+        along(torch.prod, 1),
+        over="middle",
+        dims=(size("B", high=1024), size("M", high=8), size("N")),
+        **_PROD,
+    ),
     reduced(
         "var",
         "out[m] = sum_n (x[m, n] - mean[m]) ** 2 / (N - 1)",
@@ -324,14 +334,14 @@ TASKS = (
         "var_mean",
         "out0[m], out1[m] = sum_n (x[m, n] - mean[m]) ** 2 / (N - 1), mean[m]",
         along(torch.var_mean, -1),
-        out=("", ""),
+        out=("M", "M"),
         **_SPREAD,
     ),
     reduced(
         "std_mean",
         "out0[m], out1[m] = sqrt(sum_n (x[m, n] - mean[m]) ** 2 / (N - 1)), mean[m]",
         along(torch.std_mean, -1),
-        out=("", ""),
+        out=("M", "M"),
         scaling=(2.0, 2.0),
         **_SPREAD,
     ),

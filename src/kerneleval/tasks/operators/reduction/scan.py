@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
-from kerneleval.records import Arg, Plain, Relation, Task, product_text
+from kerneleval.records import Arg, Plain, Task, product_text
 from kerneleval.tasks.define import FAR_BELOW, ROWS, data, fixed, flags, mask, operator, plain, size, whole
 from kerneleval.tasks.operators.reduction.reduction import along
 from kerneleval.tasks.relations import additivity, homogeneity, permutation, resampling
@@ -28,8 +28,6 @@ def scan(
     axis: int = 1,
     out: str = "",
     each: int = 1,
-    scaling: tuple[dict[int, float], float] | None = None,
-    relations: tuple[Relation, ...] = (),
     **more: Any,
 ) -> Task:
     """A task that scans along one dim of ``x``.
@@ -44,8 +42,6 @@ def scan(
         axis: the dim scanned.
         out: shape and dtype of the output, where they are not the argument's.
         each: operations for an element.
-        scaling: powers of two by which arguments may be multiplied, and what the output is multiplied by then.
-        relations: metamorphic relations beside those of permutation, resampling and scaling.
         more: as ``define.operator`` takes it.
     """
     dims = over.split()
@@ -56,8 +52,6 @@ def scan(
             where = {i: arg.shape.split().index(letter) for i, arg in enumerate(args) if letter in arg.shape.split()}
             found.append(permutation(f"{letter.lower()}_permutation", where, {0: dim}))
             found.append(resampling(f"{letter.lower()}_resampling", where, {0: dim}))
-    if scaling:
-        found.append(homogeneity(scaling[0], {0: scaling[1]}))
     length = dims[axis]
     settings: dict[str, Any] = {
         "dims": ROWS if over == "M N" else (size("B", high=64), size("L", high=2048), size("D", high=2048)),
@@ -76,7 +70,7 @@ def scan(
         out=(out or over,),
         reference=reference,
         flops=f"{each} * {product_text(over)}",
-        relations=(*found, *relations),
+        found=found,
         **settings,
     )
 
@@ -167,12 +161,12 @@ def _second_difference(x: Tensor) -> Tensor:
     return torch.diff(x, n=2, dim=-1)
 
 
-_SCALED: Any = {"scaling": ({0: -2.0}, -2.0)}
-_LINEAR: Any = {**_SCALED, "relations": (additivity(0),)}
+_SCALED: Any = {"relations": (homogeneity({0: -2.0}, {0: -2.0}),)}
+_LINEAR: Any = {"relations": (*_SCALED["relations"], additivity(0))}
 _EXACT: Any = {"exact": True, "reduction": None}
 _TIES: Any = {
     **_EXACT,
-    "scaling": ({0: 2.0}, 2.0),
+    "relations": (homogeneity({0: 2.0}, {0: 2.0}),),
     "no_backward": "which of equal elements takes the gradient is not defined",
 }
 _NEAR_ONE: Any = {
@@ -327,7 +321,7 @@ TASKS = (
         given=(data("a", "B L D", values="uniform"), data("b", "B L D"), data("start", "B D")),
         each=2,
         without=("outlier", "large_scale"),
-        scaling=({1: -2.0, 2: -2.0}, -2.0),
+        relations=(homogeneity({1: -2.0, 2: -2.0}, {0: -2.0}),),
         **_DOUBLED,
     ),
     scan(
@@ -336,7 +330,7 @@ TASKS = (
         _min_gru,
         given=(data("gate", "B L D"), data("x", "B L D")),
         each=7,
-        scaling=({1: -2.0}, -2.0),
+        relations=(homogeneity({1: -2.0}, {0: -2.0}),),
         **_DOUBLED,
     ),
 )
