@@ -1,6 +1,6 @@
 # make run      everything, then the job: the three archetypes, judged on the CPU over the default suite
 # make test     everything, then style, types, the import law and the tests
-# make quick    style, types, the import law and the tests that tell most, in a minute and a half
+# make quick    style, types, the import law and the tests that tell most, in less than a minute
 # make library  every built-in task, item by item: its declaration, its figures, its self-test (part of make test)
 # make attacks  every specimen of an attack and of an honest pattern, and what the judge makes of it
 # make tasks-selftest
@@ -29,10 +29,10 @@ COMPILE := $(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null || true
 SOURCES := src tests
 SERIAL = $(shell grep -rl --include='test_*.py' 'mark\.serial' tests)
 LIBRARY := tests/tasks/test_library.py
-# The parts where a mistake shows most often: imports and public names, plugins, the rule of correctness, statistics of
-# times, the store, the look-up of tasks. None measures time.
-QUICK := tests/test_imports.py tests/test_exports.py tests/test_registry.py tests/judge/test_statistics.py \
-	tests/judge/test_replay.py tests/judge/test_comparison.py tests/store/test_store.py tests/tasks/test_discovery.py
+# The parts where a mistake shows most often: imports, plugins, replay lines, what the comparison must not let pass, the
+# store, the look-up of tasks. None measures time.
+QUICK := tests/test_imports.py tests/test_registry.py tests/judge/test_replay.py tests/store/test_store.py \
+	tests/judge/test_comparison.py::test_narrow_arithmetic_in_an_fp32_task_fails tests/tasks/test_discovery.py
 
 .PHONY: help run test quick library attacks tasks-selftest gpu fmt lint clean tools
 
@@ -96,13 +96,13 @@ library: export PYTHONDONTWRITEBYTECODE :=
 library: $(VENV)/.installed-dev | tools
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(LIBRARY)
 
-# Types are checked beside the tests: each takes one of two cores.
+# Types are checked beside the tests.
 quick: export PYTHONDONTWRITEBYTECODE :=
 quick: $(VENV)/.installed-dev | tools
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check $(SOURCES)
 	@log=$$(mktemp); { $(BIN)/mypy && $(BIN)/lint-imports --no-logo; } >"$$log" 2>&1 & types=$$!; status=0; \
-	$(BIN)/python -m pytest -q -m 'not serial and not slow' $(or $(ARGS),$(QUICK)) || status=$$?; \
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m 'not serial and not slow' $(or $(ARGS),$(QUICK)) || status=$$?; \
 	wait $$types || status=$$?; cat "$$log"; rm -f "$$log"; exit $$status
 
 attacks: $(VENV)/.installed-dev | tools
