@@ -94,7 +94,7 @@ def run(path: str, store: Path, **options: Any) -> str:
     )
 
 
-@pytest.mark.serial  # the prompt names the speed only if the machine was steady
+@pytest.mark.serial  # "slower" is claimed only if nothing else disturbs the clock
 @pytest.mark.slow
 def test_from_a_build_error_to_a_fast_kernel(tmp_path: Path) -> None:
     store = tmp_path / "s.db"

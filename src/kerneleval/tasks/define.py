@@ -298,7 +298,7 @@ def operator(
     category: str,
     summary: str,
     *,
-    found: Iterable[Relation] = (),
+    common_relations: Iterable[Relation] = (),
     relations: Iterable[Relation] = (),
     **declared: Any,
 ) -> Task:
@@ -308,7 +308,7 @@ def operator(
         name: unique slug.
         category: one of ``records.CATEGORIES``.
         summary: one line with the formula.
-        found: metamorphic relations that hold for all operators of a kind; they come first.
+        common_relations: metamorphic relations of every operator that a short form declares; they come first.
         relations: the operator's own metamorphic relations.
         declared: the other fields of :class:`Operator`.
 
@@ -316,7 +316,7 @@ def operator(
         UsageError: as :meth:`Operator.table`.
         TypeError: a field is missing or unknown.
     """
-    every = (*found, *relations)
+    every = (*common_relations, *relations)
     return Operator(name=name, category=category, summary=summary, relations=every, **declared).task()
 
 

@@ -77,7 +77,7 @@ def pointwise(
         flops=f"{each} * M * N",
         without=(*_BOUNDED.get(values, ()), *without),
         empty=True,
-        found=found,
+        common_relations=found,
         **more,
     )
 

@@ -268,7 +268,7 @@ def measure(
 def _energy(
     pair: Pair, buffer: WindowBuffer, samples: Samples, seconds: float, device: Device, cell: TimedCell
 ) -> Evidence:
-    """The energy of a call, measured for so long; empty where that is 0."""
+    """The energy of a call, measured for ``seconds``; empty if that is 0."""
     if not seconds:
         return {}
     return energy_in_windows(pair, buffer, samples, seconds, device, (cell.bounds, cell.arbiter))

@@ -159,7 +159,7 @@ def _loss(
         out=("",),
         reference=averaged(reference, "mean"),
         reduction=f"M * ({reduction})",
-        found=(permutation("row_permutation", rows, {}),),
+        common_relations=(permutation("row_permutation", rows, {}),),
         **{"backward_dtypes": ("float32", "bfloat16"), **settings},
     )
     single = operator(
@@ -170,7 +170,7 @@ def _loss(
         reference=averaged(reference, "none"),
         reduction=reduction,
         empty=True,
-        found=(permutation("row_permutation", rows, {0: 0}), resampling("row_resampling", rows, {0: 0})),
+        common_relations=(permutation("row_permutation", rows, {0: 0}), resampling("row_resampling", rows, {0: 0})),
         **settings,
     )
     return tuple(task for kind, task in (("mean", whole_batch), ("none", single)) if only in ("", kind))

@@ -78,7 +78,7 @@ def moved(
         out=outputs,
         reference=reference,
         flops=f"{each} * ({' + '.join(shapes)})",
-        found=found,
+        common_relations=found,
         **settings,
     )
 

@@ -77,7 +77,7 @@ def normalised(
         out=(over,),
         reference=reference,
         flops=f"{each} * {product_text(over)}",
-        found=found,
+        common_relations=found,
         **settings,
     )
 

@@ -149,7 +149,7 @@ def pooled(
         reference=reference,
         group="Pooling",
         complexity=2,
-        found=(
+        common_relations=(
             resampling("batch_resampling", whole_batch, every),
             permutation("channel_permutation", dict.fromkeys(whole_batch, 1), dict.fromkeys(every, 1)),
         ),
@@ -199,10 +199,8 @@ TASKS = (
         "T H W",
         "O P Q",
         *_WINDOW,
-        dims=positions(
-            "T H W", _KERNEL, _STEP, least=4
-        ),  # PyTorch takes no volume that is thinner than the window, and no half types on CPUs
-        dtypes=("float32", "float64"),
+        dims=positions("T H W", _KERNEL, _STEP, least=4),  # PyTorch takes no volume thinner than the window
+        dtypes=("float32", "float64"),  # and no half types on CPUs
         relations=LINEAR,
         **_VOLUME,
     ),

@@ -56,24 +56,26 @@ def along(function: Callable[..., Any], dim: int, take: int | None = None, **set
     return call
 
 
-def _followed(over: str, count: int, *, ordered: bool) -> list[Relation]:
-    """How so many outputs follow a selection along the dims that stay, and that the order along the others does not
-    matter unless they are ``ordered``.
+def _relations(over: str, count: int, *, ordered: bool) -> list[Relation]:
+    """Metamorphic relations of a reduction with ``count`` outputs.
+
+    Permuting or resampling a dim that stays does the same to every output. The order within a reduced dim does not
+    matter, unless the reduction is ``ordered``.
     """
     shape, left, gone = _AXES[over]
     dims = shape.split()
-    found = []
+    relations = []
     for place, dim in enumerate(left.split()):
         to = dict.fromkeys(range(count), place)
-        found.append(permutation(f"{_KIND[dim]}_permutation", {0: dims.index(dim)}, to))
-        found.append(resampling(f"{_KIND[dim]}_resampling", {0: dims.index(dim)}, to))
+        relations.append(permutation(f"{_KIND[dim]}_permutation", {0: dims.index(dim)}, to))
+        relations.append(resampling(f"{_KIND[dim]}_resampling", {0: dims.index(dim)}, to))
     if not ordered:
         of = {"last": "rows", "first": "columns", "middle": "columns"}
-        found += [
+        relations += [
             permutation(f"order_within_{of.get(over, _KIND[dim] + 's')}", {0: dims.index(dim)}, {})
             for dim in gone.split()
         ]
-    return found
+    return relations
 
 
 def reduced(
@@ -114,9 +116,9 @@ def reduced(
     if least:
         settings.setdefault("where", f"{product_text(gone)} >= {least}")
     count = len(settings["out"])
-    found = _followed(over, count, ordered=bool(settings.get("index_output")))
+    relations = _relations(over, count, ordered=bool(settings.get("index_output")))
     if scaling:
-        found.append(homogeneity({0: scaling[0]}, dict.fromkeys(range(count), scaling[1])))
+        relations.append(homogeneity({0: scaling[0]}, dict.fromkeys(range(count), scaling[1])))
     return operator(
         name,
         "reduction",
@@ -124,7 +126,7 @@ def reduced(
         args=(given or data("x", shape), *plains),
         reference=reference,
         flops=f"{each} * {product_text(shape)}",
-        found=found,
+        common_relations=relations,
         **settings,
     )
 

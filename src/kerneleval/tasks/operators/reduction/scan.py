@@ -70,7 +70,7 @@ def scan(
         out=(out or over,),
         reference=reference,
         flops=f"{each} * {product_text(over)}",
-        found=found,
+        common_relations=found,
         **settings,
     )
 
