@@ -88,7 +88,7 @@ test: export PYTHONDONTWRITEBYTECODE :=
 test: lint
 	@status=0; \
 	$(BIN)/python -m pytest -m serial $(or $(ARGS),$(SERIAL)) || status=$$?; \
-	$(BIN)/python -m pytest -m 'not serial' -n $(WORKERS) --dist loadgroup --ignore=$(LIBRARY) $(ARGS) || status=$$?; \
+	$(BIN)/python -m pytest -m 'not serial' -n $(WORKERS) --dist worksteal --ignore=$(LIBRARY) $(ARGS) || status=$$?; \
 	$(if $(ARGS),,$(MAKE) --no-print-directory library || status=$$?;) \
 	exit $$status
 

@@ -19,8 +19,6 @@ from kerneleval.records import AuditSpec, Candidate, Event, Origin, Protocol, Us
 from kerneleval.store import NewRun, Planned, for_replay, open_store
 from kerneleval.tasks import find
 
-pytestmark = [pytest.mark.xdist_group("judge")]
-
 NATIVE = (Path(__file__).parent / "attacks" / "honest" / "native_gelu.cpp").read_text()
 WRONG = "import torch\n\n\ndef gelu(x):\n    return torch.relu(x)\n"
 KNOWING = """import torch

@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.xdist_group("judge")]
-
 GELU_CPP = """
 #include <cmath>
 #include <cstdint>

@@ -11,14 +11,9 @@ from kerneleval.judge import Judge
 from kerneleval.languages.common import opencl_runtime
 
 SPECIMENS = [s for s in collect("cpu") if s.path.parent.name != "exhaustion"]
-HALVES = [
-    pytest.param(one, id=one.name, marks=pytest.mark.xdist_group("judge" if number % 2 else "specimens"))
-    for number, one in enumerate(SPECIMENS)
-]
-"""Two halves, each with a judge of its own, so that two processes share them."""
 
 
-@pytest.mark.parametrize("specimen", HALVES)
+@pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda one: one.name)
 def test_gets_its_due(judge: Judge, specimen: Specimen) -> None:
     verdict = judged(judge, specimen)
     assert got_its_due(specimen, verdict), f"{verdict.verdict} {verdict.stage} {verdict.reason}: {verdict.message}"
@@ -33,7 +28,6 @@ def opencl_judge() -> Iterator[Judge]:
 
 
 @pytest.mark.parametrize("specimen", collect("opencl"), ids=lambda one: one.name)
-@pytest.mark.xdist_group("opencl")
 def test_gets_its_due_in_opencl(opencl_judge: Judge, specimen: Specimen) -> None:
     verdict = judged(opencl_judge, specimen)
     assert got_its_due(specimen, verdict), f"{verdict.verdict} {verdict.stage} {verdict.reason}: {verdict.message}"

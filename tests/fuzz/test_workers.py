@@ -26,8 +26,6 @@ from kerneleval.records import STAGES, Failed, Verdict
 from kerneleval.reports.json import dumps, verdict_document
 from kerneleval.reports.terminal import render_verdict
 
-pytestmark = [pytest.mark.xdist_group("judge")]
-
 HONEST = "import torch\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n"
 RAISES = 'def gelu(x):\n    raise ValueError("no")\n'
 MODULE = """

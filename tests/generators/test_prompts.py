@@ -629,7 +629,6 @@ FEW = Protocol(
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("judge")
 @pytest.mark.parametrize("language", ["torch", "numba", "cpp"])
 def test_examples_are_right(language, judge):
     if missing := languages.find(language).missing("cpu"):
@@ -643,7 +642,6 @@ def test_examples_are_right(language, judge):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("judge")
 def test_the_opencl_example_is_right(new_cache):
     if reason := opencl_runtime.unusable():
         pytest.skip(f"not run: {reason}")

@@ -16,7 +16,7 @@ from kerneleval.records import TrackEvidence, Verdict
 if reason := opencl_runtime.unusable():
     pytest.skip(f"not run: {reason}", allow_module_level=True)
 
-pytestmark = [pytest.mark.xdist_group("judge"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 HEAD = "// kerneleval-launch: gelu_float32 global=cdiv(M*N,64)*64 local=64\n"
 GELU = "0.5f * x[i] * (1.0f + erf(x[i] * 0.70710678f))"

@@ -15,8 +15,6 @@ from kerneleval.pipeline import check
 from kerneleval.records import Case, Direction, Failed, Outcome, Passed, Protocol, Verdict
 from kerneleval.tasks import find, shapes
 
-pytestmark = [pytest.mark.xdist_group("judge")]
-
 PROTOCOL = Protocol(dtypes=("float32",), categories=("tiny", "small", "medium"), timed=False)
 KNOWING = """
 import torch

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy
 import pytest
 
 from kerneleval import cli, devices, languages
@@ -227,6 +228,15 @@ def test_working_tools_pass_once(pool, name, monkeypatch):
         pool.require(candidate(name))
 
 
+def test_a_pass_with_other_versions_is_no_pass(pool, monkeypatch):
+    pool.require(candidate("torch"))
+    monkeypatch.setattr(numpy, "__version__", "0.0")
+    monkeypatch.setattr(self_check, "failure", lambda *_: "asked again")
+    pool._self_checks.clear()
+    with pytest.raises(ToolError, match="asked again"):
+        pool.require(candidate("torch"))
+
+
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """A folder that workers can read, once ``PYTHONPATH`` or a choice of tools names it."""
@@ -234,6 +244,33 @@ def open_folder() -> Iterator[Path]:
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)
+
+
+INTERPRETER = """
+import triton.language as tl
+from triton.runtime import interpreter
+
+patch = interpreter._patch_lang_tensor
+
+def patched(tensor, scope):
+    patch(tensor, scope)
+    scope.set_attr(tensor, "__index__", refused)
+
+def refused(self):
+    raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
+
+interpreter._patch_lang_tensor = patched
+"""
+
+
+@pytest.mark.slow
+def test_an_interpreter_of_triton_that_cannot_loop_is_refused(open_folder, monkeypatch, tmp_path):
+    """As that of Triton 3.6 beside NumPy 2.5, where an array of one element is no integer any more."""
+    (open_folder / "sitecustomize.py").write_text(INTERPRETER)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(open_folder), os.environ.get("PYTHONPATH", "")]))
+    refused = pytest.raises(ToolError, match=r"softmax_triton.py does not run: .*only 0-dimensional arrays")
+    with Judge("cpu", tmp_path) as judge, refused:
+        judge.pool.require(candidate("triton"))
 
 
 WRONG = "sed -i 's/std::exp(/std::expm1(/' *.cpp"

@@ -47,7 +47,6 @@ def test_a_worker_may_take_no_more_than_half_of_the_host(
     assert worker_pool._worker_memory_bytes(asked) == limit_gib << 30  # type: ignore[arg-type]
 
 
-@pytest.mark.xdist_group("judge")
 def test_candidates_are_built_ahead_and_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The archetypes' 29 candidates were built one after the other, each when its turn had come: 1 to 2.4 s each."""
     path = tmp_path / "silu.cpp"
@@ -66,7 +65,6 @@ def test_candidates_are_built_ahead_and_only_once(tmp_path: Path, monkeypatch: p
         assert len(told) == 2, "nothing is left to build"
 
 
-@pytest.mark.xdist_group("judge")
 def test_nobody_waits_for_compilers_when_a_run_is_stopped(tmp_path: Path) -> None:
     def stop(_event: object) -> None:
         time.sleep(1.0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import torch
 
 from kerneleval import languages
 from kerneleval.languages import BuildError, LoadError, OutputSpec, cpp
+from kerneleval.languages.binaries.elf import foreign_names
 from kerneleval.languages.common import compiler
 from kerneleval.records import InfrastructureError, UsageError
 
@@ -208,6 +211,19 @@ def test_ordinary_code_refers_to_nobody(make, tmp_path):
         candidate = make(source, "cpp")
         languages.find("cpp").build(candidate, tmp_path / str(number), "cpu", "")
         assert languages.find("cpp").foreign(candidate, tmp_path / str(number)) == ()
+
+
+def test_a_libstdcxx_that_is_linked_in_is_no_library_of_others(tmp_path):
+    source = """#include <atomic>
+#include <stdexcept>
+#include <string>
+#include <vector>
+extern "C" int f(int n) { std::vector<int> v(n); if (n > 9) throw std::runtime_error("no"); return v.at(3); }
+"""
+    (tmp_path / "one.cpp").write_text(source)
+    command = [os.environ.get("CXX", "g++"), "-shared", "-fPIC", "-static-libstdc++", "one.cpp", "-o", "one.so"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    assert foreign_names(tmp_path / "one.so") == []
 
 
 def test_no_entry_point_names_what_there_is(load):

@@ -179,7 +179,6 @@ OPENCL_ROUNDS = (
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("judge")
 def test_rounds_in_opencl(tmp_path: Path, new_cache: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """The language follows from the device; the compiler's words and failing cases come back as feedback."""
     if reason := opencl_runtime.unusable():

@@ -16,7 +16,7 @@ from kerneleval.store import open_store
 if reason := opencl_runtime.unusable():
     pytest.skip(f"not run: {reason}", allow_module_level=True)
 
-pytestmark = [pytest.mark.xdist_group("judge"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 WRONG = """// kerneleval-launch: amax_float32 global=M local=1
 kernel void amax_float32(global const float *x, global float *out, long M, long N) {

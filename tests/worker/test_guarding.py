@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("guarding")  # one process asks the driver, once
-
 DRIVER = Path(__file__).parent / "guarding_driver.py"
 
 # source: (level, when, part of what is told)

@@ -13,8 +13,6 @@ from kerneleval.pipeline import check
 from kerneleval.records import Verdict
 from kerneleval.sandbox import reach
 
-pytestmark = [pytest.mark.xdist_group("judge")]
-
 LIBRARY = """
 import torch
 import triton

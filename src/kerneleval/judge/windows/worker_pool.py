@@ -18,6 +18,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
+import numpy
+import torch
+
 from kerneleval import languages
 from kerneleval.devices import Device
 from kerneleval.devices.cpu import processors
@@ -262,7 +265,8 @@ class WorkerPool:
         except KernelEvalError as error:  # a compiler that does not start
             raise ToolError(f"{language.name} candidates cannot be built: {error}") from error
         source = known_kernel(known)
-        key = digest("self-check/1", machine.fingerprint, cpu_identity(), sys.version, tools, known, source)
+        versions = f"{sys.version} torch {torch.__version__} numpy {numpy.__version__}"
+        key = digest("self-check/2", machine.fingerprint, cpu_identity(), versions, tools, known, source)
         passed = self.cache_dir / "self-checks" / key
         if key not in self._self_checks:
             self._self_checks[key] = "" if passed.is_file() else self._failure(language, known)

@@ -41,8 +41,12 @@ _LOADED = 2 | 4
 
 _MOST_SECTIONS = 4096
 
-_START_UP = frozenset(("__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "__cxa_finalize"))
+_START_UP = frozenset(("__gmon_start__", "__cxa_finalize", "__cxa_pure_virtual"))
 """What compilers refer to in every library, defined or not."""
+
+_TRANSACTIONAL = ("_ITM_", "_ZGTt")
+"""Functions of transactional memory, by the beginning of their names. A libstdc++ that is linked in
+(``-static-libstdc++``) refers to them; no library that computes defines one."""
 
 _OPENMP = ("omp_", "GOMP_", "__kmpc_", "kmp_")
 _LOADER = frozenset(
@@ -101,7 +105,8 @@ def foreign_names(path: Path) -> list[str]:
     They can only come from what else the process has loaded: a BLAS, PyTorch. The linker gives the version of its
     library to every symbol that it found, and none to the others. Where there are no versions at all, names decide.
     """
-    found = [(name, version) for name, version in _undefined(path.read_bytes()) if name not in _START_UP]
+    undefined = _undefined(path.read_bytes())
+    found = [(n, version) for n, version in undefined if n not in _START_UP and not n.startswith(_TRANSACTIONAL)]
     if any(version > 1 for _, version in found):
         return sorted({n for n, version in found if version <= 1 and not n.startswith(_OPENMP)})
     return sorted({n for n, _ in found if _ARITHMETIC.match(n)})
