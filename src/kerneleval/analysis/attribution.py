@@ -19,15 +19,6 @@ from kerneleval.scores.common.cells import by_generator, checked, pairs, primary
 from kerneleval.scores.common.intervals import NOTHING, share
 from kerneleval.scores.common.registry import DEFAULT, Setting
 
-__all__ = [
-    "Attribution",
-    "Row",
-    "attribute",
-    "of_category",
-    "of_group",
-    "rows",
-]
-
 PERMUTATIONS = 2000
 """Rearrangements behind a permutation p-value, which is therefore never below 1 / 2001."""
 
@@ -46,15 +37,10 @@ class Attribution:
     null_log_likelihood: float
     """Log-likelihood of the model that knows the share alone; NaN where nothing, or everything, is right."""
     category: Model
-    """On category alone."""
     method: Model
-    """On method (generator) alone."""
     both: Model
-    """On both, added in log odds."""
     category_beyond_method: LikelihoodRatio
-    """What category adds to method."""
     method_beyond_category: LikelihoodRatio
-    """What method adds to category."""
     ratio: float
     """Pseudo-R2 of category over that of method; NaN: one of them is NaN, or both are 0."""
     note: str = ""
@@ -66,13 +52,10 @@ class Row:
     """One (task, generator, sample, direction) pair."""
 
     task: str
-    """Task name."""
     category: str
     """Its category in the taxonomy asked for."""
     method: str
-    """Generator."""
     sample: int
-    """Sample index."""
     right: bool
     """Right in every supported case, of which there is one."""
 
@@ -141,11 +124,6 @@ def attribute(
 
 def _divided(a: float, b: float) -> float:
     return a / b if b else math.inf if a > 0 else math.nan
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Permutations: rows of one task are alike, which the chi-squared test does not know
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _permuted_category(data: Sequence[Row]) -> Callable[[], float]:

@@ -18,8 +18,6 @@ from kerneleval.scores.common.cells import by_generator, primary
 from kerneleval.scores.common.registry import DEFAULT
 from kerneleval.scores.measures import median_over_attempts
 
-__all__ = ["METRICS", "CompiledMetrics", "by_generators", "measure"]
-
 METRICS = (
     "instructions",
     "matrix_instructions",

@@ -25,8 +25,6 @@ from kerneleval.scores.common.cells import attempted, by_generator, checked, pri
 from kerneleval.scores.common.intervals import NOTHING, Draw, interval
 from kerneleval.scores.common.registry import DEFAULT, Setting
 
-__all__ = ["PROXIES", "Correlation", "Difficulty", "TaskDifficulty", "difficulty", "proxies"]
-
 Floats = NDArray[np.float64]
 
 PROXIES: dict[str, str] = {
@@ -55,9 +53,7 @@ class TaskDifficulty:
     """One task: what can be known of it beforehand, and how it went."""
 
     task: str
-    """Task name."""
     category: str
-    """Operator category."""
     group: str
     """Category in KernelBench-X's taxonomy; empty: none."""
     proxies: Mapping[str, float]
@@ -65,9 +61,7 @@ class TaskDifficulty:
     right: float
     """Share of the attempts that are right in every supported case: mean over samples, then over generators."""
     attempts: int
-    """Attempts behind it."""
     note: str = ""
-    """Why proxies are NaN."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +74,6 @@ class Correlation:
     """Spearman's rank correlation with the share of wrong attempts: above 0, tasks with more of it fail more often.
     Interval by bootstrap over tasks; n is their number."""
     p: float
-    """Two-sided p-value by permutation."""
     p_adjusted: float
     """The same, adjusted over all proxies (Benjamini and Hochberg 1995, JRSS B 57:289)."""
 
@@ -94,7 +87,6 @@ class Difficulty:
     correlations: tuple[Correlation, ...]
     """One for each proxy, in the order of :data:`PROXIES`."""
     note: str = ""
-    """Which tasks are not at hand."""
 
 
 def difficulty(results: Iterable[Result], tasks: Mapping[str, Task], setting: Setting = DEFAULT) -> Difficulty:
@@ -136,11 +128,6 @@ def difficulty(results: Iterable[Result], tasks: Mapping[str, Task], setting: Se
         correlations=_correlations(found),
         note=f"{len(missing)} of {len(found)} tasks are not at hand: {', '.join(missing[:6])}" if missing else "",
     )
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Proxies
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def proxies(task: Task) -> tuple[dict[str, float], str]:
@@ -207,11 +194,6 @@ def _size(text: str, *, whole: bool) -> tuple[float, float]:
     body = [s for s in body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
     lines = sum(len(ast.unparse(statement).splitlines()) for statement in body)
     return float(lines), float(sum(1 for statement in body for _ in ast.walk(statement)))
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Correlations
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _correlations(tasks: Sequence[TaskDifficulty]) -> tuple[Correlation, ...]:

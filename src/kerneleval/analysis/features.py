@@ -20,25 +20,18 @@ from kerneleval.analysis.sources import LIMIT_CHARS, NATIVE, native_code
 from kerneleval.languages.binaries.instructions import FRONTIER, MATRIX, PIPELINE, VECTOR
 from kerneleval.records import Candidate, CodeUse
 
-__all__ = ["FEATURES", "Feature", "Mark", "Reading", "marks_of_code", "read_sources"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
     """Evidence for a level of an axis."""
 
     axis: str
-    """``R`` or ``H``."""
     level: int
-    """1 to 4."""
     file: str
     """Path within the candidate, or what compiled code is called."""
     line: int
-    """Line in it, from 1."""
     what: str
-    """What stands there."""
     says: str
-    """What it is."""
     units: tuple[str, ...] = ()
     """Classes of instructions (``languages/binaries/instructions.py``) of which compiled code has one where
     the source's kernel really does it; empty: none need show."""
@@ -299,10 +292,6 @@ def _matches(feature: Feature, file: str, text: str, pattern: str, line: int) ->
             yield _mark(feature, file, line + text.count("\n", 0, match.start()), match[0])
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# C, C++, CUDA, HIP
-# --------------------------------------------------------------------------------------------------------------------
-
 _TILES = re.compile(r"\bcute\b|\bkittens\b")
 _ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b(?:\s+(?:volatile|__volatile__|goto|inline))*\s*\(")
 
@@ -353,11 +342,6 @@ def _assembly(file: str, text: str, line: int) -> Iterator[Mark]:
         for feature in FEATURES:
             if feature.assembly:
                 yield from _matches(feature, file, instruction, feature.assembly, line)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Python
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _python(file: str, text: str, launched: Collection[str]) -> tuple[list[Mark], list[str]]:

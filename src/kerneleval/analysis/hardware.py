@@ -20,8 +20,6 @@ from kerneleval.records import Case, Result, Score, Timing
 from kerneleval.scores.common.cells import device_names, timing_of
 from kerneleval.scores.common.intervals import FEW, NOTHING, median_over_cells, nested
 
-__all__ = ["Agreement", "Hardware", "Kernel", "Spread", "hardware"]
-
 _Key = TypeVar("_Key")
 
 FEWEST_KERNELS = 3
@@ -33,11 +31,9 @@ class Kernel:
     """One source for one task, on the machines where it was timed."""
 
     task: str
-    """Task name."""
     candidate: str
     """Content hash."""
     generators: tuple[str, ...]
-    """Who made it."""
     speedups: Mapping[str, float]
     """Machine -> geometric mean of its speedups over the common cells."""
     cells: int
@@ -50,9 +46,7 @@ class Kernel:
     """Speedup on the best machine over that on the worst. Interval from those of the timings; the choice of the two
     extremes is not in it. n is the number of common cells."""
     best: str = ""
-    """Machine of the highest speedup."""
     worst: str = ""
-    """Machine of the lowest."""
     beyond_noise: bool = False
     """Whether the interval of the ratio excludes 1 and the ratio exceeds both machines' noise floors."""
 
@@ -62,9 +56,7 @@ class Spread:
     """One generator at one task over machines, whatever source it gave for each of them."""
 
     generator: str
-    """Generator name."""
     task: str
-    """Task name."""
     speedups: Mapping[str, float]
     """Machine -> geometric mean of the speedups of its right, timed cells, all samples together."""
     cells: Mapping[str, int]
@@ -90,17 +82,13 @@ class Agreement:
     """Whether two machines rank kernels alike."""
 
     first: str
-    """One machine."""
     second: str
-    """The other."""
     tau: float
     """Kendall's tau-b (1945, Biometrika 33:239) of the kernels' speedups; NaN: see ``note``."""
     p: float
-    """Two-sided p-value of no agreement."""
     kernels: int
     """Kernels with a common cell."""
     note: str = ""
-    """Why it is NaN."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +103,6 @@ class Hardware:
     kernels: tuple[Kernel, ...]
     """Every kernel that was timed, the most variable first."""
     agreements: tuple[Agreement, ...]
-    """One for each pair of machines."""
     spreads: tuple[Spread, ...] = ()
     """One for each generator and task that has a timed cell, the largest variance first."""
 

@@ -17,8 +17,6 @@ from scipy import optimize, special, stats
 
 from kerneleval.records import UsageError
 
-__all__ = ["Level", "LikelihoodRatio", "Model", "logistic", "null", "ratio_test", "saturated"]
-
 Floats = NDArray[np.float64]
 
 
@@ -33,7 +31,6 @@ class LikelihoodRatio:
     p: float
     """Chance of such a statistic if the smaller model were true and rows were independent."""
     note: str = ""
-    """Why it is NaN."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +42,7 @@ class Level:
     level: str
     """Its name; of the intercept the levels that it stands for."""
     n: int
-    """Rows of it."""
     right: int
-    """How many of them are right."""
     coefficient: float
     """Log odds ratio to the reference level, whose own is 0; NaN: unbounded, or not separable (see ``note``)."""
     error: float
@@ -65,21 +60,18 @@ class Model:
     log_likelihood: float
     """Its greatest log-likelihood; under separation the limit that it tends to."""
     pseudo_r2: float
-    """McFadden's: 1 - log L / log L0."""
     adjusted_r2: float
     """1 - (log L - parameters) / log L0: below 0 where the parameters are not worth their number (Ben-Akiva and Lerman
     1985, Discrete Choice Analysis, section 7.3)."""
     parameters: int
     """Free parameters beyond the intercept."""
     against_null: LikelihoodRatio
-    """Against the model that knows nothing."""
     p_permuted: float
     """The same question with dependent rows allowed for, of single factors: share of random rearrangements (of
     categories among whole tasks; of methods among the attempts at each task) that fit as well. NaN: of both factors."""
     levels: tuple[Level, ...]
     """The intercept, then every level of each factor."""
     n: int
-    """Rows."""
     note: str = ""
     """Why it is NaN; which levels separate the data."""
 

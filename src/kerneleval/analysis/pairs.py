@@ -9,8 +9,6 @@ from typing import Any
 
 from kerneleval.analysis.transitions import Transition
 
-__all__ = ["COLUMNS", "left_out", "pairs"]
-
 COLUMNS: Mapping[str, str] = {
     **dict.fromkeys(("kind", "task", "chain"), "string"),
     **dict.fromkeys(("round_before", "round_after"), "int"),

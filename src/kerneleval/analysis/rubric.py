@@ -32,20 +32,6 @@ from kerneleval.scores.common.cells import attempted, by_generator, checked, pri
 from kerneleval.scores.common.registry import DEFAULT, Setting
 from kerneleval.scores.measures import median_over_attempts
 
-__all__ = [
-    "AXES",
-    "LEVELS",
-    "Grade",
-    "Profile",
-    "Rating",
-    "Seen",
-    "compiled_in",
-    "profiles",
-    "rate",
-    "seen",
-    "source_grades",
-]
-
 AXES: dict[str, str] = {
     "K": "kernel complexity",
     "R": "representation level",
@@ -84,7 +70,6 @@ class Grade:
     reason: str
     """What it rests on, or why there is none."""
     marks: tuple[Mark, ...] = ()
-    """The places in the source that show it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,11 +77,8 @@ class Rating:
     """One attempt on all axes, right or wrong."""
 
     generator: str
-    """Who made it."""
     task: str
-    """Task name."""
     sample: int
-    """Sample index."""
     candidate: str
     """Content hash; empty: there was no candidate."""
     grades: Mapping[str, Grade]
@@ -108,7 +90,6 @@ class Profile:
     """One generator on one axis."""
 
     generator: str
-    """Who."""
     axis: str
     """One of :data:`AXES`."""
     counts: Mapping[int, int]
@@ -126,7 +107,6 @@ class Seen:
     track: str = ""
     """Its track; empty: not decided, because it failed before."""
     launched: tuple[str, ...] = ()
-    """Own kernels that were launched."""
     compiled: tuple[CodeUse, ...] = ()
     """What the compiled code of these uses; empty: it was not looked at."""
     complete: bool = True
@@ -199,11 +179,6 @@ def rate(
             grades |= dict.fromkeys("RHPA", none)
         ratings.append(Rating(generator=generator, task=task, sample=sample, candidate=of[0].candidate, grades=grades))
     return ratings
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The axes
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _complexity(task: Task | None) -> Grade:
@@ -366,11 +341,6 @@ def _edited(origin: Origin, candidate: Candidate | None, edits: int) -> Grade:
     part = edits / max(lines, 1)
     level = 3 if part <= MINOR else 2 if part <= GUIDED else 1
     return Grade(level=level, reason=f"{origin.model}, {edits} of {lines} lines changed by a human")
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Generators
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def profiles(ratings: Iterable[Rating]) -> list[Profile]:

@@ -20,8 +20,6 @@ from kerneleval.scores.common.cells import by_generator, primary
 from kerneleval.scores.common.registry import DEFAULT
 from kerneleval.scores.measures import median_over_attempts
 
-__all__ = ["LIMIT_CHARS", "METRICS", "NATIVE", "SourceMetrics", "by_generators", "measure", "native_code"]
-
 LIMIT_CHARS = 256 << 10
 """Longer files are not measured: no kernel is so long, and Lizard's time grows with its square."""
 
@@ -61,7 +59,6 @@ class SourceMetrics:
     candidate: str
     """Content hash."""
     language: str
-    """Its language."""
     maintainability: float = math.nan
     """Maintainability index, 0 to 100 (Coleman et al. 1994, IEEE Computer 27(8):44, rescaled as Radon and Visual Studio
     do); of several files and languages the mean, by logical lines. Higher is easier. Of Python by Radon; of C-like
@@ -80,7 +77,6 @@ class SourceMetrics:
     """Functions given to a kernel compiler: ``triton.jit`` and Numba's decorators, ``__global__``. NaN: the language
     (C++) does not mark them."""
     note: str = ""
-    """What could not be measured, and why."""
 
 
 def measure(candidate: Candidate) -> SourceMetrics:
@@ -247,11 +243,6 @@ def _living(code: str) -> str:
 
 def _blanked(text: str) -> str:
     return re.sub(r"[^\n]", " ", text)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Generators
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def by_generators(measured: Mapping[str, SourceMetrics], results: Iterable[Result]) -> dict[str, dict[str, Score]]:

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from kerneleval.records import Candidate, Passed, Verdict
 from kerneleval.store import Attempt
 
-__all__ = ["Step", "essence", "really_changed", "steps_of_run"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
@@ -29,15 +27,12 @@ class Step:
     built: bool | None
     """Whether it built; None: its judge does not distinguish building from calling."""
     called: bool
-    """Whether it ran without an error."""
     correct: bool
-    """Whether its outputs were right."""
     stage: str = ""
     """Stage of the failure; empty: none."""
     reason: str = ""
     """Slug of the failure; empty: none."""
     message: str = ""
-    """What its judge said of the failure."""
     speedup: float = math.nan
     """Baseline time over its own; NaN: not timed."""
     low: float = math.nan
@@ -51,9 +46,7 @@ class Step:
     machine: str = ""
     """Where it was timed: times of different machines are not compared."""
     generator: str = ""
-    """Who made it."""
     model: str = ""
-    """Model behind the generator."""
     source: str = "KernelEval"
     """Who judged and published it."""
     licence: str = ""
@@ -124,11 +117,6 @@ def _step(attempt: Attempt, verdict: Verdict, sources: Mapping[str, Candidate], 
         model=attempt.origin.model if attempt.origin else "",
         licence=attempt.origin.licence if attempt.origin else "",
     )
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Code
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def really_changed(before: str, after: str) -> bool:

@@ -19,8 +19,6 @@ from kerneleval.analysis.steps import Step, really_changed
 from kerneleval.records import Score
 from kerneleval.scores.common.intervals import NOTHING, share
 
-__all__ = ["NOISE", "SPEEDS", "STATES", "Bias", "Transition", "counts", "repair_bias", "shares", "transitions"]
-
 NOISE = 0.02
 """What a speedup without an interval must exceed to be a change: 0.02 is 2 %. The largest difference between two
 published timings of the same code in KernelBench-X's corpus is 1.8 %."""
@@ -38,15 +36,11 @@ class Transition:
     """Two candidates of a chain, the second made from the first."""
 
     before: Step
-    """The first."""
     after: Step
-    """The second."""
     build: str
     """One of :data:`STATES`."""
     call: str
-    """One of :data:`STATES`."""
     correct: str
-    """One of :data:`STATES`."""
     speed: str
     """One of :data:`SPEEDS`."""
     code_changed: bool
@@ -128,11 +122,6 @@ def _error(low: float, high: float) -> float:
     if not 0 < low <= high < math.inf:
         return math.nan
     return math.log(high / low) / (2 * _Z)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Sums
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def counts(found: Sequence[Transition]) -> dict[str, dict[str, int]]:

@@ -11,8 +11,6 @@ from kerneleval import __version__
 from kerneleval.cli import generating, judging, machine, results, settings, tasks
 from kerneleval.cli.exits import ERROR, PASSED
 
-__all__ = ["app"]
-
 app = typer.Typer(
     name="kerneleval",
     help="Judge machine-written GPU kernels: whether they are correct and honest, and how fast they are.",

@@ -12,19 +12,6 @@ import typer
 from kerneleval.records import KernelEvalError, UsageError
 from kerneleval.records.extras import how_to_install
 
-__all__ = [
-    "COMMANDS",
-    "ERROR",
-    "FAILED",
-    "INTERRUPTED",
-    "PASSED",
-    "PIPE_CLOSED",
-    "Terminated",
-    "command_of",
-    "explain",
-    "signals_as_exceptions",
-]
-
 PASSED = 0
 """The candidate passed; the command did what it was asked."""
 FAILED = 1

@@ -21,8 +21,6 @@ from kerneleval.cli.exits import (
 )
 from kerneleval.cli.output import one_line, print_json
 
-__all__ = ["main"]
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.

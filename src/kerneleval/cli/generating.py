@@ -11,8 +11,6 @@ from kerneleval.cli.options import CAPS, RESTRICTIONS, Fields, Json, takes
 from kerneleval.cli.output import console, print_json, progress, show_scores
 from kerneleval.records import RunSpec, UsageError, asked
 
-__all__ = ["estimate", "generate", "run"]
-
 
 @takes(
     *("generator", "task", "device", "shapes", "store", "quick", "precise", "allow", *RESTRICTIONS, "baseline"),

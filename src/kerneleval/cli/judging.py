@@ -27,8 +27,6 @@ from kerneleval.cli.options import (
 from kerneleval.cli.output import console, print_json, progress
 from kerneleval.records import AuditSpec, CandidateSpec, asked, to_plain
 
-__all__ = ["audit", "check", "differ", "matrix"]
-
 
 @takes(
     *("device", "shapes", "allow", "quick", "precise", *RESTRICTIONS, "category", "baseline", "timing", "tf32"),

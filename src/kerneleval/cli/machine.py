@@ -11,8 +11,6 @@ from kerneleval.cli.exits import FAILED, PASSED
 from kerneleval.cli.options import DeviceOption, Json, StoreOption, device_of, store_of
 from kerneleval.cli.output import console, print_json, progress
 
-__all__ = ["doctor", "peaks"]
-
 
 def peaks(
     device: DeviceOption = None,

@@ -17,32 +17,6 @@ import typer
 from kerneleval.cli import settings
 from kerneleval.records import DIRECTIONS, DISTRIBUTIONS, DTYPES, SHAPE_CATEGORIES, TRACKS, UsageError, near
 
-__all__ = [
-    "CANDIDATE",
-    "CAPS",
-    "OPTIONS",
-    "RESTRICTIONS",
-    "SHORT_DTYPES",
-    "DeviceOption",
-    "Fields",
-    "FileArgument",
-    "Json",
-    "Option",
-    "RunsArgument",
-    "StoreOption",
-    "TaskOption",
-    "Tier",
-    "chosen_of",
-    "complete_devices",
-    "complete_tasks",
-    "device_of",
-    "names_of",
-    "restriction",
-    "split",
-    "store_of",
-    "takes",
-]
-
 
 class Shapes(StrEnum):
     """Which sizes a candidate is judged at."""
@@ -109,10 +83,6 @@ TaskOption = Annotated[
 ]
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Arguments
-# --------------------------------------------------------------------------------------------------------------------
-
 SHORT_DTYPES = {
     "fp64": "float64", "fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16",
     "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "u8": "uint8", "c64": "complex64",
@@ -170,10 +140,6 @@ def store_of(given: str | None) -> str | None:
     """The store given, by option or environment."""
     return given or settings.read().store
 
-
-# --------------------------------------------------------------------------------------------------------------------
-# Options that fill fields of records
-# --------------------------------------------------------------------------------------------------------------------
 
 Fields = dict[str, Any]
 """What the options of a command line say: field of a record -> value."""

@@ -14,8 +14,6 @@ from kerneleval.records import Event
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "one_line", "print_json", "progress", "show_scores"]
-
 
 def console() -> Console:
     """Where tables go: stdout, as wide as the terminal, or wide enough for all columns."""

@@ -11,8 +11,6 @@ from kerneleval.cli.options import Json, RunsArgument, StoreOption, store_of
 from kerneleval.cli.output import console, one_line, print_json, progress, show_scores
 from kerneleval.records import UsageError
 
-__all__ = ["analyse", "compare", "export", "import_results", "merge", "report", "score", "transitions"]
-
 
 def score(
     runs: RunsArgument = None,

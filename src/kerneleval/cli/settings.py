@@ -14,8 +14,6 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from kerneleval.records import UsageError
 
-__all__ = ["PREFIX", "Settings", "read"]
-
 PREFIX = "KERNELEVAL_"
 
 

@@ -22,9 +22,6 @@ from kerneleval.cli.options import (
 from kerneleval.cli.output import console, print_json, progress
 from kerneleval.records import CATEGORIES, DIRECTIONS, DTYPES, GROUPS, UsageError
 
-__all__ = ["selftest", "tasks"]
-
-
 _FILTERS: dict[str, Option] = {
     "category": restriction("--category", "categories", "Only these operator categories.", CATEGORIES),
     "group": restriction(

@@ -15,8 +15,6 @@ from kerneleval.generators.common.registry import KINDS, register
 from kerneleval.generators.common.settings_table import typed
 from kerneleval.records import Candidate, Origin, Task, UsageError, near
 
-__all__ = ["MODES", "Compiled", "from_settings"]
-
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 """Of ``torch.compile``."""
 
@@ -59,11 +57,9 @@ class Compiled:
     """
 
     name: str = "compile"
-    """The generator's name."""
     mode: str = "default"
     """One of :data:`MODES`."""
     fullgraph: bool = False
-    """Whether a break of the graph is an error."""
     dynamic: bool | None = None
     """Whether sizes are symbols from the first call on; None: PyTorch's own choice, from the second size on."""
     recompile_limit: int = 256

@@ -20,8 +20,6 @@ from kerneleval.generators.common.settings_table import known_keys
 from kerneleval.records import Candidate, Origin, Task, UsageError, from_plain, near
 from kerneleval.store import open_store
 
-__all__ = ["Replay", "from_settings", "is_samples", "of_file"]
-
 _SUFFIXES = (".jsonl", ".jsonl.gz")
 _TEXTS = ("model", "prompt_hash", "parent", "licence", "prices", "guidance")
 _COUNTS = ("round", "tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning", "human_edits")
@@ -154,10 +152,6 @@ def _text(row: Mapping[str, Any], key: str, where: str) -> str:
         raise UsageError(f"{where}: {key!r} must be text, not {value!r:.80}")
     return value
 
-
-# --------------------------------------------------------------------------------------------------------------------
-# Settings
-# --------------------------------------------------------------------------------------------------------------------
 
 _KEYS = ("name", "path", "store", "run", "generator")
 

@@ -13,8 +13,6 @@ from kerneleval.records import TRACKS, CandidateSpec, OnEvent, RunSpec, Task, Ve
 if TYPE_CHECKING:
     from kerneleval.judge.judge import Judge
 
-__all__ = ["check", "run"]
-
 
 def check(
     path: str | Path, task: str | Task, *, judge: Judge | None = None, on_event: OnEvent | None = None, **options: Any

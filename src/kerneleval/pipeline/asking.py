@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kerneleval.pipeline.caps import Caps
     from kerneleval.store.store import Store
 
-__all__ = ["Kept", "answers_of", "ask_all"]
-
 
 class Kept:
     """Answers in a store that is opened when the first one is looked up: wrong settings leave no store behind."""

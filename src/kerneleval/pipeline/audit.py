@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from kerneleval.store.plan import Attempt, Planned, RunInfo
     from kerneleval.store.store import Store
 
-__all__ = ["FORMAT", "audit"]
-
 FORMAT = 1
 """Raised whenever a field of the audit's document changes its meaning or goes away."""
 
@@ -79,11 +77,6 @@ def audit(spec: AuditSpec, *, judge: Judge | None = None, on_event: OnEvent | No
             found = _begin(store, owner, info, request, protocol, _chosen(stored, owner, spec.sample), subjects)
         _judge(store, owner, found, subjects, spec.store_url, on_event)
         return _document(store, info, found, owner.machine.fingerprint, skipped)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# What is audited
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _stored(store: Store, info: RunInfo, kind: str, only: Sequence[str]) -> tuple[list[Attempt], int]:
@@ -139,11 +132,6 @@ def _chosen(stored: Sequence[Attempt], judge: Judge, sample: int) -> list[Attemp
 
 def _key(attempt: Attempt) -> _Key:
     return attempt.generator, attempt.sample, attempt.task
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The audit's own run
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _interrupted(store: Store, judge: Judge, request: dict[str, Any], tier: str) -> RunInfo | None:
@@ -246,11 +234,6 @@ def _judge(
         )
         store.put_verdict(info.id, attempt.generator, attempt.sample, candidate, verdict)
     tell(on_event, "run", info.planned, info.planned, "done")
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# What it found
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _document(store: Store, before: RunInfo, after: RunInfo, machine: str, skipped: int) -> dict[str, Any]:

@@ -7,8 +7,6 @@ import time
 
 from kerneleval.records import Origin, UsageError
 
-__all__ = ["Caps"]
-
 
 class Caps:
     """What may be spent on asking generators, and how long a run may take; shared by all threads.

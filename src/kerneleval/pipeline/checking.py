@@ -20,8 +20,6 @@ from kerneleval.records import (
 if TYPE_CHECKING:
     from kerneleval.judge.judge import Judge
 
-__all__ = ["borrowed", "check_candidate", "check_dtypes", "open_task", "read_source"]
-
 
 def check_candidate(
     spec: CandidateSpec, protocol: Protocol, *, judge: Judge | None = None, on_event: OnEvent | None = None

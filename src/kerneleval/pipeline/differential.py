@@ -26,8 +26,6 @@ from kerneleval.records import (
 if TYPE_CHECKING:
     from kerneleval.judge.judge import Judge
 
-__all__ = ["differ"]
-
 REFERENCE = "reference"
 """What stands for a source where PyTorch's own operators run."""
 

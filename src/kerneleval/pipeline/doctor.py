@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from kerneleval.judge.windows.worker_pool import WorkerPool
     from kerneleval.languages import Language
 
-__all__ = ["clock", "examine"]
-
 _PACKAGES = ("torch", "triton", "numba", "pyopencl", "numpy", "scipy", "sqlalchemy", "psycopg")
 _SPIN_NS = 1_000_000
 _SPINS = 300
@@ -70,11 +68,6 @@ def _version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return ""
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Devices, with the languages that run on them and the sandbox that a worker there gets
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _devices(cache_dir: Path) -> list[dict[str, Any]]:
@@ -161,11 +154,6 @@ def _sandbox(pool: WorkerPool) -> dict[str, Any]:
         return {"level": "", "layers": [], "missing": [], "error": f"{type(error).__name__}: {error}"}
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Compilers
-# --------------------------------------------------------------------------------------------------------------------
-
-
 def _compilers() -> list[dict[str, Any]]:
     from kerneleval.languages.binaries.nvidia import Nvrtc, cuda_folders, find_nvrtc
     from kerneleval.languages.common.compiler import find_tool, tool_version
@@ -196,11 +184,6 @@ def _tried(version: Callable[[], str] | None) -> dict[str, str]:
         return {"version": version(), "error": ""}
     except KernelEvalError as error:
         return {"version": "", "error": str(error)}
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Clock, memory, store
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def clock(spins: int = _SPINS) -> dict[str, Any]:
@@ -301,11 +284,6 @@ def _store(url: str | None) -> dict[str, Any]:
             "runs": 0,
             "message": str(error),
         }
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Advice
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _advice(found: dict[str, Any]) -> list[str]:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kerneleval.generators.llm import Model
     from kerneleval.store.store import Store
 
-__all__ = ["estimate"]
-
 CHARACTERS = 3.5
 """Characters of a prompt for each token where nothing is known of the model: what tokenizers of today make of English
 and code is between 3 and 4.5."""
@@ -49,7 +47,6 @@ class _Known:
     seconds: list[float]
     """How long each answer took."""
     characters_out: float
-    """Characters of an answer."""
 
 
 def estimate(spec: RunSpec, protocol: Protocol, *, against: str = "") -> dict[str, Any]:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from kerneleval.generators.llm import Model
     from kerneleval.store.store import Store
 
-__all__ = ["as_model", "generate", "prompts", "there"]
-
 
 def prompts(spec: RunSpec, protocol: Protocol) -> list[dict[str, Any]]:
     """What a model would be asked in the first round of each task: ``task``, ``template``, ``hash`` and ``messages``
@@ -148,11 +146,6 @@ def _told(folder: str, answers: Sequence[Answer]) -> dict[str, Any]:
         "usd": math.fsum(o.money_usd for o in origins),
         "seconds": math.fsum(o.seconds for o in origins),
     }
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# What is asked, and where
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _opened(spec: RunSpec, protocol: Protocol, cache: Kept | None) -> tuple[Generator | Asked, list[Task]]:

@@ -7,8 +7,6 @@ from typing import Any
 
 from kerneleval.records import OnEvent, UsageError, tell, to_plain
 
-__all__ = ["merge"]
-
 
 def merge(sources: Sequence[str], *, store_url: str | None = None, on_event: OnEvent | None = None) -> dict[str, Any]:
     """Copy every run of other stores, with all that they need, into one store; as plain data what came of it.

@@ -10,8 +10,6 @@ from kerneleval.records import OnEvent, tell, to_plain
 if TYPE_CHECKING:
     from kerneleval.judge.judge import Judge
 
-__all__ = ["peaks"]
-
 
 def peaks(
     device: str | None = None,

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from kerneleval.analysis.rubric import Seen
     from kerneleval.languages.crosscompile import Target
 
-__all__ = ["matrix"]
-
 FAST = 0.8
 """Share of the baseline's speed from which a device counts (DESIGN, P_hw)."""
 

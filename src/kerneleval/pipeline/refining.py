@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from kerneleval.pipeline.caps import Caps
     from kerneleval.store.store import Store
 
-__all__ = ["SHARED", "UNANSWERED", "Setting", "Wanted", "ask", "feedback_cases", "feedback_protocol"]
-
 UNANSWERED = ("endpoint", "budget")
 """Problems that are not the generator's: its attempt stays open, and is asked again when the run goes on."""
 
@@ -46,9 +44,7 @@ class Wanted:
     """One sample that is to be asked for."""
 
     task: Task
-    """What to solve."""
     sample: int
-    """Its index."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,25 +52,18 @@ class Setting:
     """What all rounds of a run share."""
 
     store: Store
-    """Where verdicts of drafts are kept."""
     judge: Judge
-    """Judges drafts."""
     run: str
     """Identifier of the run that the final answers belong to."""
     final: Protocol
-    """How the final answers are judged."""
     limits: Limits | None
-    """What the machine can do at best."""
     judged: Judged
-    """Judges one draft."""
     sources: Mapping[str, str]
     """Task name -> what was given as ``--task``."""
     target: float | None = None
     """Speedup from which on a draft is not refined any more; None: all rounds are used."""
     caps: Caps | None = None
-    """What may be spent."""
     on_event: OnEvent | None = None
-    """Called as the work proceeds."""
 
 
 @dataclass(kw_only=True)

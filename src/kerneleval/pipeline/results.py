@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kerneleval.store.plan import RunInfo
     from kerneleval.store.store import Store
 
-__all__ = ["analyse", "compare", "export", "import_results", "report", "score", "transitions"]
-
 
 @collects_later
 def score(store_url: str | None = None, run: str | Sequence[str] = "latest") -> dict[str, Any]:

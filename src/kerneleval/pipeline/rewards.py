@@ -15,8 +15,6 @@ from kerneleval.pipeline.checking import check_dtypes, open_task
 from kerneleval.records import Candidate, InfrastructureError, Machine, Protocol, Task, ToolError, UsageError, filled
 from kerneleval.scores.common.rewards import Reward, of_verdict
 
-__all__ = ["Rewarder", "reward"]
-
 _REMEMBERED = 4096
 
 

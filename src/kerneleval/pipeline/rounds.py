@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from kerneleval.store.plan import Attempt, RunInfo
     from kerneleval.store.store import Store
 
-__all__ = ["rounds_of"]
-
 CHAINS = 24
 """Samples whose drafts are shown; of more, those with the most rounds."""
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from kerneleval.store.plan import Attempt, Planned
     from kerneleval.store.store import Store
 
-__all__ = ["in_float32", "known_limits", "run_suite", "suite_of"]
-
 ARCHETYPES = ("baseline", "fragile", "robust")
 """What ``run`` judges when no generator is named."""
 
@@ -81,25 +79,19 @@ class _Work:
     """What all attempts of a run share."""
 
     store: Store
-    """Where everything is kept."""
     judge: Judge
-    """Judges."""
     protocol: Protocol
-    """How the final answers are judged."""
     suite: Mapping[str, Task]
     """The tasks by name, in order."""
     sources: Mapping[str, str]
     """Task name -> what was given as ``--task``."""
     limits: Limits
-    """What the machine can do at best."""
     place: str
     """The store as replay lines name it."""
     target: float | None
     """Speedup from which on a draft is not refined any more."""
     caps: Caps
-    """What may be spent."""
     on_event: OnEvent | None
-    """Called as the work proceeds."""
 
     def run(self, makers: Sequence[Generator | Asked], name: str, *, resume: bool) -> str:
         """Plan, ask, judge; the run's identifier."""

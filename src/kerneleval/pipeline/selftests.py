@@ -13,8 +13,6 @@ from kerneleval.records import Failed, OnEvent, Protocol, Task, tell
 if TYPE_CHECKING:
     from kerneleval.judge.judge import Judge
 
-__all__ = ["selftest"]
-
 
 def selftest(
     tasks: Sequence[str] = (),

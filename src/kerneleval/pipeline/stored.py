@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from kerneleval.store.plan import Attempt, RunInfo
     from kerneleval.store.store import Store
 
-__all__ = ["Facts", "collects_later", "facts_of", "joined", "setting_of"]
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 

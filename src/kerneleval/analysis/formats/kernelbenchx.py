@@ -27,8 +27,6 @@ from kerneleval.analysis.formats.common.registry import PublishedFiles, register
 from kerneleval.analysis.steps import Step
 from kerneleval.records import Origin, UsageError, digest
 
-__all__ = ["Record", "read"]
-
 _MOST_BYTES = 2**30
 
 
@@ -37,9 +35,7 @@ class Record:
     """One line of the corpus."""
 
     before: Step
-    """The candidate of the round before."""
     after: Step
-    """That of the round after it."""
     kinds: tuple[str, ...]
     """The corpus's own labels of the change: ``speedup_increase``, ``exe_fail_to_pass`` ..."""
 

@@ -125,10 +125,6 @@ class Agent:
             self._cache.put_response(key, body)
         return self._answer(body, origin)
 
-    # ----------------------------------------------------------------------------------------------------------------
-    # One run
-    # ----------------------------------------------------------------------------------------------------------------
-
     def _run(self, request: Request, prompt: Prompt) -> dict[str, Any]:
         """Run the command; all that came of it, as plain data."""
         given, language = self.settings, self.language(request.device)
@@ -214,10 +210,6 @@ class Agent:
         how = f"exit code {ended.code}" if ended.code >= 0 else f"signal {-ended.code}"
         problem: Problem = "endpoint" if ended.code else "no_code"
         return problem, f"the agent ended with {how} and no candidate: {missing}{said}"
-
-    # ----------------------------------------------------------------------------------------------------------------
-    # What is kept, and what becomes of it
-    # ----------------------------------------------------------------------------------------------------------------
 
     def _origin(self, request: Request, prompt: Prompt) -> Origin:
         rounds = [

@@ -16,8 +16,6 @@ from kerneleval.generators.agent.client import LIMIT_BYTES, NOBODY, REJECTED, RI
 from kerneleval.generators.common.prompts.facts import clean
 from kerneleval.records import Candidate, UsageError
 
-__all__ = ["CheckSocket"]
-
 _PATIENCE_S = 10.0
 """Time that a client has for its message, and for taking the answer."""
 

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Ended", "run"]
-
 _KEPT_BYTES = 512 * 1024
 """Of the output: so much of its beginning and of its end."""
 

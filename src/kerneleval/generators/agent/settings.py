@@ -14,8 +14,6 @@ from kerneleval.generators.common.base import candidate_name
 from kerneleval.generators.common.settings_table import check_bounds, check_language, typed
 from kerneleval.records import UsageError
 
-__all__ = ["STDOUT", "TAKEN", "Settings", "settings_of"]
-
 STDOUT = "stdout"
 """Value of ``usage`` for agents that print it last."""
 
@@ -28,17 +26,14 @@ class Settings:
     """A command, and what it may do."""
 
     name: str
-    """The generator's name."""
     command: tuple[str, ...]
     """Words of the command line; ``{task}``, ``{language}``, ``{device}`` and ``{seconds}`` in them are filled in."""
     language: str = ""
     """Language of the candidates; empty: Triton, and Numba for the CPU."""
     samples: int = 1
-    """Samples for each task."""
     rounds: int = 1
     """Rounds for each sample at most."""
     concurrency: int = 1
-    """Commands under way at once."""
     checks: int = 5
     """Drafts that the judge looks at, for each sample and round."""
     max_seconds: float = 1800.0
@@ -48,11 +43,9 @@ class Settings:
     reads: tuple[str, ...] = ()
     """Paths that it may read and execute besides the system's."""
     writes: tuple[str, ...] = ()
-    """Paths that it may change."""
     env: tuple[str, ...] = ()
     """Names of environment variables that are handed on to it."""
     network: bool = False
-    """Whether it may use the network."""
     gpu: bool = False
     """Whether it may use NVIDIA GPUs itself."""
     usage: str = ""

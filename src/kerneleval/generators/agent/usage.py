@@ -7,8 +7,6 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["PRICES", "read_usage"]
-
 PRICES = "as the agent says"
 """List that an agent's own figure is from, for ``Origin.prices``."""
 

@@ -21,8 +21,6 @@ from kerneleval.generators.common.prompts.source import reference_source
 from kerneleval.languages import read_candidate
 from kerneleval.records import Candidate, Request, UsageError
 
-__all__ = ["Workspace"]
-
 _PREFIX = "kerneleval-agent-"
 _LOCK = "lock"
 
@@ -222,11 +220,6 @@ class Workspace:
         if len(data) > most:
             raise ValueError(f"it is larger than {most} bytes, the limit")
         return data
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Removing
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _remove(base: Path) -> None:

@@ -69,9 +69,7 @@ class Archetype:
     """One archetype."""
 
     name: str
-    """Name of the generator."""
     summary: str
-    """One line about it."""
 
     def candidates(self, task: Task, device: str) -> Iterator[Candidate]:
         """The one candidate for the task, if this archetype covers it on that device."""

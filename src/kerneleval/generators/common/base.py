@@ -7,15 +7,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from kerneleval.records import Answer, Candidate, Request, Task
 
-__all__ = [
-    "Asked",
-    "Cache",
-    "Generator",
-    "Stoppable",
-    "candidate_name",
-    "usual_language",
-]
-
 _LANGUAGES = {"cpu": "numba", "opencl": "opencl", "metal": "metal", "xpu": "torch"}
 _SUFFIXES = {"cuda": ".cu", "hip": ".hip", "cpp": ".cpp", "opencl": ".cl", "metal": ".metal"}
 

@@ -21,8 +21,6 @@ from pathlib import Path
 from kerneleval.languages import read_candidate
 from kerneleval.records import Candidate, Origin, Task, UsageError
 
-__all__ = ["Directory"]
-
 _SIDE_FILES = (".json", ".md", ".txt", ".log", ".toml", ".yaml", ".yml", ".jsonl", ".csv")
 """Not candidates, whatever their name: origins, notes, logs."""
 

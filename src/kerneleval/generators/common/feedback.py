@@ -27,8 +27,6 @@ from kerneleval.records import (
     Verdict,
 )
 
-__all__ = ["feedback_of"]
-
 _MOST = 9_000
 """Characters altogether; a model's context is dear."""
 
@@ -90,11 +88,6 @@ def _log(verdict: Verdict) -> str:
     """What went wrong as a whole; a compiler's or an interpreter's words as they are."""
     message = verdict.message.strip()
     return _fenced(_short(message, _LOG)) if "\n" in message else message
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Cells
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _counts(cells: Sequence[CellResult]) -> str:
@@ -195,11 +188,6 @@ def _unsupported(cells: Sequence[CellResult]) -> str:
         f"{len(refused)} of {len(cells)} cases were declared unsupported by the candidate (such as {some}); each "
         "counts as not covered."
     )
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Findings and speed
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _findings(verdict: Verdict) -> str:

@@ -8,8 +8,6 @@ from typing import Any
 from kerneleval.generators.common.base import Asked, Cache, Generator
 from kerneleval.records.registry import Registry
 
-__all__ = ["GENERATORS", "KINDS", "FromSettings", "register"]
-
 
 def _problem(plugin: Any) -> str:
     if isinstance(plugin, (Generator, Asked)):

@@ -12,8 +12,6 @@ from kerneleval.generators.common.base import Asked, Cache, Generator
 from kerneleval.generators.common.registry import KINDS
 from kerneleval.records import UsageError, near
 
-__all__ = ["read_settings"]
-
 
 def read_settings(path: Path, cache: Cache | None) -> Generator | Asked:
     """The generator that a TOML file describes.

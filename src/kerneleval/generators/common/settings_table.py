@@ -10,8 +10,6 @@ from typing import Any
 from kerneleval.generators.common.prompts import TEMPLATES
 from kerneleval.records import UsageError, near
 
-__all__ = ["check_bounds", "check_language", "known_keys", "typed"]
-
 _TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (float, int), "bool": (bool,)}
 _WORDS = {"str": "a string", "int": "a whole number", "float": "a number", "bool": "true or false"}
 _LIST = "tuple[str, ...]"

@@ -31,9 +31,7 @@ class Operator:
     """How a library solves one task."""
 
     task: str
-    """Task name."""
     entry: str
-    """What is called, for people."""
     source: str
     """The candidate's file; empty: made of ``call`` when the task's arguments are known."""
     call: str = ""
@@ -41,7 +39,6 @@ class Operator:
     arguments: tuple[Any, ...] | None = None
     """Names of the task's arguments, and values; None: all arguments in their order."""
     options: Mapping[str, Any] | None = None
-    """Keyword arguments, plain values."""
 
 
 class Library:
@@ -135,10 +132,6 @@ def _wrapper(operator: Operator, task: Task) -> str:
         f"    return {called}({', '.join(told)})\n"
     )
 
-
-# --------------------------------------------------------------------------------------------------------------------
-# Libraries of one's own
-# --------------------------------------------------------------------------------------------------------------------
 
 _KEYS = ("name", "package", "distribution", "licence", "devices", "operators")
 _OPERATOR_KEYS = ("call", "arguments", "options")

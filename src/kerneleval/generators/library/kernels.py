@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["KERNELS", "LEFT_OUT", "MODULES", "Kernel"]
-
 MODULES = {"liger": "liger_kernel", "flaggems": "flag_gems"}
 """Libraries by the module that is imported; on the registry liger-kernel and flag-gems."""
 
@@ -50,15 +48,12 @@ class Kernel:
     """One entry of a library, and how it solves a task."""
 
     library: str
-    """A key of :data:`MODULES`."""
     name: str
     """The library's entry, with what is set differently from its defaults."""
     task: str
-    """The task that it solves."""
     body: str
     """The wrapper after its imports: functions ``run`` and, where autograd does not do it, ``backward``."""
     directions: tuple[str, ...] = ("forward", "backward")
-    """Directions that the library has kernels for."""
 
     untuned: bool = False
     """Whether each of its Triton kernels has the smallest of its tuning configurations alone."""

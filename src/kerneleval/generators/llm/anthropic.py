@@ -13,8 +13,6 @@ from kerneleval.generators.llm.prices import Usage
 from kerneleval.generators.llm.settings import Settings
 from kerneleval.records.extras import optional
 
-__all__ = ["Anthropic"]
-
 _MOST_TOKENS = 32_768
 """The API wants a limit; this one is sent where the settings have none."""
 

@@ -16,8 +16,6 @@ from kerneleval.generators.llm.settings import Settings
 from kerneleval.records import UsageError
 from kerneleval.records.extras import optional
 
-__all__ = ["Declined", "Endpoint", "Mishap", "OpenAI", "Reply", "key_of", "pause_of", "told"]
-
 _REPEATED = frozenset({408, 409, 425, 429})
 """Statuses below 500 after which the same request may well succeed."""
 
@@ -33,11 +31,9 @@ class Reply:
     """A whole answer."""
 
     text: str
-    """What was said."""
     finish: str
     """Why it ended, in chat completions' words: ``stop``, ``length``, ``content_filter`` ..."""
     model: str
-    """Which model answered, as the endpoint says."""
     usage: Usage | None
     """None: the endpoint did not say."""
     refusal: str = ""

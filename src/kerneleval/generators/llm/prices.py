@@ -12,8 +12,6 @@ from decimal import Decimal
 from kerneleval.generators.llm.settings import PriceTable, Settings
 from kerneleval.records.extras import optional
 
-__all__ = ["Usage", "price_of"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:

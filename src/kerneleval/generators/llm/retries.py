@@ -11,8 +11,6 @@ from kerneleval.generators.llm.endpoint import Declined, Mishap
 from kerneleval.generators.llm.settings import Settings
 from kerneleval.records.extras import optional
 
-__all__ = ["Retries", "Stopped"]
-
 _FIRST_S = 1.0
 """Expected first wait is half of it; each further one is twice as long (full jitter: Brooker 2015, "Exponential Backoff
 and Jitter", AWS Architecture Blog)."""

@@ -12,8 +12,6 @@ from typing import Any
 from kerneleval.generators.common.settings_table import check_bounds, check_language, typed
 from kerneleval.records import GUIDANCE, UsageError, near
 
-__all__ = ["APIS", "HOSTED", "PriceTable", "Settings", "settings_of"]
-
 APIS = ("openai", "anthropic")
 """Protocols: chat completions, as almost every server speaks them, and Anthropic's messages."""
 
@@ -35,7 +33,6 @@ class PriceTable:
     cached: float = math.nan
     """Prompt tokens that the endpoint had in its cache; NaN: as other prompt tokens."""
     date: str = ""
-    """When these prices held."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +40,6 @@ class Settings:
     """A model, where it is asked, and how."""
 
     model: str
-    """The model's name, as the endpoint knows it."""
     name: str = ""
     """The generator's name; empty: the model's, without its organisation."""
     api: str = "openai"
@@ -55,11 +51,9 @@ class Settings:
     language: str = ""
     """Language of the candidates; empty: Triton, and Numba for the CPU."""
     samples: int = 1
-    """Samples for each task."""
     rounds: int = 1
     """Rounds for each sample at most."""
     concurrency: int = 8
-    """Requests under way at once."""
     examples: int = 1
     """Worked examples in the prompt at most."""
     template: str = ""
@@ -92,7 +86,6 @@ class Settings:
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Sent with every request as it is, for what an endpoint knows beyond these."""
     prices: PriceTable | None = None
-    """Prices to use instead of the public list's."""
 
     @property
     def url(self) -> str:

@@ -18,8 +18,6 @@ from typing import Any
 
 from kerneleval.records import UsageError
 
-__all__ = ["Baseline", "Sample", "Time", "failure", "hardware", "read", "read_baseline", "sources", "speedup"]
-
 _MOST_BYTES = 2**30
 
 _MOST_NUMBER = 10**9
@@ -57,13 +55,9 @@ class Sample:
     problem: int
     """Number of the problem within its level."""
     sample: int
-    """Index of the sample."""
     compiled: bool
-    """Whether it is said to have compiled."""
     correct: bool
-    """Whether the file says that it is correct."""
     metadata: Any
-    """Whatever was published beside it."""
     time: Time | None
     """Its time; None: there is none, or no positive, finite number."""
     reference: Time | None
@@ -82,7 +76,6 @@ class Baseline:
     """The reference's times for one level."""
 
     level: int
-    """The level."""
     problems: Mapping[int, tuple[str, Time | None]]
     """Number of a problem -> its name (without ``.py``) and its time; None: no positive, finite number."""
 
@@ -91,11 +84,6 @@ class Baseline:
         """The devices named, in the order of the problems."""
         times = [time for _, time in self.problems.values() if time is not None]
         return tuple(dict.fromkeys(time.hardware for time in times if time.hardware))
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Results
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def read(path: str | os.PathLike[str]) -> list[Sample]:
@@ -188,11 +176,6 @@ def _message(metadata: Any) -> tuple[str, str]:
     return "", ""
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Baselines
-# --------------------------------------------------------------------------------------------------------------------
-
-
 def read_baseline(path: str | os.PathLike[str], level: int | None = None) -> Baseline:
     """The times of one level of a ``baseline_time_torch.json``: ``{level: {file of the problem: times}}``.
 
@@ -237,11 +220,6 @@ def _level(key: str, file: Path) -> int:
     if match := re.fullmatch(r"level_?([0-9]{1,3})", key, re.ASCII):
         return int(match[1])
     raise UsageError(f"{file}: key {key!r:.60} is no level (level1, level2 ...); give a baseline_time_torch.json")
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Both together
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def speedup(candidate: Time, baseline: Time) -> tuple[float, float, float] | None:
@@ -321,11 +299,6 @@ def _source(file: Path) -> str | None:
     if len(data) > SIZE_LIMIT_BYTES:
         raise UsageError(f"{file}: larger than {SIZE_LIMIT_BYTES} bytes, the limit")
     return data.decode("utf-8", errors="replace")
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Fields
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _json(file: Path, fix: str) -> dict[str, Any]:

@@ -33,21 +33,6 @@ from kerneleval.records import (
 )
 from kerneleval.store import Planned
 
-__all__ = [
-    "NOISE",
-    "NOT_JUDGED",
-    "PROTOCOL",
-    "Published",
-    "candidate_of",
-    "clean",
-    "collected",
-    "machine_of",
-    "outcome_of",
-    "planned_of",
-    "timing_of",
-    "verdict_of",
-]
-
 NOISE = 0.018
 """Noise floor of published times, as a ratio minus 1: in KernelBench-X's corpus the same code, byte for byte, is up to
 1.79 % apart."""
@@ -66,13 +51,10 @@ class Published:
     """What others published, ready for :func:`put`."""
 
     name: str
-    """Name of the run."""
     generators: tuple[str, ...]
-    """Names of the generators."""
     machine: Machine
     """The hardware as published; its driver names the baseline."""
     protocol: Protocol
-    """What is known of how it was judged."""
     planned: tuple[Planned, ...]
     """Every attempt, with its candidate; without one where a problem has no result."""
     verdicts: tuple[Verdict, ...]

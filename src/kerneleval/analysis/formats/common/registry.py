@@ -9,25 +9,20 @@ from pathlib import Path
 from kerneleval.analysis.formats.common.published import Published
 from kerneleval.records.registry import Registry
 
-__all__ = ["FORMATS", "PublishedFiles", "register"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedFiles:
     """What is to be read, and what the reader was told of it."""
 
     path: Path
-    """The file of results."""
     baseline: Path | None = None
     """Times of the reference; None: those in the results."""
     solutions: Path | None = None
-    """Folder with the sources; None: none."""
     name: str = ""
     """Name of run and generator; empty: the format chooses one."""
     hardware: str = ""
     """Name of the device, where the files do not state it."""
     level: int | None = None
-    """Level of the problems; None: not given."""
 
 
 FORMATS: Registry[Callable[[PublishedFiles], Published]] = Registry(

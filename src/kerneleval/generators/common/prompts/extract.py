@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from kerneleval.generators.common.prompts.reading import CODE, ENTRY, NOTHING, OWN, PARTS, Reading, read
 from kerneleval.records import Problem
 
-__all__ = ["extract", "without_reasoning"]
-
 _MOST_BYTES = 4 << 20
 """Largest candidate file (``languages/common/source.py``)."""
 
@@ -108,13 +106,11 @@ class _Block:
     closed: bool
     """Whether a fence ends it; else the text, or another block's beginning, does."""
     last: bool = False
-    """Whether the text ends in it."""
     begin: int = 0
     """Index of its first line in the text, and..."""
     end: int = 0
     """... that behind its last."""
     escaped: bool = False
-    """Whether it is HTML."""
 
 
 def extract(text: str, *, language: str, finished: bool) -> tuple[str, str, str]:
@@ -186,11 +182,6 @@ def _plain(text: str) -> str:
 
 def _none(problem: Problem, message: str) -> tuple[str, str, str]:
     return "", problem, message
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Blocks
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _blocks(lines: Sequence[str], depth: int) -> Iterator[_Block]:
@@ -280,11 +271,6 @@ def _html(text: str) -> Iterator[_Block]:
         if end < 0:
             return
         at = end
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Choice
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _chosen(blocks: Sequence[_Block], lines: Sequence[str], language: str, finished: bool) -> tuple[str, bool, str]:

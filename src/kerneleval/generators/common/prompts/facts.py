@@ -15,8 +15,6 @@ from kerneleval.generators.common.prompts.source import reference_source
 from kerneleval.records import Arg, Argument, Limits, Machine, Plain, Request, Scalar, Table, Task, TensorSpec
 from kerneleval.tasks.sampling import RANGES, draw, exists
 
-__all__ = ["PYTHON", "clean", "device_facts", "task_facts"]
-
 PYTHON = ("triton", "torch", "numba")
 """Languages whose candidates are Python files."""
 
@@ -169,11 +167,6 @@ def device_facts(request: Request) -> dict[str, Any]:
     }
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Task
-# --------------------------------------------------------------------------------------------------------------------
-
-
 def _reference(task: Task) -> str:
     text = clean(reference_source(task))
     if len(text) > _MOST_SOURCE:
@@ -296,11 +289,6 @@ def _tolerance(task: Task, table: Table) -> list[str]:
             "quantised numbers. Results of exact arithmetic are refused."
         )
     return lines
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Costs and device
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _samples(task: Task, device: str) -> list[tuple[str, dict[str, int]]]:

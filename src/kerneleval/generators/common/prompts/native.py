@@ -10,8 +10,6 @@ from typing import Any
 
 from kerneleval.records import Argument, Scalar, Table, Task, TensorSpec, UsageError
 
-__all__ = ["NATIVE", "signatures"]
-
 _TYPES = {
     "float64": "double",
     "float32": "float",
@@ -58,7 +56,6 @@ class _Form:
     """How a language writes an entry point down."""
 
     called: str
-    """Name of the language, for people."""
     types: Mapping[str, str]
     """Types of elements by dtype; a dtype that is not here the language does not have."""
     plain: Mapping[str, str]

@@ -10,8 +10,6 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["CODE", "ENTRY", "NOTHING", "OWN", "PARTS", "Reading", "read"]
-
 NOTHING, CODE, PARTS, ENTRY, OWN = range(5)
 """Ranks: no code of the language; code that does not parse; that parses and defines something, but nothing that could
 be called from outside; that does; and that uses what the language is named after."""
@@ -58,7 +56,6 @@ class Reading:
     """A text as code."""
 
     rank: int
-    """One of the ranks above."""
     source: str
     """The text as a file: its common indentation taken off, ending in one line end."""
     foreign: bool = False
@@ -71,11 +68,6 @@ def read(text: str, language: str) -> Reading:
     if not source.strip():
         return Reading(rank=NOTHING, source="")
     return _python(source, language) if language in _PYTHON else _native(source, language)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Python
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _python(source: str, language: str) -> Reading:
@@ -153,11 +145,6 @@ def _imports(tree: ast.Module) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module.partition(".")[0])
     return names
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# C++, CUDA, HIP, OpenCL C, Metal
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _native(source: str, language: str) -> Reading:

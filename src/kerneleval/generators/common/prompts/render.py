@@ -20,8 +20,6 @@ from kerneleval.records.extras import optional
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["TEMPLATES", "Prompt", "Template", "render"]
-
 _PACKAGE = "kerneleval.generators.common.prompts"
 _SUFFIX = ".md.j2"
 _NAMED = re.compile(r"([a-z0-9_]+)\.v([0-9]+)\.md\.j2")
@@ -50,7 +48,6 @@ class Template:
     """One built-in template."""
 
     name: str
-    """``triton/v1``."""
     file: str
     """Its file's name under ``templates/``."""
     language: str
@@ -113,11 +110,6 @@ def render(request: Request, *, language: str, examples: int = 0, template: str 
     return Prompt(messages=texts, hash=digest(name, *parts), template=name)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# What a prompt has
-# --------------------------------------------------------------------------------------------------------------------
-
-
 def _facts(request: Request, language: str, examples: int) -> dict[str, Any]:
     device = device_facts(request)
     return {
@@ -161,11 +153,6 @@ def _fenced(text: str, tag: str = "") -> str:
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{tag}\n{text.strip(chr(10))}\n{fence}"
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Templates
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _template(asked: str, language: str) -> tuple[str, str, jinja2.Environment]:

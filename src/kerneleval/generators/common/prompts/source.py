@@ -13,8 +13,6 @@ from typing import Any
 
 from kerneleval.records import Task
 
-__all__ = ["reference_source"]
-
 _OWN = "kerneleval"
 """Begins the names of the modules whose functions are written out: this package's, and those of a user's task files."""
 
