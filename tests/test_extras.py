@@ -11,7 +11,7 @@ import pytest
 
 from kerneleval import cli
 from kerneleval.records import UsageError
-from kerneleval.records.extras import EXTRAS, how_to_install, optional
+from kerneleval.records.errors import EXTRAS, how_to_install, optional
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 INDIRECT = {"markupsafe": "jinja2", "lizard_languages": "lizard", "httpx2": "openai"}

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from kerneleval.records import Candidate, Result, Score
-from kerneleval.records.extras import optional
+from kerneleval.records.errors import optional
 from kerneleval.scores.common.cells import by_generator, primary
 from kerneleval.scores.common.registry import DEFAULT
 from kerneleval.scores.measures import median_over_attempts

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import typer
 
 from kerneleval.records import KernelEvalError, UsageError
-from kerneleval.records.extras import how_to_install
+from kerneleval.records.errors import how_to_install
 
 PASSED = 0
 """The candidate passed; the command did what it was asked."""

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kerneleval.records.candidates import Candidate, Origin
+from kerneleval.records.cells import Candidate, Machine, Origin
 from kerneleval.records.machine_limits import Limits
-from kerneleval.records.machines import Machine
 from kerneleval.records.tasks import Task
 
 __all__ = ["PROBLEMS", "Answer", "EarlierRound", "Problem", "Request"]

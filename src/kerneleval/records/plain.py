@@ -1,4 +1,4 @@
-"""Records as plain data, and back: ``str``, ``int``, ``float``, ``bool``, ``None``, lists and dicts of them.
+"""Records as plain data, and back: ``str``, ``int``, ``float``, ``bool``, ``None``, lists and dicts of them; hashes.
 
 :func:`to_plain` writes any record. :func:`from_plain` reads it by the annotations of its fields, and checks every
 value. A record says the rest in its annotations (:class:`OneOf`, :class:`Open`, :class:`Within`,
@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import math
+import secrets
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +21,18 @@ from typing import Annotated, Any, Literal, TypeVar, overload
 
 from kerneleval.records.errors import UsageError, near
 
-__all__ = ["INLINE", "OPTIONAL", "FiniteFloat", "OneOf", "Open", "Within", "from_plain", "to_plain"]
+__all__ = [
+    "INLINE",
+    "OPTIONAL",
+    "FiniteFloat",
+    "OneOf",
+    "Open",
+    "Within",
+    "digest",
+    "from_plain",
+    "new_secret",
+    "to_plain",
+]
 
 OPTIONAL: Mapping[str, str] = types.MappingProxyType({"plain": "optional"})
 """Metadata of a field that is written only where it differs from its default."""
@@ -282,3 +295,18 @@ def _record_reader(cls: type) -> _Reader:
         return cls(**values)
 
     return read
+
+
+def digest(*parts: str | bytes) -> str:
+    """SHA-256 (hex, 64 characters) over length-prefixed parts, so that no two lists of parts collide by joining."""
+    state = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        state.update(len(data).to_bytes(8, "little"))
+        state.update(data)
+    return state.hexdigest()
+
+
+def new_secret() -> int:
+    """A fresh 63-bit secret (torch generators take 64-bit signed seeds); never stored before its use, never sent."""
+    return secrets.randbits(63)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
 from kerneleval.records.errors import KernelEvalError, UsageError, near
-from kerneleval.records.hashing import digest
+from kerneleval.records.plain import digest
 
 __all__ = ["Registry"]
 

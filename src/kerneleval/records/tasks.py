@@ -1,20 +1,334 @@
-"""Tasks: what to solve, and the cases at which it is judged.
+"""Tasks: what to solve, the table that a task is made from, and the cases at which it is judged.
+
+A table gives shapes in names of dims, and formulas over these names as text (``"2 * M * N * K"``), which are checked
+and compiled once and evaluated at given dims. A formula is one Python expression of numbers, names of dims,
+arithmetic, comparisons, ``and``, ``or``, ``not``, ``a if b else c`` and the functions in :data:`FUNCTIONS`. Nothing
+else is evaluated, so a formula reads no attribute, opens no file and calls no other code.
 
 Tasks hold callables and stay with the judge; they are never sent to a worker.
 """
 
 from __future__ import annotations
 
+import ast
+import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Annotated, Any, Literal
 
-from kerneleval.records.arguments import Argument, Dim
+from kerneleval.records.errors import UsageError
 from kerneleval.records.plain import OneOf
-from kerneleval.records.tables import Table
-from kerneleval.records.vocabulary import DISTRIBUTIONS, LAYOUTS, Direction
+from kerneleval.records.vocabulary import DISTRIBUTIONS, DTYPES, LAYOUTS, Direction
 
-__all__ = ["Case", "Law", "Relation", "Task", "Tolerance"]
+__all__ = [
+    "FUNCTIONS",
+    "Arg",
+    "Argument",
+    "Case",
+    "Dim",
+    "Law",
+    "Plain",
+    "Relation",
+    "Scalar",
+    "Sizes",
+    "Table",
+    "Task",
+    "TensorSpec",
+    "Tolerance",
+    "Values",
+    "formula_names",
+    "product_text",
+]
+
+FUNCTIONS: dict[str, Any] = {
+    "ceil": math.ceil,
+    "log": math.log,
+    "log2": math.log2,
+    "max": max,
+    "min": min,
+    "round": round,
+    "sqrt": math.sqrt,
+}
+"""What a formula may call; ``log`` is the natural logarithm, ``round`` goes to the nearest whole number."""
+
+_GLOBALS: dict[str, Any] = {"__builtins__": {}, **FUNCTIONS}
+
+_ALLOWED = (
+    *(ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp),
+    *(ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context),
+    *(ast.Call, ast.Name, ast.Constant),
+)
+
+
+class Sizes(dict[str, Any]):
+    """Values of names: a task's dims, and the names derived from them, each computed once, when it is asked for."""
+
+    __slots__ = ("_derive", "_place")
+
+    def __init__(self, dims: Mapping[str, int], derive: Mapping[str, str | int], place: str) -> None:
+        super().__init__(dims)
+        self._derive, self._place = derive, place
+
+    def __missing__(self, name: str) -> Any:
+        formula = self._derive[name]  # a KeyError sends the evaluation on to the functions
+        value = self[name] = self.value(formula, name)
+        return value
+
+    def value(self, formula: str | float, what: str) -> Any:
+        """A formula's value at these dims; a number is its own value.
+
+        Args:
+            formula: the text.
+            what: what it gives, for the message: ``flops``.
+
+        Raises:
+            UsageError: it cannot be computed here, as a division by zero cannot.
+        """
+        if not isinstance(formula, str):
+            return formula
+        try:
+            return eval(_compiled(formula)[0], _GLOBALS, self)
+        except (ArithmeticError, ValueError) as error:
+            at = ", ".join(f"{name}={value}" for name, value in self.items() if name not in self._derive)
+            raise UsageError(f"{self._place}, {what} = {formula!r} at {at}: {error}") from error
+
+
+def formula_names(formula: str | float, place: str) -> frozenset[str]:
+    """The names of dims in a formula.
+
+    Args:
+        formula: the text, or a number, which has none.
+        place: what the formula is of, for the message: ``task conv2d, flops``.
+
+    Raises:
+        UsageError: it is no text, no expression, or uses what a formula may not; with the place and the formula.
+    """
+    if isinstance(formula, (int, float)):
+        return frozenset()
+    if not isinstance(formula, str):
+        raise UsageError(f"{place} must be a text over the dims such as '2 * M * N', not a {type(formula).__name__}")
+    try:
+        return _compiled(formula)[1]
+    except SyntaxError as error:
+        raise UsageError(f"{place} = {formula!r}: {error.msg} at column {error.offset or 1}") from error
+
+
+def product_text(names: str) -> str:
+    """The product of names that blanks separate, as a formula: ``"B H W"`` gives ``"B * H * W"``; of none: ``"1"``."""
+    return " * ".join(names.split()) or "1"
+
+
+@functools.cache
+def _compiled(formula: str) -> tuple[CodeType, frozenset[str]]:
+    """Code and names. Raises SyntaxError."""
+    tree = ast.parse(formula, mode="eval")
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    names = set()
+    for node in ast.walk(tree):
+        wrong = ""
+        if isinstance(node, ast.Call):
+            known = isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS
+            wrong = "" if known and not node.keywords else f"no function of formulas: {ast.unparse(node)}"
+        elif isinstance(node, ast.Name):
+            if id(node) not in called:
+                names.add(node.id)
+        elif not isinstance(node, _ALLOWED):
+            wrong = f"{type(node).__name__} is not allowed in a formula"
+        elif isinstance(node, ast.Constant) and not isinstance(node.value, (int, float)):
+            wrong = f"{node.value!r} is no number"
+        if wrong:
+            raise SyntaxError(wrong, ("", getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1, formula))
+    return compile(tree, f"<formula {formula}>", "eval"), frozenset(names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dim:
+    """One named dimension of a task and the values that it may take."""
+
+    name: str
+    """Upper-case letter or short word: ``M``, ``heads``."""
+    low: int = 1
+    """Smallest value (inclusive)."""
+    high: int = 8192
+    """Largest value (inclusive)."""
+    multiple_of: int = 1
+    """Every sampled value is a multiple of this."""
+    scaled: bool = True
+    """Whether the shape category sets this dim's range; False: sampled from ``low`` to ``high`` in every category."""
+
+
+Values = Literal[
+    "normal",
+    "positive",
+    "uniform",
+    "symmetric",
+    "above_one",
+    "special",
+    "integers",
+    "bits",
+    "bool",
+    "ones_normal",
+    "variance",
+]
+"""Standard values: N(0, 1), |N(0, 1)| + 0.1, U[0, 1), U(-1, 1), 1 + |N(0, 1)|, N(0, 1) of which
+an eighth is NaN and an eighth infinite, integers in [low, high), integers over
+the whole range of their type, fair coin, 1 + N(0, 0.1), U[0.5, 1.5) (a positive running variance)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorSpec:
+    """One tensor argument (or output) of a task at given dims and dtype."""
+
+    name: str
+    """Argument name, as in the operator's signature."""
+    shape: tuple[int, ...]
+    """Sizes, outermost first."""
+    dtype: str
+    """A key of :data:`DTYPES`."""
+    role: Literal["data", "weight", "index", "mask", "output", "gradient"] = "data"
+    """``weight`` inputs are standard values times ``scale``; beside unusual data they differ in size and sign alone."""
+    values: Values = "normal"
+    """How standard values are drawn."""
+    low: int = 0
+    """Lower bound of ``integers`` (inclusive)."""
+    high: int = 2
+    """Upper bound of ``integers`` (exclusive)."""
+    scale: float = 1.0
+    """Factor on the drawn values (e.g. fan-in ** -0.5 for weights, so that outputs stay near unit scale)."""
+    differentiable: bool = False
+    """Whether backward cases ask for this argument's gradient."""
+    common: float = 0.0
+    """The mean of ``common`` data; 0: it is N(0, 1), as in half types."""
+    common_signs: bool = False
+    """Whether the mean of each row (last dim) of ``common`` data is that number or its negative, at random."""
+    large_half: float = 16.0
+    """Factor of ``large_scale`` in float16: with 16, products of two inputs stay below its largest number, 65504."""
+    large_half_backward: float = 0.0
+    """The same for gradients; 0: as forward."""
+    nan_only: bool = False
+    """Whether ``nonfinite`` values are NaN alone, because kernels that are right may differ about infinities."""
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes when contiguous."""
+        return self.numel * DTYPES[self.dtype]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scalar:
+    """One plain argument of a task: a number, flag, string or list of ints; the same at every call of a case."""
+
+    name: str
+    """Argument name, as in the operator's signature."""
+    value: Any
+    """Plain data."""
+
+
+Argument = TensorSpec | Scalar
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arg:
+    """One tensor argument or output, with its shape still in names."""
+
+    name: str
+    shape: str
+    role: Literal["data", "weight", "index", "mask", "output"] = "data"
+    values: Values = "normal"
+    fan_in: str = ""
+    """Names of the dims summed over; the values are scaled by (their product) ** -0.5."""
+    low: int | str = 0
+    """A number or a formula, as ``high`` and ``common``."""
+    high: int | str = 2
+    dtype: str = ""
+    """Empty: the case's dtype."""
+    differentiable: bool = False
+    nan_only: bool = False
+    common: float | str = 0.0
+    common_signs: bool = False
+    large_half: float = 16.0
+    large_half_backward: float = 0.0
+
+    def at(self, sizes: Sizes, dtype: str) -> TensorSpec:
+        """The argument at given dims and dtype."""
+        return TensorSpec(
+            name=self.name,
+            shape=tuple([sizes[name] for name in self.shape.split()]),
+            dtype=self.dtype or dtype,
+            role=self.role,
+            values=self.values,
+            low=sizes.value(self.low, f"{self.name}: low"),
+            high=sizes.value(self.high, f"{self.name}: high"),
+            scale=max(1, math.prod([sizes[name] for name in self.fan_in.split()])) ** -0.5,
+            differentiable=self.differentiable,
+            nan_only=self.nan_only,
+            common=sizes.value(self.common, f"{self.name}: common"),
+            common_signs=self.common_signs,
+            large_half=self.large_half,
+            large_half_backward=self.large_half_backward,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plain:
+    """One plain argument: a value, or a formula that gives it."""
+
+    name: str
+    value: Any = None
+    formula: str = ""
+
+    def at(self, sizes: Sizes, dtype: str) -> Scalar:
+        """The argument at given dims."""
+        return Scalar(name=self.name, value=sizes.value(self.formula, self.name) if self.formula else self.value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """What a task is made from. Every formula is a text, as ``records/tasks.py`` reads it; empty: there is none."""
+
+    task: str = ""
+    """The task's name, for messages."""
+    args: tuple[Arg | Plain, ...] = ()
+    """The arguments, in the order of the call."""
+    outputs: tuple[Arg, ...] = ()
+    """The outputs."""
+    derive: Mapping[str, str | int] = field(default_factory=dict)
+    """Names that are no dims of their own, each a formula of dims and of the names before it."""
+    flops: str = ""
+    """Operations of one forward call."""
+    where: str = ""
+    """Which dims are allowed together."""
+    reduction: str = ""
+    """Terms summed into one output element."""
+    gathered: str = ""
+    """Terms of a gradient's longest sum."""
+
+    def sizes(self, dims: Mapping[str, int]) -> Sizes:
+        """Values of all names at given dims."""
+        return Sizes(dims, self.derive, f"task {self.task}")
+
+    def arguments(self, dims: Mapping[str, int], dtype: str) -> tuple[Argument, ...]:
+        """The arguments at given dims and dtype."""
+        sizes = self.sizes(dims)
+        return tuple([arg.at(sizes, dtype) for arg in self.args])
+
+    def bytes(self, dims: Mapping[str, int], dtype: str) -> int:
+        """Bytes of every argument and output."""
+        sizes = self.sizes(dims)
+        tensors = [*(arg for arg in self.args if isinstance(arg, Arg)), *self.outputs]
+        return sum(arg.at(sizes, dtype).nbytes for arg in tensors)
+
+    def function(self, what: str) -> Callable[[Mapping[str, int]], Any]:
+        """One of the formulas, by its field's name, as a function of the dims."""
+        formula = getattr(self, what)
+        return lambda dims: self.sizes(dims).value(formula, what)
 
 
 Law = Callable[[Any, Sequence[Any], Callable[[Any], Any]], tuple[Any, Any]]

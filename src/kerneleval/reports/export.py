@@ -13,7 +13,7 @@ from typing import Any
 
 from kerneleval.analysis import compiled
 from kerneleval.records import Candidate, Failed, Result, Score, UsageError, Verdict, to_plain
-from kerneleval.records.extras import optional
+from kerneleval.records.errors import optional
 from kerneleval.reports.files import replacing
 from kerneleval.scores.common.registry import AttemptKey
 from kerneleval.scores.common.rewards import of_verdict

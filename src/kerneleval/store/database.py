@@ -23,7 +23,7 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.pool import NullPool
 
 from kerneleval.records import InfrastructureError, KernelEvalError, UsageError, near
-from kerneleval.records.extras import optional
+from kerneleval.records.errors import optional
 
 __all__ = ["BUSY_TIMEOUT_S", "Database", "connect", "masked", "without_password"]
 

@@ -1,7 +1,7 @@
 """A small vocabulary in which an operator is a table: dims, arguments, outputs, formulas.
 
 Shapes are strings of dim names (``"M N"``); formulas are strings over them (``"2 * M * N"``), in the language of
-``records/formulas.py``. Names that are no dims of their own (the length that a convolution leaves, channels made of
+``records/tasks.py``. Names that are no dims of their own (the length that a convolution leaves, channels made of
 groups) stand in ``derive``.
 
 Conventions of all built-in operators, which candidates may rely on:

@@ -11,7 +11,7 @@ from typing import Any
 from kerneleval.generators.llm.endpoint import Declined, Mishap, Reply, key_of, told
 from kerneleval.generators.llm.prices import Usage
 from kerneleval.generators.llm.settings import Settings
-from kerneleval.records.extras import optional
+from kerneleval.records.errors import optional
 
 _MOST_TOKENS = 32_768
 """The API wants a limit; this one is sent where the settings have none."""

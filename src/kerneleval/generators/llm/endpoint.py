@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from kerneleval.generators.llm.prices import Usage
 from kerneleval.generators.llm.settings import Settings
 from kerneleval.records import UsageError
-from kerneleval.records.extras import optional
+from kerneleval.records.errors import optional
 
 _REPEATED = frozenset({408, 409, 425, 429})
 """Statuses below 500 after which the same request may well succeed."""

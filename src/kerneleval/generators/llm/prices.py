@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from kerneleval.generators.llm.settings import PriceTable, Settings
-from kerneleval.records.extras import optional
+from kerneleval.records.errors import optional
 
 
 @dataclass(frozen=True, kw_only=True)

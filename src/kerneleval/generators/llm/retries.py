@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from kerneleval.generators.llm.endpoint import Declined, Mishap
 from kerneleval.generators.llm.settings import Settings
-from kerneleval.records.extras import optional
+from kerneleval.records.errors import optional
 
 _FIRST_S = 1.0
 """Expected first wait is half of it; each further one is twice as long (full jitter: Brooker 2015, "Exponential Backoff

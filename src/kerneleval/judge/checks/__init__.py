@@ -1,7 +1,7 @@
 """Checks of honesty and meaning beyond single cases: one file each, found on first look-up.
 
 A check is a function ``check(calls, cases, outcomes) -> Iterable[Finding]`` under ``@register``, with the name of its
-module. Its findings get this name. Evidence on which something is decided is a record of ``records/findings.py``.
+module. Its findings get this name. Evidence on which something is decided is a record of ``records/outcomes.py``.
 Checks under ``@register(needs_worker=False)`` run last, and also where the worker died before.
 """
 

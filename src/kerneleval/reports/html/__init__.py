@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from kerneleval.records.extras import optional
+from kerneleval.records.errors import optional
 from kerneleval.reports.files import write_text
 from kerneleval.reports.html.document import Document, build
 

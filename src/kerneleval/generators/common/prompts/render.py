@@ -15,7 +15,7 @@ from kerneleval.generators.common.prompts.extract import without_reasoning
 from kerneleval.generators.common.prompts.facts import PYTHON, clean, device_facts, task_facts
 from kerneleval.generators.common.prompts.native import NATIVE
 from kerneleval.records import EarlierRound, Request, UsageError, digest, near
-from kerneleval.records.extras import optional
+from kerneleval.records.errors import optional
 
 if TYPE_CHECKING:
     import jinja2

@@ -1,4 +1,4 @@
-"""One computation on several devices: which of them is wrong, and how far those that are right lie apart."""
+"""One candidate on several devices: how far what they compute lies apart, and how far it came on each target."""
 
 from __future__ import annotations
 
@@ -6,11 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kerneleval.records.machines import Machine
-from kerneleval.records.outcomes import Evidence
+from kerneleval.records.cells import Machine
+from kerneleval.records.outcomes import CodeUse, Evidence
 from kerneleval.records.tasks import Case
 
-__all__ = ["Apart", "CaseAnswers", "DeviceAnswer", "Differential", "Element"]
+__all__ = [
+    "Apart",
+    "AxisLevel",
+    "CaseAnswers",
+    "CompiledKernel",
+    "DeviceAnswer",
+    "Differential",
+    "Element",
+    "Matrix",
+    "MatrixRow",
+    "Rung",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,3 +136,87 @@ class Differential:
             for one in case.answers:
                 counts[one.device] += one.answer == "wrong"
         return counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rung:
+    """One rung on one target."""
+
+    answer: Literal["yes", "no", "not evaluated"]
+    """``not evaluated`` counts neither for nor against."""
+    why: str = ""
+    """The compiler's or the judge's words where the answer is no; why there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompiledKernel:
+    """A kernel as it was compiled for one target."""
+
+    name: str
+    """Of the function in the source."""
+    error: str = ""
+    """The compiler's words; empty: there is a binary for the target."""
+    registers: int = -1
+    """Registers of a thread; -1: the binary does not have the number. The same for the fields below."""
+    spilled: int = -1
+    """Bytes of local memory a thread on NVIDIA's, spilled vector registers on AMD's."""
+    shared_bytes: int = -1
+    """Shared memory of a block, static and dynamic."""
+    seconds: float = 0.0
+    """Time of compiling."""
+    instructions: tuple[tuple[str, int], ...] = ()
+    """How many of each class of special instructions it has (``languages/crosscompile/instructions.py``)."""
+    widest_bytes: int = -1
+    """The most that one instruction of a thread moves to or from global memory; -1: it was not disassembled."""
+    code: CodeUse | None = None
+    """What its code uses, with the lines that show it; None: it was not disassembled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AxisLevel:
+    """The level of a candidate on one axis of the Standard Kernel Rubric, as compiled for one target."""
+
+    level: int | None
+    """1 to 4; None: no evidence."""
+    reason: str
+    """What it rests on, or why there is none."""
+    lines: tuple[str, ...] = ()
+    """The places in source and compiled code that show it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixRow:
+    """One target."""
+
+    target: str
+    """An architecture (``sm_90``, ``gfx942``), or a device of this machine (``cpu``)."""
+    product: str
+    """A GPU of it, or this machine's device."""
+    compiles: Rung
+    runs: Rung
+    correct: Rung
+    fast: Rung
+    """At least 0.8 times as fast as the device's baseline."""
+    speedup: float | None = None
+    """Geometric mean against the baseline; None: not timed."""
+    kernels: tuple[CompiledKernel, ...] = ()
+    """What was compiled, each once."""
+    seconds: float = 0.0
+    """Time that compiling for it took, launches found included."""
+    only_for: str = ""
+    """``sm_90a``: it compiles for this variant alone, whose binaries run on no later GPU; empty: it needs none."""
+    representation: AxisLevel | None = None
+    """R of the rubric; None: not rated."""
+    hardware: AxisLevel | None = None
+    """H of the rubric, as compiled for this target."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrix:
+    """All targets of one candidate."""
+
+    task: str
+    candidate: str
+    """Content hash."""
+    language: str
+    rows: tuple[MatrixRow, ...]

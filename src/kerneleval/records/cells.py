@@ -1,0 +1,328 @@
+"""The unit that is judged (candidate x case x machine x protocol), and what a user asks for.
+
+The command line and the Python API build :class:`CandidateSpec`, :class:`RunSpec` and :class:`AuditSpec` from their
+options, and everything below takes the records. An option is one field: of :class:`Protocol` where it changes the
+meaning of a result, else of one of these.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, TypeVar
+
+from kerneleval.records.errors import UsageError, near
+from kerneleval.records.plain import FiniteFloat, OneOf, digest
+from kerneleval.records.tasks import Case, Task
+
+__all__ = [
+    "GUIDANCE",
+    "STORED",
+    "AuditSpec",
+    "Candidate",
+    "CandidateSpec",
+    "Cell",
+    "Machine",
+    "Origin",
+    "Protocol",
+    "ReplaySource",
+    "RunSpec",
+    "asked",
+    "filled",
+]
+
+GUIDANCE = ("none", "strategy", "detailed")
+"""``none``: the task alone; ``strategy``: the approach (tiling, parallelisation, techniques); ``detailed``: how to
+implement it, step by step."""
+
+STORED = "store:"
+"""Begins the name of a candidate that is taken from the store, where a file's path could stand; its hash follows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a candidate came from and what it cost to make."""
+
+    generator: str = "file"
+    """Name of the generator."""
+    model: str = ""
+    """Model behind the generator, if any."""
+    prompt_hash: str = ""
+    """Hash of the rendered prompt, if any."""
+    sample: int = 0
+    """Index among the samples for the same task."""
+    parent: str = ""
+    """Content hash of the candidate that this one refines, if any."""
+    tokens_in: int = 0
+    """Prompt tokens."""
+    tokens_out: int = 0
+    """Completion tokens, those of reasoning included."""
+    tokens_cached: int = 0
+    """Prompt tokens that the endpoint had in its cache, among ``tokens_in``."""
+    tokens_reasoning: int = 0
+    """Tokens of reasoning, among ``tokens_out``."""
+    money_usd: FiniteFloat = 0.0
+    """Price of making it, in US dollars."""
+    prices: str = ""
+    """List that the price is from, with its date; empty: it was not computed."""
+    seconds: FiniteFloat = 0.0
+    """Wall time of making it."""
+    human_edits: int = -1
+    """Lines that a human changed; -1: not known."""
+    guidance: Annotated[str, OneOf(("", *GUIDANCE))] = ""
+    """What guidance a human gave the generator beyond the task: one of :data:`GUIDANCE`; empty: not recorded."""
+    licence: str = ""
+    """Licence of the source, an SPDX identifier; empty: not known."""
+    round: int = 0
+    """Round of refinement in which it was made: 0 is the first answer."""
+    path: str = ""
+    """Where its file lay when it was read, for replay lines; empty: it was in no file of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """Source files that claim to solve a task. Identity is the content, the language and the entry point."""
+
+    files: tuple[tuple[str, str], ...]
+    """(relative path, text) pairs, the main file first."""
+    language: str
+    """A name under ``languages/``."""
+    entry: str = ""
+    """Name of the forward entry point; empty: found by convention (``docs/candidates.md``)."""
+    backward_entry: str = ""
+    """Name of the explicit backward entry point; empty: found by convention, else autograd through forward."""
+    origin: Origin = field(default_factory=Origin)
+    """Where it came from; not part of the identity."""
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over language, entry points and files."""
+        parts = [self.language, self.entry, self.backward_entry]
+        for path, text in self.files:
+            parts += [path, text]
+        return digest(*parts)
+
+    @property
+    def stored_name(self) -> str:
+        """How a command line names it when it is in a store."""
+        return f"{STORED}{self.hash[:16]}"
+
+    @property
+    def main(self) -> str:
+        """Text of the main file."""
+        return self.files[0][1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """The device and host on which a result holds."""
+
+    device: str
+    """Device kind: a name under ``devices/``."""
+    name: str
+    """Product name of the device."""
+    arch: str
+    """Architecture: ``sm_90``, ``gfx942``, ``x86_64``."""
+    memory_bytes: int
+    """Device memory."""
+    cache_bytes: int
+    """Last-level cache."""
+    units: int
+    """Multiprocessors, or cores."""
+    driver: str
+    """Driver or kernel version."""
+    torch: str
+    """PyTorch version."""
+    triton: str = ""
+    """Triton version; empty: absent."""
+    host: str = ""
+    """Host processor."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Short hash (16 hex digits) over every field."""
+        return digest(*(str(getattr(self, f.name)) for f in dataclasses.fields(self)))[:16]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """Everything the judge may vary; part of a result's identity, so results under different protocols never mix."""
+
+    tier: Literal["quick", "standard", "precise"] = "standard"
+    """Timing effort (``docs/timing.md``)."""
+    baseline: str = "eager"
+    """What speedup is measured against: ``eager`` or ``compile``."""
+    shapes: Literal["default", "sweep", "real"] = "default"
+    """``sweep`` varies a peer problem's own sizes too; ``real``: at the shapes of models alone."""
+    dtypes: tuple[str, ...] = ()
+    """Restrict to these dtypes; empty: the task's."""
+    directions: tuple[str, ...] = ()
+    """Restrict to these directions; empty: the task's."""
+    categories: tuple[str, ...] = ()
+    """Restrict to these shape categories; empty: all."""
+    distributions: tuple[str, ...] = ()
+    """Restrict to these distributions; empty: the planner's choice."""
+    timed: bool = True
+    """Whether correct candidates are timed."""
+    timed_dtypes: tuple[str, ...] = ()
+    """Dtypes in which cells are timed; empty: the first dtype judged."""
+    allow: tuple[str, ...] = ("custom", "mixed")
+    """Tracks that may pass."""
+    tf32: bool = False
+    """Whether TF32 is allowed in fp32 tasks, for the baseline and in the tolerance."""
+    suite_seed: int = 0
+    """Public seed of the sampled shapes, so that all candidates of a run meet the same cells. Inputs use secrets."""
+    version: int = 1
+    """Raised whenever the meaning of a stored result changes."""
+    audit: str = ""
+    """Token of the audit that judges under it, so that what an audit finds neither meets nor replaces the outcomes that
+    it is to check; empty: no audit."""
+
+    @property
+    def key(self) -> str:
+        """Hash (16 hex digits) of every field; ``audit`` counts where there is one, so that older keys stay."""
+        names = [f.name for f in dataclasses.fields(self) if f.name != "audit" or self.audit]
+        return digest(*(f"{name}={getattr(self, name)!r}" for name in names))[:16]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """Candidate x case x machine x protocol: the unit that is judged, stored and cached."""
+
+    candidate: str
+    """Content hash of the candidate."""
+    case: Case
+    """The point."""
+    machine: str
+    """Fingerprint of the machine."""
+    protocol: str
+    """Key of the protocol."""
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of all parts."""
+        return digest(self.candidate, self.case.key, self.case.shape_category, self.machine, self.protocol)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateSpec:
+    """Which candidate is judged, on which task and where."""
+
+    source: str
+    """Path of the candidate's file; or ``store:HASH``, the beginning of its hash in the store."""
+    task: str | Task
+    """Name of a built-in task, path of a problem file, or a task."""
+    device: str | None = None
+    """Device kind; None: the GPU where there is one, else the CPU."""
+    language: str = ""
+    """Language of the file; empty: found from its content."""
+    entry: str = ""
+    """Name of the entry point; empty: by convention (``docs/candidates.md``)."""
+    backward_entry: str = ""
+    """Name of the explicit backward entry point; empty: by convention."""
+    case: str = ""
+    """Key of the only case to judge; empty: every case of the plan."""
+    store_url: str | None = None
+    """Path or URL of the store of a stored candidate; None: ``./kerneleval.db``."""
+
+    @property
+    def task_source(self) -> str:
+        """What to give as ``--task`` to get the same task."""
+        return self.task.name if isinstance(self.task, Task) else self.task
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """Which generators are asked, for which tasks and where, and what that may cost."""
+
+    generators: tuple[str, ...] = ()
+    """Names, or paths: of directories with candidates, of files with settings; empty: the archetypes."""
+    tasks: tuple[str, ...] = ()
+    """Names or paths; empty: the archetypes' suite."""
+    device: str | None = None
+    """Device kind; None: the GPU where there is one, else the CPU."""
+    store_url: str | None = None
+    """Path or URL of the store; None: ``./kerneleval.db``."""
+    name: str = ""
+    """Name of the run, for people; empty: the names of its generators."""
+    resume: bool = True
+    """Whether an interrupted run of the same plan goes on."""
+    target: float | None = None
+    """Speedup from which on a correct draft is not refined any more; None: all rounds are used."""
+    max_usd: float | None = None
+    """Most money that asking may cost, in US dollars, over all calls of this run; None: no limit."""
+    max_tokens: int | None = None
+    """Most tokens, of prompts and completions together; None: no limit."""
+    max_hours: float | None = None
+    """Longest time of this call, in hours, asking and judging; None: no limit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditSpec:
+    """Which verdicts of a stored run are judged again, and how."""
+
+    run: str = "latest"
+    """Identifier, its beginning, name or ``latest``: the latest run that is no audit."""
+    store_url: str | None = None
+    """Path or URL of the store; None: ``./kerneleval.db``."""
+    device: str | None = None
+    """Device kind, one of the run's; None: that of its first machine."""
+    only: tuple[str, ...] = ()
+    """Names of tasks; empty: all tasks of the run."""
+    sample: int = 0
+    """Judge this many verdicts, chosen in secret; 0: all."""
+    tier: str = ""
+    """``quick``, ``standard`` or ``precise``; empty: the run's own."""
+    same_shapes: bool = False
+    """Judge at the cases of the run; otherwise at those of another, secretly chosen seed, except for tasks that have
+    sizes of their own."""
+    resume: bool = True
+    """Whether an interrupted audit of the same run with the same settings goes on."""
+
+
+_R = TypeVar("_R")
+
+
+def filled(kind: type[_R], options: Mapping[str, Any]) -> _R:
+    """A record from options by name: field -> value; lists become tuples.
+
+    Raises:
+        UsageError: an option is no field of the record.
+    """
+    _refuse_unknown(options, _names(kind))
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in options.items()})
+
+
+def asked(kind: type[_R], options: Mapping[str, Any]) -> tuple[_R, Protocol]:
+    """A record of that kind and a protocol from options by name: each is a field of one of the two.
+
+    Raises:
+        UsageError: an option is a field of neither record.
+    """
+    names = _names(kind)
+    _refuse_unknown(options, names | _names(Protocol))
+    mine = {name: value for name, value in options.items() if name in names}
+    return filled(kind, mine), filled(Protocol, {name: v for name, v in options.items() if name not in names})
+
+
+def _names(kind: type) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}
+
+
+def _refuse_unknown(options: Mapping[str, Any], known: set[str]) -> None:
+    for name in options:
+        if name not in known:
+            raise UsageError(f"there is no option {name!r}; {near(name, known)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplaySource:
+    """Where a replay line finds candidate and task again."""
+
+    source: str = ""
+    """Path of the candidate's file, or its name in the store; empty: the name of its first file."""
+    task: str = ""
+    """What to give as ``--task``; empty: the task's name."""
+    store: str = ""
+    """What to give as ``--store`` for a candidate from the store; empty: nothing."""
