@@ -21,8 +21,8 @@ import pytest
 
 import kerneleval
 from kerneleval import __version__, cli, pipeline
-from kerneleval.cli import exits
-from kerneleval.cli.options import OPTIONS
+from kerneleval.cli.options import OPTIONS, read_settings
+from kerneleval.cli.program import COMMANDS
 from kerneleval.records import (
     TRACKS,
     AuditSpec,
@@ -329,13 +329,12 @@ def test_a_bad_variable_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 @pytest.mark.parametrize("base", ["", "/somewhere"])
 def test_the_cache_directory_is_where_the_judge_puts_it(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kerneleval.cli import settings
     from kerneleval.judge.windows.worker_pool import default_cache_dir
 
     monkeypatch.setenv("XDG_CACHE_HOME", base)
-    assert settings.read().cache_dir == default_cache_dir()
+    assert read_settings().cache_dir == default_cache_dir()
     monkeypatch.setenv("KERNELEVAL_CACHE_DIR", "/elsewhere/cache")
-    assert settings.read().cache_dir == default_cache_dir() == Path("/elsewhere/cache")
+    assert read_settings().cache_dir == default_cache_dir() == Path("/elsewhere/cache")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -345,7 +344,7 @@ def test_the_cache_directory_is_where_the_judge_puts_it(base: str, monkeypatch: 
 
 def test_every_command_is_known_to_the_errors() -> None:
     names = [one.name or "" for one in cli.app.registered_commands]
-    assert sorted(exits.COMMANDS) == sorted(names)
+    assert sorted(COMMANDS) == sorted(names)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ temporary files go first.
 
 from __future__ import annotations
 
-from kerneleval.cli.commands import app
-from kerneleval.cli.frame import main
+from kerneleval.cli.program import app, main
 
 __all__ = ["app", "main"]

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from kerneleval.cli.exits import PASSED
 from kerneleval.cli.options import CAPS, RESTRICTIONS, Fields, Json, takes
-from kerneleval.cli.output import console, print_json, progress, show_scores
+from kerneleval.cli.output import progress, show, show_scores
 from kerneleval.records import RunSpec, UsageError, asked
 
 
@@ -50,12 +49,10 @@ def generate(
 
     if dry_run:
         prompts = pipeline.prompts(spec, protocol)
-        print_json(prompts) if as_json else generating_view.render_prompts(prompts, console())
-        return PASSED
+        return show(prompts, as_json, generating_view.render_prompts)
     with progress(lines=not as_json) as on_event:
         found = pipeline.generate(spec, protocol, folder, on_event=on_event)
-    print_json(found) if as_json else generating_view.render_generated(found, console())
-    return PASSED
+    return show(found, as_json, generating_view.render_generated)
 
 
 @takes("generator", "task", "device", "shapes", "store", "quick", "precise", generator=...)
@@ -73,5 +70,4 @@ def estimate(
     from kerneleval.reports import generating_view
 
     found = pipeline.estimate(spec, protocol, against=against)
-    print_json(found) if as_json else generating_view.render_estimate(found, console())
-    return PASSED
+    return show(found, as_json, generating_view.render_estimate)

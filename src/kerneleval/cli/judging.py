@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from kerneleval.cli.exits import FAILED, PASSED
 from kerneleval.cli.options import (
     CANDIDATE,
     RESTRICTIONS,
@@ -24,7 +23,7 @@ from kerneleval.cli.options import (
     store_of,
     takes,
 )
-from kerneleval.cli.output import console, print_json, progress
+from kerneleval.cli.output import FAILED, PASSED, console, print_json, progress, show
 from kerneleval.records import AuditSpec, CandidateSpec, asked, to_plain
 
 
@@ -73,15 +72,11 @@ def matrix(
     wanted = names_of("--targets", targets)
     spec, protocol = asked(CandidateSpec, {**fields, "source": file, "task": task})
     from kerneleval import pipeline
+    from kerneleval.reports import matrix_view
 
     with progress(lines=False) as on_event:
         found = pipeline.matrix(spec, protocol, targets=wanted, judged=judged, on_event=on_event)
-    if as_json:
-        print_json(to_plain(found))
-    else:
-        from kerneleval.reports import matrix_view
-
-        matrix_view.render_matrix(found, console())
+    show(to_plain(found) if as_json else found, as_json, matrix_view.render_matrix)
     return FAILED if any("no" in (r.compiles.answer, r.runs.answer, r.correct.answer) for r in found.rows) else PASSED
 
 
@@ -108,17 +103,13 @@ def differ(
     wanted = names_of("--devices", device)
     spec, protocol = asked(CandidateSpec, {**fields, "source": "", "task": task})
     from kerneleval import pipeline
+    from kerneleval.reports import differ_view
 
     with progress(lines=False) as on_event:
         found = pipeline.differ(
             spec, protocol, paths=tuple(files or ()), devices=wanted, reference=reference, on_event=on_event
         )
-    if as_json:
-        print_json(to_plain(found) | {"wrong": found.wrong})
-    else:
-        from kerneleval.reports import differ_view
-
-        differ_view.render_differential(found, console())
+    show(to_plain(found) | {"wrong": found.wrong} if as_json else found, as_json, differ_view.render_differential)
     return FAILED if any(found.wrong.values()) else PASSED
 
 
@@ -158,13 +149,9 @@ def audit(
         resume=resume,
     )
     from kerneleval.pipeline import audit as auditing
+    from kerneleval.reports import terminal
 
     with progress(lines=not as_json) as on_event:
         found = auditing.audit(spec, on_event=on_event)
-    if as_json:
-        print_json(found)
-    else:
-        from kerneleval.reports import terminal
-
-        terminal.render_audit(found, console())
+    show(found, as_json, terminal.render_audit)
     return FAILED if found["changed"] else PASSED

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from kerneleval.cli import settings
-from kerneleval.cli.exits import FAILED, PASSED
-from kerneleval.cli.options import DeviceOption, Json, StoreOption, device_of, store_of
-from kerneleval.cli.output import console, print_json, progress
+from kerneleval.cli.options import DeviceOption, Json, StoreOption, device_of, read_settings, store_of
+from kerneleval.cli.output import FAILED, PASSED, progress, show
 
 
 def peaks(
@@ -21,14 +19,13 @@ def peaks(
 
     Shows bandwidth and operations per second, next to the figures of the data sheet.
     """
-    options: dict[str, Any] = {"device": device_of(device), "again": measure}
+    kind = device_of(device)
     from kerneleval import pipeline
     from kerneleval.reports import peaks_view
 
     with progress(lines=not as_json) as on_event:
-        found = pipeline.peaks(**options, on_event=on_event)
-    print_json(found) if as_json else peaks_view.render_peaks(found, console())
-    return PASSED
+        found = pipeline.peaks(device=kind, again=measure, on_event=on_event)
+    return show(found, as_json, peaks_view.render_peaks)
 
 
 def doctor(store: StoreOption = None, as_json: Json = False) -> int:
@@ -39,6 +36,6 @@ def doctor(store: StoreOption = None, as_json: Json = False) -> int:
     from kerneleval.pipeline import doctor as report
     from kerneleval.reports import doctor_view
 
-    found = report.examine(store_of(store), settings.read().cache_dir)
-    print_json(found) if as_json else doctor_view.render(found, console())
+    found = report.examine(store_of(store), read_settings().cache_dir)
+    show(found, as_json, doctor_view.render)
     return PASSED if found["usable"] else FAILED

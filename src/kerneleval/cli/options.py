@@ -7,38 +7,22 @@ line only the records travel.
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from kerneleval.cli import settings
 from kerneleval.records import DIRECTIONS, DISTRIBUTIONS, DTYPES, SHAPE_CATEGORIES, TRACKS, UsageError, near
 
-
-class Shapes(StrEnum):
-    """Which sizes a candidate is judged at."""
-
-    default = "default"
-    sweep = "sweep"
-    real = "real"
-
-
-class Tier(StrEnum):
-    """How much is timed."""
-
-    quick = "quick"
-    standard = "standard"
-    precise = "precise"
-
-
-class Baseline(StrEnum):
-    """What speedup is measured against."""
-
-    eager = "eager"
-    compile = "compile"
+Shapes = StrEnum("Shapes", ["default", "sweep", "real"])
+Tier = StrEnum("Tier", ["quick", "standard", "precise"])
+Baseline = StrEnum("Baseline", ["eager", "compile"])
 
 
 def complete_tasks(incomplete: str) -> list[str]:
@@ -126,11 +110,51 @@ def names_of(option: str, given: list[str] | None) -> tuple[str, ...]:
     return names
 
 
+_PREFIX = "KERNELEVAL_"
+
+
+class Settings(BaseSettings):
+    """What a user sets once for all commands; an empty variable counts as not set, an option wins over its variable."""
+
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, env_ignore_empty=True, frozen=True, extra="ignore")
+
+    store: str | None = None
+    """Path or URL of the store; None: ``kerneleval.db`` in the working directory."""
+    device: str | None = None
+    """Device kind; None: the GPU where there is one, else the CPU."""
+    cache_dir: Path = Field(default_factory=lambda: _user_cache() / "kerneleval")
+    """Where compiled candidates and noise figures are kept; ``kerneleval`` in the user's cache directory otherwise."""
+
+    @field_validator("cache_dir")
+    @classmethod
+    def _is_directory(cls, value: Path) -> Path:
+        if value.exists() and not value.is_dir():
+            raise ValueError("is a file; give a directory")
+        return value
+
+
+def _user_cache() -> Path:
+    # The judge has the same rule (judge/windows/worker_pool.py), but importing the judge means importing torch.
+    base = os.environ.get("XDG_CACHE_HOME")
+    return Path(base) if base else Path.home() / ".cache"
+
+
+def read_settings() -> Settings:
+    """The settings of this environment. Raises UsageError that names the variable with the bad value."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        variable = _PREFIX + "_".join(str(part) for part in first["loc"]).upper()
+        reason = str(first["msg"]).removeprefix("Value error, ")
+        raise UsageError(f"{variable}={first.get('input')!s}: {reason}") from error
+
+
 def device_of(given: str | None) -> str | None:
     """The device given, by option or environment; raises UsageError for an unknown one."""
     from kerneleval import devices
 
-    name = given or settings.read().device
+    name = given or read_settings().device
     if name is not None:
         devices.find(name)
     return name
@@ -138,7 +162,7 @@ def device_of(given: str | None) -> str | None:
 
 def store_of(given: str | None) -> str | None:
     """The store given, by option or environment."""
-    return given or settings.read().store
+    return given or read_settings().store
 
 
 Fields = dict[str, Any]

@@ -1,4 +1,4 @@
-"""What commands print: tables, JSON, progress, and text from elsewhere that a terminal must not obey."""
+"""What commands print (tables, JSON, progress, text that a terminal must not obey), and how they exit."""
 
 from __future__ import annotations
 
@@ -8,11 +8,21 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.cli.exits import PASSED
 from kerneleval.records import Event
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+PASSED = 0
+"""The candidate passed; the command did what it was asked."""
+FAILED = 1
+"""The candidate failed; an audit found a change; the doctor found a machine that cannot judge."""
+ERROR = 2
+"""Wrong usage, or the machine failed: nothing is said of the candidate."""
+INTERRUPTED = 130
+"""Ctrl-C, as shells count it: 128 and the signal's number."""
+PIPE_CLOSED = 141
+"""The reader of our output is gone."""
 
 
 def console() -> Console:
@@ -44,6 +54,12 @@ def progress(*, lines: bool) -> AbstractContextManager[Callable[[Event], None] |
     from kerneleval.reports import terminal
 
     return terminal.progress()
+
+
+def show(found: Any, as_json: bool, render: Callable[[Any, Console], object]) -> int:
+    """What a command found, as JSON or as ``render`` shows it; returns the exit code of a command that is done."""
+    print_json(found) if as_json else render(found, console())
+    return PASSED
 
 
 def show_scores(scores: dict[str, Any], as_json: bool) -> int:

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from kerneleval.cli.exits import PASSED
 from kerneleval.cli.options import Json, RunsArgument, StoreOption, store_of
-from kerneleval.cli.output import console, one_line, print_json, progress, show_scores
+from kerneleval.cli.output import PASSED, console, one_line, print_json, progress, show, show_scores
 from kerneleval.records import UsageError
 
 
@@ -26,8 +25,7 @@ def score(
         from kerneleval.reports import scores_view
 
         said = [scores.explanation(name) for name in (scores.all_scores() if explain == "all" else (explain,))]
-        print_json(said) if as_json else scores_view.render_explanations(said, console())
-        return PASSED
+        return show(said, as_json, scores_view.render_explanations)
     from kerneleval import pipeline
 
     return show_scores(pipeline.score(store_of(store), runs or "latest"), as_json)
@@ -47,8 +45,7 @@ def compare(
     from kerneleval.reports import compare_view
 
     found = pipeline.compare(first, second, store_url=store_of(store))
-    print_json(found) if as_json else compare_view.render_comparisons(found, console())
-    return PASSED
+    return show(found, as_json, compare_view.render_comparisons)
 
 
 def report(
@@ -64,17 +61,11 @@ def report(
 ) -> int:
     """Print the headline of a run, or write a report."""
     from kerneleval import pipeline
+    from kerneleval.reports import json, scores_view
 
     found = pipeline.report(runs or "latest", store_url=store_of(store), html_to=html, markdown_to=markdown)
-    if as_json:
-        from kerneleval.reports import json
-
-        print_json(json.scores_document(found["run"], found["scores"]) | {"written": found["written"]})
-    else:
-        from kerneleval.reports import scores_view
-
-        scores_view.render_headline(found, console())
-    return PASSED
+    document = json.scores_document(found["run"], found["scores"]) | {"written": found["written"]} if as_json else found
+    return show(document, as_json, scores_view.render_headline)
 
 
 def analyse(
@@ -123,8 +114,7 @@ def transitions(
     from kerneleval.reports import transitions_view
 
     found = pipeline.transitions(source, store_url=store_of(store), noise=noise, pairs_to=pairs)
-    print_json(found) if as_json else transitions_view.render_transitions(found, console())
-    return PASSED
+    return show(found, as_json, transitions_view.render_transitions)
 
 
 def export(
@@ -171,8 +161,7 @@ def merge(
 
     with progress(lines=False) as on_event:
         found = pipeline.merge(sources, store_url=store_of(store), on_event=on_event)
-    print_json(found) if as_json else merge_view.render_merged(found, console())
-    return PASSED
+    return show(found, as_json, merge_view.render_merged)
 
 
 def import_results(

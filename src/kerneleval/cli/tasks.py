@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from kerneleval.cli.exits import FAILED, PASSED
 from kerneleval.cli.options import (
     SHORT_DTYPES,
     Fields,
@@ -19,7 +18,7 @@ from kerneleval.cli.options import (
     split,
     takes,
 )
-from kerneleval.cli.output import console, print_json, progress
+from kerneleval.cli.output import FAILED, PASSED, progress, show
 from kerneleval.records import CATEGORIES, DIRECTIONS, DTYPES, GROUPS, UsageError
 
 _FILTERS: dict[str, Option] = {
@@ -98,20 +97,15 @@ def tasks(
     from kerneleval.tasks.search import Query
 
     if peer:
-        names = peers.summarise_peer(peer)
-        print_json(names) if as_json else peers.render_peer(names, console())
-        return PASSED
+        return show(peers.summarise_peer(peer), as_json, peers.render_peer)
     if name:
-        task = report.describe(stage.open_task(name))
-        print_json(task) if as_json else tasks_view.render_task(task, console())
-        return PASSED
+        return show(report.describe(stage.open_task(name)), as_json, tasks_view.render_task)
     every = list(stage.all_tasks().values())
     if "sources" in fields:
         chosen_of("--source", fields["sources"] or [""], sorted({task.source for task in every}))
     listed = [report.summarise(task) for task in Query(**fields).select(every)]
     listed.sort(key=lambda task: (CATEGORIES.index(task["category"]), task["name"]))
-    print_json(listed) if as_json else tasks_view.render_tasks(listed, console(), len(every))
-    return PASSED
+    return show(listed, as_json, lambda found, screen: tasks_view.render_tasks(found, screen, len(every)))
 
 
 @takes("device", "dtype", "direction")
@@ -133,13 +127,9 @@ def selftest(
     The reference of each task must pass; trivial and damaged outputs must not.
     """
     from kerneleval import pipeline
+    from kerneleval.reports import tasks_view
 
     with progress(lines=not as_json) as on_event:
         found = pipeline.selftest(tuple(task or ()), **fields, on_event=on_event)
-    if as_json:
-        print_json(found)
-    else:
-        from kerneleval.reports import tasks_view
-
-        tasks_view.render_selftest(found, console())
+    show(found, as_json, tasks_view.render_selftest)
     return PASSED if all(one["passed"] for one in found) else FAILED
