@@ -12,7 +12,7 @@ import time
 from benchmarks.report import Report, parser, until_ended
 from kerneleval import tasks
 from kerneleval.judge import Judge
-from kerneleval.judge.windows.baselines import baseline_candidate
+from kerneleval.judge.windows.worker_pool import baseline_candidate
 from kerneleval.records import Failed, Passed, Protocol
 
 

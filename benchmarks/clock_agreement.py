@@ -13,7 +13,7 @@ import torch
 from benchmarks.report import Report, parser
 from kerneleval.judge import Judge
 from kerneleval.judge.timing.clock import TimedCell, measure
-from kerneleval.judge.timing.timed_outputs import TimedBounds, TimedCall, TimedMismatch
+from kerneleval.judge.timing.pair import TimedBounds, TimedCall, TimedMismatch
 from kerneleval.judge.windows.buffers import CallLayout, dense
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.records import Candidate, Protocol

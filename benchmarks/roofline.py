@@ -17,9 +17,9 @@ from typing import Any
 from benchmarks.report import Report, parser, until_ended
 from kerneleval import pipeline, tasks
 from kerneleval.judge import Judge
-from kerneleval.judge.timing import clock
-from kerneleval.judge.timing.noise import CLASSES_NS, Noise
-from kerneleval.judge.windows.baselines import baseline_candidate
+from kerneleval.judge.timing.statistics import TIERS
+from kerneleval.judge.timing.timer import CLASSES_NS, Noise
+from kerneleval.judge.windows.worker_pool import baseline_candidate
 from kerneleval.records import Case, CellResult, Failed, Passed, Protocol, Task
 from kerneleval.tasks import shapes
 from kerneleval.tasks.real_shapes import real_shapes
@@ -91,8 +91,8 @@ def main() -> None:
         peaks = pipeline.peaks(judge=judge)["peaks"]
         report.say("peaks: " + ", ".join(f"{p['name']} {p['best']:.4g} {p['unit']}" for p in peaks if p["best"]), "")
         judge._noise["quick"] = (Noise(spread=0.0, between=0.0),) * len(CLASSES_NS)  # nothing is claimed here
-        clock.TIERS["quick"] = replace(
-            clock.TIERS["quick"], window_ns=_WINDOW_NS, max_calls=_CALLS, min_quads=_QUADS, max_quads=_QUADS
+        TIERS["quick"] = replace(
+            TIERS["quick"], window_ns=_WINDOW_NS, max_calls=_CALLS, min_quads=_QUADS, max_quads=_QUADS
         )
         work = [(name, False) for name in names if "large" in kinds]
         work += [(name, True) for name in names if "model" in kinds and real_shapes(tasks.find(name))]

@@ -98,7 +98,7 @@ CHECK = """
 import json, sys
 import kerneleval
 from kerneleval import devices
-from kerneleval.judge.timing.noise import CLASSES_NS, Noise
+from kerneleval.judge.timing.timer import CLASSES_NS, Noise
 device, folder, names = sys.argv[1], sys.argv[2], sys.argv[3:]
 found = {}
 with kerneleval.Judge(device) as judge:

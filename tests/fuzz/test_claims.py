@@ -22,9 +22,9 @@ from tests.fuzz.hostile import effort, json_values, numbers, texts
 
 from kerneleval.devices import find
 from kerneleval.judge.checks import track
-from kerneleval.judge.probes import cells, observation
+from kerneleval.judge.probes import cells
 from kerneleval.judge.timing.timer import device_time
-from kerneleval.judge.windows import answers, protocol, worker_pool
+from kerneleval.judge.windows import protocol, worker_pool
 from kerneleval.judge.windows.modules import match_state
 from kerneleval.judge.windows.worker_pool import Loaded, LoadFailed
 from kerneleval.records import STAGES, Case, Samples, to_plain
@@ -64,7 +64,7 @@ def test_a_claimed_mismatch_has_a_documented_reason(value: Any) -> None:
     assert (wrong is None) == (not isinstance(value, dict))
     if wrong is None:
         return
-    failed = answers.claimed(wrong)
+    failed = protocol.claimed(wrong)
     assert failed.reason in DOCUMENTED
     assert failed.stage in STAGES
     assert len(failed.message) < 1000
@@ -76,11 +76,11 @@ def test_a_claimed_mismatch_has_a_documented_reason(value: Any) -> None:
 @example({"aten": {"aten.add.Tensor": 10**400}, "launches": {"k": True}})
 @effort(250)
 def test_claimed_counts_and_names_make_a_bounded_finding(told: dict[str, Any]) -> None:
-    seen = observation.Seen(
+    seen = track.Seen(
         outputs=(),
-        aten=observation._claimed_counts(told.get("aten")),
-        launches=observation._claimed_counts(told.get("launches")),
-        extensions=observation._claimed_names(told.get("extensions")),
+        aten=track._claimed_counts(told.get("aten")),
+        launches=track._claimed_counts(told.get("launches")),
+        extensions=track._claimed_names(told.get("extensions")),
     )
     assert all(type(n) is int and 0 <= n < 1 << 63 for counts in (seen.aten, seen.launches) for n in counts.values())
     found = track._Case(CASE, seen)
@@ -98,7 +98,7 @@ CLAIMS = st.fixed_dictionaries(
 @example([{"what": "\x1b[2J" * 100, "level": "warn", "when": "load"}] * 50)
 @effort(250)
 def test_claimed_tampering_is_a_bounded_list_of_texts(told: Any) -> None:
-    found = answers.tampering_claims({"tampering": told})
+    found = protocol.tampering_claims({"tampering": told})
     assert len(found) <= 32
     for one in found:
         assert len(one.what) <= 200
@@ -187,7 +187,7 @@ def test_a_candidate_that_loads_only_once_fails_by_itself(monkeypatch: pytest.Mo
 @given(kind=texts(), message=texts(), unsupported=st.booleans())
 @effort(100)
 def test_what_a_candidate_raises_is_bounded_text(kind: str, message: str, unsupported: bool) -> None:
-    failed = answers.raised(WorkerError(kind[:200], message[:4000], unsupported=unsupported, evidence={}))
+    failed = protocol.raised(WorkerError(kind[:200], message[:4000], unsupported=unsupported, evidence={}))
     assert failed.reason in DOCUMENTED
     assert len(failed.message) <= 1000
     assert len(worker_pool._kind(WorkerError(kind, "", unsupported=False, evidence={}))) <= len(kind) + 2

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from kerneleval.judge import Judge
-from kerneleval.judge.timing.noise import CLASSES_NS, Noise
+from kerneleval.judge.timing.timer import CLASSES_NS, Noise
 from kerneleval.pipeline import check
 from kerneleval.records import Passed
 

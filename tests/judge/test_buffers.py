@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kerneleval.devices import find
-from kerneleval.judge.probes import bound_case
+from kerneleval.judge.probes import calls
 from kerneleval.judge.windows.buffers import CallLayout, Refresh, TensorSlot, WindowBuffer, WindowLayout, dense
 from kerneleval.worker.child import _later
 
@@ -162,7 +162,7 @@ def test_sorted_integers_stay_sorted_between_the_same_ends(shape: tuple[int, ...
     ],
 )
 def test_what_integers_look_like_says_how_they_may_change(tensor: torch.Tensor, refresh: str) -> None:
-    assert bound_case._refresh_of(tensor) == refresh
+    assert calls._refresh_of(tensor) == refresh
 
 
 def test_uniform_calls_are_described_once() -> None:

@@ -11,7 +11,7 @@ import torch
 
 from kerneleval.judge import Judge
 from kerneleval.judge.probes import calls, repeats
-from kerneleval.judge.probes.bound_case import BoundCase, Drawn
+from kerneleval.judge.probes.calls import BoundCase, Drawn
 from kerneleval.judge.probes.repeats import shuffled_calls
 from kerneleval.pipeline import check
 from kerneleval.records import Failed, InfrastructureError

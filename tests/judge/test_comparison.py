@@ -12,8 +12,7 @@ from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.calibration import bounded
 from kerneleval.judge.oracle.comparison import Match, Mismatch, compare
 from kerneleval.judge.oracle.diagnosis import SLUGS
-from kerneleval.judge.oracle.expectation import Expectation, Scales, tiles
-from kerneleval.judge.oracle.tolerances import floor_of
+from kerneleval.judge.oracle.expectation import Expectation, Scales, floor_of, tiles
 from kerneleval.records import to_plain
 from kerneleval.tasks import find
 

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from kerneleval.judge.checks.code import narrow_words
 from kerneleval.judge.oracle import reference
-from kerneleval.judge.oracle.comparison import Match, Mismatch, compare
-from kerneleval.judge.oracle.contract import figures, keeps_to
-from kerneleval.judge.oracle.exact import exactly
+from kerneleval.judge.oracle.calibration import exactly
+from kerneleval.judge.oracle.comparison import Match, Mismatch, compare, figures, keeps_to
 from kerneleval.judge.oracle.expectation import Expectation, steps
-from kerneleval.judge.static_analysis.integers import narrow_words
 from kerneleval.records import Candidate
 from kerneleval.tasks import find
 from kerneleval.tasks.quantised import scale_of

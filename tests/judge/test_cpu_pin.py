@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from kerneleval.judge.windows import cpu_pin
-from kerneleval.judge.windows.cpu_pin import CpuPin
+from kerneleval.judge.windows import locks
+from kerneleval.judge.windows.locks import CpuPin
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="not run: names of sockets are Linux's")
 
 TAKES_ONE = """
 from pathlib import Path
-from kerneleval.judge.windows import cpu_pin
-cpu_pin._TOPOLOGY = Path("/none")
-taken = cpu_pin.CpuPin(alone=True)
+from kerneleval.judge.windows import locks
+locks._TOPOLOGY = Path("/none")
+taken = locks.CpuPin(alone=True)
 print(taken.processor, flush=True)
 input()
 """
@@ -33,7 +33,7 @@ def four_processors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         file = tmp_path / f"cpu{processor}" / "topology" / "thread_siblings_list"
         file.parent.mkdir(parents=True)
         file.write_text(f"{siblings} of {name}\n")  # nobody else's names, which have room for 108 bytes
-    monkeypatch.setattr(cpu_pin, "_TOPOLOGY", tmp_path)
+    monkeypatch.setattr(locks, "_TOPOLOGY", tmp_path)
 
 
 def test_no_two_judges_sit_on_one_processor_or_beside_one_another() -> None:
@@ -54,7 +54,7 @@ def test_where_processors_are_the_device_all_share_the_first() -> None:
 
 def test_a_seat_is_free_when_its_process_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(cpu_pin, "_TOPOLOGY", Path("/none"))  # hyperthreads are processors here
+    monkeypatch.setattr(locks, "_TOPOLOGY", Path("/none"))  # hyperthreads are processors here
     other = subprocess.Popen(
         [sys.executable, "-c", TAKES_ONE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -24,10 +24,10 @@ import pytest
 from kerneleval import devices
 from kerneleval.judge import judge as judges_module
 from kerneleval.judge.machine import peaks
-from kerneleval.judge.timing import clock, noise, statistics
-from kerneleval.judge.windows import device_lock as lock_module
-from kerneleval.judge.windows.device_lock import _mine as lock_of_this_thread
-from kerneleval.judge.windows.device_lock import device_lock, judge_count, registered
+from kerneleval.judge.timing import clock, statistics, timer
+from kerneleval.judge.windows import locks as lock_module
+from kerneleval.judge.windows.locks import _mine as lock_of_this_thread
+from kerneleval.judge.windows.locks import device_lock, judge_count, registered
 from kerneleval.pipeline import check
 from kerneleval.records import InfrastructureError, Machine, Peak, Protocol
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no
 
 HOLDS = """
 import sys, time
-from kerneleval.judge.windows.device_lock import device_lock
+from kerneleval.judge.windows.locks import device_lock
 with device_lock(sys.argv[1]):
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))
@@ -328,19 +328,19 @@ def test_what_two_judges_want_to_know_is_measured_once(
         measured.append(name)
         return Peak(name=name, unit="B/s", best=1.0, median=1.0, n=1, how="", date="")
 
-    def figures(*_: object) -> tuple[noise.Noise, ...]:
+    def figures(*_: object) -> tuple[timer.Noise, ...]:
         time.sleep(0.05)
         measured.append("noise")
-        return (noise.Noise(spread=0.0, between=0.0),) * len(noise.CLASSES_NS)
+        return (timer.Noise(spread=0.0, between=0.0),) * len(timer.CLASSES_NS)
 
     monkeypatch.setattr(peaks, "measure", measure)
-    monkeypatch.setattr(noise, "measure_noise", figures)
+    monkeypatch.setattr(timer, "measure_noise", figures)
     pool: Any = SimpleNamespace(device=device, machine=machine, cache_dir=tmp_path)
     begin = threading.Barrier(3)
 
     def ask(_number: int) -> tuple[Any, Any]:
         begin.wait()
-        return peaks.known(device, machine, tmp_path, ("copy", "read")), noise.floor(pool, "quick")
+        return peaks.known(device, machine, tmp_path, ("copy", "read")), timer.floor(pool, "quick")
 
     with ThreadPoolExecutor(3) as executor:
         answers = list(executor.map(ask, range(3)))

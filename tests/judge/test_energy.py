@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kerneleval.devices.cpu import Cpu
-from kerneleval.judge.timing import energy, energy_windows
+from kerneleval.judge.timing import energy
 from kerneleval.judge.timing.energy import Counted, Meter, energy_of, mean_power
 from kerneleval.records import Samples
 
@@ -141,7 +141,7 @@ def test_a_precise_verdict_tells_joules(new_cache: Any, tmp_path: Any, monkeypat
 
     from kerneleval.devices import cpu
     from kerneleval.judge import Judge
-    from kerneleval.judge.timing import clock
+    from kerneleval.judge.timing.statistics import TIERS
     from kerneleval.pipeline import check
 
     class Watts:
@@ -152,8 +152,8 @@ def test_a_precise_verdict_tells_joules(new_cache: Any, tmp_path: Any, monkeypat
     monkeypatch.setattr("kerneleval.judge.timing.energy._BUSY", 0.0)  # a busy machine leaves little room for windows
     monkeypatch.setattr("kerneleval.judge.timing.energy._PACE", 100.0)
     monkeypatch.setattr("kerneleval.judge.timing.energy._STEPS", 1)  # this counter is exact at every step
-    short = replace(clock.TIERS["quick"], energy_s=0.3)
-    monkeypatch.setitem(clock.TIERS, "quick", short)
+    short = replace(TIERS["quick"], energy_s=0.3)
+    monkeypatch.setitem(TIERS, "quick", short)
     path = tmp_path / "gelu.py"
     path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
     options: dict[str, Any] = {"dtypes": ["float32"], "distributions": ["standard"], "directions": ["forward"]}
@@ -199,7 +199,7 @@ def test_outputs_of_windows_whose_energy_is_told_are_compared(monkeypatch: pytes
     samples = Samples(candidate_ns=(1e5,), baseline_ns=(1e5,), calls=100, empty_ns=2e6)
 
     def tell() -> Any:
-        return energy_windows.energy_in_windows(Sides(), Calls(), samples, 20.0, counts, (None, None))  # type: ignore[arg-type]
+        return energy.energy_in_windows(Sides(), Calls(), samples, 20.0, counts, (None, None))  # type: ignore[arg-type]
 
     def energy(candidate: Any, baseline: Any, **_how: Any) -> dict[str, float]:
         for windows in (candidate, baseline):
@@ -212,19 +212,19 @@ def test_outputs_of_windows_whose_energy_is_told_are_compared(monkeypatch: pytes
     def compare(pair: Any, *_how: Any) -> None:
         compared.append([window.of for window in pair])
 
-    monkeypatch.setattr(energy_windows, "energy_of", energy)
-    monkeypatch.setattr(energy_windows, "verify", compare)
+    monkeypatch.setattr(energy, "energy_of", energy)
+    monkeypatch.setattr(energy, "verify", compare)
     assert tell() == {}
     assert compared == [["candidate", "baseline"]] * 100
     assert min(pass_counts) >= 34 and max(pass_counts) <= 67 and len(set(pass_counts)) > 20
 
     pass_counts.clear()
     now = iter(range(0, 10**15, 900_000_000))  # every pass takes 0.9 s: whoever sleeps in them does not keep the judge
-    monkeypatch.setattr(energy_windows.time, "perf_counter_ns", lambda: next(now))
-    monkeypatch.setattr(energy_windows, "energy_of", lambda candidate, _baseline, **_how: candidate() and {})
+    monkeypatch.setattr(energy.time, "perf_counter_ns", lambda: next(now))
+    monkeypatch.setattr(energy, "energy_of", lambda candidate, _baseline, **_how: candidate() and {})
     tell()
     assert pass_counts == [4]
-    monkeypatch.setattr(energy_windows, "energy_of", None)
+    monkeypatch.setattr(energy, "energy_of", None)
     counts.energy_mj = Cpu().energy_mj  # a device that counts none is not asked for windows
     assert counts.energy_mj() is not None or tell() == {}
 
@@ -243,5 +243,5 @@ def test_nothing_is_read_any_more_once_a_window_failed(monkeypatch: pytest.Monke
     counts: Any = SimpleNamespace(energy_mj=lambda: 0.0)
     samples = Samples(candidate_ns=(4e6,), baseline_ns=(4e6,), calls=100)
     with pytest.raises(ValueError, match="wrong"):
-        energy_windows.energy_in_windows(Sides(), Calls(), samples, 1.0, counts, (None, None))  # type: ignore[arg-type]
+        energy.energy_in_windows(Sides(), Calls(), samples, 1.0, counts, (None, None))  # type: ignore[arg-type]
     assert all(thread.name != "energy" for thread in threading.enumerate())

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from kerneleval.judge.oracle.reference_call import ByLogSums, ByWeights
+from kerneleval.judge.oracle.reference import ByLogSums, ByWeights
 
 
 @pytest.mark.parametrize(

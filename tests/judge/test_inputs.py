@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from kerneleval.devices import find as find_device
-from kerneleval.judge.probes.bound_case import BoundCase
+from kerneleval.judge.probes.calls import BoundCase
 from kerneleval.judge.windows import inputs
 from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
-from kerneleval.judge.windows.layouts import expanded_dims, gradient_of
+from kerneleval.judge.windows.inputs import expanded_dims, gradient_of
 from kerneleval.records import DISTRIBUTIONS, LAYOUTS, Scalar, TensorSpec, UsageError
 from kerneleval.tasks import find
 

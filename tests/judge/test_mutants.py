@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from kerneleval.judge.selftest.mutants import KINDS, Fate, Probe, fate
-from kerneleval.judge.selftest.planting import planted
+from kerneleval.judge.selftest.mutants import KINDS, Fate, Probe, fate, planted
 from kerneleval.judge.selftest.task_selftest import examine, selftest
 from kerneleval.records import Case, Task, Tolerance
 from kerneleval.tasks import find

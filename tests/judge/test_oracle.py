@@ -14,14 +14,12 @@ import torch
 from kerneleval.devices import find as find_device
 from kerneleval.devices.cpu import threads
 from kerneleval.judge.oracle import reference as oracle
-from kerneleval.judge.oracle.calibration import independent
+from kerneleval.judge.oracle.calibration import exactly, independent, positions
 from kerneleval.judge.oracle.comparison import Match, Mismatch, compare
-from kerneleval.judge.oracle.exact import exactly, positions
-from kerneleval.judge.oracle.expectation import Expectation
-from kerneleval.judge.oracle.reference_call import ReferenceCall, precision
-from kerneleval.judge.oracle.tolerances import ELEMENT, floor_of, reduction_length, unit_roundoff
-from kerneleval.judge.probes.bound_case import BoundCase
-from kerneleval.judge.windows.layouts import expanded_dims, laid_out, strided
+from kerneleval.judge.oracle.expectation import ELEMENT, Expectation, floor_of, reduction_length, unit_roundoff
+from kerneleval.judge.oracle.reference import ReferenceCall, precision
+from kerneleval.judge.probes.calls import BoundCase
+from kerneleval.judge.windows.inputs import expanded_dims, laid_out, strided
 from kerneleval.records import LAYOUTS, Case, Scalar, Task, TensorSpec, Tolerance, UsageError
 from kerneleval.tasks import find, open_task
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from kerneleval.judge.probes import metamorphic
+from kerneleval.judge.checks import relations
 from kerneleval.records import Relation, UsageError
 from kerneleval.tasks import find
 
@@ -22,19 +22,19 @@ def test_the_reference_and_honest_candidates_keep_every_relation(name: str) -> N
     task = find(name)
     for case in planned(task, dtypes=("float32",), directions=("forward",), distributions=("standard",)):
         args, _ = drawn(task, case)
-        assert len(metamorphic.applicable(task, case)) == len(task.relations)
+        assert len(relations.applicable(task, case)) == len(task.relations)
         for candidate in (task.reference, *HONEST[name]):
-            found = metamorphic.check(task, case, lambda values, f=candidate: called(f, values), args, 7)
+            found = relations.broken_relations(task, case, lambda values, f=candidate: called(f, values), args, 7)
             assert found == [], f"{case.key}: {found[0]['message']}"
 
 
 def test_relations_are_for_fp32_and_standard_data_unless_they_say_otherwise() -> None:
     task = find("add")
-    assert metamorphic.applicable(task, case_of("add", {"M": 3, "N": 4}, dtype="float16")) == ()
-    assert metamorphic.applicable(task, case_of("add", {"M": 3, "N": 4}, distribution="outlier")) == ()
-    assert metamorphic.applicable(task, case_of("add", {"M": 3, "N": 4}, direction="backward")) == ()
+    assert relations.applicable(task, case_of("add", {"M": 3, "N": 4}, dtype="float16")) == ()
+    assert relations.applicable(task, case_of("add", {"M": 3, "N": 4}, distribution="outlier")) == ()
+    assert relations.applicable(task, case_of("add", {"M": 3, "N": 4}, direction="backward")) == ()
     wide = replace(task, relations=(replace(task.relations[0], holds=lambda dtype, distribution: True),))
-    assert len(metamorphic.applicable(wide, case_of("add", {"M": 3, "N": 4}, dtype="float16"))) == 1
+    assert len(relations.applicable(wide, case_of("add", {"M": 3, "N": 4}, dtype="float16"))) == 1
 
 
 class _Sly:
@@ -62,7 +62,7 @@ def test_broken_relations_are_found(name: str, dims: dict[str, int], later: Any)
     task, case = find(name), case_of(name, dims)
     args, _ = drawn(task, case)
     run = _Sly(task.reference, later)
-    findings = metamorphic.check(task, case, run, args, 7)
+    findings = relations.broken_relations(task, case, run, args, 7)
     assert run.calls == 1 + len(task.relations)
     assert {f.evidence["relation"] for f in findings} == {r.name for r in task.relations}
     for finding in findings:
@@ -72,7 +72,7 @@ def test_broken_relations_are_found(name: str, dims: dict[str, int], later: Any)
 
 def test_a_wrong_candidate_is_told_before_any_relation() -> None:
     task, case = find("gelu"), case_of("gelu", {"M": 20, "N": 64})
-    (finding,) = metamorphic.check(task, case, lambda args: [torch.relu(args[0])], drawn(task, case)[0], 7)
+    (finding,) = relations.broken_relations(task, case, lambda args: [torch.relu(args[0])], drawn(task, case)[0], 7)
     assert finding.evidence["relation"] == "original"
 
 
@@ -83,7 +83,7 @@ def test_outputs_that_are_overwritten_by_the_next_call_are_no_breach() -> None:
     def run(args: Sequence[Any]) -> list[torch.Tensor]:
         return [memory.copy_(task.reference(*args))]
 
-    assert metamorphic.check(task, case, run, drawn(task, case)[0], 7) == []
+    assert relations.broken_relations(task, case, run, drawn(task, case)[0], 7) == []
 
 
 def test_a_relation_must_keep_the_form() -> None:
@@ -91,4 +91,4 @@ def test_a_relation_must_keep_the_form() -> None:
     task = replace(find("gelu"), relations=(cut,))
     case = case_of("gelu", {"M": 20, "N": 64})
     with pytest.raises(UsageError, match="cut of task gelu changes the shapes"):
-        metamorphic.check(task, case, lambda args: called(task.reference, args), drawn(task, case)[0], 7)
+        relations.broken_relations(task, case, lambda args: called(task.reference, args), drawn(task, case)[0], 7)

@@ -12,8 +12,7 @@ import pytest
 
 from kerneleval import cli
 from kerneleval.judge import judge as judging
-from kerneleval.judge.replay import Replay
-from kerneleval.judge.verdicts import Job
+from kerneleval.judge.verdicts import Job, Replay
 from kerneleval.judge.windows.worker_pool import WorkerPool
 from kerneleval.records import Candidate, Case, Failed, Passed, Protocol, UsageError
 from kerneleval.tasks import find, shapes

@@ -13,10 +13,10 @@ from tests.judge.conftest import case_of
 from kerneleval import devices, tasks
 from kerneleval.judge import Judge
 from kerneleval.judge.machine import peaks
-from kerneleval.judge.probes.bound_case import BoundCase
+from kerneleval.judge.probes.calls import BoundCase
 from kerneleval.judge.timing import roofline
+from kerneleval.judge.timing.pair import TimedCall, TimedMismatch
 from kerneleval.judge.timing.roofline import MARGIN, backward_flops, check_limit, needed_bytes, reached
-from kerneleval.judge.timing.timed_outputs import TimedCall, TimedMismatch
 from kerneleval.judge.windows.buffers import dense
 from kerneleval.pipeline import check
 from kerneleval.records import Limits, Peak, Samples, Task, new_secret

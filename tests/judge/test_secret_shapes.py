@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from kerneleval.judge import Judge
-from kerneleval.judge.probes.bound_case import other_scalars
-from kerneleval.judge.probes.secret_shapes import _among_taken
+from kerneleval.judge.probes.calls import other_scalars
+from kerneleval.judge.probes.cells import _among_taken
 from kerneleval.pipeline import check
 from kerneleval.records import Case, Direction, Failed, Outcome, Passed, Protocol, Verdict
 from kerneleval.tasks import find, shapes

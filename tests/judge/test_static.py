@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kerneleval.judge import static_analysis
+from kerneleval.judge.checks.code import of_sources
 from kerneleval.judge.static_analysis.rules import RULES
 from kerneleval.records import Candidate
 
@@ -85,7 +85,7 @@ NATIVE = {
 
 def found(text: str, suffix: str = ".py") -> dict[str, Any]:
     candidate = Candidate(files=((f"candidate{suffix}", text),), language="torch")
-    return {f.evidence["rule"]: f for f in static_analysis.findings(candidate)}
+    return {f.evidence["rule"]: f for f in of_sources(candidate)}
 
 
 def test_every_rule_has_its_examples() -> None:

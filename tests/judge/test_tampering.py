@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kerneleval.judge.checks.tampering import findings
-from kerneleval.judge.windows.answers import TamperingClaim, tampering_claims
+from kerneleval.judge.windows.protocol import TamperingClaim, tampering_claims
 from kerneleval.records import TamperingEvidence
 
 

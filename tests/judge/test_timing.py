@@ -17,15 +17,14 @@ from tests.judge.conftest import case_of
 
 from kerneleval import devices
 from kerneleval.judge import Judge
-from kerneleval.judge.probes.bound_case import BoundCase
+from kerneleval.judge.probes.calls import BoundCase
 from kerneleval.judge.timing import clock
-from kerneleval.judge.timing.pair import Pair
-from kerneleval.judge.timing.timed_outputs import TimedBounds, TimedCall, TimedMismatch, verify
+from kerneleval.judge.timing.pair import Pair, TimedBounds, TimedCall, TimedMismatch, verify
+from kerneleval.judge.timing.statistics import TIERS, effort_for
 from kerneleval.judge.timing.timer import _check_by_oracle
-from kerneleval.judge.windows.baselines import baseline_candidate
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot, WindowBuffer, WindowLayout, dense
 from kerneleval.judge.windows.protocol import Passes, Runner, Window, output_views
-from kerneleval.judge.windows.worker_pool import Loaded
+from kerneleval.judge.windows.worker_pool import Loaded, baseline_candidate
 from kerneleval.pipeline import check
 from kerneleval.records import Candidate, InfrastructureError, Protocol, Verdict, from_plain, new_secret
 from kerneleval.sandbox import processes
@@ -345,7 +344,7 @@ def test_the_search_for_a_full_window_begins_at_the_baselines_pace(call_ns, begi
 @pytest.mark.parametrize(("call_ns", "quads"), [(2e5, 12), (2e4, 4)], ids=["long", "short"])
 def test_long_calls_that_scatter_get_more_quads(call_ns, quads, monkeypatch):
     """Attentions of a dozen launches were 6 % off themselves where launches scatter."""
-    effort = replace(clock.TIERS["standard"], max_quads=4, patience=3)
+    effort = replace(TIERS["standard"], max_quads=4, patience=3)
     monkeypatch.setattr(clock, "effort_for", lambda *_: effort)
     monkeypatch.setattr(clock, "verify", lambda *_: None)
     monkeypatch.setattr(Pair, "cut", lambda *_: None)
@@ -358,7 +357,7 @@ def test_calls_are_drawn_anew_where_drawing_is_the_smaller_part(call_ms, anew):
     """A sort of a million numbers was brought up to date in a tenth of its time: all but a few had only moved."""
     slot = dense((5000,), "float32")
     call = CallLayout(args=(slot,), grads=(), outputs=(((5000,), "float32"),), wanted=(), dims={})
-    device, effort = devices.find("cpu"), clock.TIERS["quick"]
+    device, effort = devices.find("cpu"), TIERS["quick"]
     pair = pair_of(_Timed(call_ms * 1e6), _Timed(call_ms * 1e6))
 
     def draw(seed):
@@ -405,7 +404,7 @@ def test_one_slow_window_is_not_taken_for_a_full_one(slow, monkeypatch):
     monkeypatch.setattr(Pair, "cut", lambda *_: None)
     sides = [_HeldUp(1e4, 4e7 if slow in (side, 2) else 0.0) for side in (0, 1)]
     run = _measured(*sides, tier="quick")
-    effort = clock.effort_for(Protocol(tier="quick"), devices.find("cpu"))
+    effort = effort_for(Protocol(tier="quick"), devices.find("cpu"))
     assert 1e4 * (30 + run.samples.calls) >= clock._SHORT * effort.window_ns
 
 
@@ -499,7 +498,7 @@ def test_every_session_measures_every_cell_in_fresh_processes(tmp_path, monkeypa
 
     with Judge("cpu", new_cache()) as judge:
         judge.noise(Protocol(tier="quick"))
-        monkeypatch.setitem(clock.TIERS, "quick", replace(clock.TIERS["quick"], sessions=3))
+        monkeypatch.setitem(TIERS, "quick", replace(TIERS["quick"], sessions=3))
         monkeypatch.setattr(clock, "measure", spy)
         events = []
         verdict = _timed(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kerneleval.judge.checks import track
-from kerneleval.judge.probes.observation import Seen, alike
+from kerneleval.judge.checks.track import Seen, alike
 from kerneleval.records import Case, Failed, Passed, from_plain
 from kerneleval.tasks import find
 

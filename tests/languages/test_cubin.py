@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from kerneleval.judge import Judge
-from kerneleval.judge.checks.resources import built, sent, told
+from kerneleval.judge.checks.code import built, resources_finding, sent
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.languages.binaries import elf
 from kerneleval.languages.binaries.cubin import Use, uses
@@ -170,7 +170,7 @@ def test_what_triton_keeps_in_its_cache_is_told(tmp_path: Path) -> None:
     files = json.loads(json.dumps(collect(str(cache), 1 << 21)))
     assert len(files) == 3
     assert collect(str(cache), 100) == []
-    finding = told(sent(files))
+    finding = resources_finding(sent(files))
     assert finding.level == "info"
     product, scaled = finding.evidence.kernels
     assert (product.kernel, product.binaries) == ("product", 1)
@@ -287,7 +287,7 @@ def relu(x):
 
 
 def test_a_line_tells_spills_only_where_there_are_some() -> None:
-    made = told([(Use(kernel="a", registers=40, local_bytes=0, shared_bytes=128), 1024)])
+    made = resources_finding([(Use(kernel="a", registers=40, local_bytes=0, shared_bytes=128), 1024)])
     assert made.message == "a: 40 registers a thread, 1152 bytes of shared memory a block"
-    made = told([(Use(kernel="b", registers=255, local_bytes=64, shared_bytes=0), 0)])
+    made = resources_finding([(Use(kernel="b", registers=255, local_bytes=64, shared_bytes=0), 0)])
     assert "64 bytes of local memory a thread (spilled registers, arrays)" in made.message

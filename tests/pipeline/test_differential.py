@@ -397,7 +397,7 @@ def test_a_module_has_the_weights_that_were_drawn_for_all_devices(tmp_path: Path
 
 def test_apart_is_worked_by_hand() -> None:
     from kerneleval import devices
-    from kerneleval.judge.probes.bound_case import BoundCase
+    from kerneleval.judge.probes.calls import BoundCase
     from kerneleval.records import Case, new_secret
 
     task = find("sigmoid")  # never zero: of relu's six elements all are zero now and then

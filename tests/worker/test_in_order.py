@@ -10,9 +10,9 @@ import torch
 
 from kerneleval.devices import find as find_device
 from kerneleval.judge import Judge
+from kerneleval.judge.checks.track import Subject, alike_everywhere
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.probes.cells import CellJudge
-from kerneleval.judge.probes.observation import Subject, alike_everywhere
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.records import Candidate, Passed, Protocol
 from kerneleval.tasks import find

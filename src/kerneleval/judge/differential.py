@@ -17,12 +17,10 @@ from kerneleval.judge.judge import Judge, budget_of
 from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import Mismatch, compare, matches
 from kerneleval.judge.oracle.expectation import Expected, as_real
-from kerneleval.judge.probes.bound_case import BoundCase, Drawn
-from kerneleval.judge.probes.calls import Calls
+from kerneleval.judge.probes.calls import BoundCase, Calls, Drawn
 from kerneleval.judge.probes.cells import CellJudge
-from kerneleval.judge.windows.baselines import baseline_candidate
 from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
-from kerneleval.judge.windows.worker_pool import BuildFailed, Loaded
+from kerneleval.judge.windows.worker_pool import BuildFailed, Loaded, baseline_candidate
 from kerneleval.records import (
     Apart,
     Candidate,
@@ -39,8 +37,6 @@ from kerneleval.records import (
     new_secret,
 )
 from kerneleval.tasks import shapes
-
-__all__ = ["Side", "common_plan", "differ"]
 
 HOST = "cpu"
 """Where inputs are drawn and the oracle is made."""

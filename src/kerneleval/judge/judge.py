@@ -21,17 +21,13 @@ from kerneleval.judge.binaries.uses import Uses
 from kerneleval.judge.machine import peaks
 from kerneleval.judge.machine.machine_limits import limits_of
 from kerneleval.judge.probes.calls import Calls
-from kerneleval.judge.probes.cells import CellJudge
-from kerneleval.judge.probes.secret_shapes import secret_shapes
-from kerneleval.judge.probes.variations import native_failures
-from kerneleval.judge.replay import Replay
-from kerneleval.judge.timing import noise
-from kerneleval.judge.timing.timer import Timer
-from kerneleval.judge.verdicts import Job, barred, first_failure, verdict_of, verdict_unloaded
-from kerneleval.judge.windows import baselines
-from kerneleval.judge.windows.answers import without_gradient
-from kerneleval.judge.windows.device_lock import judge_count, registered
-from kerneleval.judge.windows.worker_pool import BuildFailed, Loaded, LoadFailed, WorkerPool
+from kerneleval.judge.probes.cells import CellJudge, secret_shapes
+from kerneleval.judge.probes.repeats import native_failures
+from kerneleval.judge.timing.timer import Noise, Timer, floor
+from kerneleval.judge.verdicts import Job, Replay, barred, first_failure, verdict_of, verdict_unloaded
+from kerneleval.judge.windows.locks import judge_count, registered
+from kerneleval.judge.windows.protocol import without_gradient
+from kerneleval.judge.windows.worker_pool import Baselines, BuildFailed, Loaded, LoadFailed, WorkerPool
 from kerneleval.records import (
     DTYPES,
     Candidate,
@@ -51,8 +47,6 @@ from kerneleval.records import (
     tell,
 )
 from kerneleval.tasks import shapes
-
-__all__ = ["Judge", "budget_of"]
 
 _REAL_BYTES, _REAL_FLOPS = 32, 64
 """Times what a sampled case may take, the shape of a model may: on two cores 128 MiB and 9.6 GFLOP, a few tenths of a
@@ -85,8 +79,8 @@ class Judge:
         self.machine = self.device.machine()
         self._can = self.device.capabilities()
         self.pool = WorkerPool(self.device, self.machine, cache_dir, worker_memory_bytes)
-        self._noise: dict[str, tuple[noise.Noise, ...]] = {}
-        self._baselines = baselines.Baselines(self.pool)
+        self._noise: dict[str, tuple[Noise, ...]] = {}
+        self._baselines = Baselines(self.pool)
         self._uses = Uses()
 
     def __enter__(self) -> Self:
@@ -114,14 +108,14 @@ class Judge:
         lines = [f"{dtype} is left out: {self.machine.name} ({self.device.name}) has none" for dtype in lacking]
         return (*shapes.left_out(task, protocol, budget_of(self.device, task, protocol)), *lines)
 
-    def noise(self, protocol: Protocol, on_event: OnEvent | None = None) -> tuple[noise.Noise, ...]:
+    def noise(self, protocol: Protocol, on_event: OnEvent | None = None) -> tuple[Noise, ...]:
         """Noise figures of this machine in that tier; measured once, then cached."""
         if protocol.tier not in self._noise:
 
             def measuring() -> None:
                 tell(on_event, "noise", 0, 0, f"measuring the noise floor of this machine ({protocol.tier} tier)")
 
-            self._noise[protocol.tier] = noise.floor(self.pool, protocol.tier, measuring)
+            self._noise[protocol.tier] = floor(self.pool, protocol.tier, measuring)
         return self._noise[protocol.tier]
 
     def limits(self) -> Limits | None:
@@ -229,7 +223,7 @@ class Judge:
         outcomes |= without_gradient(outcomes)
         uses = self._uses.begin(loaded)
         findings = native_failures(outcomes)
-        findings += secret_shapes(judge, outcomes, budget_of(self.device, job.task, job.protocol), job.replay)
+        findings += secret_shapes(judge, outcomes, budget_of(self.device, job.task, job.protocol), job.replay.line_of)
         findings += checks.run_all(calls, job.cases, outcomes)
         tracked = checks.tracked(findings)
         findings += self._uses.end(loaded, uses, tuple(tracked.launches) if tracked else ())

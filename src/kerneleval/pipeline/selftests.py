@@ -65,7 +65,7 @@ def selftest(
 
 def _selftest(judge: Judge, task: Task, protocol: Protocol, on_event: OnEvent | None) -> dict[str, Any]:
     from kerneleval.judge.selftest.task_selftest import selftest as examine
-    from kerneleval.judge.windows.baselines import baseline_candidate
+    from kerneleval.judge.windows.worker_pool import baseline_candidate
 
     started = time.perf_counter()
     protocol = replace(

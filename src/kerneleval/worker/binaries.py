@@ -1,6 +1,6 @@
 """The binaries that Triton left in its cache, read inside the worker: only it sees the memory in which they lie.
 
-They may be the candidate's own forgeries; ``judge/checks/resources.py`` and ``judge/binaries/uses.py`` report them and
+They may be the candidate's own forgeries; ``judge/checks/code.py`` and ``judge/binaries/uses.py`` report them and
 decide nothing by them.
 """
 

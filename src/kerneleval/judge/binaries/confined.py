@@ -22,8 +22,6 @@ from kerneleval.sandbox import jail, processes
 from kerneleval.sandbox.lifecycle import clean_environment
 from kerneleval.sandbox.reaper import remove
 
-__all__ = ["LastOutput", "run_confined", "workplace"]
-
 _MOST_MEMORY_BYTES = 12 << 30
 """Of all its processes together; LLVM and nvcc take one or two gigabytes."""
 

@@ -23,8 +23,6 @@ from kerneleval.languages.common.compiler import find_tool
 from kerneleval.languages.common.host_code import kernels_reached, listing, reached
 from kerneleval.records import CodeUse
 
-__all__ = ["Library", "Printed", "content", "of_cubins", "of_library", "printed"]
-
 _MOST_TEXT_BYTES, _MOST_TEXTS_BYTES = 32 << 20, 128 << 20
 """What is read of one text, and of all of a library."""
 

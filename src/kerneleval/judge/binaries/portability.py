@@ -43,8 +43,6 @@ from kerneleval.records import (
 )
 from kerneleval.sandbox.lifecycle import package_folders
 
-__all__ = ["NOT_EVALUATED", "compile_for"]
-
 NOT_EVALUATED = Rung(answer="not evaluated")
 
 _S_PER_TARGET = 150.0

@@ -23,8 +23,6 @@ from kerneleval.languages.common.native import library_name
 from kerneleval.records import CodeUse, Finding, UsageError, UsesEvidence
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
-__all__ = ["Uses", "finding", "line", "read_sent"]
-
 _MOST_BINARIES, _MOST_LATER, _MOST_LIBRARIES = 24, 8, 4
 """Binaries of Triton that are read beside the checks, the newest first, and those that are read after them; libraries
 of which what was printed is kept."""

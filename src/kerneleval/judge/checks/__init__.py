@@ -1,7 +1,7 @@
-"""Checks of honesty and meaning beyond single cases: one file each, found on first look-up.
+"""Checks of honesty and meaning beyond single cases: found on first look-up.
 
-A check is a function ``check(calls, cases, outcomes) -> Iterable[Finding]`` under ``@register``, with the name of its
-module. Its findings get this name. Evidence on which something is decided is a record of ``records/outcomes.py``.
+A check is a function ``check(calls, cases, outcomes) -> Iterable[Finding]`` under ``@register``. Its findings
+get its name. Evidence on which something is decided is a record of ``records/outcomes.py``.
 Checks under ``@register(needs_worker=False)`` run last, and also where the worker died before.
 """
 
@@ -11,13 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kerneleval.devices import Device
-from kerneleval.judge import static_analysis
+from kerneleval.judge.checks import code
 from kerneleval.judge.checks.common.registry import CHECKS
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.records import Candidate, Case, Finding, Outcome, Reason, TrackEvidence
 from kerneleval.worker.host import WorkerError, WorkerFailure
-
-__all__ = ["in_order", "of_sources", "run_all", "tracked", "why_untimed"]
 
 
 def in_order() -> list[str]:
@@ -43,7 +41,7 @@ def run_all(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome
 
 def of_sources(candidate: Candidate) -> list[Finding]:
     """The findings of the checks that read only the sources, for a candidate that never came to be loaded."""
-    return [replace(finding, check="static") for finding in static_analysis.findings(candidate)]
+    return [replace(finding, check="static") for finding in code.of_sources(candidate)]
 
 
 def tracked(findings: Sequence[Finding]) -> TrackEvidence | None:

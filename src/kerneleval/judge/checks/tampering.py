@@ -11,11 +11,9 @@ from typing import Literal
 
 from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.probes.calls import Calls
-from kerneleval.judge.windows.answers import TamperingClaim
+from kerneleval.judge.windows.protocol import TamperingClaim
 from kerneleval.records import Case, Failed, Finding, Outcome, TamperingEvidence
 from kerneleval.worker.host import WorkerError, WorkerFailure
-
-__all__ = ["findings"]
 
 _TIMEOUT_S = 30.0
 _SHOWN = 4
@@ -25,7 +23,8 @@ _TIMES: tuple[Literal["load", "call"], ...] = ("load", "call")
 
 
 @register(needs_worker=False)  # a worker that is gone has reported what it saw at load time
-def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Finding]:
+def tampering(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Finding]:
+    """What the candidate did to what it should leave alone."""
     yield from _ask(calls, outcomes)
     yield from findings(calls.loaded.tampering.values())
 

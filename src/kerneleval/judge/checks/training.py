@@ -17,12 +17,10 @@ from typing import NamedTuple
 from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.checks.track import chosen
 from kerneleval.judge.oracle.comparison import Mismatch, compare
-from kerneleval.judge.probes.bound_case import BoundCase, Drawn
-from kerneleval.judge.probes.calls import CALL_TIMEOUT_S, Calls
-from kerneleval.judge.windows.baselines import baseline_candidate
+from kerneleval.judge.probes.calls import CALL_TIMEOUT_S, BoundCase, Calls, Drawn
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout
 from kerneleval.judge.windows.protocol import Window, output_views
-from kerneleval.judge.windows.worker_pool import Loaded
+from kerneleval.judge.windows.worker_pool import Loaded, baseline_candidate
 from kerneleval.records import Case, Finding, Outcome, Reason, new_secret
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
@@ -45,7 +43,8 @@ class _Wrong(NamedTuple):
 
 
 @register
-def _check(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Finding]:
+def training(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome]) -> Iterable[Finding]:
+    """Whether outputs and gradients are right in training."""
     backward = [c for c in chosen(cases, outcomes, calls.protocol.timed_dtypes) if c.direction == "backward"]
     looks: Mapping[str, _Look] = _LOOKS
     if calls.loaded.explicit_backward:  # autograd asks it for nothing

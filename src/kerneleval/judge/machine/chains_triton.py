@@ -5,8 +5,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["chains"]
-
 
 @triton.jit  # type: ignore[untyped-decorator]
 def chains(start, constants, out, rounds, BLOCK: tl.constexpr, UNROLL: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803

@@ -13,8 +13,6 @@ from kerneleval.devices import Device
 from kerneleval.judge.machine import peaks
 from kerneleval.records import InfrastructureError, Limits, Machine, Peaks
 
-__all__ = ["computed", "limits_of", "measure", "needed"]
-
 _COMPUTED = ("float64", "float32", "float16", "bfloat16")
 
 

@@ -21,10 +21,8 @@ import torch
 from kerneleval.devices import Device
 from kerneleval.devices.cpu import caches_bytes, processors
 from kerneleval.judge.machine.vector_rate import NotAvailable, vector_work
-from kerneleval.judge.windows.device_lock import device_lock
+from kerneleval.judge.windows.locks import device_lock
 from kerneleval.records import InfrastructureError, Machine, Peak, Peaks, UsageError, from_plain, to_plain
-
-__all__ = ["BANDWIDTHS", "MATRIX", "NAMES", "VECTOR", "cached", "improve", "known", "measure", "resident_bytes"]
 
 BANDWIDTHS: tuple[str, ...] = ("copy", "read", "write", "triad")
 """Bytes that come from memory and go there: a copy (2 bytes for each byte of the array), a sum (1), a fill (1), and

@@ -17,8 +17,6 @@ from kerneleval.devices import Device
 from kerneleval.devices.cpu import threads
 from kerneleval.records import InfrastructureError
 
-__all__ = ["NotAvailable", "Work", "vector_work"]
-
 _FACTOR, _ADDEND, _FIXED_POINT = 0.5, 1.0, 2.0
 _BLOCK, _UNROLL, _WARPS = 1024, 16, 4
 _PROGRAMS = 16

@@ -11,11 +11,8 @@ from typing import Any
 
 import torch
 
-from kerneleval.judge.oracle.expectation import Expected, as_real
-from kerneleval.judge.oracle.tolerances import unit_roundoff
+from kerneleval.judge.oracle.expectation import Expected, as_real, unit_roundoff
 from kerneleval.records import Evidence
-
-__all__ = ["SLUGS", "diagnose", "worst_element"]
 
 SLUGS: dict[str, str] = {
     "nan": "NaN where numbers are expected",

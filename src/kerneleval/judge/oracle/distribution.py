@@ -15,11 +15,8 @@ from typing import Any
 import torch
 from scipy import stats
 
-from kerneleval.judge.oracle.expectation import opened
-from kerneleval.judge.oracle.tolerances import unit_roundoff
+from kerneleval.judge.oracle.expectation import opened, unit_roundoff
 from kerneleval.records import Evidence, Law
-
-__all__ = ["dependent", "implausible"]
 
 _ODDS = 1e-9
 """Probability with which right numbers fail a test. A check of a candidate runs some thousand of them."""

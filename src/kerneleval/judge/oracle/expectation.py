@@ -1,33 +1,235 @@
-"""Records of what must come out of a call: the oracle's outputs, the native ones, and the bounds.
+"""What must come out of a call: the numbers of the correctness rule, and the records of an expectation.
 
-``reference.py`` makes expectations, ``comparison.py`` compares outputs with them.
+The rule itself stands in ``docs/correctness.md``; every constant here is explained there, and measured in
+``tests/judge/test_comparison.py``. ``reference.py`` makes expectations, ``comparison.py`` compares outputs with them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 
-from kerneleval.judge.oracle.tolerances import ELEMENT, POOLED
-from kerneleval.records import Law
+from kerneleval.records import Case, Law, Task, Tolerance
 
-__all__ = [
-    "Bounds",
-    "Expectation",
-    "Expected",
-    "Kind",
-    "Scales",
-    "as_real",
-    "distance",
-    "is_eight_bit",
-    "opened",
-    "steps",
-    "tiles",
-]
+NATIVE = 2.0
+"""A candidate's rms error may be this many times the native reference's."""
+
+_NATIVE_ELEMENT = 4.0
+"""In fp32 and fp64 an element's error may be this many times the largest native one of its row: where a row hangs on
+one rounded number (the sum that normalises it), native's may be small by luck. Narrower types are off by thousands. In
+half types so under outliers, where a row hangs on a few rounded scores: attention that scales queries and keys before
+their product, no further off than eager PyTorch, was rejected in 1 of 150 cases."""
+
+ELEMENT = 8.0
+"""An element's error may be this many times the floor there; also of the largest native error and of the rms floor."""
+
+SPREAD = 4.0
+"""... plus this many times the native rms error over the whole output."""
+
+BULK_SHARE = 0.25
+"""Share of the elements that may lie beyond their own floor and rest on the slack of their row."""
+
+EXPLAINED = 0.5
+"""A candidate must be nearer to the oracle than this share of a trivial answer's distance ..."""
+
+CLEAR = 0.125
+"""... wherever the native reference is nearer than this share."""
+
+POOLED = 256
+"""Outputs with fewer elements get their scale from further draws, because a handful of numbers has none."""
+
+QUANTISED = 0.5
+"""A candidate must be nearer to the quantised oracle than this share of what the quantisation changes. A number near
+the middle of two steps may go to either: quantising in fp32 moves one in 10^4 of them, in float16 one in 100 and the
+rms by a third of the share; without quantisation a result is off by all of it, and by twice that where numbers are cut
+and not rounded."""
+
+PROBE = 2.0**-14
+"""Relative change of the inputs by which conditioning is measured: small enough for operators to answer linearly, large
+enough for a jump (another maximum is picked) to count for little when the answer is scaled down."""
+
+_ROUNDINGS = 8.0
+"""Steps of the computing precision that any operator may take, as rms; an element may take eight times as many."""
+
+_ORDER = 0.5
+"""A running sum of L terms is off by about 0.2 sqrt(L) units, whatever their mean is; this leaves some room."""
+
+MOST_INTERMEDIATE = 2.0**-4
+"""Largest share of (|o| + rms(o)) that the rounding of intermediates may reach: where an operator jumps (a tie between
+two maxima), the response says nothing about rounding."""
+
+_HALF_INTERMEDIATES = 1.0
+"""Multiple of the response to half-precision rounding of the inputs that half types get beside rounding the output:
+scores or sums that a kernel keeps in the half type on its way, as unfused PyTorch does."""
+
+_HALF_NORMWISE = 2.0
+"""Largest ``Floor.normwise`` of half types: on data of one scale this is about the slack of a row."""
+
+_BACKWARD_NORMWISE = 2.0
+"""``Floor.normwise`` of gradients in fp32 and fp64 where something is summed: they are differences of sums, and a row
+in which these are equal (a query that sees one key) is rounding noise in one kernel and exactly zero in another. In
+half types that noise is one of the computing precision."""
+
+_CONSTANT_DRIFT = 0.5
+"""Equal terms round alike: a running sum of L of them drifts by up to L / 2 units, not by sqrt(L)."""
+
+_COMMON_FACTOR = 16.0
+"""Factor of the floor of ``common`` data: scores that are large alike are rounded as large numbers, which moving the
+inputs does not show. (FlashAttention in C++ with sums in order: 2 times the bound without it, backward.)"""
+
+_TF32_UNIT = 2.0**-11
+_MOST_GUESSED = 16384
+"""Longest reduction that is assumed where a task does not say how long its reductions are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Floor:
+    """The least error that is always allowed at an element: ``relative * |o| + conditioning * kappa + absolute``, and
+    for half types ``intermediate * kappa`` more.
+
+    ``o`` is the oracle there and ``kappa`` how far the oracle moves when every input moves by one unit roundoff of the
+    computing precision, up or down at random.
+    """
+
+    relative: float
+    """Factor of the oracle's magnitude."""
+    conditioning: float
+    """Factor of the response to input rounding."""
+    intermediate: float
+    """Factor of the response to rounding the inputs to the output's half type, as a multiple of kappa; 0 for others.
+    Held below :data:`MOST_INTERMEDIATE` of the output's size."""
+    absolute: float
+    """Smallest step of the output's dtype: what flushing or rounding of subnormals costs."""
+    normwise: float
+    """An element may be off by this many times the largest floor of the output (``Tolerance.normwise``); 0: rows have
+    scales of their own."""
+    rms: float
+    """Factor of the floor's rms: where sizes differ within a tensor, algorithms that are stable in the norm alone carry
+    the rounding errors of large elements to small ones."""
+    native: float
+    """An element may be off by this many times the largest native error of its row."""
+    unit: float
+    """Unit roundoff of the output's dtype."""
+    probe_scale: float
+    """Turns the response to :data:`PROBE` into the response to one unit roundoff of the computing precision."""
+
+
+def unit_roundoff(dtype: torch.dtype) -> float:
+    """Largest relative error of rounding to nearest: 2^-24 for float32, 2^-11 for float16, 2^-8 for bfloat16."""
+    return float(torch.finfo(dtype).eps) / 2
+
+
+def finite_limit(dtype: torch.dtype) -> float:
+    """Magnitude from which rounding may give an infinity: a little below the largest finite number."""
+    return float(torch.finfo(dtype).max) * (1 - 8 * unit_roundoff(dtype))
+
+
+def floor_of(
+    dtype: torch.dtype, length: int, case: Case, tolerance: Tolerance, *, tf32: bool, quantised_rms: float = 0.0
+) -> Floor:
+    """The floor of an output.
+
+    Half types are expected to be computed in fp32 and rounded once; fp32 and fp64 in their own precision. TF32, where
+    it is allowed, adds the rounding of inputs and intermediates to 11 bits.
+
+    Args:
+        dtype: the output's dtype (floating or complex).
+        length: terms summed into one element.
+        case: gives the distribution and the layout; sums over constant and over repeated data drift.
+        tolerance: the task's; gives its factor and whether norms count.
+        tf32: whether TF32 is allowed.
+        quantised_rms: of operators that quantise, rms distance of the oracle from what comes out without it.
+    """
+    real = torch.zeros((), dtype=dtype).real.dtype
+    unit = unit_roundoff(real)
+    computing = min(unit, 2.0**-24)
+    terms = max(1, length)
+    equal = case.distribution == "constant" or case.layout == "expanded"
+    steps = _ROUNDINGS + (_CONSTANT_DRIFT * terms if equal else _ORDER * math.sqrt(terms))
+    relative, conditioning, intermediate = steps * computing, steps, 0.0
+    cancels = case.direction == "backward" and tolerance.reduction is not None
+    normwise = ELEMENT if tolerance.normwise else _BACKWARD_NORMWISE if cancels and unit <= computing else 0.0
+    if unit > computing:
+        # equal elements share one rounding error, which an rms does not average
+        relative += 2 * unit if case.distribution == "constant" else unit
+        intermediate = _HALF_INTERMEDIATES * unit / computing
+        noise = _BACKWARD_NORMWISE * steps * computing / unit if cancels else 0.0
+        normwise = min(normwise, _HALF_NORMWISE) or (tolerance.kept if case.direction == "backward" else 0.0) or noise
+    if tf32 and real == torch.float32:
+        relative += _TF32_UNIT
+        conditioning += _TF32_UNIT / computing
+    info = torch.finfo(real)
+    # float16 subnormals are ordinary numbers of small kernels; below the normal range of the others, hardware may flush
+    absolute = float(info.tiny) * float(info.eps) if real == torch.float16 else float(info.tiny)
+    factor = tolerance.factor * (_COMMON_FACTOR if case.distribution == "common" else 1.0)
+    # what moves by half a step there is a step, however it is rounded; rounding the output is 0.3 units as rms
+    quantised = tolerance.exact_form is not None
+    return Floor(
+        relative=factor * relative * (0.5 if quantised else 1.0),
+        conditioning=0.0 if quantised else factor * conditioning,
+        intermediate=0.0 if quantised else factor * intermediate,
+        absolute=absolute + QUANTISED * quantised_rms,
+        normwise=normwise,
+        rms=tolerance.outlier_rms if case.distribution == "outlier" else 1.0,
+        native=NATIVE if unit > computing and case.distribution != "outlier" else _NATIVE_ELEMENT,
+        unit=unit,
+        probe_scale=computing / PROBE,
+    )
+
+
+def reduction_length(
+    task: Task,
+    case: Case,
+    args: Sequence[object],
+    weights: Sequence[torch.Tensor],
+    shape: Sequence[int],
+    forward_numel: int,
+) -> int:
+    """Number of terms summed into one element of an output, estimated where the task does not say.
+
+    Backward, an argument with A elements takes part in (outputs x forward length) products, so each of its elements
+    gathers that many over A; no single sum is longer than the largest of the forward length, the longest dim,
+    (outputs / A), which is what a broadcast argument such as a bias gathers, and what the task states of sums over
+    several dims.
+
+    Module problems do not state lengths: the longest dim of an input, the fan-in of a weight or the ratio of input to
+    output elements, at most 16384.
+
+    Args:
+        task: the task.
+        case: the case.
+        args: the arguments of the call.
+        weights: weights of a module problem.
+        shape: shape of the output (of the gradient, in backward cases).
+        forward_numel: elements of the forward outputs together (backward cases).
+    """
+    own = max(1, math.prod(shape))
+    tensors = [a for a in args if isinstance(a, torch.Tensor)]
+    stated = task.tolerance.reduction
+    longest = max((size for t in tensors for size in t.shape), default=1)
+    if task.module or stated is None:
+        if not task.module and case.direction == "forward":
+            return 1
+        fan_in = max((w.numel() // max(w.shape[0], 1) for w in weights if w.ndim > 1), default=1)
+        ratio = max((t.numel() // own for t in tensors), default=1)
+        if case.direction == "backward":
+            ratio, longest = max(1, forward_numel // own), 1
+        return max(1, min(_MOST_GUESSED, max(longest, fan_in, ratio)))
+    length = max(1, stated(case.dims_map))
+    if case.direction == "forward":
+        return length
+    gathered = task.tolerance.gathered(case.dims_map) if task.tolerance.gathered is not None else 1
+    return max(1, min(forward_numel * length // own, max(length, longest, forward_numel // own, gathered)))
+
+
+def slack_of_count(count: int) -> float:
+    """Factor for the scatter of an rms over few elements: 4 for one, 1.3 for a hundred, 1.003 for a million."""
+    return 1 + 3 / math.sqrt(max(1, count))
+
 
 Kind = Literal["float", "exact", "index", "count", "random"]
 

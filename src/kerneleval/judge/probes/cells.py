@@ -1,33 +1,33 @@
-"""Correctness of one candidate, case by case, in commit-reveal windows.
+"""Correctness of one candidate, case by case, in commit-reveal windows: at planned cases and at secret sizes.
 
-``CellJudge.judge`` is where a case's outcome is decided. It calls the probes: ``repeats.py`` (again with little
-changed), ``variations.py`` (other strides, other weights). It measures no time: ``timing`` does, for cases that passed.
+``CellJudge.judge`` is where a case's outcome is decided; ``repeats.py`` has the windows with something changed.
+Secret cases are drawn anew for every check and are no cells of its verdict, because all candidates of a run share their
+cells: the plan is public, so a candidate could have a table of its sizes. ``tasks/secret_sizes.py`` draws them. Nothing
+is timed here: ``timing`` does that, for cases that passed.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import cast
 
 import torch
 
 from kerneleval import languages
 from kerneleval.devices import Device
-from kerneleval.judge.probes.bound_case import BoundCase, Drawn
-from kerneleval.judge.probes.calls import Calls, mutation
-from kerneleval.judge.probes.repeats import Repeats
-from kerneleval.judge.probes.variations import OtherLayouts, OtherWeights
-from kerneleval.judge.windows.answers import claimed, raised
+from kerneleval.judge.probes.calls import BoundCase, Calls, Drawn, mutation, other_scalars
+from kerneleval.judge.probes.repeats import OTHERWISE, OtherLayouts, OtherWeights, Repeats
 from kerneleval.judge.windows.modules import reveal_weights
-from kerneleval.judge.windows.protocol import output_views
+from kerneleval.judge.windows.protocol import claimed, output_views, raised
 from kerneleval.judge.windows.worker_pool import BuildFailed
-from kerneleval.records import Case, Failed, InfrastructureError, Outcome, Passed, Task, new_secret
+from kerneleval.records import Case, Failed, Finding, InfrastructureError, Outcome, Passed, Reason, Task, new_secret
+from kerneleval.tasks.secret_sizes import secret_cases
+from kerneleval.tasks.shapes import Budget
 from kerneleval.worker.host import WorkerError, WorkerFailure
-
-__all__ = ["CellJudge", "Prefetch"]
 
 _MOST_CRASHES = 3
 """Workers that a candidate may lose; after the last one no further case is run."""
@@ -243,3 +243,64 @@ class Prefetch:
     def _draw(self, case: Case) -> tuple[BoundCase, Drawn]:
         bound = self._bind(case)
         return bound, bound.draw(new_secret())
+
+
+_CHECK = "secret_shapes"
+
+LineOf = Callable[[Case, str], str]
+"""(case, stage at which it failed) -> the command line that judges it again."""
+
+
+def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Budget, line_of: LineOf) -> list[Finding]:
+    """Findings at secret sizes; none where a planned case is already wrong or where sizes are not free.
+
+    A candidate may leave sizes out, but then it does so among the planned ones too.
+    """
+    if any(_wrong(outcome) for outcome in planned.values()):
+        return []
+    calls = judge.calls
+    right: list[str] = []
+    for number, case in enumerate(secret_cases(calls.task, tuple(planned), budget)):
+        calls.scalars = other_scalars(calls.task, case, larger=bool(number % 2))
+        others = "".join(f", {name}={value:g}" for name, value in calls.scalars.items())
+        try:
+            outcome = judge.judge(case)
+        finally:
+            calls.scalars = {}
+        calls.calibration.pop(case, None)
+        if not isinstance(outcome, Failed):
+            right.append(case.key)
+            continue
+        planned_here = [o for c, o in planned.items() if (c.direction, c.dtype) == (case.direction, case.dtype)]
+        if _wrong(outcome):
+            return [_failure(case, others, outcome.stage, cast("Reason", outcome.reason), outcome.message, line_of)]
+        if outcome.evidence.get("strides") == OTHERWISE:
+            continue  # which part is contiguous is drawn: the planned cases may have met no pair that it refuses
+        if not any(isinstance(o, Failed) for o in planned_here) and _among_taken(case, planned):
+            message = f"supports every planned size but not this one: {outcome.message}"
+            return [_failure(case, others, outcome.stage, "hard_coded_shapes", message, line_of)]
+    return [Finding(check=_CHECK, level="info", message=f"right at {', '.join(right)}")] if right else []
+
+
+def _among_taken(case: Case, planned: Mapping[Case, Outcome]) -> bool:
+    """Whether every dim is within what the candidate was seen to take in that direction: above that, and below, it may
+    have limits that no planned size met.
+    """
+    taken = [c.dims_map for c, o in planned.items() if c.direction == case.direction and not isinstance(o, Failed)]
+    sizes = {name: [dims[name] for dims in taken] or [0] for name, _ in case.dims}
+    return all(min(sizes[name]) <= size <= max(sizes[name]) for name, size in case.dims)
+
+
+def _wrong(outcome: Outcome) -> bool:
+    return isinstance(outcome, Failed) and outcome.reason != "unsupported"
+
+
+def _failure(case: Case, others: str, stage: str, reason: Reason, message: str, line_of: LineOf) -> Finding:
+    return Finding(
+        check=_CHECK,
+        level="fail",
+        stage=stage,
+        reason=reason,
+        message=f"at sizes that are not in the plan, {case.key}{others}: {message}",
+        replay=line_of(case, stage),
+    )

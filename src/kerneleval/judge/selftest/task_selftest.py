@@ -12,15 +12,11 @@ from typing import Any
 
 import torch
 
-from kerneleval.judge.oracle.comparison import Mismatch, compare
-from kerneleval.judge.oracle.contract import keeps_to
-from kerneleval.judge.oracle.reference_call import precision
-from kerneleval.judge.oracle.tolerances import POOLED
-from kerneleval.judge.selftest.mutants import Fate, Planted, Probe, fate
-from kerneleval.judge.selftest.planting import badly_drawn, known, planted
+from kerneleval.judge.oracle.comparison import Mismatch, compare, keeps_to
+from kerneleval.judge.oracle.expectation import POOLED
+from kerneleval.judge.oracle.reference import precision
+from kerneleval.judge.selftest.mutants import Fate, Planted, Probe, badly_drawn, fate, known, planted
 from kerneleval.records import Case, Evidence, Task
-
-__all__ = ["Examined", "examine", "selftest"]
 
 _MOST_NATIVE = 0.125
 """Largest relative rms error of a native reference by which candidates can still be judged."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kerneleval.judge.static_analysis.rules import Hit, Rule
 
-__all__ = ["read_native", "words"]
 
 _Token = tuple[str, str, int]
 """Kind, text, line."""

@@ -7,21 +7,6 @@ from collections.abc import Iterable, Iterator
 
 from kerneleval.languages.common.python_source import Source
 
-__all__ = [
-    "caches_by_pointer",
-    "counts_calls",
-    "falls_back",
-    "imports_harness",
-    "overrides_operators",
-    "reads_environment",
-    "rebinds",
-    "sets_environment",
-    "sets_flags",
-    "subclasses_thread",
-    "suppresses",
-    "takes_reference",
-]
-
 Lines = Iterator[tuple[int, str]]
 
 _GUARDED = frozenset(

@@ -12,8 +12,6 @@ from typing import Literal
 from kerneleval.judge.static_analysis import patterns
 from kerneleval.languages.common.python_source import Source
 
-__all__ = ["RULES", "Hit", "Rule"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:

@@ -2,7 +2,7 @@
 
 Each pair of windows meets contents that neither worker has seen: the buffer is refreshed between pairs, and both
 workers of a pair get the same buffer, so the trusted baseline's outputs are the expectation for the candidate's. How
-many windows there are says ``effort.py``; what the samples mean says ``statistics.py``; ``timer.py`` calls this.
+many windows there are, and what the samples mean, says ``statistics.py``; ``timer.py`` calls this.
 """
 
 from __future__ import annotations
@@ -18,16 +18,22 @@ import numpy as np
 import torch
 
 from kerneleval.devices import Device
-from kerneleval.judge.timing.effort import TIERS, Effort, beside_others, effort_for
-from kerneleval.judge.timing.energy_windows import energy_in_windows
-from kerneleval.judge.timing.pair import BaselineSide, Pair
-from kerneleval.judge.timing.timed_outputs import Arbiter, TimedBounds, TimedCall, TimedMismatch, timed_call, verify
+from kerneleval.judge.timing.energy import energy_in_windows
+from kerneleval.judge.timing.pair import (
+    Arbiter,
+    BaselineSide,
+    Pair,
+    TimedBounds,
+    TimedCall,
+    TimedMismatch,
+    timed_call,
+    verify,
+)
+from kerneleval.judge.timing.statistics import Effort, beside_others, effort_for
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout
-from kerneleval.judge.windows.device_lock import device_lock, judge_count
+from kerneleval.judge.windows.locks import device_lock, judge_count
 from kerneleval.judge.windows.protocol import Runner, Window, output_views
 from kerneleval.records import Direction, Evidence, Protocol, Samples, new_secret
-
-__all__ = ["TIERS", "TimedCell", "TimedRun", "effort_for", "measure"]
 
 _REUSED = "an output that was collected changed when the candidate was called again: outputs must be new tensors"
 

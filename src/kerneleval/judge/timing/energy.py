@@ -3,19 +3,27 @@
 Counters step every 1 to 100 ms, which is longer than a window. So windows that measure energy go through their calls
 again and again while the counter is read: power is the energy between the first and the last step of the counter over
 the time between them. Revealing, collecting and comparing, which take longer than many calls, are not counted. Time
-between two passes is: ``busy`` says which part of the time the calls filled. The windows are in ``energy_windows.py``.
+between two passes is: ``busy`` says which part of the time the calls filled. Outputs are compared like those of timed
+windows.
 """
 
 from __future__ import annotations
 
+import math
+import secrets
+import statistics
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kerneleval.records import Evidence
+import torch
 
-__all__ = ["Counted", "Meter", "Spent", "Windows", "energy_of", "mean_power"]
+from kerneleval.devices import Device
+from kerneleval.judge.timing.pair import Arbiter, BaselineSide, Pair, TimedBounds, verify
+from kerneleval.judge.windows.buffers import WindowBuffer
+from kerneleval.judge.windows.protocol import Passes, Runner, Window
+from kerneleval.records import Evidence, Samples
 
 _STEPS = 10
 """So many intervals between steps of the counter are needed: a step is then a tenth of what is counted at most."""
@@ -165,3 +173,77 @@ def mean_power(windows: Windows, seconds: float, clock: Callable[[], float] = ti
         span_s=span_s,
         call_ns=within_ns / max(sum(one.calls for one in counted), 1),
     )
+
+
+_WINDOW_NS = 1e9
+"""Least time (ns) of one window, which lasts up to twice as long: NVML's counter steps every 0.1 s, and what lies
+between two windows is not counted."""
+
+_PASS_NS = 30e6
+"""Time (ns) of one pass: on an H200 a large gelu's half window took 1.0 ms, the round trip between judge and worker
+0.45 ms and what lies between two passes 0.6 ms, so that calls filled half of the time."""
+
+_MOST_TIMES = 3
+"""A window lasts at most this many times ``_WINDOW_NS``; the pass that is under way is finished."""
+
+
+def energy_in_windows(
+    pair: Pair, buffer: WindowBuffer, samples: Samples, seconds: float, device: Device, how: tuple[TimedBounds, Arbiter]
+) -> Evidence:
+    """Energy of one call of either side; see :func:`energy_of`. Empty: the device counts none.
+
+    Such windows follow one another, so a candidate can tell them from timed ones: their outputs, which are those of the
+    last pass, are compared, and which pass is the last is a secret.
+
+    Args:
+        pair: the two sides.
+        buffer: what timed windows revealed.
+        samples: verified times, and what a round trip takes.
+        seconds: how long calls of either side are counted.
+        device: the device.
+        how: bounds and arbiter, as of timed windows.
+
+    Raises:
+        TimedMismatch, WorkerError, WorkerFailure: an output was wrong; as in :meth:`Runner.window`.
+    """
+    if device.energy_mj() is None:
+        return {}
+    count = len(buffer.layout.calls)
+    candidate_ns, baseline_ns = statistics.median(samples.candidate_ns), statistics.median(samples.baseline_ns)
+
+    def window_of(runner: Runner | BaselineSide, call_ns: float) -> tuple[Window, Counted]:
+        rounds = math.ceil(_PASS_NS / (call_ns * count))
+        least = max(3, math.ceil(_WINDOW_NS / (call_ns * count * rounds)))
+        passes = least + secrets.randbelow(least)
+        ends = time.perf_counter_ns() + _MOST_TIMES * _WINDOW_NS
+        meter = Meter(device.energy_mj)
+        made, first_ns, last_ns = 0, 0.0, 0.0
+
+        def again(elapsed_ns: float) -> torch.Generator | None:
+            nonlocal made, first_ns, last_ns
+            made, last_ns = made + 1, elapsed_ns
+            if made == 1:  # nothing that comes before the calls is counted, nor what they do but once
+                first_ns = elapsed_ns
+                meter.start()
+            if made < passes and time.perf_counter_ns() < ends:  # slower calls would get no figure anyway
+                return pair.generator
+            meter.stop()
+            return None
+
+        try:
+            window = pair.once(runner, buffer, passes=Passes(rounds=rounds, again=again))
+        finally:
+            counted = meter.stop()
+        counted.within_ns = max(last_ns - first_ns - (made - 1) * samples.empty_ns, 0.0)
+        counted.calls = (made - 1) * rounds * count
+        return window, counted
+
+    def mine() -> Counted:
+        window, counted = window_of(pair.candidate, candidate_ns)
+        verify((window, pair.alone(pair.baseline, buffer)), buffer, *how)
+        return counted
+
+    def theirs() -> Counted:
+        return window_of(pair.baseline, baseline_ns)[1]
+
+    return energy_of(mine, theirs, seconds=seconds, candidate_ns=candidate_ns, baseline_ns=baseline_ns)

@@ -1,25 +1,216 @@
-"""Candidate and baseline side by side: windows of one while the other stands still.
+"""Candidate and baseline side by side: windows of one while the other stands still, and their outputs compared.
 
-It chooses no number of windows and reads no times: ``clock.py`` does.
+The trusted baseline's outputs are the expectation, and the oracle has the last word. Thousands of outputs are compared
+on the device. The bounds come from one call of the case; where a few numbers are ill-conditioned (a row of nearly equal
+ones that is normalised), candidate and baseline may both be right and far apart. So every call beyond them is put to
+the oracle. It chooses no number of windows and reads no times: ``clock.py`` does.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from kerneleval.judge.timing.timed_outputs import Arbiter, TimedBounds, verify
+from kerneleval.devices import typed_view
+from kerneleval.judge.oracle.expectation import is_eight_bit
 from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
-from kerneleval.judge.windows.protocol import Cut, Runner, Window
+from kerneleval.judge.windows.protocol import Cut, Runner, Window, output_views
+from kerneleval.records import DTYPES
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
-__all__ = ["BaselineError", "BaselineSide", "Pair"]
+_COMPARE_BYTES = 256 << 20
+"""Outputs are compared in parts of about this size: the comparison needs several times as much for itself."""
+
+
+_TELLING = 256
+"""Elements of an output that is drawn which are equal under two seeds by no chance, be they flags."""
+
+
+class TimedMismatch(Exception):  # noqa: N818 - an outcome, not an error
+    """An output of a timed window differs from the baseline's beyond the bound."""
+
+    def __init__(
+        self, message: str, evidence: dict[str, Any], calls: Sequence[int] = (), reason: str = "wrong_output"
+    ) -> None:
+        super().__init__(message)
+        self.evidence, self.reason = evidence, reason
+        self.calls = tuple(calls)
+        """Calls of the window that differ; empty: it is not about single calls."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TimedCall:
+    """What one call of a timed window was given and what the candidate made of it."""
+
+    tensors: list[torch.Tensor]
+    """Copies of the revealed tensors, in the order of ``CallLayout.slots``."""
+    outputs: tuple[torch.Tensor, ...]
+    """Copies of the collected outputs."""
+
+
+Arbiter = Callable[[TimedCall], None]
+"""Raises TimedMismatch if the oracle says that a call is wrong."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedBounds:
+    """How far the outputs of a call may be from the baseline's."""
+
+    relative_rms: float
+    """||candidate - baseline|| / ||baseline||; infinite: outputs are drawn, and have nothing to do with each other."""
+    worst: float
+    """max |candidate - baseline| / rms(baseline)."""
+    scales: tuple[float, ...] = ()
+    """Least rms by which the error of each output is divided."""
+
+    def scale(self, output: int) -> float:
+        """That of one output; 0 where none is given."""
+        return self.scales[output] if output < len(self.scales) else 0.0
+
+
+def timed_call(window: Window, buffer: WindowBuffer, index: int) -> TimedCall:
+    """Copies of what a call was given and made; the window's memory is used again."""
+    tensors = [buffer.tensor(index, slot).clone() for slot in range(len(buffer.layout.calls[index].slots))]
+    return TimedCall(tensors=tensors, outputs=tuple(o.clone() for o in output_views(window, buffer.layout, index)))
+
+
+def verify(pair: tuple[Window, Window], buffer: WindowBuffer, bounds: TimedBounds, arbiter: Arbiter) -> None:
+    """Compare the candidate's outputs with the baseline's; the oracle has the last word on every call that differs.
+
+    Outputs that are drawn are put to the oracle at a call chosen in secret, and must differ wherever seeds do.
+    """
+    if math.isinf(bounds.relative_rms):
+        _drawn(pair[0], buffer, arbiter)
+        return
+    try:
+        _against_baseline(pair, buffer.layout, bounds)
+    except TimedMismatch as mismatch:
+        if not mismatch.calls:
+            raise
+        for index in secrets.SystemRandom().sample(mismatch.calls, len(mismatch.calls)):
+            try:
+                arbiter(timed_call(pair[0], buffer, index))
+            except TimedMismatch as error:
+                raise mismatch from error
+
+
+def _drawn(window: Window, buffer: WindowBuffer, arbiter: Arbiter) -> None:
+    layout = buffer.layout
+    if window.wrong is not None:
+        raise TimedMismatch(f"{window.wrong.get('got')}, expected {window.wrong.get('want')}", dict(window.wrong))
+    calls = range(len(layout.calls))
+    arbiter(timed_call(window, buffer, secrets.choice(calls)))
+    shape, dtype = layout.calls[0].outputs[0]
+    numel = math.prod(shape)
+    if numel < _TELLING:
+        return
+    rows = _stacked(window, layout, 0, dtype, numel)[_calls_in_order(window, layout)].contiguous()
+    kept = rows.view(torch.uint8).view(len(calls), -1)[:, : _TELLING * DTYPES[dtype]]
+    different, seeds = len(torch.unique(kept, dim=0)), len({_seed(buffer, index) for index in calls})
+    if different < seeds:
+        message = f"in a timed window {len(calls)} calls with {seeds} seeds gave {different} different outputs"
+        raise TimedMismatch(message, {"calls": len(calls), "seeds": seeds, "different": different})
+
+
+def _seed(buffer: WindowBuffer, index: int) -> int:
+    """That of one call: the only argument of a task that draws which is a single int64."""
+    for place, slot in enumerate(buffer.layout.calls[index].slots):
+        if slot.dtype == "int64" and math.prod(slot.shape) == 1:
+            return int(buffer.tensor(index, place))
+    return 0
+
+
+def _against_baseline(pair: tuple[Window, Window], layout: WindowLayout, bounds: TimedBounds) -> None:
+    mine, theirs = pair
+    if mine.wrong is not None:
+        said = mine.wrong
+        raise TimedMismatch(f"{said.get('got')}, expected {said.get('want')}", dict(said))
+    order_mine, order_theirs = _calls_in_order(mine, layout), _calls_in_order(theirs, layout)
+    wrong: list[TimedMismatch] = []
+    for index, (shape, dtype) in enumerate(layout.calls[0].outputs):
+        numel = math.prod(shape)
+        if numel == 0:
+            continue
+        got, want = _stacked(mine, layout, index, dtype, numel), _stacked(theirs, layout, index, dtype, numel)
+        step = max(1, _COMPARE_BYTES // (numel * DTYPES[dtype]))
+        for start in range(0, len(layout.calls), step):
+            part = slice(start, start + step)
+            if found := _compare(got[order_mine[part]], want[order_theirs[part]], index, start, bounds):
+                wrong.append(found)
+    if wrong:
+        first, calls = wrong[0], sorted({call for one in wrong for call in one.calls})
+        raise TimedMismatch(str(first), first.evidence, calls)
+
+
+def _calls_in_order(window: Window, layout: WindowLayout) -> torch.Tensor:
+    size = layout.calls[0].output_bytes or 1
+    rows = [places[0] // size for places in window.output_offsets]
+    return torch.tensor(rows, device=window.outputs.device)
+
+
+def _stacked(window: Window, layout: WindowLayout, index: int, dtype: str, numel: int) -> torch.Tensor:
+    size = DTYPES[dtype]
+    first = layout.output_offsets[0][index]
+    stride = layout.calls[0].output_bytes // size
+    return typed_view(window.outputs, getattr(torch, dtype), (len(layout.calls), numel), (stride, 1), first // size)
+
+
+def _compare(
+    got: torch.Tensor, want: torch.Tensor, index: int, start: int, bounds: TimedBounds
+) -> TimedMismatch | None:
+    """What differs in one output of the calls from ``start`` on; None: nothing."""
+    if not got.dtype.is_floating_point or is_eight_bit(got):
+        different = (got != want).sum(dim=1)
+        allowed = 0 if not got.dtype.is_signed else int(0.001 * got.shape[1])
+        # integer outputs of float inputs (indices) may differ where the input ties; ties are rare in random data
+        bad = different > allowed
+        figures = torch.stack([different.float(), bad.float()])
+    else:
+        least = bounds.scale(index)
+        rms, worst = _errors(got, want, least)
+        bad = ~((rms <= bounds.relative_rms) & (worst <= bounds.worst))
+        if bool(bad.any()):  # NaN and infinities that both have are no error, and cost a closer look
+            rms, worst = _errors(torch.where(_alike(got, want), want, got).nan_to_num(), want.nan_to_num(), least)
+            bad = ~((rms <= bounds.relative_rms) & (worst <= bounds.worst)) | ~_same_specials(got, want)
+        figures = torch.stack([torch.where(bad, rms, torch.zeros_like(rms)), bad.float()])
+    if not bool(bad.any()):
+        return None
+    values = figures.cpu().tolist()
+    calls = [i for i, flag in enumerate(values[1]) if flag]
+    error, bound = values[0][calls[0]], bounds.relative_rms
+    calls = [start + i for i in calls]
+    return TimedMismatch(
+        f"in a timed window {len(calls)} of {got.shape[0]} calls gave a wrong output {index} "
+        f"(call {calls[0]}: relative error {error:.3g}, bound {bound:.3g})",
+        {"calls": calls[:16], "of": got.shape[0], "output": index, "error": error, "bound": bound},
+        calls,
+    )
+
+
+def _errors(got: torch.Tensor, want: torch.Tensor, least: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Per row: rms of the difference and its largest magnitude, both over the rms of ``want``, taken as ``least``."""
+    difference = got.float() - want.float()
+    smallest = max(least * math.sqrt(got.shape[1]), 1e-30)
+    norm = torch.linalg.vector_norm(want.float(), dim=1).clamp_min(smallest)
+    rms = torch.linalg.vector_norm(difference, dim=1) / norm
+    worst = torch.linalg.vector_norm(difference, ord=math.inf, dim=1) / norm * math.sqrt(got.shape[1])
+    return rms, worst
+
+
+def _alike(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
+    return (got == want) | (got.isnan() & want.isnan())
+
+
+def _same_specials(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
+    """Per row: whether NaN and infinities stand at the same places."""
+    return (_alike(got, want) | (got.isfinite() & want.isfinite())).all(dim=1)
 
 
 class BaselineError(Exception):

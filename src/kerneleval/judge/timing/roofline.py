@@ -15,11 +15,9 @@ from typing import Any
 
 import torch
 
-from kerneleval.judge.timing.timed_outputs import TimedCall, TimedMismatch
+from kerneleval.judge.timing.pair import TimedCall, TimedMismatch
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot
 from kerneleval.records import DTYPES, Case, Evidence, Limits, Samples, Task
-
-__all__ = ["MARGIN", "backward_flops", "check_limit", "needed_bytes", "reached"]
 
 MARGIN = 1.25
 """A time is impossible where it is so many times shorter than the least one. Bandwidth is known to a few per cent."""

@@ -1,7 +1,7 @@
 """What a window's calls are given: their layout in memory, and the judge's private copy of their content.
 
 ``TensorSlot`` is one tensor, ``CallLayout`` one call, ``WindowLayout`` all calls of a window, ``WindowBuffer`` their
-bytes. Values come from ``inputs.py``, strides from ``layouts.py``; ``protocol.py`` reveals a buffer to a worker.
+bytes. Values come from ``inputs.py``, strides from ``inputs.py``; ``protocol.py`` reveals a buffer to a worker.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ import torch
 from kerneleval.devices import Device, contiguous_strides, typed_view
 from kerneleval.records import DTYPES, Direction, new_secret
 from kerneleval.worker.wire_values import encode_plain
-
-__all__ = ["CallLayout", "Refresh", "TensorSlot", "WindowBuffer", "WindowLayout", "dense"]
 
 _ALIGN = 512
 """Bytes between starts of tensors: the allocators' alignment, and room that shows stray writes."""

@@ -18,8 +18,6 @@ from kerneleval.judge.windows.buffers import dense
 from kerneleval.judge.windows.worker_pool import Loaded, LoadFailed
 from kerneleval.records import DTYPES
 
-__all__ = ["alike", "match_state", "moved", "reveal_weights", "split"]
-
 _TIMEOUT_S = 60.0
 _ALIGN = 512
 

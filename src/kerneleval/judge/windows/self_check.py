@@ -18,8 +18,6 @@ from kerneleval.languages.common.base import known_kernel
 from kerneleval.records import Candidate, to_plain
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
-__all__ = ["failure"]
-
 _SHAPE = (32, 300)
 """Rows and columns of the input: more rows than threads, and columns that fill no vector evenly."""
 

@@ -8,8 +8,6 @@ from kerneleval.judge.probes.calls import Calls
 from kerneleval.records import Case, Finding, Outcome
 from kerneleval.records.registry import Registry
 
-__all__ = ["CHECKS", "Check", "register"]
-
 Check = Callable[[Calls, Sequence[Case], Mapping[Case, Outcome]], Iterable[Finding]]
 """(calls, cases, their outcomes so far) -> findings."""
 
@@ -17,7 +15,6 @@ CHECKS: Registry[Check] = Registry(
     "check",
     "kerneleval.judge.checks",
     problem=lambda plugin: "" if callable(plugin) else "it must be a function",
-    module_is_name=True,
     options={"needs_worker": True},
 )
 """``needs_worker=False``: the check is asked last, and also where the worker died in a check before it."""

@@ -1,11 +1,11 @@
-"""The device lock: of the judges of one host, one measures on a piece of hardware, and the others wait in line.
+"""What the judges of one host take turns at: the device that one of them measures on, and the processors of workers.
 
 Two judges that time at the same time on one device take its time slices, caches and power from each other. Building,
 drawing, comparing and calls that are not timed need no lock; :func:`judge_count` says how many judges are at it.
 
-Lock and line are names in Linux's abstract namespace of sockets. A name is free again when the process that bound it
-ends, however it ends. Judges in network namespaces of their own do not see one another; on other systems than Linux
-there is no lock. ``timing/clock.py`` takes the lock, ``cpu_pin.py`` shares processors in the same way.
+Locks, the line before them and processors are names in Linux's abstract namespace of sockets. A name is free again when
+the process that bound it ends, however it ends. Judges in network namespaces of their own do not see one another; on
+other systems than Linux there is no lock. ``timing/clock.py`` takes the lock, ``worker_pool.py`` the processor.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kerneleval.records import InfrastructureError, digest
-
-__all__ = ["device_lock", "judge_count", "registered"]
 
 _PATIENCE_S = 1800.0
 """Seconds after which a lock that another process still holds is an error: it is offered after :data:`_LONG_S`."""
@@ -262,3 +260,49 @@ def _names() -> dict[str, str]:
             if len(columns) == 8 and columns[7].startswith("@kerneleval/") and columns[3] == "00010000":
                 found[columns[7][1:]] = columns[6]
     return found
+
+
+_TOPOLOGY = Path("/sys/devices/system/cpu")
+
+
+class CpuPin:
+    """A processor of this machine; :attr:`processor` is its number, -1 where the system does not say."""
+
+    def __init__(self, *, alone: bool) -> None:
+        """Take one.
+
+        Args:
+            alone: the last processor that this process may use and that neither another judge nor a hyperthread beside
+                one sits on, until :meth:`leave` or the process's end; the last one where all are taken. Else, where
+                processors are the device, the first one, shared, to which OpenMP binds no helper thread: a call that
+                begins on a helper's processor goes on there, and each thread waits for the other.
+        """
+        self._taken: socket.socket | None = None
+        allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+        processors = sorted(allowed, reverse=alone)
+        self.processor = processors[0] if processors else -1
+        for processor in processors if alone else ():
+            if self._take(processor):
+                self.processor = processor
+                break
+
+    def leave(self) -> None:
+        """Let another judge have it."""
+        if self._taken is not None:
+            self._taken.close()
+            self._taken = None
+
+    def _take(self, processor: int) -> bool:
+        """Names in the abstract namespace are gone with the process that bound them, however it ends."""
+        siblings = str(processor)
+        with contextlib.suppress(OSError):
+            siblings = (_TOPOLOGY / f"cpu{processor}/topology/thread_siblings_list").read_text().strip() or siblings
+        with contextlib.ExitStack() as unless_taken:
+            try:
+                taken = unless_taken.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+                taken.bind(f"\0kerneleval/processors/{siblings}")
+            except OSError:
+                return False
+            unless_taken.pop_all()
+            self._taken = taken
+            return True
