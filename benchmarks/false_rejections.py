@@ -25,7 +25,7 @@ from kerneleval.judge.oracle.comparison import Mismatch, compare
 from kerneleval.judge.oracle.reference import precision
 from kerneleval.judge.probes.calls import BoundCase, Drawn, other_scalars
 from kerneleval.records import Case, Protocol, Task, new_secret
-from kerneleval.tasks import shapes
+from kerneleval.tasks import sampling, shapes
 
 _CATEGORIES = ("tiny", "small", "power_of_two", "non_power_of_two", "rectangular")
 _SHOWN = 3
@@ -88,7 +88,7 @@ def _measure(task: Task, device: Device, budget: shapes.Budget, tally: _Tally, u
 
 def _cases(task: Task, budget: shapes.Budget) -> Iterator[tuple[Case, bool | None]]:
     """Cases of plans with other and other seeds, each with the task's plain arguments and with others."""
-    known = tuple(c for c in _CATEGORIES if shapes.exists(task, c))
+    known = tuple(c for c in _CATEGORIES if sampling.exists(task, c))
     for seed in itertools.count(1):
         protocol = Protocol(categories=known, suite_seed=seed, tier="quick")
         for number, case in enumerate(shapes.plan(task, protocol, budget)):

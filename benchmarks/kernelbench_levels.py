@@ -25,6 +25,7 @@ import torch
 
 from kerneleval.records import Task, UsageError
 from kerneleval.tasks.formats import kernelbench
+from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.sweep import Surveys, shrink
 
@@ -119,7 +120,7 @@ def measure(task: Task, dims: dict[str, int], device: str) -> dict[str, Any]:
 
 
 def blind_spots(
-    problem: kernelbench.ModuleProblem,
+    problem: ModuleProblem,
     args: list[Any],
     others: list[Any],
     outputs: tuple[torch.Tensor, ...],

@@ -74,7 +74,7 @@ def examine_task(job: Mapping[str, Any]) -> Found:
     """
     import torch
 
-    from kerneleval.tasks import shapes
+    from kerneleval.tasks import sampling, shapes
 
     torch.set_num_threads(1)
     task, device = tasks.find(job["task"]), devices.find(job["device"])
@@ -83,7 +83,7 @@ def examine_task(job: Mapping[str, Any]) -> Found:
         tier="quick",
         dtypes=tuple(d for d in job["dtypes"] or task.dtypes if d in task.dtypes),
         directions=tuple(d for d in job["directions"] or task.directions if d in task.directions),
-        categories=tuple(c for c in CATEGORIES if c not in SHAPE_CATEGORIES or shapes.exists(task, c)),
+        categories=tuple(c for c in CATEGORIES if c not in SHAPE_CATEGORIES or sampling.exists(task, c)),
     )
     cases: tuple[Any, ...] = ()
     if protocol.dtypes and protocol.directions and _judged(task, protocol):

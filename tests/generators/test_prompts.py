@@ -323,8 +323,8 @@ def test_random_quantised_and_exact():
 
 def test_sizes_are_ranges():
     text = text_of(asked("softmax"))
-    for category in shapes.RANGES:
-        low, high = shapes.RANGES[category]
+    for category in sampling.RANGES:
+        low, high = sampling.RANGES[category]
         assert re.search(rf"- {category}: .*, {low} to {high}\n", text)
     assert "- always: N >= 2" in text
     assert "some in secret" in text

@@ -13,7 +13,8 @@ import torch
 
 from kerneleval.records import InfrastructureError, Protocol, TensorSpec, UsageError
 from kerneleval.tasks import open_task, shapes
-from kerneleval.tasks.formats.kernelbench import ModuleProblem, category_of, read
+from kerneleval.tasks.formats.kernelbench import category_of, read
+from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.survey import survey
 from kerneleval.tasks.formats.sweep import GROWTH, Surveys, shrink, units, variants

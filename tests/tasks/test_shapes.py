@@ -104,7 +104,7 @@ def test_without_a_budget_every_scaled_dim_is_in_the_range(name: str) -> None:
 
 @EVERY
 def test_all_eight_categories_exist_for_every_task(name: str) -> None:
-    assert all(shapes.exists(find(name), category) for category in SHAPE_CATEGORIES)
+    assert all(sampling.exists(find(name), category) for category in SHAPE_CATEGORIES)
 
 
 @settings(max_examples=60, deadline=None)
@@ -129,7 +129,7 @@ def test_any_task_under_any_budget(
     task = made_of(*dims)
     budget = shapes.Budget(memory_bytes=1 << memory_log, flops=1 << 60)
     least = 8 * math.prod(sampling.lowest(dim) for dim in dims)
-    categories = tuple(c for c in SHAPE_CATEGORIES if shapes.exists(task, c))
+    categories = tuple(c for c in SHAPE_CATEGORIES if sampling.exists(task, c))
     protocol = Protocol(suite_seed=seed, dtypes=("float32",), directions=("forward",))
     try:
         plan = shapes.plan(task, protocol, budget)
@@ -147,7 +147,7 @@ def test_any_task_under_any_budget(
         if case.shape_category in SHAPE_CATEGORIES[4:]:
             check_category(task, case, whole=False)
         elif case.shape_category != "edge" and budget.memory_bytes == 1 << 34 and len(dims) <= 2:
-            assert shapes.belongs(task, case.shape_category, case.dims_map)
+            assert sampling.belongs(task, case.shape_category, case.dims_map)
 
 
 def test_an_impossible_budget_names_task_need_and_budget() -> None:
@@ -173,12 +173,12 @@ def test_a_constraint_is_met_by_taking_another_row() -> None:
 
 def test_categories_that_cannot_be_are_left_out() -> None:
     vector = made_of(Dim(name="N"))
-    assert not shapes.exists(vector, "rectangular")
+    assert not sampling.exists(vector, "rectangular")
     assert "rectangular" not in {c.shape_category for c in shapes.plan(vector, Protocol(), SMALL)}
-    assert not shapes.exists(made_of(Dim(name="M", high=8), Dim(name="N", low=16)), "square")
-    assert not shapes.exists(made_of(Dim(name="M", low=3, high=3)), "power_of_two")
-    assert not shapes.exists(made_of(Dim(name="M", low=4, high=4)), "non_power_of_two")
-    assert not shapes.exists(made_of(Dim(name="M", high=100)), "large")
+    assert not sampling.exists(made_of(Dim(name="M", high=8), Dim(name="N", low=16)), "square")
+    assert not sampling.exists(made_of(Dim(name="M", low=3, high=3)), "power_of_two")
+    assert not sampling.exists(made_of(Dim(name="M", low=4, high=4)), "non_power_of_two")
+    assert not sampling.exists(made_of(Dim(name="M", high=100)), "large")
 
 
 def test_non_powers_of_two_include_primes_odd_and_even_numbers() -> None:

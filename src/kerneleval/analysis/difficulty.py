@@ -153,14 +153,14 @@ def proxies(task: Task) -> tuple[dict[str, float], str]:
 
 def _medium(task: Task) -> dict[str, int]:
     """Dims of its case of the medium category; where it has none, of its first one."""
-    from kerneleval.tasks import shapes
+    from kerneleval.tasks import sampling, shapes
 
     if task.case_dims:
         given = [dims for category, dims in task.case_dims if category == "medium"]
         return dict(given[0] if given else task.case_dims[0][1])
     budget = shapes.Budget(memory_bytes=_MEDIUM_BYTES, flops=_MEDIUM_FLOPS)
     plain = {"directions": ("forward",), "dtypes": task.dtypes[:1], "distributions": task.distributions[:1]}
-    there = ("medium",) if shapes.exists(task, "medium") else ()
+    there = ("medium",) if sampling.exists(task, "medium") else ()
     return shapes.plan(task, Protocol(**plain, categories=there), budget)[0].dims_map  # type: ignore[arg-type]
 
 

@@ -12,8 +12,6 @@ from rich.text import Text
 
 from kerneleval.reports.text import MISSING, count, figure, fits, number, plural, safe, share, span
 
-__all__ = ["render_attribution", "render_difficulty", "render_hardware", "render_rubric", "render_sources"]
-
 Plain = Mapping[str, Any]
 
 _SHOWN = 20

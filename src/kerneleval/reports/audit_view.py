@@ -11,8 +11,6 @@ from rich.text import Text
 
 from kerneleval.reports.text import figure, number, plural, safe
 
-__all__ = ["render_audit"]
-
 Plain = Mapping[str, Any]
 
 STYLES = {"passed->failed": "bold red", "failed->passed": "bold yellow", "cells": "bold red"}

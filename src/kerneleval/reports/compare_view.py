@@ -13,8 +13,6 @@ from rich.text import Text
 
 from kerneleval.reports.text import figure, number, plural, safe, share, span
 
-__all__ = ["render_comparisons"]
-
 Plain = Mapping[str, Any]
 
 _SHOWN = 20

@@ -13,8 +13,6 @@ from rich.text import Text
 from kerneleval.records import Apart, CaseAnswers, Differential, Element
 from kerneleval.reports.text import plural, safe
 
-__all__ = ["render_differential"]
-
 _SHOWN = 3
 """Cases of one device that are shown in full; the JSON document has all."""
 _ROWS = 12

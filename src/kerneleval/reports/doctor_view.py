@@ -10,8 +10,6 @@ from rich.text import Text
 
 from kerneleval.reports.text import safe
 
-__all__ = ["render"]
-
 
 def render(found: dict[str, Any], console: Console) -> None:
     """Print the answer of :func:`kerneleval.pipeline.doctor.examine`."""

@@ -10,8 +10,6 @@ from rich.table import Table
 from kerneleval.reports.score_tables import Plain, grid, names
 from kerneleval.reports.text import number, span
 
-__all__ = ["cost_table", "sources_table"]
-
 _COSTS = {
     "usd": "US dollars",
     "tokens_in": "tokens in",

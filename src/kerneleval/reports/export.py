@@ -20,17 +20,6 @@ from kerneleval.scores.common.rewards import of_verdict
 from kerneleval.scores.measures import AXES
 from kerneleval.store import Attempt
 
-__all__ = [
-    "FORMATS",
-    "TABLES",
-    "attempt_rows",
-    "candidate_rows",
-    "cell_rows",
-    "sample_rows",
-    "score_rows",
-    "write_table",
-]
-
 Row = dict[str, Any]
 
 FORMATS = ("parquet", "jsonl")

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from kerneleval.records import UsageError
 
-__all__ = ["replacing", "write_text"]
-
 
 @contextmanager
 def replacing(target: str | os.PathLike[str]) -> Iterator[Path]:

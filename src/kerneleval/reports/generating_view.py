@@ -11,8 +11,6 @@ from rich.text import Text
 
 from kerneleval.reports.text import duration, plural, safe
 
-__all__ = ["render_estimate", "render_generated", "render_prompts"]
-
 _FIGURES = {
     "tokens_in": "tokens in",
     "tokens_out": "tokens out",

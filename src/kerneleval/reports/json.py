@@ -15,8 +15,6 @@ from kerneleval.records import Verdict, caught_by, layer_of, layer_of_finding, l
 if TYPE_CHECKING:
     from kerneleval.store import RunInfo
 
-__all__ = ["SCORES_FORMAT", "VERDICT_FORMAT", "dumps", "scores_document", "verdict_document"]
-
 VERDICT_FORMAT = 1
 """Raised whenever a field of the verdict's document changes its meaning or goes away."""
 

@@ -14,8 +14,6 @@ from typing import Any
 from kerneleval.reports.html.document import Document
 from kerneleval.reports.text import figure, number, plural, safe
 
-__all__ = ["LINES", "render"]
-
 Plain = Mapping[str, Any]
 
 LINES = 60

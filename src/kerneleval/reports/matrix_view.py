@@ -11,8 +11,6 @@ from rich.text import Text
 from kerneleval.records import CompiledKernel, Matrix, MatrixRow, Rung
 from kerneleval.reports.text import plural, safe
 
-__all__ = ["render_matrix"]
-
 _STYLES = {"yes": "green", "no": "bold red", "not evaluated": "dim"}
 _SHORT = {"yes": "yes", "no": "no", "not evaluated": "–"}
 _MOST = 600

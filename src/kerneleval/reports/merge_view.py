@@ -11,8 +11,6 @@ from rich.text import Text
 
 from kerneleval.reports.text import plural, safe
 
-__all__ = ["render_merged"]
-
 _SHOWN = 20
 _ROWS = {"outcomes": "cell", "candidates": "candidate", "responses": "kept answer"}
 

@@ -11,8 +11,6 @@ from rich.text import Text
 
 from kerneleval.reports.text import MISSING, figure, safe
 
-__all__ = ["rate", "render_peaks"]
-
 _WIDE = 110
 """Terminal width in columns from which on the method of each measurement is shown."""
 

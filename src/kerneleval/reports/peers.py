@@ -13,8 +13,6 @@ from rich.text import Text
 from kerneleval.reports.text import safe
 from kerneleval.tasks import peers
 
-__all__ = ["render_peer", "summarise_peer"]
-
 
 def summarise_peer(system: str) -> dict[str, Any]:
     """The map of one peer as plain data: counts, and its names in the order of the map.

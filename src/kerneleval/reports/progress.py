@@ -14,8 +14,6 @@ from rich.text import Text
 from kerneleval.records import Event
 from kerneleval.reports.text import duration, safe
 
-__all__ = ["ProgressDisplay", "TimeLeft", "progress"]
-
 OUTER = "run"
 """The kind of event that counts whole candidates; every other kind is a step within one."""
 NOTE = "note"

@@ -10,8 +10,6 @@ from rich.text import Text
 
 from kerneleval.reports.text import safe
 
-__all__ = ["Plain", "grid", "names"]
-
 Plain = dict[str, Any]
 
 

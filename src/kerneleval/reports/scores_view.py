@@ -16,8 +16,6 @@ from kerneleval.reports.effort_view import cost_table, sources_table
 from kerneleval.reports.score_tables import Plain, grid, names
 from kerneleval.reports.text import count, figure, fits, number, plural, safe, share, span
 
-__all__ = ["render_explanations", "render_headline", "render_scores"]
-
 # Column of Table 1 -> (score, unit)
 COLUMNS = {
     "Speed (median)": ("speedup_med", "x"),

@@ -9,8 +9,6 @@ from kerneleval.records import REAL, Arg, Argument, Plain, Protocol, Scalar, Tab
 from kerneleval.tasks import ALIASES, peers
 from kerneleval.tasks.real_shapes import real_shapes
 
-__all__ = ["describe", "summarise"]
-
 _SAMPLE_BYTES = 64 << 20
 _SAMPLE_FLOPS = 1 << 36
 """Limits of the sample shapes that :func:`describe` shows: these should be typical sizes, not ones that fill a GPU."""

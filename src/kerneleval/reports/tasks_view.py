@@ -14,8 +14,6 @@ from kerneleval.records import CATEGORIES, GROUPS
 from kerneleval.reports.text import plural, safe
 from kerneleval.tasks import ALIASES
 
-__all__ = ["render_selftest", "render_task", "render_tasks"]
-
 _WIDE = 100
 """Columns from which the list shows group, dtypes and backward too."""
 

@@ -11,8 +11,6 @@ from rich.text import Text
 
 from kerneleval.reports.text import figure, number, plural, safe, span
 
-__all__ = ["render_transitions"]
-
 _WORDS = {"rescue_rate": "wrong, then right", "regression_rate": "right, then wrong", "faster_rate": "faster"}
 
 

@@ -26,8 +26,6 @@ from kerneleval.records import (
 )
 from kerneleval.reports.text import duration, figure, fits, number, plural, safe, times
 
-__all__ = ["render_verdict"]
-
 STYLES = {"faster": "green", "slower": "red", "equal": "", "inconclusive": "dim"}
 LEVELS = {"info": "dim", "warn": "yellow", "fail": "bold red"}
 SHOWN_FAILURES = 5

@@ -12,8 +12,6 @@ from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import where
 from kerneleval.scores.fast_p import with_suite
 
-__all__ = ["best_of_k", "expected_best"]
-
 
 def expected_best(values: Sequence[float], k: int) -> float:
     """Mean of the largest of k values, over all ways to draw k of them without replacement.

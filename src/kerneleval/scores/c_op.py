@@ -12,8 +12,6 @@ from kerneleval.scores.common.intervals import Draw, Floats, share
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import where
 
-__all__ = ["c_op", "c_op_by_category", "c_op_by_group", "counts", "coverage", "over_pairs"]
-
 
 def coverage(pair: Pair) -> float:
     """What one pair counts: the share of its cells that the candidate supports, if it is right in all of these and

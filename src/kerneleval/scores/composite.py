@@ -14,8 +14,6 @@ from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, interval
 from kerneleval.scores.common.registry import DEFAULT, Setting, register
 from kerneleval.scores.common.speeds import few_tasks, speeds, where
 
-__all__ = ["composite", "product"]
-
 
 def product(
     speedup: Floats | float, cv: Floats | float, coverage: Floats | float, portability: Floats | float

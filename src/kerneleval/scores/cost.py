@@ -14,8 +14,6 @@ from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, interval
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import few_tasks
 
-__all__ = ["cost"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Sample:

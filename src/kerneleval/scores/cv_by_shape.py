@@ -14,8 +14,6 @@ from kerneleval.scores.common.intervals import FEW, Draw, Floats, interval, rati
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import MIN_SHAPES, few_tasks, where
 
-__all__ = ["cv_by_shape"]
-
 
 @register
 def cv_by_shape(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:

@@ -14,8 +14,6 @@ from kerneleval.scores.common.intervals import FEW, NOTHING, Draw, Floats, inter
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import MIN_SHAPES, Speeds, few_tasks, speeds, where
 
-__all__ = ["cv_by_category", "cv_shape", "over_groups", "with_interval"]
-
 
 def over_groups(table: Speeds, draw: Draw) -> Floats:
     """(resamples,): mean over the eligible groups of standard deviation / mean.

@@ -11,8 +11,6 @@ from kerneleval.scores.common.intervals import NOTHING, mean_over_tasks, share
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import where
 
-__all__ = ["fast", "fast_p", "geometric_mean", "with_suite"]
-
 
 def fast(of: Attempted, p: float) -> bool:
     """Whether the attempt is correct and strictly faster than p times the baseline; correct is enough for p = 0."""

@@ -13,8 +13,6 @@ from kerneleval.scores.common.intervals import NOTHING, mean_over_tasks, median_
 from kerneleval.scores.common.registry import DEFAULT, Setting, register
 from kerneleval.scores.common.speeds import few_tasks, where
 
-__all__ = ["Point", "fraction_of_limit", "roofline", "sol_score"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Point:

@@ -12,8 +12,6 @@ from kerneleval.scores.common.intervals import FEW, NOTHING, median_over_cells, 
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import where
 
-__all__ = ["AXES", "complexity", "maintainability", "median_over_attempts", "rubric"]
-
 AXES = ("K", "R", "H", "P", "A")
 """Axes of the Standard Kernel Rubric."""
 

@@ -21,8 +21,6 @@ from kerneleval.scores.common.intervals import (
 )
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 
-__all__ = ["THRESHOLD", "by_device", "device_speedup", "over_devices", "p_hw"]
-
 THRESHOLD = 0.8
 """Fraction of the baseline's speed that a portable kernel reaches at least (KernelEval, section 3.3)."""
 

@@ -12,8 +12,6 @@ from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import where
 from kerneleval.scores.fast_p import fast, with_suite
 
-__all__ = ["at_least_one", "fast_p_at_k", "pass_at_k"]
-
 
 def at_least_one(n: int, good: int, k: int) -> float:
     """Probability that k of n samples, drawn without replacement, hold at least one of the good ones.

@@ -10,8 +10,6 @@ from kerneleval.scores.common.cells import checked, primary, timing_of
 from kerneleval.scores.common.intervals import share
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 
-__all__ = ["failures", "regressed", "regressions"]
-
 
 def regressed(results: Sequence[Result], setting: Setting = DEFAULT) -> list[Result]:
     """The cells of the primary device that are slower than the baseline beyond noise, the slowest first."""

@@ -13,8 +13,6 @@ from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, interval, 
 from kerneleval.scores.common.registry import DEFAULT, Setting, register
 from kerneleval.scores.common.speeds import few_tasks, where
 
-__all__ = ["shape_gap"]
-
 _SIDES = ("power_of_two", "non_power_of_two")
 
 

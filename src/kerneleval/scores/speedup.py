@@ -8,8 +8,6 @@ from kerneleval.records import Result, Score
 from kerneleval.scores.common.cells import checked, device_names, timing_of
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 
-__all__ = ["speedup"]
-
 
 @register
 def speedup(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:

@@ -12,8 +12,6 @@ from kerneleval.scores.common.intervals import NOTHING, median_over_cells
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import few_tasks, speeds, where
 
-__all__ = ["peak", "speedup_by_shape", "speedup_med"]
-
 
 @register
 def speedup_med(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:

@@ -15,8 +15,6 @@ from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import few_tasks, speeds
 from kerneleval.scores.composite import product
 
-__all__ = ["POINT", "worth"]
-
 POINT = 0.01
 """One hundredth of speed, of evenness over shapes (1 - CV_shape), of coverage, of portability."""
 

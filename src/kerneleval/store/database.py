@@ -25,8 +25,6 @@ from sqlalchemy.pool import NullPool
 from kerneleval.records import InfrastructureError, KernelEvalError, UsageError, near
 from kerneleval.records.errors import optional
 
-__all__ = ["BUSY_TIMEOUT_S", "Database", "connect", "masked", "without_password"]
-
 BUSY_TIMEOUT_S = 60.0
 """How long a transaction waits for another process's write transaction on the same SQLite file."""
 

@@ -17,8 +17,6 @@ from kerneleval.records import Machine, Protocol, UsageError, from_plain
 from kerneleval.store import reading, schema, writing
 from kerneleval.store.database import Database
 
-__all__ = ["Merged", "MergedRun", "merge"]
-
 _ROWS = 1000
 _ATTEMPTS = 100  # each with up to hundreds of cells
 _LOCK = 0x6B65726F  # of merges on a PostgreSQL server: two of them at once would meet halfway

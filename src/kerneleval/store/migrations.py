@@ -15,8 +15,6 @@ from sqlalchemy import Connection, inspect, select, text, update
 from kerneleval.records import UsageError
 from kerneleval.store import schema
 
-__all__ = ["MIGRATIONS", "bring_up", "found_version"]
-
 
 def _add_responses(connection: Connection) -> None:
     connection.exec_driver_sql(

@@ -8,8 +8,6 @@ from typing import Any
 
 from kerneleval.records import Candidate, Case, Limits, Machine, Origin, Protocol
 
-__all__ = ["Attempt", "NewRun", "Planned", "RunInfo"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:

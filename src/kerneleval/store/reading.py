@@ -32,20 +32,6 @@ from kerneleval.records import (
 from kerneleval.store import schema
 from kerneleval.store.plan import Attempt, RunInfo
 
-__all__ = [
-    "FILTERS",
-    "attempts",
-    "cached_verdict",
-    "candidate",
-    "candidate_of",
-    "find_run",
-    "lookup",
-    "response",
-    "results",
-    "runs",
-    "verdicts",
-]
-
 OUTCOME_UPGRADES: list[Callable[[dict[str, Any]], dict[str, Any]]] = []
 """``[n - 1]`` turns the plain form of an outcome of format n into that of n + 1."""
 

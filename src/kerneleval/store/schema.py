@@ -19,26 +19,6 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-__all__ = [
-    "METADATA",
-    "OUTCOME_FORMAT",
-    "READABLE",
-    "RESPONSE_FORMAT",
-    "VERDICT_FORMAT",
-    "VERSION",
-    "attempts",
-    "candidates",
-    "cases",
-    "machines",
-    "outcomes",
-    "protocols",
-    "responses",
-    "run_cells",
-    "runs",
-    "schema_version",
-    "verdicts",
-]
-
 VERSION = 2
 """Version of the tables below; every rise needs a function in ``migrations.MIGRATIONS``."""
 

@@ -15,8 +15,6 @@ from kerneleval.store import merging, migrations, reading, schema, writing
 from kerneleval.store.database import Database, connect
 from kerneleval.store.plan import Attempt, RunInfo
 
-__all__ = ["Store", "opened"]
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 

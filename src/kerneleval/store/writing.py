@@ -29,17 +29,6 @@ from kerneleval.records import (
 from kerneleval.store import schema
 from kerneleval.store.plan import NewRun, Planned
 
-__all__ = [
-    "add_new",
-    "begin_run",
-    "case_id",
-    "dump",
-    "effective_outcomes",
-    "put_candidate",
-    "put_response",
-    "put_verdict",
-]
-
 WHOLE_CANDIDATE_STAGES = ("generate", "build", "load", "honesty")
 """A verdict that failed at one of these says something of the candidate, not of one cell."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ALIASES"]
-
 ALIASES: dict[str, str] = {
     "conv2d_hardswish_relu": "conv2d_relu_hardswish",  # relu(hardswish(x)) = hardswish(relu(x)) for every x
     "hstack": "cat",

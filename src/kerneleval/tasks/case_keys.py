@@ -11,8 +11,6 @@ from kerneleval.records import Case, Dim, Direction, Protocol, Task, UsageError
 from kerneleval.tasks.sampling import lowest
 from kerneleval.tasks.shapes import case_bytes, judged_in
 
-__all__ = ["FORM", "read_case"]
-
 FORM = "TASK/DIRECTION/DIMS/DTYPE/LAYOUT/DISTRIBUTION"
 """What a key is made of."""
 

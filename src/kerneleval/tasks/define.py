@@ -39,9 +39,6 @@ from kerneleval.records import (
     product_text,
 )
 
-__all__ = ["FAR_BELOW", "FLOATS", "INTEGERS", "ROWS", "Operator", "bias", "bits", "data", "fixed", "flags", "index",
-           "mask", "nonempty", "operator", "plain", "size", "validate", "weight", "whole"]  # fmt: skip
-
 FLOATS: tuple[str, ...] = ("float32", "float16", "bfloat16")
 """The floating types of every built-in operator, the default first."""
 

@@ -9,9 +9,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["evens_first", "halves", "marlin", "of_marlin", "of_marlin_scales", "pack", "pack_rows", "unpack",
-           "unpack_evens_first", "unpack_rows"]  # fmt: skip
-
 Tensor = torch.Tensor
 
 _TILE, _WIDE = 16, 64

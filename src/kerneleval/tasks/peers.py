@@ -16,8 +16,6 @@ from importlib import resources
 
 from kerneleval.records import KernelEvalError, UsageError, near
 
-__all__ = ["Counts", "PeerName", "covered", "covering", "names", "origins", "page", "parse", "same_tasks", "systems"]
-
 _FIELDS = ("system", "group", "name", "tasks", "note")
 _FILE = "peers.csv"
 

@@ -11,8 +11,6 @@ from kerneleval.records import Arg, Plain, Relation, Task, Values
 from kerneleval.tasks.define import ROWS, data, operator
 from kerneleval.tasks.relations import mapping, permutation, resampling
 
-__all__ = ["COMMUTATIVE", "EVEN", "FLAT", "ODD", "pointwise", "reflected"]
-
 FLAT = "its gradient is zero wherever it has one"
 """Why steps and comparisons have no backward."""
 

@@ -14,8 +14,6 @@ import torch
 
 from kerneleval.records import Relation
 
-__all__ = ["FP8", "FP8_MOST", "INT8_MOST", "bytewise", "fp8", "grouped_uint4", "int8", "product", "scale_of", "wide"]
-
 Tensor = torch.Tensor
 
 FP8 = torch.float8_e4m3fn

@@ -16,8 +16,6 @@ from kerneleval.tasks.models.sources import SOURCES
 from kerneleval.tasks.models.table import Table
 from kerneleval.tasks.sampling import RANGES, lowest
 
-__all__ = ["TABLES", "RealShape", "real_shapes"]
-
 TABLES: tuple[Table, ...] = (*rows.TABLES, *attention.TABLES, *images.TABLES)
 """Of several with the same dims the first one that means a task counts."""
 

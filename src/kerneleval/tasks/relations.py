@@ -13,8 +13,6 @@ import torch
 
 from kerneleval.records import Relation
 
-__all__ = ["additivity", "homogeneity", "mapping", "permutation", "resampling", "shift"]
-
 _Indices = Callable[[int, torch.Generator], torch.Tensor]
 
 

@@ -27,21 +27,6 @@ from dataclasses import dataclass
 
 from kerneleval.records import SHAPE_CATEGORIES, Dim, Scalar, Task, TensorSpec, digest
 
-__all__ = [
-    "RANGES",
-    "RATIO",
-    "belongs",
-    "between",
-    "draw",
-    "exists",
-    "few",
-    "is_power_of_two",
-    "lowest",
-    "smaller",
-    "thin",
-    "twins",
-]
-
 RANGES: dict[str, tuple[int, int]] = {
     "tiny": (1, 16),
     "small": (32, 128),

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from kerneleval.records import Task, UsageError, near
 from kerneleval.tasks.real_shapes import real_shapes
 
-__all__ = ["Query"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Query:

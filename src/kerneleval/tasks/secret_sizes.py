@@ -12,8 +12,6 @@ from kerneleval.records import SHAPE_CATEGORIES, Case, Direction, Scalar, Task
 from kerneleval.tasks.sampling import between, draw, exists, few, smaller, thin, turned, twins
 from kerneleval.tasks.shapes import DEGENERATE, EDGE, PART, Budget, within
 
-__all__ = ["secret_cases"]
-
 _CATEGORIES = ("small", "medium", "non_power_of_two", "rectangular")
 """Categories from which secret shapes are drawn, where the plan has them: those with many members."""
 _DRAWS = 16

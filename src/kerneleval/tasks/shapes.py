@@ -21,24 +21,7 @@ from kerneleval.records import (
     near,
 )
 from kerneleval.tasks.real_shapes import RealShape, real_shapes
-from kerneleval.tasks.sampling import RANGES, RATIO, belongs, draw, exists, lowest, thin
-
-__all__ = [
-    "DEGENERATE",
-    "EDGE",
-    "PART",
-    "RANGES",
-    "RATIO",
-    "Budget",
-    "belongs",
-    "case_bytes",
-    "exists",
-    "is_timed",
-    "judged_in",
-    "left_out",
-    "plan",
-    "within",
-]
+from kerneleval.tasks.sampling import draw, exists, lowest, thin
 
 EDGE = "edge"
 """Shape category of the smallest, the thin and the empty cases."""

@@ -14,8 +14,6 @@ from kerneleval.scores import Setting, by_generator, explanation
 from kerneleval.scores.common.registry import all_scores
 from kerneleval.store import Attempt, RunInfo
 
-__all__ = ["EXTRAS", "FORMAT", "SECTIONS", "Document", "build"]
-
 Plain = dict[str, Any]
 
 FORMAT = 1

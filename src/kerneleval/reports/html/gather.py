@@ -29,8 +29,6 @@ from kerneleval.records import (
 )
 from kerneleval.store import Attempt
 
-__all__ = ["Gathered", "Sources", "gather", "source_of"]
-
 Plain = dict[str, Any]
 
 EXAMPLES = 12

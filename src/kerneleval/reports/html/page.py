@@ -20,8 +20,6 @@ from kerneleval.reports.html.plots import COLOURS, GLYPHS, colours, figures
 from kerneleval.reports.html.strips import forest, panels
 from kerneleval.reports.text import duration, figure, number, plural, safe
 
-__all__ = ["as_data", "harmless", "page"]
-
 Plain = dict[str, Any]
 
 _LONGEST = 200_000

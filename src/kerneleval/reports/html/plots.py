@@ -15,8 +15,6 @@ from kerneleval.records import SHAPE_CATEGORIES
 from kerneleval.reports.html.document import Document
 from kerneleval.reports.text import figure, number
 
-__all__ = ["COLOURS", "FILLS", "GLYPHS", "SYMBOLS", "colours", "figures", "label", "symbol", "ticks"]
-
 Plain = dict[str, Any]
 
 COLOURS = 8

@@ -15,8 +15,6 @@ from kerneleval.scores import Setting
 from kerneleval.scores.common.cells import attempted, device_names, devices_of, pairs, primary, timing_of
 from kerneleval.scores.common.intervals import share
 
-__all__ = ["cells", "costs", "coverage", "curves", "portability", "shapes"]
-
 Plain = dict[str, Any]
 Rows = Mapping[str, Sequence[Result]]
 """Generator -> its cells."""

@@ -10,8 +10,6 @@ from markupsafe import Markup
 from kerneleval.reports.html.document import Document
 from kerneleval.reports.html.plots import COLOURS, SHORT, colours, ticks
 
-__all__ = ["PANELS", "forest", "panels"]
-
 PANELS = 30
 """Operators shown as small multiples; the menu has all."""
 PANEL_POINTS = 160

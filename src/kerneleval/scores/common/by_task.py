@@ -20,8 +20,6 @@ from kerneleval.scores.common.cells import Pair, checked, pairs
 from kerneleval.scores.common.intervals import NOTHING, SEED, mean_over_tasks, share
 from kerneleval.scores.common.registry import DEFAULT
 
-__all__ = ["Side", "TaskComparison", "TaskPair", "compare_tasks"]
-
 _PERMUTATIONS = 9999
 
 

@@ -11,22 +11,6 @@ from typing import Any, TypeVar
 from kerneleval.records import Failed, Machine, Passed, Result, Timing, UsageError
 from kerneleval.scores.common.registry import Setting
 
-__all__ = [
-    "Attempted",
-    "Pair",
-    "attempted",
-    "beyond_noise",
-    "by_generator",
-    "checked",
-    "device_names",
-    "devices_of",
-    "once",
-    "pairs",
-    "primary",
-    "timing_of",
-]
-
-
 _T = TypeVar("_T")
 
 

@@ -11,8 +11,6 @@ from scipy import stats
 
 from kerneleval.records import Case, Failed, Passed, Timing, Verdict
 
-__all__ = ["KINDS", "Change", "Comparison", "compare"]
-
 KINDS = ("passed->failed", "failed->passed", "cells", "reason", "track", "speedup")
 """What can change, the worst first; ``cells``: the stored verdict and its stored cells contradict each other."""
 

@@ -24,21 +24,6 @@ from numpy.typing import NDArray
 
 from kerneleval.records import Score
 
-__all__ = [
-    "FEW",
-    "NOTHING",
-    "RESAMPLES",
-    "Draw",
-    "Nested",
-    "interval",
-    "mean_over_tasks",
-    "median",
-    "median_over_cells",
-    "nested",
-    "ratio_over_tasks",
-    "share",
-]
-
 Floats = NDArray[np.float64]
 
 RESAMPLES = 2000

@@ -21,8 +21,6 @@ from kerneleval.records import Failed, Passed, Result, Score, Timing, UsageError
 from kerneleval.scores.common.cells import checked, device_names, timing_of
 from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, interval, nested, share
 
-__all__ = ["LEVEL", "Cell", "Comparison", "Pair", "compare", "in_common"]
-
 LEVEL = 0.05
 """False discovery rate of the cells that are called faster or slower."""
 

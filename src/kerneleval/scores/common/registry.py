@@ -10,21 +10,6 @@ from typing import Any
 from kerneleval.records import Case, Limits, Result, Score
 from kerneleval.records.registry import Registry
 
-__all__ = [
-    "DEFAULT",
-    "SCORES",
-    "AttemptKey",
-    "ScoreFunction",
-    "Setting",
-    "Table",
-    "Work",
-    "all_scores",
-    "definition",
-    "explanation",
-    "find",
-    "register",
-]
-
 Table = dict[str, Score]
 """Several scores of one kind by what they are of: a category, a threshold, a cell."""
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from kerneleval.records import Passed, Verdict
 
-__all__ = ["DISHONEST", "RIGHT", "WRONG", "Reward", "of_verdict"]
-
 WRONG = 0.1
 """Reward of what builds, runs and gives wrong results."""
 

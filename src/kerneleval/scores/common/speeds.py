@@ -13,8 +13,6 @@ from kerneleval.scores.common.cells import device_names, once, primary, timing_o
 from kerneleval.scores.common.intervals import FEW, Nested, nested
 from kerneleval.scores.common.registry import Setting
 
-__all__ = ["Speeds", "few_tasks", "speeds", "where"]
-
 MIN_SHAPES = 3
 """Fewer shapes say nothing of a variation over shapes."""
 

@@ -11,8 +11,6 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 from kerneleval.tasks.chains.chain import Base
 from kerneleval.tasks.define import bias, data, fixed, size, weight
 
-__all__ = ["BASES"]
-
 
 def _conv2d(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     return F.conv2d(x, weight, bias, padding=1)

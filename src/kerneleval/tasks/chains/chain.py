@@ -16,8 +16,6 @@ from kerneleval.records import Arg, Dim, Plain, Relation, Task, product_text
 from kerneleval.tasks.define import operator
 from kerneleval.tasks.relations import permutation, resampling
 
-__all__ = ["Base", "Names", "Step", "chain"]
-
 Names = tuple[str, ...]
 """A shape in names of dims; ``one`` is 1, ``N_half`` half of N."""
 

@@ -9,8 +9,6 @@ from kerneleval.records import Arg, Plain
 from kerneleval.tasks.chains.chain import Names, Step
 from kerneleval.tasks.define import plain, weight
 
-__all__ = ["LEAST", "NORMS"]
-
 LEAST = 4
 """Fewest elements of a normalised group, as in operators/normalization.py."""
 

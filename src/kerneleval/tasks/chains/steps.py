@@ -12,8 +12,6 @@ from kerneleval.tasks.chains.chain import Names, Step
 from kerneleval.tasks.chains.norms import LEAST, NORMS
 from kerneleval.tasks.define import data, mask, plain, weight
 
-__all__ = ["STEPS"]
-
 _HALF = 0.6
 """Plain factors are no powers of two, so that leaving one out, or merging two, shows."""
 

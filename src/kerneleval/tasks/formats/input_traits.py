@@ -12,8 +12,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["InputTraits", "Samples", "is_float", "sample"]
-
 _SAMPLE = 4096
 _FEW_VALUES = 16
 _ROWS = 64

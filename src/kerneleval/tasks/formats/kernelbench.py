@@ -19,10 +19,8 @@ import torch
 from kerneleval.records import Dim, Task, Tolerance, UsageError
 from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
-from kerneleval.tasks.formats.survey import flatten, init_arguments
+from kerneleval.tasks.formats.survey import init_arguments
 from kerneleval.tasks.formats.sweep import Surveys, safe_distributions, variants
-
-__all__ = ["ModuleProblem", "category_of", "flatten", "read"]
 
 _OUTLIER_RMS = 2.0
 """Where sizes differ within a tensor, convolutions that are stable in the norm alone are further off than the floor

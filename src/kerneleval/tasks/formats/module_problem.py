@@ -21,8 +21,6 @@ from kerneleval.tasks.formats.input_traits import InputTraits, is_float, sample
 from kerneleval.tasks.formats.problem_file import ProblemFile, problem_error, seeded
 from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments
 
-__all__ = ["DISTRIBUTIONS", "ModuleProblem"]
-
 _SCALES = {"large_scale": 128.0, "small_scale": -1.0 / 16.0, "negative": -8.0}
 """Factors of the distributions beyond the file's own. Exponentials of the large ones overflow where no maximum was
 taken off. Signs are turned because most problems draw from [0, 1), where a ReLU is the identity and no activation meets

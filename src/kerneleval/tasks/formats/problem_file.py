@@ -30,8 +30,6 @@ import torch
 
 from kerneleval.records import InfrastructureError, UsageError, digest, near
 
-__all__ = ["NEEDED", "ProblemFile", "problem_error", "seeded"]
-
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
 """Names that a problem file must define."""
 

@@ -19,8 +19,6 @@ from torch.utils.flop_counter import flop_registry
 from kerneleval.records import DTYPES, Argument, Scalar, TensorSpec, UsageError
 from kerneleval.tasks.formats.problem_file import ProblemFile, problem_error, seeded
 
-__all__ = ["Survey", "build_model", "call_inputs", "flatten", "init_arguments", "survey"]
-
 _SCANS = ("softmax", "_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")
 _NORMS = ("layer_norm", "group_norm", "batch_norm", "rms_norm")
 _SUMS = (

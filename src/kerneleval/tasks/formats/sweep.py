@@ -19,8 +19,6 @@ from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.survey import Survey, survey
 
-__all__ = ["GROWTH", "Surveys", "Unit", "safe_distributions", "shrink", "units", "variants"]
-
 GROWTH = 1.5
 """No variant takes more than this many times the bytes or operations of the file's own sizes."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from kerneleval.records import Task
 from kerneleval.tasks.models.table import Table, table
 
-__all__ = ["TABLES"]
-
 
 def _without_sinks(task: Task) -> bool:
     """Beside thousands of keys a sink has no weight that could be seen."""

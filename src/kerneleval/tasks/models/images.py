@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from kerneleval.tasks.models.table import Table, table, transposed
 
-__all__ = ["TABLES"]
-
-
 TABLES: tuple[Table, ...] = (
     # batch, channels in and out, height, width, kernel, stride; the padding is the task's
     table(

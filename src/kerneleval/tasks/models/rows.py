@@ -5,8 +5,6 @@ from __future__ import annotations
 from kerneleval.records import Scalar, Task
 from kerneleval.tasks.models.table import Table, table, transposed
 
-__all__ = ["TABLES"]
-
 
 def _with_classes(task: Task) -> bool:
     """Losses over the classes of each row, and what is drawn or sorted from a row of them."""

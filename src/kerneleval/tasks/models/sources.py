@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["SOURCES"]
-
 _HUB = "https://huggingface.co"
 
 SOURCES: dict[str, str] = {

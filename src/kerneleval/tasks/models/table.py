@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from kerneleval.records import Task
 
-__all__ = ["Table", "table", "transposed"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
