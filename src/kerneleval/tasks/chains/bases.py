@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,18 +11,6 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.tasks.chains.chain import Base
 from kerneleval.tasks.define import bias, data, fixed, size, weight
-
-
-def _conv2d(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    return F.conv2d(x, weight, bias, padding=1)
-
-
-def _conv3d(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    return F.conv3d(x, weight, bias, padding=1)
-
-
-def _conv_transpose2d(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    return F.conv_transpose2d(x, weight, bias, stride=2, padding=1)
 
 
 def _conv_transpose3d(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
@@ -182,9 +171,9 @@ BASES: dict[str, Base] = {
         reduction="N",
         complexity=3,
     ),
-    "conv2d": _convolution("conv2d", _conv2d, _FACES, 16),
-    "conv3d": _convolution("conv3d", _conv3d, _BLOCKS, 8),
-    "conv_transpose2d": _transposed("conv_transpose2d", _conv_transpose2d, _FACES, 12),
+    "conv2d": _convolution("conv2d", partial(F.conv2d, padding=1), _FACES, 16),
+    "conv3d": _convolution("conv3d", partial(F.conv3d, padding=1), _BLOCKS, 8),
+    "conv_transpose2d": _transposed("conv_transpose2d", partial(F.conv_transpose2d, stride=2, padding=1), _FACES, 12),
     "conv_transpose3d": _transposed("conv_transpose3d", _conv_transpose3d, _BLOCKS, 5),
 }
 BASES |= {

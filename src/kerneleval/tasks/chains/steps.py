@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,8 +11,10 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Arg, Plain
 from kerneleval.tasks.chains.chain import Names, Step
-from kerneleval.tasks.chains.norms import LEAST, NORMS
 from kerneleval.tasks.define import data, mask, plain, weight
+
+LEAST = 4
+"""Fewest elements of a normalised group, as in operators/normalization.py."""
 
 _HALF = 0.6
 """Plain factors are no powers of two, so that leaving one out, or merging two, shows."""
@@ -33,42 +37,6 @@ def _channel_scale(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     return x * _spread(scale, x)
 
 
-def _sum_channels(x: torch.Tensor) -> torch.Tensor:
-    return x.sum(1, keepdim=True)
-
-
-def _mean_channels(x: torch.Tensor) -> torch.Tensor:
-    return x.mean(1, keepdim=True)
-
-
-def _max_channels(x: torch.Tensor) -> torch.Tensor:
-    return x.amax(1, keepdim=True)
-
-
-def _min_channels(x: torch.Tensor) -> torch.Tensor:
-    return x.amin(1, keepdim=True)
-
-
-def _logsumexp_channels(x: torch.Tensor) -> torch.Tensor:
-    return x.logsumexp(1, keepdim=True)
-
-
-def _std_channels(x: torch.Tensor) -> torch.Tensor:
-    return x.std(1, keepdim=True)
-
-
-def _min_first(x: torch.Tensor) -> torch.Tensor:
-    return x.amin(2, keepdim=True)
-
-
-def _sum_first(x: torch.Tensor) -> torch.Tensor:
-    return x.sum(2, keepdim=True)
-
-
-def _mean_first(x: torch.Tensor) -> torch.Tensor:
-    return x.mean(2, keepdim=True)
-
-
 def _sum_items(x: torch.Tensor) -> torch.Tensor:
     return x.flatten(1).sum(1)
 
@@ -87,38 +55,6 @@ def _avg_pool_features(x: torch.Tensor) -> torch.Tensor:
 
 def _max_pool_features(x: torch.Tensor) -> torch.Tensor:
     return F.max_pool1d(x.unsqueeze(1), 2).squeeze(1)
-
-
-def _mean_all(x: torch.Tensor) -> torch.Tensor:
-    return x.mean(-1)
-
-
-def _amin_last(x: torch.Tensor) -> torch.Tensor:
-    return x.amin(-1)
-
-
-def _std_last(x: torch.Tensor) -> torch.Tensor:
-    return x.std(-1)
-
-
-def _softmax(x: torch.Tensor) -> torch.Tensor:
-    return F.softmax(x, dim=1)
-
-
-def _log_softmax(x: torch.Tensor) -> torch.Tensor:
-    return F.log_softmax(x, dim=1)
-
-
-def _softmax_last(x: torch.Tensor) -> torch.Tensor:
-    return F.softmax(x, dim=-1)
-
-
-def _log_softmax_last(x: torch.Tensor) -> torch.Tensor:
-    return F.log_softmax(x, dim=-1)
-
-
-def _log_softmax_first(x: torch.Tensor) -> torch.Tensor:
-    return F.log_softmax(x, dim=0)
 
 
 def _softmax_positions(x: torch.Tensor) -> torch.Tensor:
@@ -141,22 +77,6 @@ def _max_pool(x: torch.Tensor) -> torch.Tensor:
     return F.max_pool3d(x, 2) if x.ndim == 5 else F.max_pool2d(x, 2) if x.ndim == 4 else F.max_pool1d(x, 2)
 
 
-def _div(x: torch.Tensor, by: float) -> torch.Tensor:
-    return x / by
-
-
-def _leaky_relu(x: torch.Tensor, slope: float) -> torch.Tensor:
-    return F.leaky_relu(x, slope)
-
-
-def _gelu_tanh(x: torch.Tensor) -> torch.Tensor:
-    return F.gelu(x, approximate="tanh")
-
-
-def _double(x: torch.Tensor) -> torch.Tensor:
-    return x + x
-
-
 def _times_mish(x: torch.Tensor) -> torch.Tensor:
     return x * F.mish(x)
 
@@ -173,26 +93,6 @@ def _dropout(x: torch.Tensor, keep: torch.Tensor, p: float) -> torch.Tensor:
     return torch.where(keep, x, 0) / (1 - p)
 
 
-def _residual(x: torch.Tensor, origin: torch.Tensor) -> torch.Tensor:
-    return x + origin
-
-
-def _gated(x: torch.Tensor, origin: torch.Tensor) -> torch.Tensor:
-    return x * origin
-
-
-def _elementwise(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    return x + other
-
-
-def _product(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    return x * other
-
-
-def _less(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    return x - other
-
-
 def _sum_times(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return (x + other) * other
 
@@ -201,36 +101,64 @@ def _min_and_bias(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     return x.amin(1, keepdim=True) + bias
 
 
+def _group_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, groups: int, eps: float) -> torch.Tensor:
+    return F.group_norm(x, groups, weight, bias, eps)
+
+
+def _batch_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
+    return F.batch_norm(x, None, None, weight, bias, True, 0.0, eps)
+
+
+def _batch_norm_unshifted(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    return F.batch_norm(x, None, None, weight, None, True, 0.0, eps)
+
+
+def _instance_norm(x: torch.Tensor, eps: float) -> torch.Tensor:
+    return F.instance_norm(x, eps=eps)
+
+
+def _layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
+    return F.layer_norm(x, x.shape[-1:], weight, bias, eps)
+
+
+def _layer_norm_plain(x: torch.Tensor, eps: float) -> torch.Tensor:
+    return F.layer_norm(x, x.shape[-1:], eps=eps)
+
+
+def _layer_norm_items(x: torch.Tensor, eps: float) -> torch.Tensor:
+    return F.layer_norm(x, x.shape[1:], eps=eps)
+
+
+def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    return F.rms_norm(x, x.shape[-1:], weight, eps)
+
+
+_Args = Callable[[Names], tuple[Arg | Plain, ...]]
+_Shape = Callable[[Names], Names]
+
+
+def _affine(name: str, *more: Plain) -> tuple[Arg | Plain, ...]:
+    return (weight("weight", name, values="ones_normal"), weight("bias", name), *more, plain("eps", 1e-5))
+
+
+def _weighted(name: str, eps: float) -> tuple[Arg | Plain, ...]:
+    return (weight("weight", name, values="ones_normal"), plain("eps", eps))
+
+
 def _channel(shape: Names) -> tuple[Arg | Plain, ...]:
     return (weight("bias", shape[1]),)
-
-
-def _scales(shape: Names) -> tuple[Arg | Plain, ...]:
-    return (weight("scale", shape[1], values="ones_normal"),)
 
 
 def _other(shape: Names) -> tuple[Arg | Plain, ...]:
     return (data("other", " ".join(shape)),)
 
 
-def _kept(shape: Names) -> tuple[Arg | Plain, ...]:
-    return (mask("keep", " ".join(shape)), plain("p", 0.3))
-
-
-def _flat(shape: Names) -> Names:
-    return (shape[0], "one", *shape[2:])
+def _numbers(**values: float) -> _Args:
+    return lambda shape: tuple(plain(name, value) for name, value in values.items())
 
 
 def _halved(shape: Names) -> Names:
     return (*shape[:2], *(f"{name}_half" for name in shape[2:]))
-
-
-def _pointed(shape: Names) -> Names:
-    return (*shape[:2], *(["one"] * len(shape[2:])))
-
-
-def _numbers(**values: float) -> Any:
-    return lambda shape: tuple(plain(name, value) for name, value in values.items())
 
 
 def _first_flat(shape: Names) -> Names:
@@ -241,23 +169,27 @@ def _fewer_features(shape: Names) -> Names:
     return (shape[0], f"{shape[1]}_half")
 
 
-def _second(shape: Names) -> Names:
-    return (shape[1],)
+def _of_channels(text: str, run: Any, each: int = 1, **more: Any) -> Step:
+    return Step(text=text, run=run, each=each, shape=lambda s: (s[0], "one", *s[2:]), over=lambda s: s[1:2], **more)
 
 
-def _behind_batch(shape: Names) -> Names:
-    return shape[1:]
+def _of_last(text: str, run: Any, each: int = 1, **more: Any) -> Step:
+    return Step(text=text, run=run, each=each, shape=lambda s: s[:-1], over=lambda s: s[-1:], **more)
 
 
-def _channel_step(text: str, run: Any, each: int = 1, **more: Any) -> Step:
-    return Step(text=text, run=run, each=each, shape=_flat, over=_second, **more)
+def _softmax(text: str, run: Any, over: _Shape, **more: Any) -> Step:
+    return Step(text=text, run=run, each=5, over=over, least=2, complexity=2, **more)
+
+
+def _norm(text: str, run: Any, each: int, args: _Args, over: _Shape, **more: Any) -> Step:
+    return Step(text=text, run=run, each=each, args=args, over=over, complexity=2, **{"least": LEAST, **more})
 
 
 STEPS: dict[str, Step] = {
     "relu": Step(text="relu({x})", run=F.relu),
-    "leaky_relu": Step(text="leaky_relu({x}, slope)", run=_leaky_relu, each=2, args=_numbers(slope=0.2)),
+    "leaky_relu": Step(text="leaky_relu({x}, slope)", run=F.leaky_relu, each=2, args=_numbers(slope=0.2)),
     "gelu": Step(text="gelu({x})", run=F.gelu, each=5),
-    "gelu_tanh": Step(text="gelu_tanh({x})", run=_gelu_tanh, each=8),
+    "gelu_tanh": Step(text="gelu_tanh({x})", run=partial(F.gelu, approximate="tanh"), each=8),
     "silu": Step(text="silu({x})", run=F.silu, each=4),
     "mish": Step(text="mish({x})", run=F.mish, each=5),
     "tanh": Step(text="tanh({x})", run=torch.tanh),
@@ -275,26 +207,15 @@ STEPS: dict[str, Step] = {
     "rsqrt": Step(text="{x} ** -0.5", run=torch.rsqrt, each=2),
     "cos": Step(text="cos({x})", run=torch.cos),
     "abs": Step(text="|{x}|", run=torch.abs),
-    "softmax": Step(text="softmax({x}, dim=1)", run=_softmax, each=5, over=_second, least=2, complexity=2),
-    "log_softmax": Step(text="log_softmax({x}, dim=1)", run=_log_softmax, each=5, over=_second, least=2, complexity=2),
-    "softmax_last": Step(text="softmax({x})", run=_softmax_last, each=5, over=lambda s: s[-1:], least=2, complexity=2),
-    "log_softmax_last": Step(
-        text="log_softmax({x})", run=_log_softmax_last, each=5, over=lambda s: s[-1:], least=2, complexity=2
-    ),
-    "log_softmax_first": Step(
-        text="log_softmax({x})", run=_log_softmax_first, each=5, over=lambda s: s[:1], least=2, mixes=True, complexity=2
-    ),
-    "softmax_positions": Step(
-        text="softmax over positions of {x}",
-        run=_softmax_positions,
-        each=5,
-        over=lambda s: s[2:],
-        least=2,
-        complexity=2,
-    ),
+    "softmax": _softmax("softmax({x}, dim=1)", partial(F.softmax, dim=1), lambda s: s[1:2]),
+    "log_softmax": _softmax("log_softmax({x}, dim=1)", partial(F.log_softmax, dim=1), lambda s: s[1:2]),
+    "softmax_last": _softmax("softmax({x})", partial(F.softmax, dim=-1), lambda s: s[-1:]),
+    "log_softmax_last": _softmax("log_softmax({x})", partial(F.log_softmax, dim=-1), lambda s: s[-1:]),
+    "log_softmax_first": _softmax("log_softmax({x})", partial(F.log_softmax, dim=0), lambda s: s[:1], mixes=True),
+    "softmax_positions": _softmax("softmax over positions of {x}", _softmax_positions, lambda s: s[2:]),
     "scale": Step(text="{x} * factor", run=torch.mul, args=_numbers(factor=_HALF)),
     "amplify": Step(text="{x} * factor", run=torch.mul, args=_numbers(factor=6.5)),
-    "divide": Step(text="{x} / divisor", run=_div, args=_numbers(divisor=1.4)),
+    "divide": Step(text="{x} / divisor", run=torch.div, args=_numbers(divisor=1.4)),
     "add_scalar": Step(text="({x} + value)", run=torch.add, args=_numbers(value=0.3)),
     "sub_scalar": Step(text="({x} - value)", run=torch.sub, args=_numbers(value=0.45)),
     "clamp": Step(text="clamp({x}, low, high)", run=torch.clamp, each=2, args=_numbers(low=-0.9, high=0.7)),
@@ -302,45 +223,82 @@ STEPS: dict[str, Step] = {
     "clamp_max": Step(text="min({x}, high)", run=torch.clamp_max, args=_numbers(high=0.4)),
     "bias_add": Step(text="({x} + bias[c])", run=_bias_add, args=_channel),
     "bias_sub": Step(text="({x} - bias[c])", run=_bias_sub, args=_channel),
-    "channel_scale": Step(text="{x} * scale[c]", run=_channel_scale, args=_scales),
-    "add": Step(text="({x} + other)", run=_elementwise, args=_other),
-    "sub": Step(text="({x} - other)", run=_less, args=_other),
-    "mul": Step(text="({x} * other)", run=_product, args=_other),
+    "channel_scale": Step(
+        text="{x} * scale[c]", run=_channel_scale, args=lambda s: (weight("scale", s[1], values="ones_normal"),)
+    ),
+    "add": Step(text="({x} + other)", run=torch.add, args=_other),
+    "sub": Step(text="({x} - other)", run=torch.sub, args=_other),
+    "mul": Step(text="({x} * other)", run=torch.mul, args=_other),
     "sum_times": Step(text="({x} + other) * other", run=_sum_times, each=2, args=_other),
-    "double": Step(text="2 {x}", run=_double),
+    "double": Step(text="2 {x}", run=partial(torch.mul, other=2)),
     "times_mish": Step(text="y mish(y), y = {x}", run=_times_mish, each=6),
     "times_hardswish": Step(text="y hardswish(y), y = {x}", run=_times_hardswish, each=6),
     "shifted_swish": Step(text="y sigmoid(y + 3) / 6, y = {x}", run=_shifted_swish, each=6),
-    "dropout": Step(text="({x} / (1 - p) where keep, else 0)", run=_dropout, each=2, args=_kept),
-    "residual": Step(text="({x} + the first result)", run=_residual, again=True),
-    "gate": Step(text="({x} * the first result)", run=_gated, again=True),
-    "sum": _channel_step("sum_c {x}", _sum_channels),
-    "mean": _channel_step("mean_c {x}", _mean_channels),
-    "max": _channel_step("max_c {x}", _max_channels, jumps=True),
-    "min": _channel_step("min_c {x}", _min_channels, jumps=True),
-    "std": _channel_step("std_c {x}", _std_channels, 4, least=LEAST, complexity=2),
-    "logsumexp": _channel_step("logsumexp_c {x}", _logsumexp_channels, 4, complexity=2),
-    "min_and_bias": Step(text="(min_c {x} + bias[c])", run=_min_and_bias, each=2, args=_channel, jumps=True),
-    "min_first": Step(text="min_h {x}", run=_min_first, shape=_first_flat, jumps=True),
-    "sum_first": Step(text="sum_h {x}", run=_sum_first, shape=_first_flat, over=lambda s: s[2:3]),
-    "mean_first": Step(text="mean_h {x}", run=_mean_first, shape=_first_flat, over=lambda s: s[2:3]),
-    "sum_items": Step(text="sum of all {x}", run=_sum_items, shape=lambda s: s[:1], over=_behind_batch),
-    "mean_items": Step(text="mean of all {x}", run=_mean_items, shape=lambda s: s[:1], over=_behind_batch),
-    "centre": Step(text="(y - mean over positions of y), y = {x}", run=_centred, each=2, over=lambda s: s[2:], least=2),
-    "mean_last": Step(text="mean {x}", run=_mean_all, shape=lambda s: s[:-1], over=lambda s: s[-1:]),
-    "min_last": Step(text="min {x}", run=_amin_last, shape=lambda s: s[:-1], over=lambda s: s[-1:], jumps=True),
-    "std_last": Step(
-        text="std {x}", run=_std_last, each=4, shape=lambda s: s[:-1], over=lambda s: s[-1:], least=LEAST, complexity=2
+    "dropout": Step(
+        text="({x} / (1 - p) where keep, else 0)",
+        run=_dropout,
+        each=2,
+        args=lambda s: (mask("keep", " ".join(s)), plain("p", 0.3)),
     ),
+    "residual": Step(text="({x} + the first result)", run=torch.add, again=True),
+    "gate": Step(text="({x} * the first result)", run=torch.mul, again=True),
+    "sum": _of_channels("sum_c {x}", partial(torch.sum, dim=1, keepdim=True)),
+    "mean": _of_channels("mean_c {x}", partial(torch.mean, dim=1, keepdim=True)),
+    "max": _of_channels("max_c {x}", partial(torch.amax, dim=1, keepdim=True), jumps=True),
+    "min": _of_channels("min_c {x}", partial(torch.amin, dim=1, keepdim=True), jumps=True),
+    "std": _of_channels("std_c {x}", partial(torch.std, dim=1, keepdim=True), 4, least=LEAST, complexity=2),
+    "logsumexp": _of_channels("logsumexp_c {x}", partial(torch.logsumexp, dim=1, keepdim=True), 4, complexity=2),
+    "min_and_bias": Step(text="(min_c {x} + bias[c])", run=_min_and_bias, each=2, args=_channel, jumps=True),
+    "min_first": Step(text="min_h {x}", run=partial(torch.amin, dim=2, keepdim=True), shape=_first_flat, jumps=True),
+    "sum_first": Step(
+        text="sum_h {x}", run=partial(torch.sum, dim=2, keepdim=True), shape=_first_flat, over=lambda s: s[2:3]
+    ),
+    "mean_first": Step(
+        text="mean_h {x}", run=partial(torch.mean, dim=2, keepdim=True), shape=_first_flat, over=lambda s: s[2:3]
+    ),
+    "sum_items": Step(text="sum of all {x}", run=_sum_items, shape=lambda s: s[:1], over=lambda s: s[1:]),
+    "mean_items": Step(text="mean of all {x}", run=_mean_items, shape=lambda s: s[:1], over=lambda s: s[1:]),
+    "centre": Step(text="(y - mean over positions of y), y = {x}", run=_centred, each=2, over=lambda s: s[2:], least=2),
+    "mean_last": _of_last("mean {x}", partial(torch.mean, dim=-1)),
+    "min_last": _of_last("min {x}", partial(torch.amin, dim=-1), jumps=True),
+    "std_last": _of_last("std {x}", partial(torch.std, dim=-1), 4, least=LEAST, complexity=2),
     "avg_pool_features": Step(text="avg_pool({x}, 2)", run=_avg_pool_features, shape=_fewer_features),
     "max_pool_features": Step(text="max_pool({x}, 2)", run=_max_pool_features, shape=_fewer_features, jumps=True),
     "global_avg_pool": Step(
-        text="mean over positions of {x}", run=_global_avg_pool, shape=_pointed, over=lambda s: s[2:]
+        text="mean over positions of {x}",
+        run=_global_avg_pool,
+        shape=lambda s: (*s[:2], *(["one"] * len(s[2:]))),
+        over=lambda s: s[2:],
     ),
     "avg_pool": Step(text="avg_pool({x}, 2)", run=_avg_pool, shape=_halved, complexity=2),
     "adaptive_avg_pool": Step(
         text="adaptive_avg_pool({x}) to half the size", run=_adaptive_avg_pool, shape=_halved, complexity=2
     ),
     "max_pool": Step(text="max_pool({x}, 2)", run=_max_pool, shape=_halved, jumps=True, complexity=2),
+    "group_norm": _norm(
+        "group_norm({x}, groups)",
+        _group_norm,
+        8,
+        lambda s: _affine(s[1], plain("groups", 2)),
+        lambda s: s[1:],
+        least=2 * LEAST,
+    ),
+    "batch_norm": _norm(
+        "batch_norm({x})", _batch_norm, 8, lambda s: _affine(s[1]), lambda s: (s[0], *s[2:]), mixes=True
+    ),
+    "batch_norm_unshifted": _norm(
+        "batch_norm({x}) without a shift",
+        _batch_norm_unshifted,
+        7,
+        lambda s: _weighted(s[1], 1e-5),
+        lambda s: (s[0], *s[2:]),
+        mixes=True,
+    ),
+    "instance_norm": _norm("instance_norm({x})", _instance_norm, 8, _numbers(eps=1e-5), lambda s: s[2:]),
+    "layer_norm": _norm("layer_norm({x})", _layer_norm, 8, lambda s: _affine(s[-1]), lambda s: s[-1:]),
+    "layer_norm_plain": _norm("layer_norm({x})", _layer_norm_plain, 6, _numbers(eps=1e-5), lambda s: s[-1:]),
+    "layer_norm_items": _norm(
+        "layer_norm({x}) over all but the batch", _layer_norm_items, 6, _numbers(eps=1e-5), lambda s: s[1:]
+    ),
+    "rms_norm": _norm("rms_norm({x})", _rms_norm, 4, lambda s: _weighted(s[-1], 1e-6), lambda s: s[-1:]),
 }
-STEPS |= NORMS
