@@ -13,7 +13,7 @@ from benchmarks.report import Report, parser
 from kerneleval import pipeline
 from kerneleval.judge import Judge
 from kerneleval.records import Event
-from kerneleval.reports import terminal
+from kerneleval.reports import scores_view
 
 _LINE_S = 15.0
 """A line of progress comes no more often."""
@@ -41,7 +41,7 @@ def main() -> None:
         report.say(f"judged in {time.monotonic() - started:.0f} s", "")
         scores = pipeline.score(store, run)
         console = Console(width=150, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
-        terminal.render_scores(scores, console)
+        scores_view.render_scores(scores, console)
         report.say(console.export_text())
         report.data = json.loads(json.dumps(scores))
         report.write()

@@ -20,7 +20,7 @@ from benchmarks.report import Report, parser, until_ended
 from kerneleval import pipeline
 from kerneleval.judge import Judge
 from kerneleval.records import Event, UsageError, to_plain
-from kerneleval.reports import merge_view, terminal
+from kerneleval.reports import merge_view, scores_view
 from kerneleval.reports.analysis_view import render_hardware
 from kerneleval.store import RunInfo, open_store
 
@@ -110,7 +110,7 @@ def _scores(report: Report, store: str, runs: Sequence[RunInfo]) -> None:
         speeds = [f"{device} {score['value']:.2f}x" for device, score in of["device_speedup"].items()]
         rows.append([name, f"{one['value']:.2f}", one["n"], ", ".join(speeds), f"{of['composite']['value']:.2f}"])
     report.table(["generator", "P_hw", "devices", "speedup by which each device is judged", "S"], rows)
-    report.say(_shown(lambda console: terminal.render_scores(scores, console)))
+    report.say(_shown(lambda console: scores_view.render_scores(scores, console)))
     hardware = None
     if len(ids) > 1:  # of one machine nothing varies
         hardware = pipeline.analyse(ids, store_url=store)["hardware"]

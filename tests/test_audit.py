@@ -169,13 +169,13 @@ def test_the_table_names_what_changed(url: str, judge: Judge, monkeypatch: pytes
 
     from rich.console import Console
 
-    from kerneleval.reports import terminal
+    from kerneleval.reports import changes_view
 
     judged(url, judge, right=NATIVE, wrong=WRONG)
     falsify(url, "wrong", "columns", "body", "cells")
     found = audit(AuditSpec(store_url=url, same_shapes=True), judge=judge)
     text = StringIO()
-    terminal.render_audit(found, Console(file=text, width=140))
+    changes_view.render_audit(found, Console(file=text, width=140))
     lines = text.getvalue().splitlines()
     assert any(
         line.split()[:2] == ["wrong", "gelu"] and line.endswith("passed->failed") for line in map(str.rstrip, lines)

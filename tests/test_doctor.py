@@ -91,9 +91,9 @@ def test_a_server_that_does_not_answer_is_said_without_its_password() -> None:
 def test_the_text_says_the_same(found: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     from rich.console import Console
 
-    from kerneleval.reports import doctor_view
+    from kerneleval.reports import machine_view
 
-    doctor_view.render(found, Console(width=140))
+    machine_view.render_doctor(found, Console(width=140))
     text = " ".join(capsys.readouterr().out.split())
     assert "This machine can judge." in text
     for compiler in found["compilers"]:

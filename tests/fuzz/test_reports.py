@@ -41,11 +41,12 @@ from kerneleval.records import (
 )
 from kerneleval.reports import json as documents
 from kerneleval.reports import tasks_view
-from kerneleval.reports.doctor_view import render as render_doctor
+from kerneleval.reports.machine_view import render_doctor
 from kerneleval.reports.progress import ProgressDisplay
+from kerneleval.reports.scores_view import render_scores
 from kerneleval.reports.tasks import describe, summarise
-from kerneleval.reports.terminal import render_scores, render_verdict
 from kerneleval.reports.text import safe
+from kerneleval.reports.verdict_view import render_verdict
 from kerneleval.scores import Setting, score_all
 from kerneleval.store import RunInfo
 from kerneleval.tasks import find

@@ -42,7 +42,7 @@ from kerneleval.records import (
     to_plain,
 )
 from kerneleval.reports.json import dumps, verdict_document
-from kerneleval.reports.terminal import render_verdict
+from kerneleval.reports.verdict_view import render_verdict
 from kerneleval.store import NewRun, Planned, open_store
 from kerneleval.store.store import Store
 

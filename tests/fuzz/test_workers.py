@@ -24,7 +24,7 @@ from kerneleval.judge import Judge
 from kerneleval.pipeline import check
 from kerneleval.records import STAGES, Failed, Verdict
 from kerneleval.reports.json import dumps, verdict_document
-from kerneleval.reports.terminal import render_verdict
+from kerneleval.reports.verdict_view import render_verdict
 
 HONEST = "import torch\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n"
 RAISES = 'def gelu(x):\n    raise ValueError("no")\n'

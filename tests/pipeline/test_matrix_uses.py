@@ -13,7 +13,7 @@ from tests.pipeline import uses_specimens as specimens
 
 from kerneleval import pipeline
 from kerneleval.records import CandidateSpec, Matrix, MatrixRow, Protocol
-from kerneleval.reports.matrix_view import render_matrix
+from kerneleval.reports.devices_view import render_matrix
 
 pytestmark = [
     pytest.mark.slow,

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from kerneleval.reports.peaks_view import rate, render_peaks
+from kerneleval.reports.machine_view import rate, render_peaks
 
 PEAK = {"unit": "B/s", "best": 4.2e12, "median": 4.1e12, "n": 7, "how": "copy over 2 GiB", "why_not": ""}
 FOUND = {

@@ -9,7 +9,8 @@ import pytest
 from rich.console import Console
 
 from kerneleval.records import UsageError
-from kerneleval.reports.peers import render_peer, summarise_peer
+from kerneleval.reports.tasks import summarise_peer
+from kerneleval.reports.tasks_view import render_peer
 
 
 def shown(system: str, width: int = 120) -> str:

@@ -20,8 +20,7 @@ from kerneleval.records import (
     MatrixRow,
     Rung,
 )
-from kerneleval.reports.differ_view import render_differential
-from kerneleval.reports.matrix_view import render_matrix
+from kerneleval.reports.devices_view import render_differential, render_matrix
 
 MACHINE = Machine(
     device="cpu",

@@ -30,8 +30,9 @@ from kerneleval.records import (
 )
 from kerneleval.reports import json as documents
 from kerneleval.reports.progress import ProgressDisplay, TimeLeft
-from kerneleval.reports.terminal import render_scores, render_verdict
+from kerneleval.reports.scores_view import render_scores
 from kerneleval.reports.text import duration, figure, safe, times
+from kerneleval.reports.verdict_view import render_verdict
 from kerneleval.scores import Setting, score_all
 from kerneleval.store import RunInfo
 

@@ -14,7 +14,7 @@ from store_builders import PROTOCOL, candidate, failed, machine, passed, plan, v
 
 from kerneleval import cli, pipeline
 from kerneleval.records import Case, CellResult, UsageError
-from kerneleval.reports.compare_view import render_comparisons
+from kerneleval.reports.changes_view import render_comparisons
 from kerneleval.store import NewRun, open_store
 
 Outcome = Callable[[Case], CellResult]

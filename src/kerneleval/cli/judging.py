@@ -43,9 +43,9 @@ def check(file: FileArgument, task: TaskOption, fields: Fields, as_json: Json = 
 
         print_json(json.verdict_document(verdict))
     else:
-        from kerneleval.reports import terminal
+        from kerneleval.reports import verdict_view
 
-        terminal.render_verdict(verdict, console())
+        verdict_view.render_verdict(verdict, console())
     return PASSED if verdict.verdict == "passed" else FAILED
 
 
@@ -72,11 +72,11 @@ def matrix(
     wanted = names_of("--targets", targets)
     spec, protocol = asked(CandidateSpec, {**fields, "source": file, "task": task})
     from kerneleval import pipeline
-    from kerneleval.reports import matrix_view
+    from kerneleval.reports import devices_view
 
     with progress(lines=False) as on_event:
         found = pipeline.matrix(spec, protocol, targets=wanted, judged=judged, on_event=on_event)
-    show(to_plain(found) if as_json else found, as_json, matrix_view.render_matrix)
+    show(to_plain(found) if as_json else found, as_json, devices_view.render_matrix)
     return FAILED if any("no" in (r.compiles.answer, r.runs.answer, r.correct.answer) for r in found.rows) else PASSED
 
 
@@ -103,13 +103,13 @@ def differ(
     wanted = names_of("--devices", device)
     spec, protocol = asked(CandidateSpec, {**fields, "source": "", "task": task})
     from kerneleval import pipeline
-    from kerneleval.reports import differ_view
+    from kerneleval.reports import devices_view
 
     with progress(lines=False) as on_event:
         found = pipeline.differ(
             spec, protocol, paths=tuple(files or ()), devices=wanted, reference=reference, on_event=on_event
         )
-    show(to_plain(found) | {"wrong": found.wrong} if as_json else found, as_json, differ_view.render_differential)
+    show(to_plain(found) | {"wrong": found.wrong} if as_json else found, as_json, devices_view.render_differential)
     return FAILED if any(found.wrong.values()) else PASSED
 
 
@@ -149,9 +149,9 @@ def audit(
         resume=resume,
     )
     from kerneleval.pipeline import audit as auditing
-    from kerneleval.reports import terminal
+    from kerneleval.reports import changes_view
 
     with progress(lines=not as_json) as on_event:
         found = auditing.audit(spec, on_event=on_event)
-    show(found, as_json, terminal.render_audit)
+    show(found, as_json, changes_view.render_audit)
     return FAILED if found["changed"] else PASSED

@@ -21,11 +21,11 @@ def peaks(
     """
     kind = device_of(device)
     from kerneleval import pipeline
-    from kerneleval.reports import peaks_view
+    from kerneleval.reports import machine_view
 
     with progress(lines=not as_json) as on_event:
         found = pipeline.peaks(device=kind, again=measure, on_event=on_event)
-    return show(found, as_json, peaks_view.render_peaks)
+    return show(found, as_json, machine_view.render_peaks)
 
 
 def doctor(store: StoreOption = None, as_json: Json = False) -> int:
@@ -34,8 +34,8 @@ def doctor(store: StoreOption = None, as_json: Json = False) -> int:
     Looks at devices, languages, sandbox, clock and store.
     """
     from kerneleval.pipeline import doctor as report
-    from kerneleval.reports import doctor_view
+    from kerneleval.reports import machine_view
 
     found = report.examine(store_of(store), read_settings().cache_dir)
-    show(found, as_json, doctor_view.render)
+    show(found, as_json, machine_view.render_doctor)
     return PASSED if found["usable"] else FAILED

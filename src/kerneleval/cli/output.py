@@ -51,9 +51,9 @@ def progress(*, lines: bool) -> AbstractContextManager[Callable[[Event], None] |
     """Bars on stderr where a person watches; elsewhere nothing, or with ``lines`` a line every ten seconds."""
     if not lines and not sys.stderr.isatty():
         return nullcontext(None)
-    from kerneleval.reports import terminal
+    from kerneleval.reports.progress import ProgressDisplay
 
-    return terminal.progress()
+    return ProgressDisplay()
 
 
 def show(found: Any, as_json: bool, render: Callable[[Any, Console], object]) -> int:
@@ -69,7 +69,7 @@ def show_scores(scores: dict[str, Any], as_json: bool) -> int:
 
         print_json(json.scores_document(scores["run"], scores["scores"]))
     else:
-        from kerneleval.reports import terminal
+        from kerneleval.reports import scores_view
 
-        terminal.render_scores(scores, console())
+        scores_view.render_scores(scores, console())
     return PASSED

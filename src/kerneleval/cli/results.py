@@ -42,10 +42,10 @@ def compare(
     Two that have no cell in common (other shapes or machines, published results) are compared task by task.
     """
     from kerneleval import pipeline
-    from kerneleval.reports import compare_view
+    from kerneleval.reports import changes_view
 
     found = pipeline.compare(first, second, store_url=store_of(store))
-    return show(found, as_json, compare_view.render_comparisons)
+    return show(found, as_json, changes_view.render_comparisons)
 
 
 def report(
@@ -111,10 +111,10 @@ def transitions(
     A candidate is rescued, regressed, faster or slower.
     """
     from kerneleval import pipeline
-    from kerneleval.reports import transitions_view
+    from kerneleval.reports import changes_view
 
     found = pipeline.transitions(source, store_url=store_of(store), noise=noise, pairs_to=pairs)
-    return show(found, as_json, transitions_view.render_transitions)
+    return show(found, as_json, changes_view.render_transitions)
 
 
 def export(

@@ -92,12 +92,12 @@ def tasks(
     if name and peer:
         raise UsageError(f"{name} and --peer exclude each other; leave one out")
     from kerneleval import tasks as stage
-    from kerneleval.reports import peers, tasks_view
     from kerneleval.reports import tasks as report
+    from kerneleval.reports import tasks_view
     from kerneleval.tasks.search import Query
 
     if peer:
-        return show(peers.summarise_peer(peer), as_json, peers.render_peer)
+        return show(report.summarise_peer(peer), as_json, tasks_view.render_peer)
     if name:
         return show(report.describe(stage.open_task(name)), as_json, tasks_view.render_task)
     every = list(stage.all_tasks().values())

@@ -2,7 +2,7 @@
 
 :func:`examine` tries things instead of looking them up: it starts a worker on every device that is there, builds
 and runs a known kernel in every language, and takes some seconds a device the first time, two the next. Its answer is
-plain data with the units in the names; ``doctor_view`` shows it to people.
+plain data with the units in the names; ``machine_view`` shows it to people.
 """
 
 from __future__ import annotations

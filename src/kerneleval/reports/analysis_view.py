@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kerneleval.reports.text import MISSING, count, figure, fits, number, plural, safe, share, span
+from kerneleval.reports.tables import grid, show
+from kerneleval.reports.text import MISSING, count, figure, number, plural, safe, share, span
 
 Plain = Mapping[str, Any]
 
@@ -22,21 +23,6 @@ _REASONS = 4
 
 _NAME = 60
 """Characters of a name that comes from a file."""
-
-
-def _grid(title: str, first: str, columns: Sequence[str | Text], *, narrow: bool = False) -> Table:
-    """A table of figures; a narrow one breaks the names in its first column."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
-    table.add_column(first, no_wrap=not narrow, overflow="fold", ratio=1 if narrow else None)
-    for column in columns:
-        table.add_column(column, justify="right", overflow="fold", no_wrap=narrow)
-    return table
-
-
-def _print(console: Console, build: Callable[[bool], Table]) -> None:
-    """Print the table, the narrow one where the other has no room."""
-    table = build(False)
-    console.print(table if fits(table, console, console.width) else build(True))
 
 
 def _named(name: Any) -> Text:
@@ -73,18 +59,13 @@ def _more(shown: int, total: int, noun: str, console: Console) -> None:
 
 
 def render_attribution(found: Plain, console: Console) -> None:
-    """Print a :class:`kerneleval.analysis.attribution.Attribution`.
-
-    Args:
-        found: its plain data.
-        console: where to print.
-    """
+    """Print a :class:`kerneleval.analysis.attribution.Attribution`, given as plain data."""
     words = {"category": f"{found['taxonomy']} of the operator", "method": "method (generator)", "both": "both"}
 
     def build(narrow: bool) -> Table:
         title = "What correctness follows: logistic models"
         wide = ["McFadden's pseudo-R²", "adjusted", "parameters", "p of chi-squared", "p of permutation"]
-        table = _grid(title, "Known of a pair", ["R²", "adj.", "df", "p", "p perm."] if narrow else wide, narrow=narrow)
+        table = grid(title, "Known of a pair", ["R²", "adj.", "df", "p", "p perm."] if narrow else wide, narrow=narrow)
         for name, said in words.items():
             model = found[name]
             table.add_row(
@@ -97,7 +78,7 @@ def render_attribution(found: Plain, console: Console) -> None:
             )
         return table
 
-    _print(console, build)
+    show(console, build)
     right = found["right"]
     line = Text.assemble("  right: ", share(right), _dim(f" of {plural(right['n'], 'pair')}"))
     if not math.isnan(ratio := number(found["ratio"])):
@@ -127,7 +108,8 @@ def _levels(name: str, found: Plain, console: Console) -> None:
     if not own:
         return
     title = "By " + (found["taxonomy"] if name == "category" else "method")
-    table = _grid(f"{title}, the most often right first", "", ["right", "pairs", "log odds (of both)", "error"])
+    columns = ["right", "pairs", "log odds (of both)", "error"]
+    table = grid(f"{title}, the most often right first", "", columns, overflow="fold")
     ordered = sorted(own, key=lambda level: -level["right"] / level["n"])
     for level in ordered[:_SHOWN]:
         model = both.get(level["level"], {"coefficient": "nan", "error": "nan", "note": ""})
@@ -150,17 +132,13 @@ def _levels(name: str, found: Plain, console: Console) -> None:
 
 
 def render_difficulty(found: Plain, console: Console, words: Plain) -> None:
-    """Print a :class:`kerneleval.analysis.difficulty.Difficulty`.
-
-    Args:
-        found: its plain data.
-        console: where to print.
-        words: proxy -> what it is (:data:`kerneleval.analysis.difficulty.PROXIES`).
+    """Print a :class:`kerneleval.analysis.difficulty.Difficulty`, given as plain data; ``words``: proxy -> what it is
+    (:data:`kerneleval.analysis.difficulty.PROXIES`).
     """
 
     def build(narrow: bool) -> Table:
         title = "What goes with failure: rank correlations over tasks"
-        table = _grid(title, "Proxy", ["Spearman's ρ", "tasks", "p", "adjusted p"], narrow=narrow)
+        table = grid(title, "Proxy", ["Spearman's ρ", "tasks", "p", "adjusted p"], narrow=narrow)
         for one in found["correlations"]:
             rho = span(dict(one["rho"]), narrow=narrow)
             if number(one["p_adjusted"]) < 0.05:
@@ -168,7 +146,7 @@ def render_difficulty(found: Plain, console: Console, words: Plain) -> None:
             table.add_row(words[one["proxy"]], rho, str(one["rho"]["n"]), _p(one["p"]), _p(one["p_adjusted"]))
         return table
 
-    _print(console, build)
+    show(console, build)
     _reasons(((one["rho"]["note"], words[one["proxy"]]) for one in found["correlations"]), console)
     console.print(_dim("  above 0: tasks with more of it fail more often; bold: significant at 5 %"))
     if found["note"]:
@@ -181,14 +159,14 @@ def render_difficulty(found: Plain, console: Console, words: Plain) -> None:
         names |= {"reference_lines": "lines", "reference_nodes": "nodes"}
         if narrow:
             names = {"complexity": "K", "flop_per_byte": "FLOP/byte", "reference_lines": "lines"}
-        table = _grid("Tasks, the hardest first", "Task", ["right", "of", *names.values()], narrow=narrow)
+        table = grid("Tasks, the hardest first", "Task", ["right", "of", *names.values()], narrow=narrow)
         for task in tasks[:_SHOWN]:
             figures = [_plain(task["proxies"][name]) for name in names]
             right = f"{100 * number(task['right']):.0f} %"
             table.add_row(_named(task["task"]), right, str(task["attempts"]), *figures)
         return table
 
-    _print(console, hardest)
+    show(console, hardest)
     _more(_SHOWN, len(tasks), "task", console)
     console.print()
 
@@ -205,12 +183,7 @@ def _plain(value: Any) -> str:
 
 
 def render_hardware(found: Plain, console: Console) -> None:
-    """Print a :class:`kerneleval.analysis.hardware.Hardware`.
-
-    Args:
-        found: its plain data.
-        console: where to print.
-    """
+    """Print a :class:`kerneleval.analysis.hardware.Hardware`, given as plain data."""
     _render_spreads(found, console)
     cv = found["cv"]
     if math.isnan(number(cv["value"])):
@@ -222,7 +195,7 @@ def render_hardware(found: Plain, console: Console) -> None:
 
     def build(narrow: bool) -> Table:
         columns: list[str | Text] = ["kernel", *(_named(m) for m in machines), "best / worst", "CV", "cells"]
-        table = _grid("Speedup over machines, the most variable first", "Task", columns, narrow=narrow)
+        table = grid("Speedup over machines, the most variable first", "Task", columns, narrow=narrow)
         for one in kernels[:_SHOWN]:
             ratio = span(dict(one["ratio"]), "x", narrow=narrow)
             if one["beyond_noise"]:
@@ -232,7 +205,7 @@ def render_hardware(found: Plain, console: Console) -> None:
             table.add_row(_named(one["task"]), _named(one["candidate"][:8]), *speeds, ratio, *spread)
         return table
 
-    _print(console, build)
+    show(console, build)
     _more(_SHOWN, len(kernels), "kernel", console)
     console.print(Text.assemble("  median CV: ", span(dict(cv)), _dim(f" of {plural(cv['n'], 'kernel')}")))
     console.print(_dim("  bold: best and worst differ beyond noise"))
@@ -254,7 +227,7 @@ def _render_spreads(found: Plain, console: Console) -> None:
 
     def build(narrow: bool) -> Table:
         columns: list[str | Text] = ["generator", *(_named(m) for m in machines), "best / worst", "variance", "CV", ""]
-        table = _grid("Speedup of a task over machines, the largest variance first", "Task", columns, narrow=narrow)
+        table = grid("Speedup of a task over machines, the largest variance first", "Task", columns, narrow=narrow)
         for one in spreads[:_SHOWN]:
             speeds = [figure(number(one["speedups"].get(machine)), "x") for machine in machines]
             spread = (figure(number(one["ratio"]), "x"), figure(number(one["variance"])), figure(number(one["cv"])))
@@ -263,7 +236,7 @@ def _render_spreads(found: Plain, console: Console) -> None:
         return table
 
     if spreads:
-        _print(console, build)
+        show(console, build)
         _more(_SHOWN, len(spreads), "task", console)
         if not all(one["same_cells"] for one in spreads):
             console.print(_dim("  * no cell in common: computed from each machine's own cells"))
@@ -292,12 +265,7 @@ _METRICS = {
 
 
 def render_sources(found: Mapping[str, Plain], console: Console) -> None:
-    """Print what :func:`kerneleval.analysis.sources.by_generators` gives.
-
-    Args:
-        found: its plain data.
-        console: where to print.
-    """
+    """Print what :func:`kerneleval.analysis.sources.by_generators` gives, as plain data."""
     if not found:
         console.print("No sources.")
         return
@@ -320,11 +288,8 @@ _COMPILED = {
 
 
 def render_compiled(found: Mapping[str, Plain], console: Console) -> None:
-    """Print what :func:`kerneleval.analysis.compiled.by_generators` gives, without what is known for no generator.
-
-    Args:
-        found: its plain data.
-        console: where to print.
+    """Print what :func:`kerneleval.analysis.compiled.by_generators` gives, as plain data, without what is known for no
+    generator.
     """
     told = {name: words for name, words in _COMPILED.items() if any(of[name]["n"] for of in found.values())}
     if not told:
@@ -338,12 +303,12 @@ def _medians(title: str, found: Mapping[str, Plain], metrics: Mapping[str, str],
     """A row for each metric, a column for each generator."""
 
     def build(narrow: bool) -> Table:
-        table = _grid(title, "", [_named(name) for name in found], narrow=narrow)
+        table = grid(title, "", [_named(name) for name in found], narrow=narrow)
         for metric, words in metrics.items():
             table.add_row(words, *(span(of.get(metric), narrow=narrow) for of in found.values()))
         return table
 
-    _print(console, build)
+    show(console, build)
     for name, of in found.items():
         notes = ((of[metric]["note"], words) for metric, words in metrics.items() if metric in of)
         _reasons(notes, console, of=len(of), who=f"{name}: ")
@@ -358,13 +323,8 @@ def _medians(title: str, found: Mapping[str, Plain], metrics: Mapping[str, str],
 def render_rubric(
     found: Sequence[Plain], console: Console, axes: Mapping[str, str], levels: Mapping[str, Sequence[str]]
 ) -> None:
-    """Print what :func:`kerneleval.analysis.rubric.profiles` gives.
-
-    Args:
-        found: its plain data.
-        console: where to print.
-        axes: axis -> what it is (:data:`kerneleval.analysis.rubric.AXES`).
-        levels: axis -> names of its levels (:data:`kerneleval.analysis.rubric.LEVELS`).
+    """Print what :func:`kerneleval.analysis.rubric.profiles` gives, as plain data, with the ``AXES`` (axis -> what it
+    is) and ``LEVELS`` (axis -> names of its levels) of that module.
     """
     for generator in dict.fromkeys(one["generator"] for one in found):
         own = [one for one in found if one["generator"] == generator]
@@ -372,7 +332,7 @@ def render_rubric(
         def build(narrow: bool, own: Sequence[Plain] = own, generator: str = generator) -> Table:
             title = f"Standard Kernel Rubric, attempts on each level: {safe(generator, _NAME)}"
             columns = ["1", "2", "3", "4", "median", "none"]
-            table = _grid(title, "Axis", columns if narrow else [*columns, "most often"], narrow=narrow)
+            table = grid(title, "Axis", columns if narrow else [*columns, "most often"], narrow=narrow)
             for one in own:
                 axis = one["axis"]
                 counts = {level: int(one["counts"][str(level)]) for level in (1, 2, 3, 4)}
@@ -383,7 +343,7 @@ def render_rubric(
                 table.add_row(f"{axis} {axes[axis]}", *cells, span(dict(one["median"]), narrow=narrow), none, *name)
             return table
 
-        _print(console, build)
+        show(console, build)
         none = [(f"{plural(n, 'attempt')}: {why}", one["axis"]) for one in own for why, n in _top(one)]
         _reasons(none, console)
         console.print()

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kerneleval.reports.tables import add_columns
 from kerneleval.reports.text import plural, safe
 
 _SHOWN = 20
@@ -16,17 +17,13 @@ _ROWS = {"outcomes": "cell", "candidates": "candidate", "responses": "kept answe
 
 
 def render_merged(found: Mapping[str, Any], console: Console) -> None:
-    """Print the runs of every source with what became of them, and what to do next.
-
-    Args:
-        found: what :func:`kerneleval.pipeline.merge` gives.
-        console: where to print.
+    """Print what :func:`kerneleval.pipeline.merge` gives: the runs of every source with what became of them, and what
+    to do next.
     """
     for source in found["sources"]:
         console.print(Text(f"{safe(source['source'])} into {safe(found['store'])}", style="bold"), soft_wrap=True)
         table = Table(box=None, padding=(0, 2, 0, 0))
-        for name in ("run", "name", "machines"):
-            table.add_column(name, overflow="fold")
+        add_columns(table, ("run", "name", "machines"), overflow="fold")
         table.add_column("judged", justify="right", no_wrap=True)
         table.add_column("", no_wrap=True)
         for run in source["runs"][:_SHOWN]:

@@ -53,16 +53,18 @@ class _Left(ProgressColumn):
 
 
 class ProgressDisplay:
-    """Shows events; a context manager that gives itself, to be called with each :class:`Event`.
+    """Shows events on stderr, so that stdout stays for results; a context manager that gives itself, to be called with
+    each :class:`Event`.
 
     It has no thread of its own: the judge forks, and a fork in the middle of a drawing thread's lock would hang.
     """
 
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
-        self._console = console
+    def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console = console or Console(stderr=True)
         self._clock = clock
         self._left = TimeLeft(clock)
-        self._bars = _bars(console) if console.is_terminal and not console.is_dumb_terminal else None
+        drawn = self._console.is_terminal and not self._console.is_dumb_terminal
+        self._bars = _bars(self._console) if drawn else None
         self._outer: TaskID | None = None
         self._inner: TaskID | None = None
         self._drawn = -1e9
@@ -133,12 +135,3 @@ def _bars(console: Console) -> Progress:
         auto_refresh=False,
         transient=True,
     )
-
-
-def progress(console: Console | None = None) -> ProgressDisplay:
-    """A display on stderr, so that stdout stays for results.
-
-    >>> with progress() as show:  # doctest: +SKIP
-    ...     show(Event(kind="run", done=0, total=84, text="robust: gelu"))
-    """
-    return ProgressDisplay(console or Console(stderr=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -12,9 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from kerneleval.records import CATEGORIES, GROUPS, SHAPE_CATEGORIES, to_plain
-from kerneleval.reports.effort_view import cost_table, sources_table
-from kerneleval.reports.score_tables import Plain, grid, names
-from kerneleval.reports.text import count, figure, fits, number, plural, safe, share, span
+from kerneleval.reports.tables import grid, show
+from kerneleval.reports.text import count, figure, number, plural, safe, share, span
+
+Plain = dict[str, Any]
+Scores = Mapping[str, Plain]
+"""Generator -> score -> plain score, or table of them."""
 
 # Column of Table 1 -> (score, unit)
 COLUMNS = {
@@ -30,62 +34,47 @@ SHOWN_REASONS = 12
 
 
 def render_scores(document: Mapping[str, Any], console: Console) -> None:
-    """Print the scores of a run.
-
-    Args:
-        document: ``run`` (a :class:`~kerneleval.store.RunInfo`, or None) and ``scores`` (as
-            :func:`kerneleval.scores.score_all` gives them), as records or as plain data.
-        console: where to print.
+    """Print the scores of a run: ``run`` (a :class:`~kerneleval.store.RunInfo`, or None) and ``scores`` (as
+    :func:`kerneleval.scores.score_all` gives them), as records or as plain data.
     """
     plain = to_plain(document)
-    scores: dict[str, Plain] = plain["scores"]
+    scores: Scores = plain["scores"]
     if plain.get("run"):
         _head(plain["run"], console)
     if not scores:
         console.print("No results: nothing was planned.")
         return
-    _print(console, scores, _table_1)
-    _notes(scores, console)
-    _print(console, scores, _worth)
-    _print(console, scores, _fast_p, _pass_at_k, _limits, cost_table, sources_table, _coverage, _groups, _shapes)
+    _first_tables(scores, console)
+    _print(console, scores, _fast_p, _pass_at_k, _limits, _costs, _sources, _coverage, _groups, _shapes)
     _gap(scores, console)
     _print(console, scores, _cv_shapes, _cv, _devices, _failures)
     console.print("Definitions: kerneleval score --explain NAME, docs/scores.md. Intervals: 95 %.", style="dim")
 
 
 def render_headline(document: Mapping[str, Any], console: Console) -> None:
-    """Print the first table of a run and what a point on each axis would be worth.
-
-    Args:
-        document: as :func:`render_scores` takes it, with ``written``: the files of the report.
-        console: where to print.
+    """Print the first table of a run and what a point on each axis would be worth: a document as
+    :func:`render_scores` takes it, with ``written``, the files of the report.
     """
     plain = to_plain(document)
-    scores: dict[str, Plain] = plain["scores"]
     _head(plain["run"], console)
-    if scores:
-        _print(console, scores, _table_1)
-        _notes(scores, console)
-        _print(console, scores, _worth)
+    if plain["scores"]:
+        _first_tables(plain["scores"], console)
     for path in plain["written"]:
         console.print(Text(f"Written: {safe(path)}"))
     if not plain["written"]:
         console.print("The whole report: --html FILE; a summary for a pull request: --markdown FILE.", style="dim")
 
 
-Builder = Callable[[Mapping[str, Plain], bool], Table | None]
-"""Makes a table of the scores, a narrow one if asked for; None where there is nothing to show."""
-
-
-def _print(console: Console, scores: Mapping[str, Plain], *builders: Builder) -> None:
+def _print(console: Console, scores: Scores, *builders: Callable[[Scores, bool], Table | None]) -> None:
     for build in builders:
-        table = build(scores, False)
-        if table is None:
-            continue
-        if not fits(table, console, console.width):
-            table = build(scores, True)
-        console.print(table)
-        console.print()
+        if show(console, partial(build, scores)):
+            console.print()
+
+
+def _first_tables(scores: Scores, console: Console) -> None:
+    _print(console, scores, _table_1)
+    _notes(scores, console)
+    _print(console, scores, _worth)
 
 
 def _head(run: Plain, console: Console) -> None:
@@ -103,23 +92,31 @@ def _head(run: Plain, console: Console) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Whole suite
+# Whole suite: a row for each generator
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def _table_1(scores: Mapping[str, Plain], narrow: bool) -> Table:
-    table = grid("Composite score", "Generator", list(COLUMNS))
-    values = {name: number(of["composite"]["value"]) for name, of in scores.items()}
-    best = max((v for v in values.values() if not math.isnan(v)), default=math.nan)
+def _rows(title: str, columns: Sequence[str], scores: Scores, cells: Callable[[Plain], Sequence[Text]]) -> Table:
+    table = grid(title, "Generator", columns)
     for name, of in scores.items():
-        cells = [span(of.get(key), unit, narrow=narrow) for key, unit in COLUMNS.values()]
-        if values[name] == best and len(scores) > 1:
-            cells[-1].stylize("bold green")
-        table.add_row(Text(safe(name)), *cells)
+        table.add_row(Text(safe(name)), *cells(of))
     return table
 
 
-def _notes(scores: Mapping[str, Plain], console: Console) -> None:
+def _table_1(scores: Scores, narrow: bool) -> Table:
+    values = [number(of["composite"]["value"]) for of in scores.values()]
+    best = max((v for v in values if not math.isnan(v)), default=math.nan)
+
+    def cells(of: Plain) -> list[Text]:
+        found = [span(of.get(key), unit, narrow=narrow) for key, unit in COLUMNS.values()]
+        if number(of["composite"]["value"]) == best and len(scores) > 1:
+            found[-1].stylize("bold green")
+        return found
+
+    return _rows("Composite score", list(COLUMNS), scores, cells)
+
+
+def _notes(scores: Scores, console: Console) -> None:
     """What the reader of Table 1 must know: each note once, with the generators that it is of."""
     said: dict[str, list[str]] = {}
     for name, of in scores.items():
@@ -135,7 +132,7 @@ def _notes(scores: Mapping[str, Plain], console: Console) -> None:
     console.print()
 
 
-def _worth(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
+def _worth(scores: Scores, narrow: bool) -> Table | None:
     """Where the next point would count most."""
     axes = {
         "speedup_med": "Speed + 0.01",
@@ -145,37 +142,31 @@ def _worth(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
     }
     if not all(axes.keys() <= of.get("worth", {}).keys() for of in scores.values()):
         return None
-    table = grid("What a point on each axis would add to S", "Generator", list(axes.values()))
-    for name, of in scores.items():
-        values = {axis: number(of["worth"][axis]["value"]) for axis in axes}
-        cells = [span(of["worth"][axis], narrow=narrow) for axis in axes]
-        best = max(values.values())
-        for cell, value in zip(cells, values.values(), strict=True):
-            if value == best and value > 0:
+
+    def cells(of: Plain) -> list[Text]:
+        values = [number(of["worth"][axis]["value"]) for axis in axes]
+        found = [span(of["worth"][axis], narrow=narrow) for axis in axes]
+        for cell, value in zip(found, values, strict=True):
+            if value == max(values) and value > 0:
                 cell.stylize("bold")
-        table.add_row(Text(safe(name)), *cells)
-    return table
+        return found
+
+    return _rows("What a point on each axis would add to S", list(axes.values()), scores, cells)
 
 
-def _fast_p(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
+def _fast_p(scores: Scores, narrow: bool) -> Table | None:
     thresholds = list(next(iter(scores.values())).get("fast_p", {}))
     if not thresholds:
         return None
-    table = grid(
+    return _rows(
         "fast_p: share of all tasks correct and faster than p times the baseline",
-        "Generator",
         [*(f"p = {p}" for p in thresholds), "geometric mean of the correct"],
+        scores,
+        lambda of: [*(share(of["fast_p"].get(p)) for p in thresholds), span(of["geometric_mean"], "x", narrow=narrow)],
     )
-    for name, of in scores.items():
-        table.add_row(
-            Text(safe(name)),
-            *(share(of["fast_p"].get(p)) for p in thresholds),
-            span(of["geometric_mean"], "x", narrow=narrow),
-        )
-    return table
 
 
-def _pass_at_k(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
+def _pass_at_k(scores: Scores, narrow: bool) -> Table | None:
     """pass@k, where anyone has more than one sample."""
     ks = [
         k
@@ -184,90 +175,127 @@ def _pass_at_k(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
     ]
     if len(ks) < 2:
         return None
-    table = grid(
-        "pass@k, correct and faster, and the speedup of the best",
-        "Generator",
-        [f"{what}@{k}" for k in ks for what in ("pass", "fast", "best")],
-    )
-    for name, of in scores.items():
-        cells = []
+
+    def cells(of: Plain) -> list[Text]:
+        found = []
         for k in ks:
-            cells += [share(of[key].get(k)) for key in ("pass_at_k", "fast_p_at_k")]
-            cells.append(span(of.get("best_of_k", {}).get(k), "x", narrow=narrow))
-        table.add_row(Text(safe(name)), *cells)
-    return table
+            found += [share(of[key].get(k)) for key in ("pass_at_k", "fast_p_at_k")]
+            found.append(span(of.get("best_of_k", {}).get(k), "x", narrow=narrow))
+        return found
+
+    columns = [f"{what}@{k}" for k in ks for what in ("pass", "fast", "best")]
+    return _rows("pass@k, correct and faster, and the speedup of the best", columns, scores, cells)
 
 
-def _limits(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
+def _limits(scores: Scores, narrow: bool) -> Table | None:
     """How near to the machine, where its limits were measured."""
     columns = {"Fraction of limit (median)": "fraction_of_limit", "SOL score (mean over tasks)": "sol_score"}
-    if all(
-        math.isnan(number(of.get(key, {}).get("value", math.nan))) for of in scores.values() for key in columns.values()
-    ):
+    found = [of.get(key, {}).get("value", math.nan) for of in scores.values() for key in columns.values()]
+    if all(math.isnan(number(value)) for value in found):
         return None
-    table = grid("How near to the machine's limit, forward", "Generator", list(columns))
-    for name, of in scores.items():
-        table.add_row(Text(safe(name)), *(span(of.get(key), narrow=narrow) for key in columns.values()))
-    return table
+    return _rows(
+        "How near to the machine's limit, forward",
+        list(columns),
+        scores,
+        lambda of: [span(of.get(key), narrow=narrow) for key in columns.values()],
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Where the numbers come from
+# Where the numbers come from: a column for each generator
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def _union(scores: Mapping[str, Plain], key: str, order: Sequence[str] = ()) -> list[str]:
+def _names(scores: Scores) -> list[Text]:
+    """The generators, as heads of columns."""
+    return [Text(safe(name), style="bold") for name in scores]
+
+
+def _union(scores: Scores, key: str, order: Sequence[str] = ()) -> list[str]:
     """Keys of a table over all generators: the known order first, then as they come."""
     found = dict.fromkeys(k for of in scores.values() for k in of.get(key, {}))
     return [k for k in order if k in found] + [k for k in found if k not in order]
 
 
-def _coverage(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
-    return _covered(scores, "c_op_by_category", CATEGORIES, "Coverage by operator category and direction", "Category")
-
-
-def _groups(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
-    title = "Coverage by KernelBench-X's category and direction"
-    return _covered(scores, "c_op_by_group", GROUPS, title, "Category")
-
-
-def _covered(scores: Mapping[str, Plain], key: str, order: Sequence[str], title: str, first: str) -> Table | None:
-    keys = _union(scores, key)
-    categories = [c for c in (*order, *dict.fromkeys(k.partition("/")[0] for k in keys)) if f"{c}/all" in keys]
-    directions = [d for d in ("forward", "backward") if f"all/{d}" in keys]
-    if not categories:
-        return None
-    table = grid(
-        title,
-        first,
-        [Text(f"{safe(name)}\n{direction}") for name in scores for direction in directions],
-    )
-    for category in dict.fromkeys(categories):
-        cells = [
-            share(of.get(key, {}).get(f"{category}/{direction}")) for of in scores.values() for direction in directions
-        ]
-        table.add_row(Text(safe(category)), *cells, end_section=category == "all")
-    return table
-
-
-def _by_generator(
-    scores: Mapping[str, Plain],
-    key: str,
-    title: str,
-    first: str,
-    cell: Callable[[Plain | None], Text],
-    order: Sequence[str] = (),
+def _table_of(
+    scores: Scores, key: str, title: str, first: str, cell: Callable[[Plain | None], Text], order: Sequence[str] = ()
 ) -> Table | None:
+    """A row for each entry of a score that is a table."""
     rows = _union(scores, key, order)
     if not rows:
         return None
-    table = grid(title, first, names(scores))
+    table = grid(title, first, _names(scores))
     for row in rows:
         table.add_row(Text(safe(row)), *(cell(of.get(key, {}).get(row)) for of in scores.values()))
     return table
 
 
-def _shapes(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
+_COSTS = {
+    "usd": "US dollars",
+    "tokens_in": "tokens in",
+    "tokens_out": "tokens out",
+    "making_s": "making, s",
+    "judging_s": "judging, s",
+}
+
+
+def _costs(scores: Scores, narrow: bool) -> Table | None:
+    """Costs per sample, per correct one and per accepted speedup."""
+    table = grid("Cost", "", _names(scores))
+    for kind, words in _COSTS.items():
+        for per, what in (("sample", "sample"), ("correct", "correct"), ("accepted", "accepted speedup")):
+            found = [of.get("cost", {}).get(f"{kind}/{per}") for of in scores.values()]
+            if any(score is not None for score in found):
+                table.add_row(f"{words} per {what}", *(span(score, narrow=narrow) for score in found))
+    return table if table.row_count else None
+
+
+_SOURCES = {
+    "Maintainability index, 0 to 100": ("maintainability", ""),
+    "Cyclomatic complexity, sum": ("complexity", "sum"),
+    "of the most complex function": ("complexity", "max"),
+    "K kernel complexity, 1 to 4": ("rubric", "K"),
+    "R representation": ("rubric", "R"),
+    "H hardware": ("rubric", "H"),
+    "P performance": ("rubric", "P"),
+    "A automation": ("rubric", "A"),
+}
+"""Row -> score, and which entry of it."""
+
+
+def _sources(scores: Scores, narrow: bool) -> Table | None:
+    """What the sources are like, where that was measured."""
+    table = grid("Sources, and the Standard Kernel Rubric: medians over attempts", "", _names(scores))
+    for row, (name, entry) in _SOURCES.items():
+        found = [of.get(name, {}) for of in scores.values()]
+        found = [of.get(entry) for of in found] if entry else found
+        if any(one and not math.isnan(number(one["value"])) for one in found):
+            table.add_row(row, *(span(one or None, narrow=narrow) for one in found))
+    return table if table.row_count else None
+
+
+def _coverage(scores: Scores, narrow: bool) -> Table | None:
+    return _covered(scores, "c_op_by_category", CATEGORIES, "Coverage by operator category and direction")
+
+
+def _groups(scores: Scores, narrow: bool) -> Table | None:
+    return _covered(scores, "c_op_by_group", GROUPS, "Coverage by KernelBench-X's category and direction")
+
+
+def _covered(scores: Scores, key: str, order: Sequence[str], title: str) -> Table | None:
+    keys = _union(scores, key)
+    categories = [c for c in (*order, *dict.fromkeys(k.partition("/")[0] for k in keys)) if f"{c}/all" in keys]
+    directions = [d for d in ("forward", "backward") if f"all/{d}" in keys]
+    if not categories:
+        return None
+    table = grid(title, "Category", [Text(f"{safe(name)}\n{d}") for name in scores for d in directions])
+    for category in dict.fromkeys(categories):
+        cells = [share(of.get(key, {}).get(f"{category}/{d}")) for of in scores.values() for d in directions]
+        table.add_row(Text(safe(category)), *cells, end_section=category == "all")
+    return table
+
+
+def _shapes(scores: Scores, narrow: bool) -> Table | None:
     categories = _union(scores, "speedup_by_shape", SHAPE_CATEGORIES)
     if not categories:
         return None
@@ -276,10 +304,8 @@ def _shapes(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
     for category in categories:
         cells = []
         for of in scores.values():
-            cells += [
-                span(of["speedup_by_shape"].get(category), "x", narrow=narrow),
-                _slower(of["regressions"].get(category)),
-            ]
+            cells.append(span(of["speedup_by_shape"].get(category), "x", narrow=narrow))
+            cells.append(_slower(of["regressions"].get(category)))
         table.add_row(Text(safe(category)), *cells)
     return table
 
@@ -292,7 +318,7 @@ def _slower(score: Plain | None) -> Text:
     return Text(f"{slow}/{score['n']}", style="red" if slow else "dim")
 
 
-def _gap(scores: Mapping[str, Plain], console: Console) -> None:
+def _gap(scores: Scores, console: Console) -> None:
     """The widest gap between two shape categories of each generator."""
     for name, of in scores.items():
         values = {k: number(s["value"]) for k, s in of.get("speedup_by_shape", {}).items()}
@@ -310,31 +336,25 @@ def _gap(scores: Mapping[str, Plain], console: Console) -> None:
     console.print()
 
 
-def _cv(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
-    return _by_generator(
-        scores,
-        "cv_by_category",
-        "Shape CV by operator category",
-        "Category",
-        lambda s: span(s, narrow=narrow),
-        CATEGORIES,
-    )
+def _cv(scores: Scores, narrow: bool) -> Table | None:
+    title = "Shape CV by operator category"
+    return _table_of(scores, "cv_by_category", title, "Category", partial(span, narrow=narrow), CATEGORIES)
 
 
-def _cv_shapes(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
+def _cv_shapes(scores: Scores, narrow: bool) -> Table | None:
     title = "How far speedups lie from their task's mean, by shape category"
-    return _by_generator(scores, "cv_by_shape", title, "Shapes", lambda s: span(s, narrow=narrow), SHAPE_CATEGORIES)
+    return _table_of(scores, "cv_by_shape", title, "Shapes", partial(span, narrow=narrow), SHAPE_CATEGORIES)
 
 
-def _devices(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
+def _devices(scores: Scores, narrow: bool) -> Table | None:
     """Where there is more than one device: the speedup by which portability is judged."""
     if len(_union(scores, "device_speedup")) < 2:
         return None
     title = "Speedup by device (median over the pairs tried, a wrong one is 0); portable from 0.8"
-    return _by_generator(scores, "device_speedup", title, "Device", lambda s: span(s, "x", narrow=narrow))
+    return _table_of(scores, "device_speedup", title, "Device", partial(span, unit="x", narrow=narrow))
 
 
-def _failures(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
+def _failures(scores: Scores, narrow: bool) -> Table | None:
     counts = {
         reason: sum(of.get("failures", {}).get(reason, {}).get("n", 0) for of in scores.values())
         for reason in _union(scores, "failures")
@@ -342,7 +362,7 @@ def _failures(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
     if not counts:
         return None
     reasons = sorted(counts, key=counts.__getitem__, reverse=True)
-    table = grid("Failed cells by reason", "Reason", names(scores))
+    table = grid("Failed cells by reason", "Reason", _names(scores))
     table.add_column("Tasks", overflow="ellipsis", no_wrap=True, max_width=60)
     for reason in reasons[:SHOWN_REASONS]:
         of_each = [of.get("failures", {}).get(reason, {}) for of in scores.values()]
@@ -354,18 +374,8 @@ def _failures(scores: Mapping[str, Plain], narrow: bool) -> Table | None:
     return table
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Definitions
-# --------------------------------------------------------------------------------------------------------------------
-
-
 def render_explanations(said: Sequence[Mapping[str, str]], console: Console) -> None:
-    """What scores mean, one after another.
-
-    Args:
-        said: records of :func:`kerneleval.scores.explanation`.
-        console: where it is printed.
-    """
+    """Print what scores mean: records of :func:`kerneleval.scores.explanation`, one after another."""
     for one in said:
         console.print(Text(safe(one["name"]), style="bold").append(f"  {safe(one['file'])}", style="not bold dim"))
         for paragraph in filter(None, (one["definition"], *one["details"].split("\n\n"))):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -159,3 +160,19 @@ def _sample_dims(task: Task) -> list[tuple[str, dict[str, int]]]:
     budget = shapes.Budget(memory_bytes=_SAMPLE_BYTES, flops=_SAMPLE_FLOPS)
     protocol = Protocol(directions=("forward",), dtypes=task.dtypes[:1], distributions=("standard",))
     return [(case.shape_category, case.dims_map) for case in shapes.plan(task, protocol, budget)]
+
+
+def summarise_peer(system: str) -> dict[str, Any]:
+    """The map of one peer (in any case) as plain data: counts, and its names in the order of the map; raises
+    UsageError for an unknown one, which lists those that there are.
+    """
+    rows = peers.names(system)
+    counts = peers.covered(system)
+    return {
+        "system": rows[0].system,
+        **dataclasses.asdict(counts),
+        "rows": [
+            {"group": row.group, "name": row.name, "tasks": list(row.tasks), "note": row.note, "listed": row.listed}
+            for row in rows
+        ],
+    }

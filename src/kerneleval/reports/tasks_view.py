@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from kerneleval.records import CATEGORIES, GROUPS
+from kerneleval.reports.tables import add_columns
 from kerneleval.reports.text import plural, safe
 from kerneleval.tasks import ALIASES
 
@@ -35,12 +37,8 @@ _FILTERS = "--category, --group, --source, --level, --complexity, --dtype, --dir
 
 
 def render_tasks(tasks: Sequence[Mapping[str, Any]], console: Console, total: int = 0) -> None:
-    """The list, category by category, and counts.
-
-    Args:
-        tasks: records of :func:`kerneleval.reports.tasks.summarise`.
-        console: where it is printed.
-        total: how many tasks there are; 0: no more than those listed.
+    """Print records of :func:`kerneleval.reports.tasks.summarise`, category by category, and counts; ``total``: how
+    many tasks there are, 0: no more than those listed.
     """
     wide = console.width >= _WIDE
     head = ("task", "group", "dims", "dtypes", "backward") if wide else ("task", "dims")
@@ -116,11 +114,8 @@ def _dtypes(dtypes: Iterable[str]) -> str:
 
 
 def render_task(task: Mapping[str, Any], console: Console) -> None:
-    """One task: what goes in and out, how it is judged, what a call costs.
-
-    Args:
-        task: a record of :func:`kerneleval.reports.tasks.describe`.
-        console: where it is printed.
+    """Print a record of :func:`kerneleval.reports.tasks.describe`: what goes in and out of a task, how it is judged,
+    what a call costs.
     """
     console.print(Text(safe(task["name"]), style="bold").append(f"  {safe(_origin(task))}", style="not bold"))
     console.print(Text(safe(task["summary"])))
@@ -250,10 +245,8 @@ def _tolerance(tolerance: Mapping[str, Any]) -> str:
 def _costs(task: Mapping[str, Any]) -> Table:
     """What a forward call costs at a shape of each category, in the first dtype."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("cost", "at"):
-        table.add_column(name, overflow="fold")
-    for name in ("FLOP", "bytes", "FLOP/B", "terms"):
-        table.add_column(name, justify="right", no_wrap=True)
+    add_columns(table, ("cost", "at"), overflow="fold")
+    add_columns(table, ("FLOP", "bytes", "FLOP/B", "terms"), justify="right", no_wrap=True)
     for sample in task["samples"]:
         table.add_row(*_cost(sample))
     for shape in task["real_shapes"]:
@@ -287,6 +280,30 @@ def _scaled(value: float, base: int) -> str:
     while abs(value) >= base and step < len(prefixes) - 1:
         value, step = value / base, step + 1
     return f"{value:.3g} {prefixes[step]}"
+
+
+def render_peer(peer: Mapping[str, Any], console: Console) -> None:
+    """Print the map of one peer (:func:`kerneleval.reports.tasks.summarise_peer`), group by group, and counts."""
+    rows = peer["rows"]
+    for group in dict.fromkeys(row["group"] for row in rows):
+        of = [row for row in rows if row["group"] == group]
+        mapped = sum(bool(row["tasks"]) for row in of)
+        table = Table(box=box.SIMPLE_HEAD, title=Text(f"{safe(group)}: {mapped} of {len(of)}"), title_justify="left")
+        table.add_column("name", overflow="fold", ratio=2)
+        table.add_column("tasks", overflow="fold", ratio=3)
+        table.add_column("note", overflow="fold", style="dim", ratio=3)
+        for row in of:
+            tasks = Text(safe("\n".join(row["tasks"]))) if row["tasks"] else Text("none", style="dim")
+            table.add_row(Text(safe(row["name"])), tasks, Text(safe(row["note"])))
+        console.print(table)
+    console.print(Text(safe(_counted(peer)), style="bold"))
+
+
+def _counted(peer: Mapping[str, Any]) -> str:
+    text = f"{peer['system']}: {peer['mapped']} of {peer['names']} mapped, to {peer['tasks']} tasks"
+    if peer["listed"] < peer["names"]:
+        text += f"; {peer['listed_mapped']} of {peer['listed']} of its own list"
+    return text
 
 
 # --------------------------------------------------------------------------------------------------------------------

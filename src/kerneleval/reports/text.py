@@ -6,9 +6,6 @@ import math
 import unicodedata
 from typing import Any
 
-from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
 from rich.text import Text
 
 MISSING = "–"
@@ -70,12 +67,6 @@ def times(value: float) -> str:
         if value >= size:
             return f"{value / size:.3g} {unit}"
     return MISSING if math.isnan(value) else f"{value:.3g} ns"
-
-
-def fits(table: Table, console: Console, width: int) -> bool:
-    """Whether the table can stand in that many columns without wrapping a cell."""
-    unlimited = console.options.update(max_width=10_000)
-    return Measurement.get(console, unlimited, table).maximum <= width
 
 
 def duration(seconds: float) -> str:

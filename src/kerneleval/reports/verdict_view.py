@@ -24,7 +24,8 @@ from kerneleval.records import (
     layer_of_finding,
     layers_of,
 )
-from kerneleval.reports.text import duration, figure, fits, number, plural, safe, times
+from kerneleval.reports.tables import add_columns, fits
+from kerneleval.reports.text import duration, figure, number, plural, safe, times
 
 STYLES = {"faster": "green", "slower": "red", "equal": "", "inconclusive": "dim"}
 LEVELS = {"info": "dim", "warn": "yellow", "fail": "bold red"}
@@ -140,10 +141,10 @@ def _shapes(cells: Sequence[CellResult], *, narrow: bool) -> Table | None:
     if not groups:
         return None
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("direction", "shape", "dims", "dtype"):
-        table.add_column(name, overflow="fold")
-    for name in ("right", *(() if narrow else ("candidate", "baseline")), "speedup"):
-        table.add_column(name, justify="right", overflow="fold")
+    add_columns(table, ("direction", "shape", "dims", "dtype"), overflow="fold")
+    add_columns(
+        table, ("right", *(() if narrow else ("candidate", "baseline")), "speedup"), justify="right", overflow="fold"
+    )
     limited = not narrow and any(_limit(of) for of in groups.values())
     if not narrow:
         table.add_column("claim")
@@ -151,9 +152,9 @@ def _shapes(cells: Sequence[CellResult], *, narrow: bool) -> Table | None:
         table.add_column("of limit", justify="right")
     for (direction, category, dims, dtype), of in groups.items():
         timings = _timings(of)
-        figures = [_speed(timings)] if narrow else [*_times(timings), _speed(timings), _claim(timings)]
-        figures = [*figures, *([_limit(of)] if limited else [])]
-        table.add_row(*(Text(safe(text)) for text in (direction, category, dims, dtype)), _right(of), *figures)
+        shown = [_speed(timings)] if narrow else [*_times(timings), _speed(timings), _claim(timings)]
+        shown = [*shown, *([_limit(of)] if limited else [])]
+        table.add_row(*(Text(safe(text)) for text in (direction, category, dims, dtype)), _right(of), *shown)
     return table
 
 
