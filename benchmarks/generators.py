@@ -49,7 +49,6 @@ from kerneleval.records import (
     filled,
     to_plain,
 )
-from kerneleval.scores import score_all
 from kerneleval.store import open_store
 
 _DAY_S = 86400.0
@@ -349,11 +348,9 @@ def _scores(place: str, runs: Sequence[str], only: set[tuple[str, str, str, int]
     """Scores of each generator, over these attempts of runs alone; None: over all."""
     if only is None:
         return dict(pipeline.score(place, runs)["scores"])
-    with open_store(place, write=False) as store:
-        info, ids = stored.joined(store, runs)
-        results = [r for r in store.results(ids) if (r.run, r.generator, r.task, r.sample) in only]
-        setting = stored.setting_of(info, stored.facts_of(store, info, ids, results), results)
-        return dict(to_plain(score_all(results, setting)))
+    found = stored.StoredRuns(place, runs)
+    found.results = [r for r in found.results if (r.run, r.generator, r.task, r.sample) in only]
+    return dict(to_plain(found.scores))
 
 
 _SHOWN = (

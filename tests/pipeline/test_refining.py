@@ -16,7 +16,7 @@ from tests.generators.llm.chat_server import USAGE, ChatServer, Say, serving
 from kerneleval import pipeline, tasks
 from kerneleval.judge import Judge
 from kerneleval.languages.common import opencl_runtime
-from kerneleval.pipeline.refining import SHARED, feedback_cases
+from kerneleval.pipeline.running import SHARED, feedback_cases
 from kerneleval.records import Limits, Protocol
 from kerneleval.store import open_store
 

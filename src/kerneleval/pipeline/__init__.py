@@ -5,8 +5,7 @@ Only ``pipeline/audit.py`` joins them too: store -> judge -> store.
 
 from __future__ import annotations
 
-from kerneleval.pipeline.api import check, run
-from kerneleval.pipeline.checking import check_candidate
+from kerneleval.pipeline.checking import check, check_candidate
 from kerneleval.pipeline.differential import differ
 from kerneleval.pipeline.estimating import estimate
 from kerneleval.pipeline.generating import generate, prompts
@@ -15,7 +14,7 @@ from kerneleval.pipeline.peaks import peaks
 from kerneleval.pipeline.portability import matrix
 from kerneleval.pipeline.results import analyse, compare, export, import_results, report, score, transitions
 from kerneleval.pipeline.rewards import Rewarder, reward
-from kerneleval.pipeline.running import run_suite
+from kerneleval.pipeline.running import run, run_suite
 from kerneleval.pipeline.selftests import selftest
 
 __all__ = [

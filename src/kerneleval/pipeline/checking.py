@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from kerneleval.records import (
     STORED,
@@ -15,10 +16,38 @@ from kerneleval.records import (
     Task,
     UsageError,
     Verdict,
+    asked,
 )
 
 if TYPE_CHECKING:
     from kerneleval.judge.judge import Judge
+
+
+def check(
+    path: str | Path, task: str | Task, *, judge: Judge | None = None, on_event: OnEvent | None = None, **options: Any
+) -> Verdict:
+    """Judge one candidate: a file, or one that a run has stored.
+
+    Args:
+        path: the candidate: ``.py`` (Triton, Numba, torch), ``.cpp``, ``.cu`` or ``.cl``; or ``store:HASH``, the
+            beginning of its hash in the store.
+        task: name of a built-in task, path of a problem file, or a task.
+        judge: a warm judge to use (its device counts); None: one is started for this call.
+        on_event: called as the work proceeds.
+        options: any field of :class:`~kerneleval.records.CandidateSpec` (``device``, ``language``, ``entry``,
+            ``backward_entry``, ``case``, ``store_url``) and of :class:`~kerneleval.records.Protocol` (``tier``,
+            ``shapes``, ``dtypes``, ``directions``, ``distributions``, ``categories``, ``timed``, ``baseline``,
+            ``allow``, ``tf32``, ``suite_seed``).
+
+    Returns:
+        The verdict; ``verdict.verdict`` is ``passed`` or ``failed``.
+
+    Raises:
+        UsageError: the input is wrong: no such file, task, device, case or option; shapes that do not fit.
+        InfrastructureError: the machine failed, not the candidate.
+    """
+    spec, protocol = asked(CandidateSpec, {**options, "source": str(path), "task": task})
+    return check_candidate(spec, protocol, judge=judge, on_event=on_event)
 
 
 def check_candidate(

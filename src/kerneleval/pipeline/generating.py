@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.pipeline.asking import Kept, answers_of, ask_all
-from kerneleval.pipeline.caps import Caps
+from kerneleval.pipeline.asking import Caps, Kept, answers_of, ask_all
 from kerneleval.pipeline.checking import borrowed
-from kerneleval.pipeline.refining import UNANSWERED
-from kerneleval.pipeline.running import in_float32, known_limits, suite_of
+from kerneleval.pipeline.running import UNANSWERED, in_float32, known_limits, suite_of
 from kerneleval.records import (
     Answer,
     InfrastructureError,
@@ -124,11 +123,7 @@ def _write(folder: Path, answer: Answer) -> None:
 
 
 def _told(folder: str, answers: Sequence[Answer]) -> dict[str, Any]:
-    without: dict[str, int] = {}
-    for answer in answers:
-        if answer.candidate is None:
-            problem = answer.problem or "missing"
-            without[problem] = without.get(problem, 0) + 1
+    without = Counter(answer.problem or "missing" for answer in answers if answer.candidate is None)
     broken = [answer for answer in answers if answer.problem == "endpoint"]
     if broken:
         raise InfrastructureError(
@@ -139,7 +134,7 @@ def _told(folder: str, answers: Sequence[Answer]) -> dict[str, Any]:
     return {
         "folder": folder,
         "candidates": sum(answer.candidate is not None for answer in answers),
-        "without": without,
+        "without": dict(without),
         "unasked": next((a.message for a in answers if a.problem in UNANSWERED), ""),
         "tokens_in": sum(o.tokens_in for o in origins),
         "tokens_out": sum(o.tokens_out for o in origins),

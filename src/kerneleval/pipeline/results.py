@@ -8,12 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kerneleval.pipeline.rounds import rounds_of
-from kerneleval.pipeline.stored import collects_later, facts_of, joined, setting_of
-from kerneleval.records import (
-    UsageError,
-    near,
-    to_plain,
-)
+from kerneleval.pipeline.stored import StoredRuns, collects_later
+from kerneleval.records import UsageError, near, to_plain
 
 if TYPE_CHECKING:
     from kerneleval.analysis.rubric import Profile
@@ -33,14 +29,8 @@ def score(store_url: str | None = None, run: str | Sequence[str] = "latest") -> 
     Raises:
         UsageError: no such store or run.
     """
-    from kerneleval import scores
-    from kerneleval.store import open_store
-
-    store = open_store(store_url, create=False, write=False)
-    info, ids = joined(store, run)
-    results = list(store.results(ids))
-    setting = setting_of(info, facts_of(store, info, ids, results), results)
-    return {"run": to_plain(info), "scores": to_plain(scores.score_all(results, setting))}
+    runs = StoredRuns(store_url, run)
+    return {"run": to_plain(runs.info), "scores": to_plain(runs.scores)}
 
 
 @collects_later
@@ -65,26 +55,20 @@ def export(
     Raises:
         UsageError: no such store or run; a folder that cannot be written; a package that is missing.
     """
-    from kerneleval import scores
     from kerneleval.reports import export as tables
-    from kerneleval.store import open_store
 
-    store = open_store(store_url, create=False, write=False)
-    info, ids = joined(store, run)
+    runs = StoredRuns(store_url, run)
     place = Path(folder)
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{place} can't be made: {error.strerror}; give another folder") from error
-    results = list(store.results(ids))
-    facts = facts_of(store, info, ids, results)
-    setting = setting_of(info, facts, results)
     rows: dict[str, Iterable[dict[str, Any]]] = {
-        "cells": tables.cell_rows(results),
-        "attempts": tables.attempt_rows(facts.verdicts),
-        "samples": tables.sample_rows(facts.verdicts, store.candidate, setting.measured),
-        "candidates": tables.candidate_rows(facts.candidates.values()),
-        "scores": tables.score_rows(scores.score_all(results, setting)),
+        "cells": tables.cell_rows(runs.results),
+        "attempts": tables.attempt_rows(runs.verdicts),
+        "samples": tables.sample_rows(runs.verdicts, runs.store.candidate, runs.setting.measured),
+        "candidates": tables.candidate_rows(runs.candidates.values()),
+        "scores": tables.score_rows(runs.scores),
     }
     paths = {name: place / f"{name}.{file_format}" for name in rows}
     return {str(paths[name]): tables.write_table(paths[name], tables.TABLES[name], of) for name, of in rows.items()}
@@ -222,34 +206,26 @@ def report(
     Raises:
         UsageError: no such store or run; a file that cannot be written; a package that is missing.
     """
-    from kerneleval import scores
     from kerneleval.analysis import rubric
     from kerneleval.reports import html, markdown
     from kerneleval.reports.files import write_text
     from kerneleval.scores.limit import roofline
-    from kerneleval.store import open_store
 
-    store = open_store(store_url, create=False, write=False)
-    info, ids = joined(store, run)
-    results = list(store.results(ids))
-    facts = facts_of(store, info, ids, results)
-    setting = setting_of(info, facts, results)
-    found = scores.score_all(results, setting)
-    written = []
+    runs = StoredRuns(store_url, run)
+    scores, written = runs.scores, []
     if html_to or markdown_to:
-        profiles = rubric.profiles(facts.ratings)
         extras = {
-            "roofline": [_in_roofline(point) for point in roofline(results, setting)],
-            "rubric": _as_levels(profiles),
-            "rounds": rounds_of(store, ids),
+            "roofline": [_in_roofline(point) for point in roofline(runs.results, runs.setting)],
+            "rubric": _as_levels(rubric.profiles(runs.ratings)),
+            "rounds": rounds_of(runs.store, runs.ids),
         }
-        document = html.build(info, found, results, facts.verdicts, facts.candidates, extras)
+        document = html.build(runs.info, scores, runs.results, runs.verdicts, runs.candidates, extras)
         if html_to:
             html.write(document, html_to)
         if markdown_to:
             write_text(markdown_to, markdown.render(document))
         written = [str(path) for path in (html_to, markdown_to) if path]
-    return {"run": to_plain(info), "scores": to_plain(found), "written": written}
+    return {"run": to_plain(runs.info), "scores": to_plain(scores), "written": written}
 
 
 def _in_roofline(point: Point) -> dict[str, Any]:
@@ -287,22 +263,17 @@ def analyse(run: str | Sequence[str] = "latest", *, store_url: str | None = None
         UsageError: no such store or run; a package that is missing.
     """
     from kerneleval.analysis import attribution, compiled, difficulty, hardware, rubric, sources
-    from kerneleval.store import open_store
 
-    store = open_store(store_url, create=False, write=False)
-    info, ids = joined(store, run)
-    results = list(store.results(ids))
-    facts = facts_of(store, info, ids, results)
-    if facts.why_no_metrics:
-        raise UsageError(facts.why_no_metrics)
+    runs = StoredRuns(store_url, run)
+    results, metrics = runs.results, runs.metrics
     keys = (attribution.of_category, attribution.of_group)
     return {
-        "runs": ids,
+        "runs": runs.ids,
         "attribution": [to_plain(attribution.attribute(results, key=key)) for key in keys],
-        "difficulty": to_plain(difficulty.difficulty(results, facts.tasks)),
-        "sources": to_plain(sources.by_generators(facts.metrics, results)),
-        "compiled": to_plain(compiled.by_generators(facts.compiled, results)),
-        "rubric": to_plain(rubric.profiles(facts.ratings)),
+        "difficulty": to_plain(difficulty.difficulty(results, runs.tasks)),
+        "sources": to_plain(sources.by_generators(metrics, results)),
+        "compiled": to_plain(compiled.by_generators(runs.compiled, results)),
+        "rubric": to_plain(rubric.profiles(runs.ratings)),
         "hardware": to_plain(hardware.hardware(results)),
     }
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerneleval.generators.common.feedback import feedback_of
 from kerneleval.pipeline.checking import open_task
-from kerneleval.records import Candidate, Task, UsageError, Verdict, to_plain
+from kerneleval.records import Origin, Task, UsageError, Verdict, to_plain
 
 if TYPE_CHECKING:
-    from kerneleval.store.plan import Attempt, RunInfo
+    from kerneleval.store.plan import RunInfo
     from kerneleval.store.store import Store
 
 CHAINS = 24
@@ -39,14 +40,18 @@ def rounds_of(store: Store, runs: Sequence[str]) -> dict[str, Any]:
         found = list(store.verdicts(info.id))
         sources = {a.candidate: store.candidate(a.candidate) for a, _ in found if a.candidate}
         lines += steps.steps_of_run(iter(found), sources)
-        opened = _Tasks(info)
+        task_of = _opened(info)
         for attempt, verdict in found:
-            if attempt.origin is None:
+            origin = attempt.origin
+            if origin is None:
                 continue
-            number = attempt.origin.round
-            row = _round(attempt, verdict, number, sources, opened, info)
-            chains.setdefault((attempt.generator, attempt.task, attempt.origin.sample), []).append(row)
-            _add(by_round, attempt, verdict, number)
+            told = verdict.message if not attempt.candidate else ""
+            if attempt.candidate and (task := task_of(attempt.task)) is not None:
+                told = feedback_of(verdict, task, info.limits.get(attempt.machine))
+            source = sources[attempt.candidate].main if attempt.candidate else ""
+            row = _round(origin, verdict) | {"told": told, "source": source}
+            chains.setdefault((attempt.generator, attempt.task, origin.sample), []).append(row)
+            _add(by_round, attempt.generator, origin, verdict)
     moves = between.transitions(lines)
     shown = sorted(chains.items(), key=lambda item: (-len(item[1]), item[0]))[:CHAINS]
     return {
@@ -63,57 +68,39 @@ def rounds_of(store: Store, runs: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _round(
-    attempt: Attempt,
-    verdict: Verdict,
-    number: int,
-    sources: Mapping[str, Candidate],
-    opened: _Tasks,
-    info: RunInfo,
-) -> dict[str, Any]:
-    origin = attempt.origin
-    task = opened.task(attempt.task)
-    told = verdict.message if not attempt.candidate else ""
-    if attempt.candidate and task is not None:
-        told = feedback_of(verdict, task, info.limits.get(attempt.machine))
+def _round(origin: Origin, verdict: Verdict) -> dict[str, Any]:
     return {
-        "round": number,
+        "round": origin.round,
         "verdict": verdict.verdict,
         "stage": verdict.stage,
         "reason": verdict.reason,
         "speedup": to_plain(verdict.speedup),
-        "tokens_in": origin.tokens_in if origin else 0,
-        "tokens_out": origin.tokens_out if origin else 0,
-        "usd": origin.money_usd if origin else 0.0,
-        "seconds": origin.seconds if origin else 0.0,
+        "tokens_in": origin.tokens_in,
+        "tokens_out": origin.tokens_out,
+        "usd": origin.money_usd,
+        "seconds": origin.seconds,
         "judged_s": verdict.seconds,
-        "told": told,
-        "source": sources[attempt.candidate].main if attempt.candidate else "",
     }
 
 
-def _add(by_round: dict[tuple[str, int], dict[str, Any]], attempt: Attempt, verdict: Verdict, number: int) -> None:
+def _add(by_round: dict[tuple[str, int], dict[str, Any]], generator: str, origin: Origin, verdict: Verdict) -> None:
     counts = {"asked": 0, "built": 0, "right": 0, "usd": 0.0, "tokens": 0}
-    row = by_round.setdefault((attempt.generator, number), {"generator": attempt.generator, "round": number, **counts})
+    row = by_round.setdefault((generator, origin.round), {"generator": generator, "round": origin.round, **counts})
     row["asked"] += 1
     row["built"] += verdict.stage not in ("generate", "build", "load")
     row["right"] += verdict.verdict == "passed"
-    if attempt.origin is not None:
-        row["usd"] += attempt.origin.money_usd
-        row["tokens"] += attempt.origin.tokens_in + attempt.origin.tokens_out
+    row["usd"] += origin.money_usd
+    row["tokens"] += origin.tokens_in + origin.tokens_out
 
 
-class _Tasks:
-    """The tasks of a run, opened where they still can be: times then have the limits with them."""
+def _opened(info: RunInfo) -> Callable[[str], Task | None]:
+    """Opens the tasks of a run (times then have the limits with them); None: its file is not there any more."""
 
-    def __init__(self, info: RunInfo) -> None:
-        self._info, self._known = info, dict[str, Task | None]()
+    @functools.cache
+    def task(name: str) -> Task | None:
+        try:
+            return open_task(info.tasks.get(name, name), info.protocol)
+        except UsageError:
+            return None
 
-    def task(self, name: str) -> Task | None:
-        """The task; None: its file is not there any more."""
-        if name not in self._known:
-            try:
-                self._known[name] = open_task(self._info.tasks.get(name, name), self._info.protocol)
-            except UsageError:
-                self._known[name] = None
-        return self._known[name]
+    return task

@@ -1,30 +1,38 @@
-"""Generators over a suite: plan, ask, judge, store."""
+"""Generators over a suite: plan, ask, judge, store.
+
+Where a generator refines, a draft is judged at other shapes than the final answer, what came out is told, and the
+generator is asked again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from kerneleval.pipeline.asking import Kept, answers_of
-from kerneleval.pipeline.caps import Caps
+from kerneleval.generators.common.feedback import feedback_of
+from kerneleval.pipeline.asking import Caps, Kept, answers_of, ask_all
 from kerneleval.pipeline.checking import borrowed, open_task
-from kerneleval.pipeline.refining import UNANSWERED, Setting, Wanted, ask
 from kerneleval.records import (
+    TRACKS,
     Answer,
     Candidate,
     Case,
     CellResult,
+    EarlierRound,
     Failed,
     InfrastructureError,
     Limits,
     OnEvent,
+    Origin,
     Protocol,
     ReplaySource,
+    Request,
     RunSpec,
     Task,
     ToolError,
     Verdict,
+    asked,
     digest,
     from_plain,
     tell,
@@ -39,6 +47,51 @@ if TYPE_CHECKING:
 
 ARCHETYPES = ("baseline", "fragile", "robust")
 """What ``run`` judges when no generator is named."""
+
+UNANSWERED = ("endpoint", "budget")
+"""Problems that are not the generator's: its attempt stays open, and is asked again when the run goes on."""
+
+SHARED = ("edge", "tiny")
+"""Shape categories with so few sizes that any two suites share some."""
+
+_Key = tuple[str, str, int]
+"""Generator, task, sample."""
+
+
+def run(
+    generators: Sequence[str] = (),
+    tasks: Sequence[str] = (),
+    *,
+    judge: Judge | None = None,
+    on_event: OnEvent | None = None,
+    **options: Any,
+) -> str:
+    """Judge generators over a suite of tasks and store every outcome.
+
+    An interrupted run of the same plan is resumed; what is in the store for the same candidate, case, machine and
+    protocol is not judged again, and what a model answered is not asked again. What a cap keeps from being asked or
+    judged stays open: the run goes on when it is begun again.
+
+    Args:
+        generators: names, or paths: of directories with candidates, of files with settings; empty: the archetypes.
+        tasks: names or paths; empty: the archetypes' suite.
+        judge: a warm judge to use.
+        on_event: called as the work proceeds.
+        options: any field of :class:`~kerneleval.records.RunSpec` (``device``, ``store_url``, ``name``, ``resume``,
+            ``target``, ``max_usd``, ``max_tokens``, ``max_hours``) and of :class:`~kerneleval.records.Protocol`; all
+            tracks may pass, and it is judged in float32, unless ``allow`` and ``dtypes`` say otherwise.
+
+    Returns:
+        The run's identifier.
+
+    Raises:
+        UsageError: an unknown generator, task, device or option, a cap that cannot be kept, or a store that cannot be
+            used.
+        InfrastructureError: the machine, the disk, the database or an endpoint failed; what came is stored.
+    """
+    given = {"allow": TRACKS, **options, "generators": tuple(generators), "tasks": tuple(tasks)}
+    spec, protocol = asked(RunSpec, given)
+    return run_suite(spec, protocol, judge=judge, on_event=on_event)
 
 
 def run_suite(spec: RunSpec, protocol: Protocol, *, judge: Judge | None = None, on_event: OnEvent | None = None) -> str:
@@ -81,6 +134,7 @@ class _Work:
     store: Store
     judge: Judge
     protocol: Protocol
+    """How the final answers are judged."""
     suite: Mapping[str, Task]
     """The tasks by name, in order."""
     sources: Mapping[str, str]
@@ -89,7 +143,7 @@ class _Work:
     place: str
     """The store as replay lines name it."""
     target: float | None
-    """Speedup from which on a draft is not refined any more."""
+    """Speedup from which on a draft is not refined any more; None: all rounds are used."""
     caps: Caps
     on_event: OnEvent | None
 
@@ -98,20 +152,14 @@ class _Work:
         from kerneleval.generators import Asked
         from kerneleval.store import NewRun
 
-        machine = self.judge.machine
-        asked = {maker.name: maker for maker in makers if isinstance(maker, Asked)}
-        answers = {
-            (maker.name, task, sample): answer
-            for maker in makers
-            if not isinstance(maker, Asked)
-            for task, found in answers_of(maker, list(self.suite.values()), machine.device).items()
-            for sample, answer in enumerate(found)
-        }
-        for task in self.suite.values():
+        machine, suite = self.judge.machine, list(self.suite.values())
+        on_demand = {maker.name: maker for maker in makers if isinstance(maker, Asked)}
+        given = {m.name: answers_of(m, suite, machine.device) for m in makers if not isinstance(m, Asked)}
+        for task in suite:
             for line in self.judge.left_out(task, self.protocol):
                 tell(self.on_event, "note", 0, 0, f"{task.name}: {line}")
         names = [maker.name for maker in makers]
-        plan = list(_plan(makers, answers, list(self.suite.values()), self.judge, self.protocol))
+        plan = list(self._plan(makers, given))
         run_id = self.store.begin_run(
             NewRun(
                 name=name or "+".join(names),
@@ -121,64 +169,56 @@ class _Work:
                 plan=tuple(plan),
                 tasks=self.sources,
                 limits={machine.fingerprint: self.limits},
-                identity=tuple([maker.identity for maker in asked.values()]),
+                identity=tuple([maker.identity for maker in on_demand.values()]),
             ),
             resume=resume,
         )
         attempts = self.store.unfinished(run_id)
-        for maker in asked.values():
+        answers = {(g, t, s): one for g, of in given.items() for t, found in of.items() for s, one in enumerate(found)}
+        for maker in on_demand.values():
             answers |= self._asked(maker, run_id, [a for a in attempts if a.generator == maker.name])
         self._judge_all(run_id, attempts, answers, len(plan))
         return run_id
 
-    def _asked(self, maker: Asked, run_id: str, attempts: Sequence[Attempt]) -> dict[tuple[str, str, int], Answer]:
+    def _plan(
+        self, makers: Sequence[Generator | Asked], given: Mapping[str, Mapping[str, Sequence[Answer]]]
+    ) -> Iterator[Planned]:
+        """Every attempt with its cases; candidates of generators that are asked are not known yet."""
+        from kerneleval.generators import Asked
+
+        for task in self.suite.values():
+            cases = self.judge.plan(task, self.protocol)
+            for maker in makers:
+                if isinstance(maker, Asked):
+                    yield from (_planned(task, maker.name, sample, cases) for sample in range(maker.samples))
+                    continue
+                for sample, answer in enumerate(given[maker.name][task.name]):
+                    origin = answer.origin if answer.problem else None
+                    yield _planned(task, maker.name, sample, cases, answer.candidate, origin)
+
+    def _asked(self, maker: Asked, run_id: str, attempts: Sequence[Attempt]) -> dict[_Key, Answer]:
         """Final answers of a generator to what is open; candidates are stored at once."""
-        if not attempts:
-            return {}
-        known = {
-            (maker.name, a.task, a.sample): Answer(candidate=candidate, origin=candidate.origin)
-            for a in attempts
-            if a.candidate and a.origin is not None
-            for candidate in [_with_origin(self.store.candidate(a.candidate), a)]
-        }
-        setting = Setting(
-            store=self.store,
-            judge=self.judge,
-            run=run_id,
-            final=self.protocol,
-            limits=self.limits,
-            judged=self.judged,
-            sources=self.sources,
-            target=self.target,
-            caps=self.caps,
-            on_event=self.on_event,
-        )
-        wanted = [
-            Wanted(task=self.suite[a.task], sample=a.sample)
-            for a in attempts
-            if (maker.name, a.task, a.sample) not in known
-        ]
-        found = {(maker.name, *key): answer for key, answer in ask(maker, wanted, setting).items()}
+        known: dict[_Key, Answer] = {}
+        for a in attempts:
+            if a.candidate and a.origin is not None:
+                candidate = replace(self.store.candidate(a.candidate), origin=a.origin)
+                known[_key(a)] = Answer(candidate=candidate, origin=a.origin)
+        wanted = [(self.suite[a.task], a.sample) for a in attempts if _key(a) not in known]
+        found = _Rounds(maker, self, run_id).ask(wanted)
         for (generator, task, sample), answer in found.items():
             if answer.candidate is not None:
                 self.store.put_candidate(run_id, generator, sample, task, answer.candidate)
         return known | found
 
-    def _judge_all(
-        self,
-        run_id: str,
-        attempts: Sequence[Attempt],
-        answers: Mapping[tuple[str, str, int], Answer],
-        total: int,
-    ) -> None:
+    def _judge_all(self, run_id: str, attempts: Sequence[Attempt], answers: Mapping[_Key, Answer], total: int) -> None:
         """Judge what is open, and tell what stays so."""
-        coming = {(a.generator, a.task, a.sample): answers[a.generator, a.task, a.sample] for a in attempts}
+        coming = {_key(a): answers[_key(a)] for a in attempts}
         unanswered = {key: answer for key, answer in coming.items() if answer.problem in UNANSWERED}
         self.judge.build_ahead([a.candidate for a in coming.values() if a.candidate is not None], self.on_event)
         done, late = total - len(attempts), ""
         refused: list[str] = []
         for attempt in attempts:
-            key = attempt.generator, attempt.task, attempt.sample
+            key = _key(attempt)
             late = late or self.caps.out_of_time()
             if key in unanswered or late:
                 continue
@@ -206,18 +246,9 @@ class _Work:
         known = self.store.cached_verdict(candidate.hash, task.name, machine, protocol.key, cases)
         if known is not None:
             return known
-        return self.judge.check(
-            candidate,
-            task,
-            protocol,
-            cases=cases,
-            replay=ReplaySource(
-                source=candidate.origin.path or candidate.stored_name,
-                task=self.sources[task.name],
-                store=self.place,
-            ),
-            on_event=self.on_event,
-        )
+        source = candidate.origin.path or candidate.stored_name
+        replay = ReplaySource(source=source, task=self.sources[task.name], store=self.place)
+        return self.judge.check(candidate, task, protocol, cases=cases, replay=replay, on_event=self.on_event)
 
     def _missing(self, answer: Answer, task: Task, protocol: Protocol, cases: Sequence[Case]) -> Verdict:
         message = answer.message or f"{answer.origin.generator} gave no candidate for {task.name}"
@@ -238,18 +269,40 @@ class _Work:
         )
 
 
-def _with_origin(candidate: Candidate, attempt: Attempt) -> Candidate:
-    assert attempt.origin is not None
-    return replace(candidate, origin=attempt.origin)
+def _key(attempt: Attempt) -> _Key:
+    return attempt.generator, attempt.task, attempt.sample
 
 
-def _named(key: tuple[str, str, int]) -> str:
+def _named(key: _Key) -> str:
     generator, task, sample = key
     return f"{generator}, {task}, sample {sample}"
 
 
+def _planned(
+    task: Task,
+    generator: str,
+    sample: int,
+    cases: tuple[Case, ...],
+    candidate: Candidate | None = None,
+    origin: Origin | None = None,
+) -> Planned:
+    from kerneleval.store import Planned
+
+    return Planned(
+        generator=generator,
+        task=task.name,
+        category=task.category,
+        level=task.level,
+        group=task.group,
+        cases=cases,
+        sample=sample,
+        candidate=candidate,
+        origin=origin,
+    )
+
+
 def _tell_open(
-    unanswered: Mapping[tuple[str, str, int], Answer],
+    unanswered: Mapping[_Key, Answer],
     refused: Sequence[str],
     late: str,
     left: int,
@@ -278,39 +331,6 @@ def _tell_open(
         )
     if capped:
         tell(on_event, "note", 0, 0, f"{left} attempts are left: {'; '.join(capped)}; {again} with a higher one")
-
-
-def _plan(
-    makers: Sequence[Generator | Asked],
-    answers: Mapping[tuple[str, str, int], Answer],
-    suite: Sequence[Task],
-    judge: Judge,
-    protocol: Protocol,
-) -> Iterator[Planned]:
-    """Every attempt with its cases; candidates of generators that are asked are not known yet."""
-    from kerneleval.generators import Asked
-    from kerneleval.store import Planned
-
-    given: dict[tuple[str, str], list[Answer | None]] = {}
-    for (generator, task_name, _), one in answers.items():
-        given.setdefault((generator, task_name), []).append(one)
-    for task in suite:
-        cases = judge.plan(task, protocol)
-        for maker in makers:
-            nothing: list[Answer | None] = [None] * maker.samples if isinstance(maker, Asked) else []
-            found = given.get((maker.name, task.name), nothing)
-            for sample, answer in enumerate(found):
-                yield Planned(
-                    generator=maker.name,
-                    task=task.name,
-                    category=task.category,
-                    level=task.level,
-                    group=task.group,
-                    cases=cases,
-                    sample=sample,
-                    candidate=answer.candidate if answer is not None else None,
-                    origin=answer.origin if answer is not None and answer.problem else None,
-                )
 
 
 def in_float32(protocol: Protocol) -> Protocol:
@@ -345,3 +365,171 @@ def known_limits(store: Store | None, judge: Judge, protocol: Protocol, keep: Ke
     if keep is not None:
         keep.put_response(key, to_plain(found))
     return found
+
+
+def _feedback_protocol(final: Protocol) -> Protocol:
+    """How drafts are judged: as the final answers are, at shapes of another seed. It follows from the final one, so
+    that a run that goes on finds what it judged.
+    """
+    return replace(final, suite_seed=final.suite_seed + 1)
+
+
+def feedback_cases(judge: Judge, task: Task, final: Protocol) -> tuple[Case, ...]:
+    """Cases at which drafts are judged: none has the sizes of a case at which the final verdict is reached, so that no
+    feedback tells such sizes. Tiny sizes and edges, of which there are too few for two suites, and a problem file's own
+    sizes are the same.
+    """
+    planned = judge.plan(task, _feedback_protocol(final))
+    if task.case_dims:
+        return planned
+    held_back = {case.dims for case in judge.plan(task, final) if case.shape_category not in SHARED}
+    return tuple(c for c in planned if c.shape_category in SHARED or c.dims not in held_back)
+
+
+@dataclass(kw_only=True)
+class _Chain:
+    """The rounds of one sample so far."""
+
+    task: Task
+    sample: int
+    turns: list[EarlierRound] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    stopped: Answer | None = None
+    """An answer that never came: nothing goes on behind it."""
+    done: bool = False
+
+    def final(self) -> Answer:
+        """The fastest right draft, or the last one where none is right; its costs are those of all rounds."""
+        if self.stopped is not None:
+            return self.stopped
+        ranked = [
+            (v.verdict == "passed", _speed(v), number)
+            for number, (turn, v) in enumerate(zip(self.turns, self.verdicts, strict=True))
+            if turn.answer.candidate is not None
+        ]
+        right = [one for one in ranked if one[0]]
+        number = max(right)[2] if right else max((one[2] for one in ranked), default=len(self.turns) - 1)
+        chosen = self.turns[number].answer
+        origins = [turn.answer.origin for turn in self.turns]
+        summed = ("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning", "money_usd", "seconds")
+        costs: dict[str, Any] = {name: sum(getattr(o, name) for o in origins) for name in summed}
+        prices = next((o.prices for o in reversed(origins) if o.prices), "")
+        origin = replace(chosen.origin, prices=prices, **costs)
+        candidate = None if chosen.candidate is None else replace(chosen.candidate, origin=origin)
+        return replace(chosen, candidate=candidate, origin=origin)
+
+
+def _speed(verdict: Verdict) -> float:
+    """Its speedup; 0: it is wrong or was not timed."""
+    return verdict.speedup.value if verdict.verdict == "passed" and verdict.speedup is not None else 0.0
+
+
+class _Rounds:
+    """The rounds of one generator. Verdicts on drafts are stored as a run of their own, ``rounds of RUN``, which begins
+    with the first of them; round r of sample s is its sample ``s * rounds + r``.
+    """
+
+    def __init__(self, maker: Asked, work: _Work, final_run: str) -> None:
+        self._maker, self._work, self._final_run = maker, work, final_run
+        self._run = ""
+        self._protocol = _feedback_protocol(work.protocol)
+
+    def ask(self, wanted: Sequence[tuple[Task, int]]) -> dict[_Key, Answer]:
+        """The final answer to each (task, sample). Raises UsageError where the generator's settings are wrong."""
+        work, maker, machine = self._work, self._maker, self._work.judge.machine
+        chains = [_Chain(task=task, sample=sample) for task, sample in wanted]
+        for number in range(maker.rounds):
+            active = [chain for chain in chains if not chain.done]
+            if not active:
+                break
+            requests = [
+                Request(
+                    task=chain.task,
+                    device=machine.device,
+                    machine=machine,
+                    limits=work.limits,
+                    sample=chain.sample,
+                    history=tuple(chain.turns),
+                )
+                for chain in active
+            ]
+            answers = ask_all(maker, requests, work.on_event, caps=work.caps, check=self._check)
+            if maker.rounds == 1:
+                return {(maker.name, c.task.name, c.sample): a for c, a in zip(active, answers, strict=True)}
+            self._judge(active, answers, number)
+        return {(maker.name, c.task.name, c.sample): c.final() for c in chains}
+
+    def _judge(self, active: Sequence[_Chain], answers: Sequence[Answer], number: int) -> None:
+        """Judge one round, and add what came of it to the chains."""
+        work, maker = self._work, self._maker
+        came = []
+        for chain, answer in zip(active, answers, strict=True):
+            if answer.problem in UNANSWERED:
+                chain.stopped, chain.done = answer, True
+            else:
+                came.append((chain, answer))
+        self._plan(came, number)
+        work.judge.build_ahead([a.candidate for _, a in came if a.candidate is not None], work.on_event)
+        for position, (chain, answer) in enumerate(came):
+            task = chain.task
+            tell(
+                work.on_event,
+                "run",
+                position,
+                len(came),
+                f"{maker.name}: {task.name}, round {number + 1} of {maker.rounds}",
+            )
+            if said := work.caps.out_of_time():
+                origin = Origin(generator=maker.name, sample=chain.sample, round=number)
+                chain.stopped = Answer(candidate=None, origin=origin, problem="budget", message=said)
+                chain.done = True
+                continue
+            verdict = work.judged(answer, task, self._protocol, self._cases(task))
+            sample = self._sample(chain, number)
+            work.store.put_verdict(self._run, maker.name, sample, answer.candidate, verdict, origin=answer.origin)
+            text = answer.message if answer.candidate is None else feedback_of(verdict, task, work.limits)
+            chain.turns.append(EarlierRound(answer=answer, feedback=text))
+            chain.verdicts.append(verdict)
+            chain.done = work.target is not None and _speed(verdict) >= work.target
+
+    def _plan(self, came: Sequence[tuple[_Chain, Answer]], number: int) -> None:
+        """Store what is going to be judged in one round."""
+        from kerneleval.store import NewRun
+
+        work, maker, machine = self._work, self._maker, self._work.judge.machine
+        plan = [
+            _planned(c.task, maker.name, self._sample(c, number), self._cases(c.task), answer.candidate, answer.origin)
+            for c, answer in came
+        ]
+        if not plan:
+            return
+        if not self._run:
+            same = [i.id for i in work.store.runs() if i.rounds_of == self._final_run and maker.name in i.generators]
+            self._run = same[0] if same else ""
+        if self._run:
+            work.store.add_attempts(self._run, plan)
+            return
+        self._run = work.store.begin_run(
+            NewRun(
+                name=f"rounds of {self._final_run}",
+                generators=(maker.name,),
+                machines=(machine,),
+                protocol=self._protocol,
+                plan=tuple(plan),
+                tasks=work.sources,
+                limits={machine.fingerprint: work.limits},
+                rounds_of=self._final_run,
+            )
+        )
+
+    def _check(self, candidate: Candidate, task: Task) -> tuple[bool, str]:
+        """Whether a draft passes that a generator tries before it answers, and the feedback on it; it is not stored."""
+        answer = Answer(candidate=candidate, origin=candidate.origin)
+        verdict = self._work.judged(answer, task, self._protocol, self._cases(task))
+        return verdict.verdict == "passed", feedback_of(verdict, task, self._work.limits)
+
+    def _cases(self, task: Task) -> tuple[Case, ...]:
+        return feedback_cases(self._work.judge, task, self._work.protocol)
+
+    def _sample(self, chain: _Chain, number: int) -> int:
+        return chain.sample * self._maker.rounds + number

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from kerneleval.records import (
-    Candidate,
-    Case,
-    Result,
-    Task,
-    UsageError,
-    Verdict,
-)
+from kerneleval.records import Candidate, Case, Result, Task, UsageError, Verdict
 
 if TYPE_CHECKING:
     from kerneleval.analysis.compiled import CompiledMetrics
@@ -28,6 +22,8 @@ if TYPE_CHECKING:
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+
+_METRICS = ("maintainability", "complexity_sum", "complexity_mean", "complexity_max")
 
 
 def collects_later(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -48,12 +44,125 @@ def collects_later(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return run
 
 
-def joined(store: Store, run: str | Sequence[str]) -> tuple[RunInfo, list[str]]:
-    """One or more runs as one, with the machines of all of them, the first one's first; and their identifiers.
+class StoredRuns:
+    """One or more runs of a store as one, each part read or computed on its first use.
+
+    Args:
+        store_url: path or URL of the store; None: ``./kerneleval.db``.
+        run: identifier, its beginning, name or ``latest``; several are one with the machines of all.
 
     Raises:
-        UsageError: no run is named, or one twice, there is none such, or their baselines differ.
+        UsageError: no such store or run; no run is named, or one twice; their baselines differ.
     """
+
+    def __init__(self, store_url: str | None, run: str | Sequence[str]) -> None:
+        from kerneleval.store import open_store
+
+        self.store = open_store(store_url, create=False, write=False)
+        self.info, self.ids = _joined(self.store, run)
+
+    @functools.cached_property
+    def results(self) -> list[Result]:
+        """Every cell."""
+        return list(self.store.results(self.ids))
+
+    @functools.cached_property
+    def verdicts(self) -> tuple[tuple[Attempt, Verdict], ...]:
+        """Attempts with their verdicts, both without cells."""
+        return tuple(both for one in self.ids for both in self.store.verdicts(one, cells=False))
+
+    @functools.cached_property
+    def candidates(self) -> Mapping[str, Candidate]:
+        """Content hash -> source."""
+        return {
+            found: self.store.candidate(found) for found in dict.fromkeys(r.candidate for r in self.results) if found
+        }
+
+    @functools.cached_property
+    def tasks(self) -> Mapping[str, Task]:
+        """Name -> task, as far as it is built in, or its file still defines it."""
+        from kerneleval.tasks import open_task
+
+        found = {}
+        for name in dict.fromkeys(r.task for r in self.results):
+            with contextlib.suppress(UsageError):
+                task = open_task(self.info.tasks.get(name, name))
+                if task.name == name:
+                    found[name] = task
+        return found
+
+    @functools.cached_property
+    def _here(self) -> Mapping[AttemptKey, Verdict]:
+        """Verdicts of the first machine of the results."""
+        machine = self.results[0].machine if self.results else ""
+        return {(a.generator, a.task, a.sample): verdict for a, verdict in self.verdicts if a.machine == machine}
+
+    @functools.cached_property
+    def ratings(self) -> Sequence[Rating]:
+        """Each attempt on the axes of the Standard Kernel Rubric."""
+        from kerneleval.analysis import rubric
+
+        saw = {key: rubric.seen(verdict) for key, verdict in self._here.items()}
+        return rubric.rate(self.results, self.tasks, self.candidates, saw) if self.results else ()
+
+    @functools.cached_property
+    def metrics(self) -> Mapping[str, SourceMetrics]:
+        """Content hash -> measures of the source. Raises UsageError where a package is missing."""
+        from kerneleval.analysis import sources
+
+        return {found: sources.measure(candidate) for found, candidate in self.candidates.items()}
+
+    @functools.cached_property
+    def compiled(self) -> Mapping[AttemptKey, CompiledMetrics]:
+        """Attempt -> what its compiled code is like, on the first machine of the results."""
+        from kerneleval.analysis import compiled
+
+        return {key: compiled.measure(verdict) for key, verdict in self._here.items()}
+
+    @functools.cached_property
+    def setting(self) -> Setting:
+        """What the scores need to know beyond the results."""
+        from kerneleval.scores import Setting
+        from kerneleval.scores.common.cells import devices_of, primary
+
+        measured: dict[str, dict[AttemptKey, float]] = {}
+        unmeasured: dict[str, str] = {}
+        made = {(r.generator, r.task, r.sample): r.candidate for r in primary(self.results, Setting()) if r.candidate}
+        try:
+            for name in _METRICS if self.metrics else ():
+                measured[name] = {key: float(getattr(self.metrics[found], name)) for key, found in made.items()}
+        except UsageError as error:  # a package is missing, which scores do not need otherwise
+            unmeasured = dict.fromkeys(_METRICS, str(error))
+        for rating in self.ratings:
+            for axis, grade in rating.grades.items():
+                if grade.level is not None:
+                    measured.setdefault(axis, {})[rating.generator, rating.task, rating.sample] = float(grade.level)
+
+        @functools.cache
+        def work(case: Case) -> tuple[float, float] | None:
+            """Floating-point operations of a forward call and the fewest bytes that it must move."""
+            task, dims = self.tasks.get(case.task), case.dims_map
+            return None if task is None else (float(task.flops(dims)), float(task.bytes(dims, case.dtype)))
+
+        return Setting(
+            not_evaluated=dict(self.info.not_evaluated),
+            devices=devices_of(self.info.machines),
+            limits=self.info.limits,
+            work=work if self.info.limits else None,
+            measured=measured,
+            unmeasured=unmeasured,
+        )
+
+    @functools.cached_property
+    def scores(self) -> dict[str, dict[str, Any]]:
+        """Generator -> score name -> score, or table of scores."""
+        from kerneleval.scores import score_all
+
+        return score_all(self.results, self.setting)
+
+
+def _joined(store: Store, run: str | Sequence[str]) -> tuple[RunInfo, list[str]]:
+    """The runs as one, the first one's machines first; and their identifiers."""
     infos = [store.run(one) for one in ([run] if isinstance(run, str) else run)]
     if not infos:
         raise UsageError("no run is named; give one, or 'latest'")
@@ -83,101 +192,3 @@ def joined(store: Store, run: str | Sequence[str]) -> tuple[RunInfo, list[str]]:
         limits={machine: of for info in reversed(infos) for machine, of in info.limits.items()},
     )
     return found, ids
-
-
-@dataclass(frozen=True, kw_only=True)
-class Facts:
-    """What is known of the attempts of stored runs beyond their outcomes."""
-
-    verdicts: tuple[tuple[Attempt, Verdict], ...]
-    """Attempts with their verdicts, both without cells."""
-    candidates: Mapping[str, Candidate]
-    """Content hash -> source."""
-    tasks: Mapping[str, Task]
-    """Name -> task, as far as it is at hand."""
-    ratings: tuple[Rating, ...]
-    """Each attempt on the axes of the Standard Kernel Rubric."""
-    metrics: Mapping[str, SourceMetrics]
-    """Content hash -> measures of the source; empty: see ``why_no_metrics``."""
-    why_no_metrics: str
-    """The package that is missing; empty: none is."""
-    compiled: Mapping[AttemptKey, CompiledMetrics] = field(default_factory=dict)
-    """Attempt -> what its compiled code is like, on the first machine of the results."""
-
-
-def facts_of(store: Store, info: RunInfo, ids: Sequence[str], results: Sequence[Result]) -> Facts:
-    """Read, measured and rated."""
-    from kerneleval.analysis import compiled, rubric, sources
-
-    verdicts = tuple(both for one in ids for both in store.verdicts(one, cells=False))
-    candidates = {found: store.candidate(found) for found in dict.fromkeys(r.candidate for r in results) if found}
-    tasks = _tasks_at_hand(info, results)
-    machine = results[0].machine if results else ""
-    here = {(a.generator, a.task, a.sample): verdict for a, verdict in verdicts if a.machine == machine}
-    saw = {key: rubric.seen(verdict) for key, verdict in here.items()}
-    metrics, why = {}, ""
-    try:
-        metrics = {found: sources.measure(candidate) for found, candidate in candidates.items()}
-    except UsageError as error:  # a package is missing, which scores do not need otherwise
-        why = str(error)
-    return Facts(
-        verdicts=verdicts,
-        candidates=candidates,
-        tasks=tasks,
-        ratings=tuple(rubric.rate(results, tasks, candidates, saw)) if results else (),
-        metrics=metrics,
-        why_no_metrics=why,
-        compiled={key: compiled.measure(verdict) for key, verdict in here.items()},
-    )
-
-
-_METRICS = ("maintainability", "complexity_sum", "complexity_mean", "complexity_max")
-
-
-def setting_of(info: RunInfo, facts: Facts, results: Sequence[Result]) -> Setting:
-    """What the scores of a run need to know beyond its results."""
-    from kerneleval.scores import Setting
-    from kerneleval.scores.common.cells import devices_of, primary
-
-    measured: dict[str, dict[AttemptKey, float]] = {}
-    attempts = {(r.generator, r.task, r.sample): r.candidate for r in primary(results, Setting()) if r.candidate}
-    for name in _METRICS if facts.metrics else ():
-        measured[name] = {key: float(getattr(facts.metrics[found], name)) for key, found in attempts.items()}
-    for rating in facts.ratings:
-        for axis, grade in rating.grades.items():
-            if grade.level is not None:
-                measured.setdefault(axis, {})[rating.generator, rating.task, rating.sample] = float(grade.level)
-    known = dict(info.tasks)
-    work = functools.cache(functools.partial(_work, functools.cache(functools.partial(_task_at_hand, known))))
-    return Setting(
-        not_evaluated=dict(info.not_evaluated),
-        devices=devices_of(info.machines),
-        limits=info.limits,
-        work=work if info.limits else None,
-        measured=measured,
-        unmeasured=dict.fromkeys(_METRICS, facts.why_no_metrics) if facts.why_no_metrics else {},
-    )
-
-
-def _work(task_of: Callable[[str], Task | None], case: Case) -> tuple[float, float] | None:
-    """Floating-point operations of a forward call and the fewest bytes that it must move."""
-    task = task_of(case.task)
-    return None if task is None else (float(task.flops(case.dims_map)), float(task.bytes(case.dims_map, case.dtype)))
-
-
-def _task_at_hand(sources: dict[str, str], name: str) -> Task | None:
-    """The task of a stored run; None: it is not built in, and its file is gone or was changed to another's name."""
-    from kerneleval import tasks
-
-    try:
-        task = tasks.open_task(sources.get(name, name))
-    except UsageError:
-        return None
-    return task if task.name == name else None
-
-
-def _tasks_at_hand(info: RunInfo, results: Sequence[Result]) -> dict[str, Task]:
-    """The tasks of the results by name, as far as they are built in or their files are where they were."""
-    places = dict(info.tasks)
-    names = dict.fromkeys(r.task for r in results)
-    return {name: task for name in names if (task := _task_at_hand(places, name)) is not None}

@@ -1,7 +1,7 @@
 """Feedback on a draft: the verdict in words, without what a generator must not know.
 
 It shows cells of the suite at which the draft was judged, which is another one than the final verdict's: the pipeline
-draws its shapes from another seed (``pipeline/refining.py``). Seeds, replay lines and paths of this machine are left
+draws its shapes from another seed (``pipeline/running.py``). Seeds, replay lines and paths of this machine are left
 out.
 """
 
