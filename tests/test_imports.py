@@ -76,6 +76,15 @@ def test_help_brings_in_no_pytorch() -> None:
     assert not {"numpy", "scipy", "sqlalchemy", "torch", "triton"} & {name.partition(".")[0] for name in modules}
 
 
+def test_a_verdict_needs_no_statistics_of_scipy() -> None:
+    """They take a second to import: the tasks that draw, and the tiers above the quick one, alone have use for them."""
+    plan = "shapes.plan(tasks.find('gelu'), kerneleval.Protocol(), shapes.Budget(memory_bytes=10**6, flops=10**8))"
+    modules = brought_in(
+        f"import kerneleval.judge.judge; from kerneleval import tasks; from kerneleval.tasks import shapes; {plan}"
+    )
+    assert "scipy.stats" not in modules
+
+
 def imported(path: Path) -> set[tuple[str, bool]]:
     """(top-level package, whether inside a function) of every import in a file; type-checking blocks left out."""
     tree = ast.parse(path.read_text())

@@ -50,12 +50,13 @@ def settings(folder: Path, server: ChatServer, prices: str = PRICES, **more: Any
 
 
 def command(path: str, store: Path, *more: str) -> list[str]:
-    options = ["-g", path, "-t", "relu", "--device", "cpu", "--quick", "--direction", "forward", "--store", str(store)]
-    return [sys.executable, "-m", "kerneleval", "run", *options, *more]
+    """A run whose verdicts cost little: what is tested is the sampling."""
+    options = ["-g", path, "-t", "relu", "--device", "cpu", "--quick", "--direction", "forward", "--dtype", "fp32"]
+    return [sys.executable, "-m", "kerneleval", "run", *options, "--store", str(store), *more]
 
 
 def run(path: str, store: Path, **options: Any) -> str:
-    common: dict[str, Any] = {"device": "cpu", "tier": "quick", "directions": ("forward",)}
+    common: dict[str, Any] = {"device": "cpu", "tier": "quick", "directions": ("forward",), "dtypes": ("float32",)}
     return pipeline.run((path,), ("relu",), store_url=str(store), **common, **options)
 
 

@@ -9,11 +9,13 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy.stats import qmc
 
-from kerneleval.records import SHAPE_CATEGORIES, Case, Dim, Protocol, Task, UsageError
+from kerneleval.records import SHAPE_CATEGORIES, Case, Dim, Protocol, Task, UsageError, digest
 from kerneleval.tasks import find, sampling, shapes
 from kerneleval.tasks.define import data, operator
 
@@ -203,6 +205,13 @@ def test_rows_cover_each_range_evenly() -> None:
         assert len(logs) == rows
         # One value in each of the strata; rounding to an integer moves none by more than a hundredth of one.
         assert all(i - 0.02 <= v <= i + 1.02 for i, v in enumerate(logs))
+
+
+@pytest.mark.parametrize(("columns", "count"), [(1, 1), (2, 3), (5, 16)])
+def test_rows_are_those_of_scipys_hypercube(columns: int, count: int) -> None:
+    generator = np.random.default_rng(int(digest("shapes", "a", "b")[:16], 16))
+    wanted = qmc.LatinHypercube(columns, rng=generator).random(count)
+    assert np.array_equal(sampling._rows(columns, count, "a", "b"), wanted)
 
 
 def test_large_anchors_differ_between_rows() -> None:

@@ -253,16 +253,19 @@ def few(task: Task) -> list[dict[str, int]]:
 
 @functools.lru_cache(maxsize=4096)
 def _rows(columns: int, count: int, *key: str) -> tuple[tuple[float, ...], ...]:
-    """``count`` rows of a Latin hypercube in [0, 1) ** columns, seeded by the key."""
-    import inspect
+    """``count`` rows of a Latin hypercube in [0, 1) ** columns, seeded by the key.
 
+    The rows of ``scipy.stats.qmc.LatinHypercube`` (McKay, Beckman and Conover, Technometrics 21, 1979), whose import
+    takes a second.
+    """
     import numpy as np
-    from scipy.stats import qmc
 
-    generator = np.random.default_rng(int(digest("shapes", *key)[:16], 16))
-    # SciPy 1.15 renamed the argument.
-    name = "rng" if "rng" in inspect.signature(qmc.LatinHypercube).parameters else "seed"
-    sample = qmc.LatinHypercube(columns, **{name: generator}).random(count)
+    (generator,) = np.random.default_rng(int(digest("shapes", *key)[:16], 16)).spawn(1)
+    within = generator.uniform(size=(count, columns))
+    strata = np.tile(np.arange(1, count + 1), (columns, 1))
+    for column in strata:
+        generator.shuffle(column)
+    sample = (strata.T - within) / count
     return tuple(tuple(float(v) for v in row) for row in sample)
 
 

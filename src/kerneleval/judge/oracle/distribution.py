@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from scipy import stats
 
 from kerneleval.judge.oracle.expectation import opened, unit_roundoff
 from kerneleval.records import Evidence, Law
@@ -121,11 +120,15 @@ def uniforms(law: Law, output: torch.Tensor, args: Sequence[Any]) -> tuple[torch
 
 
 def _distance(uniform: torch.Tensor) -> float:
+    from scipy import stats  # a second of work, which tasks that draw nothing have no use for
+
     method = "exact" if uniform.numel() < _ASYMPTOTIC else "asymp"
     return float(stats.kstest(uniform.cpu().numpy(), "uniform", method=method).pvalue)
 
 
 def _chi_square(uniform: torch.Tensor) -> float:
+    from scipy import stats
+
     n = uniform.numel()
     bins = min(_BINS, n // _PER_BIN)
     if bins < 2:
@@ -167,4 +170,4 @@ def _of_many(largest: float, count: int) -> float:
     """Probability that the largest magnitude of so many standard normal numbers is as large (Bonferroni)."""
     if math.isnan(largest):
         return 0.0
-    return min(1.0, 2 * float(stats.norm.sf(largest)) * max(1, count))
+    return min(1.0, math.erfc(largest / math.sqrt(2.0)) * max(1, count))
