@@ -12,8 +12,9 @@ import torch
 
 from benchmarks.report import Report, parser
 from kerneleval.judge import Judge
+from kerneleval.judge.oracle.expectation import TimedBounds
 from kerneleval.judge.timing.clock import TimedCell, measure
-from kerneleval.judge.timing.pair import TimedBounds, TimedCall, TimedMismatch
+from kerneleval.judge.timing.pair import TimedCall, TimedMismatch
 from kerneleval.judge.windows.buffers import CallLayout, dense
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.records import Candidate, Protocol

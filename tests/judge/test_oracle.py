@@ -364,12 +364,12 @@ def test_figures_for_timed_windows(name: str) -> None:
     task = find(name)
     for case in planned(task, directions=("forward",), distributions=("standard",)):
         calibrated = oracle.expect(task, case, drawn(task, case, seed=100)[0])
-        rms_bound, worst_bound = calibrated.timed_relative_rms, calibrated.timed_worst
+        rms_bound, worst_bound = calibrated.timed.relative_rms, calibrated.timed.worst
         for seed in range(3):
             args, _ = drawn(task, case, seed)
             native = called(task.reference, args)
             got = called(HONEST[name][0], floats(args, torch.Tensor.float))
-            for g, n, least in zip(got, native, calibrated.timed_scales, strict=True):
+            for g, n, least in zip(got, native, calibrated.timed.scales, strict=True):
                 error = g.to(n.dtype).double() - n.double()
                 scale = max(float(n.double().square().mean().sqrt()), least)
                 assert float(error.square().mean().sqrt()) <= rms_bound * scale

@@ -17,9 +17,10 @@ from tests.judge.conftest import case_of
 
 from kerneleval import devices
 from kerneleval.judge import Judge
+from kerneleval.judge.oracle.expectation import TimedBounds
 from kerneleval.judge.probes.calls import BoundCase
 from kerneleval.judge.timing import clock
-from kerneleval.judge.timing.pair import Pair, TimedBounds, TimedCall, TimedMismatch, verify
+from kerneleval.judge.timing.pair import Pair, TimedCall, TimedMismatch, verify
 from kerneleval.judge.timing.statistics import TIERS, effort_for
 from kerneleval.judge.timing.timer import _check_by_oracle
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot, WindowBuffer, WindowLayout, dense

@@ -14,12 +14,10 @@ import torch
 
 from kerneleval import devices
 from kerneleval.judge.judge import Judge, budget_of
-from kerneleval.judge.oracle import reference
-from kerneleval.judge.oracle.comparison import Mismatch, compare, matches
+from kerneleval.judge.oracle.comparison import Mismatch, compare
 from kerneleval.judge.oracle.expectation import Expected, as_real
 from kerneleval.judge.probes.calls import BoundCase, Calls, Drawn
 from kerneleval.judge.probes.cells import CellJudge
-from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
 from kerneleval.judge.windows.worker_pool import BuildFailed, Loaded, baseline_candidate
 from kerneleval.records import (
     Apart,
@@ -33,7 +31,6 @@ from kerneleval.records import (
     InfrastructureError,
     Protocol,
     Task,
-    UsageError,
     new_secret,
 )
 from kerneleval.tasks import shapes
@@ -76,7 +73,7 @@ class Side:
             if self.trusted:
                 text = f"the reference of {task.name} does not load on {judge.device.name}: {error}"
                 raise InfrastructureError(text) from error
-            self._unborn = Failed(stage=error.stage, reason=error.reason, message=str(error), evidence=error.evidence)
+            self._unborn = error.outcome()
         else:
             self._cells = CellJudge(Calls(loaded, task, protocol, judge.device))
 
@@ -109,17 +106,7 @@ class Side:
         device = self.judge.device
         if device.torch_device == HOST or bound.problem is not None:
             return None
-        plan = WindowLayout([bound.call_layout(drawn)], bound.case.direction)
-        buffer = WindowBuffer(plan, device)
-        buffer.fill(0, drawn.tensors)
-        tensors = iter([buffer.tensor(0, place) for place in range(len(plan.calls[0].slots))])
-        args = [next(tensors) if isinstance(arg, torch.Tensor) else arg for arg in drawn.args]
-        try:
-            grads, where = list(tensors) or None, reference.native_place(device)
-            outputs = reference.native(self.task, bound.case, args, grads, tf32=self.protocol.tf32, native_on=where)
-        except UsageError:
-            return False
-        return matches([output.cpu() for output in outputs], drawn.expectation)
+        return bound.native_is_right(drawn, bound.call_layout(drawn), device)
 
 
 def differ(sides: Sequence[Side], task: Task, cases: Sequence[Case], *, tf32: bool = False) -> Iterator[CaseAnswers]:

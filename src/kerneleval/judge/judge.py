@@ -22,11 +22,9 @@ from kerneleval.judge.machine import peaks
 from kerneleval.judge.machine.machine_limits import limits_of
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.probes.cells import CellJudge, secret_shapes
-from kerneleval.judge.probes.repeats import native_failures
 from kerneleval.judge.timing.timer import Noise, Timer, floor
 from kerneleval.judge.verdicts import Job, Replay, barred, first_failure, verdict_of, verdict_unloaded
 from kerneleval.judge.windows.locks import judge_count, registered
-from kerneleval.judge.windows.protocol import without_gradient
 from kerneleval.judge.windows.worker_pool import Baselines, BuildFailed, Loaded, LoadFailed, WorkerPool
 from kerneleval.records import (
     DTYPES,
@@ -220,9 +218,9 @@ class Judge:
             for done, case in enumerate(job.cases):
                 outcomes[case] = judge.judge(case)
                 tell(job.on_event, "case", done + 1, len(job.cases), case.key)
-        outcomes |= without_gradient(outcomes)
+        outcomes |= judge.missing_gradients(outcomes)
         uses = self._uses.begin(loaded)
-        findings = native_failures(outcomes)
+        findings = judge.native_failures(outcomes)
         findings += secret_shapes(judge, outcomes, budget_of(self.device, job.task, job.protocol), job.replay.line_of)
         findings += checks.run_all(calls, job.cases, outcomes)
         tracked = checks.tracked(findings)

@@ -13,6 +13,7 @@ launch, and without it there is nothing.
 from __future__ import annotations
 
 import functools
+import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -195,99 +196,19 @@ def _claimed_names(value: Any) -> tuple[str, ...]:
 
 
 _PLUMBING = frozenset(
-    (
-        "_foreach_copy_",
-        "_local_scalar_dense",
-        "_reshape_alias",
-        "_to_copy",
-        "_unsafe_view",
-        "alias",
-        "arange",
-        "as_strided",
-        "as_strided_",
-        "bernoulli_",
-        "cat",
-        "chunk",
-        "clone",
-        "constant_pad_nd",
-        "contiguous",
-        "copy",
-        "copy_",
-        "detach",
-        "detach_",
-        "diagonal",
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "expand",
-        "fill",
-        "fill_",
-        "flatten",
-        "flip",
-        "full",
-        "full_like",
-        "is_pinned",
-        "is_same_size",
-        "item",
-        "lift",
-        "lift_fresh",
-        "lift_fresh_copy",
-        "movedim",
-        "narrow",
-        "new_empty",
-        "new_empty_strided",
-        "new_full",
-        "new_ones",
-        "new_zeros",
-        "normal_",
-        "numpy_T",
-        "ones",
-        "ones_like",
-        "permute",
-        "pin_memory",
-        "rand",
-        "randint",
-        "randn",
-        "random_",
-        "record_stream",
-        "repeat",
-        "reshape",
-        "resize_",
-        "resize_as_",
-        "result_type",
-        "roll",
-        "scalar_tensor",
-        "select",
-        "set_",
-        "size",
-        "slice",
-        "split",
-        "split_with_sizes",
-        "squeeze",
-        "squeeze_",
-        "stack",
-        "storage_offset",
-        "stride",
-        "sym_numel",
-        "sym_size",
-        "sym_stride",
-        "t",
-        "t_",
-        "transpose",
-        "transpose_",
-        "unbind",
-        "unflatten",
-        "unfold",
-        "uniform_",
-        "unsqueeze",
-        "unsqueeze_",
-        "view",
-        "view_as_complex",
-        "view_as_real",
-        "zero",
-        "zero_",
-        "zeros",
-        "zeros_like",
+    re.findall(
+        r"\w+",
+        """
+        _foreach_copy_ _local_scalar_dense _reshape_alias _to_copy _unsafe_view alias arange as_strided
+        as_strided_ bernoulli_ cat chunk clone constant_pad_nd contiguous copy copy_ detach detach_ diagonal
+        empty empty_like empty_strided expand fill fill_ flatten flip full full_like is_pinned is_same_size item
+        lift lift_fresh lift_fresh_copy movedim narrow new_empty new_empty_strided new_full new_ones new_zeros
+        normal_ numpy_T ones ones_like permute pin_memory rand randint randn random_ record_stream repeat
+        reshape resize_ resize_as_ result_type roll scalar_tensor select set_ size slice split split_with_sizes
+        squeeze squeeze_ stack storage_offset stride sym_numel sym_size sym_stride t t_ transpose transpose_
+        unbind unflatten unfold uniform_ unsqueeze unsqueeze_ view view_as_complex view_as_real zero zero_ zeros
+        zeros_like
+        """,
     )
 )
 """Base names of ATen operators that compute nothing of the operator: allocation, views, copies, conversion, seeds."""

@@ -322,6 +322,23 @@ class Expected:
     fixed-point number has rounding errors too)."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class TimedBounds:
+    """How far the outputs of a timed call may be from the trusted baseline's."""
+
+    relative_rms: float
+    """||candidate - baseline|| / ||baseline||; infinite: outputs are drawn, and have nothing to do with each other."""
+    worst: float
+    """max |candidate - baseline| / rms(baseline)."""
+    scales: tuple[float, ...] = ()
+    """Least rms by which the error of each output is divided; 0 for outputs with many elements, which have a scale of
+    their own, and for those that are no numbers."""
+
+    def scale(self, output: int) -> float:
+        """That of one output; 0 where none is given."""
+        return self.scales[output] if output < len(self.scales) else 0.0
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Expectation:
     """What must come out of one call. Holds no graph."""
@@ -342,43 +359,22 @@ class Expectation:
         return tuple(expected.oracle for expected in self.outputs)
 
     @property
-    def drawn(self) -> bool:
-        """Whether outputs are drawn: those of the baseline are other ones."""
-        return any(expected.law is not None for expected in self.outputs)
+    def timed(self) -> TimedBounds:
+        """How far outputs on other inputs of the same case may be from the native ones there, over all outputs.
 
-    @property
-    def timed_relative_rms(self) -> float:
-        """Bound on rms(candidate - native) / rms(native) on other inputs of the same case, over all outputs.
-
-        Both may be off by their bound in opposite directions; a quarter is added because other inputs have other
-        scales. rms(native) is to be taken no smaller than :attr:`timed_scales`.
+        Both may be off by their bound in opposite directions. A quarter is added to the rms because other inputs have
+        other scales; the largest error is doubled, because extremes scatter more.
         """
-        if self.drawn:
-            return math.inf
-        found = [1.25 * (b.rms + b.scales.native_rms) / b.typical for b in self._scaled()]
-        return max(found, default=0.0)
-
-    @property
-    def timed_worst(self) -> float:
-        """Bound on max |candidate - native| / rms(native), alike; doubled, because extremes scatter more."""
-        if self.drawn:
-            return math.inf
-        found = []
-        for b in self._scaled():
-            slack = float(b.slack.max())
-            found.append(2 * (ELEMENT * b.scales.floor_max + slack + b.scales.native_max) / b.typical)
-        return max(found, default=0.0)
-
-    @property
-    def timed_scales(self) -> tuple[float, ...]:
-        """Least rms of each output by which an error in a timed window is divided; 0 for outputs with many elements,
-        which have a scale of their own, and for those that are no numbers.
-        """
-        bounds = [e.bounds if e.native.numel() < POOLED else None for e in self.outputs]
-        return tuple(0.0 if b is None else b.typical / b.gain for b in bounds)
-
-    def _scaled(self) -> list[Bounds]:
-        return [e.bounds for e in self.outputs if e.bounds is not None and e.bounds.typical > 0]
+        few = [e.bounds if e.native.numel() < POOLED else None for e in self.outputs]
+        scales = tuple(0.0 if b is None else b.typical / b.gain for b in few)
+        if any(expected.law is not None for expected in self.outputs):
+            return TimedBounds(relative_rms=math.inf, worst=math.inf, scales=scales)
+        rms = worst = 0.0
+        for b in (e.bounds for e in self.outputs if e.bounds is not None and e.bounds.typical > 0):
+            rms = max(rms, 1.25 * (b.rms + b.scales.native_rms) / b.typical)
+            largest = ELEMENT * b.scales.floor_max + float(b.slack.max()) + b.scales.native_max
+            worst = max(worst, 2 * largest / b.typical)
+        return TimedBounds(relative_rms=rms, worst=worst, scales=scales)
 
 
 def opened(tensor: torch.Tensor) -> torch.Tensor:

@@ -18,7 +18,7 @@ import torch
 from kerneleval.devices import Device
 from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import Mismatch, compare, matches
-from kerneleval.judge.oracle.expectation import Expectation
+from kerneleval.judge.oracle.expectation import Expectation, TimedBounds
 from kerneleval.judge.windows import inputs
 from kerneleval.judge.windows.buffers import CallLayout, Refresh, TensorSlot, WindowBuffer, WindowLayout, dense
 from kerneleval.judge.windows.inputs import gradient_of, strided
@@ -69,12 +69,8 @@ class Calibrated:
 
     call_layout: CallLayout
     """Layout of one call."""
-    relative_rms: float
-    """As :attr:`Expectation.timed_relative_rms`."""
-    worst: float
-    """As :attr:`Expectation.timed_worst`."""
-    scales: tuple[float, ...]
-    """As :attr:`Expectation.timed_scales`."""
+    bounds: TimedBounds
+    """How far their outputs may be from native ones."""
 
 
 def other_scalars(task: Task, case: Case, *, larger: bool) -> dict[str, float]:
@@ -160,16 +156,6 @@ class BoundCase:
         )
         return Drawn(args=args, grads=grads, expectation=expectation)
 
-    def calibrated(self, drawn: Drawn) -> Calibrated:
-        """What further calls are compared with, by the bounds of one call."""
-        known = drawn.expectation
-        return Calibrated(
-            call_layout=self.call_layout(drawn),
-            relative_rms=known.timed_relative_rms,
-            worst=known.timed_worst,
-            scales=known.timed_scales,
-        )
-
     def call_layout(self, drawn: Drawn, variant: int = 0) -> CallLayout:
         """The layout of one call; ``variant``: which variant of the case's layout (``layouts.strided``)."""
         slots = tuple(self._slot(position, arg, variant) for position, arg in enumerate(drawn.args))
@@ -196,8 +182,8 @@ class BoundCase:
         every = [call_layout, *others, *([fourth] if fourth not in (call_layout, second, third) else [])]
         return [one for index, one in enumerate(every) if one not in every[:index]][1:]
 
-    def native_is_right(self, drawn: Drawn, call_layout: CallLayout) -> bool:
-        """Whether PyTorch itself is right on the drawn tensors in this layout.
+    def native_is_right(self, drawn: Drawn, call_layout: CallLayout, device: Device | None = None) -> bool:
+        """Whether PyTorch itself is right on the drawn tensors in this layout; on another device, if one is given.
 
         It is not everywhere: cuDNN's gradients of attention, which PyTorch 2.11 takes for half types on Hopper, are
         wrong where the upstream gradient has other strides than the queries.
@@ -205,16 +191,17 @@ class BoundCase:
         Raises:
             InfrastructureError: the device has too little memory.
         """
-        buffer = WindowBuffer(WindowLayout([call_layout], self.case.direction), self.device)
+        device = device or self.device
+        buffer = WindowBuffer(WindowLayout([call_layout], self.case.direction), device)
         buffer.fill(0, drawn.tensors)
         tensors = iter([buffer.tensor(0, index) for index in range(len(call_layout.slots))])
         args = [next(tensors) if isinstance(arg, torch.Tensor) else arg for arg in drawn.args]
         try:
-            grads = list(tensors) or None
-            outputs = reference.native(self.task, self.case, args, grads, tf32=self.tf32, native_on=self.native_on)
+            grads, where = list(tensors) or None, reference.native_place(device)
+            outputs = reference.native(self.task, self.case, args, grads, tf32=self.tf32, native_on=where)
         except UsageError:
             return False
-        return matches(outputs, drawn.expectation)
+        return matches([o.to(self.device.judge_device) for o in outputs], drawn.expectation)
 
     def _slot(self, position: int, arg: Any, variant: int) -> TensorSlot | Any:
         if not isinstance(arg, torch.Tensor):
@@ -345,8 +332,7 @@ class Calls:
             drawn: the calls.
             cut: as in :meth:`call`.
             layouts: as in :meth:`call`.
-            excused: asked about each call whose outputs are wrong: whether that says nothing about the candidate. The
-                evidence then has ``native_is_wrong``, the number of such calls.
+            excused: asked about each call whose outputs are wrong: whether that says nothing about the candidate.
 
         Raises:
             WorkerError, WorkerFailure: the candidate raised, or its process is gone.
@@ -356,7 +342,6 @@ class Calls:
         if window.wrong is not None:
             return claimed(window.wrong)
         evidence: Evidence = {}
-        left_out = 0
         right: dict[int, tuple[torch.Tensor, ...]] = {}
         for index, one in enumerate(drawn):
             outputs = output_views(window, layout, index)
@@ -366,15 +351,10 @@ class Calls:
             if not isinstance(result, Mismatch):
                 right.setdefault(id(one), outputs)
                 evidence = result.evidence
-            elif excused is not None and result.reason == "wrong_output" and excused(index):
-                left_out += 1
-            else:
-                return Failed(
-                    stage="correctness", reason=result.reason, message=result.message, evidence=result.evidence
-                )
-        if window.mutated and not self.task.in_place:
-            return mutation()
-        return Passed(evidence=dict(evidence) | {"native_is_wrong": left_out} if left_out else evidence)
+            elif excused is None or result.reason != "wrong_output" or not excused(index):
+                reason, message = result.reason, result.message
+                return Failed(stage="correctness", reason=reason, message=message, evidence=result.evidence)
+        return mutation() if window.mutated and not self.task.in_place else Passed(evidence=evidence)
 
     def call(
         self,

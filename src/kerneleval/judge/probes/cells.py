@@ -19,8 +19,8 @@ import torch
 
 from kerneleval import languages
 from kerneleval.devices import Device
-from kerneleval.judge.probes.calls import BoundCase, Calls, Drawn, mutation, other_scalars
-from kerneleval.judge.probes.repeats import OTHERWISE, OtherLayouts, OtherWeights, Repeats
+from kerneleval.judge.probes.calls import BoundCase, Calibrated, Calls, Drawn, mutation, other_scalars
+from kerneleval.judge.probes.repeats import OtherLayouts, OtherWeights, Repeats
 from kerneleval.judge.windows.modules import reveal_weights
 from kerneleval.judge.windows.protocol import claimed, output_views, raised
 from kerneleval.judge.windows.worker_pool import BuildFailed
@@ -50,6 +50,8 @@ class CellJudge:
         self.calls = calls
         self.prefetch = Prefetch(calls.task, calls.device, calls.bind)
         self._given_up: Failed | None = None
+        self._without_gradient: set[Case] = set()
+        """Cases whose forward result carried no gradient."""
         self._repeats = Repeats(calls)
         self._other_layouts = OtherLayouts(calls, self._repeats)
         self._other_weights = OtherWeights(calls)
@@ -58,11 +60,14 @@ class CellJudge:
 
     def judge(self, case: Case) -> Outcome:
         """The outcome of one case, not timed."""
+        self._other_layouts.under_way = False
         if (known := self._known(case)) is not None:
             return known
         try:
             return self._judge(case)
         except WorkerError as error:
+            if error.kind == "NoGradientError":
+                self._without_gradient.add(case)
             outcome = raised(error)
             if outcome.reason == "unsupported":
                 return self._refused(case) or self._other_layouts.explained(outcome)
@@ -70,9 +75,42 @@ class CellJudge:
         except WorkerFailure as failure:
             return self._gone(failure)
         except BuildFailed as error:
-            return Failed(stage=error.stage, reason=error.reason, message=str(error), evidence=error.evidence)
+            return error.outcome()
         finally:
             self.calls.device.trim()
+
+    @property
+    def in_other_layouts(self) -> bool:
+        """Whether the case that was judged last got as far as the windows in other layouts."""
+        return self._other_layouts.under_way
+
+    def missing_gradients(self, outcomes: Mapping[Case, Outcome]) -> dict[Case, Outcome]:
+        """The backward cases whose result carried no gradient, though results of others of the dtype did: such a
+        candidate has a backward, and trains nothing there. Empty cases, where there is nothing to train, aside.
+        """
+        right = {(case.direction, case.dtype) for case, outcome in outcomes.items() if isinstance(outcome, Passed)}
+        text = "the forward result carries no gradient here, and does in other backward cases of this dtype"
+        return {
+            case: Failed(stage="correctness", reason="missing_gradient", message=text)
+            for case, outcome in outcomes.items()
+            if isinstance(outcome, Failed)
+            and outcome.reason == "unsupported"
+            and case in self._without_gradient
+            and (case.direction, case.dtype) in right
+            and all(size for _, size in case.dims)
+        }
+
+    def native_failures(self, outcomes: Mapping[Case, Outcome]) -> list[Finding]:
+        """A finding about the calls in which PyTorch itself is wrong, or raises; none where there are none."""
+        found = self._other_layouts.native_is_wrong
+        where = [case.key for case in outcomes if case in found]
+        if not where:
+            return []
+        text = (
+            f"{sum(found[case] for case in outcomes if case in found)} calls in {len(where)} cells say nothing about the "
+            f"candidate: PyTorch itself is wrong there, or raises; first at {where[0]}"
+        )
+        return [Finding(check="reference", level="info", message=text)]
 
     def answered(self, bound: BoundCase, drawn: Drawn) -> tuple[torch.Tensor, ...] | Failed:
         """The candidate's outputs, on the host and not compared, for one call whose inputs any device may have drawn;
@@ -92,7 +130,7 @@ class CellJudge:
         except WorkerFailure as failure:
             return self._gone(failure)
         except BuildFailed as error:
-            return Failed(stage=error.stage, reason=error.reason, message=str(error), evidence=error.evidence)
+            return error.outcome()
         finally:
             calls.device.trim()
         if window.wrong is not None:
@@ -112,7 +150,6 @@ class CellJudge:
         return None
 
     def _judge(self, case: Case) -> Outcome:
-        self._other_layouts.under_way = False
         bound, first = self.prefetch.take(case)
         if self._repeats.ordinary(case, bound.call_layout(first)):
             outcome = self._repeats.judge(bound, first)
@@ -124,7 +161,7 @@ class CellJudge:
                 outcome = self._other_layouts.judge(bound, first, outcome)
         if not isinstance(outcome, Passed):
             return outcome
-        calibrated = bound.calibrated(first)
+        calibrated = Calibrated(call_layout=bound.call_layout(first), bounds=first.expectation.timed)
         if self.calls.task.module:
             del first  # with its expectation five times the output: the next windows need the room
             outcome = self._other_weights.judge(case, bound)
@@ -167,7 +204,7 @@ class CellJudge:
         try:
             loaded.revive()
         except BuildFailed as error:
-            self._given_up = Failed(stage=error.stage, reason=error.reason, message=str(error))
+            self._given_up = error.outcome()
 
 
 class Prefetch:
@@ -274,7 +311,7 @@ def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Bud
         planned_here = [o for c, o in planned.items() if (c.direction, c.dtype) == (case.direction, case.dtype)]
         if _wrong(outcome):
             return [_failure(case, others, outcome.stage, cast("Reason", outcome.reason), outcome.message, line_of)]
-        if outcome.evidence.get("strides") == OTHERWISE:
+        if judge.in_other_layouts:
             continue  # which part is contiguous is drawn: the planned cases may have met no pair that it refuses
         if not any(isinstance(o, Failed) for o in planned_here) and _among_taken(case, planned):
             message = f"supports every planned size but not this one: {outcome.message}"

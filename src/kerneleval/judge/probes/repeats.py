@@ -7,10 +7,11 @@ asked; timed windows exchange elements too, by ``windows/buffers.py``.
 
 from __future__ import annotations
 
+import functools
 import math
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from kerneleval.judge.windows import inputs
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot
 from kerneleval.judge.windows.modules import alike, moved, reveal_weights, split
 from kerneleval.judge.windows.protocol import raised
-from kerneleval.records import LAYOUTS, Case, Failed, Finding, Outcome, Passed, UsageError, new_secret
+from kerneleval.records import LAYOUTS, Case, Failed, Outcome, Passed, UsageError, new_secret
 from kerneleval.worker.host import WorkerError
 
 _MANY, _MANY_BYTES = 10, 1 << 20
@@ -282,9 +283,6 @@ def _exchanged(tensor: torch.Tensor, repeated: Sequence[int], part: float, gener
     return moved.expand(tensor.shape).contiguous() if repeated else moved
 
 
-OTHERWISE = "otherwise"
-"""Value of ``strides`` in the evidence of an outcome that came in calls of :meth:`BoundCase.other_layouts`."""
-
 _LARGE_BYTES = 1 << 30
 """Calls that take more bytes together get a window each."""
 
@@ -294,17 +292,6 @@ until this many seconds have passed."""
 
 _SMALL_WEIGHTS_BYTES = 256 << 20
 """Of module problems whose weights take no more bytes, two modules live at one time."""
-
-
-def native_failures(outcomes: Mapping[Case, Outcome]) -> list[Finding]:
-    """A finding about the calls in which PyTorch itself is wrong, or raises; none where there are none."""
-    found = {case: int(o.evidence.get("native_is_wrong", 0)) for case, o in outcomes.items()}
-    where = [case.key for case, count in found.items() if count]
-    if not where:
-        return []
-    calls, cells = sum(found.values()), len(where)
-    text = f"{calls} calls in {cells} cells say nothing about the candidate: PyTorch itself is wrong there, or raises"
-    return [Finding(check="reference", level="info", message=f"{text}; first at {where[0]}")]
 
 
 class OtherLayouts:
@@ -320,6 +307,9 @@ class OtherLayouts:
         self._exchanged: set[tuple[str, str, str]] = set()  # kinds of ``Repeats.kind``
         self.under_way = False
         """Whether the case that is judged now has come to these windows."""
+        self.native_is_wrong: dict[Case, int] = {}
+        """Calls that say nothing about the candidate, by case."""
+        self._excused = 0
 
     def judge(self, bound: BoundCase, first: Drawn, outcome: Passed) -> Outcome:
         """The outcome after these windows. For the first case of each kind (``Repeats.kind``) they come twice,
@@ -345,48 +335,51 @@ class OtherLayouts:
         left_out = 0
         for there, drawn in windows:
             calls = [(drawn[index % len(drawn)], layout) for index, layout in enumerate(layouts)]
-            found = self._windows(there, calls)
-            if isinstance(found, Failed) and found.reason == "exception":
+            failed, excused = self._windows(there, calls)
+            if failed is not None and failed.reason == "exception":
                 telling = [(one, layout) for one, layout in calls if there.native_is_right(one, layout)]
                 if len(telling) < len(calls):
                     left_out = max(left_out, len(calls) - len(telling))
-                    found = self._windows(there, telling)
-            if isinstance(found, Failed):
-                return self.explained(found)
-            left_out = max(left_out, found.evidence.get("native_is_wrong", 0))
-        return _with(outcome, left_out)
+                    failed, excused = self._windows(there, telling)
+            if failed is not None:
+                return self.explained(failed)
+            left_out = max(left_out, excused)
+        if not left_out:
+            return outcome
+        self.native_is_wrong[bound.case] = left_out
+        return replace(outcome, evidence=dict(outcome.evidence) | {"native_is_wrong": left_out})
 
     def explained(self, failed: Failed) -> Failed:
         """The outcome with a message, and evidence, that it came in these windows, if it did."""
         if not self.under_way:
             return failed
         words = f"{failed.message}; only where a part of the arguments is contiguous, or strided in another way"
-        return replace(failed, message=words, evidence=dict(failed.evidence) | {"strides": OTHERWISE})
+        return replace(failed, message=words, evidence=dict(failed.evidence) | {"strides": "otherwise"})
 
-    def _windows(self, bound: BoundCase, calls: Sequence[tuple[Drawn, CallLayout]]) -> Passed | Failed:
-        """The outcome of these calls, one window for all or, where they are large, for each."""
+    def _windows(self, bound: BoundCase, calls: Sequence[tuple[Drawn, CallLayout]]) -> tuple[Failed | None, int]:
+        """(what is wrong with these calls, how many say nothing); one window for all or, where they are large, for
+        each.
+        """
         large = sum(layout.nbytes for _, layout in calls) > _LARGE_BYTES
-        left_out = 0
+        self._excused = 0
         for part in [[call] for call in calls] if large else [calls][: len(calls)]:
             drawn, layouts = [one for one, _ in part], [layout for _, layout in part]
-
-            def excused(index: int, part: Sequence[tuple[Drawn, CallLayout]] = part) -> bool:
-                return not bound.native_is_right(*part[index])
-
+            excused = functools.partial(self._says_nothing, bound, part)
             try:
                 outcome = self._calls.window(bound, drawn, layouts=layouts, excused=excused)
             except WorkerError as error:
                 if error.unsupported:
                     raise
-                return raised(error)
+                return raised(error), 0
             if isinstance(outcome, Failed):
-                return outcome
-            left_out += outcome.evidence.get("native_is_wrong", 0)
-        return _with(Passed(evidence={}), left_out)
+                return outcome, 0
+        return None, self._excused
 
-
-def _with(outcome: Passed, left_out: int) -> Passed:
-    return replace(outcome, evidence=dict(outcome.evidence) | {"native_is_wrong": left_out}) if left_out else outcome
+    def _says_nothing(self, bound: BoundCase, calls: Sequence[tuple[Drawn, CallLayout]], index: int) -> bool:
+        """Whether PyTorch itself is wrong at a call; counts those."""
+        wrong = not bound.native_is_right(*calls[index])
+        self._excused += wrong
+        return wrong
 
 
 class OtherWeights:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 from kerneleval.languages.common.python_source import Source
@@ -10,22 +11,9 @@ from kerneleval.languages.common.python_source import Source
 Lines = Iterator[tuple[int, str]]
 
 _GUARDED = frozenset(
-    (
-        "builtins",
-        "ctypes",
-        "gc",
-        "inspect",
-        "math",
-        "numba",
-        "numpy",
-        "os",
-        "random",
-        "signal",
-        "sys",
-        "threading",
-        "time",
-        "torch",
-        "triton",
+    re.findall(
+        r"\w+",
+        "builtins ctypes gc inspect math numba numpy os random signal sys threading time torch triton",
     )
 )
 """Modules that everybody in the process uses."""
@@ -46,22 +34,10 @@ _FLAGS = ("torch.backends.", "torch._C._set_")
 _ENVIRONMENT_SETTERS = ("os.environ.setdefault", "os.environ.update")
 _REFERENCE_MODULES = frozenset(("baseline", "original", "problem", "ref", "reference", "solution"))
 _PLUMBING = frozenset(
-    (
-        "as_tensor",
-        "device",
-        "dtype",
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "from_numpy",
-        "full",
-        "is_tensor",
-        "manual_seed",
-        "no_grad",
-        "ones",
-        "tensor",
-        "zeros",
-        "zeros_like",
+    re.findall(
+        r"\w+",
+        "as_tensor device dtype empty empty_like empty_strided from_numpy full is_tensor "
+        "manual_seed no_grad ones tensor zeros zeros_like",
     )
 )
 """Names of torch that compute nothing of an operator."""

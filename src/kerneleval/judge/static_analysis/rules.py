@@ -46,19 +46,17 @@ class Hit:
     what: str
 
 
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         name="frames",
         says="looks into the frames of its callers",
-        uses=(
-            "inspect.currentframe",
-            "inspect.getinnerframes",
-            "inspect.getouterframes",
-            "inspect.stack",
-            "inspect.trace",
-            "sys._current_frames",
-            "sys._getframe",
-            "traceback.walk_stack",
+        uses=_words(
+            "inspect.currentframe inspect.getinnerframes inspect.getouterframes inspect.stack inspect.trace "
+            "sys._current_frames sys._getframe traceback.walk_stack"
         ),
         attributes=("cr_frame", "f_back", "f_globals", "f_locals", "gi_frame", "tb_frame"),
     ),
@@ -76,25 +74,17 @@ RULES: tuple[Rule, ...] = (
     Rule(
         name="tracing",
         says="hooks into whatever runs in the process",
-        uses=(
-            "sys.addaudithook",
-            "sys.monitoring.*",
-            "sys.setprofile",
-            "sys.settrace",
-            "threading.setprofile",
-            "threading.settrace",
+        uses=_words(
+            "sys.addaudithook sys.monitoring.* sys.setprofile sys.settrace threading.setprofile threading.settrace"
         ),
     ),
     Rule(
         name="observer",
         says="asks whether it is being watched",
-        uses=(
-            "sys.getprofile",
-            "sys.gettrace",
-            "torch._C._get_dispatch_mode",
-            "torch._C._len_torch_dispatch_stack",
-            "torch.utils._python_dispatch._get_current_dispatch_mode",
-            "torch.utils._python_dispatch._get_current_dispatch_mode_stack",
+        uses=_words(
+            "sys.getprofile sys.gettrace torch._C._get_dispatch_mode torch._C._len_torch_dispatch_stack "
+            "torch.utils._python_dispatch._get_current_dispatch_mode "
+            "torch.utils._python_dispatch._get_current_dispatch_mode_stack"
         ),
     ),
     Rule(
@@ -131,14 +121,9 @@ RULES: tuple[Rule, ...] = (
         uses=("ctypes.pythonapi.*", "ctypes.string_at", "ctypes.wstring_at"),
         attributes=("from_address",),
         texts=("process_vm_readv", "process_vm_writev", "ptrace"),
-        names=(
-            "cuIpcOpenMemHandle(",
-            "cudaIpcOpenMemHandle(",
-            "hipIpcOpenMemHandle(",
-            "pidfd_getfd(",
-            "process_vm_readv(",
-            "process_vm_writev(",
-            "ptrace(",
+        names=_words(
+            "cuIpcOpenMemHandle( cudaIpcOpenMemHandle( hipIpcOpenMemHandle( pidfd_getfd( process_vm_readv( "
+            "process_vm_writev( ptrace("
         ),
     ),
     Rule(
@@ -160,21 +145,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         name="processes",
         says="starts processes",
-        uses=(
-            "multiprocessing.*",
-            "os.execv",
-            "os.execve",
-            "os.execvp",
-            "os.fork",
-            "os.forkpty",
-            "os.popen",
-            "os.posix_spawn",
-            "os.spawnv",
-            "os.spawnvp",
-            "os.system",
-            "pty.*",
-            "subprocess.*",
-            "torch.multiprocessing.*",
+        uses=_words(
+            "multiprocessing.* os.execv os.execve os.execvp os.fork os.forkpty os.popen os.posix_spawn os.spawnv "
+            "os.spawnvp os.system pty.* subprocess.* torch.multiprocessing.*"
         ),
         names=("execl(", "execv(", "execve(", "execvp(", "fork(", "popen(", "posix_spawn(", "system(", "vfork("),
     ),
@@ -182,12 +155,9 @@ RULES: tuple[Rule, ...] = (
         name="threads",
         says="starts threads",
         level="info",
-        uses=(
-            "_thread.start_new_thread",
-            "concurrent.futures.ProcessPoolExecutor",
-            "concurrent.futures.ThreadPoolExecutor",
-            "threading.Thread",
-            "threading.Timer",
+        uses=_words(
+            "_thread.start_new_thread concurrent.futures.ProcessPoolExecutor concurrent.futures.ThreadPoolExecutor "
+            "threading.Thread threading.Timer"
         ),
         names=("pthread_create(", "std::async(", "std::jthread", "std::thread", "thrd_create("),
         found=patterns.subclasses_thread,
@@ -201,14 +171,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         name="signals",
         says="handles or sends signals",
-        uses=(
-            "os.kill",
-            "os.killpg",
-            "signal.alarm",
-            "signal.pthread_kill",
-            "signal.raise_signal",
-            "signal.setitimer",
-            "signal.signal",
+        uses=_words(
+            "os.kill os.killpg signal.alarm signal.pthread_kill signal.raise_signal signal.setitimer signal.signal"
         ),
         names=("kill(", "raise(", "setitimer(", "sigaction(", "signal("),
     ),
@@ -227,12 +191,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         name="flags",
         says="changes settings of the whole process",
-        uses=(
-            "torch.set_default_device",
-            "torch.set_default_dtype",
-            "torch.set_float32_matmul_precision",
-            "torch.set_flush_denormal",
-            "torch.use_deterministic_algorithms",
+        uses=_words(
+            "torch.set_default_device torch.set_default_dtype torch.set_float32_matmul_precision "
+            "torch.set_flush_denormal torch.use_deterministic_algorithms"
         ),
         names=("setAllowTF32CuBLAS", "setAllowTF32CuDNN", "setFloat32MatmulPrecision"),
         found=patterns.sets_flags,

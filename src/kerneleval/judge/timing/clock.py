@@ -18,12 +18,12 @@ import numpy as np
 import torch
 
 from kerneleval.devices import Device
+from kerneleval.judge.oracle.expectation import TimedBounds
 from kerneleval.judge.timing.energy import energy_in_windows
 from kerneleval.judge.timing.pair import (
     Arbiter,
     BaselineSide,
     Pair,
-    TimedBounds,
     TimedCall,
     TimedMismatch,
     timed_call,

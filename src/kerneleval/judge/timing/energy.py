@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 import torch
 
 from kerneleval.devices import Device
-from kerneleval.judge.timing.pair import Arbiter, BaselineSide, Pair, TimedBounds, verify
+from kerneleval.judge.oracle.expectation import TimedBounds
+from kerneleval.judge.timing.pair import Arbiter, BaselineSide, Pair, verify
 from kerneleval.judge.windows.buffers import WindowBuffer
 from kerneleval.judge.windows.protocol import Passes, Runner, Window
 from kerneleval.records import Evidence, Samples

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from kerneleval.devices import typed_view
-from kerneleval.judge.oracle.expectation import is_eight_bit
+from kerneleval.judge.oracle.expectation import TimedBounds, is_eight_bit
 from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
 from kerneleval.judge.windows.protocol import Cut, Runner, Window, output_views
 from kerneleval.records import DTYPES
@@ -59,22 +59,6 @@ Arbiter = Callable[[TimedCall], None]
 """Raises TimedMismatch if the oracle says that a call is wrong."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TimedBounds:
-    """How far the outputs of a call may be from the baseline's."""
-
-    relative_rms: float
-    """||candidate - baseline|| / ||baseline||; infinite: outputs are drawn, and have nothing to do with each other."""
-    worst: float
-    """max |candidate - baseline| / rms(baseline)."""
-    scales: tuple[float, ...] = ()
-    """Least rms by which the error of each output is divided."""
-
-    def scale(self, output: int) -> float:
-        """That of one output; 0 where none is given."""
-        return self.scales[output] if output < len(self.scales) else 0.0
-
-
 def timed_call(window: Window, buffer: WindowBuffer, index: int) -> TimedCall:
     """Copies of what a call was given and made; the window's memory is used again."""
     tensors = [buffer.tensor(index, slot).clone() for slot in range(len(buffer.layout.calls[index].slots))]
@@ -86,6 +70,8 @@ def verify(pair: tuple[Window, Window], buffer: WindowBuffer, bounds: TimedBound
 
     Outputs that are drawn are put to the oracle at a call chosen in secret, and must differ wherever seeds do.
     """
+    if (wrong := pair[0].wrong) is not None:
+        raise TimedMismatch(f"{wrong.get('got')}, expected {wrong.get('want')}", dict(wrong))
     if math.isinf(bounds.relative_rms):
         _drawn(pair[0], buffer, arbiter)
         return
@@ -103,8 +89,6 @@ def verify(pair: tuple[Window, Window], buffer: WindowBuffer, bounds: TimedBound
 
 def _drawn(window: Window, buffer: WindowBuffer, arbiter: Arbiter) -> None:
     layout = buffer.layout
-    if window.wrong is not None:
-        raise TimedMismatch(f"{window.wrong.get('got')}, expected {window.wrong.get('want')}", dict(window.wrong))
     calls = range(len(layout.calls))
     arbiter(timed_call(window, buffer, secrets.choice(calls)))
     shape, dtype = layout.calls[0].outputs[0]
@@ -129,9 +113,6 @@ def _seed(buffer: WindowBuffer, index: int) -> int:
 
 def _against_baseline(pair: tuple[Window, Window], layout: WindowLayout, bounds: TimedBounds) -> None:
     mine, theirs = pair
-    if mine.wrong is not None:
-        said = mine.wrong
-        raise TimedMismatch(f"{said.get('got')}, expected {said.get('want')}", dict(said))
     order_mine, order_theirs = _calls_in_order(mine, layout), _calls_in_order(theirs, layout)
     wrong: list[TimedMismatch] = []
     for index, (shape, dtype) in enumerate(layout.calls[0].outputs):

@@ -16,16 +16,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 import torch
 
 from kerneleval.judge.oracle.comparison import Mismatch, compare
+from kerneleval.judge.oracle.expectation import TimedBounds
 from kerneleval.judge.probes.calls import BoundCase, Calls
 from kerneleval.judge.timing import clock
 from kerneleval.judge.timing.clock import TimedRun
-from kerneleval.judge.timing.pair import BaselineError, BaselineSide, TimedBounds, TimedCall, TimedMismatch
+from kerneleval.judge.timing.pair import BaselineError, BaselineSide, TimedCall, TimedMismatch
 from kerneleval.judge.timing.roofline import check_limit, reached
 from kerneleval.judge.timing.statistics import effort_for, pair_log_ratios, timing_from
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot, dense
@@ -223,15 +223,15 @@ class Timer:
                     if session and number == 0:
                         self._renew(case)
                     runs[case].append(self._session(case, session))
-                except WorkerFailure as failure:
-                    found[case] = _failed("timing", failure.reason, failure)
-                    return found  # the process is gone, and the verdict is decided
-                except TimedMismatch as error:
-                    found[case] = _failed("timing", error.reason, error)
+                except (TimedMismatch, WorkerFailure) as error:
+                    evidence = error.evidence
+                    found[case] = Failed(stage="timing", reason=error.reason, message=str(error), evidence=evidence)
+                    if isinstance(error, WorkerFailure):
+                        return found  # the process is gone, and the verdict is decided
                 except WorkerError as error:
                     found[case] = _refused(error) if error.unsupported else replace(raised(error), stage="timing")
                 except BuildFailed as error:
-                    found[case] = _failed(error.stage, error.reason, error)
+                    found[case] = error.outcome()
                 on_cell(session * len(cells) + number + 1, total, case)
         for case, outcome in found.items():
             if isinstance(outcome, Passed):
@@ -272,7 +272,7 @@ class Timer:
             call=known.call_layout,
             direction=case.direction,
             draw=draw,
-            bounds=TimedBounds(relative_rms=known.relative_rms, worst=known.worst, scales=known.scales),
+            bounds=known.bounds,
             arbiter=lambda timed: _check_by_oracle(bound, known.call_layout, timed),
             pace_ns=baseline.paces.get(case, 0.0),
             energy=not calls.task.in_place,  # its passes would compute on what earlier ones left
@@ -335,10 +335,6 @@ def _refused(error: WorkerError) -> Failed:
     """The outcome of a candidate that declares a case unsupported after it was right there: only its time is hidden."""
     message = f"right when it was judged, declared unsupported when it was timed: {error}"[:500]
     return Failed(stage="timing", reason="refuses_when_timed", message=message, evidence=error.evidence)
-
-
-def _failed(stage: str, reason: str, error: Any) -> Failed:
-    return Failed(stage=stage, reason=reason, message=str(error), evidence=error.evidence)
 
 
 def device_time(samples: Samples) -> str:

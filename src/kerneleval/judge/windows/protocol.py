@@ -28,7 +28,7 @@ import torch
 
 from kerneleval.devices import Arena, Device, typed_view
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout, dense
-from kerneleval.records import DTYPES, Case, Failed, Outcome, Passed
+from kerneleval.records import DTYPES, Failed
 from kerneleval.worker.host import Worker, WorkerError
 
 _FLOAT_POISON = 0xFF
@@ -363,22 +363,6 @@ def raised(error: WorkerError) -> Failed:
         evidence = {"no_gradient": True} if error.kind == "NoGradientError" else {}
         return Failed(stage="call", reason="unsupported", message=str(error)[:500], evidence=evidence)
     return Failed(stage="call", reason="exception", message=f"{error.kind}: {error}"[:1000], evidence=error.evidence)
-
-
-def without_gradient(outcomes: Mapping[Case, Outcome]) -> dict[Case, Outcome]:
-    """The backward cases whose result carried no gradient, though results of others of the dtype did: such a candidate
-    has a backward, and trains nothing there. Empty cases, where there is nothing to train, aside.
-    """
-    right = {(case.direction, case.dtype) for case, outcome in outcomes.items() if isinstance(outcome, Passed)}
-    text = "the forward result carries no gradient here, and does in other backward cases of this dtype"
-    return {
-        case: Failed(stage="correctness", reason="missing_gradient", message=text)
-        for case, outcome in outcomes.items()
-        if isinstance(outcome, Failed)
-        and outcome.evidence.get("no_gradient")
-        and (case.direction, case.dtype) in right
-        and all(size for _, size in case.dims)
-    }
 
 
 def claimed(wrong: dict[str, Any]) -> Failed:

@@ -32,6 +32,7 @@ from kerneleval.languages.common.compiler import cpu_identity
 from kerneleval.records import (
     Candidate,
     Case,
+    Failed,
     InfrastructureError,
     KernelEvalError,
     Machine,
@@ -68,6 +69,10 @@ class BuildFailed(Exception):  # noqa: N818 - an outcome of the candidate
         super().__init__(message)
         self.reason = reason
         self.evidence = evidence
+
+    def outcome(self) -> Failed:
+        """The outcome of every case."""
+        return Failed(stage=self.stage, reason=self.reason, message=str(self), evidence=self.evidence)
 
 
 class LoadFailed(BuildFailed):
@@ -131,16 +136,21 @@ class Loaded:
             "names": list(self.names),
             "tf32": self._tf32,
         }
-        try:
-            answer = worker.request("load", message, "loaded", timeout_s=_LOAD_TIMEOUT_S)
-        except WorkerError as error:
-            raise LoadFailed("load_error", f"{_kind(error)}{error}", error.evidence) from None
-        except WorkerFailure as failure:
-            raise LoadFailed(failure.reason, str(failure), failure.evidence) from None
+        answer = self._ask_to_load("load", message, "loaded")
         self.explicit_backward = answer.get("backward") is True
         self.note(answer)
         if self._module is not None:
             self.make_module(*self._module)
+
+    def _ask_to_load(self, request: str, message: dict[str, Any], reply: str) -> dict[str, Any]:
+        """The worker's answer; what it raises is a failure to load."""
+        try:
+            return self.runner.worker.request(request, message, reply, timeout_s=_LOAD_TIMEOUT_S)
+        except WorkerError as error:
+            kind = "" if error.kind in ("LoadError", "BuildError") else f"{error.kind}: "
+            raise LoadFailed("load_error", f"{kind}{error}", error.evidence) from None
+        except WorkerFailure as failure:
+            raise LoadFailed(failure.reason, str(failure), failure.evidence) from None
 
     def make_module(self, init_args: Any, seed: int, *, beside: bool = False) -> None:
         """Build the candidate's module from plain arguments; ``state`` then names its tensors.
@@ -152,12 +162,7 @@ class Loaded:
         """
         self._module = (init_args, seed)
         message = {"init": encode_plain(init_args), "seed": seed, "beside": beside}
-        try:
-            answer = self.runner.worker.request("module", message, "module", timeout_s=_LOAD_TIMEOUT_S)
-        except WorkerError as error:
-            raise LoadFailed("load_error", f"{_kind(error)}{error}", error.evidence) from None
-        except WorkerFailure as failure:
-            raise LoadFailed(failure.reason, str(failure), failure.evidence) from None
+        answer = self._ask_to_load("module", message, "module")
         try:
             self.state = [(str(n), tuple(int(v) for v in shape), str(d)) for n, shape, d in answer["state"]]
         except (KeyError, TypeError, ValueError, OverflowError) as error:  # the worker's word is only a claim
@@ -192,10 +197,6 @@ class Loaded:
     def close(self) -> None:
         """End the worker, in the pool's own time."""
         self.pool.end(self.runner)
-
-
-def _kind(error: WorkerError) -> str:
-    return "" if error.kind in ("LoadError", "BuildError") else f"{error.kind}: "
 
 
 class WorkerPool:
@@ -387,7 +388,9 @@ class WorkerPool:
         cached = self.built(candidate)
         if cached.is_dir():
             shutil.copytree(cached, directory)
-            self._hand_over(directory)
+            owner = directory.parent.stat()  # the private directory's
+            for path in (directory, *directory.rglob("*")):
+                os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
             return
         message = {"candidate": to_plain(candidate), "dir": str(directory), "arch": self.machine.arch}
         worker.request("build", message, "built", timeout_s=_BUILD_TIMEOUT_S)
@@ -398,13 +401,6 @@ class WorkerPool:
         tools = languages.find(candidate.language).toolchain(self.device.name, self.machine.arch)
         key = digest(candidate.hash, self.machine.arch, self.machine.host, candidate.language, tools)
         return self.cache_dir / "builds" / key
-
-    @staticmethod
-    def _hand_over(directory: Path) -> None:
-        """Give the files to the owner of the private directory."""
-        owner = directory.parent.stat()
-        for path in (directory, *directory.rglob("*")):
-            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def _keep(source: Path, target: Path) -> None:
@@ -507,24 +503,16 @@ def baseline_candidate(task: Task, protocol: Protocol) -> Candidate:
     if protocol.baseline not in _KINDS:
         raise UsageError(f"baseline {protocol.baseline!r} is unknown; known are {', '.join(_KINDS)}")
     flags = _FLAGS.format(tf32=protocol.tf32)
+    source = _BUILT_IN.format(name=task.name, flags=flags)
     if task.baseline_source:
         source = task.baseline_source + "\n\nimport torch\n" + flags
-        if protocol.baseline == "compile":
-            if task.module:
-                raise UsageError("the compile baseline of module problems is not offered yet; use eager")
-            source += _COMPILED
-        entry = "Model" if task.module else "run"
-    else:
-        source = _BUILT_IN.format(name=task.name, flags=flags)
-        if protocol.baseline == "compile":
-            source += _COMPILED
-        entry = "run"
-    return Candidate(
-        files=(("baseline.py", source),),
-        language="torch",
-        entry=entry,
-        origin=Origin(generator=protocol.baseline),
-    )
+    if protocol.baseline == "compile":
+        if task.baseline_source and task.module:
+            raise UsageError("the compile baseline of module problems is not offered yet; use eager")
+        source += _COMPILED
+    entry = "Model" if task.baseline_source and task.module else "run"
+    origin = Origin(generator=protocol.baseline)
+    return Candidate(files=(("baseline.py", source),), language="torch", entry=entry, origin=origin)
 
 
 class Baselines:
@@ -557,11 +545,6 @@ class Baselines:
                 raise InfrastructureError(f"the {protocol.baseline} baseline of {task.name} failed: {error}") from error
             self._loaded[key].paces = paces
         return self._loaded[key]
-
-    def drop(self, loaded: Loaded) -> None:
-        """Forget a baseline whose process died."""
-        self._loaded = {key: kept for key, kept in self._loaded.items() if kept is not loaded}
-        loaded.close()
 
     def close(self) -> None:
         """End every baseline worker."""
