@@ -54,9 +54,7 @@ class Side:
     """One device with what runs there. A context manager.
 
     Args:
-        judge: of the device.
         candidate: what runs there; None: the reference itself, which is trusted.
-        task: the task.
         protocol: how to judge; ``tf32`` counts.
     """
 
@@ -118,9 +116,6 @@ def differ(sides: Sequence[Side], task: Task, cases: Sequence[Case], *, tf32: bo
 
     Args:
         sides: at least one; their devices differ.
-        task: the task.
-        cases: where to ask; see :func:`common_plan`.
-        tf32: whether TF32 is allowed, and the bounds wide enough for it.
 
     Raises:
         UsageError: the reference raises on the host.

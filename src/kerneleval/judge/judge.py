@@ -150,13 +150,9 @@ class Judge:
         """Judge a candidate.
 
         Args:
-            candidate: the source.
-            task: what it claims to solve.
-            protocol: how to judge.
             cases: judge only these; None: the plan.
             replay: where the verdict's replay lines find candidate and task again.
             trusted: the candidate is a task's own reference (A/A runs, self-tests) and may read the built-in tasks.
-            on_event: called as the work proceeds.
 
         Raises:
             UsageError: the shapes do not fit this machine, or the task cannot be judged here.

@@ -42,11 +42,8 @@ class Replay:
     """Makes the command lines that judge a candidate again.
 
     Args:
-        candidate: what is judged.
         source: the path that the user gave for it, or its name in the store (:attr:`Candidate.stored_name`).
         task: what the user gave as ``--task``.
-        device: name of the device.
-        protocol: how it is judged.
         only: the one case that the user asked for; None: the plan.
         store: where a candidate from the store lies; empty: in the default store.
     """
@@ -160,15 +157,7 @@ class Job:
 def verdict_of(
     job: Job, trust: Trust, outcomes: Mapping[Case, Outcome], findings: Sequence[Finding], conditions: Conditions
 ) -> Verdict:
-    """The verdict on a candidate that was loaded.
-
-    Args:
-        job: what was judged.
-        trust: how well its worker was contained.
-        outcomes: what came out at each case.
-        findings: what the checks saw.
-        conditions: the state of the machine while cells were timed.
-    """
+    """The verdict on a candidate that was loaded."""
     results = tuple(CellResult(case=c, outcome=job.replay.attach(c, o)) for c, o in outcomes.items())
     failure = _failure([r.outcome for r in results], findings, job.protocol)
     tracked = checks.tracked(findings)

@@ -69,11 +69,9 @@ def run_confined(
     """Run something confined that may write into one folder; what it printed last, or why it was ended.
 
     Args:
-        folder: where it starts.
         writable: the folder that it may change; also its home, and where its temporary files go.
         what: its words, and what it may read beside the system.
         seconds: limit of its time; it is ended then, or where it has too much memory, disk or processes.
-        settings: environment variables beside the clean ones.
 
     Raises:
         UsageError: this system cannot confine it.

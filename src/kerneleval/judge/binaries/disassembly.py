@@ -55,7 +55,6 @@ def of_cubins(binaries: Mapping[str, bytes], seconds: float) -> dict[str, tuple[
 
     Args:
         binaries: key -> a cubin.
-        seconds: limit of the time for all.
 
     Raises:
         UsageError: this system cannot confine the disassembler.
@@ -92,9 +91,7 @@ def printed(data: bytes, *, gpu: bool, seconds: float) -> Printed:
     """Disassemble a shared library.
 
     Args:
-        data: the library, or a cubin.
         gpu: whether it holds device binaries that count.
-        seconds: limit of the time for all.
 
     Raises:
         UsageError: this system cannot confine the disassembler.
@@ -119,7 +116,6 @@ def of_library(of: Printed, entries: Collection[str]) -> Library:
     """What the entry points of a library use: of a GPU the kernels that they can launch, of the CPU their code.
 
     Args:
-        of: what was printed of it.
         entries: names of functions, or kernels of a cubin.
     """
     if of.why:

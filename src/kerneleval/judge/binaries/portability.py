@@ -70,11 +70,8 @@ def compile_for(
     """A row for each target, in their order, its rung ``compiles`` answered where it can be.
 
     Args:
-        candidate: the source.
-        task: what it solves.
         cases: at which it is called, for Triton kernels to be launched; of modest sizes. Of a direction and dtype the
             first that the candidate does not declare unsupported.
-        targets: what to compile for.
 
     Raises:
         UsageError: this system cannot confine the candidate's code.

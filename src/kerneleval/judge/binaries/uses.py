@@ -101,8 +101,6 @@ class Uses:
         """The finding, if there is something to tell; waits for what was begun.
 
         Args:
-            loaded: the candidate.
-            begun: what :meth:`begin` gave.
             launched: kernels, or entry points of a library, that were seen launched.
         """
         if begun is None:

@@ -78,14 +78,9 @@ def broken_relations(
     """Findings of every relation of the task that applies to the case; none: all hold.
 
     Args:
-        task: an operator task.
-        case: a forward case.
         run: calls the candidate on arguments of the case's shapes and dtypes and gives its outputs; called once on the
             original arguments and once for each relation. What it raises is passed on.
-        args: the original arguments, on the device.
         seed: secret, for the random choices of the relations.
-        tf32: whether TF32 is allowed.
-        native_on: as in :func:`oracle.expect`.
 
     Returns:
         Findings of level ``fail`` and reason ``broken_relation``; their evidence is ``relation``, its name, and the
@@ -140,10 +135,8 @@ def _centred(expected: Expected, wanted: torch.Tensor, own: torch.Tensor, moved:
     """The output's bounds around what the relation asks for, widened by the native reference's breach of it.
 
     Args:
-        expected: expectation at the transformed inputs.
         wanted: what the candidate's original outputs make it.
         own: what the native reference's original outputs make it.
-        moved: the transformed arguments.
     """
     native = expected.native
     bounds = expected.bounds

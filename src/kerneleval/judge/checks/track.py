@@ -110,7 +110,6 @@ class Subject:
             record: count ATen operators; the candidate can tell such a window by its dispatch mode.
             mute: make own kernels no-ops.
             in_order: inputs become ready, and outputs are read, in the order of the current stream alone.
-            timeout_s: limit of the window.
 
         Raises:
             WorkerError: the candidate raised.

@@ -119,12 +119,9 @@ def known(
     """The peaks of a machine: from the cache, and measured and kept there as far as they are not known.
 
     Args:
-        device: the device.
         machine: its description: another driver or PyTorch is another machine, and nothing of it is known.
-        cache_dir: the judge's cache directory.
         names: which of :data:`NAMES`; those of a device that has no such unit say why.
         again: measure all of them anew.
-        on_measure: called with (name, done, in all) before each measurement.
 
     Raises:
         InfrastructureError: no memory left to measure with, or the cache cannot be read.
@@ -210,9 +207,6 @@ def measure(device: Device, machine: Machine, name: str, room: _Room | None = No
     TF32 is off but for ``matrix/tf32``; the process gets its own setting back.
 
     Args:
-        device: the device.
-        machine: its description.
-        name: what.
         room: where arrays come from that the next measurement uses too.
 
     Raises:
@@ -266,12 +260,8 @@ def _timed_s(device: Device, call: Callable[[], object], count: int) -> float:
 
 
 def _best(found: Iterator[_Found], growth: int, idles: int = _IDLE) -> _Found:
-    """The best of sizes that grow, until so many in a row gain nothing or the next one takes too long.
-
-    Args:
-        found: samples at sizes that grow.
-        growth: so many times the work of a size has the next.
-        idles: how many.
+    """The best of sizes that grow, until ``idles`` in a row gain nothing or the next one takes too long. The work of a
+    size is ``growth`` times that of the one before.
     """
     best, idle = next(found), 0
     for one in () if growth * best.call_s > _MOST_S else found:
@@ -326,10 +316,6 @@ def _streamed(device: Device, name: str, nbytes: int, room: _Room, queued: int =
     """One of :data:`BANDWIDTHS` over arrays that take so many bytes together, float32.
 
     Args:
-        device: the device.
-        name: which.
-        nbytes: of all arrays.
-        room: where they come from.
         queued: so many calls are launched at once where the device can (CUDA's and HIP's graphs): over small arrays a
             call takes less time than to launch it.
     """

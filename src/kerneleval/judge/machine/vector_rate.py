@@ -35,8 +35,6 @@ def vector_work(device: Device, dtype: str, rounds: int) -> Work:
     """A call of multiply-adds in a data type on every vector unit.
 
     Args:
-        device: the device.
-        dtype: name of a floating type.
         rounds: how long the chains are; 16 times that on a GPU. From 64 on they end at their fixed point.
 
     Raises:

@@ -77,7 +77,6 @@ def bounded(
         oracle: fp64 (complex128) output of the reference.
         native: output in the case's dtype.
         probed: output on inputs changed by ``tolerances.PROBE``, in fp32 or wider.
-        floor: from ``tolerances.floor_of``.
         args: arguments, whose copies are trivial answers.
         length: terms summed into one element.
         pool: scales of the same output on other inputs, for outputs with few elements.
@@ -221,9 +220,6 @@ def _measure(views: tuple[torch.Tensor, ...], floor: Floor, gain: float, rms: fl
 
     Args:
         views: oracle, native and probed output as (rows, columns).
-        floor: the floor.
-        gain: factor on everything that comes out.
-        rms: of the oracle.
         limit: leave out what is not usable; None: everything is.
     """
     oracle, native, probed = views
@@ -379,7 +375,6 @@ def exactly(
     Args:
         kind: ``exact``, ``index`` or ``count``.
         oracle: what the fp64 reference gives; of the native dtype, or floating for exact outputs.
-        native: what the native reference gives.
         args: the arguments; indices select from the first floating tensor among them whose largest or smallest elements
             the oracle's select, along the dim in which its shape and the output's differ (the last one where several
             would do). Where they select from none, they are judged as ``count``.
@@ -437,9 +432,7 @@ def positions(native: torch.Tensor, values: Sequence[torch.Tensor], args: Sequen
     Among equal elements any may be named; but none twice, where the native reference names none twice.
 
     Args:
-        native: the integers.
         values: the floating outputs of the same call, of the native reference.
-        args: the arguments.
     """
     if native.dtype == torch.bool or not native.numel() or bool((native < 0).any()):
         return None

@@ -34,10 +34,6 @@ def figures(outputs: torch.Tensor, plain: torch.Tensor) -> Evidence:
     The first is that of the two as vectors; the others are the sum of the errors over the sum of the magnitudes, and
     the rms error over the rms. Where nothing but zeros is right, the first is 1 and the others are infinite unless
     nothing but zeros came out.
-
-    Args:
-        outputs: any shape, floating.
-        plain: the same shape.
     """
     got, want = (t.double().reshape(-1) for t in (outputs, plain))
     error = got - want
@@ -92,7 +88,6 @@ def compare(outputs: Sequence[torch.Tensor], expectation: Expectation) -> Match 
 
     Args:
         outputs: in the order of the expectation, on its device; gradients in backward cases. Only read.
-        expectation: from ``oracle.expect`` on the same arguments.
 
     Returns:
         Match, or Mismatch for the first output that is wrong.

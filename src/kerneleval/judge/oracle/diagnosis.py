@@ -44,8 +44,6 @@ def diagnose(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: 
     """(slug, words for the message) of a wrong output.
 
     Args:
-        got: the output, of the right shape and dtype.
-        expected: what it should have been.
         args: arguments and upstream gradients of the call.
         wrong: which elements are beyond their tolerance.
     """

@@ -51,11 +51,6 @@ def implausible(law: Law, output: torch.Tensor, args: Sequence[Any]) -> tuple[st
 
     Tests, each with a probability of 1e-9 to fail where all is right: Kolmogorov-Smirnov, chi-square over 64 bins, mean
     and variance of all and of every block of 64 and of 1,024, and the correlation with itself at any lag.
-
-    Args:
-        law: of the task.
-        output: what came out, of the right shape and dtype.
-        args: the arguments of the call.
     """
     impossible, uniform = uniforms(law, output, args)
     count = int(torch.count_nonzero(impossible))

@@ -137,11 +137,9 @@ def floor_of(
     it is allowed, adds the rounding of inputs and intermediates to 11 bits.
 
     Args:
-        dtype: the output's dtype (floating or complex).
         length: terms summed into one element.
         case: gives the distribution and the layout; sums over constant and over repeated data drift.
         tolerance: the task's; gives its factor and whether norms count.
-        tf32: whether TF32 is allowed.
         quantised_rms: of operators that quantise, rms distance of the oracle from what comes out without it.
     """
     real = torch.zeros((), dtype=dtype).real.dtype
@@ -200,10 +198,6 @@ def reduction_length(
     output elements, at most 16384.
 
     Args:
-        task: the task.
-        case: the case.
-        args: the arguments of the call.
-        weights: weights of a module problem.
         shape: shape of the output (of the gradient, in backward cases).
         forward_numel: elements of the forward outputs together (backward cases).
     """

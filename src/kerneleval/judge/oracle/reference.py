@@ -406,13 +406,10 @@ def expect(
     """What must come out of a call on these arguments.
 
     Args:
-        task: the task.
         case: the case; its direction says whether outputs or gradients are expected.
         args: arguments in order: tensors on the device, of the case's dtype, and plain values. They are read, not kept
             from changing: change them only when done with the expectation.
         grads: upstream gradients (backward cases), one for each floating output.
-        problem: the module problem of a module task.
-        weights: its weights.
         tf32: whether TF32 is allowed, for the native reference and in the bounds.
         native_on: torch device on which the native reference runs; empty: that of the arguments, as for all the rest.
 

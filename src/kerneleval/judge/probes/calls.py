@@ -259,14 +259,7 @@ def mutation() -> Failed:
 
 
 class Calls:
-    """Calls one candidate at cases of one task on one device.
-
-    Args:
-        loaded: the candidate, loaded in a worker.
-        task: the task.
-        protocol: how to judge.
-        device: where the candidate runs.
-    """
+    """Calls one candidate at cases of one task on one device."""
 
     def __init__(self, loaded: Loaded, task: Task, protocol: Protocol, device: Device) -> None:
         self.loaded, self.task, self.protocol, self.device = loaded, task, protocol, device
@@ -328,10 +321,6 @@ class Calls:
         """The outcome of one window over the drawn calls; see :meth:`call`.
 
         Args:
-            bound: the case.
-            drawn: the calls.
-            cut: as in :meth:`call`.
-            layouts: as in :meth:`call`.
             excused: asked about each call whose outputs are wrong: whether that says nothing about the candidate.
 
         Raises:
@@ -368,8 +357,6 @@ class Calls:
         """One window over the drawn calls; its outputs are not compared.
 
         Args:
-            bound: the case.
-            drawn: the calls.
             look: whether to see if the candidate changes its inputs.
             cut: how many calls are made before the inputs of the others are revealed; 0: all are revealed at once.
             layouts: of the calls; None: as the case says.

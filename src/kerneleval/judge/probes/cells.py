@@ -40,11 +40,7 @@ _PREFETCH_BYTES = 8 << 20
 
 
 class CellJudge:
-    """Judges the cases of one loaded candidate; starts a new worker after a crash.
-
-    Args:
-        calls: calls the candidate.
-    """
+    """Judges the cases of one loaded candidate; starts a new worker after a crash."""
 
     def __init__(self, calls: Calls) -> None:
         self.calls = calls
@@ -107,8 +103,8 @@ class CellJudge:
         if not where:
             return []
         text = (
-            f"{sum(found[case] for case in outcomes if case in found)} calls in {len(where)} cells say nothing about the "
-            f"candidate: PyTorch itself is wrong there, or raises; first at {where[0]}"
+            f"{sum(found[case] for case in outcomes if case in found)} calls in {len(where)} cells say nothing about "
+            f"the candidate: PyTorch itself is wrong there, or raises; first at {where[0]}"
         )
         return [Finding(check="reference", level="info", message=text)]
 
@@ -215,8 +211,6 @@ class Prefetch:
     device.
 
     Args:
-        task: the task.
-        device: where the candidate runs.
         bind: as :meth:`Calls.bind`, safe to be called in another thread.
     """
 

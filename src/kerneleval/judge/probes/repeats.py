@@ -45,11 +45,7 @@ _MOVING_PARTS = (1 / 256, 0.5)
 
 
 class Repeats:
-    """The windows of repeated and exchanged calls that one candidate gets.
-
-    Args:
-        calls: calls the candidate.
-    """
+    """The windows of repeated and exchanged calls that one candidate gets."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -295,12 +291,7 @@ _SMALL_WEIGHTS_BYTES = 256 << 20
 
 
 class OtherLayouts:
-    """The windows in which one candidate gets arguments in the other strides that a case's layout has.
-
-    Args:
-        calls: calls the candidate.
-        repeats: says for which cases inputs are exchanged too.
-    """
+    """The windows in which one candidate gets arguments in the other strides that a case's layout has."""
 
     def __init__(self, calls: Calls, repeats: Repeats) -> None:
         self._calls, self._repeats = calls, repeats
@@ -383,11 +374,7 @@ class OtherLayouts:
 
 
 class OtherWeights:
-    """The windows under other weights that one candidate gets.
-
-    Args:
-        calls: calls the candidate.
-    """
+    """The windows under other weights that one candidate gets."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls

@@ -50,9 +50,6 @@ def selftest(task: Task, device: str, cases: Sequence[Case], *, tf32: bool = Fal
       direction and dtype at least, because there are outputs that hide it (``logsumexp`` of a thousand numbers near 1).
 
     Args:
-        task: an operator or module task.
-        device: torch device.
-        cases: where to test it.
         tf32: whether TF32 is allowed; then no test asks that it be noticed.
 
     Returns:

@@ -222,13 +222,7 @@ def measure(
     """Time one cell in one session.
 
     Args:
-        candidate: runner of the candidate's worker, loaded.
-        baseline: runner of the trusted baseline's worker, loaded.
-        cell: what is timed.
-        protocol: names the tier.
-        device: the device.
         session: index of this process pair.
-        timeout_s: limit of one window.
 
     Raises:
         TimedMismatch, WorkerError, WorkerFailure: a timed output was wrong; as in :meth:`Runner.window`.
@@ -301,10 +295,7 @@ def _in_quads(
     could have more calls, how many fill one.
 
     Args:
-        pair: the workers.
         buffer: as many calls as seem to fill a window.
-        cell: what is timed.
-        effort: the tier's.
         held: outputs that the candidate's worker holds; a secret call's follow.
         most: calls in a window at most.
         offer: lets others measure between two pairs of windows, if this has taken long; gives the seconds.

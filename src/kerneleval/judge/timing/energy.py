@@ -125,12 +125,9 @@ def energy_of(
     """Energy of one call of either side, in joules, as plain data; ``why_not`` where it cannot be told.
 
     Args:
-        candidate: runs windows of the candidate.
-        baseline: the same of the baseline.
         seconds: for how long is counted at either side; at most twice as long where the counter has not stepped often
             enough, and a window longer.
         candidate_ns: verified time of one call.
-        baseline_ns: the same of the baseline.
     """
     found: Evidence = {}
     for side, windows, call_ns in (("candidate", candidate, candidate_ns), ("baseline", baseline, baseline_ns)):
@@ -197,11 +194,7 @@ def energy_in_windows(
     last pass, are compared, and which pass is the last is a secret.
 
     Args:
-        pair: the two sides.
-        buffer: what timed windows revealed.
         samples: verified times, and what a round trip takes.
-        seconds: how long calls of either side are counted.
-        device: the device.
         how: bounds and arbiter, as of timed windows.
 
     Raises:

@@ -110,12 +110,6 @@ def check_limit(
     alone that every kernel must move (:func:`needed_bytes`).
 
     Args:
-        task: whose reference tells on what outputs depend.
-        case: the cell.
-        call: form of one call.
-        samples: of one session.
-        sample: one call of it, with its tensors and outputs.
-        limits: of the machine.
         better: measures the bandwidth again; the limits with the higher one.
 
     Raises:

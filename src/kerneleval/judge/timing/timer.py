@@ -180,9 +180,7 @@ class Timer:
     """Times the cells of one candidate against the task's baseline.
 
     Args:
-        calls: calls the candidate; its calibration says what timed outputs are compared with.
         baseline: ``(fresh) -> Loaded``: the trusted baseline's worker, in a new process when asked.
-        noise: noise figures by duration class.
         limits: of the machine; None: not measured, and no time is held against them.
         better: measures the bandwidth again, for a time that seems impossible.
     """
@@ -206,7 +204,6 @@ class Timer:
         as where its memory lies, is the same for a whole session and differs between sessions.
 
         Args:
-            cells: cells that passed.
             on_cell: called with (done, in all, case) after each measurement.
 
         Raises:

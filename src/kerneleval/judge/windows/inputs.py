@@ -196,10 +196,7 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
     must be positive or within [0, 1) are only scaled.
 
     Args:
-        specs: from ``task.arguments(dims, dtype)``.
-        case: gives distribution and layout.
         seed: secret, up to 63 bits.
-        device: torch device.
 
     Raises:
         UsageError: an unknown distribution or dtype.
@@ -245,9 +242,6 @@ def upstream(
     Args:
         outputs: (shape, dtype) of every output; those of other than floating dtype carry no gradient and are left out.
         seed: secret, up to 63 bits; streams differ from those of :func:`draw`.
-        device: torch device.
-        layout: the case's layout.
-        distribution: the case's distribution.
     """
     grads = []
     for position, (shape, dtype) in enumerate(outputs):
@@ -268,7 +262,6 @@ def exchanged(tensor: torch.Tensor, part: float, generator: torch.Generator) -> 
     Args:
         tensor: left as it is. With fewer than four elements, nothing is exchanged.
         part: part of the elements that move, at least one pair and at most 2^23 elements.
-        generator: on the tensor's device.
     """
     flat = tensor.reshape(-1).clone()
     middle = flat.numel() - 2

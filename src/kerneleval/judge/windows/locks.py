@@ -67,7 +67,6 @@ def device_lock(
     measurements: after 20 s that lets all who wait go first. It returns the seconds that this took.
 
     Args:
-        hardware: as :meth:`Device.hardware` names it.
         patience_s: how long one process may hold the lock while this one waits.
         whole: never let others go first: they need what is measured here (noise floor, peaks).
 

@@ -182,13 +182,10 @@ class Runner:
         """Reveal, compute, destroy, collect, snapshot.
 
         Args:
-            buffer: what is revealed.
-            timeout_s: limit of the computation, and of the collection.
             check_mutation: whether to see if revealed memory changed.
             timed: whether the window's time counts; if so the device comes to rest first.
             cut: where the window is cut in two; None: nowhere.
             keep: the call whose outputs the worker holds until :meth:`unchanged` asks for them; -1: none.
-            passes: how often the calls are made.
 
         Raises:
             WorkerError: the candidate raised.
@@ -281,7 +278,6 @@ class Runner:
 
         Args:
             held: the outputs of each call that was kept, in order, as they were.
-            timeout_s: limit of copying them.
 
         Raises:
             WorkerError, WorkerFailure: as in :meth:`window`.

@@ -32,9 +32,7 @@ def failure(runner: Runner, language: Language, known: str, arch: str) -> str:
 
     Args:
         runner: a worker in which nothing was loaded so far; it is used up.
-        language: what builds and loads the kernel.
         known: file name of the kernel (:meth:`Language.known`).
-        arch: the device's architecture.
     """
     candidate = Candidate(files=((known, known_kernel(known)),), language=language.name)
     message = {"candidate": to_plain(candidate), "dir": str(runner.worker.directory / "build")}

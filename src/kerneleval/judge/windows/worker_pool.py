@@ -156,8 +156,6 @@ class Loaded:
         """Build the candidate's module from plain arguments; ``state`` then names its tensors.
 
         Args:
-            init_args: what its constructor takes.
-            seed: of PyTorch's generator meanwhile.
             beside: whether the module before is kept; :meth:`swap_modules` goes back to it.
         """
         self._module = (init_args, seed)
