@@ -23,7 +23,7 @@ from kerneleval.judge.machine.machine_limits import limits_of
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.probes.cells import CellJudge, secret_shapes
 from kerneleval.judge.timing.timer import Noise, Timer, floor
-from kerneleval.judge.verdicts import Job, Replay, barred, first_failure, verdict_of, verdict_unloaded
+from kerneleval.judge.verdicts import Job, Replay, barred, first_failure, verdict_of
 from kerneleval.judge.windows.locks import judge_count, registered
 from kerneleval.judge.windows.worker_pool import Baselines, BuildFailed, Loaded, LoadFailed, WorkerPool
 from kerneleval.records import (
@@ -179,7 +179,8 @@ class Judge:
         tell(on_event, "load", 0, len(cases), task.name)
         with registered(self.device.hardware()):
             verdict = self._check(job, trusted)
-        left = [] if only is not None else _not_planned(self.left_out(task, protocol))
+        lines = () if only is not None else self.left_out(task, protocol)
+        left = [Finding(check="shapes", level="info", message=line) for line in lines]
         if not self.device.on_hardware:
             text = f"the device {self.device.name} was not run on hardware by its authors: see docs/hardware.md"
             left.append(Finding(check="device", level="warn", message=text))
@@ -193,7 +194,10 @@ class Judge:
             loaded = Loaded(self.pool, job.candidate, (job.task.name,), trusted=trusted, tf32=job.protocol.tf32)
         except BuildFailed as error:
             self.pool.make_spare()
-            return verdict_unloaded(job, self.pool.trust, error)
+            failed = replace(error.outcome(), replay=job.replay.line())
+            return verdict_of(
+                job, self.pool.trust, dict.fromkeys(job.cases, failed), checks.of_sources(job.candidate), Conditions()
+            )
         try:
             return self._judge(job, loaded)
         except torch.OutOfMemoryError as error:
@@ -255,11 +259,11 @@ class Judge:
         outcomes |= timer.time(timed, on_cell)
         if timed and limits is None:
             findings.append(Finding(check="limits", level="info", message=_NO_LIMITS))
-        if readings and (why := self.device.unsteady(readings[0], readings[-1])):
-            findings.append(_unsteady(why))
+        reasons = [self.device.unsteady(readings[0], readings[-1]) if readings else ""]
         if others > 0:
-            text = f"{others} other judge{'s' * (others > 1)} built and checked on this hardware meanwhile"
-            findings.append(_unsteady(text))
+            reasons.append(f"{others} other judge{'s' * (others > 1)} built and checked on this hardware meanwhile")
+        for why in filter(None, reasons):
+            findings.append(Finding(check="conditions", level="warn", message=f"unsteady machine: {why}"))
         return Conditions(first=readings[0], last=readings[-1]) if readings else Conditions()
 
 
@@ -284,11 +288,3 @@ def _refuse_on_host(candidate: Candidate, device: str) -> None:
             f"only for baselines: they run on {', '.join(language.devices)}",
             {},
         )
-
-
-def _not_planned(lines: Sequence[str]) -> list[Finding]:
-    return [Finding(check="shapes", level="info", message=line) for line in lines]
-
-
-def _unsteady(why: str) -> Finding:
-    return Finding(check="conditions", level="warn", message=f"unsteady machine: {why}")

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from kerneleval import languages
 from kerneleval.judge import checks
 from kerneleval.judge.timing.statistics import claim_of
-from kerneleval.judge.windows.worker_pool import BuildFailed
 from kerneleval.records import (
     DIRECTIONS,
     STORED,
@@ -137,27 +136,21 @@ class Job:
     """What is judged, where, and how."""
 
     candidate: Candidate
-    """The source."""
     task: Task
-    """What it claims to solve."""
     protocol: Protocol
-    """How it is judged."""
     cases: tuple[Case, ...]
-    """Where it is judged."""
     replay: Replay
     """Makes the command lines that judge it again."""
     machine: Machine
-    """On what it is judged."""
     started_s: float
     """When judging began, by ``time.perf_counter``."""
     on_event: OnEvent | None
-    """Called as the work proceeds."""
 
 
 def verdict_of(
     job: Job, trust: Trust, outcomes: Mapping[Case, Outcome], findings: Sequence[Finding], conditions: Conditions
 ) -> Verdict:
-    """The verdict on a candidate that was loaded."""
+    """The verdict, from what came out at each case and what the checks saw."""
     results = tuple(CellResult(case=c, outcome=job.replay.attach(c, o)) for c, o in outcomes.items())
     failure = _failure([r.outcome for r in results], findings, job.protocol)
     tracked = checks.tracked(findings)
@@ -186,29 +179,6 @@ def verdict_of(
         replay=failure.replay if failure is not None and failure.replay else job.replay.line(),
         seconds=time.perf_counter() - job.started_s,
         conditions=conditions,
-    )
-
-
-def verdict_unloaded(job: Job, trust: Trust, error: BuildFailed) -> Verdict:
-    """The verdict on a candidate that did not build or load: every case failed in the same way."""
-    message, replay = str(error), job.replay.line()
-    failed = Failed(stage=error.stage, reason=error.reason, message=message, evidence=error.evidence, replay=replay)
-    return Verdict(
-        verdict="failed",
-        stage=failed.stage,
-        reason=failed.reason,
-        message=message,
-        task=job.task.name,
-        candidate=job.candidate.hash,
-        track="",
-        trust=trust,
-        machine=job.machine,
-        protocol=job.protocol,
-        speedup=None,
-        cells=tuple(CellResult(case=case, outcome=failed) for case in job.cases),
-        findings=tuple(checks.of_sources(job.candidate)),
-        replay=replay,
-        seconds=time.perf_counter() - job.started_s,
     )
 
 

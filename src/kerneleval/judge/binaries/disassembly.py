@@ -76,13 +76,11 @@ class Printed:
     """What disassemblers printed of a shared library, or of a cubin whose entry points are kernels."""
 
     data: bytes
-    """The library."""
     gpu: bool
     """Whether it holds device binaries that count."""
     code: tuple[CodeUse, ...] = ()
     """Of a GPU all kernels in it."""
     host: str = ""
-    """The code of the host."""
     why: str = ""
     """Why there is nothing; empty: there is something."""
 

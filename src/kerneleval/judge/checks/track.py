@@ -52,7 +52,6 @@ class Seen:
     aten: dict[str, int]
     """ATen operators dispatched, by ``aten.name.overload``; empty where they were not recorded."""
     launches: dict[str, int]
-    """Own kernels launched, by name."""
     extensions: tuple[str, ...] = ()
     """Native modules that the candidate built itself; what they launch is not seen."""
     registered: tuple[str, ...] = ()
@@ -116,8 +115,8 @@ class Subject:
             WorkerFailure: its process is gone.
         """
         runner = self._calls.loaded.runner
-        buffer = WindowBuffer(self._layout, self._calls.device)
-        buffer.fill(0, [*(a for a in self._args if isinstance(a, torch.Tensor)), *self._grads])
+        tensors = [*(a for a in self._args if isinstance(a, torch.Tensor)), *self._grads]
+        buffer = WindowBuffer(self._layout, self._calls.device, [tensors])
         runner.prepare(self._layout)
         how = {"record": record, "mute": mute, "in_order": in_order}
         runner.worker.request("observe", how, "observing", timeout_s=timeout_s)

@@ -98,13 +98,7 @@ def _forward_between(calls: Calls, case: Case) -> _Wrong | None:
     two = [bound.draw(new_secret()) for _ in range(2)]
     calls.call(forward, [forward.expect(one.args, []) for one in two], look=False)
     window, layout = calls.call(bound, two, look=False)
-    if window.wrong is not None:
-        return _Wrong(str(window.wrong.get("got", "another form")))
-    for index, one in enumerate(two):
-        result = compare(output_views(window, layout, index), one.expectation)
-        if isinstance(result, Mismatch):
-            return _Wrong(result.message)
-    return None
+    return _first_wrong(window, layout, two)
 
 
 def _outputs(calls: Calls, case: Case) -> _Wrong | None:
@@ -115,12 +109,8 @@ def _outputs(calls: Calls, case: Case) -> _Wrong | None:
     drawn = [two[secrets.randbelow(2)] for _ in range(_count(calls, bound.call_layout(two[0])) - 2)] + two
     layout = WindowLayout([replace(bound.call_layout(one), wanted=wanted) for one in drawn], "training")
     window = _window(calls.loaded, calls, layout, drawn, look=True)
-    if window.wrong is not None:
-        return _Wrong(str(window.wrong.get("got", "another form")))
-    for index, one in enumerate(drawn):
-        result = compare(output_views(window, layout, index), one.expectation)
-        if isinstance(result, Mismatch):
-            return _Wrong(result.message, alone=_wrong_alone(calls, bound, one))
+    if (wrong := _first_wrong(window, layout, drawn, lambda one: _wrong_alone(calls, bound, one))) is not None:
+        return wrong
     return None if calls.task.in_place or not window.mutated else _Wrong("the call changed its inputs")
 
 
@@ -137,12 +127,19 @@ def _interleaved(calls: Calls, case: Case) -> _Wrong | None:
         "interleaved",
     )
     window = _window(calls.loaded, calls, layout, drawn)
+    return _first_wrong(window, layout, drawn, lambda one: _wrong_alone(calls, bound, one))
+
+
+def _first_wrong(
+    window: Window, layout: WindowLayout, drawn: Sequence[Drawn], alone: Callable[[Drawn], bool] = lambda _: False
+) -> _Wrong | None:
+    """The first call of a window that is wrong; ``alone`` says whether a call is so in an ordinary window too."""
     if window.wrong is not None:
         return _Wrong(str(window.wrong.get("got", "another form")))
     for index, one in enumerate(drawn):
         result = compare(output_views(window, layout, index), one.expectation)
         if isinstance(result, Mismatch):
-            return _Wrong(result.message, alone=_wrong_alone(calls, bound, one))
+            return _Wrong(result.message, alone=alone(one))
     return None
 
 
@@ -220,11 +217,8 @@ def _part(calls: Calls, call_layout: CallLayout, drawn: Drawn, part: Sequence[in
         window = _window(calls.loaded, calls, layout, [drawn])
     except WorkerError as error:
         return _Wrong(str(error))
-    if window.wrong is not None:
-        return _Wrong(str(window.wrong.get("got", "another form")))
     wanted = replace(drawn.expectation, outputs=tuple(drawn.expectation.outputs[i] for i in part))
-    result = compare(output_views(window, layout, 0), wanted)
-    return _Wrong(result.message) if isinstance(result, Mismatch) else None
+    return _first_wrong(window, layout, [replace(drawn, expectation=wanted)])
 
 
 def _asked(call_layout: CallLayout, part: Sequence[int]) -> WindowLayout:
@@ -246,9 +240,7 @@ def _count(calls: Calls, call_layout: CallLayout) -> int:
 def _window(
     loaded: Loaded, calls: Calls, layout: WindowLayout, drawn: Sequence[Drawn], *, look: bool = False
 ) -> Window:
-    buffer = WindowBuffer(layout, calls.device)
-    for index, one in enumerate(drawn):
-        buffer.fill(index, one.tensors)
+    buffer = WindowBuffer(layout, calls.device, [one.tensors for one in drawn])
     return loaded.runner.window(buffer, timeout_s=CALL_TIMEOUT_S, check_mutation=look)
 
 

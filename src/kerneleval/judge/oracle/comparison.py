@@ -76,7 +76,6 @@ class Mismatch:
     reason: str
     """``wrong_count``, ``wrong_shape``, ``wrong_dtype`` or ``wrong_output``."""
     message: str
-    """One sentence for people: what, where, how much."""
     evidence: Evidence = field(default_factory=dict)
     """Plain data: ``output`` (position), ``rule`` that was broken, ``diagnosis`` (``diagnosis.SLUGS``), figures as in
     :class:`Match`, the worst element (``worst_index``, ``expected``, ``got``, ``tolerance``), ``beyond`` and ``of``

@@ -113,7 +113,6 @@ class Floor:
     native: float
     """An element may be off by this many times the largest native error of its row."""
     unit: float
-    """Unit roundoff of the output's dtype."""
     probe_scale: float
     """Turns the response to :data:`PROBE` into the response to one unit roundoff of the computing precision."""
 
@@ -240,11 +239,9 @@ class Scales:
     native_rms: float
     """Native minus oracle."""
     native_max: float
-    """Largest native error."""
     floor_rms: float
     """Floor (``tolerances.Floor``)."""
     floor_max: float
-    """Largest floor."""
     bulk: float
     """Mean over the elements of min(1, native error / (ELEMENT * floor))."""
 
@@ -264,7 +261,6 @@ class Bounds:
     relative: float
     """The part of the floor that follows the element's own magnitude."""
     rms: float
-    """Bound on the rms error."""
     bulk: float
     """Bound on the mean of min(1, error / local); 1: no bound."""
     variation: float
@@ -276,7 +272,6 @@ class Bounds:
     limit: float
     """Magnitude at which rounding to the output's dtype may overflow."""
     scales: Scales
-    """What the bounds follow from."""
     typical: float
     """rms of the oracle over this and the further draws of a small output: its own rms may be near zero by chance."""
     independent: int
@@ -340,7 +335,6 @@ class Expectation:
     outputs: tuple[Expected, ...]
     """One for each output: of the operator, or the gradients in the order of the differentiable arguments."""
     args: tuple[Any, ...]
-    """The arguments, for diagnoses."""
 
     @property
     def native(self) -> tuple[torch.Tensor, ...]:

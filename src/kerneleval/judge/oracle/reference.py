@@ -75,11 +75,8 @@ class ReferenceCall:
     """One call of a trusted reference."""
 
     task: Task
-    """The task."""
     case: Case
-    """Gives direction and dims."""
     args: Sequence[Any]
-    """Arguments in order, tensors and plain values."""
     grads: Sequence[torch.Tensor] | None
     """Upstream gradients; None: forward."""
     problem: Any

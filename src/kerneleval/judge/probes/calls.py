@@ -55,7 +55,6 @@ class Drawn:
     grads: list[torch.Tensor]
     """Upstream gradients; empty for forward."""
     expectation: Expectation
-    """The oracle, the native outputs and the bounds."""
 
     @property
     def tensors(self) -> list[torch.Tensor]:
@@ -68,7 +67,6 @@ class Calibrated:
     """What further calls of a case that was right are compared with. No tensors: a task has a hundred cases."""
 
     call_layout: CallLayout
-    """Layout of one call."""
     bounds: TimedBounds
     """How far their outputs may be from native ones."""
 
@@ -192,8 +190,7 @@ class BoundCase:
             InfrastructureError: the device has too little memory.
         """
         device = device or self.device
-        buffer = WindowBuffer(WindowLayout([call_layout], self.case.direction), device)
-        buffer.fill(0, drawn.tensors)
+        buffer = WindowBuffer(WindowLayout([call_layout], self.case.direction), device, [drawn.tensors])
         tensors = iter([buffer.tensor(0, index) for index in range(len(call_layout.slots))])
         args = [next(tensors) if isinstance(arg, torch.Tensor) else arg for arg in drawn.args]
         try:
@@ -363,9 +360,7 @@ class Calls:
         """
         layout = WindowLayout(layouts or [bound.call_layout(one) for one in drawn], bound.case.direction)
         self.last_layouts = layout.calls
-        buffer = WindowBuffer(layout, self.device)
-        for index, one in enumerate(drawn):
-            buffer.fill(index, one.tensors)
+        buffer = WindowBuffer(layout, self.device, [one.tensors for one in drawn])
         if layout.nbytes > _LARGE_BYTES:
             self.device.trim()  # what was freed here is kept from the worker
         where = Cut(at=cut) if cut else None
@@ -379,7 +374,6 @@ class Calls:
             WorkerError, WorkerFailure: the candidate raised, or its process is gone.
         """
         layout = WindowLayout([call_layout], case.direction)
-        buffer = WindowBuffer(layout, self.device)
-        buffer.fill(0, [a for a in args if isinstance(a, torch.Tensor)])
+        buffer = WindowBuffer(layout, self.device, [[a for a in args if isinstance(a, torch.Tensor)]])
         window = self.loaded.runner.window(buffer, timeout_s=CALL_TIMEOUT_S, check_mutation=False)
         return output_views(window, layout, 0)

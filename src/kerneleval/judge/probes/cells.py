@@ -61,17 +61,9 @@ class CellJudge:
             return known
         try:
             return self._judge(case)
-        except WorkerError as error:
-            if error.kind == "NoGradientError":
-                self._without_gradient.add(case)
-            outcome = raised(error)
-            if outcome.reason == "unsupported":
-                return self._refused(case) or self._other_layouts.explained(outcome)
-            return outcome
-        except WorkerFailure as failure:
-            return self._gone(failure)
-        except BuildFailed as error:
-            return error.outcome()
+        except (WorkerError, WorkerFailure, BuildFailed) as error:
+            failed = self._failure(case, error)
+            return self._other_layouts.explained(failed) if failed.reason == "unsupported" else failed
         finally:
             self.calls.device.trim()
 
@@ -120,13 +112,8 @@ class CellJudge:
                 calls.ensure_module(calls.loaded, bound.case)
                 reveal_weights(calls.loaded, bound.weights)
             window, layout = calls.call(bound, [drawn], look=True)
-        except WorkerError as error:
-            outcome = raised(error)
-            return (self._refused(bound.case) or outcome) if outcome.reason == "unsupported" else outcome
-        except WorkerFailure as failure:
-            return self._gone(failure)
-        except BuildFailed as error:
-            return error.outcome()
+        except (WorkerError, WorkerFailure, BuildFailed) as error:
+            return self._failure(bound.case, error)
         finally:
             calls.device.trim()
         if window.wrong is not None:
@@ -165,6 +152,17 @@ class CellJudge:
             self.calls.calibration[case] = calibrated
         return outcome
 
+    def _failure(self, case: Case, error: WorkerError | WorkerFailure | BuildFailed) -> Failed:
+        """The outcome of a case at which this was raised."""
+        if isinstance(error, BuildFailed):
+            return error.outcome()
+        if isinstance(error, WorkerFailure):
+            return self._gone(error)
+        if error.kind == "NoGradientError":
+            self._without_gradient.add(case)
+        outcome = raised(error)
+        return (self._refused(case) or outcome) if outcome.reason == "unsupported" else outcome
+
     def _refused(self, case: Case) -> Failed | None:
         """The outcome of a case that is declared unsupported for its values alone; None: also standard values are.
 
@@ -186,21 +184,19 @@ class CellJudge:
         return Failed(stage="call", reason="refuses_values", message=message, evidence={})
 
     def _gone(self, failure: WorkerFailure) -> Failed:
-        """The outcome of a call that the worker did not survive."""
+        """The outcome of a call that the worker did not survive. There is a new worker then, unless this one hung
+        (waiting again would cost as much), died too often or loads no more.
+        """
         outcome = Failed(stage="call", reason=failure.reason, message=str(failure), evidence=failure.evidence)
-        self._revive(outcome)
-        return outcome
-
-    def _revive(self, failed: Failed) -> None:
-        """A new worker, unless this one hung (waiting again would cost as much), died too often or loads no more."""
         loaded = self.calls.loaded
-        if failed.reason == "timeout" or loaded.crashes + 1 >= _MOST_CRASHES:
-            self._given_up = failed
-            return
+        if failure.reason == "timeout" or loaded.crashes + 1 >= _MOST_CRASHES:
+            self._given_up = outcome
+            return outcome
         try:
             loaded.revive()
         except BuildFailed as error:
             self._given_up = error.outcome()
+        return outcome
 
 
 class Prefetch:

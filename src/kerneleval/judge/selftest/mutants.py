@@ -125,7 +125,6 @@ class Planted:
     outputs: Tensors | None = field(default=None, repr=False)
     """What it gives; None: there is nothing to plant."""
     why_not: str = ""
-    """Why there is nothing to plant."""
     said: str = ""
     """One sentence where it passes."""
 

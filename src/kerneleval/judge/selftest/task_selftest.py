@@ -78,7 +78,6 @@ class Examined:
     """What a self-test found at one case."""
 
     case: Case
-    """Where."""
     findings: list[Evidence]
     """What is wrong, as :func:`selftest` has it."""
     mutants: list[Fate]

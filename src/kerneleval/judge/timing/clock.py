@@ -63,7 +63,6 @@ class TimedRun:
     """Raw samples of one cell and session, with what the checks need."""
 
     samples: Samples
-    """Raw samples."""
     excess_collect_ns: float
     """Collecting time beyond the baseline's, a call; it is part of the candidate's time."""
     mutated: bool
@@ -82,13 +81,10 @@ class TimedCell:
     """What is called in timed windows, and how its outputs are checked."""
 
     call: CallLayout
-    """Layout of one call."""
     direction: Direction
-    """``forward`` or ``backward``."""
     draw: Callable[[int], list[torch.Tensor]]
     """seed -> the tensors of one call, in the order of ``call.slots``."""
     bounds: TimedBounds
-    """How far the outputs may be from the baseline's."""
     arbiter: Arbiter
     """Raises TimedMismatch if the oracle says that a call is wrong. It is asked about calls beyond the bounds: a few
     numbers may be ill-conditioned, and then the baseline may be as far off as the candidate."""
@@ -229,15 +225,11 @@ def measure(
     """
     effort = effort_for(protocol, device)
     generator = torch.Generator(device=device.judge_device).manual_seed(new_secret())
+    first_side = session % 2 == 0
     pair = Pair(
-        candidate=candidate,
-        baseline=baseline,
-        candidate_first=session % 2 == 0,
-        generator=generator,
-        timeout_s=timeout_s,
+        candidate=candidate, baseline=baseline, candidate_first=first_side, generator=generator, timeout_s=timeout_s
     )
-    alone = WindowBuffer(WindowLayout([cell.call], cell.direction), device)
-    alone.fill(0, cell.draw(new_secret()))
+    alone = WindowBuffer(WindowLayout([cell.call], cell.direction), device, [cell.draw(new_secret())])
     first = pair.first_calls(alone)  # they may compile for minutes: the device lock is not held
     held = [_outputs_of(first[0], alone.layout, 0)]
     most = _most_calls(cell.call, effort, device)
@@ -253,7 +245,8 @@ def measure(
             raise TimedMismatch(_REUSED, {}, reason="output_reused")
         samples, excess_ns = _timed(found.windows, cell.call, len(buffer.layout.calls), session, device)
         seconds = effort.energy_s if cell.energy and session == 0 else 0.0
-        joules = _energy(pair, buffer, samples, seconds, device, cell)
+        how = cell.bounds, cell.arbiter
+        joules = energy_in_windows(pair, buffer, samples, seconds, device, how) if seconds else {}
     assert found.sample is not None
     return TimedRun(
         samples=samples,
@@ -263,15 +256,6 @@ def measure(
         energy=joules,
         memory=_memory(found.windows, len(buffer.layout.calls)),
     )
-
-
-def _energy(
-    pair: Pair, buffer: WindowBuffer, samples: Samples, seconds: float, device: Device, cell: TimedCell
-) -> Evidence:
-    """The energy of a call, measured for ``seconds``; empty if that is 0."""
-    if not seconds:
-        return {}
-    return energy_in_windows(pair, buffer, samples, seconds, device, (cell.bounds, cell.arbiter))
 
 
 def _memory(kept: list[tuple[Window, Window]], calls: int) -> Evidence:

@@ -52,11 +52,9 @@ class Counted:
     steps: list[tuple[float, float]] = field(default_factory=list)
     """When the counter stepped (s), and to which value (mJ)."""
     span_s: float = 0.0
-    """How long it was read."""
     within_ns: float = 0.0
     """How much of that its calls took."""
     calls: int = 0
-    """How many there were."""
 
     @property
     def between(self) -> tuple[float, float]:
@@ -110,13 +108,9 @@ class Spent:
     power_w: float | None
     """Mean power; None: the counter stepped too seldom."""
     busy: float
-    """Share of the time within calls."""
     steps: int
-    """How often the counter stepped."""
     span_s: float
-    """For how long was counted."""
     call_ns: float
-    """What one call took."""
 
 
 def energy_of(

@@ -52,7 +52,6 @@ class TimedCall:
     tensors: list[torch.Tensor]
     """Copies of the revealed tensors, in the order of ``CallLayout.slots``."""
     outputs: tuple[torch.Tensor, ...]
-    """Copies of the collected outputs."""
 
 
 Arbiter = Callable[[TimedCall], None]
@@ -232,15 +231,11 @@ class Pair:
     """The two workers of one session."""
 
     candidate: Runner
-    """Runner of the candidate's worker, loaded."""
     baseline: Runner | BaselineSide
-    """Runner of the trusted baseline's worker, loaded."""
     candidate_first: bool
     """Whose memory is allocated first: where it lies decides up to 1 % of a kernel's time."""
     generator: torch.Generator
-    """What buffers are refreshed with."""
     timeout_s: float
-    """Limit of one window."""
 
     @property
     def sides(self) -> tuple[Runner | BaselineSide, Runner | BaselineSide]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
 from kerneleval.devices import Device
 from kerneleval.records import Protocol, Samples, Timing
+from kerneleval.records.outcomes import Claim
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,6 @@ class Effort:
     """How much measuring a tier does."""
 
     window_ns: float
-    """Target length of a window."""
     min_quads: int
     """Quads that every cell gets in a session."""
     max_quads: int
@@ -31,9 +30,7 @@ class Effort:
     max_seconds: float
     """A session of a cell ends after this much wall time."""
     max_calls: int
-    """Calls in one window at most."""
     warm_windows: int
-    """Warm-up windows at most."""
     sessions: int
     """Fresh process pairs."""
     energy_s: float = 0.0
@@ -115,8 +112,6 @@ _SURE = 3.29 / 1.96
 
 FEW = 3
 """From so many quads on, their own scatter is a better guide than anything else."""
-
-Claim = Literal["faster", "slower", "equal", "inconclusive"]
 
 
 def pair_log_ratios(samples: Samples) -> list[np.ndarray]:

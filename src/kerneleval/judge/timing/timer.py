@@ -238,7 +238,7 @@ class Timer:
     def _outcome(self, case: Case, outcome: Passed, run: TimedRun) -> Outcome:
         if run.mutated and not self._calls.task.in_place:
             return Failed(stage="honesty", reason="input_mutation", message="a timed call changed its inputs")
-        evidence = outcome.evidence | _deferral(run)
+        evidence = outcome.evidence | ({"deferred_ns": run.excess_collect_ns} if run.excess_collect_ns else {})
         evidence |= {name: of for name, of in (("energy", run.energy), ("memory", run.memory)) if of}
         if self._limits is not None:
             task, call_layout = self._calls.task, self._calls.calibration[case].call_layout
@@ -340,12 +340,7 @@ def device_time(samples: Samples) -> str:
         return "none"
     claimed = statistics.median(samples.candidate_event_ns)
     verified = statistics.median(samples.candidate_ns)
-    if claimed > verified * (1 + _AGREEMENT):
-        return f"rejected: claims {claimed / 1e3:.2f} us, longer than the verified {verified / 1e3:.2f} us"
-    if claimed < verified * (1 - _AGREEMENT):
-        return f"rejected: claims {claimed / 1e3:.2f} us, shorter than the verified {verified / 1e3:.2f} us"
-    return "accepted"
-
-
-def _deferral(run: TimedRun) -> dict[str, float]:
-    return {"deferred_ns": run.excess_collect_ns} if run.excess_collect_ns else {}
+    if verified * (1 - _AGREEMENT) <= claimed <= verified * (1 + _AGREEMENT):
+        return "accepted"
+    how = "longer" if claimed > verified else "shorter"
+    return f"rejected: claims {claimed / 1e3:.2f} us, {how} than the verified {verified / 1e3:.2f} us"

@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -46,7 +46,6 @@ class TensorSlot:
     """One tensor argument: shape, dtype and where its elements lie in its own storage."""
 
     shape: tuple[int, ...]
-    """Sizes."""
     dtype: str
     """Key of ``records.DTYPES``."""
     strides: tuple[int, ...]
@@ -215,9 +214,13 @@ class WindowLayout:
 
 
 class WindowBuffer:
-    """The judge's private copy of a window's inputs, byte for byte what will be revealed."""
+    """The judge's private copy of a window's inputs, byte for byte what will be revealed.
 
-    def __init__(self, layout: WindowLayout, device: Device) -> None:
+    Args:
+        content: the tensors of each call, as far as they are known; see :meth:`fill`.
+    """
+
+    def __init__(self, layout: WindowLayout, device: Device, content: Iterable[Sequence[torch.Tensor]] = ()) -> None:
         self.layout = layout
         self._device = device
         nbytes = max(layout.input_bytes, 1)
@@ -225,6 +228,8 @@ class WindowBuffer:
         self.source: Callable[[int], Sequence[torch.Tensor]] | None = None
         """seed -> the tensors of one call, where there is time to draw every call anew."""
         self._factors: dict[int, list[torch.Tensor]] = {}
+        for call, tensors in enumerate(content):
+            self.fill(call, tensors)
 
     def tensor(self, call: int, index: int) -> torch.Tensor:
         """View of the index-th revealed tensor of a call."""

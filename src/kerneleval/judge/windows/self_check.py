@@ -36,17 +36,11 @@ def failure(runner: Runner, language: Language, known: str, arch: str) -> str:
     """
     candidate = Candidate(files=((known, known_kernel(known)),), language=language.name)
     message = {"candidate": to_plain(candidate), "dir": str(runner.worker.directory / "build")}
-    call = CallLayout(
-        args=(dense(_SHAPE, "float32"),),
-        grads=(),
-        outputs=((_SHAPE, "float32"),),
-        wanted=(),
-        dims={"M": _SHAPE[0], "N": _SHAPE[1]},
-    )
+    x, dims = dense(_SHAPE, "float32"), {"M": _SHAPE[0], "N": _SHAPE[1]}
+    call = CallLayout(args=(x,), grads=(), outputs=((_SHAPE, "float32"),), wanted=(), dims=dims)
     plan = WindowLayout([call], "forward")
-    image = WindowBuffer(plan, runner.device)
     weights = _weights()
-    image.fill(0, [weights.log().float().to(runner.device.judge_device)])
+    image = WindowBuffer(plan, runner.device, [[weights.log().float().to(runner.device.judge_device)]])
     doing = "compile"
     try:
         if language.needs_build:
