@@ -155,7 +155,8 @@ def _judged(
         result = compare((got,), replace(expectation, outputs=(expected,)))
         if isinstance(result, Mismatch):
             positions.append(index)
-            wrong.append(_of_output(result, index))
+            message = result.message.replace("output 0", f"output {index}", 1)
+            wrong.append(replace(result, message=message, evidence=result.evidence | {"output": index}))
         of_bound = max(of_bound, _share(result.evidence))
     if not wrong:
         return DeviceAnswer(device=side.name, answer="right", of_bound=of_bound)
@@ -178,12 +179,6 @@ def _judged(
     )
 
 
-def _of_output(result: Mismatch, index: int) -> Mismatch:
-    """What :func:`compare` says of a single output, with its place among all."""
-    message = result.message.replace("output 0", f"output {index}", 1)
-    return replace(result, message=message, evidence=result.evidence | {"output": index})
-
-
 def _share(evidence: Evidence) -> float:
     """Rms error over its bound."""
     error, bound = evidence.get("relative_rms_error", 0.0), evidence.get("relative_rms_bound", 0.0)
@@ -202,11 +197,6 @@ def _element(index: int, place: Sequence[int], expected: Expected, every: Mappin
         oracle=float(as_real(expected.oracle)[at]),
         values={name: float(as_real(outputs[index])[at]) for name, outputs in every.items()},
     )
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Devices against one another
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _apart(outputs: Mapping[str, _Outputs], drawn: Drawn) -> Iterator[Apart]:

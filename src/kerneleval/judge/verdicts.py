@@ -5,6 +5,7 @@ Nothing is judged or timed here: see ``judge.py`` for that, and ``docs/verdicts.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import shlex
 import time
@@ -116,19 +117,14 @@ def _options(values: dict[str, str]) -> list[str]:
 
 def _identity(candidate: Candidate, path: str) -> dict[str, str]:
     """What makes the file at that path this candidate; a stored one brings it along."""
+    detected = ""
+    with contextlib.suppress(UsageError):
+        detected = languages.detect(path, candidate.main)
     return {
         "--entry": candidate.entry,
         "--backward-entry": candidate.backward_entry,
-        "--language": "" if _detected(path, candidate.main) == candidate.language else candidate.language,
+        "--language": "" if detected == candidate.language else candidate.language,
     }
-
-
-def _detected(path: str, text: str) -> str:
-    """The language that is found where none is named; empty: none is."""
-    try:
-        return languages.detect(path, text)
-    except UsageError:
-        return ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -101,11 +101,6 @@ def _row(target: Target, compiles: Rung, kernels: Sequence[CompiledKernel] = (),
     )
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# CUDA and HIP C++
-# --------------------------------------------------------------------------------------------------------------------
-
-
 def _native(candidate: Candidate, task: Task, target: Target) -> MatrixRow:
     """CUDA or HIP C++ by the target's own compiler."""
     if target.vendor == "amd":
@@ -210,11 +205,6 @@ def _of_build(candidate: Candidate, task: Task, data: bytes) -> list[CompiledKer
         )
         kernels.append(with_use(kernel, code[name]) if name in code else kernel)
     return kernels
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Triton
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _triton(

@@ -51,18 +51,13 @@ def applicable(task: Task, case: Case) -> tuple[Relation, ...]:
     """
     if case.direction != "forward":
         return ()
-    usual = (_usual(task.dtypes), "standard")
+    first = next((dtype for dtype in task.dtypes if dtype not in ("float16", "bfloat16")), "")
+    usual = ("float32" if "float32" in task.dtypes else first, "standard")
     return tuple(
         r
         for r in task.relations
         if (r.holds(case.dtype, case.distribution) if r.holds else (case.dtype, case.distribution) == usual)
     )
-
-
-def _usual(dtypes: Sequence[str]) -> str:
-    if "float32" in dtypes:
-        return "float32"
-    return next((dtype for dtype in dtypes if dtype not in ("float16", "bfloat16")), "")
 
 
 def broken_relations(
@@ -217,7 +212,8 @@ def drawing(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outcome
     for case in _smallest_and_largest(calls, cases, outcomes):
         call_layout = calls.calibration[case].call_layout
         arguments = calls.bind(case).arguments(new_secret())
-        place = _place_of_seed(calls, case)
+        specs = calls.task.arguments(case.dims_map, case.dtype)
+        place = next(i for i, spec in enumerate(specs) if isinstance(spec, TensorSpec) and spec.name == "seed")
         seed = secrets.randbelow(2**31 - 2)
         given = [_with(arguments, place, value) for value in (seed, seed + 1, secrets.randbelow(2**31), seed)]
         drawn = [[t.clone() for t in calls.outputs(call_layout, args, case)] for args in given]
@@ -249,11 +245,6 @@ def _smallest_and_largest(calls: Calls, cases: Sequence[Case], outcomes: Mapping
         there.sort(key=lambda case: calls.task.bytes(case.dims_map, case.dtype))
         found += dict.fromkeys(there[:1] + there[-1:])
     return found
-
-
-def _place_of_seed(calls: Calls, case: Case) -> int:
-    specs = calls.task.arguments(case.dims_map, case.dtype)
-    return next(i for i, spec in enumerate(specs) if isinstance(spec, TensorSpec) and spec.name == "seed")
 
 
 def _with(arguments: Sequence[Any], place: int, seed: int) -> list[Any]:

@@ -273,11 +273,6 @@ def _best(found: Iterator[_Found], growth: int, idles: int = _IDLE) -> _Found:
     return best
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Bandwidth
-# ----------------------------------------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def _every_processor(device: Device) -> Iterator[None]:
     """A block in which PyTorch has a thread for each processor of the host, where that is the device: whatever
@@ -361,11 +356,6 @@ def _cache(device: Device) -> _Found:
 
 def _size(nbytes: int) -> str:
     return f"{nbytes / 2**20:.0f} MiB" if nbytes >= 2**20 else f"{nbytes / 2**10:.0f} KiB"
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Arithmetic
-# ----------------------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager

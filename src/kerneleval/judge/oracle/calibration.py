@@ -33,6 +33,7 @@ from kerneleval.judge.oracle.expectation import (
     finite_limit,
     is_eight_bit,
     opened,
+    same,
     slack_of_count,
     steps,
     tiles,
@@ -82,7 +83,8 @@ def bounded(
         pool: scales of the same output on other inputs, for outputs with few elements.
         independent: how many of the elements are no repetitions, by :func:`independent`; None: all.
     """
-    held = oracle.to(_held_dtype(native)) if oracle.dtype == torch.float64 else oracle
+    half = native.dtype in (torch.float16, torch.bfloat16)
+    held = oracle.to(torch.float32 if half else torch.float64) if oracle.dtype == torch.float64 else oracle
     if native.numel() == 0:
         return Expected(kind="float", oracle=held, native=native)
     shape = _grouping(as_real(native))
@@ -172,10 +174,6 @@ def scales_of(expected: Expected) -> Scales | None:
     return None if bounds is None else _times(bounds.scales, 1 / bounds.gain)
 
 
-def _held_dtype(native: torch.Tensor) -> torch.dtype:
-    return torch.float32 if native.dtype in (torch.float16, torch.bfloat16) else torch.float64
-
-
 def _grouping(native: torch.Tensor) -> tuple[int, int]:
     """Rows are the last dim where it is long enough to have a scale, else the whole output is one row."""
     count = native.numel()
@@ -249,7 +247,8 @@ def _measure(views: tuple[torch.Tensor, ...], floor: Floor, gain: float, rms: fl
             rounding = torch.linalg.vector_norm(counted, dim=1, keepdim=True) * (ELEMENT / math.sqrt(shape[1]))
             slack[rows] = torch.maximum(error.amax(dim=1, keepdim=True) * floor.native, rounding)
         norms = [torch.linalg.vector_norm(v) for v in (size, error, counted)]
-        figures.append(torch.stack([*norms, error.amax(), counted.amax(), _bulk(error, tile * ELEMENT)]))
+        bulk = torch.div(error, tile * ELEMENT).clamp_(max=1.0).sum()
+        figures.append(torch.stack([*norms, error.amax(), counted.amax(), bulk]))
         torch.mul(tile, ELEMENT, out=local[rows, columns])
     table = torch.stack(figures).double().tolist()
     count = shape[0] * shape[1]
@@ -269,11 +268,6 @@ def _measure(views: tuple[torch.Tensor, ...], floor: Floor, gain: float, rms: fl
 def _least(floor: Floor, gain: float) -> float:
     """The floor of an element that is zero and does not move."""
     return max(floor.absolute * gain, 1e-30)
-
-
-def _bulk(error: torch.Tensor, local: torch.Tensor) -> torch.Tensor:
-    """Sum over the elements of min(1, error / local)."""
-    return torch.div(error, local).clamp_(max=1.0).sum()
 
 
 def _joined(table: Sequence[Sequence[float]], column: int, count: int) -> float:
@@ -449,20 +443,13 @@ def positions(native: torch.Tensor, values: Sequence[torch.Tensor], args: Sequen
             if bool((index >= arg.shape[dim]).any()):
                 continue
             chosen = arg.gather(dim, index.long())
-            if any(_same(chosen.squeeze(dim) if flat else chosen, v) for v in alike):
-                distinct = not _repeats(index, dim)
+            picked = chosen.squeeze(dim) if flat else chosen
+            if any(picked.dtype == v.dtype and bool(same(picked, v).all()) for v in alike):
+                distinct = not bool((index.sort(dim).values.diff(dim=dim) == 0).any())
                 return Expected(
                     kind="index", oracle=native, native=native, source=arg, dim=dim, distinct=distinct and not flat
                 )
     return None
-
-
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.dtype == other.dtype and bool(((one == other) | (one.isnan() & other.isnan())).all())
-
-
-def _repeats(index: torch.Tensor, dim: int) -> bool:
-    return bool((index.sort(dim).values.diff(dim=dim) == 0).any())
 
 
 def _source_of(oracle: torch.Tensor, args: Sequence[Any]) -> tuple[torch.Tensor, int] | None:
@@ -487,8 +474,4 @@ def _is_extreme(source: torch.Tensor, dim: int, index: torch.Tensor) -> bool:
     if bool((index < 0).any()) or bool((index >= source.shape[dim]).any()):
         return False
     chosen = source.gather(dim, index.long())
-    for reduce in (torch.amax, torch.amin):
-        extreme = reduce(source, dim, keepdim=True)
-        if bool(((chosen == extreme) | (chosen.isnan() & extreme.isnan())).all()):
-            return True
-    return False
+    return any(bool(same(chosen, reduce(source, dim, keepdim=True)).all()) for reduce in (torch.amax, torch.amin))

@@ -22,6 +22,7 @@ from kerneleval.judge.oracle.expectation import (
     distance,
     is_eight_bit,
     opened,
+    same,
     steps,
     tiles,
 )
@@ -169,10 +170,6 @@ def _form(index: int, got: torch.Tensor, expected: Expected) -> Mismatch | None:
     return None
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Figures
-# --------------------------------------------------------------------------------------------------------------------
-
 _WIDTH = 4
 
 
@@ -297,8 +294,8 @@ def differing(got: torch.Tensor, expected: Expected) -> torch.Tensor:
         flat = got.ndim < source.ndim
         chosen, wanted = (i.unsqueeze(dim) if flat else i for i in (got.clamp(0, max(size - 1, 0)), expected.oracle))
         mine, theirs = source.gather(dim, chosen.long()), source.gather(dim, wanted.long())
-        same = (mine == theirs) | (mine.isnan() & theirs.isnan())
-        wrong = ~(inside & (same.squeeze(dim) if flat else same))
+        equal = same(mine, theirs)
+        wrong = ~(inside & (equal.squeeze(dim) if flat else equal))
         if expected.distinct:
             wrong |= (got.sort(dim).values.diff(dim=dim) == 0).any(dim, keepdim=True)
         return wrong
@@ -311,11 +308,6 @@ def differing(got: torch.Tensor, expected: Expected) -> torch.Tensor:
     if expected.kind == "count":
         unequal &= got != expected.native
     return unequal
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Mismatches
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _mismatch(
@@ -338,7 +330,9 @@ def _mismatch(
         if rule == "finite" and not evidence["nan"] + evidence["inf"]:
             rule = evidence["rule"] = "element"  # finite, but too far off for fp32 to hold the error
     if expected.bounds is not None:
-        evidence["tolerance"] = _tolerance(expected.bounds, flat)
+        bounds = expected.bounds
+        row, column = divmod(flat, bounds.shape[1])
+        evidence["tolerance"] = float(bounds.local[row, column] + bounds.slack[row, 0]) / bounds.gain
     message = f"output {index}: {_words(rule, evidence, expected.bounds)}"
     return Mismatch(reason="wrong_output", message=f"{message}{'; ' if words else ''}{words}", evidence=evidence)
 
@@ -380,9 +374,3 @@ def _words(rule: str, evidence: Evidence, bounds: Bounds | None) -> str:
         trivial = bounds.nearest.replace("_", " ")
         return f"more than half as far from the oracle as a trivial answer is ({trivial}); {at}"
     return f"most elements are off by more than rounding explains, though each is small beside its row; {at}"
-
-
-def _tolerance(bounds: Bounds, flat: int) -> float:
-    """Absolute tolerance of one element."""
-    row, column = divmod(flat, bounds.shape[1])
-    return float(bounds.local[row, column] + bounds.slack[row, 0]) / bounds.gain

@@ -71,11 +71,6 @@ def worst_element(got: torch.Tensor, expected: Expected, wrong: torch.Tensor) ->
     return flat, {"worst_index": place, **values}
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Tests, from the plainest on
-# --------------------------------------------------------------------------------------------------------------------
-
-
 def _by_value(
     got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor
 ) -> tuple[str, str] | None:
@@ -154,7 +149,8 @@ def _by_place(
             first = int(along.int().argmax())
             # all that is wrong lies behind `first`, and most of what lies there is wrong
             if 0 < first >= size / 2 and count >= 0.5 * wrong.numel() / size * (size - first):
-                return "tail_wrong", f"only {_span(first, size)} along dim {dim} are wrong: is a partial block handled?"
+                span = f"index {first}" if first == size - 1 else f"indices {first} to {size - 1}"
+                return "tail_wrong", f"only {span} along dim {dim} are wrong: is a partial block handled?"
         if wrong.ndim > 1:
             rows = wrong.reshape(-1, wrong.shape[-1])
             share = rows.float().mean(dim=1)
@@ -167,10 +163,6 @@ def _by_place(
         if distance <= 4 * expected.bounds.rms / expected.bounds.gain:
             return "permuted", f"it has {SLUGS['permuted']}"
     return None
-
-
-def _span(first: int, size: int) -> str:
-    return f"index {first}" if first == size - 1 else f"indices {first} to {size - 1}"
 
 
 def _by_precision(

@@ -385,6 +385,11 @@ def steps(tensor: torch.Tensor) -> torch.Tensor:
     return torch.where(places < 128, places, 128 - places)
 
 
+def same(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Where two tensors are equal; NaN is equal to NaN."""
+    return (one == other) | (one.isnan() & other.isnan())
+
+
 def as_real(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, opened; a complex one as real and imaginary parts in a further last dim."""
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else opened(tensor)

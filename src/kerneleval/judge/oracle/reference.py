@@ -177,11 +177,6 @@ def _outputs(result: Any) -> Tensors:
     return tuple(value.detach() if not value.requires_grad else value for value in values)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Equivalent formulas, which right kernels may use
-# --------------------------------------------------------------------------------------------------------------------
-
-
 class _OtherSoftmax(TorchFunctionMode):
     """While it is entered, softmax is made by :meth:`weights`."""
 
@@ -382,11 +377,6 @@ def native(
             task=task, case=case, args=args, grads=grads, problem=None, weights={}, native_on=native_on
         )
         return call.there().natively()
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Expectations
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def expect(

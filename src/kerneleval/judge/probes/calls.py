@@ -276,8 +276,6 @@ class Calls:
         limit_s = _REPEATED_PROBE_S if repeated else _PROBE_S
         return min(calls, int(limit_s / self._last_call_s)) if self._last_call_s else calls
 
-    # -- cases --------------------------------------------------------------------------------------------------------
-
     def bind(self, case: Case, *, weights_seed: int | None = None) -> BoundCase:
         """The case with, for module problems, fresh weights revealed to the candidate."""
         problem = self.problem(case)
@@ -304,8 +302,6 @@ class Calls:
         if loaded.module_key != case.dims:
             loaded.make_module(self.problem(case).init_args, new_secret())
             loaded.module_key = case.dims
-
-    # -- windows ------------------------------------------------------------------------------------------------------
 
     def window(
         self,

@@ -140,7 +140,8 @@ class Repeats:
         where that is enough for the old outputs to be wrong, else most of them.
         """
         placed = list(zip(drawn.tensors, bound.call_layout(drawn).slots, strict=True))
-        moving = {id(t) for t, slot in placed if self._moves(t, slot)}
+        integers = not self._calls.task.module  # of a module problem's the meaning is not known
+        moving = {id(t) for t, slot in placed if (integers or t.is_floating_point()) and _free(t, slot)}
         whole = not moving and not drawn.grads
         if whole:  # nothing but integers of unknown meaning: the reference raises where they may not be exchanged
             moving = {id(t) for t, slot in placed if t.dtype != torch.bool and _free(t, slot)}
@@ -162,10 +163,6 @@ class Repeats:
             if not matches(drawn.expectation.native, changed.expectation):
                 break
         return changed
-
-    def _moves(self, tensor: torch.Tensor, slot: TensorSlot) -> bool:
-        """Whether elements of an input may be exchanged. Of a module problem's integers the meaning is not known."""
-        return (not self._calls.task.module or tensor.is_floating_point()) and _free(tensor, slot)
 
     def _reserve(self, bound: BoundCase, drawn: Drawn, further: int) -> None:
         """Have shared memory for two calls and this many further ones. If it grew for the second window, no tensor of

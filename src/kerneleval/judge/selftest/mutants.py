@@ -160,16 +160,11 @@ def forms_of(outputs: Sequence[torch.Tensor]) -> list[tuple[torch.Size, torch.dt
     return [(t.shape, t.dtype) for t in outputs]
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Those that pass
-# --------------------------------------------------------------------------------------------------------------------
-
-
 def _why_right(probe: Probe, mutant: Planted) -> str:
     """Why a mutant that passes is none; empty: it is one."""
     outputs = mutant.outputs or ()
     pairs = list(zip(outputs, probe.expectation.outputs, strict=True))
-    if all(_same(got, expected.native) for got, expected in pairs):
+    if all(bool(same(as_real(got), as_real(expected.native)).all()) for got, expected in pairs):
         return "it gives the same"
     if mutant.kind == "precision_downgrade":  # how wide the type is must show
         return ""
@@ -178,14 +173,9 @@ def _why_right(probe: Probe, mutant: Planted) -> str:
     return ""
 
 
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    one, other = as_real(one), as_real(other)
-    return bool(((one == other) | ((one != one) & (other != other))).all())
-
-
 def _as_near(got: torch.Tensor, expected: Expected) -> bool:
     """Whether an output's error is within the native one's, or a few roundings of its size."""
-    if _same(got, expected.native):
+    if bool(same(as_real(got), as_real(expected.native)).all()):
         return True
     if expected.bounds is None:
         return False
@@ -268,11 +258,13 @@ def planted(probe: Probe) -> Iterator[Planted]:
         yield from _constants(probe)
         yield from _copies(probe)
         yield from badly_drawn(probe)
-        yield from _without("drawn numbers have no right value", "constant", "input_copied", "badly_drawn")
+        for kind in [kind for kind in KINDS if kind not in ("constant", "input_copied", "badly_drawn")]:
+            yield Planted(kind=kind, why_not="drawn numbers have no right value")
         return
     if probe.small:
         yield from _constants(probe)
-        yield from _signs(probe)
+        for position, output in enumerate(probe.expectation.native):
+            yield from _sign(probe, position, output)
         few = f"an output has fewer than {FEWEST_ELEMENTS} elements, so that luck decides"
         for kind in ("input_copied", "last_row_missing", "off_by_one_tail", "precision_downgrade"):
             yield Planted(kind=kind, why_not=few)
@@ -292,17 +284,6 @@ def planted(probe: Probe) -> Iterator[Planted]:
     if task.tolerance.exact_form is None:
         yield Planted(kind="unquantised", why_not="it does not quantise")
     yield Planted(kind="badly_drawn", why_not="it does not draw")
-
-
-def _without(why: str, *but: str) -> Iterator[Planted]:
-    for kind in KINDS:
-        if kind not in but:
-            yield Planted(kind=kind, why_not=why)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Outputs made up
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _constants(probe: Probe) -> Iterator[Planted]:
@@ -388,11 +369,6 @@ def _own_error(probe: Probe, position: int) -> float:
     return float(error.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).max())
 
 
-def _signs(probe: Probe) -> Iterator[Planted]:
-    for position, output in enumerate(probe.expectation.native):
-        yield from _sign(probe, position, output)
-
-
 def _sign(probe: Probe, position: int, output: torch.Tensor) -> Iterator[Planted]:
     kind = "wrong_sign_gradient" if probe.backward else "wrong_sign_output"
     said = "with the wrong sign"
@@ -457,11 +433,6 @@ def _at(probe: Probe, kind: str, position: int, name: str, output: torch.Tensor,
     """A mutant of which one output is wrong."""
     outputs = probe.with_output(position, output)
     return Planted(kind=kind, name=f"output {position}: {name}", outputs=outputs, said=said)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The reference, run otherwise
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def _transposed(probe: Probe) -> Iterator[Planted]:

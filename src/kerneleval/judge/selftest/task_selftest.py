@@ -139,11 +139,6 @@ def _finding(case: Case, test: str, text: str) -> Evidence:
     return {"test": test.strip("_"), "level": "fail", "case": case.key, "message": text}
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Tests: each yields one sentence for each thing that is wrong
-# --------------------------------------------------------------------------------------------------------------------
-
-
 def _reference_passes(probe: Probe) -> Iterator[str]:
     result = compare(probe.expectation.native, probe.expectation)
     if isinstance(result, Mismatch):

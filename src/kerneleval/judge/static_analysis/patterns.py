@@ -90,11 +90,6 @@ def subclasses_thread(source: Source) -> Lines:
             yield node.lineno, f"class {node.name}"
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Rebinding
-# --------------------------------------------------------------------------------------------------------------------
-
-
 def rebinds(source: Source) -> Lines:
     """Attributes of modules that others use, set or deleted."""
     for line, name in _set_names(source):
@@ -153,11 +148,6 @@ def overrides_operators(source: Source) -> Lines:
                 yield node.lineno, f"{source.dotted(node.func)}({namespace!r})"
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Where it does not compute itself
-# --------------------------------------------------------------------------------------------------------------------
-
-
 def falls_back(source: Source) -> Lines:
     """Handlers that compute with torch what the ``try`` did not."""
     for node in source.each(ast.Try, ast.TryStar):
@@ -203,11 +193,6 @@ def takes_reference(source: Source) -> Lines:
                 name = base.id if isinstance(base, ast.Name) else base.attr if isinstance(base, ast.Attribute) else ""
                 if name in ("Model", "Reference", "ReferenceModel"):
                     yield node.lineno, f"class {node.name}({name})"
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# What it keeps from call to call
-# --------------------------------------------------------------------------------------------------------------------
 
 
 def caches_by_pointer(source: Source) -> Lines:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from kerneleval.devices import typed_view
-from kerneleval.judge.oracle.expectation import TimedBounds, is_eight_bit
+from kerneleval.judge.oracle.expectation import TimedBounds, is_eight_bit, same
 from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
 from kerneleval.judge.windows.protocol import Cut, Runner, Window, output_views
 from kerneleval.records import DTYPES
@@ -157,8 +157,10 @@ def _compare(
         rms, worst = _errors(got, want, least)
         bad = ~((rms <= bounds.relative_rms) & (worst <= bounds.worst))
         if bool(bad.any()):  # NaN and infinities that both have are no error, and cost a closer look
-            rms, worst = _errors(torch.where(_alike(got, want), want, got).nan_to_num(), want.nan_to_num(), least)
-            bad = ~((rms <= bounds.relative_rms) & (worst <= bounds.worst)) | ~_same_specials(got, want)
+            equal = same(got, want)
+            rms, worst = _errors(torch.where(equal, want, got).nan_to_num(), want.nan_to_num(), least)
+            at_same_places = (equal | (got.isfinite() & want.isfinite())).all(dim=1)
+            bad = ~((rms <= bounds.relative_rms) & (worst <= bounds.worst)) | ~at_same_places
         figures = torch.stack([torch.where(bad, rms, torch.zeros_like(rms)), bad.float()])
     if not bool(bad.any()):
         return None
@@ -182,15 +184,6 @@ def _errors(got: torch.Tensor, want: torch.Tensor, least: float) -> tuple[torch.
     rms = torch.linalg.vector_norm(difference, dim=1) / norm
     worst = torch.linalg.vector_norm(difference, ord=math.inf, dim=1) / norm * math.sqrt(got.shape[1])
     return rms, worst
-
-
-def _alike(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
-    return (got == want) | (got.isnan() & want.isnan())
-
-
-def _same_specials(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
-    """Per row: whether NaN and infinities stand at the same places."""
-    return (_alike(got, want) | (got.isfinite() & want.isfinite())).all(dim=1)
 
 
 class BaselineError(Exception):

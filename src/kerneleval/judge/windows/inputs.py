@@ -276,11 +276,6 @@ def exchanged(tensor: torch.Tensor, part: float, generator: torch.Generator) -> 
     return flat.view(tensor.shape)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# One tensor
-# --------------------------------------------------------------------------------------------------------------------
-
-
 def stream(seed: int, name: str, device: str) -> torch.Generator:
     """A generator on the device for one purpose; hashing keeps the streams of one secret apart."""
     derived = int(digest(str(seed), name)[:16], 16) >> 1

@@ -78,7 +78,7 @@ def device_lock(
         yield outer.offer
         return
     if not _LINUX:
-        yield _no_one_waits
+        yield lambda: 0.0
         return
     taken = _Lock(hardware, patience_s, whole)
     _mine.lock = taken
@@ -102,10 +102,6 @@ def registered(hardware: str) -> Iterator[None]:
 def judge_count(hardware: str) -> int:
     """How many judges are on the hardware now, this one included; 0: the system does not say."""
     return sum(path.startswith(_judges(hardware)) for path in _names())
-
-
-def _no_one_waits() -> float:
-    return 0.0
 
 
 def _name(hardware: str) -> str:

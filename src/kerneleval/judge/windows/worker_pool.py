@@ -7,6 +7,7 @@ ended in a thread of its own while another candidate is judged, but never during
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -279,11 +280,8 @@ class WorkerPool:
             passed.touch()
 
     def _failure(self, language: languages.Language, known: str) -> str:
-        runner = self.warm_runner()
-        try:
+        with contextlib.closing(self.warm_runner()) as runner:
             return self_check.failure(runner, language, known, self.machine.arch)
-        finally:
-            runner.close()
 
     def warm_runner(self, readable: Sequence[str] = ()) -> Runner:
         """A new worker with its device context, and some shared memory.
