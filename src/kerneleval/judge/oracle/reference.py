@@ -12,7 +12,7 @@ import functools
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -77,12 +77,12 @@ class ReferenceCall:
     task: Task
     case: Case
     args: Sequence[Any]
-    grads: Sequence[torch.Tensor] | None
+    grads: Sequence[torch.Tensor] | None = None
     """Upstream gradients; None: forward."""
-    problem: Any
+    problem: Any = None
     """Module problem; None: an operator."""
-    weights: Mapping[str, torch.Tensor]
-    """Weights of the module problem; empty for operators."""
+    weights: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    """Of the module problem."""
     native_on: str = ""
     """Torch device on which the native reference runs, where the judge works on another; empty: where the arguments
     lie. Module problems run where they were built."""
@@ -352,7 +352,7 @@ def output_specs(task: Task, case: Case, args: Sequence[Any]) -> list[tuple[tupl
             if len(_SPECS) >= _MOST_SPECS:
                 _SPECS.clear()
             forward = replace(case, direction="forward")
-            call = ReferenceCall(task=task, case=forward, args=args, grads=None, problem=None, weights={})
+            call = ReferenceCall(task=task, case=forward, args=args)
             _SPECS[key] = [(tuple(t.shape), str(t.dtype)[6:]) for t in call.run(case.dtype)]
         return list(_SPECS[key])
 
@@ -373,10 +373,7 @@ def native(
         InfrastructureError: the device has too little memory.
     """
     with _ONE, precision(tf32=tf32), worker_threads(args):
-        call = ReferenceCall(
-            task=task, case=case, args=args, grads=grads, problem=None, weights={}, native_on=native_on
-        )
-        return call.there().natively()
+        return ReferenceCall(task=task, case=case, args=args, grads=grads, native_on=native_on).there().natively()
 
 
 def expect(

@@ -24,6 +24,7 @@ from kerneleval.judge.oracle.expectation import (
     as_real,
     is_eight_bit,
     opened,
+    same,
     unit_roundoff,
 )
 from kerneleval.judge.oracle.reference import ReferenceCall, Tensors, precision
