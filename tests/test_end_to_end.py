@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from kerneleval import cli
+
 GELU_CPP = """
 #include <cmath>
 #include <cstdint>
@@ -162,15 +164,25 @@ def test_a_run_at_the_shapes_of_models_says_what_it_leaves_out(place: Path) -> N
         ("score --store none.db", "none.db"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(arguments: str, said: str, place: Path) -> None:
+def test_bad_input_is_one_line_and_exit_code_2(
+    arguments: str, said: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = sorted(path.name for path in place.iterdir())
-    done = kerneleval(*arguments.split())
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert done.stderr.startswith("error: "), done.stderr
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert said in done.stderr
-    assert done.stdout == ""
+    code = cli.main(arguments.split())
+    out, err = capsys.readouterr()
+    assert code == 2, out + err
+    assert err.startswith("error: "), err
+    assert err.count("\n") == 1, err
+    assert said in err
+    assert out == ""
     assert sorted(path.name for path in place.iterdir() if path.name != "cache") == before
+
+
+@pytest.mark.usefixtures("place")
+def test_a_process_with_bad_input_ends_with_2_and_one_line() -> None:
+    done = kerneleval("check", "library.py", "--task", "geluu")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
 
 
 @pytest.mark.usefixtures("place")
