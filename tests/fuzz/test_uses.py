@@ -13,8 +13,7 @@ from tests.store import store_builders as stored
 
 from kerneleval.analysis import compiled
 from kerneleval.judge.binaries.uses import read_sent
-from kerneleval.languages.binaries.instructions import read_code, sass_functions
-from kerneleval.languages.common.host_code import kernels_reached, listing
+from kerneleval.languages.binaries.instructions import kernels_reached, listing, read_code, sass_functions
 from kerneleval.records import ISAS, CodeUse, Finding, UsageError, UsesEvidence, from_plain
 
 FIELDS = ("data", "kernel", "kind", "hash", "shared", "classes", "lines", "isa", "instructions", "widest_bytes")

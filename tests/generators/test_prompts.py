@@ -24,7 +24,7 @@ from kerneleval.generators.common.prompts import TEMPLATES, extract, render
 from kerneleval.generators.common.prompts.facts import task_facts
 from kerneleval.generators.common.prompts.source import reference_source
 from kerneleval.judge import Judge
-from kerneleval.languages.common import base, geometry, ndrange, opencl_runtime
+from kerneleval.languages.common import base, launches, opencl_runtime
 from kerneleval.records import (
     Answer,
     Candidate,
@@ -523,13 +523,13 @@ def test_launch_lines_are_of_the_forms_that_are_told():
 
     sizes = {"(X,Y,Z)": "(cdiv(M*N,256)*256,1,1)", "KERNEL": "a", "ENTRY": "b", "BYTES": "4*min(M,N)+M%3"}
     text = "\n".join(functools.reduce(lambda line, pair: line.replace(*pair), sizes.items(), x) for x in told("opencl"))
-    plans = ndrange.read_plans(text)
+    plans = launches.read_plans(text)
     assert [(name, len(plan.steps), plan.scratch) for name, plan in plans.items()] == [
         ("a", 1, ()),
         ("b", 1, ("4*min(M,N)+M%3",)),
     ]
     (line,) = told("metal")
-    assert list(geometry.read_launches(line.replace("KERNEL", "a").replace("(X,Y,Z)", "(cdiv(M*N,256),1,1)"))) == ["a"]
+    assert list(launches.read_launches(line.replace("KERNEL", "a").replace("(X,Y,Z)", "(cdiv(M*N,256),1,1)"))) == ["a"]
 
 
 def test_what_is_told_of_opencl_is_so():
@@ -611,7 +611,7 @@ def test_examples_export_what_is_asked_for(language):
 @pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 def test_steps_of_the_opencl_example_take_what_is_asked_for():
     source = Path(str(example("opencl"))).read_text()
-    plans = ndrange.read_plans(source)
+    plans = launches.read_plans(source)
     flat = subprocess.run(
         ["g++", "-E", "-P", "-x", "c", "-"], input=source, capture_output=True, text=True, check=True
     ).stdout

@@ -21,7 +21,7 @@ from kerneleval.judge.windows import self_check
 from kerneleval.judge.windows.worker_pool import WorkerPool
 from kerneleval.languages import cpp, cuda
 from kerneleval.languages.binaries import amd
-from kerneleval.languages.common import opencl_folder, opencl_runtime, python_module
+from kerneleval.languages.common import opencl_runtime, python_module
 from kerneleval.languages.common.base import known_kernel
 from kerneleval.pipeline import check, run
 from kerneleval.pipeline.rewards import Rewarder
@@ -308,19 +308,19 @@ def doctored(open_folder, monkeypatch) -> Callable[[str], Path]:
     import pyopencl
 
     source = Path(pyopencl.__file__).parent
-    if not (source.parent / opencl_folder._POCL_FILES).is_dir():
+    if not (source.parent / opencl_runtime._POCL_FILES).is_dir():
         pytest.skip("not run: PoCL is not that of pocl-binary-distribution")
 
     def make(line: str) -> Path:
-        home = opencl_folder.linked_pocl(source, open_folder)
-        header = open_folder / opencl_folder._POCL_FILES / "share/pocl/include"
+        home = opencl_runtime.linked_pocl(source, open_folder)
+        header = open_folder / opencl_runtime._POCL_FILES / "share/pocl/include"
         original = header.resolve()
         header.unlink()
         shutil.copytree(original, header)
         with (header / "_kernel.h").open("a") as file:
             file.write(f"\n{line}\n")
         (library,) = (home / ".libs").glob("libpocl*")
-        monkeypatch.setenv(opencl_folder.CHOICE, str(library))
+        monkeypatch.setenv(opencl_runtime.CHOICE, str(library))
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(open_folder), os.environ.get("PYTHONPATH", "")]))
         return library
 

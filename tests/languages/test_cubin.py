@@ -19,7 +19,7 @@ from kerneleval.judge import Judge
 from kerneleval.judge.checks.code import built, resources_finding, sent
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.languages.binaries import elf
-from kerneleval.languages.binaries.cubin import Use, uses
+from kerneleval.languages.binaries.kernels import Kernel, cuda_kernels
 from kerneleval.records import Candidate
 from kerneleval.worker.binaries import collect
 
@@ -80,7 +80,7 @@ def printed(binary: Path) -> dict[str, tuple[int, int, int]]:
 @pytest.mark.parametrize("arch", [75, 80, 90])
 def test_the_figures_are_those_of_cuobjdump(tmp_path: Path, arch: int) -> None:
     binary = assembled(tmp_path, arch)
-    found = {u.kernel: (u.registers, u.local_bytes, u.shared_bytes) for u in uses(binary.read_bytes())}
+    found = {k.name: (k.registers, k.spilled, k.shared_bytes) for k in cuda_kernels(binary.read_bytes())}
     assert set(found) == {"simple", "roomy"}
     assert found == printed(binary)
     assert found["roomy"][1] >= 272
@@ -90,9 +90,9 @@ def test_the_figures_are_those_of_cuobjdump(tmp_path: Path, arch: int) -> None:
 def test_binaries_within_a_library_are_found(tmp_path: Path) -> None:
     inner = assembled(tmp_path, 80).read_bytes()
     host = b"\x7fELF\x02\x01\x01" + b"\0" * 200
-    assert uses(host + inner) == uses(inner)
-    assert uses(host) == ()
-    assert uses(b"") == ()
+    assert cuda_kernels(host + inner) == cuda_kernels(inner)
+    assert cuda_kernels(host) == ()
+    assert cuda_kernels(b"") == ()
 
 
 def test_broken_binaries_have_fewer_kernels_and_do_no_harm(tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ def test_broken_binaries_have_fewer_kernels_and_do_no_harm(tmp_path: Path) -> No
         data = bytearray(whole)
         for _ in range(generator.randrange(1, 40)):
             data[generator.randrange(len(data))] = generator.randrange(256)
-        for use in uses(bytes(data[: generator.randrange(len(data) + 1)])):
-            assert isinstance(use.kernel, str)
+        for kernel in cuda_kernels(bytes(data[: generator.randrange(len(data) + 1)])):
+            assert isinstance(kernel.name, str)
 
 
 def test_names_that_all_are_long_fill_no_memory() -> None:
@@ -117,7 +117,7 @@ def test_names_that_all_are_long_fill_no_memory() -> None:
     data = header.ljust(64, b"\0") + strings + symbols * (count - 1) + names
     tracemalloc.start()
     try:
-        assert uses(data) == ()
+        assert cuda_kernels(data) == ()
         assert tracemalloc.get_traced_memory()[1] < 256 << 20
     finally:
         tracemalloc.stop()
@@ -235,7 +235,7 @@ def test_what_a_candidate_puts_there_is_read_with_care(tmp_path: Path) -> None:
     (folder / "empty.cubin").touch()
     (folder / "text.so").write_text("no library")
     (folder / "real.cubin").write_bytes(binary.read_bytes())
-    assert [(use.kernel, dynamic) for use, dynamic in built(folder)] == [("roomy", 0), ("simple", 0)]
+    assert [(kernel.name, dynamic) for kernel, dynamic in built(folder)] == [("roomy", 0), ("simple", 0)]
     assert list(built(tmp_path / "gone")) == []
 
 
@@ -281,13 +281,13 @@ def relu(x):
         loaded = Loaded(judge.pool, candidate, ("relu",), trusted=False, tf32=False)
         try:
             answer = loaded.runner.worker.request("binaries", {"most_bytes": 1 << 20}, "binaries", timeout_s=30)
-            assert [use.kernel for use, _ in sent(answer["files"])] == ["roomy", "simple"]
+            assert [use.name for use, _ in sent(answer["files"])] == ["roomy", "simple"]
         finally:
             loaded.close()
 
 
 def test_a_line_tells_spills_only_where_there_are_some() -> None:
-    made = resources_finding([(Use(kernel="a", registers=40, local_bytes=0, shared_bytes=128), 1024)])
+    made = resources_finding([(Kernel(name="a", registers=40, spilled=0, shared_bytes=128), 1024)])
     assert made.message == "a: 40 registers a thread, 1152 bytes of shared memory a block"
-    made = resources_finding([(Use(kernel="b", registers=255, local_bytes=64, shared_bytes=0), 0)])
+    made = resources_finding([(Kernel(name="b", registers=255, spilled=64, shared_bytes=0), 0)])
     assert "64 bytes of local memory a thread (spilled registers, arrays)" in made.message

@@ -12,7 +12,7 @@ import pytest
 from kerneleval import languages
 from kerneleval.languages import BuildError, LoadError, cuda
 from kerneleval.languages.binaries import elf, nvidia
-from kerneleval.languages.common import compiler, geometry
+from kerneleval.languages.common import compiler, launches
 from kerneleval.records import InfrastructureError, UsageError
 
 DIMS = {"M": 1000, "N": 7}
@@ -53,7 +53,7 @@ needs_either = pytest.mark.skipif(
     ],
 )
 def test_expressions(text, value):
-    assert geometry.evaluate(text, DIMS) == value
+    assert launches.evaluate(text, DIMS) == value
 
 
 @pytest.mark.parametrize(
@@ -64,29 +64,29 @@ def test_expressions(text, value):
 )  # fmt: skip
 def test_anything_else_is_refused(text):
     with pytest.raises(UsageError):
-        geometry.evaluate(text, DIMS)
+        launches.evaluate(text, DIMS)
 
 
 def test_expressions_are_bounded_at_run_time():
     with pytest.raises(UsageError, match=r"K.*dims are M, N"):
-        geometry.evaluate("K", DIMS)
+        launches.evaluate("K", DIMS)
     with pytest.raises(UsageError, match="divides by zero"):
-        geometry.evaluate("M // (N - 7)", DIMS)
+        launches.evaluate("M // (N - 7)", DIMS)
     with pytest.raises(UsageError, match="divides by zero"):
-        geometry.evaluate("cdiv(M, 0)", DIMS)
+        launches.evaluate("cdiv(M, 0)", DIMS)
     with pytest.raises(UsageError, match="63 bits"):
-        geometry.evaluate("*".join(["M"] * 10), {"M": 2**40})
+        launches.evaluate("*".join(["M"] * 10), {"M": 2**40})
 
 
 def test_launch_lines():
     text = LAUNCH + "// kerneleval-launch: other block=32 grid=(M, N) shared = 4*N\n"
-    found = geometry.read_launches(text)
+    found = launches.read_launches(text)
     assert list(found) == ["gelu_float32", "other"]
     assert found["gelu_float32"].at(DIMS) == ((28, 1, 1), (256, 1, 1), 0)
     assert found["other"].at(DIMS) == ((1000, 7, 1), (32, 1, 1), 28)
-    assert geometry.read_launches("int x;") == {}
+    assert launches.read_launches("int x;") == {}
     with pytest.raises(UsageError, match="negative size"):
-        geometry.Geometry(kernel="k", grid=("M-N", "1", "1"), block=("1", "1", "1")).at({"M": 1, "N": 2})
+        launches.Geometry(kernel="k", grid=("M-N", "1", "1"), block=("1", "1", "1")).at({"M": 1, "N": 2})
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_bad_launch_lines_name_their_line(make, tmp_path, line, message):
 
 def test_one_kernel_has_one_launch_line():
     with pytest.raises(UsageError, match=r"line 2: .*two launch lines"):
-        geometry.read_launches(LAUNCH * 2)
+        launches.read_launches(LAUNCH * 2)
 
 
 # -- architectures and flags ------------------------------------------------------------------------------------------

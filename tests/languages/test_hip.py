@@ -12,8 +12,8 @@ from kerneleval import languages
 from kerneleval.devices.rocm import Rocm
 from kerneleval.languages import BuildError
 from kerneleval.languages.binaries import amd
+from kerneleval.languages.binaries.kernels import read_binary, unpack
 from kerneleval.languages.common import native
-from kerneleval.languages.crosscompile.binaries import read_binary, unpack
 from kerneleval.records import Candidate, InfrastructureError, UsageError
 
 needs_hipcc = pytest.mark.skipif(amd.find_hipcc() is None, reason="hipcc is not installed")

@@ -7,8 +7,15 @@ import time
 
 import pytest
 
-from kerneleval.languages.binaries.instructions import CLASSES, merged, read_code, sass_functions
-from kerneleval.languages.common.host_code import kernels_reached, listing, reached
+from kerneleval.languages.binaries.instructions import (
+    CLASSES,
+    kernels_reached,
+    listing,
+    merged,
+    reached,
+    read_code,
+    sass_functions,
+)
 from kerneleval.records import ISAS, CodeUse, InstructionLine, from_plain, to_plain
 
 SASS = """

@@ -9,7 +9,7 @@ import pytest
 
 from kerneleval import languages
 from kerneleval.languages import read_candidate
-from kerneleval.languages.common import registry
+from kerneleval.languages.common import base
 from kerneleval.languages.common.source import edited_lines
 from kerneleval.records import KernelEvalError, Origin, UsageError
 
@@ -196,7 +196,7 @@ def test_unknown_languages_suggest_near_names():
 def test_a_broken_language_module_is_shown(tmp_path, monkeypatch, text, error, message):
     (tmp_path / "broken_language.py").write_text(text)
     monkeypatch.setattr(languages, "__path__", [*languages.__path__, str(tmp_path)])
-    monkeypatch.setattr(registry.LANGUAGES, "_loaded", False)
+    monkeypatch.setattr(base.LANGUAGES, "_loaded", False)
     try:
         with pytest.raises(error, match=message):
             languages.all_languages()

@@ -13,7 +13,8 @@ import pytest
 
 from kerneleval import devices, pipeline
 from kerneleval.languages.binaries.amd import unknown_target
-from kerneleval.languages.crosscompile import TARGETS, read_binary
+from kerneleval.languages.binaries.kernels import read_binary
+from kerneleval.languages.crosscompile import TARGETS
 from kerneleval.records import CandidateSpec, MatrixRow, Protocol, UsageError
 
 pytest.importorskip("triton", reason="Triton is not installed (pip install triton)")

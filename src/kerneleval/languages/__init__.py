@@ -6,8 +6,18 @@ does not import torch; loading a candidate does.
 
 from __future__ import annotations
 
-from kerneleval.languages.common.base import BuildError, Language, Loaded, LoadError, OutputSpec, torch_device
-from kerneleval.languages.common.registry import all_languages, detect, find, register
+from kerneleval.languages.common.base import (
+    BuildError,
+    Language,
+    Loaded,
+    LoadError,
+    OutputSpec,
+    all_languages,
+    detect,
+    find,
+    register,
+    torch_device,
+)
 from kerneleval.languages.common.source import candidate_of, read_candidate
 
 __all__ = [

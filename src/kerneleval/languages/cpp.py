@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kerneleval.languages.binaries.elf import foreign_names, loader_names
-from kerneleval.languages.common.base import Language, Loaded, source_folder
+from kerneleval.languages.common.base import Language, Loaded, register, source_folder
 from kerneleval.languages.common.compiler import candidate_flags, cpu_identity, find_tool, run_compiler, tool_version
 from kerneleval.languages.common.native import Library, NativeLoaded, library_name
-from kerneleval.languages.common.registry import register
 from kerneleval.records import Candidate, InfrastructureError
 
 __all__ = ["DEFAULT_FLAGS", "TIMEOUT_S", "Cpp", "cpp_compiler", "missing_compiler"]

@@ -1,6 +1,6 @@
 """CUDA C++ candidates: with a host launcher through nvcc, device code alone through NVRTC (or nvcc's ``-cubin``).
 
-Which of the two a file is, it says itself: device code has ``kerneleval-launch`` headers (``geometry.py``). Neither
+Which of the two a file is, it says itself: device code has ``kerneleval-launch`` headers (``launches.py``). Neither
 reads PyTorch's headers, which is what makes ``load_inline`` cost more than a minute for a ``.cu``.
 """
 
@@ -24,12 +24,18 @@ from kerneleval.languages.binaries.nvidia import (
     include_folders,
     specific_arch,
 )
-from kerneleval.languages.common.base import BuildError, Language, Loaded, source_folder
+from kerneleval.languages.common.base import BuildError, Language, Loaded, register, source_folder
 from kerneleval.languages.common.compiler import candidate_flags, find_tool, run_compiler, tool_version
-from kerneleval.languages.common.geometry import Geometry
-from kerneleval.languages.common.kernels import Kernels, device_launches, is_device_code
-from kerneleval.languages.common.native import Library, Native, NativeLoaded, library_name
-from kerneleval.languages.common.registry import register
+from kerneleval.languages.common.launches import Geometry
+from kerneleval.languages.common.native import (
+    Kernels,
+    Library,
+    Native,
+    NativeLoaded,
+    device_launches,
+    is_device_code,
+    library_name,
+)
 from kerneleval.records import Candidate, InfrastructureError
 
 __all__ = ["TIMEOUT_S", "Cuda", "find_nvcc"]

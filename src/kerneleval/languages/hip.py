@@ -10,12 +10,18 @@ from pathlib import Path
 
 from kerneleval.languages.binaries import amd
 from kerneleval.languages.binaries.elf import exported, foreign_names, loader_names
-from kerneleval.languages.common.base import BuildError, Language, Loaded, source_folder
+from kerneleval.languages.common.base import BuildError, Language, Loaded, register, source_folder
 from kerneleval.languages.common.compiler import candidate_flags
-from kerneleval.languages.common.geometry import Geometry
-from kerneleval.languages.common.kernels import Kernels, device_launches, is_device_code
-from kerneleval.languages.common.native import Library, Native, NativeLoaded, library_name
-from kerneleval.languages.common.registry import register
+from kerneleval.languages.common.launches import Geometry
+from kerneleval.languages.common.native import (
+    Kernels,
+    Library,
+    Native,
+    NativeLoaded,
+    device_launches,
+    is_device_code,
+    library_name,
+)
 from kerneleval.records import Candidate
 
 __all__ = ["Hip", "build", "load", "toolchain"]

@@ -10,11 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerneleval.languages.common.base import BuildError, Language, Loaded, LoadError
-from kerneleval.languages.common.geometry import Geometry
-from kerneleval.languages.common.kernels import device_launches
-from kerneleval.languages.common.native import Launch, Native, NativeLoaded
-from kerneleval.languages.common.registry import register
+from kerneleval.languages.common.base import BuildError, Language, Loaded, LoadError, register
+from kerneleval.languages.common.launches import Geometry
+from kerneleval.languages.common.native import Launch, Native, NativeLoaded, device_launches
 from kerneleval.records import Candidate, UsageError
 
 __all__ = ["Metal"]

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from kerneleval.languages.common.base import register
 from kerneleval.languages.common.python_module import PythonLanguage, imports
-from kerneleval.languages.common.registry import register
 from kerneleval.languages.common.watch import Patch
 
 __all__ = ["Numba"]

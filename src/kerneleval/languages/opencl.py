@@ -1,4 +1,4 @@
-"""OpenCL C candidates: kernels and, in the header, how they are launched (``ndrange.py``); there is no host code.
+"""OpenCL C candidates: kernels and, in the header, how they are launched (``launches.py``); there is no host code.
 
 The loader makes the buffers, launches the kernels and waits for them, so launches are seen and can be left out. Tensors
 lie in the host's memory and buffers are laid over them (``CL_MEM_USE_HOST_PTR``): where the device shares that memory,
@@ -16,12 +16,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerneleval.languages.common import opencl_folder, opencl_runtime
-from kerneleval.languages.common.base import BuildError, Language, Loaded, LoadError, write_files
+from kerneleval.languages.common import opencl_runtime
+from kerneleval.languages.common.base import BuildError, Language, Loaded, LoadError, register, write_files
 from kerneleval.languages.common.compiler import candidate_flags
+from kerneleval.languages.common.launches import Plan, Sizes, read_plans
 from kerneleval.languages.common.native import Launch, Native, NativeLoaded
-from kerneleval.languages.common.ndrange import Plan, Sizes, read_plans
-from kerneleval.languages.common.registry import register
 from kerneleval.records import Candidate, UsageError
 
 __all__ = ["Opencl"]
@@ -85,7 +84,7 @@ class Opencl(Language):
     def toolchain(self, device: str, arch: str) -> str:
         """See :meth:`Language.toolchain`; the binary is for one processor."""
         at = opencl_runtime.described()
-        return "\n".join((self.name, at.name, at.arch, at.driver, " ".join(_FLAGS), opencl_folder.identity()))
+        return "\n".join((self.name, at.name, at.arch, at.driver, " ".join(_FLAGS), opencl_runtime.identity()))
 
 
 class OpenclLoaded(NativeLoaded):

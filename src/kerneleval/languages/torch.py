@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 
 from kerneleval.languages import cuda
+from kerneleval.languages.common.base import register
 from kerneleval.languages.common.python_module import PythonLanguage
-from kerneleval.languages.common.registry import register
 from kerneleval.languages.cpp import missing_compiler
 from kerneleval.records import Candidate
 

@@ -6,9 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from kerneleval.languages.common.base import LoadError
+from kerneleval.languages.common.base import LoadError, register
 from kerneleval.languages.common.python_module import PythonLanguage, imports
-from kerneleval.languages.common.registry import register
 from kerneleval.languages.common.watch import Patch
 
 __all__ = ["Triton"]

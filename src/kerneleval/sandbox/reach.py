@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kerneleval.languages import torch_device
-from kerneleval.languages.common import opencl_folder
+from kerneleval.languages.common import opencl_runtime
 from kerneleval.sandbox.slot import Slot, device_nodes
 
 __all__ = ["clean_environment", "nodes", "package_folders", "readable_paths", "worker_environment"]
@@ -136,7 +136,7 @@ def readable_paths(slot: Slot, device: str) -> list[str]:
     package = Path(__file__).resolve().parent.parent
     paths += [str(package / part) for part in _OPEN_PARTS]
     paths += package_folders()
-    if device == "opencl" and (library := opencl_folder.chosen_library()):
+    if device == "opencl" and (library := opencl_runtime.chosen_library()):
         folder = str(library.parent.parent)  # a runtime reads files beside the folder of its library
         paths.append(str(library.parent) if _is_wide(folder) else folder)
     paths += _library_paths(paths, package)

@@ -16,11 +16,17 @@ from pathlib import Path
 
 from kerneleval.judge.binaries.confined import run_confined, workplace
 from kerneleval.languages.binaries import elf
-from kerneleval.languages.binaries.cubin import device_binaries, uses
-from kerneleval.languages.binaries.instructions import merged, read_code, sass_functions
+from kerneleval.languages.binaries.instructions import (
+    kernels_reached,
+    listing,
+    merged,
+    reached,
+    read_code,
+    sass_functions,
+)
+from kerneleval.languages.binaries.kernels import cuda_kernels, device_binaries
 from kerneleval.languages.binaries.nvidia import find_cuobjdump
 from kerneleval.languages.common.compiler import find_tool
-from kerneleval.languages.common.host_code import kernels_reached, listing, reached
 from kerneleval.records import CodeUse
 
 _MOST_TEXT_BYTES, _MOST_TEXTS_BYTES = 32 << 20, 128 << 20
@@ -99,7 +105,7 @@ def printed(data: bytes, *, gpu: bool, seconds: float) -> Printed:
         return Printed(data=data, gpu=gpu, why="no cuobjdump: install the CUDA toolkit or Triton")
     files: dict[str, bytes] = {}
     if gpu:
-        files = {f"{number}.cubin": one for number, one in enumerate(device_binaries(data)) if uses(one)}
+        files = {f"{number}.cubin": one for number, one in enumerate(device_binaries(data)) if cuda_kernels(one)}
     if not elf.is_device(data) and objdump is not None:
         files["host.so"] = data
     elif not gpu:
@@ -149,7 +155,7 @@ def _texts(files: Mapping[str, bytes], cuobjdump: str, objdump: str, seconds: fl
 
 def _sass(binary: bytes, text: str) -> tuple[CodeUse, ...]:
     """Of the kernels that the binary's own tables name."""
-    kernels = {use.kernel for use in uses(binary)}
+    kernels = {kernel.name for kernel in cuda_kernels(binary)}
     return merged(read_code(body, "sass", name) for name, body in sass_functions(text) if name in kernels)
 
 

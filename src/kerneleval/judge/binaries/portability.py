@@ -22,13 +22,13 @@ from kerneleval import languages
 from kerneleval.judge.binaries.confined import run_confined, workplace
 from kerneleval.judge.binaries.disassembly import content, of_cubins, of_library, printed
 from kerneleval.languages.binaries.amd import code_objects, unknown_target
-from kerneleval.languages.binaries.cubin import Use, uses
 from kerneleval.languages.binaries.elf import exported, is_device
 from kerneleval.languages.binaries.instructions import read_code
+from kerneleval.languages.binaries.kernels import Kernel, cuda_kernels, read_binary
 from kerneleval.languages.binaries.nvidia import cuda_folders, specific_arch
-from kerneleval.languages.common.geometry import read_launches
+from kerneleval.languages.common.launches import read_launches
 from kerneleval.languages.common.native import entry_names
-from kerneleval.languages.crosscompile import Target, read_binary
+from kerneleval.languages.crosscompile import Target
 from kerneleval.records import (
     Candidate,
     Case,
@@ -123,7 +123,7 @@ def _by_hipcc(candidate: Candidate, target: Target) -> MatrixRow:
         seconds = time.perf_counter() - started
         files = _built(folder)
     kernels = [
-        CompiledKernel(name=one.name, registers=one.registers, spilled=one.spilled, shared_bytes=one.shared_bytes)
+        _compiled(one)
         for data in files
         for _, code in code_objects(data)
         for one in read_binary(code)
@@ -186,6 +186,10 @@ def _built(folder: Path) -> list[bytes]:
     return [content(path, _MOST_BYTES) for path in sorted((folder / "out" / "build").iterdir())[:_MOST_KERNELS]]
 
 
+def _compiled(one: Kernel) -> CompiledKernel:
+    return CompiledKernel(name=one.name, registers=one.registers, spilled=one.spilled, shared_bytes=one.shared_bytes)
+
+
 def _of_build(candidate: Candidate, task: Task, data: bytes) -> list[CompiledKernel]:
     """Its kernels that the task's entry points can launch."""
     names = [name for each in entry_names(candidate, [task.name]) for name in each]
@@ -194,16 +198,13 @@ def _of_build(candidate: Candidate, task: Task, data: bytes) -> list[CompiledKer
     found = of_library(
         printed(data, gpu=True, seconds=_DISASSEMBLING_S), entries or list(read_launches(candidate.main))
     )
-    taken: dict[str, Use] = {use.kernel: use for use in uses(data)}
     code = {use.kernel: use for use in found.uses}
     kernels = []
-    for name, use in taken.items():
-        if code and name not in code:
+    for one in cuda_kernels(data):
+        if code and one.name not in code:
             continue  # it is not launched
-        kernel = CompiledKernel(
-            name=name, registers=use.registers, spilled=use.local_bytes, shared_bytes=use.shared_bytes
-        )
-        kernels.append(with_use(kernel, code[name]) if name in code else kernel)
+        kernel = _compiled(one)
+        kernels.append(with_use(kernel, code[one.name]) if one.name in code else kernel)
     return kernels
 
 

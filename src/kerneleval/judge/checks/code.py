@@ -31,7 +31,7 @@ from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.static_analysis.native import read_native, words
 from kerneleval.judge.static_analysis.rules import RULES, Hit, Rule
-from kerneleval.languages.binaries.cubin import Use, uses
+from kerneleval.languages.binaries.kernels import Kernel, cuda_kernels
 from kerneleval.languages.common.python_source import Source, Unreadable
 from kerneleval.records import Candidate, Case, Finding, KernelResources, Outcome, Passed, ResourcesEvidence
 from kerneleval.worker.host import WorkerError
@@ -215,17 +215,17 @@ def resources(calls: Calls, cases: Sequence[Case], outcomes: Mapping[Case, Outco
         yield resources_finding(found)
 
 
-def built(folder: Path) -> Iterator[tuple[Use, int]]:
+def built(folder: Path) -> Iterator[tuple[Kernel, int]]:
     """The kernels of all binaries in a worker's folder, and 0, the dynamic shared memory that is known of them."""
     left = _MOST_BYTES
     for path in _files(folder):
         if path.suffix in (".cubin", ".so"):
             data = content(path, left)
             left -= len(data)
-            yield from ((use, 0) for use in uses(data))
+            yield from ((kernel, 0) for kernel in cuda_kernels(data))
 
 
-def sent(files: Any) -> Iterator[tuple[Use, int]]:
+def sent(files: Any) -> Iterator[tuple[Kernel, int]]:
     """The kernels of the binaries that a worker sent, each with the dynamic shared memory that Triton launches it with,
     in bytes. Whatever is no list of binaries holds none.
     """
@@ -234,15 +234,15 @@ def sent(files: Any) -> Iterator[tuple[Use, int]]:
             continue
         shared = one.get("shared")
         with contextlib.suppress(binascii.Error, ValueError):
-            for use in uses(base64.b64decode(one["data"], validate=True)):
-                yield use, shared if type(shared) is int and 0 <= shared < 1 << 31 else 0
+            for kernel in cuda_kernels(base64.b64decode(one["data"], validate=True)):
+                yield kernel, shared if type(shared) is int and 0 <= shared < 1 << 31 else 0
 
 
-def resources_finding(found: Iterable[tuple[Use, int]]) -> Finding:
+def resources_finding(found: Iterable[tuple[Kernel, int]]) -> Finding:
     """The finding: one row a kernel, with the least and the most where several were compiled under one name."""
     by_name: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-    for use, dynamic in found:
-        by_name[use.kernel].append((use.registers, use.local_bytes, use.shared_bytes + dynamic))
+    for kernel, dynamic in found:
+        by_name[kernel.name].append((kernel.registers, kernel.spilled, kernel.shared_bytes + dynamic))
     rows = tuple(
         KernelResources(
             kernel=name[:200],

@@ -14,26 +14,15 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from kerneleval.records import DTYPES, Candidate, KernelEvalError, UsageError
+from kerneleval.records.registry import Registry
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "Backward",
-    "BuildError",
-    "Language",
-    "LoadError",
-    "Loaded",
-    "OutputSpec",
-    "known_kernel",
-    "source_folder",
-    "torch_device",
-    "write_files",
-]
 
 LOG_LIMIT_BYTES = 8192
 """Longest compiler log or load message that is kept; the first errors are the useful ones."""
@@ -325,3 +314,27 @@ def write_files(candidate: Candidate, directory: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
     return directory / PurePosixPath(candidate.files[0][0])
+
+
+LANGUAGES: Registry[Language] = Registry(
+    "language",
+    "kerneleval.languages",
+    problem=lambda plugin: "" if isinstance(plugin, Language) else "it must be a subclass of Language",
+    module_is_name=True,
+)
+register, find, all_languages = LANGUAGES.register, LANGUAGES.find, LANGUAGES.all
+
+
+def detect(path: str, text: str) -> str:
+    """The name of the language of a file, from its suffix and, where several share one, from its text.
+
+    Raises:
+        UsageError: no language has that suffix.
+    """
+    suffix = PurePath(path).suffix.lower()
+    claims = {name: lang.claim(text) for name, lang in all_languages().items() if suffix in lang.suffixes}
+    if not claims:
+        known = sorted({s for lang in all_languages().values() for s in lang.suffixes})
+        shown = f"suffix {suffix!r}" if suffix else "no suffix"
+        raise UsageError(f"{path}: {shown} belongs to no language; known suffixes are {', '.join(known)}")
+    return max(claims, key=lambda name: claims[name])

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from kerneleval.languages.common.base import LOG_LIMIT_BYTES, BuildError
-from kerneleval.languages.common.header import read_header
+from kerneleval.languages.common.source import read_header
 from kerneleval.records import Candidate, InfrastructureError, UsageError
 
 __all__ = ["candidate_flags", "cpu_identity", "find_tool", "run_compiler", "tool_version"]

@@ -3,7 +3,8 @@
 ``extern "C" int NAME(arguments..., outputs..., dims..., void *stream)``: a tensor is a pointer to its contiguous
 elements, a bool or int an ``int64_t``, a float a ``double``, a list of ints a pointer to ``int64_t``, a string a
 ``const char *``, None a null pointer; every dim follows as ``int64_t``, then the stream (null on the CPU). Returned is
-0 (done), 1 (not supported, declared) or any other number (an error).
+0 (done), 1 (not supported, declared) or any other number (an error). Kernels of a device binary take the same without
+the stream, and are launched with the geometry that ``kerneleval-launch`` headers give.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from kerneleval.languages.binaries.elf import function_names
-from kerneleval.languages.common.base import Loaded, LoadError, OutputSpec, torch_device
-from kerneleval.records import DTYPES, Candidate
-
-__all__ = ["UNSUPPORTED", "Library", "Native", "NativeLoaded", "entry_names", "library_name"]
+from kerneleval.languages.binaries.nvidia import DeviceModule
+from kerneleval.languages.common.base import BuildError, Loaded, LoadError, OutputSpec, torch_device
+from kerneleval.languages.common.launches import Geometry, read_launches
+from kerneleval.records import DTYPES, Candidate, UsageError
 
 UNSUPPORTED = 1
 """What a native entry point returns for what it declares not to support."""
@@ -226,3 +227,69 @@ class NativeLoaded(Loaded):
         message = f"no {what} entry point: looked for {looked}; exported are {', '.join(there[:20]) or 'none'}"
         mangled = [s for s in there if s.startswith("_Z") and any(name in s for name in names)]
         return message + (f' (is extern "C" missing at {mangled[0]}?)' if mangled else "")
+
+
+def device_launches(candidate: Candidate) -> dict[str, Geometry]:
+    """The launch lines of a candidate; empty: it has a host launcher. Raises BuildError for a line of no such form."""
+    try:
+        return read_launches(candidate.main)
+    except UsageError as error:
+        raise BuildError(f"{candidate.files[0][0]}: {error}") from error
+
+
+def is_device_code(candidate: Candidate) -> bool:
+    """Whether a candidate is device code alone; launch lines with an error in them count too."""
+    try:
+        return bool(device_launches(candidate))
+    except BuildError:
+        return True
+
+
+class Kernels(Native):
+    """Kernels of a cubin or code object with their geometry.
+
+    Args:
+        path: the binary.
+        launches: geometry by name of the kernel.
+        device: a device kind or torch device.
+        module: how such a binary is loaded.
+    """
+
+    def __init__(self, path: Path, launches: Mapping[str, Geometry], device: str, module: type[DeviceModule]) -> None:
+        import torch
+
+        if not path.is_file():
+            raise LoadError(f"{path.name} is not there: the candidate was not built")
+        self._launches = launches
+        # Makes the primary context current, into which the module is then loaded.
+        with torch.cuda.device(torch.device(torch_device(device))):
+            torch.cuda.current_stream().synchronize()
+            try:
+                self._module = module(path.read_bytes())
+                self._handles = {name: self._module.function(name) for name in launches}
+            except RuntimeError as error:
+                raise LoadError(str(error)) from error
+
+    def find(self, symbol: str) -> Launch | None:
+        """The kernel of that name, if a launch line gives its geometry."""
+        geometry = self._launches.get(symbol)
+        if geometry is None:
+            return None
+        module, handle = self._module, self._handles[symbol]
+
+        def launch(values: Sequence[Any], dims: Mapping[str, int], stream: int) -> int:
+            if any(isinstance(v, ctypes.c_char_p) for v in values):
+                raise NotImplementedError("a kernel cannot take a string: write a host launcher")
+            sizes = [ctypes.c_int64(v) for v in dims.values()]
+            try:
+                sizes_at = geometry.at(dims)
+            except UsageError as error:  # the candidate's mistake, not the caller's
+                raise ValueError(str(error)) from error
+            module.launch(symbol, handle, sizes_at, [*values, *sizes], stream)
+            return 0
+
+        return launch
+
+    def symbols(self) -> list[str]:
+        """The kernels that have launch lines."""
+        return sorted(self._launches)

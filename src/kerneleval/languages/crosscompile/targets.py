@@ -41,18 +41,7 @@ class Target:
         return int(number[:-1]), int(number[-1])
 
 
-def _nvidia(name: str, product: str, shared_kib: int, units: int, memory_gib: int) -> Target:
-    return Target(
-        name=name,
-        product=product,
-        warp=32,
-        shared_bytes=shared_kib * _KIB,
-        units=units,
-        memory_bytes=memory_gib * _KIB**3,
-    )
-
-
-def _amd(name: str, product: str, warp: int, shared_kib: int, units: int, memory_gib: int) -> Target:
+def _target(name: str, product: str, warp: int, shared_kib: int, units: int, memory_gib: int) -> Target:
     return Target(
         name=name,
         product=product,
@@ -69,18 +58,18 @@ def _amd(name: str, product: str, warp: int, shared_kib: int, units: int, memory
 TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
-        _nvidia("sm_75", "NVIDIA T4", 64, 40, 16),
-        _nvidia("sm_80", "NVIDIA A100", 163, 108, 80),
-        _nvidia("sm_86", "NVIDIA A40", 99, 84, 48),
-        _nvidia("sm_89", "NVIDIA L40S", 99, 142, 48),
-        _nvidia("sm_90", "NVIDIA H100", 227, 132, 80),
-        _nvidia("sm_100", "NVIDIA B200", 227, 148, 180),
-        _nvidia("sm_120", "NVIDIA GeForce RTX 5090", 99, 170, 32),
-        _amd("gfx90a", "AMD Instinct MI210", 64, 64, 104, 64),
-        _amd("gfx942", "AMD Instinct MI300X", 64, 64, 304, 192),
-        _amd("gfx950", "AMD Instinct MI355X", 64, 160, 256, 288),
-        _amd("gfx1100", "AMD Radeon RX 7900 XTX", 32, 64, 48, 24),
-        _amd("gfx1201", "AMD Radeon RX 9070 XT", 32, 64, 32, 16),
+        _target("sm_75", "NVIDIA T4", 32, 64, 40, 16),
+        _target("sm_80", "NVIDIA A100", 32, 163, 108, 80),
+        _target("sm_86", "NVIDIA A40", 32, 99, 84, 48),
+        _target("sm_89", "NVIDIA L40S", 32, 99, 142, 48),
+        _target("sm_90", "NVIDIA H100", 32, 227, 132, 80),
+        _target("sm_100", "NVIDIA B200", 32, 227, 148, 180),
+        _target("sm_120", "NVIDIA GeForce RTX 5090", 32, 99, 170, 32),
+        _target("gfx90a", "AMD Instinct MI210", 64, 64, 104, 64),
+        _target("gfx942", "AMD Instinct MI300X", 64, 64, 304, 192),
+        _target("gfx950", "AMD Instinct MI355X", 64, 160, 256, 288),
+        _target("gfx1100", "AMD Radeon RX 7900 XTX", 32, 64, 48, 24),
+        _target("gfx1201", "AMD Radeon RX 9070 XT", 32, 64, 32, 16),
     )
 }
 """By name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kerneleval.languages.common.ndrange import Step, read_plans
+from kerneleval.languages.common.launches import Step, read_plans
 from kerneleval.records import UsageError
 
 DIMS = {"M": 1000, "N": 7}
