@@ -12,9 +12,9 @@ from tests.attacks.specimens import Specimen, collect
 from kerneleval.judge import Judge
 from kerneleval.judge.probes import calls
 from kerneleval.pipeline import check
-from kerneleval.sandbox import lifecycle
 from kerneleval.sandbox.processes import of_uid
 from kerneleval.sandbox.slot import Slot
+from kerneleval.worker import host
 
 pytestmark = pytest.mark.serial
 
@@ -33,13 +33,13 @@ def judge(tmp_path_factory: pytest.TempPathFactory):
 def users(monkeypatch: pytest.MonkeyPatch) -> list[Slot]:
     """Every slot that is prepared during the test."""
     slots: list[Slot] = []
-    prepare = lifecycle.prepare
+    prepare = host.prepare
 
     def recorded(*args, **kwargs):
         slots.append(prepare(*args, **kwargs))
         return slots[-1]
 
-    monkeypatch.setattr(lifecycle, "prepare", recorded)
+    monkeypatch.setattr(host, "prepare", recorded)
     return slots
 
 

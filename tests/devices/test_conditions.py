@@ -12,7 +12,7 @@ import pytest
 
 from kerneleval import devices
 from kerneleval.devices import cpu, cuda
-from kerneleval.devices.common.rapl import Rapl
+from kerneleval.devices.cpu import Rapl
 
 
 class Nvml:

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 import torch
+from tests.devices.fakes import FAKES, Fake, FakeMetal, FakeRocm, FakeXpu, Hip, Namespace
 
 from kerneleval import devices
 from kerneleval.devices import rocm
-from kerneleval.devices.fakes import FAKES, Fake, FakeMetal, FakeRocm, FakeXpu, Hip, Namespace
 from kerneleval.records import InfrastructureError, UsageError
 
 GIB = 1 << 30

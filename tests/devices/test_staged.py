@@ -22,6 +22,7 @@ import torch
 import kerneleval
 from kerneleval.devices import cpu, typed_view
 from kerneleval.devices.common import staged
+from kerneleval.devices.common.base import SynchronisedClock
 from kerneleval.records import InfrastructureError
 from kerneleval.worker.staging import Staging
 
@@ -51,7 +52,7 @@ OVER_A_FAKE = '''
 """The file of the Metal device over the fake of what it calls, in every process."""
 
 from kerneleval.devices import register
-from kerneleval.devices.fakes import FakeMetal
+from kerneleval.devices.common.fakes import FakeMetal
 
 installed = FakeMetal.fake().installed()  # kept: it ends with its last reference
 installed.__enter__()
@@ -125,6 +126,7 @@ def package() -> Iterator[Path]:
         shutil.copytree(kerneleval.__path__[0], root / "kerneleval", ignore=shutil.ignore_patterns("__pycache__"))
         (root / "kerneleval" / "devices" / "mirrored.py").write_text(DEVICE)
         (root / "kerneleval" / "devices" / "apple.py").write_text(OVER_A_FAKE)
+        shutil.copy(Path(__file__).with_name("fakes.py"), root / "kerneleval" / "devices" / "common")
         for path, (before, after) in EDITS.items():
             file = root / "kerneleval" / path
             text = file.read_text()
@@ -221,7 +223,7 @@ def test_a_mirror_holds_what_was_staged_and_nothing_when_it_was_retired() -> Non
 
 def test_an_honest_clock_waits_for_the_device() -> None:
     waited = []
-    clock = staged.SynchronisedClock(lambda: waited.append(None))
+    clock = SynchronisedClock(lambda: waited.append(None))
     clock.start()
     clock.stop()
     assert len(waited) == 2 and clock.elapsed_ns() >= 0

@@ -23,12 +23,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.fuzz.hostile import SCALE, effort, json_values, texts
 
-from kerneleval.sandbox import lifecycle
+from kerneleval.sandbox import reaper
 from kerneleval.sandbox.slot import Slot
 from kerneleval.worker import host
 from kerneleval.worker.host import Worker, WorkerError, WorkerFailure
-from kerneleval.worker.wire import Channel, Closed, WireError
-from kerneleval.worker.wire_values import decode_plain, encode_plain
+from kerneleval.worker.wire import Channel, Closed, WireError, decode_plain, encode_plain
 
 REASONS = {"crash", "exit", "timeout", "memory_limit", "output_flood", "device_error", "protocol"}
 LIMIT = 1 << 12
@@ -65,8 +64,8 @@ class Ends:
 
 @pytest.fixture(autouse=True)
 def _no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "kill_all", lambda *_: [])
-    monkeypatch.setattr(lifecycle, "resident_bytes", lambda *_: 0)
+    monkeypatch.setattr(reaper, "kill_all", lambda *_: [])
+    monkeypatch.setattr(reaper, "resident_bytes", lambda *_: 0)
 
 
 @contextlib.contextmanager
@@ -338,7 +337,7 @@ def test_a_flood_is_read_one_message_at_a_time() -> None:
 
 def test_printing_does_not_keep_the_judge_from_looking_at_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a drip of output nor one of bytes on the wire: a worker that takes too much meanwhile is stopped."""
-    monkeypatch.setattr(lifecycle, "resident_bytes", lambda *_: 2 << 30)
+    monkeypatch.setattr(reaper, "resident_bytes", lambda *_: 2 << 30)
     for on_the_wire in (False, True):
         with ends() as made:
             stop = threading.Event()

@@ -16,10 +16,10 @@ from unittest import mock
 
 import pytest
 import torch
+from tests.devices.fakes import Namespace
 from tests.generators import metal_on_host
 
 from kerneleval import languages, tasks
-from kerneleval.devices.fakes import Namespace
 from kerneleval.generators.common.prompts import TEMPLATES, extract, render
 from kerneleval.generators.common.prompts.facts import task_facts
 from kerneleval.generators.common.prompts.source import reference_source

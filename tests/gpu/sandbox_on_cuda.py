@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from kerneleval.records import from_plain, to_plain
-from kerneleval.sandbox import entry, lifecycle, linux
+from kerneleval.sandbox import lifecycle, linux, reach, reaper
+from kerneleval.sandbox import slot as slots
 
 N = 1 << 20
 KERNEL = """
@@ -170,7 +171,7 @@ def zygote(fd: int, plain: dict[str, Any], facts: dict[str, Any], variant: str) 
     control.sendall(b"up\n")
     control.recv(16)
     if variant == "no-pidns":  # what a machine without PID namespaces gives
-        entry._PID_NAMESPACE_WORKS = ("cpu",)
+        lifecycle._PID_NAMESPACE_WORKS = ("cpu",)
     parent, started = os.getpid(), time.perf_counter()
     pid = os.fork()
     if pid == 0:
@@ -178,8 +179,8 @@ def zygote(fd: int, plain: dict[str, Any], facts: dict[str, Any], variant: str) 
         try:
             costs: dict[str, float] = {}
             trust = lifecycle.enter(
-                from_plain(lifecycle.Slot, plain),
-                lifecycle.ResourceLimits(),
+                from_plain(slots.Slot, plain),
+                slots.ResourceLimits(),
                 "cuda",
                 keep_fds=(out,),
                 parent_pid=parent,
@@ -213,7 +214,7 @@ def play(variant: str) -> dict[str, Any]:
         handles.append(ctypes.string_at(ctypes.byref(handle), 64).hex())
     values = (ctypes.c_float * N)(*([1.5] * N))
     assert runtime.cudaMemcpy(pointers[0], values, ctypes.c_size_t(4 * N), 1) == 0
-    place = lifecycle.prepare(0, home)
+    place = slots.prepare(0, home)
     facts = {"handles": handles, "host": os.getpid(), "secret": str(home / "secret"), "compile": True}
     ours, theirs = socket.socketpair()
     code = (
@@ -230,7 +231,7 @@ def play(variant: str) -> dict[str, Any]:
             json.dumps([to_plain(place), facts, variant]),
         ],
         pass_fds=(theirs.fileno(),),
-        env=lifecycle.clean_environment() | {"PYTHONPATH": os.environ["PYTHONPATH"]},
+        env=reach.clean_environment() | {"PYTHONPATH": os.environ["PYTHONPATH"]},
         cwd="/",
     )
     theirs.close()
@@ -240,12 +241,12 @@ def play(variant: str) -> dict[str, Any]:
     said = [json.loads(stream.readline()), json.loads(stream.readline())]
     pid = next(s["pid"] for s in said if set(s) == {"pid"})
     report = next(s for s in said if set(s) != {"pid"})
-    report["resident_mib"] = lifecycle.resident_bytes(place, pid) >> 20
+    report["resident_mib"] = reaper.resident_bytes(place, pid) >> 20
     back = (ctypes.c_float * N)()
     assert runtime.cudaMemcpy(back, pointers[1], ctypes.c_size_t(4 * N), 2) == 0
     report["right"] = all(value == 3.0 for value in back)
     started = time.perf_counter()
-    report["leftovers"] = lifecycle.kill_all(place, pid)
+    report["leftovers"] = reaper.kill_all(place, pid)
     report["kill_ms"] = round((time.perf_counter() - started) * 1e3, 2)
     process.kill()
     process.wait()

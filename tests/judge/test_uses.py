@@ -20,7 +20,7 @@ from kerneleval.judge import Judge
 from kerneleval.judge.binaries.disassembly import Printed, of_library, printed
 from kerneleval.judge.binaries.uses import Uses, read_sent
 from kerneleval.records import Candidate, Protocol, UsageError, Verdict
-from kerneleval.worker.binaries import collect
+from kerneleval.worker.observing import triton_binaries
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="not run: the jail is Linux's"),
@@ -153,7 +153,7 @@ def test_what_a_worker_sends_is_read_with_care(tmp_path: Path) -> None:
     (tmp_path / "one" / "kernel.json").write_text("[" * 100_000)
     os.mkfifo(tmp_path / "two" / "pipe.cubin")
     (tmp_path / "two" / "kernel.amdgcn").write_text("\tv_mfma_f32_32x32x8_f16 a[0:15], v[0:1], v[2:3], 0\n")
-    found = read_sent(json.loads(json.dumps(collect(str(tmp_path), 1 << 20))))
+    found = read_sent(json.loads(json.dumps(triton_binaries(str(tmp_path), 1 << 20))))
     assert {one.kernel for one in found} == {"kernel"} and len(found) == 3
     assert [(one.data, set(one.digests)) for one in found if not one.amd] == [(b"second", {"abc"}), (b"first", set())]
     assert [one.data[:7] for one in found if one.amd] == [b"\tv_mfma"]

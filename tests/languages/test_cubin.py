@@ -21,7 +21,7 @@ from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.languages.binaries import elf
 from kerneleval.languages.binaries.kernels import Kernel, cuda_kernels
 from kerneleval.records import Candidate
-from kerneleval.worker.binaries import collect
+from kerneleval.worker.observing import triton_binaries
 
 triton = pytest.importorskip("triton", reason="Triton, with NVIDIA's assembler, is not installed (pip install triton)")
 
@@ -167,9 +167,9 @@ def test_what_triton_keeps_in_its_cache_is_told(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    files = json.loads(json.dumps(collect(str(cache), 1 << 21)))
+    files = json.loads(json.dumps(triton_binaries(str(cache), 1 << 21)))
     assert len(files) == 3
-    assert collect(str(cache), 100) == []
+    assert triton_binaries(str(cache), 100) == []
     finding = resources_finding(sent(files))
     assert finding.level == "info"
     product, scaled = finding.evidence.kernels
@@ -246,11 +246,11 @@ def test_descriptions_of_any_kind_do_no_harm(tmp_path: Path) -> None:
     (folder / "real.cubin").write_bytes(assembled(tmp_path, 80).read_bytes())
     for text in ('{"shared": ' + "[" * 100_000, '{"shared": -1}', '{"shared": true}', "[]", '{"shared": "7"}', "\x00"):
         (folder / "real.json").write_text(text)
-        [real] = collect(str(folder), 1 << 21)
+        [real] = triton_binaries(str(folder), 1 << 21)
         assert {dynamic for _, dynamic in sent([real])} == {0}
     (folder / "real.json").write_text('{"shared": 4096}')
-    assert {dynamic for _, dynamic in sent(collect(str(folder), 1 << 21))} == {4096}
-    assert collect(str(tmp_path / "gone"), 1 << 21) == []
+    assert {dynamic for _, dynamic in sent(triton_binaries(str(folder), 1 << 21))} == {4096}
+    assert triton_binaries(str(tmp_path / "gone"), 1 << 21) == []
 
 
 @pytest.mark.parametrize("files", [None, 7, "text", [1], [{}], [{"data": 3}], [{"data": "~~"}], [{"data": "AAAA"}], {}])

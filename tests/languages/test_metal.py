@@ -12,9 +12,9 @@ from unittest import mock
 
 import pytest
 import torch
+from tests.devices.fakes import Namespace
 
 from kerneleval import languages
-from kerneleval.devices.fakes import Namespace
 from kerneleval.languages import LoadError, OutputSpec
 from kerneleval.languages.common import base
 from kerneleval.records import Candidate, UsageError

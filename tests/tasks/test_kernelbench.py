@@ -18,7 +18,7 @@ from kerneleval.tasks.formats.module_problem import ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.survey import survey
 from kerneleval.tasks.formats.sweep import GROWTH, Surveys, shrink, units, variants
-from kerneleval.worker.wire_values import decode_plain, encode_plain
+from kerneleval.worker.wire import decode_plain, encode_plain
 
 ROOT = Path(__file__).resolve().parents[2]
 

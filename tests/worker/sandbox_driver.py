@@ -23,7 +23,8 @@ from kerneleval.records import from_plain, to_plain
 if "SANDBOX_TEST_PLATFORM" in os.environ:  # before the modules look
     sys.platform = os.environ["SANDBOX_TEST_PLATFORM"]
 
-from kerneleval.sandbox import lifecycle, linux, processes, seccomp
+from kerneleval.sandbox import lifecycle, linux, processes, reach, reaper, seccomp
+from kerneleval.sandbox import slot as slots
 
 SECRET = "the-judge-keeps-this-9f3b1c"
 
@@ -66,8 +67,8 @@ def zygote(fd: int, device: str, slot: dict, limits: dict, act: str, facts: dict
         try:
             costs: dict[str, float] = {}
             trust = lifecycle.enter(
-                from_plain(lifecycle.Slot, slot),
-                from_plain(lifecycle.ResourceLimits, limits),
+                from_plain(slots.Slot, slot),
+                from_plain(slots.ResourceLimits, limits),
                 device,
                 keep_fds=(out,),
                 parent_pid=me,
@@ -98,7 +99,7 @@ def zygote(fd: int, device: str, slot: dict, limits: dict, act: str, facts: dict
         if not piece:
             break
         data += piece
-    resident = lifecycle.resident_bytes(from_plain(lifecycle.Slot, slot), pid)
+    resident = reaper.resident_bytes(from_plain(slots.Slot, slot), pid)
     control.sendall(json.dumps({"pid": pid, "said": data.decode(), "resident": resident}).encode() + b"\n")
     if control.recv(16) == b"wait\n":
         _, status = os.waitpid(pid, 0)
@@ -154,8 +155,8 @@ def main() -> None:
     root = work / "root"
     root.mkdir()
     root.chmod(0o711)
-    slot = lifecycle.prepare(0, root)
-    other = lifecycle.prepare(1, root)
+    slot = slots.prepare(0, root)
+    other = slots.prepare(1, root)
     Path(other.directory, "secret").write_text(SECRET)
     facts = {
         "secret": SECRET,
@@ -175,9 +176,9 @@ def main() -> None:
         "linger": options.linger,
     }
     lifecycle.protect_host()
-    limits = to_plain(lifecycle.ResourceLimits(**json.loads(options.limits)))
+    limits = to_plain(slots.ResourceLimits(**json.loads(options.limits)))
     report = _play(options, slot, limits, facts, leak)
-    report["leftovers"] += lifecycle.kill_all(other, -1)
+    report["leftovers"] += reaper.kill_all(other, -1)
     report["bait"] = "untouched" if Path(facts["files"]["store"]).read_text() == SECRET else "changed"
     places = ["/etc", "/usr", "/", facts["work"], facts["repository"], sys.prefix, "/dev"]
     places.append(str(Path(lifecycle.__file__).parent))
@@ -188,9 +189,9 @@ def main() -> None:
     print(json.dumps(report))
 
 
-def _play(options: argparse.Namespace, slot: lifecycle.Slot, limits: dict, facts: dict, leak: int) -> dict:
+def _play(options: argparse.Namespace, slot: slots.Slot, limits: dict, facts: dict, leak: int) -> dict:
     ours, theirs = socket.socketpair()
-    environment = lifecycle.clean_environment() | {"PYTHONPATH": os.environ["PYTHONPATH"]}
+    environment = reach.clean_environment() | {"PYTHONPATH": os.environ["PYTHONPATH"]}
     environment |= {n: v for n, v in os.environ.items() if n == "SANDBOX_TEST_PLATFORM"}
     environment |= {"OMP_NUM_THREADS": "2", "TRITON_INTERPRET": "1"}
     code = (
@@ -220,7 +221,7 @@ def _play(options: argparse.Namespace, slot: lifecycle.Slot, limits: dict, facts
             time.sleep(0.01)
         report["survived"] = [p for p in before if _alive(p)]
     started = time.perf_counter()
-    report["leftovers"] = lifecycle.kill_all(slot, first["pid"])
+    report["leftovers"] = reaper.kill_all(slot, first["pid"])
     report["kill_ms"] = (time.perf_counter() - started) * 1e3
     report["family"] = len(before)
     report["alive"] = [p for p in before if _alive(p)]

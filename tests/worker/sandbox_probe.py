@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from kerneleval.records import InfrastructureError, Trust, from_plain
-from kerneleval.sandbox import lifecycle
+from kerneleval.sandbox import lifecycle, reaper
+from kerneleval.sandbox import slot as slots
 
 __all__ = ["Probe", "probe"]
 
@@ -63,7 +64,7 @@ def probe(device: str = "cpu", *, rounds: int = 1) -> Probe:
 
 
 def _round(number: int, root: Path, bait: Path, device: str) -> tuple[Trust, list[str], dict[str, float]]:
-    slot = lifecycle.prepare(number, root)
+    slot = slots.prepare(number, root)
     ours, theirs = socket.socketpair()
     listener = socket.create_server(("127.0.0.1", 0))
     facts = {"host": os.getpid(), "port": listener.getsockname()[1], "bait": str(bait)}
@@ -79,7 +80,7 @@ def _round(number: int, root: Path, bait: Path, device: str) -> tuple[Trust, lis
         answer = _answer(ours)
     finally:
         ending = time.perf_counter()
-        leftovers = lifecycle.kill_all(slot, pid)
+        leftovers = reaper.kill_all(slot, pid)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, 0)
         ended = time.perf_counter()
@@ -107,12 +108,10 @@ def _answer(sock: socket.socket) -> dict[str, Any]:
     return dict(json.loads(data))
 
 
-def _child(slot: lifecycle.Slot, device: str, fd: int, parent: int, facts: dict[str, Any]) -> None:
+def _child(slot: slots.Slot, device: str, fd: int, parent: int, facts: dict[str, Any]) -> None:
     try:
         costs: dict[str, float] = {}
-        trust = lifecycle.enter(
-            slot, lifecycle.ResourceLimits(), device, keep_fds=(fd,), parent_pid=parent, costs=costs
-        )
+        trust = lifecycle.enter(slot, slots.ResourceLimits(), device, keep_fds=(fd,), parent_pid=parent, costs=costs)
         ready = time.perf_counter()
         plain = {"level": trust.level, "layers": list(trust.layers), "missing": list(trust.missing)}
         answer = {"trust": plain, "ready": ready, "costs": costs, "broken": _attack(trust, facts)}

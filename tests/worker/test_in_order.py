@@ -16,7 +16,7 @@ from kerneleval.judge.probes.cells import CellJudge
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.records import Candidate, Passed, Protocol
 from kerneleval.tasks import find
-from kerneleval.worker.in_order import InOrder, Moved
+from kerneleval.worker.staging import InOrder, Moved
 
 ADD = "import torch\n\n\ndef add(a, b):\n    return torch.add(a, b)\n"
 ENTRY = ADD + "\n\ndef add_backward(grad, a, b):\n    return grad, grad\n"

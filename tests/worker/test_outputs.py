@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kerneleval.worker.outputs import written
+from kerneleval.worker.calls import written
 
 BASE = torch.arange(64.0)
 

@@ -21,6 +21,7 @@ import pytest
 
 from kerneleval.records import InfrastructureError, UsageError, from_plain, to_plain
 from kerneleval.sandbox import lifecycle, linux, processes, reaper, seccomp
+from kerneleval.sandbox import slot as slots
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not run: the layers are Linux's")
 
@@ -321,11 +322,11 @@ def test_litter_is_removed_and_links_not_followed(where: tuple[str, str]) -> Non
 def test_killing_twice_and_too_late() -> None:
     with tempfile.TemporaryDirectory() as root:
         Path(root).chmod(0o711)
-        slot = lifecycle.prepare(0, root)
+        slot = slots.prepare(0, root)
         child = subprocess.Popen(["/bin/sleep", "100"])
         try:
-            assert lifecycle.kill_all(slot, child.pid + 1_000_000) == []
-            assert lifecycle.kill_all(slot, child.pid) == []  # a later process with the worker's number is left alone
+            assert reaper.kill_all(slot, child.pid + 1_000_000) == []
+            assert reaper.kill_all(slot, child.pid) == []  # a later process with the worker's number is left alone
             assert child.poll() is None
             assert os.listdir(root) == []
         finally:
@@ -384,17 +385,15 @@ def test_probe_finds_no_layer_that_does_not_hold() -> None:
 
 
 def test_records_travel() -> None:
-    limits = lifecycle.ResourceLimits(
-        memory_bytes=1 << 30, cpu_seconds=5, processes=10, open_files=64, file_bytes=1 << 20
-    )
-    assert from_plain(lifecycle.ResourceLimits, json.loads(json.dumps(to_plain(limits)))) == limits
-    slot = lifecycle.Slot(number=3, base="/a", directory="/a/b", uid=61003, groups=(4,), readable=("/c",), token="t")
-    assert from_plain(lifecycle.Slot, json.loads(json.dumps(to_plain(slot)))) == slot
+    limits = slots.ResourceLimits(memory_bytes=1 << 30, cpu_seconds=5, processes=10, open_files=64, file_bytes=1 << 20)
+    assert from_plain(slots.ResourceLimits, json.loads(json.dumps(to_plain(limits)))) == limits
+    slot = slots.Slot(number=3, base="/a", directory="/a/b", uid=61003, groups=(4,), readable=("/c",), token="t")
+    assert from_plain(slots.Slot, json.loads(json.dumps(to_plain(slot)))) == slot
     for plain in ({"processes": 0}, {"processes": "many"}, {"memory": 1}, {"cpu_seconds": True}):
         with pytest.raises(UsageError):
-            from_plain(lifecycle.ResourceLimits, plain)
+            from_plain(slots.ResourceLimits, plain)
     with pytest.raises(UsageError, match="unknown field 'user'"):
-        from_plain(lifecycle.Slot, {"number": 0, "base": "", "directory": "", "user": 0})
+        from_plain(slots.Slot, {"number": 0, "base": "", "directory": "", "user": 0})
 
 
 def test_levels() -> None:
@@ -411,21 +410,23 @@ def test_levels() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not run: users are the superuser's to give")
-def test_users_are_not_shared(tmp_path: Path) -> None:
+def test_users_are_not_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "UID_BASE", 62000)
+    monkeypatch.setattr(slots, "UID_COUNT", 3)
     with tempfile.TemporaryDirectory() as root:
         Path(root).chmod(0o711)
-        slots = [lifecycle.prepare(0, root, uid_base=62000, uid_count=3) for _ in range(3)]
-        assert len({slot.uid for slot in slots}) == 3
+        made = [slots.prepare(0, root) for _ in range(3)]
+        assert len({slot.uid for slot in made}) == 3
         with pytest.raises(InfrastructureError, match="62000 to 62002"):
-            lifecycle.prepare(0, root, uid_base=62000, uid_count=3)
-        for slot in slots:
-            assert lifecycle.kill_all(slot, -1) == []
-        again = lifecycle.prepare(0, root, uid_base=62000, uid_count=3)
+            slots.prepare(0, root)
+        for slot in made:
+            assert reaper.kill_all(slot, -1) == []
+        again = slots.prepare(0, root)
         assert again.uid == 62000
-        assert lifecycle.kill_all(again, -1) == []
+        assert reaper.kill_all(again, -1) == []
         Path(root).chmod(0o700)
         with pytest.raises(UsageError, match=re.escape(f"chmod o+x {root}")):
-            lifecycle.prepare(0, root)
+            slots.prepare(0, root)
 
 
 def test_sweep_after_a_killed_host() -> None:
@@ -433,8 +434,8 @@ def test_sweep_after_a_killed_host() -> None:
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o711)
         code = (
-            "import os, sys, pathlib; from kerneleval.sandbox import lifecycle;"
-            "root = lifecycle.make_root(sys.argv[1]); slot = lifecycle.prepare(0, root);"
+            "import os, sys, pathlib; from kerneleval.sandbox import reaper, slot as slots;"
+            "root = reaper.make_root(sys.argv[1]); slot = slots.prepare(0, root);"
             "slot.uid >= 0 and (os.setgid(slot.uid), os.setuid(slot.uid));"
             "os.chdir(slot.directory); pathlib.Path('file').touch();"
             "print(os.posix_spawn('/bin/sleep', ['sleep', '100'], {}), flush=True); os.kill(os.getpid(), 9)"
@@ -446,18 +447,18 @@ def test_sweep_after_a_killed_host() -> None:
         left = int(dead.stdout.readline())
         dead.wait()
         assert processes.is_running(left)
-        living = lifecycle.make_root(place)
-        slot = lifecycle.prepare(7, living)
+        living = reaper.make_root(place)
+        slot = slots.prepare(7, living)
         elsewhere = Path(place, "elsewhere")
         elsewhere.mkdir()
         (elsewhere / "slot-0-x").mkdir()
         Path(place, "kerneleval-link").symlink_to(elsewhere)
-        assert lifecycle.sweep(place) == []
+        assert reaper.sweep(place) == []
         assert sorted(p.name for p in Path(place).iterdir()) == sorted(["elsewhere", "kerneleval-link", living.name])
         assert Path(slot.directory).is_dir()
         assert (elsewhere / "slot-0-x").is_dir()
-        assert lifecycle.kill_all(slot, -1) == []
-        assert lifecycle.remove_root(living) == []
+        assert reaper.kill_all(slot, -1) == []
+        assert reaper.remove(str(living)) == []
         assert not living.exists()
         deadline = time.monotonic() + 5
         while processes.is_running(left) and time.monotonic() < deadline:
@@ -467,7 +468,7 @@ def test_sweep_after_a_killed_host() -> None:
 
 def test_root_directory_must_exist(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
-        lifecycle.prepare(0, tmp_path / "none")
+        slots.prepare(0, tmp_path / "none")
 
 
 def test_filter_numbers_are_the_kernels() -> None:
@@ -503,39 +504,3 @@ def test_filter_programs_are_well_formed() -> None:
                 if operation in (0x15, 0x35, 0x45):
                     assert index + 1 + max(step[2], step[3]) < len(steps)
             assert steps[-1][:2] == (0x06).to_bytes(2, sys.byteorder)
-
-
-def test_disk_use_is_told(tmp_path: Path) -> None:
-    slot = lifecycle.Slot(number=0, base=str(tmp_path), directory=str(tmp_path))
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "b").write_bytes(b"x" * (1 << 20))
-    assert 1 << 20 <= lifecycle.disk_bytes(slot) < 3 << 20
-    for number in range(20):
-        (tmp_path / f"f{number}").touch()
-    assert lifecycle.disk_bytes(slot, stop_files=10) > 1 << 40
-
-
-def test_removal_of_a_deep_tree_is_complete(tmp_path: Path) -> None:
-    base = tmp_path / "base"
-    base.mkdir()
-    here = os.open(base, os.O_RDONLY)
-    for _ in range(400):
-        os.mkdir("d", dir_fd=here)
-        below = os.open("d", os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = below
-    os.close(here)
-    assert reaper.remove(str(base)) == []
-    assert not base.exists()
-
-
-def test_descendants_by_scan_and_by_kernel_agree() -> None:
-    shell = subprocess.Popen(["/bin/sh", "-c", "sleep 30 & sleep 30 & wait"], start_new_session=True)
-    try:
-        deadline = time.monotonic() + 5
-        while len(processes.descendants(shell.pid)) < 2 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert sorted(processes.descendants(shell.pid)) == sorted(processes.descendants_by_scan(shell.pid))
-    finally:
-        os.killpg(shell.pid, signal.SIGKILL)
-        shell.wait()

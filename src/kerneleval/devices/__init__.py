@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from kerneleval.devices.common.base import Arena, Capabilities, Device, EventTimer, contiguous_strides, typed_view
-from kerneleval.devices.common.registry import default, find, names, register
+from kerneleval.devices.common.base import (
+    Arena,
+    Capabilities,
+    Device,
+    EventTimer,
+    contiguous_strides,
+    default,
+    find,
+    names,
+    register,
+    typed_view,
+)
 
 __all__ = [
     "Arena",

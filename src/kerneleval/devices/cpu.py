@@ -8,6 +8,7 @@ import importlib
 import mmap
 import os
 import platform
+import re
 import secrets
 import statistics
 import time
@@ -15,16 +16,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.devices.common.base import Arena, Capabilities, EventTimer, Sharing
-from kerneleval.devices.common.host import cpu_name, meminfo_bytes, triton_version
-from kerneleval.devices.common.rapl import HOST
-from kerneleval.devices.common.registry import register
+from kerneleval.devices.common.base import (
+    Arena,
+    Capabilities,
+    EventTimer,
+    Sharing,
+    SynchronisedClock,
+    Uncounted,
+    cpu_name,
+    meminfo_bytes,
+    register,
+    triton_version,
+)
 from kerneleval.records import InfrastructureError, Machine
 
 if TYPE_CHECKING:
     import torch
-
-__all__ = ["SPIN_COUNT", "Cpu", "caches_bytes", "processors", "threads"]
 
 SPIN_COUNT = 30_000
 """``GOMP_SPINCOUNT``: how often OpenMP's helper threads look for work before they sleep. 0.5 to 2 ms, from one
@@ -35,6 +42,58 @@ _SETTLE_S = 0.001
 
 _LONGEST_SPIN_S = 0.03
 """The longest wait, in seconds, for helper threads of this process."""
+
+
+_PACKAGE, _PART = re.compile(r"intel-rapl:\d+"), re.compile(r"intel-rapl:\d+:\d+")
+
+
+class Rapl:
+    """Energy of the host's processors and their DRAM, by the kernel's ``powercap`` files (RAPL, of Intel and AMD).
+    The counters of all packages are added up, from the first reading on.
+
+    A counter begins again at ``max_energy_range_uj``, after some minutes of full load; one reading a minute is enough
+    to notice. Parts of a package (``core``, ``uncore``) are in the package's own figure, and ``psys`` is that of the
+    platform: none of them is added. Since Linux 5.10 only root may read them, unless their modes were changed.
+    """
+
+    def __init__(self, root: str | Path = "/sys/class/powercap") -> None:
+        self._root = Path(root)
+        self._zones: dict[Path, int] = {}
+        self._last: dict[Path, int] = {}
+        self._sum_uj = 0
+        self._begun = False
+
+    def read_mj(self) -> float | None:
+        """Millijoules since the first reading; None: the kernel has none, or not for this user."""
+        try:
+            if not self._begun:
+                self._begin()
+            for zone, range_uj in self._zones.items():
+                now = _number(zone / "energy_uj")
+                gone = now - self._last[zone]
+                self._sum_uj += gone if gone >= 0 else gone + range_uj
+                self._last[zone] = now
+        except (OSError, ValueError):
+            return None
+        return self._sum_uj / 1e3 if self._zones else None
+
+    def _begin(self) -> None:
+        zones, last = {}, {}
+        for zone in sorted(self._root.glob("intel-rapl:*")):
+            name = (zone / "name").read_text().strip()
+            package = _PACKAGE.fullmatch(zone.name) and name.startswith("package")
+            if package or (_PART.fullmatch(zone.name) and name == "dram"):
+                zones[zone] = _number(zone / "max_energy_range_uj")
+                last[zone] = _number(zone / "energy_uj")
+        self._zones, self._last, self._begun = zones, last, True
+
+
+def _number(path: Path) -> int:
+    return int(path.read_text())
+
+
+HOST = Rapl()
+"""This host's."""
 
 
 @functools.cache
@@ -55,8 +114,23 @@ def threads() -> int:
     return min(processors(), int(asked)) if asked.isdecimal() and int(asked) else processors()
 
 
+def allowed_processors() -> frozenset[int]:
+    """Processors on which the calling thread may run; empty where the system does not tell."""
+    return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
+
+
+def allow_processors(processors: frozenset[int]) -> None:
+    """Let the calling thread run there; empty: nothing is changed.
+
+    Loading an OpenMP library binds the thread that loads it to the first processor, if helper threads are to be bound.
+    Threads that a candidate starts by itself inherit the mask, and would all share that one processor.
+    """
+    if processors:
+        os.sched_setaffinity(0, processors)
+
+
 @register
-class Cpu:
+class Cpu(Uncounted):
     """Host processor through PyTorch's CPU backend."""
 
     name = "cpu"
@@ -111,16 +185,6 @@ class Cpu:
         """A twelfth of what is free now."""
         return meminfo_bytes("MemAvailable") // 12
 
-    def trim(self) -> None:
-        """Nothing: freed memory goes back by itself."""
-
-    def peak_memory_bytes(self) -> int | None:
-        """None: PyTorch counts no host memory."""
-        return None
-
-    def reset_peak_memory(self) -> None:
-        """Nothing."""
-
     def allocate(self, nbytes: int) -> Arena:
         """An anonymous memory file of that size, mapped here."""
         sealed = hasattr(os, "memfd_create")
@@ -168,16 +232,13 @@ class Cpu:
     def synchronize(self) -> None:
         """Nothing is asynchronous."""
 
-    def delay(self) -> None:
-        """Nothing: calls end before they return."""
-
     def settle(self) -> None:
         """Sleep until helper threads stopped spinning, of this process and of workers: they would take a processor."""
         time.sleep(max(_SETTLE_S, _spin_s()))
 
     def timer(self) -> EventTimer:
         """The worker's own monotonic clock: nothing is asynchronous here."""
-        return _HostClock()
+        return SynchronisedClock(self.synchronize)
 
     def energy_mj(self) -> float | None:
         """Of all packages and DRAM."""
@@ -209,20 +270,6 @@ def _shared_object() -> int:
     fd = _posixshmem.shm_open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode=0o600)
     _posixshmem.shm_unlink(name)
     return int(fd)
-
-
-class _HostClock:
-    def __init__(self) -> None:
-        self._started = self._stopped = 0
-
-    def start(self) -> None:
-        self._started = time.perf_counter_ns()
-
-    def stop(self) -> None:
-        self._stopped = time.perf_counter_ns()
-
-    def elapsed_ns(self) -> float:
-        return float(self._stopped - self._started)
 
 
 def _last_level_cache() -> int:

@@ -9,12 +9,9 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from kerneleval.devices.common.base import Capabilities
-from kerneleval.devices.common.registry import register
-from kerneleval.devices.common.torch_gpu import IpcGpu, MemoryCalls, unsteady_clock
+from kerneleval.devices.common.base import Capabilities, register
+from kerneleval.devices.common.torch_gpu import IpcGpu, MemoryCalls
 from kerneleval.records import InfrastructureError
-
-__all__ = ["Cuda"]
 
 _INSUFFICIENT_SIZE = 7
 _MEMORY_TEMPERATURE = 82
@@ -118,7 +115,7 @@ class Cuda(IpcGpu):
         slowed = [name for name in _SLOWDOWNS if name in (*first.get("throttled", ()), *last.get("throttled", ()))]
         if slowed:
             return f"the GPU slowed itself down ({', '.join(slowed)})"
-        return unsteady_clock(first, last)
+        return super().unsteady(first, last)
 
 
 @functools.cache

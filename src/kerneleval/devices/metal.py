@@ -7,24 +7,19 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
 from typing import Any
 
-from kerneleval.devices.common.base import Capabilities, EventTimer
-from kerneleval.devices.common.host import cpu_name
-from kerneleval.devices.common.registry import register
-from kerneleval.devices.common.staged import Staged, SynchronisedClock
+from kerneleval.devices.common.base import Capabilities, EventTimer, SynchronisedClock, Uncounted, cpu_name, register
+from kerneleval.devices.common.staged import Staged
 from kerneleval.devices.common.torch_gpu import budget
 from kerneleval.records import Machine
-
-__all__ = ["Metal"]
 
 _CACHE_BYTES = 96 << 20
 """The largest system-level cache of them (M1 Ultra): macOS does not report it."""
 
 
 @register
-class Metal(Staged):
+class Metal(Staged, Uncounted):
     """An Apple GPU."""
 
     name = "metal"
@@ -84,18 +79,10 @@ class Metal(Staged):
         return min(budget(free), self.host_budget_bytes())
 
     def trim(self) -> None:
-        """See :meth:`Device.trim`."""
         import torch
 
         if 2 * torch.mps.driver_allocated_memory() > torch.mps.recommended_max_memory():
             torch.mps.empty_cache()
-
-    def peak_memory_bytes(self) -> int | None:
-        """None: there is a count of what is held now, and none of the most."""
-        return None
-
-    def reset_peak_memory(self) -> None:
-        """Nothing."""
 
     def warm_up(self) -> None:
         """Create the device's queue and load the first kernels."""
@@ -110,27 +97,13 @@ class Metal(Staged):
 
         torch.mps.synchronize()
 
-    def delay(self) -> None:
-        """Nothing: there is one stream, which everything is in the order of."""
-
-    def settle(self) -> None:
-        """Nothing: what is revealed is in host memory, written by the time this is called."""
-
     def timer(self) -> EventTimer:
         """The worker's own clock."""
         return SynchronisedClock(self.synchronize)
 
-    def energy_mj(self) -> float | None:
-        """PyTorch has none."""
-        return None
-
     def conditions(self) -> dict[str, Any]:
         """Load average of the host: macOS gives clocks and heat to the superuser alone."""
         return {"load_1min": os.getloadavg()[0]}
-
-    def unsteady(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
-        """Nothing: there is no reading."""
-        return ""
 
 
 def _cores() -> int:

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from kerneleval.devices.common.registry import register
+from kerneleval.devices.common.base import register
 from kerneleval.devices.cpu import Cpu
 from kerneleval.languages.common import opencl_runtime
 from kerneleval.records import Machine
-
-__all__ = ["Opencl"]
 
 
 @register

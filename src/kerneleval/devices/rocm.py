@@ -4,15 +4,11 @@ the HIP runtime that the worker opens through its IPC handle. Not run on hardwar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from kerneleval.devices.common.base import Capabilities
-from kerneleval.devices.common.registry import register
-from kerneleval.devices.common.torch_gpu import IpcGpu, MemoryCalls, read_conditions, unsteady_clock
+from kerneleval.devices.common.base import Capabilities, register
+from kerneleval.devices.common.torch_gpu import IpcGpu, MemoryCalls, read_conditions
 from kerneleval.languages.binaries.amd import hip_runtime as _hip
-
-__all__ = ["Rocm"]
 
 # AMD's instruction set guides: MFMA of CDNA (gfx908 to gfx950), WMMA of RDNA 3 and 4 (gfx11, gfx12). gfx942's fp8 is of
 # the other encoding (FNUZ), and its successors have no TF32 (XF32) any more.
@@ -84,7 +80,3 @@ class Rocm(IpcGpu):
         if "power_w" in found:  # amdsmi gives watts, and PyTorch passes them on, although its page says otherwise
             found["power_mw"] = 1e3 * found.pop("power_w")
         return found
-
-    def unsteady(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
-        """Its clock moved by more than 3 %."""
-        return unsteady_clock(first, last)

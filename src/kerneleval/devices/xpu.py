@@ -5,16 +5,12 @@ Not run on hardware: see ``docs/hardware.md``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from kerneleval.devices.common.base import Capabilities
-from kerneleval.devices.common.registry import register
+from kerneleval.devices.common.base import Capabilities, register
 from kerneleval.devices.common.staged import Staged
-from kerneleval.devices.common.torch_gpu import TorchGpu, read_conditions, unsteady_clock
+from kerneleval.devices.common.torch_gpu import TorchGpu, read_conditions
 from kerneleval.records import Machine
-
-__all__ = ["Xpu"]
 
 _DELAY_BYTES, _DELAY_PASSES = 256 << 20, 16
 """8 GiB read and written: 3 ms at 2.7 TB/s, more on smaller GPUs."""
@@ -88,7 +84,3 @@ class Xpu(Staged, TorchGpu):
         return read_conditions(
             self._namespace(), {"clock_sm_mhz": "clock_rate", "temperature_c": "temperature"}, "pyzes"
         )
-
-    def unsteady(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
-        """Its clock moved by more than 3 %."""
-        return unsteady_clock(first, last)

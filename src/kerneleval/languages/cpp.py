@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kerneleval.languages.binaries.elf import foreign_names, loader_names
-from kerneleval.languages.common.base import Language, Loaded, register, source_folder
-from kerneleval.languages.common.compiler import candidate_flags, cpu_identity, find_tool, run_compiler, tool_version
+from kerneleval.languages.common.base import Language, Loaded, cpu_identity, register, source_folder
+from kerneleval.languages.common.compiler import candidate_flags, compile_into, find_tool, tool_version
 from kerneleval.languages.common.native import Library, NativeLoaded, library_name
 from kerneleval.records import Candidate, InfrastructureError
-
-__all__ = ["DEFAULT_FLAGS", "TIMEOUT_S", "Cpp", "cpp_compiler", "missing_compiler"]
 
 DEFAULT_FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=c++20")
 """Flags before the candidate's own, which may override them."""
@@ -39,18 +37,10 @@ class Cpp(Language):
         """Compiles the candidate's C++ files into a library in ``out_dir``; see :meth:`Language.build`."""
         self.check_device(device)
         flags = candidate_flags(candidate, "g++")
-        compiler = cpp_compiler()
-        # Relative to the folder of the sources, so that messages name the candidate's files and nothing else.
         sources = [path for i, (path, _) in enumerate(candidate.files) if i == 0 or path.endswith(self.suffixes)]
-        # Written beside and renamed, so that a build that is killed leaves no half library to load.
-        made = out_dir / f"{library_name(candidate)}.{os.getpid()}"
-        command = [compiler, *DEFAULT_FLAGS, *flags, *_FIXED_FLAGS, "-I.", "-o", str(made.absolute()), *sources]
+        command = [cpp_compiler(), *DEFAULT_FLAGS, *flags, *_FIXED_FLAGS]
         with source_folder(candidate, out_dir) as folder:
-            try:
-                run_compiler(command, folder, TIMEOUT_S)
-                made.replace(out_dir / library_name(candidate))
-            finally:
-                made.unlink(missing_ok=True)
+            compile_into(out_dir / library_name(candidate), command, sources, folder, TIMEOUT_S)
 
     def load(self, candidate: Candidate, build_dir: Path, device: str, names: Sequence[str] = ()) -> Loaded:
         """Loads the library; see :meth:`Language.load`."""
@@ -58,12 +48,10 @@ class Cpp(Language):
         return NativeLoaded(Library(build_dir / library_name(candidate)), candidate, names, device)
 
     def foreign(self, candidate: Candidate, build_dir: Path) -> tuple[str, ...]:
-        """See :meth:`Language.foreign`."""
         library = build_dir / library_name(candidate)
         return (*foreign_names(library), *loader_names(library))
 
     def missing(self, device: str) -> str:
-        """See :meth:`Language.missing`."""
         return missing_compiler()
 
     def toolchain(self, device: str, arch: str) -> str:

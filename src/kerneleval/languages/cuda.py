@@ -10,7 +10,7 @@ import functools
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from kerneleval.languages import hip
@@ -25,20 +25,16 @@ from kerneleval.languages.binaries.nvidia import (
     specific_arch,
 )
 from kerneleval.languages.common.base import BuildError, Language, Loaded, register, source_folder
-from kerneleval.languages.common.compiler import candidate_flags, find_tool, run_compiler, tool_version
-from kerneleval.languages.common.launches import Geometry
+from kerneleval.languages.common.compiler import candidate_flags, compile_into, find_tool, tool_version
 from kerneleval.languages.common.native import (
-    Kernels,
-    Library,
-    Native,
     NativeLoaded,
+    built,
+    check_kernels,
     device_launches,
     is_device_code,
     library_name,
 )
 from kerneleval.records import Candidate, InfrastructureError
-
-__all__ = ["TIMEOUT_S", "Cuda", "find_nvcc"]
 
 TIMEOUT_S = 300.0
 """Longest compilation by nvcc."""
@@ -96,20 +92,14 @@ class Cuda(Language):
                 sources = [path for i, (path, _) in files if i == 0 or path.endswith(self.suffixes)]
                 _compile_by_nvcc(["-shared", *flags, *sources], target, folder, out_dir / library_name(candidate))
         if launches:
-            _check_kernels(out_dir / _CUBIN, launches)
+            check_kernels(out_dir / _CUBIN, launches, kernel_names((out_dir / _CUBIN).read_bytes()))
 
     def load(self, candidate: Candidate, build_dir: Path, device: str, names: Sequence[str] = ()) -> Loaded:
         """Loads what was built; see :meth:`Language.load`."""
         self.check_device(device)
         if _on_amd(device):
             return hip.load(candidate, build_dir, device, names)
-        launches = device_launches(candidate)
-        native: Native
-        if launches:
-            native = Kernels(build_dir / _CUBIN, launches, device, DeviceModule)
-        else:
-            native = Library(build_dir / library_name(candidate))
-        return NativeLoaded(native, candidate, names, device)
+        return NativeLoaded(built(candidate, build_dir, _CUBIN, device, DeviceModule), candidate, names, device)
 
     def foreign(self, candidate: Candidate, build_dir: Path) -> tuple[str, ...]:
         """See :meth:`Language.foreign`.
@@ -123,7 +113,6 @@ class Cuda(Language):
         return (*foreign_names(library), *sorted(said))
 
     def missing(self, device: str) -> str:
-        """See :meth:`Language.missing`."""
         if _on_amd(device):
             return amd.missing_hipcc()
         if find_nvcc():
@@ -144,11 +133,9 @@ class Cuda(Language):
         return ("softmax.cu", "softmax_device.cu")
 
     def known_for(self, candidate: Candidate) -> str:
-        """See :meth:`Language.known_for`."""
         return self.known[is_device_code(candidate)]
 
     def toolchain(self, device: str, arch: str) -> str:
-        """See :meth:`Language.toolchain`."""
         if _on_amd(device):
             return hip.toolchain(self.name, arch)
         nvcc, library = find_nvcc(), find_nvrtc()
@@ -189,21 +176,5 @@ def _compile_by_nvcc(arguments: Sequence[str], target: str, folder: Path, out: P
             "no nvcc on PATH, in CUDA_HOME or in /usr/local/cuda: install the CUDA toolkit, or write device code alone "
             "with kerneleval-launch lines, for which pip install nvidia-cuda-nvrtc is enough"
         )
-    made = out.with_name(f"{out.name}.{os.getpid()}")
     code = f"arch=compute_{target},code=sm_{target}"
-    command = [nvcc, *_NVCC_FLAGS, "-gencode", code, "-I.", "-o", str(made.absolute()), *arguments]
-    try:
-        run_compiler(command, folder, TIMEOUT_S)
-        made.replace(out)
-    finally:
-        made.unlink(missing_ok=True)
-
-
-def _check_kernels(cubin: Path, launches: Mapping[str, Geometry]) -> None:
-    there = kernel_names(cubin.read_bytes())
-    absent = [name for name in launches if name not in there]
-    if absent:
-        cubin.unlink()
-        hint = ' (kernels must be extern "C")' if any(name.startswith("_Z") for name in there) else ""
-        known = ", ".join(there) or "none"
-        raise BuildError(f"kerneleval-launch names {absent[0]}; kernels there are {known}{hint}")
+    compile_into(out, [nvcc, *_NVCC_FLAGS, "-gencode", code], arguments, folder, TIMEOUT_S)

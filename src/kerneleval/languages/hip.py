@@ -10,21 +10,17 @@ from pathlib import Path
 
 from kerneleval.languages.binaries import amd
 from kerneleval.languages.binaries.elf import exported, foreign_names, loader_names
-from kerneleval.languages.common.base import BuildError, Language, Loaded, register, source_folder
+from kerneleval.languages.common.base import Language, Loaded, register, source_folder
 from kerneleval.languages.common.compiler import candidate_flags
-from kerneleval.languages.common.launches import Geometry
 from kerneleval.languages.common.native import (
-    Kernels,
-    Library,
-    Native,
     NativeLoaded,
+    built,
+    check_kernels,
     device_launches,
     is_device_code,
     library_name,
 )
 from kerneleval.records import Candidate
-
-__all__ = ["Hip", "build", "load", "toolchain"]
 
 _CODE = "candidate.hsaco"
 
@@ -56,20 +52,16 @@ class Hip(Language):
         return (*foreign_names(library), *loader_names(library))
 
     def missing(self, device: str) -> str:
-        """See :meth:`Language.missing`."""
         return amd.missing_hipcc()
 
     @property
     def known(self) -> tuple[str, ...]:
-        """See :attr:`Language.known`."""
         return ("softmax.hip", "softmax_device.hip")
 
     def known_for(self, candidate: Candidate) -> str:
-        """See :meth:`Language.known_for`."""
         return self.known[is_device_code(candidate)]
 
     def toolchain(self, device: str, arch: str) -> str:
-        """See :meth:`Language.toolchain`."""
         return toolchain(self.name, arch)
 
 
@@ -82,18 +74,12 @@ def build(
     *,
     translate: bool = False,
 ) -> None:
-    """Compile a candidate for an AMD GPU.
+    """Compile a candidate for an AMD GPU; see :meth:`Language.build`.
 
     Args:
-        candidate: the source.
-        out_dir: see :meth:`Language.build`.
-        arch: ``gfx90a``.
         suffixes: files with one of these are compiled, as is the main one.
         flags: the candidate's, as hipcc's.
         translate: whether it is CUDA source.
-
-    Raises:
-        BuildError, InfrastructureError: as :meth:`Language.build`.
     """
     launches = device_launches(candidate)
     files = enumerate(candidate.files)
@@ -107,33 +93,17 @@ def build(
         else:
             library = out_dir / library_name(candidate)
             amd.compile_hip(["-shared", *flags, *kind, *sources], arch, folder, library)
-    if launches:
-        _check_kernels(out_dir / _CODE, launches)
+    if launches and (objects := amd.code_objects((out_dir / _CODE).read_bytes())):
+        names = {name for _, code in objects for name in exported(code) if name.endswith(".kd")}
+        check_kernels(out_dir / _CODE, launches, sorted(name.removesuffix(".kd") for name in names))
 
 
 def load(candidate: Candidate, build_dir: Path, device: str, names: Sequence[str]) -> Loaded:
     """Load what :func:`build` made; see :meth:`Language.load`."""
-    launches = device_launches(candidate)
-    native: Native
-    if launches:
-        native = Kernels(build_dir / _CODE, launches, device, amd.HipModule)
-    else:
-        native = Library(build_dir / library_name(candidate))
-    return NativeLoaded(native, candidate, names, device)
+    return NativeLoaded(built(candidate, build_dir, _CODE, device, amd.HipModule), candidate, names, device)
 
 
 def toolchain(language: str, arch: str) -> str:
     """Compiler, flags and target; of CUDA sources the translator too."""
     translator = "" if language == "hip" else amd.hipify_version()
     return "\n".join((language, amd.hipcc_version(), " ".join(amd.FLAGS), arch, translator))
-
-
-def _check_kernels(path: Path, launches: dict[str, Geometry]) -> None:
-    objects = amd.code_objects(path.read_bytes())
-    there = {name.removesuffix(".kd") for _, code in objects for name in exported(code) if name.endswith(".kd")}
-    absent = [name for name in launches if name not in there]
-    if objects and absent:
-        path.unlink()
-        hint = ' (kernels must be extern "C")' if any(name.startswith("_Z") for name in there) else ""
-        known = ", ".join(sorted(there)) or "none"
-        raise BuildError(f"kerneleval-launch names {absent[0]}; kernels there are {known}{hint}")

@@ -15,8 +15,6 @@ from kerneleval.languages.common.launches import Geometry
 from kerneleval.languages.common.native import Launch, Native, NativeLoaded, device_launches
 from kerneleval.records import Candidate, UsageError
 
-__all__ = ["Metal"]
-
 
 @register
 class Metal(Language):
@@ -40,7 +38,6 @@ class Metal(Language):
         return _ShadersLoaded(_Shaders(candidate, launches), candidate, names, device)
 
     def toolchain(self, device: str, arch: str) -> str:
-        """See :meth:`Language.toolchain`."""
         import torch
 
         return f"{self.name}\ntorch {torch.__version__}"

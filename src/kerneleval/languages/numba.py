@@ -7,10 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kerneleval.languages.common.base import register
-from kerneleval.languages.common.python_module import PythonLanguage, imports
+from kerneleval.languages.common.python_module import PythonLanguage
 from kerneleval.languages.common.watch import Patch
-
-__all__ = ["Numba"]
 
 
 @register
@@ -21,10 +19,6 @@ class Numba(PythonLanguage):
     devices = ("cpu",)
     imported = "numba"
     install = "pip install numba"
-
-    def claim(self, text: str) -> int:
-        """A file that imports numba."""
-        return 20 if imports(text, "numba") else 0
 
     def adapt(self, function: Callable[..., Any]) -> Callable[..., Any] | None:
         """Entry points that are jitted functions themselves get NumPy arrays, which they can type, for tensors."""

@@ -23,8 +23,6 @@ from kerneleval.languages.common.launches import Plan, Sizes, read_plans
 from kerneleval.languages.common.native import Launch, Native, NativeLoaded
 from kerneleval.records import Candidate, UsageError
 
-__all__ = ["Opencl"]
-
 _FLAGS = ("-cl-std=CL1.2",)
 """Before the candidate's own, which may override them."""
 
@@ -78,7 +76,6 @@ class Opencl(Language):
         import pyopencl  # noqa: F401
 
     def missing(self, device: str) -> str:
-        """See :meth:`Language.missing`."""
         return opencl_runtime.missing()
 
     def toolchain(self, device: str, arch: str) -> str:
@@ -160,7 +157,6 @@ class _Kernels(Native):
         return launch
 
     def kernels(self, symbol: str) -> Sequence[str]:
-        """See :meth:`Native.kernels`."""
         return [step.kernel for step in self._plans[symbol].steps]
 
     def symbols(self) -> list[str]:

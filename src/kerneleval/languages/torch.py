@@ -10,8 +10,6 @@ from kerneleval.languages.common.python_module import PythonLanguage
 from kerneleval.languages.cpp import missing_compiler
 from kerneleval.records import Candidate
 
-__all__ = ["Torch"]
-
 
 @register
 class Torch(PythonLanguage):

@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerneleval.languages.common.base import LoadError, register
-from kerneleval.languages.common.python_module import PythonLanguage, imports
+from kerneleval.languages.common.python_module import PythonLanguage
 from kerneleval.languages.common.watch import Patch
-
-__all__ = ["Triton"]
 
 
 @register
@@ -21,10 +19,7 @@ class Triton(PythonLanguage):
     devices = ("cuda", "rocm", "cpu")
     imported = "triton"
     install = "pip install triton==3.7.1"
-
-    def claim(self, text: str) -> int:
-        """A file that imports triton, whatever else it imports."""
-        return 30 if imports(text, "triton") else 0
+    certainty = 30
 
     def unsupported_dtypes(self, device: str) -> tuple[str, ...]:
         """bfloat16 on the CPU.
@@ -43,10 +38,8 @@ class Triton(PythonLanguage):
             triton_preload.preload(arch)
 
     def prepare(self, device: str) -> None:
-        """On the CPU, sees to it that the interpreter is on and can run autotuned kernels.
-
-        Raises:
-            LoadError: ``TRITON_INTERPRET=1`` was not set when Triton was imported, or is set for a GPU.
+        """On the CPU, sees to it that the interpreter is on and can run autotuned kernels. Raises LoadError:
+        ``TRITON_INTERPRET=1`` was not set when Triton was imported, or is set for a GPU.
         """
         on_cpu = device.partition(":")[0] == "cpu"
         if on_cpu and os.environ.get("TRITON_INTERPRET", "0").lower() not in ("1", "true", "on", "yes", "y"):

@@ -140,7 +140,7 @@ def _refused(pool: WorkerPool, language: Language) -> str:
 
 def _sandbox(pool: WorkerPool) -> dict[str, Any]:
     """Start a zygote and two workers, as a judge does, and tell how well the second was contained and what it cost."""
-    from kerneleval.sandbox.lifecycle import ResourceLimits
+    from kerneleval.sandbox.slot import ResourceLimits
 
     try:
         pool.zygote.fork(ResourceLimits()).close()

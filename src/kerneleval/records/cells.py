@@ -45,7 +45,6 @@ class Origin:
     """Where a candidate came from and what it cost to make."""
 
     generator: str = "file"
-    """Name of the generator."""
     model: str = ""
     """Model behind the generator, if any."""
     prompt_hash: str = ""
@@ -67,7 +66,6 @@ class Origin:
     prices: str = ""
     """List that the price is from, with its date; empty: it was not computed."""
     seconds: FiniteFloat = 0.0
-    """Wall time of making it."""
     human_edits: int = -1
     """Lines that a human changed; -1: not known."""
     guidance: Annotated[str, OneOf(("", *GUIDANCE))] = ""
@@ -125,7 +123,6 @@ class Machine:
     arch: str
     """Architecture: ``sm_90``, ``gfx942``, ``x86_64``."""
     memory_bytes: int
-    """Device memory."""
     cache_bytes: int
     """Last-level cache."""
     units: int
@@ -133,11 +130,9 @@ class Machine:
     driver: str
     """Driver or kernel version."""
     torch: str
-    """PyTorch version."""
     triton: str = ""
     """Triton version; empty: absent."""
     host: str = ""
-    """Host processor."""
 
     @property
     def fingerprint(self) -> str:
@@ -164,7 +159,6 @@ class Protocol:
     distributions: tuple[str, ...] = ()
     """Restrict to these distributions; empty: the planner's choice."""
     timed: bool = True
-    """Whether correct candidates are timed."""
     timed_dtypes: tuple[str, ...] = ()
     """Dtypes in which cells are timed; empty: the first dtype judged."""
     allow: tuple[str, ...] = ("custom", "mixed")
@@ -193,7 +187,6 @@ class Cell:
     candidate: str
     """Content hash of the candidate."""
     case: Case
-    """The point."""
     machine: str
     """Fingerprint of the machine."""
     protocol: str
@@ -285,20 +278,16 @@ _R = TypeVar("_R")
 
 
 def filled(kind: type[_R], options: Mapping[str, Any]) -> _R:
-    """A record from options by name: field -> value; lists become tuples.
-
-    Raises:
-        UsageError: an option is no field of the record.
+    """A record from options by name: field -> value; lists become tuples. Raises UsageError: an option is no field of
+    the record.
     """
     _refuse_unknown(options, _names(kind))
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in options.items()})
 
 
 def asked(kind: type[_R], options: Mapping[str, Any]) -> tuple[_R, Protocol]:
-    """A record of that kind and a protocol from options by name: each is a field of one of the two.
-
-    Raises:
-        UsageError: an option is a field of neither record.
+    """A record of that kind and a protocol from options by name: each is a field of one of the two. Raises UsageError:
+    an option is a field of neither record.
     """
     names = _names(kind)
     _refuse_unknown(options, names | _names(Protocol))

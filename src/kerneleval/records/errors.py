@@ -17,16 +17,6 @@ __all__ = [
 ]
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The whole tree:
-#
-# KernelEvalError              anything this package raises on purpose
-# ├── UsageError               the caller's input is wrong: the message names the value, the place and the fix (exit 2)
-# └── InfrastructureError      the machine, not the candidate, is at fault (exit 2)
-#     └── ToolError            a tool that a candidate's language needs is missing, or computes wrongly (exit 2)
-# --------------------------------------------------------------------------------------------------------------------
-
-
 class KernelEvalError(Exception):
     """Base of every error that this package raises on purpose."""
 
@@ -58,12 +48,7 @@ def near(name: str, known: Iterable[str], *, see: str = "") -> str:
     """A hint for an unknown name, whatever its case.
 
     Names that it begins, is a part of or holds are suggested before those that are spelled alike; where there is
-    neither, the known names are listed, of more than twelve only eight.
-
-    Args:
-        name: the name that is not known.
-        known: those that are.
-        see: where all known names are listed, for a list that is cut short.
+    neither, the known names are listed, of more than twelve only eight. ``see`` is where all are listed.
     """
     import difflib
 
@@ -96,26 +81,20 @@ def _overlapping(wanted: str, names: list[str]) -> list[str]:
     return list(dict.fromkeys([*begin, *hold, *held]))
 
 
-EXTRAS = {
+_BROUGHT = {
+    "analysis": "lizard lizard_languages pyarrow radon",
     "anthropic": "anthropic",
-    "genai_prices": "llm",
-    "httpx2": "llm",
-    "jinja2": "report",
-    "lizard": "analysis",
-    "lizard_languages": "analysis",
-    "markupsafe": "report",
+    "llm": "genai_prices httpx2 openai tenacity",
     "numba": "numba",
-    "openai": "llm",
-    "plotly": "report",
-    "psycopg": "postgres",
-    "pyarrow": "analysis",
-    "pyopencl": "opencl",
-    "radon": "analysis",
-    "tenacity": "llm",
-    "torch": "torch",
-    "triton": "torch",
+    "opencl": "pyopencl",
+    "postgres": "psycopg",
+    "report": "jinja2 markupsafe plotly",
+    "torch": "torch triton",
 }
-"""Module -> the extra in ``pyproject.toml`` that brings it."""
+"""Extra in ``pyproject.toml`` -> the modules that it brings."""
+
+EXTRAS = {module: extra for extra, modules in _BROUGHT.items() for module in modules.split()}
+"""Module -> the extra that brings it."""
 
 
 def how_to_install(module: str, extra: str = "") -> str:
@@ -126,14 +105,12 @@ def how_to_install(module: str, extra: str = "") -> str:
 
 @contextmanager
 def optional(what: str, extra: str = "") -> Iterator[None]:
-    """Imports optional packages in its block.
+    """Imports optional packages in its block. Raises UsageError: one is not installed; the message names it and the
+    command that brings it.
 
     Args:
         what: how the error begins: "an HTML report needs".
         extra: the extra that brings all of them; empty: that of :data:`EXTRAS`.
-
-    Raises:
-        UsageError: one is not installed; the message names it and the command that brings it.
     """
     try:
         yield

@@ -46,7 +46,6 @@ class EarlierRound:
     """An earlier round of the same sample."""
 
     answer: Answer
-    """What was given."""
     feedback: str
     """What was said of it; it holds no secret of the judge."""
 
@@ -56,7 +55,6 @@ class Request:
     """One question: a sample for a task in one round."""
 
     task: Task
-    """What to solve."""
     device: str
     """Device kind on which the candidate is to run."""
     machine: Machine | None = None

@@ -76,7 +76,6 @@ class Timing:
     """A cell's time: the raw samples and what is claimed from them."""
 
     samples: Samples
-    """Raw samples."""
     speedup: float
     """Geometric mean of baseline over candidate time."""
     low: float
@@ -121,7 +120,6 @@ class Failed:
     message: str = ""
     """One sentence for people: what, where, how much."""
     evidence: Evidence = field(default_factory=dict)
-    """What supports it."""
     replay: str = ""
     """The command line that judges just this cell again."""
 
@@ -164,7 +162,6 @@ class CodeUse:
     isa: str
     """One of :data:`ISAS`."""
     instructions: Count = 0
-    """Instructions in it."""
     classes: tuple[tuple[str, Count], ...] = ()
     """(class, instructions) of the classes that there are any of."""
     widest_bytes: Count = 0
@@ -219,7 +216,6 @@ class KernelResources:
     """What one compiled kernel takes of a GPU: the least and the most over all binaries of its name."""
 
     kernel: str
-    """Its name."""
     binaries: int
     """How many were compiled under it."""
     registers: tuple[int, int]
@@ -258,7 +254,6 @@ class Finding:
     """The check: a module of ``judge/checks``, whose name :func:`kerneleval.judge.checks.run_all` fills in, or
     ``conditions``, ``device``, ``limits``, ``reference``, ``secret_shapes``, ``shapes``, ``timing``, ``uses``."""
     level: Level
-    """How much it weighs."""
     stage: str = field(default="", metadata=OPTIONAL)
     """Where it fails, one of :data:`STAGES`; empty: ``honesty``."""
     reason: Annotated[Reason | Literal[""], Open()] = field(default="", metadata=OPTIONAL)
@@ -268,6 +263,5 @@ class Finding:
     evidence: TrackEvidence | TamperingEvidence | UsesEvidence | ResourcesEvidence | Mapping[str, Any] = field(
         default_factory=dict, metadata=INLINE
     )
-    """What supports it."""
     replay: str = field(default="", metadata=OPTIONAL)
     """The command line that shows it again, where it belongs to one case; else empty."""

@@ -81,10 +81,8 @@ class _MismatchError(Exception):
 
 
 def to_plain(value: Any) -> Any:
-    """A record as JSON-ready plain data; NaN and infinities become the strings ``nan``, ``inf``, ``-inf``.
-
-    Raises:
-        TypeError: for a value that is no record and no plain data (a callable, a tensor).
+    """A record as JSON-ready plain data; NaN and infinities become the strings ``nan``, ``inf``, ``-inf``. Raises
+    TypeError: for a value that is no record and no plain data (a callable, a tensor).
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _record(value)
@@ -133,14 +131,8 @@ def from_plain(kind: types.UnionType, plain: Any) -> Any: ...
 
 
 def from_plain(kind: Any, plain: Any) -> Any:
-    """A record of this type, or of one of a union's types; the inverse of :func:`to_plain`.
-
-    Args:
-        kind: a frozen dataclass, or a union of them.
-        plain: what :func:`to_plain` gave, or JSON that came from outside.
-
-    Raises:
-        UsageError: a field is missing, unknown, or of another type than its annotation; the message names it.
+    """A record of this type, or of one of a union's types; the inverse of :func:`to_plain`. Raises UsageError: a field
+    is missing, unknown, or of another type than its annotation; the message names it.
     """
     try:
         return _reader(kind)(plain)

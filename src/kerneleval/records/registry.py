@@ -77,15 +77,13 @@ class Registry(Generic[T]):
     def register(self, *, name: str = ..., **options: Any) -> Callable[[P], P]: ...
 
     def register(self, plugin: Any = None, *, name: str = "", **options: Any) -> Any:
-        """Declare a plugin: a class (an instance of it is made), a function or an object. Returns it unchanged.
+        """Declare a plugin: a class (an instance of it is made), a function or an object. Returns it unchanged. Raises
+        KernelEvalError: it is no such plugin, an option is unknown, or the name is taken.
 
         Args:
             plugin: the plugin; its name is its ``name``; a function without one has its own, or that of its module.
             name: another name for it.
             options: those of the registry.
-
-        Raises:
-            KernelEvalError: it is no such plugin, an option is unknown, or the name is taken.
         """
         frame = sys._getframe(1)
         module, place = frame.f_globals["__name__"], f"{frame.f_code.co_filename}:{frame.f_lineno}"
@@ -164,10 +162,8 @@ class Registry(Generic[T]):
     def of_file(self, path: Path) -> dict[str, T]:
         """The plugins that a Python file of the user declares, by name. The file is executed each time.
 
-        They do not join the registry, and may have the names of plugins there.
-
-        Raises:
-            UsageError: the file cannot be executed; the message has the error.
+        They do not join the registry, and may have the names of plugins there. Raises UsageError: the file cannot be
+        executed; the message has the error.
         """
         module_name = f"kerneleval_{self.noun}_{digest(str(path.resolve()))[:16]}"
         spec = importlib.util.spec_from_file_location(module_name, path)

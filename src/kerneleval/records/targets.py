@@ -31,9 +31,7 @@ class Element:
     output: int
     """Position of the output; in backward cases of the gradient."""
     shape: tuple[int, ...]
-    """Shape of the output."""
     dtype: str
-    """Its element type."""
     index: tuple[int, ...]
     """Where; of a complex output with a last index for real (0) and imaginary (1) part."""
     oracle: float
@@ -47,7 +45,6 @@ class DeviceAnswer:
     """What one device gave at one case, against the oracle."""
 
     device: str
-    """Device kind."""
     answer: Literal["right", "wrong", "unsupported"]
     """``right``: every output is within its bound; ``unsupported``: declared so, neither for nor against."""
     stage: str = ""
@@ -55,7 +52,6 @@ class DeviceAnswer:
     reason: str = ""
     """As of a verdict."""
     message: str = ""
-    """One sentence for people."""
     wrong_outputs: tuple[int, ...] = ()
     """Positions of the outputs that are beyond their bounds."""
     evidence: tuple[Evidence, ...] = ()
@@ -88,7 +84,6 @@ class Apart:
     rms_of_bound: float
     """rms of the difference over the bound on the rms error: two outputs within their bounds are at most 2 apart."""
     max_abs: float
-    """Largest difference."""
     max_of_bound: float
     """Largest difference of an element over that element's tolerance."""
     worst: Element
@@ -100,9 +95,7 @@ class CaseAnswers:
     """One case: the same secret inputs on every device."""
 
     case: Case
-    """The point."""
     answers: tuple[DeviceAnswer, ...]
-    """One for each device."""
     apart: tuple[Apart, ...] = ()
     """One for each pair of devices that gave outputs of the right form, and each output."""
 
@@ -112,7 +105,6 @@ class Differential:
     """What a candidate, or PyTorch itself, gives on several devices."""
 
     task: str
-    """Task name."""
     task_source: str
     """What was given as ``--task``: the name, or a problem file."""
     candidates: Mapping[str, str]
@@ -120,13 +112,11 @@ class Differential:
     sources: Mapping[str, str]
     """Device -> its file; ``reference``: PyTorch's own operators."""
     machines: Mapping[str, Machine]
-    """Device -> what it is."""
     cases: tuple[CaseAnswers, ...]
     """In the order of the plan."""
     not_evaluated: Mapping[str, str] = field(default_factory=dict)
     """Device -> why it is not here."""
     seconds: float = 0.0
-    """Wall time."""
 
     @property
     def wrong(self) -> dict[str, int]:
@@ -163,7 +153,6 @@ class CompiledKernel:
     shared_bytes: int = -1
     """Shared memory of a block, static and dynamic."""
     seconds: float = 0.0
-    """Time of compiling."""
     instructions: tuple[tuple[str, int], ...] = ()
     """How many of each class of special instructions it has (``languages/crosscompile/instructions.py``)."""
     widest_bytes: int = -1

@@ -77,14 +77,8 @@ class Sizes(dict[str, Any]):
         return value
 
     def value(self, formula: str | float, what: str) -> Any:
-        """A formula's value at these dims; a number is its own value.
-
-        Args:
-            formula: the text.
-            what: what it gives, for the message: ``flops``.
-
-        Raises:
-            UsageError: it cannot be computed here, as a division by zero cannot.
+        """A formula's value at these dims; a number is its own value. ``what`` is what it gives, for the message:
+        ``flops``. Raises UsageError: it cannot be computed here, as a division by zero cannot.
         """
         if not isinstance(formula, str):
             return formula
@@ -96,14 +90,8 @@ class Sizes(dict[str, Any]):
 
 
 def formula_names(formula: str | float, place: str) -> frozenset[str]:
-    """The names of dims in a formula.
-
-    Args:
-        formula: the text, or a number, which has none.
-        place: what the formula is of, for the message: ``task conv2d, flops``.
-
-    Raises:
-        UsageError: it is no text, no expression, or uses what a formula may not; with the place and the formula.
+    """The names of dims in a formula; a number has none. ``place`` says what it is of, for the message: ``task conv2d,
+    flops``. Raises UsageError: it is no text, no expression, or uses what a formula may not; with place and formula.
     """
     if isinstance(formula, (int, float)):
         return frozenset()
@@ -190,7 +178,6 @@ class TensorSpec:
     role: Literal["data", "weight", "index", "mask", "output", "gradient"] = "data"
     """``weight`` inputs are standard values times ``scale``; beside unusual data they differ in size and sign alone."""
     values: Values = "normal"
-    """How standard values are drawn."""
     low: int = 0
     """Lower bound of ``integers`` (inclusive)."""
     high: int = 2
@@ -298,7 +285,6 @@ class Table:
     args: tuple[Arg | Plain, ...] = ()
     """The arguments, in the order of the call."""
     outputs: tuple[Arg, ...] = ()
-    """The outputs."""
     derive: Mapping[str, str | int] = field(default_factory=dict)
     """Names that are no dims of their own, each a formula of dims and of the names before it."""
     flops: str = ""
@@ -404,7 +390,6 @@ class Task:
     summary: str
     """One line with the formula."""
     dims: tuple[Dim, ...]
-    """The free dimensions."""
     dtypes: tuple[str, ...]
     """Data types in which the task is judged, the default one first."""
     arguments: Callable[[Mapping[str, int], str], tuple[Argument, ...]]
@@ -423,9 +408,7 @@ class Task:
     """K of the Standard Kernel Rubric: 1 simple and bound by memory, 2 structured primitives, 3 dense core linear
     algebra, 4 frontier."""
     tolerance: Tolerance = field(default_factory=Tolerance)
-    """How outputs are judged."""
     relations: tuple[Relation, ...] = ()
-    """Metamorphic relations."""
     constraint: Callable[[Mapping[str, int]], bool] | None = None
     """dims -> whether they are allowed together; None: all are."""
     distributions: tuple[str, ...] = ("standard", "outlier", "large_scale", "small_scale", "constant", "zeros")
@@ -468,7 +451,6 @@ class Case:
     """One point at which a candidate is judged."""
 
     task: str
-    """Task name."""
     direction: Direction
     """``forward``, or ``backward``: gradients of all differentiable arguments from arguments and upstream gradients."""
     dims: tuple[tuple[str, int], ...]

@@ -53,9 +53,7 @@ class CellResult:
     """What came out at one case."""
 
     case: Case
-    """The point."""
     outcome: Outcome
-    """What came out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +63,7 @@ class SpeedupSummary:
     value: float
     """Baseline time over candidate time."""
     low: float
-    """Lower end of the interval."""
     high: float
-    """Upper end of the interval."""
     claim: Claim
     """As of a cell's timing."""
     cells: int
@@ -103,7 +99,6 @@ class Verdict:
     message: str
     """One sentence for people."""
     task: str
-    """Task name."""
     candidate: str
     """Content hash of the candidate."""
     track: str
@@ -111,19 +106,14 @@ class Verdict:
     trust: Trust
     """Containment that was really reached."""
     machine: Machine
-    """Where it was judged."""
     protocol: Protocol
-    """How it was judged."""
     speedup: SpeedupSummary | None
     """Over the timed cells; None: nothing was timed."""
     cells: tuple[CellResult, ...]
-    """Every case judged."""
     findings: tuple[Finding, ...] = ()
-    """What the checks saw."""
     replay: str = ""
     """Command line that judges the failing cell (or the candidate) again."""
     seconds: float = 0.0
-    """Wall time of judging."""
     conditions: Conditions = field(default_factory=Conditions)
     """The state of the machine meanwhile."""
 
@@ -136,7 +126,6 @@ class Event:
     """The bar that it belongs to: ``generate``, ``build``, ``judge`` ...; ``note``: to none, its text is a line
     that stays."""
     done: int
-    """Steps done so far."""
     total: int
     """Steps in all; 0: not known."""
     text: str = ""
@@ -158,27 +147,19 @@ class Result:
     """One stored outcome with all that scores group by."""
 
     run: str
-    """Run identifier."""
     generator: str
-    """Generator name."""
     sample: int
     """Sample index of the candidate for its task."""
     candidate: str
     """Content hash; empty: the generator gave no candidate."""
     task: str
-    """Task name."""
     category: str
-    """Operator category of the task."""
     level: int
-    """Level of the task."""
     device: str
-    """Device kind."""
     machine: str
     """Fingerprint of the machine."""
     case: Case
-    """The point."""
     outcome: Outcome
-    """What came out."""
     group: str = ""
     """The task's category in KernelBench-X's taxonomy, one of :data:`GROUPS`; empty: none, or not known."""
     origin: Origin = field(default_factory=Origin)
@@ -217,61 +198,33 @@ LAYERS: dict[str, str] = {
 }
 """What each layer looks at, in the order in which they are shown."""
 
-_BY_REASON = {
-    "broken_relation": "numerical",
-    "build_error": "build",
-    "crash": "sandbox",
-    "decoy_kernel": "ghost",
-    "dependent_draws": "numerical",
-    "device_error": "sandbox",
-    "exception": "behavioural",
-    "exit": "sandbox",
-    "hard_coded_shapes": "behavioural",
-    "impossible": "temporal",
-    "input_mutation": "behavioural",
-    "load_error": "build",
-    "memory_limit": "sandbox",
-    "missing": "build",
-    "not_quantised": "static",
-    "not_reproducible": "numerical",
-    "output_alias": "behavioural",
-    "output_flood": "sandbox",
-    "protocol": "wire",
+_REASONS = {
+    "build": "build_error load_error missing",
+    "sandbox": "crash device_error exit memory_limit output_flood timeout",
+    "wire": "protocol",
+    "behavioural": "exception hard_coded_shapes input_mutation output_alias output_reused refuses_values"
+    " refuses_when_timed unjoined_work unsupported weights_mismatch",
+    "numerical": "broken_relation dependent_draws missing_gradient not_reproducible wrong_count wrong_device"
+    " wrong_dtype wrong_in_training wrong_output wrong_shape wrong_type",
+    "launch": "track_not_allowed wrong_when_watched",
+    "ghost": "decoy_kernel",
+    "temporal": "impossible",
     "tampering": "tampering",
-    "output_reused": "behavioural",
-    "refuses_values": "behavioural",
-    "refuses_when_timed": "behavioural",
-    "timeout": "sandbox",
-    "track_not_allowed": "launch",
-    "unjoined_work": "behavioural",
-    "unsupported": "behavioural",
-    "weights_mismatch": "behavioural",
-    "wrong_count": "numerical",
-    "wrong_device": "numerical",
-    "wrong_dtype": "numerical",
-    "wrong_output": "numerical",
-    "wrong_in_training": "numerical",
-    "missing_gradient": "numerical",
-    "wrong_shape": "numerical",
-    "wrong_type": "numerical",
-    "wrong_when_watched": "launch",
+    "static": "not_quantised",
 }
+"""Layer -> the reasons of failures that come from it."""
 
-_BY_CHECK = {
-    "conditions": "temporal",
-    "drawing": "numerical",
-    "limits": "temporal",
-    "low_precision": "static",
-    "relations": "numerical",
-    "resources": "static",
-    "secret_shapes": "numerical",
-    "static": "static",
+_CHECKS = {
+    "numerical": "drawing relations secret_shapes training",
+    "launch": "track",
+    "temporal": "conditions limits timing",
     "tampering": "tampering",
-    "timing": "temporal",
-    "track": "launch",
-    "training": "numerical",
-    "uses": "static",
+    "static": "low_precision resources static uses",
 }
+"""Layer -> the checks whose findings come from it."""
+
+_BY_REASON = {reason: layer for layer, reasons in _REASONS.items() for reason in reasons.split()}
+_BY_CHECK = {check: layer for layer, checks in _CHECKS.items() for check in checks.split()}
 
 _GHOST: dict[Ghost, str] = {
     "decoy": "right without its kernels",

@@ -26,8 +26,6 @@ from typing import Any, NoReturn
 from kerneleval.records import UsageError
 from kerneleval.sandbox import landlock, linux, monitor, processes, seccomp
 
-__all__ = ["GRACE_S", "REFUSED", "command", "main"]
-
 GRACE_S = 5.0
 """Time between SIGTERM and SIGKILL."""
 
@@ -48,6 +46,7 @@ def command(
     argv: Sequence[str], readable: Sequence[Path], writable: Sequence[Path], *, network: bool = False
 ) -> list[str]:
     """Words that start a process which confines itself and becomes the monitor of ``argv``; for this process to start.
+    Raises UsageError: this system cannot confine it.
 
     Args:
         argv: what is to be run; looked up on the ``PATH`` of the environment that the process is started with.
@@ -55,9 +54,6 @@ def command(
             of ``/etc`` everybody may read; device nodes may be used.
         writable: files and directories that may be changed; new files can be made there.
         network: whether it may use the network; else it gets no socket but Unix ones.
-
-    Raises:
-        UsageError: this system cannot confine it.
     """
     if said := _why_not():
         raise UsageError(f"no agent can be run here: {said}")
@@ -97,7 +93,7 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
     monitor.prepare_monitor()
     if plan["parent"] != os.getppid():
         os._exit(REFUSED)  # the parent died before its death could be watched
-    reach = _choose_reach()
+    reach = monitor.reach_alone()
     monitor_pid = os.getpid()
     child = os.fork()
     if child:
@@ -125,20 +121,12 @@ def _say(text: str) -> None:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def _choose_reach() -> str:
-    try:
-        landlock.scope_signals()
-    except OSError:
-        return monitor.Reach.TREE
-    return monitor.Reach.DOMAIN
-
-
-def _watch(child: int, reach: str) -> None:
+def _watch(child: int, reach: monitor.Reach) -> None:
     """Until the command has ended, or was asked to and had its time; its status stays to be collected."""
     while not _has_ended(child):
         if signal.sigwait({signal.SIGTERM, signal.SIGCHLD}) != signal.SIGTERM:
             continue
-        if reach == monitor.Reach.DOMAIN:
+        if reach == "domain":
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(-1, signal.SIGTERM)  # reaches this domain, and never this process
         else:

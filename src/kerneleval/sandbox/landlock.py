@@ -16,8 +16,6 @@ from dataclasses import dataclass
 
 from kerneleval.sandbox import linux
 
-__all__ = ["Grant", "abi_version", "restrict", "scope_signals"]
-
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _READ_RIGHTS = _EXECUTE | _READ_FILE | _READ_DIR
@@ -66,18 +64,13 @@ def _rights(grant: Grant, known: int) -> int:
 
 
 def restrict(grants: Iterable[Grant], *, writes_only: bool = False, network: bool = False) -> tuple[str, ...]:
-    """Confine this process to ``grants``, further than it is confined already. ``no_new_privs`` must be set.
+    """Confine this process to ``grants``, further than it is confined already. ``no_new_privs`` must be set. Returns
+    what the kernel's ABI let us confine besides files: any of ``tcp``, ``devices``, ``signals``. Raises OSError:
+    nothing was confined.
 
     Args:
-        grants: what stays possible.
         writes_only: leave reading as it is.
         network: leave TCP as it is.
-
-    Returns:
-        what the kernel's ABI let us confine besides files: any of ``tcp``, ``devices``, ``signals``.
-
-    Raises:
-        OSError: nothing was confined.
     """
     abi = abi_version()
     known = _KNOWN_BY_ABI[max(v for v in _KNOWN_BY_ABI if v <= abi)]
@@ -94,23 +87,15 @@ def restrict(grants: Iterable[Grant], *, writes_only: bool = False, network: boo
     if abi >= _ABI_SCOPES:
         attributes.scoped, size = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL, 24
         reached.append("signals")
-    ruleset = linux.syscall("landlock_create_ruleset", ctypes.byref(attributes), size, 0)
-    try:
-        for grant in grants:
-            _add(ruleset, grant, known)
-        linux.syscall("landlock_restrict_self", ruleset, 0)
-    finally:
-        os.close(ruleset)
+    _enter(attributes, size, grants, known)
     return tuple(reached)
 
 
 def scope_signals() -> None:
     """Enter a domain that confines nothing but signals: from now on they reach only this process and its descendants.
 
-    It makes ``kill(-1)`` mean "all that I started". No mount can be changed afterwards. Sets ``no_new_privs``.
-
-    Raises:
-        OSError: the kernel does not scope signals (ABI 6, Linux 6.12); nothing was confined.
+    It makes ``kill(-1)`` mean "all that I started". No mount can be changed afterwards. Sets ``no_new_privs``. Raises
+    OSError: the kernel does not scope signals (ABI 6, Linux 6.12); nothing was confined.
     """
     abi = abi_version()
     if abi < _ABI_SCOPES:
@@ -118,9 +103,14 @@ def scope_signals() -> None:
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
     # A domain that does not mention it forbids moving files between directories for itself and every domain inside.
     attributes = _RulesetAttr(_REFER, 0, _SCOPE_SIGNAL)
-    ruleset = linux.syscall("landlock_create_ruleset", ctypes.byref(attributes), ctypes.sizeof(attributes), 0)
+    _enter(attributes, ctypes.sizeof(attributes), [Grant(path="/", write=True)], _REFER)
+
+
+def _enter(attributes: _RulesetAttr, size: int, grants: Iterable[Grant], known: int) -> None:
+    ruleset = linux.syscall("landlock_create_ruleset", ctypes.byref(attributes), size, 0)
     try:
-        _add(ruleset, Grant(path="/", write=True), _REFER)
+        for grant in grants:
+            _add(ruleset, grant, known)
         linux.syscall("landlock_restrict_self", ruleset, 0)
     finally:
         os.close(ruleset)

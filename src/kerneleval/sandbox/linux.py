@@ -15,35 +15,6 @@ import platform
 import sys
 from typing import Any
 
-__all__ = [
-    "CLONE_NEWCGROUP",
-    "CLONE_NEWIPC",
-    "CLONE_NEWNET",
-    "CLONE_NEWNS",
-    "CLONE_NEWPID",
-    "CLONE_NEWUSER",
-    "CLONE_NEWUTS",
-    "MNT_DETACH",
-    "MS_BIND",
-    "MS_NODEV",
-    "MS_NOEXEC",
-    "MS_NOSUID",
-    "MS_PRIVATE",
-    "MS_REC",
-    "close_from",
-    "drop_bounding_set",
-    "drop_capabilities",
-    "kernel_version",
-    "machine",
-    "mount",
-    "pivot_into",
-    "prctl",
-    "restrict_mount",
-    "syscall",
-    "umount",
-    "unshare",
-]
-
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
 CLONE_NEWUTS = 0x04000000

@@ -19,21 +19,26 @@ import resource
 import signal
 import struct
 import time
-from typing import NoReturn
+from typing import Literal, NoReturn
 
-from kerneleval.sandbox import linux, processes
-
-__all__ = ["Reach", "become_init", "become_monitor", "leave_monitor", "prepare_monitor"]
+from kerneleval.sandbox import landlock, linux, processes
 
 _STATUS = struct.Struct("=i")
 _GIVE_UP_S = 5.0
 _WATCHED = {signal.SIGTERM, signal.SIGCHLD}  # blocked from before the fork on, so that a monitor misses none
 
 
-class Reach:
-    """How a monitor reaches the worker's processes: ``pidns``, ``uid``, ``domain`` or ``tree``."""
+Reach = Literal["pidns", "uid", "domain", "tree"]
+"""How a monitor reaches the worker's processes."""
 
-    PIDNS, UID, DOMAIN, TREE = "pidns", "uid", "domain", "tree"
+
+def reach_alone() -> Reach:
+    """The best way without a PID namespace or a user of the worker's own; enters the Landlock domain where it can."""
+    try:
+        landlock.scope_signals()
+    except OSError:
+        return "tree"
+    return "domain"
 
 
 def prepare_monitor() -> None:
@@ -63,21 +68,21 @@ def become_init(worker: int, report: int) -> NoReturn:
     os._exit(0)
 
 
-def become_monitor(child: int, report: int | None, reach: str, uid: int) -> NoReturn:
+def become_monitor(child: int, report: int | None, reach: Reach, uid: int) -> NoReturn:
     """Wait for the worker, kill what it left, end as it ended.
 
     Args:
         child: the worker, or the first process of its PID namespace.
         report: read end of the pipe on which that first process reports the worker's status.
-        reach: one of :class:`Reach`.
-        uid: the worker's user for ``Reach.UID``.
+        reach: how.
+        uid: the worker's user for ``uid``.
     """
     linux.close_from(set() if report is None else {report})
     status = _watch(child)
     if report is not None:
         said = os.read(report, _STATUS.size)
         status = _STATUS.unpack(said)[0] if len(said) == _STATUS.size else int(signal.SIGKILL)
-    if reach != Reach.PIDNS:
+    if reach != "pidns":
         _kill_rest(reach, uid)
     _end_like(status)
 
@@ -102,14 +107,14 @@ def _wait_for(pid: int) -> int:
             return status
 
 
-def _kill_rest(reach: str, uid: int) -> None:
-    if reach == Reach.UID:
+def _kill_rest(reach: Reach, uid: int) -> None:
+    if reach == "uid":
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
     deadline = time.monotonic() + _GIVE_UP_S
     while time.monotonic() < deadline:
-        if reach == Reach.TREE:
+        if reach == "tree":
             processes.signal_each(processes.descendants(os.getpid()), signal.SIGKILL)
         else:
             with contextlib.suppress(ProcessLookupError, PermissionError):  # none left, or none may be signalled

@@ -14,25 +14,6 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-__all__ = [
-    "deleted_bytes",
-    "descendants",
-    "descendants_by_scan",
-    "group_members",
-    "is_namespace_init",
-    "is_running",
-    "name_of",
-    "of_uid",
-    "owners",
-    "resident_bytes",
-    "rest_of",
-    "shared_bytes",
-    "signal_each",
-    "start_time",
-    "thread_states",
-]
-
-
 _HAS_PROC = os.path.exists("/proc/self/stat")
 _LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 _READ_BYTES = 1 << 14
@@ -102,14 +83,10 @@ def _read(path: str) -> str:
     return b"".join(parts).decode("utf-8", "replace")
 
 
-def _stat(pid: int) -> list[str]:
-    """Fields of ``/proc/PID/stat`` from the state on; empty when the process is gone."""
-    return _stat_of(str(pid))
-
-
-def _stat_of(below_proc: str) -> list[str]:
+def _stat(process: int | str) -> list[str]:
+    """Fields of ``/proc/PID/stat`` from the state on, or of ``PID/task/THREAD``; empty when it is gone."""
     try:
-        text = _read(f"/proc/{below_proc}/stat")
+        text = _read(f"/proc/{process}/stat")
     except OSError:
         return []
     return text[text.rindex(")") + 2 :].split()
@@ -132,7 +109,7 @@ def thread_states(pid: int) -> str:
         threads = os.listdir(f"/proc/{pid}/task") if _HAS_PROC else []
     except OSError:
         return ""
-    found = (_stat_of(f"{pid}/task/{thread}") for thread in threads)
+    found = (_stat(f"{pid}/task/{thread}") for thread in threads)
     return "".join(fields[0] for fields in found if fields and fields[0] not in "ZX")
 
 

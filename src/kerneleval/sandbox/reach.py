@@ -1,6 +1,7 @@
 """What a worker can reach: paths, device nodes and environment variables. One list, used by every layer.
 
-It enforces nothing: ``root_view.py`` binds these paths, ``landlock.py`` grants them, ``entry.py`` sets the environment.
+It enforces nothing: ``root_view.py`` binds these paths, ``landlock.py`` grants them, and ``lifecycle.py`` sets the
+environment.
 """
 # Paths are strings here: they end in system calls, and links among them must stay links.
 
@@ -8,75 +9,38 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from kerneleval.languages import torch_device
 from kerneleval.languages.common import opencl_runtime
-from kerneleval.sandbox.slot import Slot, device_nodes
-
-__all__ = ["clean_environment", "nodes", "package_folders", "readable_paths", "worker_environment"]
+from kerneleval.sandbox.slot import Slot
 
 _SYSTEM = (
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/opt",
-    "/etc",
-    "/nix/store",
-    "/gnu/store",
-    "/sys",
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/etc", "/sys"),
+    *("/nix/store", "/gnu/store"),
 )
 _DEVICE_RUNTIME = ("/run/nvidia-persistenced", "/run/opengl-driver", "/run/nvidia")
 _OPEN_PARTS = ("__init__.py", "records", "languages", "devices", "sandbox", "worker")
 _TOOLS = ("/usr/local/cuda/bin", "/opt/rocm/bin", "/usr/local/bin", "/usr/bin", "/bin")
 _KEPT = (
-    "CC",
-    "CUDA_DEVICE_ORDER",
-    "CUDA_HOME",
-    "CUDA_MODULE_LOADING",
-    "CUDA_PATH",
-    "CUDA_VISIBLE_DEVICES",
-    "CXX",
-    "GPU_DEVICE_ORDINAL",
-    "HIP_PATH",
-    "HIP_PLATFORM",
-    "HIP_VISIBLE_DEVICES",
-    "KERNELEVAL_OPENCL",
-    "LD_LIBRARY_PATH",
-    "MKL_NUM_THREADS",
-    "NUMBA_NUM_THREADS",
-    "NVIDIA_DRIVER_CAPABILITIES",
-    "NVIDIA_VISIBLE_DEVICES",
-    "OCL_ICD_FILENAMES",
-    "OCL_ICD_VENDORS",
-    "OPENBLAS_NUM_THREADS",
-    "POCL_MAX_PTHREAD_COUNT",
-    "PYTHONDONTWRITEBYTECODE",
-    "PYTHONPATH",
-    "ROCM_PATH",
-    "ROCR_VISIBLE_DEVICES",
-    "TRITON_INTERPRET",
-    "TRITON_LIBCUDA_PATH",
-    "TRITON_PTXAS_PATH",
-    "TZ",
-    "VIRTUAL_ENV",
+    *("CC", "CXX", "LD_LIBRARY_PATH", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "TZ", "VIRTUAL_ENV"),
+    *("CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_MODULE_LOADING", "CUDA_PATH", "CUDA_VISIBLE_DEVICES"),
+    *("NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_VISIBLE_DEVICES"),
+    *("GPU_DEVICE_ORDINAL", "HIP_PATH", "HIP_PLATFORM", "HIP_VISIBLE_DEVICES", "ROCM_PATH", "ROCR_VISIBLE_DEVICES"),
+    *("KERNELEVAL_OPENCL", "OCL_ICD_FILENAMES", "OCL_ICD_VENDORS", "POCL_MAX_PTHREAD_COUNT"),
+    *("MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
+    *("TRITON_INTERPRET", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH"),
 )
 _KEPT_PREFIXES = ("OMP_", "GOMP_", "KMP_")
 
 
-def clean_environment(source: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The part of ``source`` (default: this process's environment) that a zygote or worker may see.
+def clean_environment() -> dict[str, str]:
+    """The part of this process's environment that a zygote or worker may see.
 
     A process keeps the environment block it was started with in its memory and passes it to every fork: start the
     zygote with this, or what a worker finds by scanning its own memory includes the judge's secrets.
     """
-    source = os.environ if source is None else source
-    kept = {n: v for n, v in source.items() if n in _KEPT or n.startswith(_KEPT_PREFIXES)}
+    kept = {n: v for n, v in os.environ.items() if n in _KEPT or n.startswith(_KEPT_PREFIXES)}
     own = str(Path(sys.executable).parent)
     kept["PATH"] = os.pathsep.join(dict.fromkeys((own, *_TOOLS)))
     kept["LANG"] = kept["LC_ALL"] = "C.UTF-8"
@@ -114,11 +78,6 @@ def package_folders() -> list[str]:
     named = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and os.path.isdir(p)]
     folders = dict.fromkeys(os.path.realpath(p) for p in named)
     return [f for f in folders if not _is_wide(f) and not _below(package, f)]
-
-
-def nodes(device: str) -> list[str]:
-    """Device nodes to allow; see :func:`kerneleval.sandbox.slot.device_nodes`."""
-    return device_nodes(device)
 
 
 def readable_paths(slot: Slot, device: str) -> list[str]:

@@ -1,29 +1,34 @@
 """The end of a worker, on the trusted side: find its processes, kill them, remove its files, report what remains.
 
-A monitor inside (``monitor.py``) does the same first; this holds also where the monitor was killed. Root directories of
-killed hosts are removed by ``sweep.py``.
+A monitor inside (``monitor.py``) does the same first; this holds also where the monitor was killed. What killed hosts
+left is removed too: only directories that carry this program's mark and whose host no longer runs are touched.
 """
 # Paths are strings here: they end in system calls on names that another process chose.
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
+from kerneleval.records import UsageError, from_plain
 from kerneleval.sandbox import processes
-from kerneleval.sandbox.slot import Slot, release
-
-__all__ = ["STARTED", "disk_bytes", "kill_all", "mark_started", "remove", "resident_bytes"]
+from kerneleval.sandbox.slot import MARK, Slot, claim, host_word, release
 
 STARTED = "started"
 """File in a slot's base that names the worker's first process and its start time, so that no reused id is killed."""
+
+_PREFIX = "kerneleval-"
+"""How the names of root directories begin."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DEPTH = 100  # directories open at a time while removing
@@ -52,38 +57,19 @@ def resident_bytes(slot: Slot, pid: int) -> int:
     return processes.resident_bytes(p for p in children or [pid] if not processes.is_namespace_init(p))
 
 
-def disk_bytes(slot: Slot, *, stop_bytes: int = 1 << 62, stop_files: int = 100_000) -> int:
-    """Bytes on disk in the private directory.
-
-    Counting stops past ``stop_bytes``, and past ``stop_files`` entries, which count as too much.
-    """
-    used, files = 0, 0
-    for directory, _names, names in os.walk(slot.directory):
-        for name in names:
-            with contextlib.suppress(OSError):
-                used += os.lstat(os.path.join(directory, name)).st_blocks * 512
-            files += 1
-            if files > stop_files:
-                return 1 << 62
-        files += 1
-        if used > stop_bytes:
-            return used
-    return used
-
-
 def kill_all(slot: Slot, pid: int) -> list[str]:
     """End every process of a worker, remove its directories, free its user.
 
     Safe to call more than once and after the worker ended. Where the caller is the worker's parent it is reaped too;
-    otherwise that stays with the zygote.
-
-    Returns:
-        what is left after a few seconds of trying (processes that a driver keeps, files that cannot be removed), in
-        words; empty when nothing is.
+    otherwise that stays with the zygote. Returns what is left after a few seconds of trying (processes that a driver
+    keeps, files that cannot be removed), in words; empty when nothing is.
     """
     left: list[int] = []
     if pid > 0 and _is_ours(slot, pid):
-        left = _end_monitor(pid) if _IS_LINUX else _end_group(pid)
+        if _IS_LINUX:
+            _end_monitor(pid)
+        else:
+            left = _end_group(pid)
     if _IS_LINUX:
         left = _kill_strays(slot)
     if pid > 0:
@@ -119,7 +105,7 @@ def _began_after(pid: int, slot: Slot) -> bool:
     return began >= made - 1.0
 
 
-def _end_monitor(pid: int) -> list[int]:
+def _end_monitor(pid: int) -> None:
     """Let the monitor clean up; kill it only when it does not. What is left is for :func:`_strays` to say."""
     processes.signal_each([pid], signal.SIGTERM)
     deadline = time.monotonic() + _PATIENCE_S
@@ -128,7 +114,6 @@ def _end_monitor(pid: int) -> list[int]:
     if processes.is_running(pid):
         family = processes.descendants(pid)
         processes.signal_each([*family, pid], signal.SIGKILL)
-    return []
 
 
 def _end_group(pid: int) -> list[int]:
@@ -226,3 +211,76 @@ def _remove_directory(parent: int, name: str, top: int, moved: list[str], failed
     finally:
         os.close(directory)
     os.rmdir(name, dir_fd=parent)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Root directories of hosts: made, removed, and removed later for hosts that were killed
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def make_root(directory: str | Path | None = None) -> Path:
+    """A new directory for the slots of this process, in ``directory`` or where temporary files go."""
+    root = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=directory)).resolve()
+    root.chmod(0o711)  # users of workers must pass
+    (root / MARK).write_text(json.dumps(host_word()))
+    return root
+
+
+def sweep(directory: str | Path | None = None) -> list[str]:
+    """Remove what dead hosts of this user left in ``directory``, by default where temporary files go.
+
+    Looks at this user's directories with such names that hold slots; a slot whose host still runs is left alone.
+    Nothing outside of those directories is touched, and no link is followed. Returns what could not be ended or
+    removed, in words.
+    """
+    leftovers: list[str] = []
+    for root in sorted(Path(directory or tempfile.gettempdir()).glob(_PREFIX + "*")):
+        if not _is_own_directory(root):
+            continue
+        slots = [base for base in sorted(root.glob("slot-*")) if _is_own_directory(base)]
+        for base in slots:
+            word = _read(base / MARK)
+            if word is not None and not _lives(word):
+                leftovers += _end(_slot(word, base), base)
+        word = _read(root / MARK)
+        if word is not None and not _lives(word):
+            leftovers += remove(str(root))
+    return leftovers
+
+
+def _is_own_directory(path: Path) -> bool:
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return path.is_dir() and not path.is_symlink() and status.st_uid == os.geteuid()
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """What a host wrote there; None where it is not a host's, or is being written just now."""
+    try:
+        word = json.loads(path.read_text())
+        known = isinstance(word["host"], int) and isinstance(word["started"], str)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return word if known else None
+
+
+def _slot(word: dict[str, Any], base: Path) -> Slot | None:
+    try:
+        slot = from_plain(Slot, word["slot"])
+    except (KeyError, TypeError, UsageError):
+        return None
+    return slot if Path(slot.base) == base.resolve() else None
+
+
+def _lives(word: dict[str, Any]) -> bool:
+    return processes.is_running(word["host"]) and processes.start_time(word["host"]) == word["started"]
+
+
+def _end(slot: Slot | None, base: Path) -> list[str]:
+    if slot is None:
+        return remove(str(base))
+    if slot.uid >= 0 and not claim(slot.uid):
+        return remove(str(base))  # another host has the user, and took it when it ran nothing
+    return kill_all(slot, -1)

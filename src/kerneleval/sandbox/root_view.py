@@ -15,8 +15,6 @@ from collections.abc import Sequence
 
 from kerneleval.sandbox import linux
 
-__all__ = ["SCRATCH", "TEMPORARY", "build", "enter"]
-
 TEMPORARY = "/tmp"
 """File system in memory, of bounded size, for temporary files."""
 
@@ -32,28 +30,24 @@ def build(
     target: str,
     *,
     readable: Sequence[str],
-    writable: Sequence[str],
+    writable: str,
     nodes: Sequence[str],
     disk_bytes: int,
     own_pids: bool,
     superuser: bool,
 ) -> str:
     """Mount the new root at the existing directory ``target``, in a mount namespace that is already this process's own.
+    Returns why ``/proc`` still shows other processes; empty when it does not. Raises OSError: something could not be
+    mounted; the namespace is as before but for mounts below ``target``.
 
     Args:
         target: where to build; nothing outside this namespace sees it.
         readable: subtrees and files to bind read-only, none below another.
-        writable: directories to bind as they are.
+        writable: directory to bind as it is.
         nodes: device nodes to bind.
         disk_bytes: size of ``/tmp`` and of ``/dev/shm``.
         own_pids: this process is in a new PID namespace, so ``/proc`` may be mounted anew.
         superuser: mounting is the superuser's, not that of a user namespace.
-
-    Returns:
-        why ``/proc`` still shows other processes; empty when it does not.
-
-    Raises:
-        OSError: something could not be mounted; the namespace is as before but for mounts below ``target``.
     """
     linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
     options = f"mode=0755,size=1m,nr_inodes={_INODES}"
@@ -62,8 +56,7 @@ def build(
         _bounded(target + TEMPORARY, disk_bytes)
         closed = [target + path for path in readable if _bind(target, path)]
         _devices(target, nodes, disk_bytes)
-        for path in writable:
-            _bind(target, path)
+        _bind(target, writable)
         hidden = _proc(target + "/proc", own_pids=own_pids, superuser=superuser)
         for path in closed:
             linux.restrict_mount(path, recursive=True)
@@ -73,11 +66,6 @@ def build(
             linux.umount(target, linux.MNT_DETACH)
         raise
     return hidden
-
-
-def enter(target: str) -> None:
-    """Make the root built at ``target`` this process's root. Raises OSError; then the process must end."""
-    linux.pivot_into(target)
 
 
 def _bounded(path: str, size_bytes: int) -> None:

@@ -13,8 +13,6 @@ import struct
 
 from kerneleval.sandbox import linux
 
-__all__ = ["DENIED", "install", "program"]
-
 DENIED: dict[str, tuple[int | None, int | None]] = {
     # name: (x86-64, aarch64); None: the architecture has no such call
     # other processes: their memory, descriptors and registers
@@ -158,10 +156,8 @@ class _Program(ctypes.Structure):
 
 
 def install(*, memfd: bool) -> None:
-    """Put the filter on this thread and all it will start. ``no_new_privs`` must be set.
-
-    Raises:
-        OSError: the kernel or the architecture has no seccomp filters; nothing was installed.
+    """Put the filter on this thread and all it will start. ``no_new_privs`` must be set. Raises OSError: the kernel or
+    the architecture has no seccomp filters; nothing was installed.
     """
     arch = linux.machine()
     if not arch:

@@ -1,6 +1,8 @@
-"""A slot: the user, the directory and the reach that one worker gets. Made on the trusted side, sent as plain data.
+"""A slot: the user, the directory and the reach that one worker gets, and its limits. Made on the trusted side.
 
-It starts no process: ``worker/host.py`` does, and ``entry.py`` takes the slot inside the fork.
+It starts no process: ``worker/host.py`` does, and ``lifecycle.py`` takes the slot inside the fork. The kernel enforces
+limits; resident memory is watched from outside too, by ``worker/host.py``. Those of a machine are another thing
+(``judge/machine/machine_limits.py``).
 """
 # Paths are strings here: they end in system calls on names that another process chose.
 
@@ -13,7 +15,7 @@ import socket
 import stat
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +23,13 @@ from kerneleval.languages import torch_device
 from kerneleval.records import InfrastructureError, UsageError, to_plain
 from kerneleval.sandbox import processes
 
-__all__ = ["MARK", "UID_BASE", "UID_COUNT", "Slot", "device_nodes", "first_closed", "host_word", "prepare", "release"]
-
 UID_BASE = 61000
 """First of the numeric users that workers run as when the judge is root; no account needs to exist."""
 UID_COUNT = 1024
 """How many of them."""
 
 MARK = "host.json"
-"""File in a slot's base that names its host; see :mod:`kerneleval.sandbox.sweep`."""
+"""File in a slot's base that names its host; see :func:`kerneleval.sandbox.reaper.sweep`."""
 
 _KEEP = -1
 _locks: dict[int, socket.socket] = {}
@@ -51,31 +51,42 @@ class Slot:
     """Supplementary groups, those that own the device nodes."""
     readable: tuple[str, ...] = ()
     """Further paths that it may read."""
-    writable: tuple[str, ...] = ()
-    """Further directories that it may change (they must belong to its user)."""
     token: str = ""
     """Marks the worker's processes where no user of its own does."""
 
 
-def prepare(
-    number: int,
-    root: str | Path,
-    *,
-    uid_base: int = UID_BASE,
-    uid_count: int = UID_COUNT,
-    readable: Sequence[str] = (),
-    writable: Sequence[str] = (),
-) -> Slot:
+@dataclass(frozen=True, kw_only=True)
+class ResourceLimits:
+    """What one worker may use. All are positive."""
+
+    memory_bytes: int = 8 << 30
+    """Memory beyond what the zygote maps. On the CPU a limit on address space; everywhere for the host to watch."""
+    cpu_seconds: int = 600
+    """CPU time of each process; past it SIGXCPU, a second later SIGKILL."""
+    processes: int = 512
+    """Processes and threads at a time, those of the whole worker together."""
+    open_files: int = 1024
+    """Descriptors of each process."""
+    file_bytes: int = 2 << 30
+    """Size of one file."""
+    disk_bytes: int = 2 << 30
+    """Temporary files together, where the worker has a file system of its own for them."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+                raise UsageError(f"ResourceLimits: field {field.name!r} must be a positive integer, got {value!r:.80}")
+
+
+def prepare(number: int, root: str | Path, *, readable: Sequence[str] = ()) -> Slot:
     """Make the directories of a slot under ``root`` and, for a superuser, choose a user for its worker.
 
     Args:
-        number: any number from zero; users are tried from ``uid_base + number`` on.
+        number: any number from zero; users are tried from ``UID_BASE + number`` on.
         root: existing directory of the host. As a superuser it must be open for others to pass (mode 0711), as must
             every directory above it.
-        uid_base: first of the users to choose from.
-        uid_count: how many there are.
         readable: further paths that the worker may read.
-        writable: further directories that it may change.
 
     Raises:
         UsageError: ``root`` is missing or closed to other users.
@@ -87,7 +98,7 @@ def prepare(
     superuser = os.geteuid() == 0
     if superuser and (closed := first_closed(str(root))):
         raise UsageError(f"sandbox: other users cannot pass {closed} on the way to {root}; chmod o+x {closed}")
-    uid = _claim_uid(number, uid_base, uid_count) if superuser else _KEEP
+    uid = _claim_uid(number) if superuser else _KEEP
     token = secrets.token_hex(8)
     base = root / f"slot-{number}-{token}"
     private = base / "private"
@@ -106,7 +117,6 @@ def prepare(
         uid=uid,
         groups=groups,
         readable=tuple(readable),
-        writable=tuple(writable),
         token=token,
     )
     _mark(slot)
@@ -146,14 +156,14 @@ def claim(uid: int) -> bool:
     return True
 
 
-def _claim_uid(number: int, uid_base: int, uid_count: int) -> int:
+def _claim_uid(number: int) -> int:
     busy = {uid for _, uid in processes.owners()}
-    for offset in range(uid_count):
-        uid = uid_base + (number + offset) % uid_count
+    for offset in range(UID_COUNT):
+        uid = UID_BASE + (number + offset) % UID_COUNT
         if uid not in busy and claim(uid):
             return uid
-    last = uid_base + uid_count - 1
-    raise InfrastructureError(f"sandbox: every user from {uid_base} to {last} runs processes already")
+    last = UID_BASE + UID_COUNT - 1
+    raise InfrastructureError(f"sandbox: every user from {UID_BASE} to {last} runs processes already")
 
 
 def first_closed(path: str) -> str:

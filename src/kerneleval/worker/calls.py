@@ -1,6 +1,8 @@
-"""The ways in which a candidate is called: forward, backward by autograd or by its own entry point, as in training.
+"""The ways in which a candidate is called (forward, backward by autograd or by its own entry point, as in training),
+and the form of what comes out: flattened, and compared with the expected number, types, shapes and dtypes.
 
-It compares no values. ``child.py`` prepares the calls, ``outputs.py`` looks at what comes out.
+It compares no values: the judge alone does (``judge/oracle/comparison.py``), and what is said here is a claim.
+``child.py`` prepares the calls.
 """
 
 from __future__ import annotations
@@ -10,9 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from kerneleval.languages import Loaded
-from kerneleval.worker.outputs import flatten, written
-
-__all__ = ["Calling", "GradientWrittenError", "NoGradientError", "PreparedCall", "form_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,6 @@ class PreparedCall:
     wanted: list[int]
     """Positions of the arguments whose gradients are asked for."""
     dims: dict[str, int]
-    """The case's dims."""
     turn: int
     """Whose gradients are taken first, where several forward calls come before them."""
     given: list[Any]
@@ -66,7 +64,6 @@ class Calling:
     """Calls one loaded candidate.
 
     Args:
-        loaded: the candidate.
         is_revealed: whether a tensor lies in the memory in which the judge reveals inputs, and destroys them.
     """
 
@@ -120,7 +117,6 @@ class Calling:
         gradients. An output may depend on none of the arguments that gradients are asked for.
 
         Args:
-            call: the call.
             inside: whether its arguments are no leaves but made from them, as activations inside a network are.
         """
         import torch
@@ -168,3 +164,68 @@ class Calling:
     def _owned(self, gradients: Any) -> list[Any]:
         """Gradients with memory of their own: autograd may give an upstream gradient, or a view of it, as it is."""
         return [g.clone() if self._is_revealed(g) else g for g in flatten(gradients)]
+
+
+def flatten(result: Any) -> list[Any]:
+    """Outputs in nested tuples, lists and dicts, in order, what has names by name; a module may return other things
+    beside its tensors.
+
+    Read by the built-in types' own methods, and distinguished by the real type: what a subclass, or an object that says
+    it is of another class, would compute when it is read is never computed.
+    """
+    kind = type(result)
+    if issubclass(kind, dict):
+        names = list(dict.keys(result))
+        if all(type(name) is str for name in names):
+            names.sort()
+        kind, result = list, [dict.__getitem__(result, name) for name in names]
+    if issubclass(kind, (tuple, list)):
+        parts = tuple.__iter__(result) if issubclass(kind, tuple) else list.__iter__(result)
+        return [output for part in parts for output in flatten(part)]
+    return [] if result is None or issubclass(kind, (bool, int, float, str)) else [result]
+
+
+def written(result: Any) -> list[Any]:
+    """The outputs of a call, every element in a place of its own: a view that repeats elements (stride 0, or
+    windows that overlap) is written out here, while the clock runs, and not by its reader.
+    """
+    import torch
+
+    outputs = flatten(result)
+    for position, output in enumerate(outputs):
+        strided = type(output) is torch.Tensor and output.layout is torch.strided
+        if strided and not output.is_contiguous() and _repeats(output):
+            outputs[position] = output.contiguous()
+    return outputs
+
+
+def _repeats(tensor: Any) -> bool:
+    """Whether two elements may lie in one place: by strides from the smallest on, each must step over all before."""
+    reach = 0
+    for stride, size in sorted((stride, size) for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):
+        if size > 1:
+            if stride <= reach:
+                return True
+            reach += stride * (size - 1)
+    return False
+
+
+def mismatch(outputs: list[Any], wanted: list[Any], device: str) -> dict[str, str] | None:
+    """What is wrong with the form of a call's outputs: ``what``, ``got``, ``want``; None: nothing."""
+    import torch
+
+    if len(outputs) != len(wanted):
+        return {"what": "count", "got": f"{len(outputs)} outputs", "want": f"{len(wanted)}"}
+    for position, (output, spec) in enumerate(zip(outputs, wanted, strict=True)):
+        if type(output) not in (torch.Tensor, torch.nn.Parameter):  # a subclass may compute when it is collected
+            return {"what": "type", "got": f"output {position} is a {type(output).__name__}", "want": "a tensor"}
+        if output.layout != torch.strided:  # so would a sparse tensor
+            return {"what": "type", "got": f"output {position} is {str(output.layout)[6:]}", "want": "a dense tensor"}
+        if tuple(output.shape) != tuple(spec.shape):
+            got = f"output {position} has shape {list(output.shape)}"
+            return {"what": "shape", "got": got, "want": f"{list(spec.shape)}"}
+        if str(output.dtype)[6:] != spec.dtype:
+            return {"what": "dtype", "got": f"output {position} is {str(output.dtype)[6:]}", "want": spec.dtype}
+        if output.device.type != device:
+            return {"what": "device", "got": f"output {position} is on {output.device}", "want": device}
+    return None

@@ -23,19 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from kerneleval import devices, languages
+from kerneleval.devices.cpu import allow_processors, allowed_processors
 from kerneleval.records import Candidate, Trust, from_plain, to_plain
 from kerneleval.sandbox import lifecycle
-from kerneleval.worker import affinity, binaries
-from kerneleval.worker.calls import Calling, PreparedCall, form_of
+from kerneleval.sandbox.slot import ResourceLimits, Slot
+from kerneleval.worker.calls import Calling, PreparedCall, flatten, form_of, mismatch
 from kerneleval.worker.guarding import Guard
-from kerneleval.worker.in_order import InOrder, Moved
-from kerneleval.worker.observing import Observing
-from kerneleval.worker.outputs import flatten, mismatch
-from kerneleval.worker.staging import Staging
-from kerneleval.worker.wire import Channel, Closed
-from kerneleval.worker.wire_values import decode_plain
-
-__all__ = ["main"]
+from kerneleval.worker.observing import Observing, triton_binaries
+from kerneleval.worker.staging import InOrder, Moved, Staging
+from kerneleval.worker.wire import Channel, Closed, decode_plain
 
 _TRACEBACK_CHARS = 4000
 _RECOMPILATIONS = {"recompile_limit": 256, "accumulated_recompile_limit": 2048}
@@ -48,7 +44,7 @@ class Worker:
     def __init__(self, channel: Channel, device_name: str) -> None:
         self.channel = channel
         self.device = devices.find(device_name)
-        self.processors = affinity.allowed()
+        self.processors = allowed_processors()
         self.cache = os.environ.get("TRITON_CACHE_DIR", "")  # as it is before a candidate may set another
         self.arenas: dict[str, devices.Arena] = {}
         self.loaded: languages.Loaded | None = None
@@ -126,7 +122,7 @@ class Worker:
 
     def on_binaries(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """What Triton compiled here so far."""
-        return {"op": "binaries", "files": binaries.collect(self.cache, int(message["most_bytes"]))}
+        return {"op": "binaries", "files": triton_binaries(self.cache, int(message["most_bytes"]))}
 
     def on_load(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Turn the candidate into a callable; its import-time code runs here."""
@@ -143,7 +139,7 @@ class Worker:
         self.loaded.watch(False)
         self.calling = Calling(self.loaded, self._is_revealed)
         self.observing.watch_over(self.calling)
-        affinity.allow(self.processors)  # an OpenMP library of its own bound this thread
+        allow_processors(self.processors)  # an OpenMP library of its own bound this thread
         told = self._tampering()
         self.guard.when = "call"
         return {"op": "loaded", "backward": self.loaded.backward is not None, "tampering": told}
@@ -190,7 +186,7 @@ class Worker:
     def _arm(self, message: Mapping[str, Any]) -> None:
         """A window is about to open: stay awake for it, on the processor where every worker waits."""
         self.spin_s = self.device.spin_s
-        affinity.allow(frozenset({message["processor"]} - {-1}))
+        allow_processors(frozenset({message["processor"]} - {-1}))
 
     # -- windows ------------------------------------------------------------------------------------------------------
 
@@ -216,7 +212,7 @@ class Worker:
         assert self.calling is not None
         start, stop = message["calls"]
         if self.device.pauses:  # the processors are the device: from where it waited, the candidate may go anywhere
-            affinity.allow(self.processors)
+            allow_processors(self.processors)
         torch.autograd.graph.increment_version(self.weights)  # for candidates that pack them by version
         self.staging.stage(self.arenas["in"], self.starts[start], self.starts[-1])
         timer = self.device.timer()
@@ -422,8 +418,8 @@ def main(
     with contextlib.suppress(Closed):  # the judge may be gone at any moment: then there is no one to answer
         try:
             trust: Trust = lifecycle.enter(
-                from_plain(lifecycle.Slot, slot),
-                from_plain(lifecycle.ResourceLimits, limits),
+                from_plain(Slot, slot),
+                from_plain(ResourceLimits, limits),
                 device,
                 keep_fds=(worker_fd,),
                 parent_pid=zygote_pid,

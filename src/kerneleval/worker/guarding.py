@@ -19,8 +19,6 @@ from typing import Any
 
 from kerneleval.languages.common.watch import library_folders
 
-__all__ = ["Guard"]
-
 _LIMIT = 16
 """Most things reported of each level; the first ones matter."""
 

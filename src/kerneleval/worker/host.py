@@ -22,10 +22,9 @@ from typing import Any, Self
 from kerneleval.devices.cpu import SPIN_COUNT, threads
 from kerneleval.languages import torch_device
 from kerneleval.records import InfrastructureError, KernelEvalError, Reason, Trust, to_plain
-from kerneleval.sandbox import lifecycle, processes, sweep
+from kerneleval.sandbox import lifecycle, processes, reach, reaper
+from kerneleval.sandbox.slot import ResourceLimits, Slot, prepare
 from kerneleval.worker.wire import Channel, Closed, WireError, WireTimeout
-
-__all__ = ["Worker", "WorkerError", "WorkerFailure", "Zygote"]
 
 _OUTPUT_LIMIT_BYTES = 4 << 20
 _OUTPUT_KEPT_BYTES = 16 << 10
@@ -53,7 +52,7 @@ _KEEP_PAGES = {
 _BIND_HELPERS = {"OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}
 """OpenMP's helper threads stay on a processor each. Left to itself, a kernel that packs threads puts two on one, where
 each waits for the other by keeping it busy: on two virtual processors a third of all 3 ms windows took five times as
-long. The worker's own thread is let go again (``processors.py``), for threads of other kinds inherit its mask."""
+long. The worker's own thread is let go again, for threads of other kinds inherit its mask."""
 
 
 class WorkerFailure(KernelEvalError):  # noqa: N818 - an outcome of the candidate, not an error of ours
@@ -94,8 +93,8 @@ class Zygote:
         self._lock = threading.Lock()
         ours, theirs = socket.socketpair()
         root = Path(__file__).resolve().parents[2]
-        sweep.sweep()
-        self.root = sweep.make_root()
+        reaper.sweep()
+        self.root = reaper.make_root()
         if os.geteuid() != 0:  # root's memory is out of reach of a worker, which has another user
             lifecycle.protect_host()
         self._started = time.perf_counter()
@@ -125,17 +124,15 @@ class Zygote:
                 raise InfrastructureError(f"the worker zygote for {self.device} did not start: {error}") from error
             self.start_s = time.perf_counter() - self._started
 
-    def fork(self, limits: lifecycle.ResourceLimits, readable: Sequence[str] = ()) -> Worker:
-        """A new worker in its sandbox, which may also read the paths given.
-
-        Raises:
-            InfrastructureError: the machine cannot make one.
+    def fork(self, limits: ResourceLimits, readable: Sequence[str] = ()) -> Worker:
+        """A new worker in its sandbox, which may also read the paths given. Raises InfrastructureError: the machine
+        cannot make one.
         """
         self._ready()
         with self._lock:
             number = next(n for n in range(1 << 16) if n not in self._slots)
             self._slots.add(number)
-            slot = lifecycle.prepare(number, self.root, readable=readable)
+            slot = prepare(number, self.root, readable=readable)
         ours, theirs = socket.socketpair()
         read_end, write_end = os.pipe()
         started = time.perf_counter()
@@ -185,7 +182,7 @@ class Zygote:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        sweep.remove_root(self.root)
+        reaper.remove(str(self.root))
 
     def __enter__(self) -> Self:
         return self
@@ -198,7 +195,7 @@ class Worker:
     """One sandboxed process, as the judge sees it."""
 
     def __init__(
-        self, zygote: Zygote, number: int, slot: lifecycle.Slot, pid: int, channel: Channel, output: int, memory: int
+        self, zygote: Zygote, number: int, slot: Slot, pid: int, channel: Channel, output: int, memory: int
     ) -> None:
         self._zygote = zygote
         self._number = number
@@ -270,10 +267,8 @@ class Worker:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """No process of the worker runs inside the block: work done there would not be seen by the clock.
-
-        Raises:
-            WorkerFailure: one did; a process can have signals sent to itself that let it go on.
+        """No process of the worker runs inside the block: work done there would not be seen by the clock. Raises
+        WorkerFailure: one did; a process can have signals sent to itself that let it go on.
         """
         # first those of the last time, without a look at the whole family: it takes microseconds
         stopped = {pid: began for pid, began in self._last_stopped.items() if processes.start_time(pid) == began}
@@ -330,7 +325,7 @@ class Worker:
         return True
 
     def _check_memory(self, operation: str) -> None:
-        used = lifecycle.resident_bytes(self._slot, self.pid)
+        used = reaper.resident_bytes(self._slot, self.pid)
         if used > self._memory_bytes:
             sizes = f"{used >> 20} MiB of memory; the limit is {self._memory_bytes >> 20} MiB"
             raise self._kill("memory_limit", f"during '{operation}' it took {sizes}")
@@ -383,7 +378,7 @@ class Worker:
         self._channel.close()
         os.close(self._output)
         self._output = -1
-        leftovers = lifecycle.kill_all(self._slot, self.pid)
+        leftovers = reaper.kill_all(self._slot, self.pid)
         with contextlib.suppress(WireError):
             self._zygote.reap(self.pid, 0.5)
         self._zygote.forget(self._number)
@@ -420,8 +415,8 @@ def _used(pid: int, ticks: int) -> int:
 
 def _environment(device: str, root: Path) -> dict[str, str]:
     """Environment of the zygote: nothing of the judge's but what finding the interpreter and the device needs."""
-    environment = lifecycle.clean_environment()
-    environment["PYTHONPATH"] = os.pathsep.join([str(root), *lifecycle.package_folders()])
+    environment = reach.clean_environment()
+    environment["PYTHONPATH"] = os.pathsep.join([str(root), *reach.package_folders()])
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment["GOMP_SPINCOUNT"] = str(SPIN_COUNT)
     environment["OMP_NUM_THREADS"] = environment["POCL_MAX_PTHREAD_COUNT"] = str(threads())

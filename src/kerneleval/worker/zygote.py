@@ -18,16 +18,14 @@ import sys
 import time
 from typing import Any
 
-from kerneleval.worker import affinity
+from kerneleval.devices.cpu import allow_processors, allowed_processors
 from kerneleval.worker.wire import Channel, Closed
-
-__all__ = ["main"]
 
 _PR_SET_PDEATHSIG = 1
 
 
 def _preload(device: str, arch: str) -> dict[str, Any]:
-    started, before = time.perf_counter(), affinity.allowed()
+    started, before = time.perf_counter(), allowed_processors()
     import numpy  # noqa: F401 - candidates import it
     import torch  # noqa: F401
 
@@ -49,7 +47,7 @@ def _preload(device: str, arch: str) -> dict[str, Any]:
             except Exception as error:  # noqa: BLE001 - a worker meets it again, and reports it as its own
                 found["not_preloaded"][name] = f"{type(error).__name__}: {error}"[:500]
 
-    affinity.allow(before)
+    allow_processors(before)
     found["total_s"] = time.perf_counter() - started
     return found
 

@@ -1,17 +1,23 @@
-"""What a device is to the judge and to the worker: memory that both see, a synchronisation point, a description."""
+"""What a device is to the judge and to the worker: memory that both see, a synchronisation point, a description; and
+what every device says of the machine around it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from kerneleval.records import Machine
+from kerneleval.records.registry import Registry
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Arena", "Capabilities", "Device", "EventTimer", "Sharing", "contiguous_strides", "typed_view"]
 
 Sharing = Literal["mapped", "ipc", "staged"]
 """How judge and worker see the same bytes: both ``mapped`` the same host memory; the worker opened the judge's device
@@ -188,6 +194,55 @@ class Device(Protocol):
         """What speaks against a measurement made between two readings of :meth:`conditions`; empty: nothing."""
 
 
+class SynchronisedClock(EventTimer):
+    """The worker's own clock around work that has ended: for devices without events worth trusting."""
+
+    def __init__(self, synchronize: Callable[[], None]) -> None:
+        self._synchronize = synchronize
+        self._started = self._stopped = 0
+
+    def start(self) -> None:
+        """What was queued before has ended."""
+        self._synchronize()
+        self._started = time.perf_counter_ns()
+
+    def stop(self) -> None:
+        """What was queued since has ended."""
+        self._synchronize()
+        self._stopped = time.perf_counter_ns()
+
+    def elapsed_ns(self) -> float:
+        return float(self._stopped - self._started)
+
+
+class Uncounted:
+    """What a device answers that counts neither memory nor energy, and on which nothing is asynchronous."""
+
+    def trim(self) -> None:
+        """Nothing: freed memory goes back by itself."""
+
+    def peak_memory_bytes(self) -> int | None:
+        """None: nothing counts the most that was held."""
+        return None
+
+    def reset_peak_memory(self) -> None:
+        """Nothing."""
+
+    def delay(self) -> None:
+        """Nothing: what is queued is done in order."""
+
+    def settle(self) -> None:
+        """Nothing: what is revealed is there by the time this is called."""
+
+    def energy_mj(self) -> float | None:
+        """None: PyTorch has no counter."""
+        return None
+
+    def unsteady(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
+        """Empty: there is no reading to go by."""
+        return ""
+
+
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Row-major strides, in elements."""
     strides = [1]
@@ -203,8 +258,6 @@ def typed_view(
 
     Args:
         raw: uint8 tensor whose storage holds the elements, from its own start on.
-        dtype: element type.
-        shape: sizes.
         strides: strides in elements.
         offset: offset in elements of ``dtype``, from there.
     """
@@ -213,3 +266,52 @@ def typed_view(
     out = torch.empty(0, dtype=dtype, device=raw.device)
     out.set_(raw.untyped_storage(), raw.storage_offset() // out.element_size() + offset, tuple(shape), tuple(strides))
     return out
+
+
+def cpu_name() -> str:
+    """The processor as the system calls it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass  # not Linux: the generic name below is all there is
+    return platform.processor() or platform.machine()
+
+
+def meminfo_bytes(field: str) -> int:
+    """A field of ``/proc/meminfo`` in bytes; all of the memory where the system has no such file."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith(field + ":"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass  # not Linux: ask POSIX below
+    return int(os.sysconf("SC_PAGE_SIZE")) * int(os.sysconf("SC_PHYS_PAGES"))
+
+
+def triton_version() -> str:
+    """The installed version of Triton; empty: there is none."""
+    from importlib import metadata
+
+    try:
+        return metadata.version("triton")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+DEVICES: Registry[Device] = Registry(
+    "device",
+    "kerneleval.devices",
+    problem=lambda plugin: "" if isinstance(plugin, Device) else "it lacks members of the protocol Device",
+    module_is_name=True,
+)
+register, find, names = DEVICES.register, DEVICES.find, DEVICES.names
+
+_BY_DEFAULT = ("cuda", "rocm", "xpu", "metal")
+"""The first of these that is available is the default; else the CPU."""
+
+
+def default() -> Device:
+    """The GPU where there is one (CUDA, ROCm, XPU, Metal, in this order), else the CPU."""
+    return next((device for name in _BY_DEFAULT if not (device := find(name)).available()), find("cpu"))

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from kerneleval.records import Machine
 
-__all__ = ["PRODUCTS", "Product", "product_of"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Product:

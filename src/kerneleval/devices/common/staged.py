@@ -8,18 +8,14 @@ device has none. The native reference alone runs on the device, whose rounding i
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.devices.common.base import Arena, EventTimer, Sharing
-from kerneleval.devices.common.host import meminfo_bytes
+from kerneleval.devices.common.base import Arena, Sharing, meminfo_bytes
 from kerneleval.devices.cpu import Cpu
 
 if TYPE_CHECKING:
     import torch
-
-__all__ = ["Staged", "SynchronisedClock"]
 
 _HOST = Cpu()
 
@@ -70,29 +66,3 @@ class Staged:
     def largest_case_bytes(self) -> int:
         """A twelfth of the host's free memory."""
         return _HOST.largest_case_bytes()
-
-
-class SynchronisedClock(EventTimer):
-    """The worker's own clock around work that has ended: for devices without events worth trusting.
-
-    Args:
-        synchronize: waits for the device.
-    """
-
-    def __init__(self, synchronize: Callable[[], None]) -> None:
-        self._synchronize = synchronize
-        self._started = self._stopped = 0
-
-    def start(self) -> None:
-        """What was queued before has ended."""
-        self._synchronize()
-        self._started = time.perf_counter_ns()
-
-    def stop(self) -> None:
-        """What was queued since has ended."""
-        self._synchronize()
-        self._stopped = time.perf_counter_ns()
-
-    def elapsed_ns(self) -> float:
-        """See :meth:`EventTimer.elapsed_ns`."""
-        return float(self._stopped - self._started)

@@ -10,14 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.devices.common.base import Arena, EventTimer, Sharing
-from kerneleval.devices.common.host import cpu_name, triton_version
+from kerneleval.devices.common.base import Arena, EventTimer, Sharing, Uncounted, cpu_name, triton_version
 from kerneleval.records import InfrastructureError, Machine
 
 if TYPE_CHECKING:
     import torch
-
-__all__ = ["IpcGpu", "MemoryCalls", "TorchGpu", "budget", "read_conditions", "unsteady_clock"]
 
 _RESERVE_BYTES = 4 << 30
 _IPC_LAZY_PEER_ACCESS = 1
@@ -35,7 +32,6 @@ def read_conditions(gpu: Any, functions: Mapping[str, str], package: str) -> dic
     """What functions of a namespace of PyTorch say of the device now; under ``package`` why one says nothing.
 
     Args:
-        gpu: ``torch.cuda`` or ``torch.xpu``.
         functions: name of the figure, with its unit -> name of the function.
         package: what PyTorch reads it through; it may not be installed, or not be allowed to.
     """
@@ -52,15 +48,7 @@ def read_conditions(gpu: Any, functions: Mapping[str, str], package: str) -> dic
     return found
 
 
-def unsteady_clock(first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
-    """How the clock (``clock_sm_mhz``) moved between two readings, if by more than 3 %; empty: it did not."""
-    before, after = float(first.get("clock_sm_mhz", 0.0)), float(last.get("clock_sm_mhz", 0.0))
-    if before and after and abs(after / before - 1) > _CLOCK_DRIFT:
-        return f"the GPU's clock went from {before:g} to {after:g} MHz"
-    return ""
-
-
-class TorchGpu:
+class TorchGpu(Uncounted):
     """A GPU through a namespace of PyTorch that has ``mem_get_info``, ``Event`` and ``synchronize``."""
 
     name: str
@@ -137,7 +125,6 @@ class TorchGpu:
             return None
 
     def reset_peak_memory(self) -> None:
-        """See :meth:`Device.reset_peak_memory`."""
         with contextlib.suppress(RuntimeError):
             self._namespace().reset_peak_memory_stats()
 
@@ -156,9 +143,12 @@ class TorchGpu:
         """The reveal is a device copy: it must have ended before the clock starts."""
         self.synchronize()
 
-    def energy_mj(self) -> float | None:
-        """PyTorch has none."""
-        return None
+    def unsteady(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> str:
+        """Whether its clock (``clock_sm_mhz``) moved by more than 3 %."""
+        before, after = float(first.get("clock_sm_mhz", 0.0)), float(last.get("clock_sm_mhz", 0.0))
+        if before and after and abs(after / before - 1) > _CLOCK_DRIFT:
+            return f"the GPU's clock went from {before:g} to {after:g} MHz"
+        return ""
 
     def timer(self) -> EventTimer:
         """A pair of the device's events."""

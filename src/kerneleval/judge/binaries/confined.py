@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kerneleval.sandbox import jail, processes
-from kerneleval.sandbox.lifecycle import clean_environment
+from kerneleval.sandbox.reach import clean_environment
 from kerneleval.sandbox.reaper import remove
 
 _MOST_MEMORY_BYTES = 12 << 30

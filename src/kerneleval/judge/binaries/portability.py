@@ -41,7 +41,7 @@ from kerneleval.records import (
     TensorSpec,
     to_plain,
 )
-from kerneleval.sandbox.lifecycle import package_folders
+from kerneleval.sandbox.reach import package_folders
 
 NOT_EVALUATED = Rung(answer="not evaluated")
 

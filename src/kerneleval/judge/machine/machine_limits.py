@@ -1,7 +1,7 @@
 """A machine's limits, from its measured peaks: bytes and operations a second at best, the roofs of a roofline.
 
 It measures through ``peaks.py``. How near a cell comes to a limit is decided in ``timing/roofline.py``; limits of a
-worker process are in ``sandbox/resource_limits.py``.
+worker process are in ``sandbox/slot.py``.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import torch
 
 from kerneleval.devices import Device, contiguous_strides, typed_view
 from kerneleval.records import DTYPES, Direction, new_secret
-from kerneleval.worker.wire_values import encode_plain
+from kerneleval.worker.wire import encode_plain
 
 _ALIGN = 512
 """Bytes between starts of tensors: the allocators' alignment, and room that shows stray writes."""

@@ -28,8 +28,7 @@ from kerneleval.devices.cpu import processors
 from kerneleval.judge.windows import self_check
 from kerneleval.judge.windows.locks import CpuPin
 from kerneleval.judge.windows.protocol import Runner, TamperingClaim, tampering_claims
-from kerneleval.languages.common.base import known_kernel
-from kerneleval.languages.common.compiler import cpu_identity
+from kerneleval.languages.common.base import cpu_identity, known_kernel
 from kerneleval.records import (
     Candidate,
     Case,
@@ -48,9 +47,9 @@ from kerneleval.records import (
     to_plain,
 )
 from kerneleval.sandbox import processes
-from kerneleval.sandbox.lifecycle import ResourceLimits
+from kerneleval.sandbox.slot import ResourceLimits
 from kerneleval.worker.host import Worker, WorkerError, WorkerFailure, Zygote
-from kerneleval.worker.wire_values import encode_plain
+from kerneleval.worker.wire import encode_plain
 
 _BUILD_TIMEOUT_S = 120.0
 _LOAD_TIMEOUT_S = 240.0

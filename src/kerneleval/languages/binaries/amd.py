@@ -17,22 +17,8 @@ from typing import Any
 
 from kerneleval.languages.binaries.nvidia import DeviceModule
 from kerneleval.languages.common.base import BuildError
-from kerneleval.languages.common.compiler import find_tool, run_compiler, tool_version
+from kerneleval.languages.common.compiler import compile_into, find_tool, run_compiler, tool_version
 from kerneleval.records import InfrastructureError
-
-__all__ = [
-    "HipModule",
-    "code_objects",
-    "compile_hip",
-    "find_hipcc",
-    "hip_runtime",
-    "hipcc_version",
-    "hipified",
-    "hipify_version",
-    "missing_hipcc",
-    "translated_flags",
-    "unknown_target",
-]
 
 FLAGS = ("-O3", "-std=c++17", "-fPIC", "-fno-color-diagnostics")
 """Flags before the candidate's own, which may override them."""
@@ -75,33 +61,16 @@ def _hipcc() -> str:
 
 
 def compile_hip(arguments: Sequence[str], arch: str, folder: Path, out: Path) -> None:
-    """Run hipcc for an architecture; whole or not at all.
-
-    Args:
-        arguments: what to make (``-shared``, ``--genco``), flags, sources.
-        arch: ``gfx90a``.
-        folder: working directory.
-        out: what is made.
-
-    Raises:
-        BuildError: it does not compile.
-        InfrastructureError: there is no hipcc.
+    """Run hipcc in ``folder`` for an architecture such as ``gfx90a``, as :func:`compile_into` does; raises
+    InfrastructureError where there is none. ``arguments``: what to make (``-shared``, ``--genco``), flags, sources.
     """
-    made = out.with_name(f"{out.name}.{os.getpid()}")
-    command = [_hipcc(), f"--offload-arch={arch}", *FLAGS, "-I.", "-o", str(made.absolute()), *arguments]
-    try:
-        run_compiler(command, folder, TIMEOUT_S, _ENVIRONMENT)
-        made.replace(out)
-    finally:
-        made.unlink(missing_ok=True)
+    compile_into(out, [_hipcc(), f"--offload-arch={arch}", *FLAGS], arguments, folder, TIMEOUT_S, _ENVIRONMENT)
 
 
 @functools.cache
 def unknown_target(arch: str) -> str:
-    """Why the hipcc here cannot compile anything for an architecture, in its own words; empty: it can.
-
-    Raises:
-        InfrastructureError: there is no hipcc.
+    """Why the hipcc here cannot compile anything for an architecture, in its own words; empty: it can. Raises
+    InfrastructureError: there is no hipcc.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -167,11 +136,7 @@ def hipified(folder: Path, sources: Sequence[str]) -> list[str]:
 
 
 def translated_flags(flags: Sequence[str], file: str) -> list[str]:
-    """The flags of nvcc that a CUDA source asks for, as hipcc's.
-
-    Raises:
-        BuildError: hipcc has no such flag.
-    """
+    """The flags of nvcc that a CUDA source asks for, as hipcc's. Raises BuildError: hipcc has no such flag."""
     known = {"use_fast_math": "-ffast-math", "fmad=false": "-ffp-contract=off", "fmad=true": "-ffp-contract=fast"}
     found = []
     for flag in flags:
@@ -215,10 +180,8 @@ def code_objects(data: bytes) -> list[tuple[str, bytes]]:
 
 @functools.cache
 def hip_runtime() -> ctypes.CDLL:
-    """The runtime that PyTorch itself has loaded: another copy would know nothing of its allocations.
-
-    Raises:
-        InfrastructureError: there is none.
+    """The runtime that PyTorch itself has loaded: another copy would know nothing of its allocations. Raises
+    InfrastructureError: there is none.
     """
     import torch
 

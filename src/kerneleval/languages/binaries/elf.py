@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 import struct
+from collections.abc import Iterator
 from pathlib import Path
-
-__all__ = [
-    "code_digest",
-    "exported",
-    "foreign_names",
-    "function_names",
-    "is_device",
-    "kernel_names",
-    "length",
-    "loader_names",
-    "section_names",
-    "sections",
-    "text_at",
-]
 
 _STT_FUNC = 2
 _SHT_NOBITS = 8
@@ -51,22 +39,9 @@ _TRANSACTIONAL = ("_ITM_", "_ZGTt")
 _OPENMP = ("omp_", "GOMP_", "__kmpc_", "kmp_")
 _LOADER = frozenset(
     (
-        "_DYNAMIC",
-        "_dl_find_object",
-        "_dl_sym",
-        "_r_debug",
-        "_rtld_global",
-        "_rtld_global_ro",
-        "__libc_dlopen_mode",
-        "__libc_dlsym",
-        "dl_iterate_phdr",
-        "dladdr",
-        "dladdr1",
-        "dlinfo",
-        "dlmopen",
-        "dlopen",
-        "dlsym",
-        "dlvsym",
+        *("_DYNAMIC", "_dl_find_object", "_dl_sym", "_r_debug", "_rtld_global", "_rtld_global_ro"),
+        *("__libc_dlopen_mode", "__libc_dlsym", "dlopen", "dlmopen", "dlsym", "dlvsym"),
+        *("dl_iterate_phdr", "dladdr", "dladdr1", "dlinfo"),
         *("execl", "execle", "execlp", "execv", "execve", "execveat", "execvp", "execvpe", "fexecve"),
         *("popen", "posix_spawn", "posix_spawnp", "system", "wordexp"),  # not syscall: std::barrier waits by it
     )
@@ -87,16 +62,22 @@ def function_names(path: Path) -> list[str]:
 
 def exported(data: bytes, kind: int = -1) -> list[str]:
     """Symbols that a shared library defines for others, of one kind (``STT_FUNC`` is 2) or, -1, of any."""
-    names: list[str] = []
-    for section_kind, offset, size, link_offset, link_size in sections(data):
-        if section_kind != _SHT_DYNSYM:
-            continue
-        strings = data[link_offset : link_offset + link_size]
-        for at in range(offset, min(offset + size, len(data)) - 23, 24):
-            name, info, _, section, _, _ = struct.unpack_from("<IBBHQQ", data, at)
-            if section != 0 and kind in (-1, info & 0xF) and len(names) < _MOST_SYMBOLS:
-                names.append(text_at(strings, name))
-    return names
+    found = (
+        text_at(strings, name)
+        for _, info, section, strings, name in symbols(data, _SHT_DYNSYM)
+        if section != 0 and kind in (-1, info & 0xF)
+    )
+    return list(itertools.islice(found, _MOST_SYMBOLS))
+
+
+def symbols(data: bytes, table: int) -> Iterator[tuple[int, int, int, bytes, int]]:
+    """Of each symbol in tables of a kind: its number, binding and type, section, and the names with its place there."""
+    for kind, offset, size, link_offset, link_size in sections(data):
+        if kind == table:
+            strings = data[link_offset : link_offset + link_size]
+            for number, at in enumerate(range(offset, min(offset + size, len(data)) - 23, 24)):
+                name, info, _, section, _, _ = struct.unpack_from("<IBBHQQ", data, at)
+                yield number, info, section, strings, name
 
 
 def foreign_names(path: Path) -> list[str]:
@@ -119,19 +100,12 @@ def loader_names(path: Path) -> list[str]:
 
 def _undefined(data: bytes) -> list[tuple[str, int]]:
     """Undefined dynamic symbols with the index of their version; 0 and 1: none."""
-    found_sections = sections(data)
-    versions = next(((offset, size) for kind, offset, size, _, _ in found_sections if kind == _SHT_GNU_VERSYM), (0, 0))
+    start, size = next(((offset, n) for kind, offset, n, _, _ in sections(data) if kind == _SHT_GNU_VERSYM), (0, 0))
     found = []
-    for kind, offset, size, link_offset, link_size in found_sections:
-        if kind != _SHT_DYNSYM:
-            continue
-        strings = data[link_offset : link_offset + link_size]
-        for number, at in enumerate(range(offset, min(offset + size, len(data)) - 23, 24)):
-            name, info, _, section, _, _ = struct.unpack_from("<IBBHQQ", data, at)
-            if section != 0 or info >> 4 == _STB_LOCAL:
-                continue
-            place = versions[0] + 2 * number
-            known = 2 * number + 2 <= versions[1] and place + 2 <= len(data)
+    for number, info, section, strings, name in symbols(data, _SHT_DYNSYM):
+        if section == 0 and info >> 4 != _STB_LOCAL:
+            place = start + 2 * number
+            known = 2 * number + 2 <= size and place + 2 <= len(data)
             version = struct.unpack_from("<H", data, place)[0] & 0x7FFF if known else 0
             found.append((text_at(strings, name), version))
     return found

@@ -118,12 +118,8 @@ class _Found:
 
 
 def read_code(text: str, isa: str, kernel: str = "") -> CodeUse:
-    """Count the instructions of one kernel's disassembly.
-
-    Args:
-        text: what the disassembler (of AMD's the compiler) prints of it.
-        isa: a key of :data:`CLASSES`.
-        kernel: its name.
+    """Count the instructions of one kernel's disassembly, of AMD's the compiler's output; ``isa`` is a key of
+    :data:`CLASSES`.
     """
     found = _Found()
     for number, whole in enumerate(text[:_MOST_CHARS].split("\n"), 1):
@@ -294,12 +290,7 @@ def listing(text: str) -> Listing:
 
 
 def reached(code: Listing, entries: Iterable[str]) -> Reached:
-    """What the entry points reach in a library.
-
-    Args:
-        code: of the library.
-        entries: names of functions in it; their clones (``name.part.0``) are found by their callers.
-    """
+    """What the entry points of these names reach; their clones (``name.part.0``) are found by their callers."""
     open_ = [name for name in entries if name in code.bodies]
     names: set[str] = set(open_)
     all_known = True

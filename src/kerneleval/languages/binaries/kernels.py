@@ -7,6 +7,7 @@ What the process says in which the candidate's code ran is not enough: these com
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -117,7 +118,8 @@ def _cuda(binary: bytes) -> Iterator[Kernel]:
     named = {name: sections[name] for name in sections if name.startswith(".text.")}
     if not named:
         return
-    symbols = _symbols(binary)
+    table = itertools.islice(elf.symbols(binary, _SHT_SYMTAB), _MOST_SYMBOLS)
+    symbols = {number: elf.text_at(strings, name) for number, _, _, strings, name in table}
     told: dict[tuple[int, str], int] = {}
     _, offset, size, _, _ = sections.get(".nv.info", (0, 0, 0, 0, 0))
     for attribute, payload in _entries(binary[offset : offset + size]):
@@ -132,15 +134,6 @@ def _cuda(binary: bytes) -> Iterator[Kernel]:
         local = max(told.get((_FRAME_SIZE, name), 0), told.get((_MIN_STACK_SIZE, name), 0))
         registers = told[_REGISTERS, name]
         yield Kernel(name=name, arch=_sm(binary), registers=registers, spilled=local, shared_bytes=shared)
-
-
-def _symbols(binary: bytes) -> dict[int, str]:
-    for kind, offset, size, link_offset, link_size in elf.sections(binary):
-        if kind == _SHT_SYMTAB:
-            strings = binary[link_offset : link_offset + link_size]
-            places = range(offset, min(offset + size, len(binary)) - 23, 24)[:_MOST_SYMBOLS]
-            return {n: elf.text_at(strings, struct.unpack_from("<I", binary, at)[0]) for n, at in enumerate(places)}
-    return {}
 
 
 def _entries(info: bytes) -> Iterator[tuple[int, bytes]]:
@@ -198,10 +191,8 @@ def _metadata(data: bytes) -> list[dict[Any, Any]]:
 
 
 def unpack(data: bytes, at: int, depth: int) -> tuple[Any, int]:
-    """One MessagePack value (nil, booleans, integers, strings, arrays, maps) and where the next begins.
-
-    Raises:
-        IndexError, struct.error, TypeError, ValueError: there is none, or one of another kind, or it is nested deeply.
+    """One MessagePack value (nil, booleans, integers, strings, arrays, maps) and where the next begins. Raises
+    IndexError, struct.error, TypeError, ValueError: there is none, or one of another kind, or it is nested deeply.
     """
     if depth > _DEEPEST:
         raise ValueError("too deep")

@@ -19,8 +19,6 @@ from kerneleval.languages.common.base import LOG_LIMIT_BYTES, BuildError
 from kerneleval.languages.common.compiler import find_tool
 from kerneleval.records import InfrastructureError
 
-__all__ = ["DeviceModule", "Nvrtc", "cuda_folders", "find_cuobjdump", "find_nvrtc", "include_folders", "specific_arch"]
-
 _CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
 _DEFAULT_SHARED_LIMIT_BYTES = 48 * 1024
 _NVRTC_ERROR_COMPILATION = 6
@@ -75,10 +73,8 @@ def find_cuobjdump() -> str | None:
 def specific_arch(arch: str) -> str:
     """``sm_90`` -> ``90a``: the architecture-specific target from Hopper on: the binary need run on no other.
 
-    Without it, instructions such as ``wgmma`` and ``tcgen05`` do not assemble. A suffix that is given stays.
-
-    Raises:
-        InfrastructureError: no CUDA architecture.
+    Without it, instructions such as ``wgmma`` and ``tcgen05`` do not assemble. A suffix that is given stays. Raises
+    InfrastructureError: no CUDA architecture.
     """
     match = re.fullmatch(r"sm_(\d{2,3})([af]?)", arch)
     if not match:
@@ -106,12 +102,9 @@ class Nvrtc:
         return f"{major.value}.{minor.value}"
 
     def compile(self, source: str, name: str, options: Sequence[str]) -> bytes:
-        """A device binary (cubin) from CUDA C++ source.
+        """A device binary (cubin) from CUDA C++ source; ``name`` is the file's, for messages.
 
-        Args:
-            source: the text.
-            name: file name for messages.
-            options: must hold ``--gpu-architecture=sm_XX``, not ``compute_XX``, which would give PTX only.
+        Options must hold ``--gpu-architecture=sm_XX``, not ``compute_XX``, which would give PTX only.
 
         Raises:
             BuildError: the source does not compile; with the first 8 KiB of the log.
@@ -184,10 +177,8 @@ class DeviceModule:
         values: Sequence[Any],
         stream: int,
     ) -> None:
-        """Launches the kernel on the stream; a grid with a size 0 has nothing to do and is not launched.
-
-        Raises:
-            RuntimeError: the driver refused, with its name for the error.
+        """Launches the kernel on the stream; a grid with a size 0 has nothing to do and is not launched. Raises
+        RuntimeError: the driver refused, with its name for the error.
         """
         grid, block, shared = geometry
         if 0 in grid:

@@ -8,6 +8,7 @@ evidence.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import shutil
 import tempfile
@@ -26,14 +27,6 @@ if TYPE_CHECKING:
 
 LOG_LIMIT_BYTES = 8192
 """Longest compiler log or load message that is kept; the first errors are the useful ones."""
-
-# --------------------------------------------------------------------------------------------------------------------
-# Errors of this stage, below KernelEvalError (records/errors.py):
-#
-# KernelEvalError
-# ├── BuildError    the candidate's source does not compile
-# └── LoadError     the candidate's built code or module does not load, or has no entry point
-# --------------------------------------------------------------------------------------------------------------------
 
 
 class BuildError(KernelEvalError):
@@ -108,12 +101,10 @@ class Loaded(ABC):
     def make_module(self, init_args: Sequence[Any], seed: int | None = None) -> torch.nn.Module:
         """Builds the candidate's module class from ``init_args`` on the device, under ``torch.manual_seed(seed)``.
 
-        Without a seed, torch's generator is used as it stands.
-        The module stays in the mode in which its constructor left it (train, as KernelBench does). Afterwards
-        :meth:`forward` calls it and :attr:`module` gives it, so that weights can be copied into its ``state_dict()``.
-
-        Raises:
-            LoadError: there is no such class, or its constructor failed.
+        Without a seed, torch's generator is used as it stands. The module stays in the mode in which its constructor
+        left it (train, as KernelBench does). Afterwards :meth:`forward` calls it and :attr:`module` gives it, so that
+        weights can be copied into its ``state_dict()``. Raises LoadError: there is no such class, or its constructor
+        failed.
         """
         raise LoadError("this candidate has no module class: module problems need a Python file with class ModelNew")
 
@@ -165,7 +156,6 @@ class Language(ABC):
         """Compiles into ``out_dir`` (made if missing); runs compilers only, never candidate code.
 
         Args:
-            candidate: the source.
             out_dir: private to this candidate, device and :meth:`toolchain`; the caller caches it by content. Only
                 regular files, the build outputs, are left there.
             device: a device kind, or a torch device such as ``cuda:0``.
@@ -188,7 +178,6 @@ class Language(ABC):
         """Loads the candidate, **running its code**, and finds its entry points.
 
         Args:
-            candidate: the source.
             build_dir: where :meth:`build` wrote; must be writable for Python languages, which put their sources there.
             device: a device kind, or a torch device such as ``cuda:0``.
             names: what the forward entry point may be called besides the conventions: the task's name.
@@ -202,10 +191,8 @@ class Language(ABC):
     def preload(self, device: str, arch: str) -> None:  # noqa: B027 - most have nothing to do ahead
         """Does once, in the process from which workers are forked, what every worker would do for itself.
 
-        Makes no device context, starts no thread, runs nothing of a candidate.
-
-        Raises:
-            Exception: it cannot be done here; a candidate will meet the reason and report it.
+        Makes no device context, starts no thread, runs nothing of a candidate. Raises Exception: it cannot be done
+        here; a candidate will meet the reason and report it.
         """
 
     def unsupported_dtypes(self, device: str) -> tuple[str, ...]:
@@ -290,11 +277,9 @@ def source_folder(candidate: Candidate, out_dir: Path) -> Iterator[Path]:
 
 
 def write_files(candidate: Candidate, directory: Path) -> Path:
-    """Writes the candidate's files under ``directory`` and gives the path of the main one.
-
-    Raises:
-        UsageError: a path is absolute, climbs out of the directory, stands twice, or has a part that a compiler could
-            take for an option or a response file.
+    """Writes the candidate's files under ``directory`` and gives the path of the main one. Raises UsageError: a path is
+    absolute, climbs out of the directory, stands twice, or has a part that a compiler could take for an option or a
+    response file.
     """
     seen: set[str] = set()
     for path, text in candidate.files:
@@ -316,6 +301,20 @@ def write_files(candidate: Candidate, directory: Path) -> Path:
     return directory / PurePosixPath(candidate.files[0][0])
 
 
+@functools.cache
+def cpu_identity() -> str:
+    """Processor model and instruction sets of this host: what ``-march=native`` means here."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        import platform
+
+        return f"{platform.machine()} {platform.processor()}"
+    keys = ("model name", "flags", "Features", "CPU part")
+    lines = [line for line in text.split("\n\n", 1)[0].splitlines() if line.partition(":")[0].strip() in keys]
+    return "\n".join(lines)
+
+
 LANGUAGES: Registry[Language] = Registry(
     "language",
     "kerneleval.languages",
@@ -326,10 +325,8 @@ register, find, all_languages = LANGUAGES.register, LANGUAGES.find, LANGUAGES.al
 
 
 def detect(path: str, text: str) -> str:
-    """The name of the language of a file, from its suffix and, where several share one, from its text.
-
-    Raises:
-        UsageError: no language has that suffix.
+    """The name of the language of a file, from its suffix and, where several share one, from its text. Raises
+    UsageError: no language has that suffix.
     """
     suffix = PurePath(path).suffix.lower()
     claims = {name: lang.claim(text) for name, lang in all_languages().items() if suffix in lang.suffixes}

@@ -24,8 +24,6 @@ from kerneleval.languages.common.base import LOG_LIMIT_BYTES, BuildError
 from kerneleval.languages.common.source import read_header
 from kerneleval.records import Candidate, InfrastructureError, UsageError
 
-__all__ = ["candidate_flags", "cpu_identity", "find_tool", "run_compiler", "tool_version"]
-
 _GCC_F = (
     r"(no-)?(fast-math|math-errno|associative-math|reciprocal-math|finite-math-only|signed-zeros|trapping-math|"
     r"rounding-math|unsafe-math-optimizations|cx-limited-range|strict-aliasing|strict-overflow|wrapv|omit-frame-pointer|"
@@ -41,6 +39,16 @@ _GCC_VALUE = (
     r"constexpr-(depth|loop-limit|ops-limit)=\d+|template-depth=\d+|tree-parallelize-loops=\d+)"
 )
 
+_DEFINE = r"-D[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_.+-]*)?"
+_NVRTC = (
+    _DEFINE,
+    r"-std=c\+\+[0-9a-z]{2}",
+    r"--?use_fast_math",
+    r"--?(fmad|ftz|prec-div|prec-sqrt)=(true|false)",
+    r"--?maxrregcount=\d{1,3}",
+    r"--?extra-device-vectorization",
+)
+
 ALLOWED_FLAGS: dict[str, tuple[str, ...]] = {
     "g++": (
         r"-O([0-3sgz]|fast)?",
@@ -48,37 +56,22 @@ ALLOWED_FLAGS: dict[str, tuple[str, ...]] = {
         r"-f" + _GCC_VALUE,
         # -mllvm would hand its argument to a plugin loader where the compiler is clang.
         r"-m(?!llvm)[a-z0-9][a-z0-9._-]*(=[A-Za-z0-9_.+-]+)?",
-        r"-D[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_.+-]*)?",
+        _DEFINE,
         r"-std=(c|gnu)\+\+[0-9a-z]{2}",
         r"-l(m|gomp|pthread)",
     ),
-    "nvcc": (
-        r"-O[0-3]",
-        r"-D[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_.+-]*)?",
-        r"-std=c\+\+[0-9a-z]{2}",
-        r"--?use_fast_math",
-        r"--?(fmad|ftz|prec-div|prec-sqrt)=(true|false)",
-        r"--?maxrregcount=\d{1,3}",
-        r"--?(extra-device-vectorization|expt-relaxed-constexpr|expt-extended-lambda|extended-lambda)",
-    ),
+    "nvrtc": _NVRTC,
+    "nvcc": (*_NVRTC, r"-O[0-3]", r"--?(expt-relaxed-constexpr|expt-extended-lambda|extended-lambda)"),
     "hipcc": (
         r"-O([0-3]|fast)",
-        r"-D[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_.+-]*)?",
+        _DEFINE,
         r"-std=(c|gnu)\+\+[0-9a-z]{2}",
         r"-f(no-)?(fast-math|unroll-loops|math-errno|associative-math|reciprocal-math|finite-math-only|signed-zeros)",
         r"-ffp-contract=(fast|on|off|fast-honor-pragmas)",
         r"-m(no-)?(unsafe-fp-atomics|wavefrontsize64|cumode)",
     ),
-    "nvrtc": (
-        r"-D[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_.+-]*)?",
-        r"-std=c\+\+[0-9a-z]{2}",
-        r"--?use_fast_math",
-        r"--?(fmad|ftz|prec-div|prec-sqrt)=(true|false)",
-        r"--?maxrregcount=\d{1,3}",
-        r"--?extra-device-vectorization",
-    ),
     "opencl": (
-        r"-D[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_.+-]*)?",
+        _DEFINE,
         r"-cl-std=CL[0-9]\.[0-9]",
         r"-cl-(single-precision-constant|denorms-are-zero|fp32-correctly-rounded-divide-sqrt|opt-disable|mad-enable|"
         r"no-signed-zeros|unsafe-math-optimizations|finite-math-only|fast-relaxed-math)",
@@ -100,9 +93,7 @@ _FLAG_KINDS = {
 
 def candidate_flags(candidate: Candidate, compiler: str) -> list[str]:
     """The flags that the main file's ``kerneleval-flags`` headers add, each checked against :data:`ALLOWED_FLAGS`.
-
-    Raises:
-        BuildError: a flag is not allowed, or a header is misspelt.
+    Raises BuildError: a flag is not allowed, or a header is misspelt.
     """
     try:
         lines = read_header(candidate.main, "flags")
@@ -136,11 +127,7 @@ def find_tool(names: Sequence[str], folders: Iterable[str | os.PathLike[str]] = 
 
 @functools.cache
 def tool_version(path: str) -> str:
-    """The version line of a compiler, for :meth:`Language.toolchain`.
-
-    Raises:
-        InfrastructureError: it cannot be run.
-    """
+    """The version line of a compiler, for :meth:`Language.toolchain`. Raises InfrastructureError: it cannot be run."""
     try:
         done = subprocess.run(
             [path, "--version"], capture_output=True, text=True, timeout=30, check=True, stdin=subprocess.DEVNULL
@@ -151,20 +138,6 @@ def tool_version(path: str) -> str:
     return next((line for line in lines if re.search(r"\d+\.\d+", line)), path)
 
 
-@functools.cache
-def cpu_identity() -> str:
-    """Processor model and instruction sets of this host: what ``-march=native`` means here."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(errors="replace")
-    except OSError:
-        import platform
-
-        return f"{platform.machine()} {platform.processor()}"
-    keys = ("model name", "flags", "Features", "CPU part")
-    lines = [line for line in text.split("\n\n", 1)[0].splitlines() if line.partition(":")[0].strip() in keys]
-    return "\n".join(lines)
-
-
 def run_compiler(command: Sequence[str], cwd: Path, timeout_s: float, further: Mapping[str, str] | None = None) -> str:
     """Runs one compiler to its end, in a session of its own that is killed as a whole when time is up.
 
@@ -173,7 +146,6 @@ def run_compiler(command: Sequence[str], cwd: Path, timeout_s: float, further: M
     Args:
         command: program and arguments; no shell is involved.
         cwd: working directory, which also takes the temporary files.
-        timeout_s: wall-clock limit in seconds.
         further: variables that this compiler needs besides.
 
     Returns:
@@ -220,6 +192,30 @@ def run_compiler(command: Sequence[str], cwd: Path, timeout_s: float, further: M
         seconds = time.monotonic() - started
         raise BuildError(f"{Path(command[0]).name} failed ({how}, after {seconds:.1f} s)", log)
     return log
+
+
+def compile_into(
+    out: Path,
+    command: Sequence[str],
+    inputs: Sequence[str],
+    cwd: Path,
+    timeout_s: float,
+    further: Mapping[str, str] | None = None,
+) -> None:
+    """Runs a compiler that makes one file, which is there as a whole or not at all: a killed build leaves no half.
+
+    Args:
+        out: the file.
+        command: program and flags, before ``-I.`` and ``-o``.
+        inputs: what follows these: sources, relative to ``cwd``, so that messages name the candidate's files alone.
+        cwd: as of :func:`run_compiler`, as are the others and what is raised.
+    """
+    made = out.with_name(f"{out.name}.{os.getpid()}")
+    try:
+        run_compiler([*command, "-I.", "-o", str(made.absolute()), *inputs], cwd, timeout_s, further)
+        made.replace(out)
+    finally:
+        made.unlink(missing_ok=True)
 
 
 def _read_head(stream: IO[bytes], head: bytearray) -> None:

@@ -9,6 +9,7 @@ over the task's dims with ``+ - * // %``, ``cdiv(a, b)``, ``min`` and ``max``; n
 from __future__ import annotations
 
 import ast
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,25 +45,20 @@ class Geometry:
 
 
 def read_launches(text: str) -> dict[str, Geometry]:
-    """The launch lines in a source's header, by kernel; empty: the source has a host launcher.
-
-    Raises:
-        UsageError: a line is not of the form above; names its number.
+    """The launch lines in a source's header, by kernel; empty: the source has a host launcher. Raises UsageError: a
+    line is not of the form above; names its number.
     """
     found: dict[str, Geometry] = {}
     for line in read_header(text, "launch"):
-        try:
-            geometry = _parse(line)
-        except UsageError as error:
-            raise UsageError(f"line {line.line}: kerneleval-launch: {error}") from error
+        geometry = _parsed(line, _geometry)
         if geometry.kernel in found:
             raise UsageError(f"line {line.line}: kerneleval-launch: kernel {geometry.kernel} has two launch lines")
         found[geometry.kernel] = geometry
     return found
 
 
-def _parse(line: HeaderLine) -> Geometry:
-    name, _, rest = line.value.partition(" ")
+def _geometry(text: str) -> Geometry:
+    name, _, rest = text.partition(" ")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise UsageError(f"{name!r} is no kernel name; the form is {_FORM}")
     values = _settings(rest, ("grid", "block"), ("shared",), _FORM)
@@ -100,10 +96,8 @@ def _triple(key: str, text: str) -> tuple[str, str, str]:
 
 
 def evaluate(text: str, dims: Mapping[str, int]) -> int:
-    """The value of one integer expression over dims.
-
-    Raises:
-        UsageError: not such an expression, an unknown name, a division by zero, or a value beyond 63 bits.
+    """The value of one integer expression over dims. Raises UsageError: not such an expression, an unknown name, a
+    division by zero, or a value beyond 63 bits.
     """
     try:
         return _value(_tree(text), dims)
@@ -126,7 +120,13 @@ def _tree(text: str) -> ast.expr:
     return tree
 
 
-_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
+_OPERATORS: dict[type, Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
 _FUNCTIONS = {"cdiv": (2, 2), "min": (1, 8), "max": (1, 8)}
 
 
@@ -136,7 +136,7 @@ def _check(node: ast.expr, text: str) -> None:
     if isinstance(node, ast.Name):
         return
     parts: list[ast.expr] = []
-    if isinstance(node, ast.BinOp) and isinstance(node.op, _OPERATORS):
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         parts = [node.left, node.right]
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         parts = [node.operand]
@@ -167,20 +167,10 @@ def _value(node: ast.expr, dims: Mapping[str, int]) -> int:
         return min(args) if node.func.id == "min" else max(args)
     assert isinstance(node, ast.BinOp)
     left, right = _value(node.left, dims), _value(node.right, dims)
-    result = _apply(node.op, left, right)
+    result: int = _OPERATORS[type(node.op)](left, right)
     if abs(result) >= _VALUE_LIMIT:
         raise UsageError("launch geometry exceeds 63 bits")
     return result
-
-
-def _apply(operator: ast.operator, left: int, right: int) -> int:
-    if isinstance(operator, ast.Add):
-        return left + right
-    if isinstance(operator, ast.Sub):
-        return left - right
-    if isinstance(operator, ast.Mult):
-        return left * right
-    return left // right if isinstance(operator, ast.FloorDiv) else left % right
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -204,11 +194,8 @@ class Step:
     """Work-items of a group along x, y, z."""
 
     def at(self, dims: Mapping[str, int]) -> tuple[Sizes, Sizes]:
-        """(global, local) size at those dims; a global size with a 0 in it is not to be launched.
-
-        Raises:
-            UsageError: an unknown dim, a negative size, no work-item in a group, or a global size that is no multiple
-                of the local one.
+        """(global, local) size at those dims; a global size with a 0 in it is not to be launched. Raises UsageError: an
+        unknown dim, a negative size, no work-item in a group, or a global size that is no multiple of the local one.
         """
         values = [evaluate(size, dims) for size in (*self.global_size, *self.local_size)]
         whole, group = (values[0], values[1], values[2]), (values[3], values[4], values[5])
@@ -237,10 +224,8 @@ class Plan:
 
 
 def read_plans(text: str) -> dict[str, Plan]:
-    """The launch and scratch lines in a source's header, by entry point.
-
-    Raises:
-        UsageError: a line is not of the form above, or there is no launch line; names the line's number.
+    """The launch and scratch lines in a source's header, by entry point. Raises UsageError: a line is not of the form
+    above, or there is no launch line; names the line's number.
     """
     steps: dict[str, list[Step]] = {}
     scratch: dict[str, list[str]] = {}
@@ -257,7 +242,7 @@ def read_plans(text: str) -> dict[str, Plan]:
     return {entry: Plan(steps=tuple(its), scratch=tuple(scratch.get(entry, ()))) for entry, its in steps.items()}
 
 
-def _parsed(line: HeaderLine, parse: Callable[[str], tuple[str, T]]) -> tuple[str, T]:
+def _parsed(line: HeaderLine, parse: Callable[[str], T]) -> T:
     try:
         return parse(line.value)
     except UsageError as error:

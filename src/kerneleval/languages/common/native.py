@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,11 +128,9 @@ class NativeLoaded(Loaded):
         return dict(self._counts)
 
     def watch(self, on: bool) -> None:
-        """See :meth:`Loaded.watch`."""
         self._watched = on
 
     def mute(self, on: bool) -> None:
-        """See :meth:`Loaded.mute`."""
         self._muted = on
 
     def _call(
@@ -246,14 +244,7 @@ def is_device_code(candidate: Candidate) -> bool:
 
 
 class Kernels(Native):
-    """Kernels of a cubin or code object with their geometry.
-
-    Args:
-        path: the binary.
-        launches: geometry by name of the kernel.
-        device: a device kind or torch device.
-        module: how such a binary is loaded.
-    """
+    """Kernels of a cubin or code object, which ``module`` loads, with their geometry by name."""
 
     def __init__(self, path: Path, launches: Mapping[str, Geometry], device: str, module: type[DeviceModule]) -> None:
         import torch
@@ -293,3 +284,20 @@ class Kernels(Native):
     def symbols(self) -> list[str]:
         """The kernels that have launch lines."""
         return sorted(self._launches)
+
+
+def built(candidate: Candidate, build_dir: Path, binary: str, device: str, module: type[DeviceModule]) -> Native:
+    """What was built of a candidate for a GPU: a library, or ``binary`` with launch lines, loaded by ``module``."""
+    if launches := device_launches(candidate):
+        return Kernels(build_dir / binary, launches, device, module)
+    return Library(build_dir / library_name(candidate))
+
+
+def check_kernels(binary: Path, launches: Iterable[str], there: Sequence[str]) -> None:
+    """Raises BuildError, and removes the binary, if launch lines name a kernel that is not among those in it."""
+    absent = [name for name in launches if name not in there]
+    if absent:
+        binary.unlink()
+        hint = ' (kernels must be extern "C")' if any(name.startswith("_Z") for name in there) else ""
+        known = ", ".join(there) or "none"
+        raise BuildError(f"kerneleval-launch names {absent[0]}; kernels there are {known}{hint}")

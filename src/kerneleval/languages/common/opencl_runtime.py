@@ -37,10 +37,8 @@ _BUILT_INS = "share/pocl/kernel-x86_64-unknown-linux-gnu-{}.bc"
 
 
 def chosen_library() -> Path | None:
-    """The runtime's library that ``KERNELEVAL_OPENCL`` gives by its path; None: it gives a name, or nothing.
-
-    Raises:
-        InfrastructureError: there is no such file.
+    """The runtime's library that ``KERNELEVAL_OPENCL`` gives by its path; None: it gives a name, or nothing. Raises
+    InfrastructureError: there is no such file.
     """
     wanted = os.environ.get(CHOICE, "").strip()
     if os.sep not in wanted or (not wanted.endswith((".so", ".icd")) and ".so." not in wanted):
@@ -74,7 +72,8 @@ def set_up(pyopencl: Path) -> None:
     home = pyopencl
     if library := chosen_library():
         home = _folder()
-        _write_icd(home / ".libs", library)
+        (home / ".libs").mkdir(parents=True, exist_ok=True)
+        (home / ".libs" / "chosen.icd").write_text(str(library))
         os.environ["OCL_ICD_VENDORS"] = str(home / ".libs")
     elif _built_ins_misfit() and (pyopencl.parent / _POCL_FILES / _BUILT_INS.format("avx512")).is_file():
         home = _with_avx2(pyopencl)
@@ -90,11 +89,6 @@ def _folder() -> Path:
 def _temporary() -> tempfile.TemporaryDirectory[str]:
     """Removed when this process ends."""
     return tempfile.TemporaryDirectory(prefix="opencl-")
-
-
-def _write_icd(folder: Path, library: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "chosen.icd").write_text(str(library))
 
 
 @functools.cache
@@ -178,7 +172,6 @@ class Described:
     """What an OpenCL device says of itself."""
 
     name: str
-    """Name of the device."""
     arch: str
     """``pocl/<processor, as LLVM names it>`` of PoCL; else platform and device in short."""
     driver: str
@@ -293,10 +286,8 @@ def _short(text: str) -> str:
 
 @functools.cache
 def opened() -> Opened:
-    """The device, opened once in this process: PoCL starts its threads, which inherit this thread's processors.
-
-    Raises:
-        InfrastructureError: there is none, or it cannot be opened.
+    """The device, opened once in this process: PoCL starts its threads, which inherit this thread's processors. Raises
+    InfrastructureError: there is none, or it cannot be opened.
     """
     device = _chosen()
     import pyopencl
@@ -315,8 +306,7 @@ def compiled(text: str, name: str, folder: Path, flags: Sequence[str]) -> Any:
     Asked for binaries, PoCL would load what it made, and with it run what a source declares to be a constructor.
 
     Args:
-        text: the source.
-        name: its file's name, for messages.
+        name: the source's file's name, for messages.
         folder: where ``#include`` finds further files.
         flags: the candidate's own.
 

@@ -23,8 +23,6 @@ from kerneleval.records import Candidate, InfrastructureError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["MODULE_NAME", "PythonLanguage", "PythonLoaded", "imports"]
-
 MODULE_NAME = "candidate"
 """Name under which every candidate is imported: it says nothing about task or judge."""
 
@@ -40,20 +38,25 @@ class PythonLanguage(Language):
     """Package whose import marks a file as of this language, and without which it cannot load; empty: none."""
     install: str = ""
     """What to install when :attr:`imported` is missing."""
+    certainty: int = 20
+    """What :meth:`claim` says of a file that imports the package."""
+
+    def claim(self, text: str) -> int:
+        """A file that imports the package, whatever else it imports."""
+        if not self.imported:
+            return super().claim(text)
+        return self.certainty if imports(text, self.imported) else 0
 
     def missing(self, device: str) -> str:
-        """See :meth:`Language.missing`."""
         if self.imported and importlib.util.find_spec(self.imported) is None:
             return f"{self.imported}: {self.install}"
         return ""
 
     @property
     def known(self) -> tuple[str, ...]:
-        """See :attr:`Language.known`."""
         return (f"softmax_{self.name}.py",)
 
     def toolchain(self, device: str, arch: str) -> str:
-        """See :meth:`Language.toolchain`."""
         try:
             version = metadata.version(self.imported)
         except metadata.PackageNotFoundError:  # a folder on PYTHONPATH
@@ -136,7 +139,6 @@ class PythonLoaded(Loaded):
         return tuple(made) if isinstance(made, (tuple, list)) else (made,)
 
     def make_module(self, init_args: Sequence[Any], seed: int | None = None) -> torch.nn.Module:
-        """See :meth:`Loaded.make_module`."""
         import torch
 
         if self._class is None:
@@ -156,7 +158,6 @@ class PythonLoaded(Loaded):
         return module
 
     def call_module(self, module: torch.nn.Module) -> None:
-        """See :meth:`Loaded.call_module`."""
         self.module = module
         self._function = module
 
@@ -165,15 +166,12 @@ class PythonLoaded(Loaded):
         return dict(self._watch.counts)
 
     def binaries(self) -> list[str]:
-        """See :meth:`Loaded.binaries`."""
         return sorted(self._watch.binaries)
 
     def watch(self, on: bool) -> None:
-        """See :meth:`Loaded.watch`."""
         self._watch.switch(on)
 
     def mute(self, on: bool) -> None:
-        """See :meth:`Loaded.mute`."""
         self._watch.muted = on
 
 

@@ -9,8 +9,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-__all__ = ["Source", "Unreadable"]
-
 _LONGEST_NAME = 12
 """Parts of a dotted name; nothing that is looked for has more."""
 
@@ -23,10 +21,8 @@ class Unreadable(Exception):  # noqa: N818 - an outcome, no error of this progra
 
 
 class Source:
-    """One file, parsed. Nothing here recurses: a tree may be as deep as the parser lets it be.
-
-    Raises:
-        Unreadable: it does not parse.
+    """One file, parsed. Nothing here recurses: a tree may be as deep as the parser lets it be. Raises Unreadable: it
+    does not parse.
     """
 
     def __init__(self, text: str) -> None:

@@ -46,10 +46,8 @@ class HeaderLine:
 
 
 def read_header(text: str, key: str) -> tuple[HeaderLine, ...]:
-    """The header lines with that key, in order.
-
-    Raises:
-        UsageError: a line has an unknown key, so that a misspelt one is not passed over.
+    """The header lines with that key, in order. Raises UsageError: a line has an unknown key, so that a misspelt one is
+    not passed over.
     """
     lines = text.split("\n", _LINES)[:_LINES]
     found = []
@@ -92,7 +90,9 @@ def read_candidate(
 
     The file's own name does not enter the candidate (it becomes ``candidate.py``, ``candidate.cpp`` ...), so that equal
     files under different names are one candidate. Its origin comes from the side file ``<stem>.origin.json`` if there
-    is one, else from a ``kerneleval-origin`` header, else it is ``Origin()``.
+    is one, else from a ``kerneleval-origin`` header, else it is ``Origin()``. Raises UsageError: the file is missing,
+    too large (4 MiB), empty, not UTF-8, of no known language, or its origin is not what it should be; the message names
+    the file.
 
     Args:
         path: the file; or a directory with a file ``<task_name>.<suffix>`` for exactly one known suffix.
@@ -100,10 +100,6 @@ def read_candidate(
         entry: name of the forward entry point; empty: by convention.
         language: name of the language; empty: detected by suffix and text.
         backward_entry: name of the explicit backward entry point; empty: by convention.
-
-    Raises:
-        UsageError: the file is missing, too large (4 MiB), empty, not UTF-8, of no known language, or its origin is
-            not what it should be; the message names the file.
     """
     file = Path(path)
     if file.is_dir():
@@ -122,26 +118,18 @@ def read_candidate(
     )
 
 
-def candidate_of(text: str, language: str = "", *, origin: Origin | None = None) -> Candidate:
-    """A candidate of a text that lies in no file, the same as that of a file with it.
-
-    Args:
-        text: the source.
-        language: name of the language; empty: found from the text, as that of a ``.py`` file.
-        origin: where it came from; None: what its header says.
-
-    Raises:
-        UsageError: it is empty or too large (4 MiB), the language is unknown, or its origin is not what it should be.
+def candidate_of(text: str, language: str = "") -> Candidate:
+    """A candidate of a text that lies in no file, the same as that of a file with it. Without a language it has that of
+    a ``.py`` file. Raises UsageError: it is empty or too large (4 MiB), the language is unknown, or its origin is not
+    what it should be.
     """
     if not text.strip():
         raise UsageError("the source text is empty")
     if len(text.encode(errors="replace")) > SIZE_LIMIT_BYTES:
         raise UsageError(f"the source text is larger than {SIZE_LIMIT_BYTES} bytes, the limit")
     name = find(language).name if language else detect("candidate.py", text)
-    if origin is None:
-        lines = read_header(text, "origin")
-        found = lines[0] if lines else None
-        origin = Origin() if found is None else _parse("kerneleval-origin", f"{found.value}\n{found.following}", False)
+    lines = read_header(text, "origin")
+    origin = _parse("kerneleval-origin", f"{lines[0].value}\n{lines[0].following}", False) if lines else Origin()
     return Candidate(files=((f"candidate{find(name).suffixes[0]}", text),), language=name, origin=origin)
 
 

@@ -12,8 +12,6 @@ from typing import Any
 import triton
 import triton.language as tl
 
-__all__ = ["preload"]
-
 _WARP = 32
 
 
@@ -24,10 +22,8 @@ def _copy(source, target, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-de
 
 
 def preload(arch: str) -> None:
-    """Compile a small kernel for ``sm_NN`` and load the CUDA driver's stub; neither makes a device context.
-
-    Raises:
-        Exception: whatever Triton or its compilers raise; candidates would meet the same.
+    """Compile a small kernel for ``sm_NN`` and load the CUDA driver's stub; neither makes a device context. Raises
+    Exception: whatever Triton or its compilers raise; candidates would meet the same.
     """
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LaunchWatch", "Patch", "is_own_source", "library_folders"]
-
 _ABSENT = object()
 _MOST_BINARIES = 1024
 
@@ -28,7 +26,6 @@ class Patch:
     """One method through which kernels of a class are launched."""
 
     owner: type
-    """The class."""
     method: str
     """Name of the method; inherited ones are put back by removing the replacement."""
     describe: Callable[[Any], tuple[str, str]]

@@ -16,8 +16,6 @@ from kerneleval import languages
 from kerneleval.languages.common.base import BuildError
 from kerneleval.records import Candidate, InfrastructureError, from_plain
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str]) -> int:
     """Build; ``told.json`` has ``error``, the compiler's words, and ``machine``, what is missing here."""

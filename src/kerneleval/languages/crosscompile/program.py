@@ -126,7 +126,6 @@ def main(words: Sequence[str]) -> int:
     spec = json.loads(Path(words[0]).read_text())
     out = Path(words[1])
     os.environ.pop("TRITON_INTERPRET", None)
-    import torch
     import triton
     import triton.compiler
     import triton.language  # noqa: F401
@@ -193,8 +192,6 @@ def _run(spec: Mapping[str, Any], folder: Path, recorder: _Recorder, found: dict
 
 
 def _call(loaded: Any, call: Mapping[str, Any]) -> None:
-    import torch
-
     def made(argument: Mapping[str, Any]) -> Any:
         if "value" in argument:
             return argument["value"]
@@ -244,7 +241,7 @@ class _Recorder:
         from triton.runtime import driver
 
         dress(self._target)
-        driver.set_active(_Driver(self._target))
+        driver.set_active(_driver(self._target))
         yield
 
     def take_over(self) -> None:
@@ -319,73 +316,41 @@ def _key(value: Any) -> Any:
 
 def _mock(value: Any) -> Any:
     """A tensor as the compiler sees it: its dtype, and an address that is as aligned as PyTorch's."""
-    import torch
     from triton.runtime.jit import MockTensor
 
     return MockTensor(value.dtype) if isinstance(value, torch.Tensor) else value
 
 
-class _Driver:
+def _driver(target: Target) -> Any:
     """Triton's driver of a GPU that is not there."""
+    from triton.backends.compiler import GPUTarget
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
-
-    def is_active(self) -> bool:
-        return True
-
-    def get_current_target(self) -> Any:
-        from triton.backends.compiler import GPUTarget
-
-        if self._target.vendor == "amd":
-            return GPUTarget("hip", self._target.name, self._target.warp)
-        return GPUTarget("cuda", int(self._target.name.removeprefix("sm_")), 32)
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def set_current_device(self, device: int) -> None:
-        pass
-
-    def get_current_stream(self, device: int | None = None) -> int:
-        return 0
-
-    def get_active_torch_device(self) -> Any:
-        import torch
-
-        return torch.device("cuda", 0)
-
-    def get_device_interface(self) -> Any:
-        import torch
-
-        return torch.cuda
-
-    def get_benchmarker(self) -> Any:
-        return lambda call, **keywords: [0.0, 0.0, 0.0]
-
-    def get_empty_cache_for_benchmark(self) -> Any:
-        return None
-
-    def clear_cache(self, cache: Any) -> None:
-        pass
-
-    def get_device_capability(self, device: int = 0) -> tuple[int, int]:
-        return self._target.capability
-
-    @property
-    def utils(self) -> Any:
-        return self
-
-    def get_device_properties(self, device: int = 0) -> dict[str, int]:
-        return {
-            "max_shared_mem": self._target.shared_bytes,
-            "max_num_regs": 65536,
-            "multiprocessor_count": self._target.units,
-            "warpSize": self._target.warp,
-            "sm_clock_rate": 1_500_000,
-            "mem_clock_rate": 2_000_000,
-            "mem_bus_width": 4096,
-        }
+    amd = target.vendor == "amd"
+    wanted = GPUTarget("hip", target.name, target.warp) if amd else GPUTarget("cuda", int(target.name[3:]), 32)
+    properties = {
+        "max_shared_mem": target.shared_bytes,
+        "max_num_regs": 65536,
+        "multiprocessor_count": target.units,
+        "warpSize": target.warp,
+        "sm_clock_rate": 1_500_000,
+        "mem_clock_rate": 2_000_000,
+        "mem_bus_width": 4096,
+    }
+    told: dict[str, Any] = {
+        "is_active": True,
+        "get_current_target": wanted,
+        "get_current_device": 0,
+        "get_current_stream": 0,
+        "get_active_torch_device": _THERE,
+        "get_device_interface": torch.cuda,
+        "get_benchmarker": lambda call, **keywords: [0.0, 0.0, 0.0],
+        "get_device_capability": target.capability,
+        "get_device_properties": properties,
+        **dict.fromkeys(("set_current_device", "get_empty_cache_for_benchmark", "clear_cache")),
+    }
+    driver = types.SimpleNamespace(**{name: _giving(value) for name, value in told.items()})
+    driver.utils = driver
+    return driver
 
 
 if __name__ == "__main__":

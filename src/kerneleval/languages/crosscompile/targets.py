@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from kerneleval.records import UsageError, near
 
-__all__ = ["TARGETS", "Target", "find_targets"]
-
 _KIB = 1024
 
 
@@ -76,11 +74,7 @@ TARGETS: dict[str, Target] = {
 
 
 def find_targets(names: Sequence[str]) -> tuple[Target, ...]:
-    """The targets of that name; all of them where none is named.
-
-    Raises:
-        UsageError: an unknown name.
-    """
+    """The targets of that name; all of them where none is named. Raises UsageError: an unknown name."""
     for name in names:
         if name not in TARGETS:
             raise UsageError(f"target {name!r:.80} is unknown; {near(name, TARGETS)}")

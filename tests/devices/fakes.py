@@ -1,24 +1,186 @@
-"""The vendors' device files over their fakes."""
+"""Fakes of what vendors' devices are driven through, for the device files: ``docs/hardware.md`` says what they cover.
+
+A fake stands in for the functions that a device file calls, not for the hardware: tensors are the CPU's. Each of its
+functions takes what the real one takes; whatever a device file calls that the fake does not have, or with arguments
+that the real function would not take, is an error.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import inspect
+import itertools
+import mmap
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from kerneleval.devices import metal, rocm, xpu
-from kerneleval.devices.fakes.hip import Hip
-from kerneleval.devices.fakes.namespace import Namespace
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["FAKES", "Fake", "FakeMetal", "FakeRocm", "FakeXpu"]
+
+class Namespace:
+    """Has what it was given and nothing else.
+
+    Args:
+        name: as in PyTorch: ``torch.mps``.
+        real: the real namespace, which PyTorch has in every build; from its functions come the signatures.
+        answers: name -> what stands in for the function of that name.
+    """
+
+    def __init__(self, name: str, real: Any, answers: Mapping[str, Callable[..., Any]]) -> None:
+        self.name = name
+        self.called: set[str] = set()
+        self._real = real
+        self._answers = dict(answers)
+
+    @property
+    def offered(self) -> set[str]:
+        """Names of the functions that it has."""
+        return set(self._answers)
+
+    def __getattr__(self, name: str) -> Any:
+        answers = self.__dict__.get("_answers", {})
+        if name not in answers:
+            raise AttributeError(f"the fake of {self.__dict__.get('name')} has no {name!r}")
+        signature = inspect.signature(getattr(self._real, name))
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            signature.bind(*args, **kwargs)  # TypeError where the real one would not take them
+            self.called.add(name)
+            return answers[name](*args, **kwargs)
+
+        return call
+
+
+_FOLDER = Path("/dev/shm")
+_INVALID_VALUE, _OUT_OF_MEMORY, _INVALID_CONTEXT = 1, 2, 201
+_TEXTS = {
+    _INVALID_VALUE: b"invalid argument",
+    _OUT_OF_MEMORY: b"out of memory",
+    _INVALID_CONTEXT: b"invalid device context",
+}
+_HANDLE_BYTES = 64
+
+
+class Hip:
+    """Signatures as in ``hip_runtime_api.h``; every function but the last returns ``hipError_t``, 0 for success.
+
+    Args:
+        memory_bytes: what may be allocated at once.
+        ipc: whether handles can be made and opened, as they cannot where a container has namespaces of its own.
+    """
+
+    def __init__(self, memory_bytes: int = 1 << 30, *, ipc: bool = True) -> None:
+        self.called: set[str] = set()
+        self.free_bytes = memory_bytes
+        self._ipc = ipc
+        self._count = itertools.count()
+        self._maps: dict[int, tuple[mmap.mmap, Any, Path, bool]] = {}
+
+    @property
+    def offered(self) -> set[str]:
+        """Names of the functions that it has."""
+        return {name for name in dir(type(self)) if name.startswith("hip")}
+
+    def hipMalloc(self, pointer: Any, size: ctypes.c_size_t) -> int:
+        """Allocate: ``hipMalloc(void** ptr, size_t size)``."""
+        self.called.add("hipMalloc")
+        nbytes = _value(size, ctypes.c_size_t)
+        if nbytes > self.free_bytes:
+            return _OUT_OF_MEMORY
+        path = _FOLDER / f"kerneleval-hip-{os.getpid()}-{next(self._count)}"
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.ftruncate(handle, nbytes)
+            _out(pointer).value = self._map(handle, nbytes, path, owned=True)
+        finally:
+            os.close(handle)
+        self.free_bytes -= nbytes
+        return 0
+
+    def hipFree(self, pointer: ctypes.c_uint64) -> int:
+        """Free: ``hipFree(void* ptr)``."""
+        self.called.add("hipFree")
+        return self._unmap(pointer, owned=True)
+
+    def hipIpcGetMemHandle(self, handle: Any, pointer: ctypes.c_uint64) -> int:
+        """Export: ``hipIpcGetMemHandle(hipIpcMemHandle_t* handle, void* devPtr)``."""
+        self.called.add("hipIpcGetMemHandle")
+        entry = self._maps.get(_value(pointer, ctypes.c_uint64))
+        if entry is None or not entry[3] or not self._ipc:
+            return _INVALID_VALUE
+        text = entry[2].name.encode().ljust(_HANDLE_BYTES, b"\0")
+        ctypes.memmove(ctypes.byref(_out(handle)), text, _HANDLE_BYTES)
+        return 0
+
+    def hipIpcOpenMemHandle(self, pointer: Any, handle: ctypes.Structure, flags: ctypes.c_uint) -> int:
+        """Import: ``hipIpcOpenMemHandle(void** devPtr, hipIpcMemHandle_t handle, unsigned int flags)``."""
+        self.called.add("hipIpcOpenMemHandle")
+        if _value(flags, ctypes.c_uint) != 1 or ctypes.sizeof(handle) != _HANDLE_BYTES:
+            return _INVALID_VALUE
+        name = bytes(handle).rstrip(b"\0").decode(errors="replace")
+        if name.split("-")[2:3] == [str(os.getpid())]:  # the process that allocated it has it already
+            return _INVALID_CONTEXT
+        try:
+            descriptor = os.open(_FOLDER / Path(name).name, os.O_RDWR)
+        except OSError:
+            return _INVALID_VALUE
+        try:
+            nbytes = os.fstat(descriptor).st_size
+            _out(pointer).value = self._map(descriptor, nbytes, Path(name), owned=False)
+        finally:
+            os.close(descriptor)
+        return 0
+
+    def hipIpcCloseMemHandle(self, pointer: ctypes.c_uint64) -> int:
+        """Close what was imported: ``hipIpcCloseMemHandle(void* devPtr)``."""
+        self.called.add("hipIpcCloseMemHandle")
+        return self._unmap(pointer, owned=False)
+
+    def hipGetErrorString(self, status: int) -> bytes:
+        """What an error means, as ``const char*``."""
+        self.called.add("hipGetErrorString")
+        return _TEXTS.get(status, b"unknown error")
+
+    def _map(self, descriptor: int, nbytes: int, path: Path, *, owned: bool) -> int:
+        view = mmap.mmap(descriptor, nbytes)
+        anchor = ctypes.c_char.from_buffer(view)
+        address = ctypes.addressof(anchor)
+        self._maps[address] = (view, anchor, path, owned)
+        return address
+
+    def _unmap(self, pointer: ctypes.c_uint64, *, owned: bool) -> int:
+        entry = self._maps.get(_value(pointer, ctypes.c_uint64))
+        if entry is None or entry[3] != owned:
+            return _INVALID_VALUE
+        del self._maps[_value(pointer, ctypes.c_uint64)]  # the pages go with the last tensor over them
+        if owned:
+            self.free_bytes += len(entry[0])
+            with contextlib.suppress(FileNotFoundError):
+                entry[2].unlink()
+        return 0
+
+
+def _value(argument: Any, kind: type) -> int:
+    """What an integer argument holds, which must be passed as the C type: a plain int is cut to 32 bits by ctypes."""
+    if not isinstance(argument, kind):
+        raise TypeError(f"{kind.__name__} expected, got {type(argument).__name__}")
+    return int(argument.value)  # type: ignore[attr-defined]
+
+
+def _out(reference: Any) -> Any:
+    """What ``ctypes.byref`` refers to."""
+    return reference._obj
+
 
 GIB = 1 << 30
 
