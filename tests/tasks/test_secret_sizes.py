@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from kerneleval.records import Case, Protocol, Scalar, Task, TensorSpec
-from kerneleval.tasks import find, secret_sizes, shapes
-from kerneleval.tasks.secret_sizes import secret_cases
+from kerneleval.tasks import find, shapes
+from kerneleval.tasks.shapes import secret_cases
 
 from .conftest import SMALL, check_dims
 
@@ -84,12 +84,12 @@ def test_dims_are_thin_together_that_are_so_in_no_planned_case() -> None:
     met = {tuple(n for n in names if c.dims_map[n] == lowest[n]) for c in planned}
     pairs = set(itertools.combinations(names, 2)) - met
     assert pairs
-    found = Counter(part for _ in range(60) for part in secret_sizes._thin_parts(task, planned, 3))
+    found = Counter(part for _ in range(60) for part in shapes._thin_parts(task, planned, 3))
     assert not set(found) & met
     assert min(found[pair] for pair in pairs) > 3
     for part in pairs:
         dims = {dim.name: 40 for dim in task.dims} | {"K": 3, "S": 1}
-        thinner = secret_sizes._thinned(task, dims, part, lambda _: True)
+        thinner = shapes._thinned(task, dims, part, lambda _: True)
         assert thinner is not None
         assert {name for name in names if thinner[name] <= lowest[name] + 6} == set(part)
 

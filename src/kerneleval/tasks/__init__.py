@@ -13,12 +13,22 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kerneleval.records import KernelEvalError, Task, UsageError, digest, near
-from kerneleval.tasks.aliases import ALIASES
+from kerneleval.records import (
+    CATEGORIES,
+    DISTRIBUTIONS,
+    DTYPES,
+    GROUPS,
+    LAYOUTS,
+    KernelEvalError,
+    Task,
+    UsageError,
+    digest,
+    near,
+)
 
 __all__ = ["ALIASES", "CORE", "all_tasks", "find", "home", "open_task"]
 
@@ -33,6 +43,15 @@ CORE: tuple[str, ...] = (
 )
 """Four operators of each category, for measurements of the judge itself, which would take hours over all."""
 
+ALIASES: dict[str, str] = {
+    "conv2d_hardswish_relu": "conv2d_relu_hardswish",  # relu(hardswish(x)) = hardswish(relu(x)) for every x
+    "hstack": "cat",
+    "lu_factor_solve": "solve",
+    "qr_solve": "solve",
+    "rows_silu_mul": "swiglu",
+    "squared_difference": "mse_loss_none",
+}
+"""Alias -> task. The alias names the same function of the same arguments; how it is computed does not matter."""
 
 _OPERATORS = "kerneleval.tasks.operators"
 
@@ -167,15 +186,43 @@ def _by_likelihood(name: str) -> list[str]:
 
 def _unique(given: Iterable[Task], where: str) -> dict[str, Task]:
     """The tasks of one file by name, sorted by category and name."""
-    from kerneleval.tasks.define import validate
-
     tasks: dict[str, Task] = {}
     for task in given:
-        validate(task, where)
+        if wrong := next(_problems(task), ""):
+            raise UsageError(f"task {task.name!r} in {where}: {wrong}")
         if task.name in tasks:
             raise KernelEvalError(f"two tasks are called {task.name!r} in {where}")
         tasks[task.name] = task
     return dict(sorted(tasks.items(), key=lambda item: (item[1].category, item[0])))
+
+
+def _problems(task: Task) -> Iterator[str]:
+    """What does not hold together in a task's declaration, and what would be right."""
+    if not task.name.isidentifier():
+        yield f"name {task.name!r} must be an identifier such as 'layer_norm'"
+    if task.category not in CATEGORIES:
+        yield f"category {task.category!r} is unknown; known are {', '.join(CATEGORIES)}"
+    vocabularies: tuple[tuple[str, Sequence[object], Sequence[object]], ...] = (
+        ("dtypes", task.dtypes, tuple(DTYPES)),
+        ("distributions", task.distributions, DISTRIBUTIONS),
+        ("layouts", task.layouts, LAYOUTS),
+        ("group", (task.group,), (*GROUPS, "")),
+        ("complexity", (task.complexity,), (1, 2, 3, 4)),
+    )
+    for field_name, values, known in vocabularies:
+        for value in values:
+            if value not in known:
+                yield f"{field_name}: {value!r} is unknown; known are {', '.join(map(str, known))}"
+        if not values:
+            yield f"{field_name} is empty"
+    names = [dim.name for dim in task.dims]
+    if len(set(names)) != len(names):
+        yield f"two dims share a name in {', '.join(names)}"
+    for dim in task.dims:
+        if dim.low < 1 or -(-dim.low // dim.multiple_of) * dim.multiple_of > dim.high:
+            yield f"dim {dim.name}: no multiple of {dim.multiple_of} lies in [{dim.low}, {dim.high}], low >= 1"
+    if not task.case_dims and not any(dim.scaled for dim in task.dims):
+        yield "no dim is scaled and there are no case_dims, so there is nothing to sample"
 
 
 def _top_level_names(tree: ast.Module) -> set[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 from kerneleval.records import Case, Dim, Direction, Protocol, Task, UsageError
 from kerneleval.tasks.sampling import lowest
-from kerneleval.tasks.shapes import case_bytes, judged_in
+from kerneleval.tasks.shapes import case_bytes, dims_text, judged_in
 
 FORM = "TASK/DIRECTION/DIMS/DTYPE/LAYOUT/DISTRIBUTION"
 """What a key is made of."""
@@ -89,7 +89,7 @@ def _dims(where: str, text: str, task: Task, planned: Sequence[Case]) -> dict[st
     if task.case_dims:
         sizes = [own for _, own in task.case_dims]
         if dims not in sizes:
-            own_sizes = " or ".join(dict.fromkeys(map(_text, sizes)))
+            own_sizes = " or ".join(dict.fromkeys(map(dims_text, sizes)))
             raise UsageError(f"{where}: task {task.name} is judged at sizes of its own only: {own_sizes}")
         return dims
     for dim, value, (_, _, given) in zip(task.dims, values, pairs, strict=True):
@@ -98,7 +98,8 @@ def _dims(where: str, text: str, task: Task, planned: Sequence[Case]) -> dict[st
             raise UsageError(f"{where}: {dim.name} must be {_limits(dim, task.empty)}, not {said!r}")
     if task.constraint is not None and not task.constraint(dims):
         raise UsageError(
-            f"{where}: task {task.name} does not allow {_text(dims)} together; it allows {_text(planned[0].dims_map)}"
+            f"{where}: task {task.name} does not allow {dims_text(dims)} together; "
+            f"it allows {dims_text(planned[0].dims_map)}"
         )
     return dims
 
@@ -110,7 +111,3 @@ def _allows(dim: Dim, value: int) -> bool:
 def _limits(dim: Dim, may_be_0: bool) -> str:
     kind = "an integer" if dim.multiple_of == 1 else f"a multiple of {dim.multiple_of}"
     return f"{kind} from {lowest(dim)} to {dim.high}" + (" or 0" if may_be_0 else "")
-
-
-def _text(dims: Mapping[str, int]) -> str:
-    return ",".join(f"{name}={value}" for name, value in dims.items())

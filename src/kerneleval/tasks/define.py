@@ -19,10 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from kerneleval.records import (
-    CATEGORIES,
     DISTRIBUTIONS,
-    DTYPES,
-    GROUPS,
     LAYOUTS,
     Arg,
     Dim,
@@ -349,46 +346,3 @@ def _formulas(table: Table) -> Iterator[tuple[str, float | str]]:
             yield f"{place}: shape", product_text(arg.shape)
             yield f"{place}: fan_in", product_text(arg.fan_in)
             yield from ((f"{place}: {bound}", getattr(arg, bound)) for bound in ("low", "high", "common"))
-
-
-def validate(task: Task, where: str) -> Task:
-    """The task itself, once its declaration holds together.
-
-    Args:
-        task: the task.
-        where: file or module that defines it, for the message.
-
-    Raises:
-        UsageError: naming the first field that is wrong and what would be right.
-    """
-    problems: list[str] = []
-    if not task.name.isidentifier():
-        problems.append(f"name {task.name!r} must be an identifier such as 'layer_norm'")
-    if task.category not in CATEGORIES:
-        problems.append(f"category {task.category!r} is unknown; known are {', '.join(CATEGORIES)}")
-    for field_name, values, known in (
-        ("dtypes", task.dtypes, tuple(DTYPES)),
-        ("distributions", task.distributions, DISTRIBUTIONS),
-        ("layouts", task.layouts, LAYOUTS),
-        ("group", (task.group,), (*GROUPS, "")),
-        ("complexity", (task.complexity,), (1, 2, 3, 4)),
-    ):
-        problems += [
-            f"{field_name}: {v!r} is unknown; known are {', '.join(map(str, known))}" for v in values if v not in known
-        ]
-        if not values:
-            problems.append(f"{field_name} is empty")
-    names = [dim.name for dim in task.dims]
-    if len(set(names)) != len(names):
-        problems.append(f"two dims share a name in {', '.join(names)}")
-    for dim in task.dims:
-        least = -(-dim.low // dim.multiple_of) * dim.multiple_of
-        if dim.low < 1 or least > dim.high:
-            problems.append(
-                f"dim {dim.name}: no multiple of {dim.multiple_of} lies in [{dim.low}, {dim.high}], low >= 1"
-            )
-    if not task.case_dims and not any(dim.scaled for dim in task.dims):
-        problems.append("no dim is scaled and there are no case_dims, so there is nothing to sample")
-    if problems:
-        raise UsageError(f"task {task.name!r} in {where}: {problems[0]}")
-    return task

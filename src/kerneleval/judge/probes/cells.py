@@ -2,7 +2,7 @@
 
 ``CellJudge.judge`` is where a case's outcome is decided; ``repeats.py`` has the windows with something changed.
 Secret cases are drawn anew for every check and are no cells of its verdict, because all candidates of a run share their
-cells: the plan is public, so a candidate could have a table of its sizes. ``tasks/secret_sizes.py`` draws them. Nothing
+cells: the plan is public, so a candidate could have a table of its sizes. ``tasks/shapes.py`` draws them. Nothing
 is timed here: ``timing`` does that, for cases that passed.
 """
 
@@ -25,8 +25,7 @@ from kerneleval.judge.windows.modules import reveal_weights
 from kerneleval.judge.windows.protocol import claimed, output_views, raised
 from kerneleval.judge.windows.worker_pool import BuildFailed
 from kerneleval.records import Case, Failed, Finding, InfrastructureError, Outcome, Passed, Reason, Task, new_secret
-from kerneleval.tasks.secret_sizes import secret_cases
-from kerneleval.tasks.shapes import Budget
+from kerneleval.tasks.shapes import Budget, secret_cases
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
 _MOST_CRASHES = 3
