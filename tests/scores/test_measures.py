@@ -10,7 +10,7 @@ import pytest
 from score_builders import rows
 
 from kerneleval.scores import Setting, find
-from kerneleval.scores.best_of_k import expected_best
+from kerneleval.scores.fast_p import expected_best
 
 
 def test_expected_best_is_the_mean_over_all_draws():

@@ -16,7 +16,7 @@ from kerneleval.records import KernelEvalError, Score
 from kerneleval.scores import Setting, all_scores, definition, find, register
 from kerneleval.scores.common import intervals
 from kerneleval.scores.common.registry import SCORES
-from kerneleval.scores.pass_at_k import at_least_one
+from kerneleval.scores.fast_p import at_least_one
 
 SPEEDUPS = st.floats(0.05, 20.0)
 OUTCOMES = st.lists(

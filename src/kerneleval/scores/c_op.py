@@ -8,7 +8,7 @@ import numpy as np
 
 from kerneleval.records import CATEGORIES, DIRECTIONS, GROUPS, Result, Score
 from kerneleval.scores.common.cells import Pair, checked, pairs, primary
-from kerneleval.scores.common.intervals import Draw, Floats, share
+from kerneleval.scores.common.intervals import Draw, Floats, in_order, notes, share
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import where
 
@@ -73,9 +73,8 @@ def c_op_by_group(results: Sequence[Result], setting: Setting = DEFAULT) -> Tabl
 def _by(label_of: Mapping[str, str], everything: Sequence[Pair], order: Sequence[str]) -> Table:
     """Coverage by a label of each task, and by direction."""
     known = {label_of[pair.task] for pair in everything}
-    labels = [c for c in order if c in known] + sorted(known - set(order))
     table: Table = {}
-    for label in (*labels, "all"):
+    for label in (*in_order(known, order), "all"):
         for direction in (*DIRECTIONS, "all"):
             chosen = [p for p in everything if label in (label_of[p.task], "all") and direction in (p.direction, "all")]
             if chosen:
@@ -87,9 +86,7 @@ def _share(chosen: Sequence[Pair], note: str) -> Score:
     covered = sum(map(coverage, chosen))
     n = len({(p.task, p.direction) for p in chosen})
     value = covered / len(chosen) if chosen else 0.0
-    return share(
-        value, n, independent=len({p.task for p in chosen}), note="; ".join(filter(None, (note, _why(chosen))))
-    )
+    return share(value, n, independent=len({p.task for p in chosen}), note=notes(note, _why(chosen)))
 
 
 def _why(chosen: Sequence[Pair]) -> str:

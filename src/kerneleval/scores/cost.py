@@ -10,7 +10,7 @@ import numpy as np
 
 from kerneleval.records import PUBLISHED, Result, Score
 from kerneleval.scores.common.cells import attempted, beyond_noise, checked, primary, timing_of
-from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, interval
+from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, interval, scored
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import few_tasks
 
@@ -91,10 +91,10 @@ def _ratio(samples: Sequence[_Sample], position: int, per: str, all_samples: int
         return out
 
     value, low, high, undefined = interval(statistic, len(tasks), len(tasks), never_outside=(0.0, math.inf))
-    notes = [few_tasks(len(tasks))]
+    said = [few_tasks(len(tasks))]
     if len(samples) < all_samples:
-        notes.append(f"recorded of {len(samples)} of {all_samples} samples")
+        said.append(f"recorded of {len(samples)} of {all_samples} samples")
     if undefined > 0.025:  # the upper end of the interval is none
         high = math.inf
-        notes.append(f"resamples of the tasks may have no {per} sample, so that there is no upper end")
-    return Score(value=value, low=low, high=high, n=len(samples), note="; ".join(filter(None, notes)))
+        said.append(f"resamples of the tasks may have no {per} sample, so that there is no upper end")
+    return scored((value, low, high), len(samples), *said)

@@ -1,16 +1,29 @@
-"""CV_shape: how much the speedup depends on the shape, the second factor of S."""
+"""How much the speedup depends on the shape: CV_shape, the second factor of S; the same by shape category; and the gap
+between shapes that kernels are tuned for and all others.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kerneleval.records import CATEGORIES, Result, Score
-from kerneleval.scores.common.cells import checked, primary
-from kerneleval.scores.common.intervals import FEW, NOTHING, Draw, Floats, interval, ratio_over_tasks
+from kerneleval.records import CATEGORIES, SHAPE_CATEGORIES, Result, Score
+from kerneleval.scores.common.cells import checked, primary, timing_of
+from kerneleval.scores.common.intervals import (
+    FEW,
+    NOTHING,
+    Draw,
+    Floats,
+    in_order,
+    interval,
+    nested,
+    ratio_over_tasks,
+    scored,
+)
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import MIN_SHAPES, Speeds, few_tasks, speeds, where
 
@@ -59,12 +72,10 @@ def cv_shape(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     groups = int(table.eligible.sum())
     if not groups:
         return NOTHING(f"no (task, direction, dtype) has {MIN_SHAPES} timed shapes")
-    value, low, high = with_interval(table)
     too_few = int((table.nested.counts > 0).sum()) - groups
     left_out = f"{too_few} groups with fewer than {MIN_SHAPES} timed shapes left out" if too_few else ""
     tasks = int(table.eligible.any(axis=1).sum())
-    note = "; ".join(filter(None, (where(results, setting), left_out, few_tasks(tasks))))
-    return Score(value=value, low=low, high=high, n=groups, note=note)
+    return scored(with_interval(table), groups, where(results, setting), left_out, few_tasks(tasks))
 
 
 def with_interval(table: Speeds) -> tuple[float, float, float]:
@@ -86,9 +97,87 @@ def with_interval(table: Speeds) -> tuple[float, float, float]:
 @register
 def cv_by_category(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """CV_shape over the groups of each operator category."""
-    found = {}
     mine = primary(checked(results), setting)
-    known = {r.category for r in mine}
-    for category in [c for c in CATEGORIES if c in known] + sorted(known - set(CATEGORIES)):
-        found[category] = cv_shape([r for r in mine if r.category == category])
-    return found
+    known = in_order({r.category for r in mine}, CATEGORIES)
+    return {category: cv_shape([r for r in mine if r.category == category]) for category in known}
+
+
+@register
+def cv_by_shape(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
+    """How far the speedups at shapes of each category lie from the mean of their (task, direction, dtype): root mean
+    square of (speedup - mean) / mean, times n / (n - 1) under the root, over the correct, timed cells of the primary
+    device in groups with at least 3 shapes.
+
+    The mean of the squares over all cells of a group is the square of its coefficient of variation, so that a category
+    above the others is where CV_shape comes from. The interval is Hall's transformed t over tasks, of fewer than five
+    of them a bootstrap; n is the number of cells.
+    """
+    mine = primary(checked(results), setting)
+    groups: dict[tuple[object, ...], list[Result]] = {}
+    for r in mine:
+        if timing_of(r) is not None:
+            groups.setdefault((r.task, r.sample, r.case.direction, r.case.dtype), []).append(r)
+    squares: dict[str, dict[str, list[float]]] = {}
+    for cells in groups.values():
+        if len({r.case.dims for r in cells}) < MIN_SHAPES:
+            continue
+        speedups = [timing.speedup for r in cells if (timing := timing_of(r)) is not None]
+        mean, n = statistics.fmean(speedups), len(speedups)
+        for r, speed in zip(cells, speedups, strict=True):
+            of_tasks = squares.setdefault(r.case.shape_category, {})
+            of_tasks.setdefault(r.task, []).append((speed / mean - 1) ** 2 * n / (n - 1) if mean > 0 else 0.0)
+    return {
+        category: _root(squares[category].values(), where(mine, setting))
+        for category in in_order(squares, SHAPE_CATEGORIES)
+    }
+
+
+def _root(of_tasks: Collection[list[float]], note: str) -> Score:
+    sums = np.array([(sum(squares), len(squares)) for squares in of_tasks])
+    if len(sums) >= FEW:
+        found = ratio_over_tasks(sums[:, 0], sums[:, 1])
+    else:
+
+        def ratio(draw: Draw) -> Floats:
+            total, count = draw.sums(sums).T
+            out: Floats = total / count
+            return out
+
+        found = interval(ratio, len(sums), len(sums), never_outside=(0.0, math.inf))[:3]
+    value, low, high = found
+    ends = [math.sqrt(max(end, 0.0)) for end in (value, min(low, value), max(high, value))]
+    return scored(ends, int(sums[:, 1].sum()), note, few_tasks(len(sums)))
+
+
+_SIDES = ("power_of_two", "non_power_of_two")
+
+
+@register
+def shape_gap(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
+    """How many times as fast, against the baseline, a generator is at powers of two as elsewhere: the median speedup
+    over the ``power_of_two`` cells divided by that over the ``non_power_of_two`` ones, of the primary device.
+
+    1 is even; a kernel tuned to powers of two is above. The interval is a hierarchical bootstrap (whole tasks);
+    n is the number of cells of both sides.
+    """
+    mine = primary(checked(results), setting)
+    tasks = tuple(dict.fromkeys(r.task for r in mine))
+    timed = [(r, timing) for r in mine if (timing := timing_of(r)) is not None]
+    sides = []
+    for side in _SIDES:
+        of_side = [(r, timing.speedup) for r, timing in timed if r.case.shape_category == side]
+        rows = [(r.task, (r.sample, r.case.direction, r.case.dtype), speed) for r, speed in of_side]
+        sides.append(nested(tasks, rows))
+    for side, of in zip(_SIDES, sides, strict=True):
+        if not of.counts.sum():
+            return NOTHING(f"no correct cell of {side} shapes was timed")
+
+    def statistic(draw: Draw) -> Floats:
+        there, elsewhere = (draw.median(of) for of in sides)
+        out: Floats = np.divide(there, elsewhere, out=np.full_like(there, math.nan), where=elsewhere > 0)
+        return out
+
+    size = sum(of.values.size for of in sides)
+    *found, _ = interval(statistic, len(tasks), size, never_outside=(0.0, math.inf))
+    n = int(sum(of.counts.sum() for of in sides))
+    return scored(found, n, where(results, setting), few_tasks(len(tasks)))

@@ -1,13 +1,13 @@
-"""fast_p and the geometric mean of KernelBench: correctness and speed over tasks."""
+"""Correctness and speed over tasks: fast_p and the geometric mean of KernelBench; and what k samples are worth."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kerneleval.records import Result, Score
 from kerneleval.scores.common.cells import Attempted, attempted, checked, primary
-from kerneleval.scores.common.intervals import NOTHING, mean_over_tasks, share
+from kerneleval.scores.common.intervals import NOTHING, geometric_mean_of, notes, scored, share
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import where
 
@@ -44,9 +44,8 @@ def fast_p(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
             continue
         value = sum(sum(fast(of, p) for of in samples) / len(samples) for samples in tasks.values())
         left = f"{untimed} correct and not timed, counted as not faster" if p and untimed else ""
-        note = "; ".join(filter(None, (where(results, setting), left)))
         n = len(tasks)
-        table[f"{p:g}"] = share(value / n if n else 0.0, n, independent=n, note=note)
+        table[f"{p:g}"] = share(value / n if n else 0.0, n, independent=n, note=notes(where(results, setting), left))
     return table
 
 
@@ -65,7 +64,118 @@ def geometric_mean(results: Sequence[Result], setting: Setting = DEFAULT) -> Sco
             logs.append(sum(good) / len(good))
     if not logs:
         return NOTHING("no correct task was timed")
-    value, low, high = (math.exp(v) for v in mean_over_tasks(logs))
-    note = "" if len(logs) >= 3 else "fewer than 3 tasks: no interval"
-    note = "; ".join(filter(None, (where(results, setting), f"over {len(logs)} of {len(tasks)} tasks", note)))
-    return Score(value=value, low=low, high=high, n=len(logs), note=note)
+    note = f"over {len(logs)} of {len(tasks)} tasks"
+    return scored(geometric_mean_of(logs), len(logs), where(results, setting), note, _no_interval(logs))
+
+
+def _no_interval(logs: Sequence[float]) -> str:
+    return "fewer than 3 tasks: no interval" if len(logs) < 3 else ""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# k samples
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def at_least_one(n: int, good: int, k: int) -> float:
+    """Probability that k of n samples, drawn without replacement, hold at least one of the good ones.
+
+    1 - C(n - good, k) / C(n, k): the unbiased estimate of pass@k (Chen et al. 2021, arXiv:2107.03374).
+
+    Raises:
+        ValueError: unless 0 <= good <= n and 1 <= k <= n.
+    """
+    if not (0 <= good <= n and 1 <= k <= n):
+        raise ValueError(f"no {k} of {n} samples with {good} good ones can be drawn")
+    return 1 - math.comb(n - good, k) / math.comb(n, k)
+
+
+@register
+def pass_at_k(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
+    """Probability that at least one of k samples of a task is correct in every supported case, unbiased
+    (1 - C(n - c, k) / C(n, k) of n samples with c correct), mean over all tasks, on the primary device.
+
+    Keys are k; NaN where a task has fewer than k samples. A sample that was planned and never came is a wrong one.
+    Wilson's interval; n is the number of tasks.
+    """
+    return _at_k(results, setting, lambda of: of.correct)
+
+
+@register
+def fast_p_at_k(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
+    """Probability that at least one of k samples of a task is correct and strictly faster than p times the baseline
+    (p = 1 unless set), unbiased as pass@k, mean over all tasks, on the primary device.
+    """
+    return _at_k(results, setting, lambda of: fast(of, setting.fast_at))
+
+
+def _at_k(results: Sequence[Result], setting: Setting, good: Callable[[Attempted], bool]) -> Table:
+    def at_least_one_good(tasks: Sequence[Sequence[Attempted]], k: int) -> Score:
+        values = [at_least_one(len(samples), sum(map(good, samples)), k) for samples in tasks]
+        n = len(values)
+        return share(sum(values) / n, n, independent=n, note=where(results, setting))
+
+    return _by_k(
+        results,
+        setting,
+        at_least_one_good,
+        lambda short: f"{short[0]} and {len(short) - 1} more tasks have" if len(short) > 1 else f"{short[0]} has",
+    )
+
+
+def _by_k(
+    results: Sequence[Result],
+    setting: Setting,
+    score: Callable[[Sequence[Sequence[Attempted]], int], Score],
+    who: Callable[[Sequence[str]], str],
+) -> Table:
+    """The score of the samples of all tasks at every k; none where a task has fewer samples."""
+    tasks = with_suite(checked(results), setting)
+    table: Table = {}
+    for k in setting.ks:
+        short = [task for task, samples in tasks.items() if len(samples) < k]
+        if short or not tasks:
+            why = f"{who(short)} fewer than {k} samples" if short else "nothing planned"
+            table[str(k)] = NOTHING(why, len(tasks))
+        else:
+            table[str(k)] = score(list(tasks.values()), k)
+    return table
+
+
+def expected_best(values: Sequence[float], k: int) -> float:
+    """Mean of the largest of k values, over all ways to draw k of them without replacement.
+
+    The i-th smallest of n is the largest of C(i - 1, k - 1) of the C(n, k) draws.
+
+    Raises:
+        ValueError: unless 1 <= k <= n.
+    """
+    n = len(values)
+    if not 1 <= k <= n:
+        raise ValueError(f"no {k} of {n} values can be drawn")
+    ordered = sorted(values)
+    return sum(v * math.comb(i, k - 1) for i, v in enumerate(ordered)) / math.comb(n, k)
+
+
+@register
+def best_of_k(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
+    """Speedup to expect of a user who takes the fastest right one of k samples of a task, and the baseline where that
+    is faster: geometric mean over all tasks, on the primary device.
+
+    A sample that is wrong, not timed or slower than the baseline counts as 1. Logarithms are averaged over all draws of
+    k of the samples, unbiased as pass@k. Keys are k; NaN where a task has fewer than k samples. Student's t over tasks,
+    no interval under 3; n is the number of tasks.
+    """
+
+    def best(tasks: Sequence[Sequence[Attempted]], k: int) -> Score:
+        logs = [expected_best([_gain(of) for of in samples], k) for samples in tasks]
+        value, low, high = geometric_mean_of(logs)
+        low = low if math.isnan(low) else max(low, 1.0)
+        return scored((value, low, high), len(logs), where(results, setting), _no_interval(logs))
+
+    return _by_k(results, setting, best, lambda short: f"{len(short)} tasks have")
+
+
+def _gain(of: Attempted) -> float:
+    """Logarithm of the speedup that a user has of it."""
+    return max(math.log(of.speedup), 0.0) if of.correct and of.speedup > 0 else 0.0

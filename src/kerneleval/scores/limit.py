@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kerneleval.records import Failed, Result, Score, Timing
 from kerneleval.scores.common.cells import checked, primary, timing_of, unsupported
-from kerneleval.scores.common.intervals import NOTHING, mean_over_tasks, median_over_cells, nested
+from kerneleval.scores.common.intervals import NOTHING, mean_over_tasks, median_over_cells, nested, scored
 from kerneleval.scores.common.registry import DEFAULT, Setting, register
 from kerneleval.scores.common.speeds import few_tasks, where
 
@@ -103,9 +103,8 @@ def fraction_of_limit(results: Sequence[Result], setting: Setting = DEFAULT) -> 
     tasks = tuple(dict.fromkeys(r.task for r in results))
     groups = ((p.result.task, (p.result.sample, p.result.case.dtype), p.fraction) for p in points)
     table = nested(tasks, groups)
-    value, low, high = median_over_cells(table, never_outside=(0.0, math.inf))
-    note = "; ".join(filter(None, (where(results, setting), few_tasks(len({p.result.task for p in points})))))
-    return Score(value=value, low=low, high=high, n=len(points), note=note)
+    found = median_over_cells(table, never_outside=(0.0, math.inf))
+    return scored(found, len(points), where(results, setting), few_tasks(len({p.result.task for p in points})))
 
 
 @register
@@ -132,9 +131,8 @@ def sol_score(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     if not of_tasks:
         return NOTHING("every baseline is at the limit")
     value, low, high = mean_over_tasks([statistics.fmean(values) for values in of_tasks.values()])
-    note = "; ".join(filter(None, (where(results, setting), few_tasks(len(of_tasks)))))
-    low, high = max(low, 0.0), min(high, 1.0)
-    return Score(value=value, low=low, high=high, n=len(of_tasks), note=note)
+    found = value, max(low, 0.0), min(high, 1.0)
+    return scored(found, len(of_tasks), where(results, setting), few_tasks(len(of_tasks)))
 
 
 def _why_none(setting: Setting) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from kerneleval.records import Result, Score
 from kerneleval.scores.common.cells import checked, primary
-from kerneleval.scores.common.intervals import FEW, NOTHING, median_over_cells, nested, share
+from kerneleval.scores.common.intervals import FEW, NOTHING, median_over_cells, nested, notes, scored, share
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import where
 
@@ -28,9 +28,8 @@ def median_over_attempts(
     if not rows:
         return NOTHING(note or "no attempt")
     tasks = tuple(dict.fromkeys(task for task, _, _ in rows))
-    value, low, high = median_over_cells(nested(tasks, rows), never_outside=never_outside)
     few = "few tasks: the interval is too narrow" if len(tasks) < FEW else ""
-    return Score(value=value, low=low, high=high, n=len(rows), note="; ".join(filter(None, (note, few))))
+    return scored(median_over_cells(nested(tasks, rows), never_outside=never_outside), len(rows), note, few)
 
 
 def _told(results: Sequence[Result], setting: Setting, name: str) -> tuple[list[tuple[str, float]], str]:
@@ -42,7 +41,7 @@ def _told(results: Sequence[Result], setting: Setting, name: str) -> tuple[list[
     left = len(attempts) - len(told)
     why = setting.unmeasured.get(name, "not known for any attempt") if not told else ""
     why = why or (f"{left} attempts not known" if left else "")
-    return told, "; ".join(filter(None, (where(results, setting), why)))
+    return told, notes(where(results, setting), why)
 
 
 @register

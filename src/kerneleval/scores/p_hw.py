@@ -18,6 +18,8 @@ from kerneleval.scores.common.intervals import (
     median,
     median_over_cells,
     nested,
+    notes,
+    scored,
 )
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 
@@ -94,13 +96,9 @@ def p_hw(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     note = _note(results, setting, tasks, table)
     if not evaluated:
         return NOTHING(note or "no device was evaluated")
-    value, low, high, _ = interval(
-        lambda draw: over_devices(evaluated, draw),
-        len(tasks),
-        sum(of.values.size for of in evaluated.values()),
-        never_outside=(0.0, 1.0),
-    )
-    return Score(value=value, low=low, high=high, n=len(evaluated), note=note)
+    size = sum(of.values.size for of in evaluated.values())
+    *found, _ = interval(lambda draw: over_devices(evaluated, draw), len(tasks), size, never_outside=(0.0, 1.0))
+    return scored(found, len(evaluated), note)
 
 
 @register
@@ -116,12 +114,11 @@ def device_speedup(results: Sequence[Result], setting: Setting = DEFAULT) -> Tab
         if of is None:
             found[device] = NOTHING("nothing was timed")
             continue
-        value, low, high = median_over_cells(_of_pairs(of), never_outside=(0.0, math.inf))
         n = int((of.counts > 0).sum())
         several = sum(name == device for name in devices.values())
         note = f"{several} machines as one" if several > 1 else ""
         note = note if n else "no candidate that supports anything"
-        found[device] = Score(value=value, low=low, high=high, n=n, note=note)
+        found[device] = scored(median_over_cells(_of_pairs(of), never_outside=(0.0, math.inf)), n, note)
     return found
 
 
@@ -137,9 +134,8 @@ def _note(results: Sequence[Result], setting: Setting, tasks: Sequence[str], tab
         seen.setdefault(devices[machine], set()).add(task)
     part = [f"{name} ({len(seen[name])} of {len(tasks)})" for name in table if len(seen[name]) < len(tasks)]
     several = [name for name in table if sum(other == name for other in devices.values()) > 1]
-    parts = [
+    return notes(
         f"not evaluated: {', '.join(absent)}" if absent else "",
         f"on a part of the tasks: {', '.join(part)}" if part else "",
         f"several machines as one device: {', '.join(several)}" if several else "",
-    ]
-    return "; ".join(filter(None, parts))
+    )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kerneleval.records import SHAPE_CATEGORIES, Failed, Result, Score
 from kerneleval.scores.common.cells import checked, primary, timing_of
-from kerneleval.scores.common.intervals import share
+from kerneleval.scores.common.intervals import in_order, share
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 
 
@@ -30,7 +30,7 @@ def regressions(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     timed = [r for r in primary(checked(results), setting) if timing_of(r) is not None]
     known = {r.case.shape_category for r in timed}
     table: Table = {}
-    for category in [c for c in SHAPE_CATEGORIES if c in known] + sorted(known - set(SHAPE_CATEGORIES)) + ["all"]:
+    for category in [*in_order(known, SHAPE_CATEGORIES), "all"]:
         cells = [r for r in timed if category in (r.case.shape_category, "all")]
         if not cells:
             continue

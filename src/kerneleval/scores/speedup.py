@@ -1,12 +1,16 @@
-"""The speedup of every timed cell."""
+"""Speedups: of every timed cell; their median, the first factor of S; the same by shape category; and the peak."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Sequence
 
-from kerneleval.records import Result, Score
-from kerneleval.scores.common.cells import checked, device_names, timing_of
+from kerneleval.records import SHAPE_CATEGORIES, Result, Score
+from kerneleval.scores.common.cells import checked, device_names, primary, timing_of
+from kerneleval.scores.common.intervals import NOTHING, in_order, median_over_cells, scored
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
+from kerneleval.scores.common.speeds import few_tasks, speeds, where
 
 
 @register
@@ -22,11 +26,49 @@ def speedup(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     for r in results:
         if (timing := timing_of(r)) is not None:
             key = f"{names[r.machine]} {r.case.key} {r.case.shape_category}" + (f" #{r.sample}" if r.sample else "")
-            table[key] = Score(
-                value=timing.speedup,
-                low=timing.low,
-                high=timing.high,
-                n=len(timing.samples.candidate_ns),
-                note=timing.claim,
-            )
+            found = timing.speedup, timing.low, timing.high
+            table[key] = scored(found, len(timing.samples.candidate_ns), timing.claim)
     return table
+
+
+@register
+def speedup_med(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
+    """Median speedup over the correct, timed cells of the primary device, both directions.
+
+    The interval is of a sign test over the tasks, turned round; n is the number of cells.
+    """
+    table = speeds(checked(results), setting)
+    if not table.cells:
+        return NOTHING("no correct cell was timed")
+    found = median_over_cells(table.nested, never_outside=(0.0, math.inf))
+    return scored(found, table.cells, where(results, setting), few_tasks(table.timed_tasks))
+
+
+@register
+def speedup_by_shape(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
+    """Median speedup over the correct, timed cells of the primary device whose shape is of that category.
+
+    A shape-specialised generator shows here: fast on ``power_of_two``, slow on ``non_power_of_two``.
+    """
+    groups: dict[str, list[Result]] = {}
+    for r in primary(checked(results), setting):
+        groups.setdefault(r.case.shape_category, []).append(r)
+    alone = dataclasses.replace(setting, suite=())
+    found = {category: speedup_med(groups[category], alone) for category in in_order(groups, SHAPE_CATEGORIES)}
+    return {category: of for category, of in found.items() if of.n}
+
+
+@register
+def peak(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
+    """Highest median speedup over one shape category: what a benchmark of a single kind of shape would have found.
+
+    A single cell would be a lucky measurement. Shapes of up to 16 a dim (``tiny``) are left out where there are others:
+    every kernel is measured there by what a call costs. Interval and n are those of that category's median; the note
+    names the category.
+    """
+    table = speedup_by_shape(results, setting)
+    table = {category: found for category, found in table.items() if category != "tiny"} or table
+    if not table:
+        return NOTHING("no correct cell was timed")
+    category, best = max(table.items(), key=lambda item: item[1].value)
+    return dataclasses.replace(best, note=f"over {category} shapes")

@@ -17,7 +17,7 @@ import numpy as np
 
 from kerneleval.records import Result, Score, UsageError, near
 from kerneleval.scores.common.cells import Pair, checked, pairs
-from kerneleval.scores.common.intervals import NOTHING, SEED, mean_over_tasks, share
+from kerneleval.scores.common.intervals import NOTHING, SEED, geometric_mean_of, scored, share
 from kerneleval.scores.common.registry import DEFAULT
 
 _PERMUTATIONS = 9999
@@ -160,6 +160,5 @@ def _speed(found: Sequence[TaskPair]) -> Score:
             of_tasks.setdefault(pair.task, []).append(math.log(pair.ratio))
     if not of_tasks:
         return NOTHING("no pair is right and timed on both sides")
-    value, low, high = (math.exp(v) for v in mean_over_tasks([_mean(logs) for logs in of_tasks.values()]))
     note = "" if len(of_tasks) >= 3 else "fewer than 3 tasks: no interval"
-    return Score(value=value, low=low, high=high, n=len(of_tasks), note=note)
+    return scored(geometric_mean_of([_mean(logs) for logs in of_tasks.values()]), len(of_tasks), note)

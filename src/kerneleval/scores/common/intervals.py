@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,22 @@ _Z = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
 def NOTHING(note: str, n: int = 0) -> Score:  # noqa: N802 - a constant but for its note
     """The score where there is too little data: NaN, and why."""
     return Score(value=math.nan, low=math.nan, high=math.nan, n=n, note=note)
+
+
+def scored(found: Sequence[float], n: int, *said: str) -> Score:
+    """A value and the ends of its interval as a score of n units; what is said of it makes its note."""
+    value, low, high = found
+    return Score(value=value, low=low, high=high, n=n, note=notes(*said))
+
+
+def notes(*said: str) -> str:
+    """What there is to say, as one note."""
+    return "; ".join(filter(None, said))
+
+
+def in_order(found: Collection[str], order: Sequence[str]) -> list[str]:
+    """The known names in their order, then the others by the alphabet."""
+    return [name for name in order if name in found] + sorted(set(found) - set(order))
 
 
 def share(value: float, n: int, *, independent: int, note: str = "") -> Score:
@@ -77,6 +93,12 @@ def mean_over_tasks(values: Sequence[float]) -> tuple[float, float, float]:
 
     found = stats.ttest_1samp(data, 0.0).confidence_interval()
     return value, float(found.low), float(found.high)
+
+
+def geometric_mean_of(logs: Sequence[float]) -> tuple[float, float, float]:
+    """Geometric mean of values given by their logarithms, with the interval of :func:`mean_over_tasks`."""
+    value, low, high = (math.exp(v) for v in mean_over_tasks(logs))
+    return value, low, high
 
 
 def ratio_over_tasks(above: Floats, below: Floats) -> tuple[float, float, float]:

@@ -19,7 +19,8 @@ from scipy import stats
 
 from kerneleval.records import Failed, Passed, Result, Score, Timing, UsageError
 from kerneleval.scores.common.cells import checked, device_names, timing_of
-from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, interval, nested, share
+from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, interval, nested, scored, share
+from kerneleval.scores.common.speeds import few_tasks
 
 LEVEL = 0.05
 """False discovery rate of the cells that are called faster or slower."""
@@ -241,6 +242,5 @@ def _speed(cells: Sequence[Cell]) -> Score:
         out: Floats = np.exp(total / count)
         return out
 
-    value, low, high, _ = interval(mean, len(tasks), table.values.size, never_outside=(0.0, math.inf))
-    note = "" if len(tasks) >= 5 else f"{len(tasks)} task{'s' * (len(tasks) != 1)}: the interval is too narrow"
-    return Score(value=value, low=low, high=high, n=len(timed), note=note)
+    *found, _ = interval(mean, len(tasks), table.values.size, never_outside=(0.0, math.inf))
+    return scored(found, len(timed), few_tasks(len(tasks)))
