@@ -19,7 +19,6 @@ class Point:
     """A correct, timed forward cell in the roofline of its machine."""
 
     result: Result
-    """The cell."""
     flop: float
     """Floating-point operations of a call."""
     nbytes: float

@@ -28,20 +28,16 @@ OnRows = Callable[[int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class MergedRun:
-    """One run of a source, as it now stands in the target."""
+    """One run of a source; its fields are those of :class:`~kerneleval.store.RunInfo` in the source, but for
+    ``change``: what became of it in the target.
+    """
 
     id: str
-    """Identifier, the same in both."""
     name: str
-    """Name given by the user; not unique."""
     created_unix_s: float
-    """Beginning, seconds since 1970 (UTC)."""
     machines: tuple[Machine, ...]
-    """Where it judged, the primary machine first."""
     planned: int
-    """Attempts planned, in the source."""
     finished: int
-    """Attempts with a verdict, in the source."""
     change: Change
     """``added``; ``extended``: it was there, with fewer attempts or verdicts; ``unchanged``: it was all there."""
 
@@ -141,17 +137,9 @@ def merge(source: Database, target: Database, tell: OnRows = lambda done, total:
             _attempts(work)
             kept, refuted, examples = _outcomes(work)
             _responses(work)
+    names = ("id", "name", "created_unix_s", "machines", "planned", "finished")
     runs = tuple(
-        MergedRun(
-            id=info.id,
-            name=info.name,
-            created_unix_s=info.created_unix_s,
-            machines=info.machines,
-            planned=info.planned,
-            finished=info.finished,
-            change=work.changed[info.id],
-        )
-        for info in infos
+        MergedRun(**{name: getattr(info, name) for name in names}, change=work.changed[info.id]) for info in infos
     )
     return Merged(
         source=source.place, runs=runs, rows=dict(work.rows), kept=kept, refuted=refuted, examples=tuple(examples)

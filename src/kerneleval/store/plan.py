@@ -17,13 +17,9 @@ class Planned:
     """
 
     generator: str
-    """Generator name."""
     task: str
-    """Task name."""
     category: str
-    """Operator category of the task."""
     level: int
-    """Level of the task."""
     cases: tuple[Case, ...]
     """The cases, in the order of judging; at least one."""
     group: str = ""
@@ -49,9 +45,7 @@ class NewRun:
     machines: tuple[Machine, ...]
     """Where it judges, the primary machine first."""
     protocol: Protocol
-    """How it judges."""
     plan: tuple[Planned, ...]
-    """Every attempt with its cases."""
     not_evaluated: Mapping[str, str] = field(default_factory=dict)
     """Devices asked for and not available: kind -> why."""
     tasks: Mapping[str, str] = field(default_factory=dict)
@@ -68,22 +62,15 @@ class NewRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """A planned attempt as stored in a run."""
+    """A planned attempt as stored in a run. Fields that :class:`Planned` has too mean the same."""
 
     run: str
-    """Run identifier."""
     generator: str
-    """Generator name."""
     sample: int
-    """Sample index."""
     task: str
-    """Task name."""
     category: str
-    """Operator category of the task."""
     level: int
-    """Level of the task."""
     device: str
-    """Device kind of the machine."""
     machine: str
     """Fingerprint of the machine."""
     candidate: str
@@ -91,44 +78,32 @@ class Attempt:
     origin: Origin | None
     """Where the candidate came from; None: no candidate so far."""
     finished: bool
-    """Whether its verdict is stored."""
     cases: tuple[Case, ...] = ()
-    """Its cases, in the order of the plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
-    """One run: what it set out to do and how far it got."""
+    """One run: what it set out to do and how far it got. Fields that :class:`NewRun` has too mean the same."""
 
     id: str
     """Identifier: UTC date and time of its beginning, and six random digits."""
     name: str
-    """Name given by the user; not unique."""
     created_unix_s: float
     """Beginning, seconds since 1970 (UTC)."""
     generators: tuple[str, ...]
-    """Names of the generators."""
     machines: tuple[Machine, ...]
-    """Where it judges, the primary machine first."""
     protocol: Protocol
-    """How it judges."""
     planned: int
-    """Number of attempts planned."""
     finished: int
-    """Number of attempts with a verdict."""
     not_evaluated: Mapping[str, str] = field(default_factory=dict)
-    """Devices that were asked for and not available: kind -> why."""
     tasks: Mapping[str, str] = field(default_factory=dict)
-    """What was given as ``--task``: task name -> name or path; a task that is not in it was given by its name."""
     audit: Mapping[str, Any] = field(default_factory=dict)
     """Of an audit: ``of`` (the run that it judges again) and what else was asked of it; empty: no audit."""
     rounds_of: str = ""
-    """The run that its attempts are rounds of refinement for; empty: of none."""
 
     groups: Mapping[str, str] = field(default_factory=dict)
     """Task name -> its category in KernelBench-X's taxonomy, where it has one."""
     limits: Mapping[str, Limits] = field(default_factory=dict)
-    """Machine fingerprint -> its measured limits; a machine that is not in it was not measured."""
 
     @property
     def complete(self) -> bool:

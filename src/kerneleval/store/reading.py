@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, select
@@ -56,12 +56,7 @@ def _read(what: str, make: Callable[[Any], _T], text: str) -> _T:
 
 def _record(kind: type[_T], what: str, text: str) -> _T:
     """A record of this type from a stored text."""
-
-    def make(plain: Any) -> _T:
-        made: _T = from_plain(kind, plain)
-        return made
-
-    return _read(what, make, text)
+    return _read(what, lambda plain: from_plain(kind, plain), text)
 
 
 def _load(
@@ -91,11 +86,10 @@ def _case(row: Any) -> Case:
 
 
 def _outcome(row: Any) -> Outcome:
-    def read(plain: dict[str, Any]) -> Outcome:
-        outcome: Outcome = from_plain(Outcome, plain)
-        return outcome
-
-    return _load(row.body, row.format, schema.OUTCOME_FORMAT, OUTCOME_UPGRADES, f"outcome {row.key}", read)
+    what = f"outcome {row.key}"
+    read = partial(from_plain, Outcome)
+    found: Outcome = _load(row.body, row.format, schema.OUTCOME_FORMAT, OUTCOME_UPGRADES, what, read)
+    return found
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -124,7 +118,7 @@ def runs(connection: Connection, only: Sequence[str] | None = None) -> tuple[Run
     found = []
     for row in connection.execute(query.order_by(schema.runs.c.created_unix_s.desc(), schema.runs.c.id.desc())):
         counts = planned.get(row.id, 0), finished.get(row.id, 0)
-        found.append(_read(f"run {row.id}", functools.partial(_run, row, machines, counts), row.body))
+        found.append(_read(f"run {row.id}", partial(_run, row, machines, counts), row.body))
     return tuple(found)
 
 
@@ -216,16 +210,14 @@ def _cases_of(connection: Connection, ids: Sequence[int]) -> dict[int, tuple[Cas
     return {attempt: tuple(of) for attempt, of in cases.items()}
 
 
+def _planned(row: Any) -> dict[str, Any]:
+    names = ("run", "generator", "sample", "task", "category", "level", "device", "machine")
+    return {name: getattr(row, name) for name in names}
+
+
 def _attempt(row: Any, cases: tuple[Case, ...]) -> Attempt:
     return Attempt(
-        run=row.run,
-        generator=row.generator,
-        sample=row.sample,
-        task=row.task,
-        category=row.category,
-        level=row.level,
-        device=row.device,
-        machine=row.machine,
+        **_planned(row),
         candidate=row.candidate or "",
         origin=None if row.origin is None else _record(Origin, f"origin of {row.task}", row.origin),
         finished=row.verdict_of is not None,
@@ -321,15 +313,8 @@ def results(connection: Connection, run_ids: Sequence[str], filters: Mapping[str
             if row.attempt != at:  # an attempt's cells follow one another
                 at, (origin, judged_s) = row.attempt, _of_attempt(row)
             yield Result(
-                run=row.run,
-                generator=row.generator,
-                sample=row.sample,
+                **_planned(row),
                 candidate=row.candidate or "",
-                task=row.task,
-                category=row.category,
-                level=row.level,
-                device=row.device,
-                machine=row.machine,
                 case=case,
                 outcome=_outcome(row) if row.body is not None else _not_judged(row),
                 group=groups.get(row.task, ""),
@@ -418,17 +403,16 @@ def _verdict(connection: Connection, number: int, attempt: Attempt, *, cells: bo
     # what scores and people's queries see counts: a body that says otherwise does not
     columns = {name: getattr(row, name) for name in ("verdict", "stage", "reason", "track")}
     what = f"verdict of {attempt.task}"
-    read = functools.partial(_without_cells, columns)
-    verdict = _load(row.body, row.format, schema.VERDICT_FORMAT, VERDICT_UPGRADES, what, read)
+
+    def read(plain: dict[str, Any]) -> Any:
+        return from_plain(Verdict, {**plain, **columns, "cells": []})
+
+    verdict: Verdict = _load(row.body, row.format, schema.VERDICT_FORMAT, VERDICT_UPGRADES, what, read)
     if not cells:
         return verdict
     rows = connection.execute(_cells_query().where(schema.attempts.c.id == number)).all()
     judged = tuple(CellResult(case=_case(c), outcome=_outcome(c)) for c in rows if c.body is not None)
     return dataclasses.replace(verdict, cells=judged)
-
-
-def _without_cells(columns: Mapping[str, str], plain: Mapping[str, Any]) -> Verdict:
-    return from_plain(Verdict, {**plain, **columns, "cells": []})
 
 
 def cached_verdict(

@@ -17,7 +17,6 @@ from kerneleval.records import (
     Case,
     Cell,
     Failed,
-    Machine,
     Origin,
     Outcome,
     Passed,
@@ -56,27 +55,17 @@ def add_new(connection: Connection, table: Table, rows: Iterable[Mapping[str, An
     connection.execute(maker(table).on_conflict_do_nothing(), [dict(unique[k]) for k in sorted(unique)])
 
 
+def _row(table: Table, record: object, **given: Any) -> dict[str, Any]:
+    """A row of the table: what is given, and for its other columns the record's fields of their names."""
+    return {c.name: given[c.name] if c.name in given else getattr(record, c.name) for c in table.c}
+
+
 def _case_row(case: Case) -> dict[str, Any]:
-    return {
-        "id": case_id(case),
-        "task": case.task,
-        "direction": case.direction,
-        "dims": dump(case.dims),
-        "dtype": case.dtype,
-        "layout": case.layout,
-        "distribution": case.distribution,
-        "shape_category": case.shape_category,
-    }
+    return _row(schema.cases, case, id=case_id(case), dims=dump(case.dims))
 
 
 def _candidate_row(candidate: Candidate) -> dict[str, Any]:
-    return {
-        "hash": candidate.hash,
-        "language": candidate.language,
-        "entry": candidate.entry,
-        "backward_entry": candidate.backward_entry,
-        "files": dump(candidate.files),
-    }
+    return _row(schema.candidates, candidate, files=dump(candidate.files))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -103,7 +92,7 @@ def begin_run(connection: Connection, new: NewRun, *, resume: bool = False) -> s
         return found
     now = time.time()
     run = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(3)}"
-    add_new(connection, schema.machines, [_machine_row(m) for m in new.machines], "fingerprint")
+    add_new(connection, schema.machines, [_row(schema.machines, m, body=dump(m)) for m in new.machines], "fingerprint")
     add_new(connection, schema.protocols, [{"key": new.protocol.key, "body": dump(new.protocol)}], "key")
     body: dict[str, Any] = {
         "generators": list(new.generators),
@@ -121,16 +110,6 @@ def begin_run(connection: Connection, new: NewRun, *, resume: bool = False) -> s
     connection.execute(insert(schema.runs).values(values | {"body": dump(body)}))
     _add_attempts(connection, run, plan)
     return run
-
-
-def _machine_row(machine: Machine) -> dict[str, Any]:
-    return {
-        "fingerprint": machine.fingerprint,
-        "device": machine.device,
-        "name": machine.name,
-        "arch": machine.arch,
-        "body": dump(machine),
-    }
 
 
 def _resolved(plan: Sequence[Planned], generators: Sequence[str], fingerprints: Sequence[str]) -> list[Planned]:
@@ -217,13 +196,8 @@ def _add_attempts(connection: Connection, run: str, plan: Sequence[Planned]) -> 
         attempt = connection.execute(
             insert(schema.attempts)
             .values(
+                **{name: getattr(p, name) for name in ("generator", "sample", "task", "category", "level", "machine")},
                 run=run,
-                generator=p.generator,
-                sample=p.sample,
-                task=p.task,
-                category=p.category,
-                level=p.level,
-                machine=p.machine,
                 candidate=None if p.candidate is None else p.candidate.hash,
                 origin=_origin_of(p),
             )
@@ -320,26 +294,20 @@ def put_verdict(
         )
     if present is not None:
         connection.execute(delete(schema.verdicts).where(schema.verdicts.c.attempt == attempt.id))
-    values = _verdict_row(verdict, "" if candidate is None else candidate.hash)
-    connection.execute(insert(schema.verdicts).values(values | {"attempt": attempt.id}))
-    return True
-
-
-def _verdict_row(verdict: Verdict, candidate: str) -> dict[str, Any]:
     plain = to_plain(verdict)
     del plain["cells"]
-    return {
-        "candidate": candidate,
-        "task": verdict.task,
-        "device": verdict.machine.device,
-        "verdict": verdict.verdict,
-        "stage": verdict.stage,
-        "reason": verdict.reason,
-        "track": verdict.track,
-        "created_unix_s": time.time(),
-        "format": schema.VERDICT_FORMAT,
-        "body": dump(plain),
-    }
+    row = _row(
+        schema.verdicts,
+        verdict,
+        attempt=attempt.id,
+        candidate="" if candidate is None else candidate.hash,
+        device=verdict.machine.device,
+        created_unix_s=time.time(),
+        format=schema.VERDICT_FORMAT,
+        body=dump(plain),
+    )
+    connection.execute(insert(schema.verdicts).values(row))
+    return True
 
 
 def put_response(connection: Connection, key: str, body: Mapping[str, Any]) -> None:
@@ -418,20 +386,18 @@ def _put_outcomes(connection: Connection, candidate: Candidate, verdict: Verdict
 def _outcome_row(candidate: Candidate, verdict: Verdict, case: Case, outcome: Outcome) -> dict[str, Any]:
     cell = Cell(candidate=candidate.hash, case=case, machine=verdict.machine.fingerprint, protocol=verdict.protocol.key)
     timing = outcome.timing if isinstance(outcome, Passed) else None
-    return {
-        "key": cell.key,
-        "candidate": cell.candidate,
-        "case_id": case_id(case),
-        "machine": cell.machine,
-        "protocol": cell.protocol,
-        "passed": isinstance(outcome, Passed),
-        "stage": outcome.stage if isinstance(outcome, Failed) else "",
-        "reason": outcome.reason if isinstance(outcome, Failed) else "ok",
-        "speedup": None if timing is None else timing.speedup,
-        "created_unix_s": time.time(),
-        "format": schema.OUTCOME_FORMAT,
-        "body": dump(outcome),
-    }
+    return _row(
+        schema.outcomes,
+        cell,
+        case_id=case_id(case),
+        passed=isinstance(outcome, Passed),
+        stage=outcome.stage if isinstance(outcome, Failed) else "",
+        reason=outcome.reason if isinstance(outcome, Failed) else "ok",
+        speedup=None if timing is None else timing.speedup,
+        created_unix_s=time.time(),
+        format=schema.OUTCOME_FORMAT,
+        body=dump(outcome),
+    )
 
 
 def _add_unplanned(connection: Connection, attempt: int, judged: Sequence[Case]) -> None:

@@ -146,34 +146,28 @@ def _output(position: int, text: str) -> Arg:
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
-    """An operator as its table says it; :meth:`task` makes the task."""
+    """An operator as its table says it; :meth:`task` makes the task. Fields that ``Task`` or ``Tolerance`` has too mean
+    what they mean there.
+    """
 
     name: str
-    """Unique slug."""
     category: str
-    """One of ``records.CATEGORIES``."""
     summary: str
-    """One line with the formula."""
     dims: tuple[Dim, ...]
-    """The free dims, in the order in which native launchers receive them."""
     args: tuple[Arg | Plain, ...]
     """The arguments, in the order of the call."""
     out: tuple[str, ...]
     """Shapes of the outputs; ``"M: int64"`` where the dtype is not the case's."""
     reference: Callable[..., Any]
-    """The operator in plain PyTorch."""
     flops: str
     """Operations of one forward call."""
     unfused: tuple[Callable[..., Any], ...] = ()
-    """The same as separate calls, as is usual, where the reference is one fused kernel; see ``Task.unfused``."""
     in_type: bool = True
     """Whether these keep what is between the calls in half types."""
     reduction: str = ""
     """Terms summed into one output element (empty: 1)."""
     gathered: str = ""
-    """Terms of a gradient's longest sum, where that runs over several dims; see ``Tolerance.gathered``."""
     normwise: bool = False
-    """Whether fast algorithms exist that are stable in the norm alone; see ``Tolerance.normwise``."""
     derive: Mapping[str, str | int] = field(default_factory=dict)
     """Further names for shapes and formulas, each a formula of those before it."""
     where: str = ""
@@ -181,38 +175,27 @@ class Operator:
     without: tuple[str, ...] = ()
     """Distributions left out, because the operator is ill-conditioned or overflows there."""
     forward_only: tuple[str, ...] = ()
-    """Distributions left out backward, because gradients are rounding noise there."""
     nonfinite: bool | Literal["nan"] = "nan"
     """Whether IEEE arithmetic defines the output for infinities and NaN; ``"nan"``: for NaN alone, because kernels
     that are right, PyTorch's own among them, differ about infinities."""
     empty: bool = False
     """Whether a dim (any that ``where`` allows) may be 0."""
     layouts: tuple[str, ...] = LAYOUTS
-    """The layouts in which data arguments are given."""
     index_output: bool = False
     """Whether the outputs are indices, judged by the elements that they select."""
     exact: bool = False
     """Whether outputs must be equal to the reference's, because nothing is computed or what is has no rounding."""
     dtypes: tuple[str, ...] = FLOATS
-    """The types in which it is judged, the default first."""
     backward_dtypes: tuple[str, ...] = ()
-    """Those of them in which gradients are judged; empty: all."""
     factor: float = 1.0
-    """See ``Tolerance.factor``."""
     law: Law | None = None
-    """Of operators that draw, see ``Tolerance.law``."""
     exact_form: Callable[..., Any] | None = None
-    """Of operators that quantise, the same without it; see ``Tolerance.exact_form``."""
     contract: tuple[float, float, float] = (0.95, 0.05, 0.1)
     """Least cosine, largest relative L1 and rms errors against it."""
     no_backward: str = ""
-    """Why there is no backward."""
     relations: tuple[Relation, ...] = ()
-    """Metamorphic relations."""
     source: str = "aten"
-    """Where the operator comes from: ``aten``, ``vllm``, ``cublas`` or ``model``."""
     level: int = 1
-    """1 one operator, 2 a fusion, 3 a model's block."""
     group: str = ""
     """One of ``records.GROUPS``; empty: what the category has."""
     complexity: int = 0

@@ -39,7 +39,6 @@ class PeerName:
     """One name of a peer."""
 
     system: str
-    """The peer."""
     group: str
     """The peer's own category, part or level."""
     name: str
@@ -60,15 +59,12 @@ class Counts:
     """How much of a peer is covered."""
 
     names: int
-    """Its names."""
     mapped: int
-    """Those that have tasks."""
     listed: int
     """Its names, as its own list has them."""
     listed_mapped: int
     """Those of them that have tasks."""
     tasks: int
-    """Different tasks that they have."""
 
     def __str__(self) -> str:
         both = f"{self.mapped} of {self.names} mapped"

@@ -14,21 +14,13 @@ class Query:
     """What tasks must be; an empty field asks for nothing, and of several values in one any will do."""
 
     categories: tuple[str, ...] = ()
-    """Operator categories."""
     groups: tuple[str, ...] = ()
-    """Categories of KernelBench-X."""
     sources: tuple[str, ...] = ()
-    """Where operators come from."""
     levels: tuple[int, ...] = ()
-    """1 one operator, 2 a fusion, 3 a model's block."""
     complexities: tuple[int, ...] = ()
-    """K of the Standard Kernel Rubric."""
     dtypes: tuple[str, ...] = ()
-    """Data types in which a task is judged."""
     directions: tuple[str, ...] = ()
-    """Directions in which a task is judged."""
     real: bool = False
-    """Whether a task must have shapes of real models."""
     text: str = ""
     """Words of which each is somewhere in the name or the formula, in any case."""
 

@@ -43,10 +43,11 @@ EXTRAS = ("limits", "roofline", "rounds", "rubric")
 
 
 class Document(TypedDict):
-    """Everything that a report shows; JSON-ready (numbers that JSON lacks are the strings nan, inf and -inf)."""
+    """Everything that a report shows; JSON-ready (numbers that JSON lacks are the strings nan, inf and -inf). What has
+    the name of a function of ``sections.py`` is what that gives; ``fast_p``: its curves, ``cost``: its costs.
+    """
 
     format: int
-    """:data:`FORMAT`."""
     run: Plain
     """The run as plain data, its machines with their ``fingerprint``."""
     primary: str
@@ -56,13 +57,9 @@ class Document(TypedDict):
     definitions: dict[str, dict[str, str]]
     """Score -> what :func:`kerneleval.scores.explanation` says."""
     fast_p: Plain
-    """:func:`sections.curves`."""
     shapes: Plain
-    """:func:`sections.shapes`."""
     coverage: list[Plain]
-    """:func:`sections.coverage`."""
     portability: list[Plain]
-    """:func:`sections.portability`."""
     roofline: list[Plain]
     """Points: ``generator``, ``task``, ``case``, ``intensity`` (FLOP a byte), ``achieved_flop_s``, ``fraction``."""
     limits: dict[str, Plain]
@@ -74,7 +71,6 @@ class Document(TypedDict):
     findings: Plain
     """``listed``, ``total``, ``counts``, ``tracks`` and ``caught``."""
     cost: Plain
-    """:func:`sections.costs`."""
     rounds: Plain
     """``by_round``, ``transitions``, ``counts``, ``shares``, ``repair_bias``, ``chains`` and ``total``
     (``pipeline/rounds.py``); empty: nothing was refined."""
@@ -83,7 +79,6 @@ class Document(TypedDict):
     conditions: Plain
     """``trust``, ``missing``, ``machines`` (fingerprint -> reading -> text) and ``warnings``."""
     cells: Plain
-    """:func:`sections.cells`."""
     not_evaluated: dict[str, str]
     """Section -> why it has nothing to show."""
 

@@ -42,13 +42,9 @@ class TaskPair:
     """One (task, direction) pair that both sides have."""
 
     task: str
-    """Task name."""
     direction: str
-    """``forward`` or ``backward``."""
     before: Side
-    """The first."""
     after: Side
-    """The second."""
 
     @property
     def ratio(self) -> float:
@@ -65,11 +61,9 @@ class TaskComparison:
     only_before: int
     """Pairs that the first alone has."""
     only_after: int
-    """Pairs that the second alone has."""
     correct_before: Score
     """Share of right samples, mean over the pairs of both. Wilson's interval, tasks as the independent units."""
     correct_after: Score
-    """The same of the second."""
     p_correct: float
     """Two-sided p-value of no difference."""
     speed: Score

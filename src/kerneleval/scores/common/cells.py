@@ -158,13 +158,9 @@ class Pair:
     """One sample at one (operator, direction) pair on one machine."""
 
     task: str
-    """Task name."""
     category: str
-    """Operator category."""
     direction: str
-    """``forward`` or ``backward``."""
     sample: int
-    """Sample index."""
     cells: tuple[Result, ...]
     """Its cells; empty: a pair of the suite that the run did not plan."""
 
@@ -223,9 +219,7 @@ class Attempted:
     """One sample at one task on one machine, both directions together."""
 
     task: str
-    """Task name."""
     sample: int
-    """Sample index."""
     correct: bool
     """Right in every supported case, and supports one."""
     speedup: float

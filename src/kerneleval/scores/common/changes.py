@@ -34,9 +34,7 @@ class Change:
     kind: str
     """One of :data:`KINDS`."""
     before: str
-    """What the earlier verdict says."""
     after: str
-    """What the later one says."""
 
 
 @dataclass(frozen=True, kw_only=True)

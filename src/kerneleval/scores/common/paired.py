@@ -35,11 +35,8 @@ class Cell:
     key: str
     """Device, case and shape category; the sample where it is not the first."""
     task: str
-    """Task name."""
     direction: str
-    """``forward`` or ``backward``."""
     shape_category: str
-    """Category of its shape."""
     change: str
     """``rescued``, ``broken``, ``both_wrong``, ``faster``, ``slower``, ``not_told`` (no difference beyond noise),
     or ``untimed``."""
@@ -48,7 +45,6 @@ class Cell:
     low: float = math.nan
     """Lower end of the 95 % interval of the ratio, not adjusted."""
     high: float = math.nan
-    """Upper end."""
     p: float = math.nan
     """Adjusted p-value of no difference."""
 
@@ -58,19 +54,14 @@ class Pair:
     """One (task, direction) pair on one machine."""
 
     task: str
-    """Task name."""
     direction: str
-    """``forward`` or ``backward``."""
     before: bool
     """Whether the first is right in every case that it supports."""
     after: bool
-    """Whether the second is."""
     ratio: float
     """Geometric mean of its cells' ratios; NaN: none."""
     faster: int
-    """Cells that are faster."""
     slower: int
-    """Cells that are slower."""
     timed: int
     """Cells that both got right and timed."""
 
@@ -86,11 +77,9 @@ class Comparison:
     only_before: int
     """Cells that the first alone has."""
     only_after: int
-    """Cells that the second alone has."""
     correct_before: Score
     """Share of the pairs that the first gets right."""
     correct_after: Score
-    """Share that the second does."""
     p_correct: float
     """McNemar's exact p-value of no difference; 1 where no pair changed."""
     speed: Score

@@ -26,11 +26,8 @@ class Setting:
     """(task, category, direction) of the whole suite, where the results hold only a part of it; empty: they hold all
     (a stored run's results do: they have a row for everything planned)."""
     thresholds: tuple[float, ...] = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
-    """The p of fast_p."""
     ks: tuple[int, ...] = (1, 5, 10)
-    """The k of pass@k."""
     fast_at: float = 1.0
-    """The p of fast_p@k."""
     devices: Mapping[str, str] = field(default_factory=dict)
     """Machine fingerprint -> device, as :func:`kerneleval.scores.common.cells.devices_of` names it: machines of one
     model are one device. A machine that is not in it is a device of its own."""

@@ -32,7 +32,6 @@ class Reward:
     """``runs``, ``honest``, ``right`` (1 or 0); ``cells`` (share of the cells that are right; it is not part of the
     value); ``speed`` (0 to 1, see :func:`of_verdict`); ``speedup`` (lower end of its interval; NaN: not timed)."""
     verdict: Verdict
-    """What the judge says."""
 
 
 def of_verdict(verdict: Verdict) -> Reward:

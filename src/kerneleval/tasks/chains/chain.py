@@ -27,7 +27,6 @@ class Base:
     """What a chain begins with."""
 
     text: str
-    """str."""
     dims: tuple[Dim, ...]
     args: tuple[Arg | Plain, ...]
     shape: Names

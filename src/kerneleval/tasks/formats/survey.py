@@ -36,9 +36,7 @@ class Survey:
     arguments: tuple[Argument, ...]
     """What ``get_inputs`` gives, in order, under the names of ``Model.forward``."""
     outputs: tuple[TensorSpec, ...]
-    """The tensors that come out, nested ones in order."""
     weights: tuple[TensorSpec, ...]
-    """The state_dict."""
     flops: int
     """Floating-point operations of the matrix products, convolutions and attentions as written (a multiply-add counts
     as two); 0: there are none, and nothing is known. A candidate may do with fewer: the other half of a triangular
@@ -50,7 +48,6 @@ class Survey:
     chooses_inputs: bool
     """Whether every argmax and argmin chooses among elements of an input as it was given, not of something computed."""
     steps: int
-    """How many operators were dispatched."""
     real: bool
     """Whether it took real tensors: the problem's control flow reads values."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kerneleval.records import Scalar, Task
-from kerneleval.tasks.models.table import Table, table, transposed
+from kerneleval.tasks.models.table import Table, tables, transposed
 
 
 def _with_classes(task: Task) -> bool:
@@ -38,236 +38,181 @@ def _steps(task: Task) -> bool:
     return task.group == "Optimizer"
 
 
-TABLES: tuple[Table, ...] = (
+TABLES: tuple[Table, ...] = tables(
+    """
     # tokens, classes
-    table(
-        "M N",
-        """
-        resnet50.classes           256    1000
-        bert_base.vocabulary       512   30522
-        gpt2.vocabulary           1024   50257
-        whisper_large.vocabulary   448   51866
-        mistral_7b.decode           32   32000
-        llama3_8b.decode            32  128256
-        qwen2_5_7b.decode           32  152064
-        mamba_2_8b.vocabulary     2048   50280
-        deepseek_v3.prefill       2048  129280
-        llama3_8b.prefill         2048  128256
-        """,
-        _with_classes,
-    ),
+    M N: with_classes
+    resnet50.classes           256    1000
+    bert_base.vocabulary       512   30522
+    gpt2.vocabulary           1024   50257
+    whisper_large.vocabulary   448   51866
+    mistral_7b.decode           32   32000
+    llama3_8b.decode            32  128256
+    qwen2_5_7b.decode           32  152064
+    mamba_2_8b.vocabulary     2048   50280
+    deepseek_v3.prefill       2048  129280
+    llama3_8b.prefill         2048  128256
+
     # scores of batch * heads * queries over keys; classes
-    table(
-        "M N",
-        """
-        vit_b16.scores           18912     197
-        bert_base.scores         49152     512
-        gpt2.scores              12288    1024
-        whisper_large.scores     30000    1500
-        sd_2_1.cross_scores      40960      77
-        llama3_8b.decode_scores   1024    2048
-        llama3_8b.scores         65536    2048
-        deepseek_v3.router        4096     256
-        gpt2.vocabulary           1024   50257
-        llama3_8b.decode            32  128256
-        """,
-        _softmaxes,
-    ),
+    M N: softmaxes
+    vit_b16.scores           18912     197
+    bert_base.scores         49152     512
+    gpt2.scores              12288    1024
+    whisper_large.scores     30000    1500
+    sd_2_1.cross_scores      40960      77
+    llama3_8b.decode_scores   1024    2048
+    llama3_8b.scores         65536    2048
+    deepseek_v3.router        4096     256
+    gpt2.vocabulary           1024   50257
+    llama3_8b.decode            32  128256
+
     # tokens, width between the projections of a feed-forward network
-    table(
-        "M N",
-        """
-        gpt2.mlp                  1024    3072
-        bert_base.mlp             4096    3072
-        bert_large.mlp            4096    4096
-        vit_b16.mlp               6304    3072
-        whisper_large.mlp         1500    5120
-        mamba_2_8b.inner          2048    5120
-        llama3_8b.decode_mlp        32   14336
-        deepseek_v3.expert         256    2048
-        llama3_8b.mlp             2048   14336
-        qwen2_5_7b.mlp            2048   18944
-        deepseek_v3.mlp           4096   18432
-        llama3_70b.mlp            2048   28672
-        """,
-        _gated_or_activating,
-    ),
+    M N: gated_or_activating
+    gpt2.mlp                  1024    3072
+    bert_base.mlp             4096    3072
+    bert_large.mlp            4096    4096
+    vit_b16.mlp               6304    3072
+    whisper_large.mlp         1500    5120
+    mamba_2_8b.inner          2048    5120
+    llama3_8b.decode_mlp        32   14336
+    deepseek_v3.expert         256    2048
+    llama3_8b.mlp             2048   14336
+    qwen2_5_7b.mlp            2048   18944
+    deepseek_v3.mlp           4096   18432
+    llama3_70b.mlp            2048   28672
+
     # rows and columns of a matrix that a vector is multiplied with: one token
-    table(
-        "M N",
-        """
-        gpt2.up                   3072     768
-        bert_large.down           1024    4096
-        whisper_large.up          5120    1280
-        llama3_8b.qkv             6144    4096
-        llama3_8b.down            4096   14336
-        qwen2_5_7b.up            18944    3584
-        llama3_70b.o              8192    8192
-        llama3_8b.head          128256    4096
-        """,
-        _products,
-    ),
+    M N: products
+    gpt2.up                   3072     768
+    bert_large.down           1024    4096
+    whisper_large.up          5120    1280
+    llama3_8b.qkv             6144    4096
+    llama3_8b.down            4096   14336
+    qwen2_5_7b.up            18944    3584
+    llama3_70b.o              8192    8192
+    llama3_8b.head          128256    4096
+
     # a parameter
-    table(
-        "M N",
-        """
-        gpt2.up                   3072     768
-        resnet50.conv4            1024     256
-        llama3_8b.o               4096    4096
-        deepseek_v3.expert        2048    7168
-        llama3_8b.down            4096   14336
-        """,
-        _steps,
-    ),
+    M N: steps
+    gpt2.up                   3072     768
+    resnet50.conv4            1024     256
+    llama3_8b.o               4096    4096
+    deepseek_v3.expert        2048    7168
+    llama3_8b.down            4096   14336
+
     # tokens, width of the model
-    table(
-        "M N",
-        """
-        gpt2.hidden               1024     768
-        bert_base.hidden          4096     768
-        bert_large.hidden         4096    1024
-        vit_b16.hidden            6304     768
-        whisper_large.hidden      1500    1280
-        mamba_2_8b.hidden         2048    2560
-        llama3_8b.decode            32    4096
-        deepseek_v3.decode          32    7168
-        llama3_8b.prefill         2048    4096
-        mistral_7b.context        8192    4096
-        qwen2_5_7b.prefill        2048    3584
-        llama3_70b.prefill        2048    8192
-        """,
-    ),
-    table(
-        "M N steps",
-        """
-        gpt2.up                   3072     768    1
-        gpt2.up_5_steps           3072     768    5
-        resnet50.conv4            1024     256    1
-        llama3_8b.o               4096    4096    1
-        llama3_8b.o_5_steps       4096    4096    5
-        deepseek_v3.expert        2048    7168    1
-        """,
-        _steps,
-    ),
+    M N
+    gpt2.hidden               1024     768
+    bert_base.hidden          4096     768
+    bert_large.hidden         4096    1024
+    vit_b16.hidden            6304     768
+    whisper_large.hidden      1500    1280
+    mamba_2_8b.hidden         2048    2560
+    llama3_8b.decode            32    4096
+    deepseek_v3.decode          32    7168
+    llama3_8b.prefill         2048    4096
+    mistral_7b.context        8192    4096
+    qwen2_5_7b.prefill        2048    3584
+    llama3_70b.prefill        2048    8192
+
+    M N steps: steps
+    gpt2.up                   3072     768    1
+    gpt2.up_5_steps           3072     768    5
+    resnet50.conv4            1024     256    1
+    llama3_8b.o               4096    4096    1
+    llama3_8b.o_5_steps       4096    4096    5
+    deepseek_v3.expert        2048    7168    1
+
     # rows, columns, how many of them
-    table(
-        "M N K",
-        """
-        deepseek_v3.router        4096     256    8
-        llama3_8b.sampling          32  128256   50
-        gpt2.sampling                1   50257   40
-        """,
-        _choosing,
-    ),
+    M N K: choosing
+    deepseek_v3.router        4096     256    8
+    llama3_8b.sampling          32  128256   50
+    gpt2.sampling                1   50257   40
+
     # ---- products --------------------------------------------------------------------------------------------------
     # tokens, width that comes out, width that goes in
-    *(
-        table(
-            dims,
-            """
-            resnet50.head              256    1000    2048
-            gpt2.qkv                  1024    2304     768
-            gpt2.mlp_down             1024     768    3072
-            bert_large.qkv            4096    3072    1024
-            vit_b16.mlp_up            6304    3072     768
-            whisper_large.mlp_up      1500    5120    1280
-            mamba_2_8b.in             2048   10240    2560
-            llama3_8b.decode_qkv        32    6144    4096
-            llama3_8b.decode_down       32    4096   14336
-            deepseek_v3.expert         256    4096    7168
-            deepseek_v3.query_latent  2048    1536    7168
-            llama3_8b.qkv             2048    6144    4096
-            llama3_8b.gate_up         2048   28672    4096
-            llama3_8b.mlp_down        2048    4096   14336
-            qwen2_5_7b.qkv            2048    4608    3584
-            qwen2_5_7b.gate_up        2048   37888    3584
-            llama3_70b.mlp_down       2048    8192   28672
-            llama3_8b.decode_head       32  128256    4096
-            """,
-            _products,
-        )
-        for dims in ("M N K", "M O K")
-    ),
+    M N K, M O K: products
+    resnet50.head              256    1000    2048
+    gpt2.qkv                  1024    2304     768
+    gpt2.mlp_down             1024     768    3072
+    bert_large.qkv            4096    3072    1024
+    vit_b16.mlp_up            6304    3072     768
+    whisper_large.mlp_up      1500    5120    1280
+    mamba_2_8b.in             2048   10240    2560
+    llama3_8b.decode_qkv        32    6144    4096
+    llama3_8b.decode_down       32    4096   14336
+    deepseek_v3.expert         256    4096    7168
+    deepseek_v3.query_latent  2048    1536    7168
+    llama3_8b.qkv             2048    6144    4096
+    llama3_8b.gate_up         2048   28672    4096
+    llama3_8b.mlp_down        2048    4096   14336
+    qwen2_5_7b.qkv            2048    4608    3584
+    qwen2_5_7b.gate_up        2048   37888    3584
+    llama3_70b.mlp_down       2048    8192   28672
+    llama3_8b.decode_head       32  128256    4096
+
     # batch * heads (or experts), queries, keys or width of a head, summed over
-    table(
-        "B M N K",
-        """
-        vit_b16.scores            96     197     197      64
-        gpt2.scores               12    1024    1024      64
-        gpt2.values               12    1024      64    1024
-        bert_base.scores          96     512     512      64
-        whisper_large.scores      20    1500    1500      64
-        llama3_8b.scores          32    2048    2048     128
-        llama3_8b.values          32    2048     128    2048
-        deepseek_v3.experts        8     256    4096    7168
-        """,
-        lambda task: _products(task) or task.name.startswith(("bmm", "baddbmm")),
-    ),
-    table(
-        "B M N",
-        """
-        gpt2.decode_scores        12    1024      64
-        llama3_8b.decode_scores   32    2048     128
-        """,
-        lambda task: task.name.startswith("gemv"),
-    ),
+    B M N K: batched_products
+    vit_b16.scores            96     197     197      64
+    gpt2.scores               12    1024    1024      64
+    gpt2.values               12    1024      64    1024
+    bert_base.scores          96     512     512      64
+    whisper_large.scores      20    1500    1500      64
+    llama3_8b.scores          32    2048    2048     128
+    llama3_8b.values          32    2048     128    2048
+    deepseek_v3.experts        8     256    4096    7168
+
+    B M N: gemv
+    gpt2.decode_scores        12    1024      64
+    llama3_8b.decode_scores   32    2048     128
+
     # ---- sequences -------------------------------------------------------------------------------------------------
     # batch, tokens, width
-    table(
-        "B L D",
-        """
-        gpt2.hidden                1   1024    768
-        bert_base.hidden           8    512    768
-        whisper_large.hidden       1   1500   1280
-        mamba_2_8b.hidden          1   2048   2560
-        mamba_2_8b.inner           1   2048   5120
-        llama3_8b.prefill          1   2048   4096
-        """,
-    ),
+    B L D
+    gpt2.hidden                1   1024    768
+    bert_base.hidden           8    512    768
+    whisper_large.hidden       1   1500   1280
+    mamba_2_8b.hidden          1   2048   2560
+    mamba_2_8b.inner           1   2048   5120
+    llama3_8b.prefill          1   2048   4096
+
     # vocabulary, width, batch, tokens
-    table(
-        "V D B L",
-        """
-        bert_base.embedding    30522    768    8    512
-        gpt2.embedding         50257    768    1   1024
-        whisper_large.tokens   51866   1280    1    448
-        llama3_8b.decode      128256   4096   32      1
-        llama3_8b.prefill     128256   4096    1   2048
-        qwen2_5_7b.prefill    152064   3584    1   2048
-        """,
-    ),
+    V D B L
+    bert_base.embedding    30522    768    8    512
+    gpt2.embedding         50257    768    1   1024
+    whisper_large.tokens   51866   1280    1    448
+    llama3_8b.decode      128256   4096   32      1
+    llama3_8b.prefill     128256   4096    1   2048
+    qwen2_5_7b.prefill    152064   3584    1   2048
+
     # vocabulary, width, tokens
-    table(
-        "V N K",
-        """
-        bert_base.embedding    30522    768   4096
-        gpt2.embedding         50257    768   1024
-        llama3_8b.decode      128256   4096     32
-        llama3_8b.prefill     128256   4096   2048
-        """,
-    ),
+    V N K
+    bert_base.embedding    30522    768   4096
+    gpt2.embedding         50257    768   1024
+    llama3_8b.decode      128256   4096     32
+    llama3_8b.prefill     128256   4096   2048
+
     # batch, channels, positions, width of the kernel
-    table(
-        "B C L K",
-        """
-        mamba_2_8b.decode         32   5120      4   4
-        mamba_2_8b.prefill         1   5120   2048   4
-        """,
-    ),
-    table(
-        "B C L K S",
-        """
-        mamba_2_8b.prefill         1   5120   2048   4   1
-        whisper_large.frames       1   1280   3000   3   2
-        """,
-    ),
+    B C L K
+    mamba_2_8b.decode         32   5120      4   4
+    mamba_2_8b.prefill         1   5120   2048   4
+
+    B C L K S
+    mamba_2_8b.prefill         1   5120   2048   4   1
+    whisper_large.frames       1   1280   3000   3   2
+
     # batch, channels in and out, positions, width of the kernel, stride
-    table(
-        "B C O L K S",
-        """
-        whisper_large.conv1        1    128   1280   3000   3   1
-        whisper_large.conv2        1   1280   1280   3000   3   2
-        """,
-        lambda task: not transposed(task),
-    ),
+    B C O L K S: not_transposed
+    whisper_large.conv1        1    128   1280   3000   3   1
+    whisper_large.conv2        1   1280   1280   3000   3   2
+    """,
+    with_classes=_with_classes,
+    softmaxes=_softmaxes,
+    gated_or_activating=_gated_or_activating,
+    products=_products,
+    steps=_steps,
+    choosing=_choosing,
+    batched_products=lambda task: _products(task) or task.name.startswith(("bmm", "baddbmm")),
+    gemv=lambda task: task.name.startswith("gemv"),
+    not_transposed=lambda task: not transposed(task),
 )

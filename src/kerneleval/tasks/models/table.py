@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kerneleval.records import Task
@@ -20,19 +20,22 @@ class Table:
     """Whether a task with these dims is of the family."""
 
 
-def _any(task: Task) -> bool:
-    return True
+def tables(text: str, **means: Callable[[Task], bool]) -> tuple[Table, ...]:
+    """Tables from text, an empty line between two; lines with ``#`` are left out.
 
-
-def table(dims: str, rows: str, means: Callable[[Task], bool] = _any) -> Table:
-    """A table from text: a line for each row, its name and then its numbers."""
-
-    def read() -> Iterator[tuple[str, tuple[int, ...]]]:
-        for line in filter(None, map(str.strip, rows.splitlines())):
-            name, *values = line.split()
-            yield name, tuple(map(int, values))
-
-    return Table(dims=tuple(dims.split()), rows=tuple(read()), means=means)
+    The first line of a table has the names of its dims (further ones behind a comma: the same rows for these, too) and,
+    behind a colon, which of ``means`` says what tasks it is for; without one, all that have its dims. Each other line
+    is a row: its name and then its numbers.
+    """
+    found = []
+    for block in text.split("\n\n"):
+        head, *lines = [line for line in map(str.strip, block.splitlines()) if line and line[0] != "#"]
+        names, _, meant = head.partition(":")
+        rows = tuple((name, tuple(map(int, values))) for name, *values in map(str.split, lines))
+        for dims in names.split(","):
+            family = means[meant.strip()] if meant else lambda task: True
+            found.append(Table(dims=tuple(dims.split()), rows=rows, means=family))
+    return tuple(found)
 
 
 def transposed(task: Task) -> bool:
