@@ -53,9 +53,7 @@ def _more(shown: int, total: int, noun: str, console: Console) -> None:
         console.print(_dim(f"  and {plural(total - shown, noun)} more: --json has all"))
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Attribution
-# --------------------------------------------------------------------------------------------------------------------
+# -- Attribution ------------------------------------------------------------------------------------------------------
 
 
 def render_attribution(found: Plain, console: Console) -> None:
@@ -126,9 +124,7 @@ def _levels(name: str, found: Plain, console: Console) -> None:
     console.print()
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Difficulty
-# --------------------------------------------------------------------------------------------------------------------
+# -- Difficulty -------------------------------------------------------------------------------------------------------
 
 
 def render_difficulty(found: Plain, console: Console, words: Plain) -> None:
@@ -177,9 +173,7 @@ def _plain(value: Any) -> str:
     return f"{of:.0f}" if of == round(of, 0) else figure(of) if not math.isnan(of) else MISSING
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Hardware
-# --------------------------------------------------------------------------------------------------------------------
+# -- Hardware ---------------------------------------------------------------------------------------------------------
 
 
 def render_hardware(found: Plain, console: Console) -> None:
@@ -249,9 +243,7 @@ def _render_spreads(found: Plain, console: Console) -> None:
     console.print()
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Sources
-# --------------------------------------------------------------------------------------------------------------------
+# -- Sources ----------------------------------------------------------------------------------------------------------
 
 _METRICS = {
     "maintainability": "maintainability index (0 to 100)",
@@ -315,9 +307,7 @@ def _medians(title: str, found: Mapping[str, Plain], metrics: Mapping[str, str],
     console.print()
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Rubric
-# --------------------------------------------------------------------------------------------------------------------
+# -- Rubric -----------------------------------------------------------------------------------------------------------
 
 
 def render_rubric(
@@ -344,11 +334,10 @@ def render_rubric(
             return table
 
         show(console, build)
-        none = [(f"{plural(n, 'attempt')}: {why}", one["axis"]) for one in own for why, n in _top(one)]
+        none = [
+            (f"{plural(int(n), 'attempt')}: {safe(why, 200)}", one["axis"])
+            for one in own
+            for why, n in list(one["not_evaluated"].items())[:_REASONS]  # the most frequent
+        ]
         _reasons(none, console)
         console.print()
-
-
-def _top(profile: Plain) -> list[tuple[str, int]]:
-    """The most frequent reasons for having no level."""
-    return [(safe(why, 200), int(n)) for why, n in list(profile["not_evaluated"].items())[:_REASONS]]

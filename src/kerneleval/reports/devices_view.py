@@ -236,7 +236,10 @@ def _render_apart(found: Differential, console: Console) -> None:
     for key in sorted(different, key=lambda key: -_size(different[key][0]))[:_ROWS]:
         apart, equal, of = different[key]
         figures = (apart.relative_rms, apart.rms_of_bound, apart.max_abs, apart.max_of_bound)
-        told = f"{100 * min(equal / of, 0.9999):.2f} %", *map(_figure, figures)
+        told = (
+            f"{100 * min(equal / of, 0.9999):.2f} %",
+            *(MISSING if math.isnan(value) else f"{value:.2g}" for value in figures),
+        )
         table.add_row(f"{key[0]}, {key[1]}", *key[2:], *told)
     console.print(table)
     if len(different) > _ROWS:
@@ -245,7 +248,3 @@ def _render_apart(found: Differential, console: Console) -> None:
 
 def _size(apart: Apart) -> float:
     return apart.max_abs if math.isnan(apart.rms_of_bound) else apart.rms_of_bound
-
-
-def _figure(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.2g}"

@@ -64,7 +64,8 @@ def _device_rows(device: dict[str, Any]) -> list[tuple[str, str]]:
     if not device["available"]:
         return [(device["name"], f"not usable: {device['reason']}{_mark(device)}")]
     machine, sandbox = device["machine"], device["sandbox"]
-    conditions = ", ".join(f"{name} {value:g}" for name, value in device["conditions"].items() if _is_number(value))
+    numbers = {name: value for name, value in device["conditions"].items() if type(value) in (int, float)}
+    conditions = ", ".join(f"{name} {value:g}" for name, value in numbers.items())
     ready = [
         x["name"] + (f" (not {', '.join(x['not_judged'])})" if x["not_judged"] else "")
         for x in device["languages"]
@@ -100,10 +101,6 @@ def _abilities(capabilities: dict[str, Any]) -> str:
     """What a device can do, by name."""
     able = [name.replace("_", " ") for name, value in capabilities.items() if value is True]
     return f"{', '.join(able)}; memory {capabilities['sharing']}"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _gib(nbytes: float) -> str:

@@ -103,18 +103,11 @@ def _score(score: Plain | None, unit: str) -> str:
     if score is None or math.isnan(number(score["value"])):
         return "–"
     value, low, high = (number(score[name]) for name in ("value", "low", "high"))
-    interval = "" if math.isnan(low) or math.isnan(high) else f" ({_bounds(low, high, unit)})"
-    return f"**{_figure(value, unit)}**{interval}"
-
-
-def _bounds(low: float, high: float, unit: str) -> str:
-    if unit == "%":
-        return f"{100 * low:.0f}–{100 * high:.0f}"
-    return f"{figure(low)}–{figure(high)}"
-
-
-def _figure(value: float, unit: str) -> str:
-    return f"{100 * value:.0f} %" if unit == "%" else figure(value, unit)
+    share = unit == "%"
+    shown = f"**{100 * value:.0f} %**" if share else f"**{figure(value, unit)}**"
+    if math.isnan(low) or math.isnan(high):
+        return shown
+    return shown + (f" ({100 * low:.0f}–{100 * high:.0f})" if share else f" ({figure(low)}–{figure(high)})")
 
 
 def _failures(document: Document) -> list[str]:

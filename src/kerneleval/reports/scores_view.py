@@ -45,7 +45,7 @@ def render_scores(document: Mapping[str, Any], console: Console) -> None:
         console.print("No results: nothing was planned.")
         return
     _first_tables(scores, console)
-    _print(console, scores, _fast_p, _pass_at_k, _limits, _costs, _sources, _coverage, _groups, _shapes)
+    _print(console, scores, _fast_p, _pass_at_k, _limits, _costs, _sources, *_COVERAGE, _shapes)
     _gap(scores, console)
     _print(console, scores, _cv_shapes, _cv, _devices, _failures)
     console.print("Definitions: kerneleval score --explain NAME, docs/scores.md. Intervals: 95 %.", style="dim")
@@ -91,9 +91,7 @@ def _head(run: Plain, console: Console) -> None:
     console.print()
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Whole suite: a row for each generator
-# --------------------------------------------------------------------------------------------------------------------
+# -- Whole suite: a row for each generator ----------------------------------------------------------------------------
 
 
 def _rows(title: str, columns: Sequence[str], scores: Scores, cells: Callable[[Plain], Sequence[Text]]) -> Table:
@@ -201,9 +199,7 @@ def _limits(scores: Scores, narrow: bool) -> Table | None:
     )
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Where the numbers come from: a column for each generator
-# --------------------------------------------------------------------------------------------------------------------
+# -- Where the numbers come from: a column for each generator ---------------------------------------------------------
 
 
 def _names(scores: Scores) -> list[Text]:
@@ -274,15 +270,7 @@ def _sources(scores: Scores, narrow: bool) -> Table | None:
     return table if table.row_count else None
 
 
-def _coverage(scores: Scores, narrow: bool) -> Table | None:
-    return _covered(scores, "c_op_by_category", CATEGORIES, "Coverage by operator category and direction")
-
-
-def _groups(scores: Scores, narrow: bool) -> Table | None:
-    return _covered(scores, "c_op_by_group", GROUPS, "Coverage by KernelBench-X's category and direction")
-
-
-def _covered(scores: Scores, key: str, order: Sequence[str], title: str) -> Table | None:
+def _covered(scores: Scores, narrow: bool, key: str, order: Sequence[str], title: str) -> Table | None:
     keys = _union(scores, key)
     categories = [c for c in (*order, *dict.fromkeys(k.partition("/")[0] for k in keys)) if f"{c}/all" in keys]
     directions = [d for d in ("forward", "backward") if f"all/{d}" in keys]
@@ -293,6 +281,12 @@ def _covered(scores: Scores, key: str, order: Sequence[str], title: str) -> Tabl
         cells = [share(of.get(key, {}).get(f"{category}/{d}")) for of in scores.values() for d in directions]
         table.add_row(Text(safe(category)), *cells, end_section=category == "all")
     return table
+
+
+_COVERAGE = (
+    partial(_covered, key="c_op_by_category", order=CATEGORIES, title="Coverage by operator category and direction"),
+    partial(_covered, key="c_op_by_group", order=GROUPS, title="Coverage by KernelBench-X's category and direction"),
+)
 
 
 def _shapes(scores: Scores, narrow: bool) -> Table | None:

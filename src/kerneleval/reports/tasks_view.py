@@ -31,9 +31,7 @@ _SHORT = {
 _FILTERS = "--category, --group, --source, --level, --complexity, --dtype, --direction, --real, --search"
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The list
-# --------------------------------------------------------------------------------------------------------------------
+# -- The list ---------------------------------------------------------------------------------------------------------
 
 
 def render_tasks(tasks: Sequence[Mapping[str, Any]], console: Console, total: int = 0) -> None:
@@ -108,9 +106,7 @@ def _dtypes(dtypes: Iterable[str]) -> str:
     return " ".join(_SHORT.get(dtype, dtype) for dtype in dtypes)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# One task
-# --------------------------------------------------------------------------------------------------------------------
+# -- One task ---------------------------------------------------------------------------------------------------------
 
 
 def render_task(task: Mapping[str, Any], console: Console) -> None:
@@ -130,7 +126,8 @@ def render_task(task: Mapping[str, Any], console: Console) -> None:
         console.print(table)
         console.print()
     console.print(_costs(task))
-    for model, source in _sources(task).items():
+    sources = {shape["name"].partition(".")[0]: shape["source"] for shape in task["real_shapes"]}
+    for model, source in sources.items():
         console.print(Text(safe(f"{model}: {source}"), style="dim"), soft_wrap=True)
 
 
@@ -268,11 +265,6 @@ def _cost(sample: Mapping[str, Any]) -> tuple[Text | str, ...]:
     )
 
 
-def _sources(task: Mapping[str, Any]) -> dict[str, str]:
-    """Where the shapes of each model are from."""
-    return {shape["name"].partition(".")[0]: shape["source"] for shape in task["real_shapes"]}
-
-
 def _scaled(value: float, base: int) -> str:
     """``1.23 M`` (base 1000) or ``1.23 Mi`` (base 1024), ready for a unit."""
     prefixes = ("", "k", "M", "G", "T", "P") if base == 1000 else ("", "Ki", "Mi", "Gi", "Ti", "Pi")
@@ -306,9 +298,7 @@ def _counted(peer: Mapping[str, Any]) -> str:
     return text
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Self-test
-# --------------------------------------------------------------------------------------------------------------------
+# -- Self-test --------------------------------------------------------------------------------------------------------
 
 
 def render_selftest(found: Sequence[Mapping[str, Any]], console: Console) -> None:

@@ -93,7 +93,8 @@ def _dims(where: str, text: str, task: Task, planned: Sequence[Case]) -> dict[st
             raise UsageError(f"{where}: task {task.name} is judged at sizes of its own only: {own_sizes}")
         return dims
     for dim, value, (_, _, given) in zip(task.dims, values, pairs, strict=True):
-        if value is None or not (_allows(dim, value) or (task.empty and value == 0)):
+        allowed = value is not None and dim.low <= value <= dim.high and value % dim.multiple_of == 0
+        if not allowed and not (task.empty and value == 0):
             said = given if len(given) <= _LONGEST_VALUE else given[:_LONGEST_VALUE] + "..."
             raise UsageError(f"{where}: {dim.name} must be {_limits(dim, task.empty)}, not {said!r}")
     if task.constraint is not None and not task.constraint(dims):
@@ -102,10 +103,6 @@ def _dims(where: str, text: str, task: Task, planned: Sequence[Case]) -> dict[st
             f"it allows {dims_text(planned[0].dims_map)}"
         )
     return dims
-
-
-def _allows(dim: Dim, value: int) -> bool:
-    return dim.low <= value <= dim.high and value % dim.multiple_of == 0
 
 
 def _limits(dim: Dim, may_be_0: bool) -> str:

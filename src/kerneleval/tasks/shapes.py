@@ -403,9 +403,7 @@ def _mib(size_bytes: int) -> str:
     return f"{size_bytes / 2**20:.1f} MiB"
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Secret sizes: drawn from the system's randomness beside a plan, which is public
-# --------------------------------------------------------------------------------------------------------------------
+# -- Secret sizes: drawn from the system's randomness beside a plan, which is public ----------------------------------
 
 _CHANCE = secrets.SystemRandom()
 

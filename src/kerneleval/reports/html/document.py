@@ -113,13 +113,14 @@ def build(
     setting, label = _setting(run, found)
     plain_scores: dict[str, Plain] = to_plain(scores)
     plain_run = to_plain(run) | {"machines": [to_plain(m) | {"fingerprint": m.fingerprint} for m in run.machines]}
+    names = dict.fromkeys(name for of in plain_scores.values() for name in of)
     failures = _failures(found)
     document = Document(
         format=FORMAT,
         run=plain_run,
         primary=label,
         scores=plain_scores,
-        definitions={name: explanation(name) for name in _names(plain_scores)},
+        definitions={name: explanation(name) for name in names if name in all_scores()},
         fast_p=sections.curves(rows, setting),
         shapes=sections.shapes(rows, setting),
         coverage=sections.coverage(plain_scores),
@@ -138,12 +139,6 @@ def build(
     )
     document["not_evaluated"] = _not_evaluated(document)
     return document
-
-
-def _names(scores: Mapping[str, Plain]) -> list[str]:
-    """Names of the scores that are there and known here."""
-    known = all_scores()
-    return [name for name in dict.fromkeys(name for of in scores.values() for name in of) if name in known]
 
 
 def _setting(run: RunInfo, found: Gathered) -> tuple[Setting, str]:

@@ -139,9 +139,7 @@ def _without_samples(result: Result) -> Result:
     return dataclasses.replace(result, outcome=Passed(timing=dataclasses.replace(outcome.timing, samples=_NO_SAMPLES)))
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Failures
-# --------------------------------------------------------------------------------------------------------------------
+# -- Failures ---------------------------------------------------------------------------------------------------------
 
 
 def _add_failure(found: Gathered, result: Result, outcome: Failed) -> None:
@@ -202,9 +200,7 @@ def _as_text(value: Any) -> str:
     return text if len(text) <= _TEXT else f"{text[:_TEXT]} … ({len(text) - _TEXT:,} more characters)"
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Verdicts
-# --------------------------------------------------------------------------------------------------------------------
+# -- Verdicts ---------------------------------------------------------------------------------------------------------
 
 
 def _add_findings(found: Gathered, attempt: Attempt, verdict: Verdict) -> None:
@@ -248,9 +244,7 @@ def _add_conditions(known: dict[str, Any], conditions: Conditions) -> None:
                 seen.update(str(one)[:200] for one in (value if isinstance(value, (list, tuple)) else [value]))
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Sources
-# --------------------------------------------------------------------------------------------------------------------
+# -- Sources ----------------------------------------------------------------------------------------------------------
 
 
 def source_of(candidate: Candidate, room: int) -> list[Plain]:

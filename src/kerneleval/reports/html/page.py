@@ -30,7 +30,9 @@ def page(document: Document) -> str:
     """The whole page."""
     clean: Document = harmless(document)
     plots = figures(clean)
-    data = as_data({"plots": plots, "shapes": clean["shapes"], "cells": clean["cells"], "colours": _colours(clean)})
+    data = as_data(
+        {"plots": plots, "shapes": clean["shapes"], "cells": clean["cells"], "colours": list(colours(clean))}
+    )
     style, script, plotly = _file("style.css"), _file("script.js"), _plotly()
     template = _environment().get_template("report.html.j2")
     return template.render(
@@ -76,10 +78,6 @@ def _finite(value: Any) -> Any:
     return [_finite(part) for part in value] if isinstance(value, list) else value
 
 
-def _colours(document: Document) -> list[str]:
-    return list(colours(document))
-
-
 def _file(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
@@ -104,9 +102,7 @@ def _policy(*scripts: str) -> str:
     )
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Templates
-# --------------------------------------------------------------------------------------------------------------------
+# -- Templates --------------------------------------------------------------------------------------------------------
 
 LEADERBOARD: tuple[tuple[str, str, str, str], ...] = (
     ("S", "composite", "", ""),
@@ -170,7 +166,8 @@ def _environment() -> jinja2.Environment:
         "plural": lambda n, noun: plural(n, noun) if n < 1000 else f"{n:,} {noun}s",
         "when": lambda unix_s: time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(unix_s)),
         "si": _si,
-        "code": _code,
+        # lines are numbered by the style sheet, so that copying takes the source alone
+        "code": lambda text: Markup("").join(Markup("<span>{}\n</span>").format(line) for line in text.split("\n")),
         "bar": _bar,
         "colour": lambda slot: f"g{slot % COLOURS}",
         "glyph": lambda slot: GLYPHS[slot % len(GLYPHS)],
@@ -239,8 +236,3 @@ def _prose(text: str) -> Markup:
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if i % 2 else Markup.escape(part) for i, part in enumerate(parts)
     )
-
-
-def _code(text: str) -> Markup:
-    """Source with its lines numbered (by the style sheet, so that copying takes the source alone)."""
-    return Markup("").join(Markup("<span>{}\n</span>").format(line) for line in text.split("\n"))

@@ -93,9 +93,7 @@ def unsupported(result: Result) -> bool:
     return isinstance(result.outcome, Failed) and result.outcome.reason == "unsupported"
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Machines
-# --------------------------------------------------------------------------------------------------------------------
+# -- Machines ---------------------------------------------------------------------------------------------------------
 
 
 def device_names(results: Iterable[Result]) -> dict[str, str]:
@@ -148,9 +146,7 @@ def _primary(results: Sequence[Result], wanted: str) -> list[Result]:
     return _Checked(chosen) if isinstance(results, _Checked) else chosen
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Pairs and tasks
-# --------------------------------------------------------------------------------------------------------------------
+# -- Pairs and tasks --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +183,8 @@ class Pair:
     @functools.cached_property
     def tried(self) -> bool:
         """Whether there is a candidate that claims to support any of it."""
-        return any(not unsupported(r) and not _without_candidate(r) for r in self.cells)
+        failed = [r.outcome for r in self.cells if isinstance(r.outcome, Failed)]
+        return len(self.cells) > sum(of.reason == "unsupported" or of.stage == "generate" for of in failed)
 
     @functools.cached_property
     def timings(self) -> tuple[Timing, ...]:
@@ -255,7 +252,3 @@ def _task_speedup(cells: Sequence[Result]) -> float:
 def _correct(cells: Sequence[Result]) -> bool:
     supported = [r for r in cells if not unsupported(r)]
     return bool(supported) and all(isinstance(r.outcome, Passed) for r in supported)
-
-
-def _without_candidate(result: Result) -> bool:
-    return isinstance(result.outcome, Failed) and result.outcome.stage == "generate"

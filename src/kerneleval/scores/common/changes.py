@@ -102,9 +102,7 @@ def _same_reason(before: Verdict, after: Verdict, same_shapes: bool) -> bool:
     return before.reason in later or (not same_shapes and _ELSEWHERE.get(before.reason) == after.reason)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Speed
-# --------------------------------------------------------------------------------------------------------------------
+# -- Speed ------------------------------------------------------------------------------------------------------------
 
 
 def _speed(before: Verdict, after: Verdict, same_shapes: bool) -> Change | str:

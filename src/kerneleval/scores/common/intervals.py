@@ -124,9 +124,7 @@ def ratio_over_tasks(above: Floats, below: Floats) -> tuple[float, float, float]
     return centre, min(float(low), centre), max(float(high), centre)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Hierarchical bootstrap
-# --------------------------------------------------------------------------------------------------------------------
+# -- Hierarchical bootstrap -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -57,15 +57,19 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
     given = ("given", dict(file.sizes))
     case_dims = (given, *variants(surveys, suite_seed)) if sweep else (given,)
     level = _level(file.path)
-
+    slug = re.sub(r"[^A-Za-z0-9_.+-]", "_", file.path.stem)
     build = functools.partial(ModuleProblem, file)
     return Task(
-        name=f"kernelbench:{_slug(file.path.stem)}@{file.hash[:8]}",
+        name=f"kernelbench:{slug}@{file.hash[:8]}",
         category=category_of(file.path.stem, file.tree, level),
         source="kernelbench",
         level=level,
         summary=_summary(file),
-        dims=tuple(_dim(name, [dims[name] for _, dims in case_dims]) for name in file.sizes),
+        dims=tuple(
+            Dim(name=name, low=min(values), high=max(values), scaled=False)
+            for name in file.sizes
+            for values in ([dims[name] for _, dims in case_dims],)
+        ),
         dtypes=("float32",),
         arguments=lambda dims, dtype: surveys.at(dims).arguments,
         reference=_reference(build),
@@ -118,18 +122,10 @@ def _kind(surveys: Surveys) -> Any:
     return "index" if positions and all("int" in spec.dtype for spec in found.outputs) else "float"
 
 
-def _dim(name: str, values: list[int]) -> Dim:
-    return Dim(name=name, low=min(values), high=max(values), scaled=False)
-
-
 def _level(path: Path) -> int:
     """The number in the name of the folder ``level<n>``; 1 elsewhere."""
     match = re.fullmatch(r"level_?([1-9])", path.resolve().parent.name, re.IGNORECASE)
     return int(match[1]) if match else 1
-
-
-def _slug(stem: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.+-]", "_", stem)
 
 
 def _summary(file: ProblemFile) -> str:
@@ -139,9 +135,7 @@ def _summary(file: ProblemFile) -> str:
     return file.path.stem.replace("_", " ").strip()
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Category
-# --------------------------------------------------------------------------------------------------------------------
+# -- Category ---------------------------------------------------------------------------------------------------------
 
 _FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("attention", re.compile(r"attention", re.I)),

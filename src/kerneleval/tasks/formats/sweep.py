@@ -18,6 +18,7 @@ from kerneleval.records import UsageError, digest
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.survey import Survey, survey
+from kerneleval.tasks.sampling import is_power_of_two
 
 GROWTH = 1.5
 """No variant takes more than this many times the bytes or operations of the file's own sizes."""
@@ -134,9 +135,7 @@ def _first_that_runs(surveys: Surveys, dims: Mapping[str, int], unit: Unit, valu
     return None
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Variants
-# --------------------------------------------------------------------------------------------------------------------
+# -- Variants ---------------------------------------------------------------------------------------------------------
 
 _Propose = Callable[[int, random.Random], Iterator[int]]
 
@@ -144,14 +143,14 @@ _Propose = Callable[[int, random.Random], Iterator[int]]
 def _near(value: int, _rng: random.Random) -> Iterator[int]:
     """Just below: odd, else a multiple of as little as the problem needs, no power of two."""
     yield value - 1 if value % 2 == 0 else value - 2
-    yield from (v for m in _ALIGNMENTS if not _is_power(v := (value - 1) // m * m))
+    yield from (v for m in _ALIGNMENTS if not is_power_of_two(v := (value - 1) // m * m))
 
 
 def _odd(value: int, rng: random.Random) -> Iterator[int]:
     """Between half and nine tenths, odd or nearly."""
     wanted = int(value * rng.uniform(0.5, 0.9))
     yield wanted | 1
-    yield from (v for m in _ALIGNMENTS if not _is_power(v := wanted // m * m))
+    yield from (v for m in _ALIGNMENTS if not is_power_of_two(v := wanted // m * m))
 
 
 def _power(value: int, _rng: random.Random) -> Iterator[int]:
@@ -255,13 +254,7 @@ def _depends(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool((one - other).abs().max() > _DEPENDS * one.abs().max())
 
 
-def _is_power(value: int) -> bool:
-    return value > 0 and value & (value - 1) == 0
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Miniatures
-# --------------------------------------------------------------------------------------------------------------------
+# -- Miniatures -------------------------------------------------------------------------------------------------------
 
 
 def shrink(surveys: Surveys, max_bytes: int, max_flops: int) -> dict[str, int]:

@@ -18,24 +18,8 @@ def _with_classes(task: Task) -> bool:
     )
 
 
-def _softmaxes(task: Task) -> bool:
-    return "softmax" in task.name and task.category == "normalization"
-
-
-def _gated_or_activating(task: Task) -> bool:
-    return task.group == "Activation" or "glu" in task.name
-
-
 def _products(task: Task) -> bool:
     return task.category == "gemm" or (task.category == "fused" and "linear" in task.name)
-
-
-def _choosing(task: Task) -> bool:
-    return task.name.startswith(("topk", "kthvalue"))
-
-
-def _steps(task: Task) -> bool:
-    return task.group == "Optimizer"
 
 
 TABLES: tuple[Table, ...] = tables(
@@ -207,11 +191,11 @@ TABLES: tuple[Table, ...] = tables(
     whisper_large.conv2        1   1280   1280   3000   3   2
     """,
     with_classes=_with_classes,
-    softmaxes=_softmaxes,
-    gated_or_activating=_gated_or_activating,
+    softmaxes=lambda task: "softmax" in task.name and task.category == "normalization",
+    gated_or_activating=lambda task: task.group == "Activation" or "glu" in task.name,
     products=_products,
-    steps=_steps,
-    choosing=_choosing,
+    steps=lambda task: task.group == "Optimizer",
+    choosing=lambda task: task.name.startswith(("topk", "kthvalue")),
     batched_products=lambda task: _products(task) or task.name.startswith(("bmm", "baddbmm")),
     gemv=lambda task: task.name.startswith("gemv"),
     not_transposed=lambda task: not transposed(task),
