@@ -50,6 +50,7 @@ _REAL_BYTES, _REAL_FLOPS = 32, 64
 """Times what a sampled case may take, the shape of a model may: on two cores 128 MiB and 9.6 GFLOP, a few tenths of a
 second a call; on an H200 what the device has room for and 32 TFLOP."""
 
+_INTERPRETED = "not timed: on the CPU Triton runs in its interpreter, whose time says nothing of the kernel"
 _NO_LIMITS = (
     "the peaks of this machine were not measured: no time is set against a limit (kerneleval peaks measures them)"
 )
@@ -109,11 +110,8 @@ class Judge:
     def noise(self, protocol: Protocol, on_event: OnEvent | None = None) -> tuple[Noise, ...]:
         """Noise figures of this machine in that tier; measured once, then cached."""
         if protocol.tier not in self._noise:
-
-            def measuring() -> None:
-                tell(on_event, "noise", 0, 0, f"measuring the noise floor of this machine ({protocol.tier} tier)")
-
-            self._noise[protocol.tier] = floor(self.pool, protocol.tier, measuring)
+            text = f"measuring the noise floor of this machine ({protocol.tier} tier)"
+            self._noise[protocol.tier] = floor(self.pool, protocol.tier, lambda: tell(on_event, "noise", 0, 0, text))
         return self._noise[protocol.tier]
 
     def limits(self) -> Limits | None:
@@ -227,9 +225,8 @@ class Judge:
         findings += self._uses.end(loaded, uses, tuple(tracked.launches) if tracked else ())
         conditions = Conditions()
         if job.protocol.timed and first_failure(outcomes.values()) is None and not barred(findings, job.protocol):
-            untimed = checks.why_untimed(loaded.candidate, self.device)
-            if untimed:
-                findings.append(Finding(check="timing", level="info", message=untimed))
+            if loaded.candidate.language == "triton" and self.device.name == "cpu":
+                findings.append(Finding(check="timing", level="info", message=_INTERPRETED))
             else:
                 conditions = self._time(job, calls, outcomes, findings)
         return verdict_of(job, loaded.runner.worker.trust, outcomes, findings, conditions)

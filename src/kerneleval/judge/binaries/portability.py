@@ -8,6 +8,7 @@ that a kernel was compiled is believed only where a binary for the target lies t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -136,7 +137,7 @@ def _by_hipcc(candidate: Candidate, target: Target) -> MatrixRow:
 
 def _cuda(candidate: Candidate, task: Task, target: Target) -> MatrixRow:
     """Compiled as the judge would compile it: from Hopper on for the architecture-specific variant. Whether the plain
-    one would have done is told, for what needs the other runs on no later GPU.
+    one would have done is noted, for what needs the other runs on no later GPU.
     """
     with workplace() as folder:
         started = time.perf_counter()
@@ -170,15 +171,12 @@ def _build(candidate: Candidate, folder: Path, device: str, arch: str, *, plain:
     kits = [Path(root) for name in ("ROCM_PATH", "HIP_PATH") if (root := os.environ.get(name, "").strip())]
     kits = [path for path in (*cuda_folders(), *kits, Path("/opt")) if path.is_dir()]
     said = run_confined(out, out, (argv, [*readable, *kits]), _S_PER_BUILD, {}).text
-    try:
-        told = json.loads(content(out / "told.json", _MOST_BYTES) or b"null")
-    except (ValueError, RecursionError):
-        told = None
-    if not isinstance(told, Mapping):
+    answer = _mapping(out / "told.json")
+    if answer is None:
         return f"the process that compiles ended without a result{f': {said}' if said else ''}"
-    if machine := _text(told.get("machine")):
+    if machine := _text(answer.get("machine")):
         raise InfrastructureError(machine)
-    return _text(told.get("error"))
+    return _text(answer.get("error"))
 
 
 def _built(folder: Path) -> list[bytes]:
@@ -257,19 +255,16 @@ def _program(folder: Path, name: str) -> tuple[list[str], list[Path]]:
 
 def _found(target: Target, folder: Path, said: str, known: Mapping[str, _Uses]) -> MatrixRow:
     """What is believed of what the process left for a target."""
-    try:
-        told = json.loads(content(folder / "found.json", _MOST_BYTES) or b"null")
-    except (ValueError, RecursionError):
-        told = None
-    if not isinstance(told, Mapping):
+    answer = _mapping(folder / "found.json")
+    if answer is None:
         last = content(folder / "said.txt", _MOST_BYTES).decode(errors="replace").strip()[-_MOST_CHARS:] or said
         during = content(folder / "compiling.txt", _MOST_BYTES).decode(errors="replace")[:200]
         where = f"{during}: the compiler" if during else "the process that compiles"
         return _row(target, Rung(answer="no", why=f"{where} ended without a result{f': {last}' if last else ''}"))
-    if error := _text(told.get("error")):
+    if error := _text(answer.get("error")):
         return _row(target, Rung(answer="no", why=error))
-    kernels, seconds = _kernels(target, folder, told.get("kernels"), known)
-    calls = _maps(told.get("calls"))
+    kernels, seconds = _kernels(target, folder, answer.get("kernels"), known)
+    calls = _maps(answer.get("calls"))
     raised = [_text(call.get("error")) for call in calls if call.get("unsupported") is not True]
     declared = [_text(call.get("error")) for call in calls if call.get("unsupported") is True]
     failed = next((f"{kernel.name}: {kernel.error}" for kernel in kernels if kernel.error), "")
@@ -283,10 +278,10 @@ def _found(target: Target, folder: Path, said: str, known: Mapping[str, _Uses]) 
     return _row(target, Rung(answer="yes"), kernels, seconds)
 
 
-def _kernels(target: Target, folder: Path, told: Any, known: Mapping[str, _Uses]) -> tuple[list[CompiledKernel], float]:
+def _kernels(target: Target, folder: Path, rows: Any, known: Mapping[str, _Uses]) -> tuple[list[CompiledKernel], float]:
     """Each kernel once, by its binary."""
     found: dict[tuple[str, str, str], CompiledKernel] = {}
-    for row in _maps(told)[:_MOST_KERNELS]:
+    for row in _maps(rows)[:_MOST_KERNELS]:
         name, file, error = _text(row.get("kernel")), _text(row.get("file")), _text(row.get("error"))
         if (name, file, error) in found:
             continue
@@ -330,6 +325,14 @@ def _disassembled(kernel: CompiledKernel, target: Target, binary: Path, known: M
 def with_use(kernel: CompiledKernel, use: CodeUse) -> CompiledKernel:
     """The kernel with what its code uses."""
     return replace(kernel, instructions=use.classes, widest_bytes=use.widest_bytes, code=use)
+
+
+def _mapping(path: Path) -> Mapping[str, Any] | None:
+    """What a process left in a file, if that is a mapping."""
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(content(path, _MOST_BYTES) or b"null")
+        return found if isinstance(found, Mapping) else None
+    return None
 
 
 def _maps(value: Any) -> list[Mapping[str, Any]]:

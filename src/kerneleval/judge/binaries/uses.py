@@ -27,7 +27,7 @@ _MOST_BINARIES, _MOST_LATER, _MOST_LIBRARIES = 24, 8, 4
 """Binaries of Triton that are read beside the checks, the newest first, and those that are read after them; libraries
 of which what was printed is kept."""
 
-_MOST_BYTES, _MOST_KNOWN, _MOST_TOLD = 64 << 20, 1024, 16
+_MOST_BYTES, _MOST_KNOWN, _MOST_SHOWN = 64 << 20, 1024, 16
 _MOST_SENT_BYTES = 2 << 20
 """Of binaries that a worker sends: in one message, which may have 4 MiB."""
 _SECONDS, _SENDING_S = 10.0, 30.0
@@ -198,11 +198,11 @@ def read_sent(files: Any) -> list[_Binary]:
 
 def finding(of: Library) -> Finding:
     """The finding about compiled kernels."""
-    told = [*map(line, of.uses[:_MOST_TOLD]), *([of.why] if of.why else [])]
-    kernels = tuple(replace(use, kernel=use.kernel[:200]) for use in of.uses[:_MOST_TOLD])
-    complete = of.complete and len(of.uses) <= _MOST_TOLD
+    lines = [*map(line, of.uses[:_MOST_SHOWN]), *([of.why] if of.why else [])]
+    kernels = tuple(replace(use, kernel=use.kernel[:200]) for use in of.uses[:_MOST_SHOWN])
+    complete = of.complete and len(of.uses) <= _MOST_SHOWN
     evidence = UsesEvidence(kernels=kernels, why=of.why, complete=complete)
-    return Finding(check="uses", level="info", message="; ".join(told), evidence=evidence)
+    return Finding(check="uses", level="info", message="; ".join(lines), evidence=evidence)
 
 
 def line(use: CodeUse) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kerneleval.devices import Device
 from kerneleval.judge.checks import code
 from kerneleval.judge.checks.common.registry import CHECKS
 from kerneleval.judge.probes.calls import Calls
@@ -47,10 +46,3 @@ def of_sources(candidate: Candidate) -> list[Finding]:
 def tracked(findings: Sequence[Finding]) -> TrackEvidence | None:
     """What the check ``track`` saw of the candidate; None: nothing, or no case could be watched."""
     return next((f.evidence for f in findings if isinstance(f.evidence, TrackEvidence)), None)
-
-
-def why_untimed(candidate: Candidate, device: Device) -> str:
-    """Why a candidate's time would mean nothing here; empty: it is timed."""
-    if candidate.language == "triton" and device.name == "cpu":
-        return "not timed: on the CPU Triton runs in its interpreter, whose time says nothing of the kernel"
-    return ""

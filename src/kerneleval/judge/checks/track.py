@@ -125,15 +125,15 @@ class Subject:
         except WorkerError:
             self._calls.loaded.note(runner.worker.request("observed", {}, "observed", timeout_s=timeout_s))
             raise
-        told = runner.worker.request("observed", {}, "observed", timeout_s=timeout_s)
-        self._calls.loaded.note(told)
+        answer = runner.worker.request("observed", {}, "observed", timeout_s=timeout_s)
+        self._calls.loaded.note(answer)
         return Seen(
             outputs=() if window.wrong is not None else output_views(window, self._layout, 0),
-            aten=_claimed_counts(told.get("aten")),
-            launches=_claimed_counts(told.get("launches")),
-            extensions=_claimed_names(told.get("extensions")),
-            registered=_claimed_names(told.get("registered")),
-            compiled=bool(told.get("compiled")),
+            aten=_claimed_counts(answer.get("aten")),
+            launches=_claimed_counts(answer.get("launches")),
+            extensions=_claimed_names(answer.get("extensions")),
+            registered=_claimed_names(answer.get("registered")),
+            compiled=bool(answer.get("compiled")),
         )
 
 

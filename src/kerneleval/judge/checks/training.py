@@ -186,7 +186,7 @@ def _ends_pytorch(calls: Calls, call_layout: CallLayout, drawn: Drawn, part: Seq
     candidate = baseline_candidate(calls.task, replace(protocol, baseline="eager"))
     reference = Loaded(calls.loaded.pool, candidate, ("run",), trusted=True, tf32=protocol.tf32)
     try:
-        _window(reference, calls, _asked(call_layout, part), [drawn])
+        _window(reference, calls, _for_part(call_layout, part), [drawn])
     except WorkerFailure:
         return True
     except WorkerError:
@@ -212,7 +212,7 @@ def _parts(count: int) -> list[tuple[int, ...]]:
 
 def _part(calls: Calls, call_layout: CallLayout, drawn: Drawn, part: Sequence[int]) -> _Wrong | None:
     """The gradients of these arguments alone, by their places among those that can have one."""
-    layout = _asked(call_layout, part)
+    layout = _for_part(call_layout, part)
     try:
         window = _window(calls.loaded, calls, layout, [drawn])
     except WorkerError as error:
@@ -221,7 +221,7 @@ def _part(calls: Calls, call_layout: CallLayout, drawn: Drawn, part: Sequence[in
     return _first_wrong(window, layout, [replace(drawn, expectation=wanted)])
 
 
-def _asked(call_layout: CallLayout, part: Sequence[int]) -> WindowLayout:
+def _for_part(call_layout: CallLayout, part: Sequence[int]) -> WindowLayout:
     """A call that asks for the gradients of these arguments alone."""
     outputs = tuple(call_layout.outputs[i] for i in part)
     return WindowLayout(

@@ -79,19 +79,9 @@ def _library() -> ctypes.CDLL:
     flags = [flag for flag in DEFAULT_FLAGS if flag != "-fopenmp"]
     source = Path(__file__).with_name("chains.cpp")
     with tempfile.TemporaryDirectory() as folder:
-        command = [
-            program,
-            *flags,
-            "-ffp-contract=fast",
-            "-pthread",
-            "-fPIC",
-            "-shared",
-            "-o",
-            "chains.so",
-            str(source),
-        ]
+        options = ["-ffp-contract=fast", "-pthread", "-fPIC", "-shared", "-o", "chains.so"]
         try:
-            run_compiler(command, Path(folder), TIMEOUT_S)
+            run_compiler([program, *flags, *options, str(source)], Path(folder), TIMEOUT_S)
         except BuildError as error:
             raise InfrastructureError(f"{source.name} does not compile: {error}") from error
         return ctypes.CDLL(str(Path(folder) / "chains.so"))

@@ -317,9 +317,14 @@ def _trivial(
     if count < _ROW // 4:
         return []
     last = oracle.shape[-1]
-    rows = oracle.reshape(-1, last)
-    if count > _SAMPLE:
-        rows = rows[:: math.ceil(count / _SAMPLE)] if len(rows) > 1 else rows[:, :_SAMPLE]
+
+    def sample(values: torch.Tensor) -> torch.Tensor:
+        rows = values.reshape(-1, last)
+        if count <= _SAMPLE:
+            return rows
+        return rows[:: math.ceil(count / _SAMPLE)] if len(rows) > 1 else rows[:, :_SAMPLE]
+
+    rows = sample(oracle)
     part = rows.numel()
     centred = ((rows - rows.mean()) * gain).float()
     total = torch.linalg.vector_norm(centred)
@@ -333,11 +338,8 @@ def _trivial(
             distances.append(torch.where(remainder > 0.01 * total, remainder, 0.0))
     for position, arg in enumerate(args):
         if isinstance(arg, torch.Tensor) and arg.is_floating_point() and arg.shape == oracle.shape:
-            other = arg.reshape(-1, last)
-            if count > _SAMPLE:
-                other = other[:: math.ceil(count / _SAMPLE)] if len(other) > 1 else other[:, :_SAMPLE]
             names.append(f"copy of argument {position}")
-            distances.append(torch.linalg.vector_norm(((other.to(rows.dtype) - rows) * gain).float()))
+            distances.append(torch.linalg.vector_norm(((sample(arg).to(rows.dtype) - rows) * gain).float()))
     values = (torch.stack(distances) / math.sqrt(part)).tolist()
     least = 16 * floor.unit * scales.rms
     return [

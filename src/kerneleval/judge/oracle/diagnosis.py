@@ -34,6 +34,9 @@ SLUGS: dict[str, str] = {
 }
 """Every diagnosis, with its meaning."""
 
+_Diagnosis = tuple[str, str] | None
+"""(slug, words for the message); None: it is something else."""
+
 _SORTED_AT_MOST = 1 << 22
 _FEW = 0.01
 _NARROWER = (("bfloat16", 16), ("float16", 13), ("tf32", 13))
@@ -71,9 +74,7 @@ def worst_element(got: torch.Tensor, expected: Expected, wrong: torch.Tensor) ->
     return flat, {"worst_index": place, **values}
 
 
-def _by_value(
-    got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor
-) -> tuple[str, str] | None:
+def _by_value(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor) -> _Diagnosis:
     if expected.kind == "index" and expected.source is not None:
         size = expected.source.shape[expected.dim]
         outside = int(((got < 0) | (got >= size)).sum())
@@ -100,9 +101,7 @@ def _by_value(
     return None
 
 
-def _by_quantisation(
-    got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor
-) -> tuple[str, str] | None:
+def _by_quantisation(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor) -> _Diagnosis:
     if expected.plain is None:
         return None
     own = as_real(got).double()
@@ -110,7 +109,7 @@ def _by_quantisation(
     return ("not_quantised", "") if bool(4 * apart[0] < apart[1]) else None
 
 
-def _by_fit(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor) -> tuple[str, str] | None:
+def _by_fit(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor) -> _Diagnosis:
     """C = a o, or c = o + b, with a remainder far below the error."""
     if expected.bounds is None or got.numel() < 2:
         return None
@@ -135,9 +134,7 @@ def _by_fit(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: t
     return None
 
 
-def _by_place(
-    got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor
-) -> tuple[str, str] | None:
+def _by_place(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor) -> _Diagnosis:
     """Where the wrong elements are: at the end of a dim, in whole rows, or everywhere with the right values."""
     count = int(torch.count_nonzero(wrong))
     wrong = wrong.view(got.shape) if wrong.numel() == got.numel() else wrong
@@ -165,9 +162,7 @@ def _by_place(
     return None
 
 
-def _by_precision(
-    got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor
-) -> tuple[str, str] | None:
+def _by_precision(got: torch.Tensor, expected: Expected, args: Sequence[Any], wrong: torch.Tensor) -> _Diagnosis:
     """Errors of the size that a narrower type makes: small beside the output, and in most of its elements."""
     bounds = expected.bounds
     if bounds is None or not bounds.scales.rms:

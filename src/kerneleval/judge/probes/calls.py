@@ -276,14 +276,13 @@ class Calls:
         limit_s = _REPEATED_PROBE_S if repeated else _PROBE_S
         return min(calls, int(limit_s / self._last_call_s)) if self._last_call_s else calls
 
-    def bind(self, case: Case, *, weights_seed: int | None = None) -> BoundCase:
+    def bind(self, case: Case) -> BoundCase:
         """The case with, for module problems, fresh weights revealed to the candidate."""
         problem = self.problem(case)
         bound = BoundCase(self.task, case, self.device, tf32=self.protocol.tf32, problem=problem, scalars=self.scalars)
         if problem is not None:
             self.ensure_module(self.loaded, case)
-            seed = new_secret() if weights_seed is None else weights_seed
-            bound.weights = problem.weights(seed, case.distribution)
+            bound.weights = problem.weights(new_secret(), case.distribution)
             reveal_weights(self.loaded, bound.weights)
         return bound
 

@@ -113,8 +113,8 @@ def _examined(task: Task, device: str, case: Case, tf32: bool, *, further: bool)
     for mutant in planted(probe) if telling and further else asked:
         end = fate(probe, mutant)
         fates.append(end)
-        told = mutant.kind == "badly_drawn" if drawn else not probe.small
-        if end.fate in ("survived", "equivalent") and mutant.said and told:
+        counts = mutant.kind == "badly_drawn" if drawn else not probe.small
+        if end.fate in ("survived", "equivalent") and mutant.said and counts:
             passed[end.kind, end.name] = mutant.said
     left = set(passed) | {(end.kind, end.name) for end in fates if end.fate == "survived" and further}
     killed = _killed(Probe.of(task, case, device, _AGAIN, tf32), left) if left else {}

@@ -5,11 +5,8 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from kerneleval.judge.static_analysis.rules import Hit, Rule
-
+from kerneleval.judge.static_analysis.rules import Hit, Rule
 
 _Token = tuple[str, str, int]
 """Kind, text, line."""
@@ -35,10 +32,6 @@ _CONTAINERS = frozenset(("map", "unordered_map", "std::map", "std::unordered_map
 
 def read_native(text: str, rules: Sequence[Rule]) -> list[Hit]:
     """The rules that a source meets."""
-    from kerneleval.judge.static_analysis.rules import (
-        Hit,  # the table asks Python patterns too, and those ask nothing of this
-    )
-
     called = {name[:-1]: rule for rule in rules for name in rule.names if name.endswith("(")}
     named = {name: rule for rule in rules for name in rule.names if not name.endswith("(")}
     by_pointer = next((rule for rule in rules if rule.name == "pointer_cache"), None)

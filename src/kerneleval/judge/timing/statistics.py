@@ -18,20 +18,20 @@ from kerneleval.records.outcomes import Claim
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much measuring a tier does."""
+    """How much measuring a tier does; the standard one where nothing else is said."""
 
-    window_ns: float
-    min_quads: int
+    window_ns: float = 8e6
+    min_quads: int = 4
     """Quads that every cell gets in a session."""
-    max_quads: int
+    max_quads: int = 16
     """Quads after which a session ends, however far its quads scatter."""
-    half_width: float
+    half_width: float = 0.01
     """A session ends when the half width (log ratio) of its own interval is below this."""
-    max_seconds: float
+    max_seconds: float = 1.0
     """A session of a cell ends after this much wall time."""
-    max_calls: int
-    warm_windows: int
-    sessions: int
+    max_calls: int = 512
+    warm_windows: int = 4
+    sessions: int = 2
     """Fresh process pairs."""
     energy_s: float = 0.0
     """Seconds for which energy is counted on each side, where the device counts it; 0: none is."""
@@ -40,32 +40,12 @@ class Effort:
 
 
 TIERS: dict[str, Effort] = {
-    "quick": Effort(
-        window_ns=1e6,
-        min_quads=1,
-        max_quads=1,
-        half_width=0.0,
-        max_seconds=1.0,
-        max_calls=64,
-        warm_windows=0,
-        sessions=1,
-    ),
-    "standard": Effort(
-        window_ns=8e6,
-        min_quads=4,
-        max_quads=16,
-        half_width=0.01,
-        max_seconds=1.0,
-        max_calls=512,
-        warm_windows=4,
-        sessions=2,
-        patience=4,
-    ),
+    "quick": Effort(window_ns=1e6, min_quads=1, max_quads=1, half_width=0.0, max_calls=64, warm_windows=0, sessions=1),
+    "standard": Effort(patience=4),
     "precise": Effort(
         window_ns=20e6,
         min_quads=5,
         max_quads=30,
-        half_width=0.01,
         max_seconds=6.0,
         max_calls=1024,
         warm_windows=20,

@@ -190,8 +190,8 @@ class Timer:
         calls: Calls,
         baseline: Callable[[bool], Loaded],
         noise: Sequence[Noise],
-        limits: Limits | None = None,
-        better: Callable[[], Limits] | None = None,
+        limits: Limits | None,
+        better: Callable[[], Limits],
     ) -> None:
         self._calls, self._get_baseline, self._noise = calls, baseline, noise
         self._limits, self._better = limits, better
@@ -288,7 +288,7 @@ class Timer:
             raise InfrastructureError(f"the baseline of {calls.task.name} failed at {case.key}: {error}") from error
         baseline.paces[case] = statistics.median(run.samples.baseline_ns)
         _check_by_oracle(bound, known.call_layout, run.sample)
-        if self._limits is not None and self._better is not None:
+        if self._limits is not None:
             check_limit(calls.task, case, known.call_layout, run.samples, run.sample, self._limits, self._better)
         return run
 

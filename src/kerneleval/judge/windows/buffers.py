@@ -367,9 +367,8 @@ def _roll(every: torch.Tensor, generator: torch.Generator) -> None:
     shifts = torch.randint(1, inner, (count, 1), generator=generator, device=every.device)
     indices = torch.arange(inner, device=every.device)
     at_once = max(1, _ROLL_BYTES // (extent * 8))
-    for start in range(0, count, at_once):
-        part = every[start : start + at_once, 1:-1]
-        part.copy_(part.gather(1, (indices + shifts[start : start + at_once]) % inner))
+    for part, by in zip(every[:, 1:-1].split(at_once), shifts.split(at_once), strict=True):
+        part.copy_(part.gather(1, (indices + by) % inner))
 
 
 def _roll_rows(every: torch.Tensor, shape: tuple[int, ...], generator: torch.Generator) -> None:
@@ -379,9 +378,8 @@ def _roll_rows(every: torch.Tensor, shape: tuple[int, ...], generator: torch.Gen
     shifts = torch.randint(width, (*rows.shape[:2], 1), generator=generator, device=every.device)
     indices = torch.arange(width, device=every.device)
     at_once = max(1, _ROLL_BYTES // (every.shape[1] * 8))
-    for start in range(0, count, at_once):
-        part = rows[start : start + at_once]
-        part.copy_(part.gather(2, (indices + shifts[start : start + at_once]) % width))
+    for part, by in zip(rows.split(at_once), shifts.split(at_once), strict=True):
+        part.copy_(part.gather(2, (indices + by) % width))
 
 
 def _move_steps(every: torch.Tensor, shape: tuple[int, ...], generator: torch.Generator) -> None:
@@ -390,8 +388,7 @@ def _move_steps(every: torch.Tensor, shape: tuple[int, ...], generator: torch.Ge
     The first step and the last one stay where they are, and the others keep their order but for a secret shift.
     """
     at_once = max(1, _ROLL_BYTES // (every.shape[1] * 8))
-    for start in range(0, len(every), at_once):
-        part = every[start : start + at_once]
+    for part in every.split(at_once):
         rows = part.reshape(-1, shape[-1] if shape else 1).clone()
         steps = rows.diff(dim=1)
         if steps.numel():

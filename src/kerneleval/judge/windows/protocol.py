@@ -132,12 +132,12 @@ class Runner:
                 self.device.release(old)
             self._arenas[name] = arena
 
-    def prepare(self, layout: WindowLayout, timeout_s: float = 60.0) -> None:
+    def prepare(self, layout: WindowLayout) -> None:
         """Tell the worker the layout of the coming windows."""
         if layout is self._layout:
             return
         self.reserve(layout.input_bytes, layout.output_bytes)
-        self.worker.request("prepare", layout.message(), "prepared", timeout_s=timeout_s)
+        self.worker.request("prepare", layout.message(), "prepared", timeout_s=60.0)
         self._layout = layout
 
     def write_input(self, offset: int, tensor: torch.Tensor) -> None:
