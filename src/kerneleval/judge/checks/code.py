@@ -1,16 +1,9 @@
 """What a candidate's code shows without being run: its sources, and the binaries that were made of them.
 
-``static`` warns and never fails: text can look like anything, and what a candidate does is judged by what it does. One
-row of :data:`kerneleval.judge.static_analysis.rules.RULES` is one thing to look for.
-
-``low_precision`` asks operators that quantise for integers, or numbers of eight bits, in the sources. What comes out
-shows that a quantisation took place, not in which units the products were made: numbers of eight bits held in fp32 give
-the same ones. Sources that name narrow types and do not use them pass.
-
-``resources`` reads registers, local and shared memory from binaries. Those of CUDA sources are this program's own
-builds. Triton's lie in the worker's cache, which may be in memory that the worker alone sees: it sends them, and the
-candidate could put others there. What they say is for the author of the candidate, and decides nothing. Kernels that
-were compiled and never launched, as other configurations of a tuner, are among them.
+``static`` warns and never fails: text can look like anything, and what a candidate does is judged by what it does.
+``low_precision`` asks operators that quantise for narrow types, conversions or instructions in the sources: outputs do
+not show in which units products were made. ``resources`` is for the author of the candidate and decides nothing:
+Triton's binaries come from the worker, where the candidate could put others.
 """
 
 from __future__ import annotations

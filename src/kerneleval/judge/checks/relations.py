@@ -70,16 +70,13 @@ def broken_relations(
     tf32: bool = False,
     native_on: str = "",
 ) -> list[Finding]:
-    """Findings of every relation of the task that applies to the case; none: all hold.
+    """Findings (level ``fail``, reason ``broken_relation``) of every relation of the task that applies to the case;
+    none: all hold.
 
     Args:
         run: calls the candidate on arguments of the case's shapes and dtypes and gives its outputs; called once on the
             original arguments and once for each relation. What it raises is passed on.
         seed: secret, for the random choices of the relations.
-
-    Returns:
-        Findings of level ``fail`` and reason ``broken_relation``; their evidence is ``relation``, its name, and the
-        figures of the comparison.
 
     Raises:
         UsageError: a relation changes shapes or dtypes.

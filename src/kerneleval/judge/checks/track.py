@@ -227,11 +227,9 @@ def arithmetic(dispatched: Mapping[str, int]) -> dict[str, int]:
 
 
 def chosen(cases: Sequence[Case], outcomes: Mapping[Case, Outcome], timed_dtypes: Sequence[str] = ()) -> list[Case]:
-    """The cases that are watched, in a secret order.
-
-    For each direction: of the first dtype judged and of those that are timed, the ordinary case of every shape
-    category; of each further dtype one, chosen in secret. Where nothing ordinary was judged, one case of any kind for
-    each direction.
+    """The cases that are watched, in a secret order: for each direction the ordinary case of every shape category in
+    the first dtype judged and in those that are timed, and one chosen in secret in each further dtype. Where nothing
+    ordinary was judged, one case of any kind for each direction.
     """
     passed = [c for c in cases if isinstance(outcomes.get(c), Passed)]
     plain = [c for c in passed if (c.distribution, c.layout) == ("standard", "contiguous") and c.shape_category != EDGE]
@@ -351,10 +349,8 @@ def _foreign(calls: Calls, language: languages.Language) -> tuple[str, ...]:
 
 
 def _decoys(found: Sequence[_Case]) -> Iterator[Finding]:
-    """A finding on launches that change nothing.
-
-    A forward call may launch what only its backward needs (saved statistics): kernels without which the gradients of
-    another case are wrong are no decoys, though the outputs of the forward are the library's.
+    """A finding on launches that change nothing. A forward call may launch what only its backward needs (saved
+    statistics): kernels without which the gradients of another case are wrong are no decoys.
     """
     for one in found:
         if one.mute != "decoy":

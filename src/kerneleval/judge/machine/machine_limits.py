@@ -29,11 +29,8 @@ def needed(dtypes: Sequence[str]) -> tuple[str, ...]:
 
 
 def limits_of(found: Peaks, device: Device, dtypes: Sequence[str]) -> Limits | None:
-    """The limits in these types (``tf32`` is one here); None: no bandwidth of the memory is known.
-
-    Bandwidth is the best of copy, read, write and triad. A type's rate is the better one of matrix products and of
-    multiply-adds: float32 without TF32 runs on the vector units of most GPUs, and cuBLAS may or may not be better at
-    it than a loop of multiply-adds.
+    """The limits in these types (``tf32`` is one here); None: no bandwidth of the memory is known. Bandwidth is the
+    best of copy, read, write and triad, a type's rate the better one of matrix products and of multiply-adds.
     """
     bandwidth = found.rate(*peaks.BANDWIDTHS)
     if not bandwidth:

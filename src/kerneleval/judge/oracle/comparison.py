@@ -30,11 +30,9 @@ from kerneleval.records import Evidence
 
 
 def figures(outputs: torch.Tensor, plain: torch.Tensor) -> Evidence:
-    """``cosine``, ``relative_l1`` and ``relative_rmse`` of outputs against those without quantisation.
-
-    The first is that of the two as vectors; the others are the sum of the errors over the sum of the magnitudes, and
-    the rms error over the rms. Where nothing but zeros is right, the first is 1 and the others are infinite unless
-    nothing but zeros came out.
+    """``cosine``, ``relative_l1`` (sum of the errors over the sum of the magnitudes) and ``relative_rmse`` of outputs
+    against those without quantisation. Where nothing but zeros is right, the first is 1 and the others are infinite
+    unless nothing but zeros came out.
     """
     got, want = (t.double().reshape(-1) for t in (outputs, plain))
     error = got - want

@@ -85,10 +85,9 @@ def implausible(law: Law, output: torch.Tensor, args: Sequence[Any]) -> tuple[st
 
 
 def dependent(law: Law, first: tuple[torch.Tensor, Sequence[Any]], second: tuple[torch.Tensor, Sequence[Any]]) -> str:
-    """Whether outputs of two calls with unlike seeds hang on each other, in words; empty: they do not.
-
-    The correlation of the two is looked at at every shift, so that streams which overlap show: a counter that starts at
-    the seed gives the same numbers again, one place further.
+    """Whether outputs of two calls with unlike seeds depend on each other, in words; empty: they do not. Their
+    correlation is looked at at every shift: a counter that starts at the seed gives the same numbers again, one place
+    further.
     """
     one, other = (uniforms(law, output, args)[1][:_SORTED] for output, args in (first, second))
     n = min(one.numel(), other.numel())

@@ -162,10 +162,8 @@ class BoundCase:
         return CallLayout(args=slots, grads=grads, outputs=outputs, wanted=self.wanted, dims=self.dims)
 
     def other_layouts(self, drawn: Drawn) -> list[CallLayout]:
-        """The same call in the other variants of the case's layout, as rows of a larger tensor for its right half.
-        Where several tensors are not contiguous, a secret part of them is contiguous in one of these calls and
-        the rest in another, and in a third one each part has a variant of its own. Empty for contiguous cases and for
-        problem files.
+        """The same call in the other variants of the case's layout, and mixed ones where several tensors are not
+        contiguous (``docs/correctness.md``). Empty for contiguous cases and for problem files.
         """
         if self.problem is not None or self.case.layout == "contiguous":
             return []
@@ -181,10 +179,8 @@ class BoundCase:
         return [one for index, one in enumerate(every) if one not in every[:index]][1:]
 
     def native_is_right(self, drawn: Drawn, call_layout: CallLayout, device: Device | None = None) -> bool:
-        """Whether PyTorch itself is right on the drawn tensors in this layout; on another device, if one is given.
-
-        It is not everywhere: cuDNN's gradients of attention, which PyTorch 2.11 takes for half types on Hopper, are
-        wrong where the upstream gradient has other strides than the queries.
+        """Whether PyTorch itself is right on the drawn tensors in this layout, which it is not everywhere
+        (``docs/correctness.md``); on another device, if one is given.
 
         Raises:
             InfrastructureError: the device has too little memory.

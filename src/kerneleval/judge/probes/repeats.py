@@ -68,10 +68,9 @@ class Repeats:
         return not self._calls.task.module or call_layout.nbytes <= _SMALL_MODULE_BYTES
 
     def judge(self, bound: BoundCase, first: Drawn) -> Outcome:
-        """The outcome of a window of two calls, the second on inputs that differ from the first's by few elements, and
-        of a second window of the same two in exchanged places: neither results kept by pointer or by a few elements nor
-        one output buffer for all calls survive. Once for each direction and dtype, more calls follow in that window,
-        and each argument changes alone.
+        """The outcome of two windows: two calls whose inputs differ by few elements, then the same two in exchanged
+        places, once for each direction and dtype with more calls, and with each argument changed alone
+        (``docs/correctness.md``).
         """
         changed = self.changed(bound, first)
         if changed is not None:
@@ -95,9 +94,9 @@ class Repeats:
         return case.direction, case.dtype, "" if quick else case.layout
 
     def strided(self, bound: BoundCase, first: Drawn) -> Failed | None:
-        """For the first case of each :meth:`kind`: a window of the call and one of which few elements differ, then each
-        at the address of the other, then both in a secret order. Neither copies kept by address nor a few buffers for
-        all strided calls pass. Not where one call takes more than ten seconds.
+        """The same two windows for the first case of each :meth:`kind`, with more calls in a secret order: neither
+        copies kept by address nor a few buffers for all strided calls pass. Not where one call takes more than ten
+        seconds.
         """
         case, kind = bound.case, self.kind(bound.case)
         if kind is None or kind in self._strided:
@@ -198,8 +197,7 @@ class Repeats:
 
     def _one_by_one(self, bound: BoundCase, drawn: Drawn) -> Failed | None:
         """Once for each direction and dtype: the same call, then again at the same addresses with one argument drawn
-        anew, for each argument, plain floats too: no result may be kept by the others. Where that would take a slow
-        candidate more than ten seconds, a secret part of the arguments, one at least, and more at the next case.
+        anew, for each argument, plain floats too. Of a slow candidate's a secret part, and more at the next case.
         """
         calls, kind = self._calls, (bound.case.direction, bound.case.dtype)
         if kind in self._alone:
@@ -300,10 +298,7 @@ class OtherLayouts:
         self._excused = 0
 
     def judge(self, bound: BoundCase, first: Drawn, outcome: Passed) -> Outcome:
-        """The outcome after these windows. For the first case of each kind (``Repeats.kind``) they come twice,
-        neighbours on unlike inputs and then on each other's, so that nothing kept by address lasts in any; not where
-        one call takes more than ten seconds.
-
+        """The outcome after these windows, which come twice for the first case of each kind (``docs/correctness.md``).
         Calls in which PyTorch itself is wrong, or raises, say nothing: ``native_is_wrong`` in the evidence counts them.
         """
         layouts = bound.other_layouts(first)
@@ -378,12 +373,9 @@ class OtherWeights:
         self._was_rebuilt = False
 
     def judge(self, case: Case, bound: BoundCase) -> Outcome:
-        """The outcome under other weights, where what the module folded or packed before is stale.
-
-        A secret half of the weights changes; at ordinary cases then the other half, so that no weight shows that
-        another changed; then elements are exchanged within weights, so that neither ends nor sums show it. Once, each
-        weight or buffer changes alone (tied ones together), and the module is built again: its weights go through the
-        same versions as the first one's did. The first module is kept, and both are called alternately.
+        """The outcome under other weights, where what the module folded or packed before is stale; once also of a
+        second module whose weights go through the same versions. ``docs/correctness.md`` says which weights change
+        when.
         """
         assert bound.weights is not None
         outcome: Outcome

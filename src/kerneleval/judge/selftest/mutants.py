@@ -468,10 +468,8 @@ def _swapped(probe: Probe) -> Iterator[Planted]:
 
 
 def _exchangeable(one: Any, other: Any) -> bool:
-    """Whether two arguments can stand in for one another.
-
-    Whole numbers must have one range, because they may select; and what lies in [0, 1) only changes places with its
-    like, because a GPU ends the process on a probability beyond.
+    """Whether two arguments can stand in for one another. Whole numbers must have one range, because they may select;
+    and what lies in [0, 1) stays there, because a GPU ends the process on a probability beyond.
     """
     if not (isinstance(one, TensorSpec) and isinstance(other, TensorSpec)):
         return False

@@ -147,14 +147,13 @@ def _sized(
     count: int = 1,
 ) -> WindowBuffer:
     """A buffer with as many calls as fill a window of the tier's length, found by growing it from ``count`` on.
+    ``first`` are windows of one call of either side, if known: where they are short, nothing was compiled, loaded or
+    tuned in them.
 
-    ``first`` are windows of one call of candidate and baseline, if known: where they are short, nothing was compiled,
-    loaded or tuned in them, and one call need not be measured again.
-
-    The first few calls are drawn apart from one another; further ones begin as copies of them, and every one is changed
-    at secret places before every window. Where they are few, or drawing takes no longer than the baseline's window, all
-    are drawn anew instead: an operator that does more than look at each element has results that can be brought up to
-    date in less time than computing takes (a sorted vector, an inverse between diagonal factors).
+    Further calls than the first few begin as copies of those, and every one is changed at secret places before every
+    window. Where they are few, or drawing takes no longer than the baseline's window, all are drawn anew instead: some
+    results can be brought up to date in less time than computing takes (a sorted vector, an inverse between diagonal
+    factors).
     """
     most = _most_calls(cell.call, effort, device)
     drawn: list[list[torch.Tensor]] = []
@@ -341,11 +340,9 @@ def _more_calls(kept: list[tuple[Window, Window]], count: int, most: int, effort
 def _timed(
     kept: list[tuple[Window, Window]], call: CallLayout, count: int, session: int, device: Device
 ) -> tuple[Samples, float]:
-    """Whole windows as times of one call, and what is charged of each call for collecting late (ns).
-
-    What a window costs beyond its calls (round trip, wake-up, first touch of the device) is what the trusted baseline's
-    windows took beyond their own device time; the candidate has no part in that figure. What the candidate's worker
-    spends on collecting beyond the baseline's is work put off, and charged.
+    """Whole windows as times of one call, and what is charged of each call for collecting late (ns). What a window
+    costs beyond its calls is what the trusted baseline's windows took beyond their own device time: the candidate has
+    no part in that figure.
     """
     constants = [theirs.elapsed_ns - theirs.event_ns for _, theirs in kept]
     empty_ns = statistics.median(constants)

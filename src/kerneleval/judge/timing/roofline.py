@@ -30,15 +30,8 @@ _GROUP_BYTES = 8
 
 
 def reached(task: Task, case: Case, call: CallLayout, samples: Samples, limits: Limits, *, tf32: bool) -> Evidence:
-    """How near to the limits the median time of a call is: plain data, for the evidence of the cell.
-
-    ``iou`` is the least time that the bytes need over the time, ``mfu`` the operations a second over the peak of the
-    units that the data type may use (None: the task states none here, or the type has no measured peak), ``fraction``
-    the larger of both, ``bound`` which of them that is, ``least_ns`` the time at the limit. Of a forward call the bytes
-    and operations are the task's; of a backward one the bytes are those of upstream gradients and gradients, which any
-    kernel must move, and the operations those of :func:`backward_flops`.
-
-    KernelBench-X has max(IOU, MFU) as well, with peaks of data sheets.
+    """How near to the limits the median time of a call is: plain data, for the evidence of the cell. Its fields and
+    their formulas are in ``docs/limits.md``.
     """
     time_s = statistics.median(samples.candidate_ns) / 1e9
     if case.direction == "forward":
@@ -64,8 +57,7 @@ def reached(task: Task, case: Case, call: CallLayout, samples: Samples, limits: 
 
 def backward_flops(task: Task, call: CallLayout) -> float:
     """Operations of the matrix products and convolutions in the reference's own backward, as PyTorch counts them
-    (``torch.utils.flop_counter``) on tensors without data; 0: there are none, or the reference needs data to run. The
-    forward call that makes the graph is not among them: a backward entry point may do without.
+    (``torch.utils.flop_counter``) on tensors without data; 0: there are none, or the reference needs data to run.
     """
     if task.module:
         return 0.0

@@ -109,13 +109,11 @@ def pair_log_ratios(samples: Samples) -> list[np.ndarray]:
 
 
 def interval(sessions: Sequence[np.ndarray], spread: float, between: float) -> tuple[float, float, float]:
-    """(estimate, low, high) of the log speedup, 95 %.
+    """(estimate, low, high) of the log speedup, 95 %: Maritz and Jarrett's standard error of a session's median (JASA
+    73, 1978) times Student's t, see ``docs/timing.md``.
 
-    A session says the median of its quads: one quad that another program disturbed may be off by a third. Its standard
-    error is Maritz and Jarrett's (JASA 73, 1978), taken times Student's t; fewer than three quads borrow ``spread``,
-    the standard deviation of single quads measured in A/A runs of this machine and duration class. ``between`` is the
-    standard deviation between sessions (process pairs) from the same A/A runs: it does not shrink with more quads, only
-    with more sessions. With three or more sessions Student's t over the sessions' medians replaces both.
+    ``spread`` is the standard deviation of single quads, ``between`` that of sessions beyond it, both from A/A runs of
+    this machine and duration class: fewer than three quads, and fewer than three sessions, say too little of their own.
     """
     means = np.array([np.median(quads) for quads in sessions])
     estimate = float(means.mean())
@@ -141,10 +139,8 @@ def interval(sessions: Sequence[np.ndarray], spread: float, between: float) -> t
 
 
 def resolution(samples: Samples) -> float:
-    """Half width (log ratio) that the scatter of the window's constant leaves open, over all windows.
-
-    Every window has the same constant taken off; what that constant may be off by is ``empty_spread_ns`` a window, and
-    it weighs the more the shorter the windows are. Of fewer than three quads the disagreement of pairs counts alike.
+    """Half width (log ratio) that the scatter of the window's constant, ``empty_spread_ns``, leaves open over all
+    windows. Of fewer than three quads the disagreement of pairs counts alike.
     """
     candidate, baseline = np.asarray(samples.candidate_ns), np.asarray(samples.baseline_ns)
     shortest = samples.calls * min(float(np.median(candidate)), float(np.median(baseline)))
@@ -170,9 +166,8 @@ def sure(sessions: Sequence[np.ndarray]) -> float:
 
 def claim_of(low: float, high: float, estimate: float, noise: float, times: float = _SURE) -> Claim:
     """What may be said of a speedup (ratios, not logs) with that 95 % interval on a machine with that noise floor.
-
-    A run holds hundreds of cells, and 5 % of honest intervals exclude the truth: faster and slower are said only where
-    the interval at 99.9 %, so many ``times`` as wide, excludes 1, and the effect exceeds the floor.
+    Faster and slower are said only where the interval at 99.9 %, so many ``times`` as wide, excludes 1: of hundreds of
+    cells in a run, 5 % of honest intervals exclude the truth.
     """
     if low > 0 and (math.log(low) > 0 or math.log(high) < 0):
         surer = times * math.log(high / low) / 2

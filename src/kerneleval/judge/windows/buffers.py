@@ -248,11 +248,8 @@ class WindowBuffer:
 
     def refresh(self, generator: torch.Generator, first: int = 0) -> None:
         """Draw every call anew, from one call on. Without a source some elements of its tensors change, or all by
-        secret factors, as their slots say.
-
-        Exchanged values come from other positions of the same argument, so that every distribution, index range and
-        dtype stays what it was. About 1 in 256 elements changes, at least four a tensor; and all of them but the ends
-        move along.
+        secret factors, as their slots say. Exchanged values come from other positions of the same argument, so that
+        every distribution, index range and dtype stays what it was: about 1 in 256 elements, at least four a tensor.
         """
         if not self.layout.calls or not self.layout.uniform:
             raise ValueError("only windows of uniform calls are refreshed")

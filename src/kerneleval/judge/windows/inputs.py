@@ -29,25 +29,12 @@ _ROOM = 8
 
 
 def strided(layout: str, spec: TensorSpec, variant: int = 0) -> tuple[int, tuple[int, ...], int]:
-    """(elements of storage, strides, storage offset) that realise a layout, all in elements.
+    """(elements of storage, strides, storage offset) that realise a layout, all in elements. Its forms are listed in
+    ``docs/correctness.md``.
 
     Where a layout has several forms, the sizes say which; a ``variant`` (1 to 3) is the next of them, and so on: no
-    layout has more than four.
-
-    * ``contiguous``: row-major from the start of the storage.
-    * ``transposed``: the dims lie in memory in another order, by the sizes one of those that are usual: the last two
-      swapped, the second and the third (heads and positions of attention, every second size of these a part of three
-      that are packed), or the second one last (channels); of three dims the last two or the first two are swapped.
-      Every second size of a matrix is the transpose of a slice, with room between its columns. A vector takes every
-      second element of a longer one.
-    * ``sliced``: a part of a larger tensor, by the sizes one of three: the left part of wider rows, whose pitch is odd,
-      so that successive rows start at changing alignments; the right half of rows of twice the width; or, of a matrix,
-      every third row, of more dims, rows from the second on of more than there are. A vector starts three elements
-      into a longer one.
-    * ``offset``: row-major, but starting at element 1, which is misaligned to 16 bytes in every type below 16 bytes.
-    * ``expanded``: stride 0 along all :func:`expanded_dims`, as ``Tensor.expand`` gives; contents are equal along it.
-
-    A tensor without elements is contiguous in every layout, and so is a scalar, except under ``offset``.
+    layout has more than four. A tensor without elements is contiguous in every layout, and so is a scalar, except under
+    ``offset``.
 
     Raises:
         UsageError: an unknown layout.
@@ -132,11 +119,8 @@ def laid_out(tensor: torch.Tensor, layout: str, spec: TensorSpec) -> torch.Tenso
 
 
 def expanded_dims(spec: TensorSpec) -> tuple[int, ...]:
-    """The dims along which the ``expanded`` layout repeats: the first with more than one element; none: no dim has.
-
-    For upstream gradients, by the sizes, the last one (of a mean over it), the first one (of a mean over a batch, which
-    few outputs have: a sum of equal terms rounds as no other does) or, of matrices, both, as a sum over all has them.
-    In more dims all are not: gradients of normalisations are nothing then.
+    """The dims along which the ``expanded`` layout repeats: the first with more than one element; of upstream gradients
+    the sizes choose (``docs/correctness.md``). In more dims all are not: gradients of normalisations are nothing then.
     """
     dims = [dim for dim, size in enumerate(spec.shape) if size > 1]
     if spec.role != "gradient" or not dims:
@@ -185,15 +169,8 @@ _STRUCTURED = ("normal", "positive", "uniform", "symmetric")
 
 
 def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[Any]:
-    """The arguments of one call: private contiguous tensors of the specified shapes and dtypes, and plain values.
-
-    Arguments of role ``data`` follow the case's distribution and, under the ``expanded`` layout, are equal along
-    :func:`~kerneleval.judge.windows.inputs.expanded_dims`. All others are standard whatever the case is, but that
-    weights are larger, smaller and of both signs beside data that is neither standard, constant nor zero.
-
-    Standard data is not plain noise: each row (last dim) of ``normal`` data is scaled by a secret factor in [0.5, 2]
-    and shifted by a secret number in [-1, 1], so that constants, copies and means are far from the outputs. Values that
-    must be positive or within [0, 1) are only scaled.
+    """The arguments of one call: private contiguous tensors of the specified shapes and dtypes, and plain values. What
+    each distribution holds, and which arguments follow it, is in ``docs/correctness.md``.
 
     Args:
         seed: secret, up to 63 bits.
@@ -235,12 +212,10 @@ def upstream(
     layout: str = "contiguous",
     distribution: str = "standard",
 ) -> list[torch.Tensor]:
-    """Secret upstream gradients: standard data for each floating output, scaled as the case's distribution wants it.
-
-    Under the ``expanded`` layout they are equal along :func:`~kerneleval.judge.windows.inputs.expanded_dims`.
+    """Secret upstream gradients: standard data for each output (shape, dtype) of floating type, scaled as the case's
+    distribution wants it; equal along :func:`expanded_dims` under the ``expanded`` layout.
 
     Args:
-        outputs: (shape, dtype) of every output; those of other than floating dtype carry no gradient and are left out.
         seed: secret, up to 63 bits; streams differ from those of :func:`draw`.
     """
     grads = []
@@ -381,13 +356,9 @@ def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator
 
 
 def _sparse(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """In half of the rows (last dim) the first four elements, the last one and an eighth of the others are exactly 0.
-    Of these rows one in four has nothing below 0, and one in four nothing above, so that its maximum is 0, several
-    times.
-
-    No more, because equal terms are all rounded the same way: a variance summed in turn, where each of many zeros adds
-    the square of the mean, was off by 1e-5. And of more than two dims an eighth as many rows, which are parts of longer
-    sums there.
+    """In half of the rows (last dim; of more than two dims in an eighth as many) some elements are exactly 0: see
+    ``docs/correctness.md``. No more, because equal terms are all rounded the same way: a variance summed in turn, where
+    each of many zeros adds the square of the mean, was off by 1e-5.
     """
     rows, width = (*tensor.shape[:-1], 1), tensor.shape[-1] if tensor.ndim else 1
 

@@ -25,14 +25,12 @@ State = list[tuple[str, tuple[int, ...], str]]
 
 
 def match_state(weights: Mapping[str, torch.Tensor], state: State) -> list[tuple[str, str]]:
-    """(candidate's name, reference's name) for every tensor of the candidate's state that takes a reference weight.
-
-    By name where name and shape agree; what is left, in order among equal shapes (KernelBench itself relies on equal
-    order of construction). A reference weight that finds no place is an error: the candidate would run on weights of
-    its own.
+    """(candidate's name, reference's name) for every tensor of the candidate's state that takes a reference weight: by
+    name where name and shape agree; what is left, in order among equal shapes (KernelBench itself relies on equal order
+    of construction).
 
     Raises:
-        LoadFailed: some reference weight has no counterpart.
+        LoadFailed: some reference weight has no counterpart: the candidate would run on weights of its own.
     """
     theirs = {name: shape for name, shape, _ in state}
     pairs = [(name, name) for name, w in weights.items() if theirs.get(name) == tuple(w.shape)]
