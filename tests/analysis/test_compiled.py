@@ -12,10 +12,9 @@ from tests.scores.score_builders import rows
 from tests.store import store_builders as stored
 
 from kerneleval.analysis.compiled import METRICS, CompiledMetrics, by_generators, measure
-from kerneleval.judge.binaries.disassembly import Library
 from kerneleval.judge.binaries.uses import finding
 from kerneleval.languages.binaries.instructions import read_code
-from kerneleval.records import Finding, Verdict, from_plain, to_plain
+from kerneleval.records import Finding, UsesEvidence, Verdict, from_plain, to_plain
 from kerneleval.reports.analysis_view import render_compiled
 
 SASS = """
@@ -35,7 +34,7 @@ def verdict(*findings: Any) -> Verdict:
 
 
 def used(*uses: Any) -> Finding:
-    return from_plain(Finding, to_plain(finding(Library(uses=uses, complete=True))))
+    return from_plain(Finding, to_plain(finding(UsesEvidence(kernels=uses, complete=True))))
 
 
 def test_figures_are_those_of_the_findings() -> None:

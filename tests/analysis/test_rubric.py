@@ -14,10 +14,19 @@ from kerneleval import tasks
 from kerneleval.analysis import rubric
 from kerneleval.analysis.features import marks_of_code, read_sources
 from kerneleval.analysis.rubric import Seen, profiles, rate, seen
-from kerneleval.judge.binaries.disassembly import Library
 from kerneleval.judge.binaries.uses import finding
 from kerneleval.languages.binaries.instructions import read_code
-from kerneleval.records import Candidate, CodeUse, Finding, Origin, TrackEvidence, UsageError, from_plain, to_plain
+from kerneleval.records import (
+    Candidate,
+    CodeUse,
+    Finding,
+    Origin,
+    TrackEvidence,
+    UsageError,
+    UsesEvidence,
+    from_plain,
+    to_plain,
+)
 
 LIBRARY = {name: tasks.find(name) for name in ("gelu", "layer_norm", "matmul")}
 
@@ -291,7 +300,9 @@ def test_a_verdict_tells_track_launches_and_compiled_code():
     case = stored.case("gelu")
     verdict = stored.verdict("gelu", stored.candidate("gelu"), (stored.passed(case),), track="mixed")
     use = code(WGMMA)
-    stored_back = from_plain(Finding, json.loads(json.dumps(to_plain(finding(Library(uses=(use,), complete=True))))))
+    stored_back = from_plain(
+        Finding, json.loads(json.dumps(to_plain(finding(UsesEvidence(kernels=(use,), complete=True)))))
+    )
     launched = TrackEvidence(track="mixed", launches={"k": 2, "l": 1})
     findings = (Finding(check="track", level="info", message="", evidence=launched), stored_back)
     found = seen(dataclasses.replace(verdict, findings=findings))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kerneleval import devices
-from kerneleval.judge.machine import machine_limits, peaks
+from kerneleval.judge.machine import peaks
 from kerneleval.records import InfrastructureError, Limits, Peak, Peaks, from_plain, to_plain
 
 CPU = devices.find("cpu")
@@ -18,7 +18,7 @@ def known(**rates: float) -> Peaks:
 
 
 def test_limits_are_the_best_peaks() -> None:
-    found = machine_limits.limits_of(
+    found = peaks.limits_of(
         known(copy=10.0, read=12.0, write=5.0, cache=50.0, matrix__float32=3.0, vector__float32=4.0, matrix__int8=9.0),
         CPU,
         ("float32", "float16", "int8"),
@@ -31,18 +31,18 @@ def test_limits_are_the_best_peaks() -> None:
 
 
 def test_without_bandwidth_there_is_no_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert machine_limits.limits_of(known(matrix__float32=3.0), CPU, ("float32",)) is None
+    assert peaks.limits_of(known(matrix__float32=3.0), CPU, ("float32",)) is None
 
     def measure(_device: Any, _machine: Any, name: str, _room: Any) -> Peak:
         return Peak(name=name, unit="B/s", why_not="too little room")
 
     monkeypatch.setattr(peaks, "measure", measure)
     with pytest.raises(InfrastructureError, match="cannot be measured: too little room"):
-        machine_limits.measure(CPU, CPU.machine(), tmp_path, ("float32",))
+        peaks.measure_limits(CPU, CPU.machine(), tmp_path, ("float32",))
 
 
 def test_only_what_is_needed_is_measured() -> None:
-    assert machine_limits.needed(("float16", "bool")) == (
+    assert peaks.needed(("float16", "bool")) == (
         *peaks.BANDWIDTHS,
         "cache",
         "matrix/float16",

@@ -46,7 +46,7 @@ def test_the_prompt_is_in_the_language_of_the_device(
     if reason := opencl_runtime.unusable():
         pytest.skip(f"not run: {reason}")
     fast = Limits(bandwidth_bytes_per_s=1e13, flop_per_s=(("float32", 1e15),))
-    monkeypatch.setattr("kerneleval.judge.machine.machine_limits.measure", lambda *_, **__: fast)  # takes ten seconds
+    monkeypatch.setattr("kerneleval.judge.machine.peaks.measure_limits", lambda *_, **__: fast)  # takes ten seconds
     with serving(lambda body, number: Say()) as server:
         options = ["generate", "-g", settings(tmp_path, server, language=""), "-t", "gelu", "--device", "opencl"]
         options += ["--dry-run", "--store", str(tmp_path / "s.db")]

@@ -184,7 +184,7 @@ def test_rounds_in_opencl(tmp_path: Path, new_cache: Callable[[], Path], monkeyp
     if reason := opencl_runtime.unusable():
         pytest.skip(f"not run: {reason}")
     fast = Limits(bandwidth_bytes_per_s=1e13, flop_per_s=(("float32", 1e15),))
-    monkeypatch.setattr("kerneleval.judge.machine.machine_limits.measure", lambda *_, **__: fast)  # takes half a minute
+    monkeypatch.setattr("kerneleval.judge.machine.peaks.measure_limits", lambda *_, **__: fast)  # takes half a minute
 
     def better(body: dict[str, Any], number: int) -> Say:
         rounds = sum(message["role"] == "assistant" for message in body["messages"])

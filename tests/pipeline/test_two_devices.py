@@ -34,7 +34,7 @@ def test_both_devices_count(
     """An OpenCL kernel that leaves the last column out is portable nowhere; a right one is judged by its speed."""
     fast = Limits(bandwidth_bytes_per_s=1e13, flop_per_s=(("float32", 1e15),))
     monkeypatch.setattr(
-        "kerneleval.judge.machine.machine_limits.measure", lambda *_, **__: fast
+        "kerneleval.judge.machine.peaks.measure_limits", lambda *_, **__: fast
     )  # half a minute for each device
     store = str(tmp_path / "two.db")
     (tmp_path / "robust").mkdir()

@@ -19,7 +19,6 @@ from kerneleval.devices import Device
 from kerneleval.judge import checks
 from kerneleval.judge.binaries.uses import Uses
 from kerneleval.judge.machine import peaks
-from kerneleval.judge.machine.machine_limits import limits_of
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.probes.cells import CellJudge, secret_shapes
 from kerneleval.judge.timing.timer import Noise, Timer, floor
@@ -117,7 +116,7 @@ class Judge:
     def limits(self) -> Limits | None:
         """What this machine can do at best, in every type; None: its peaks were not measured (``kerneleval peaks``)."""
         found = peaks.cached(self.machine, self.pool.cache_dir)
-        return None if found is None else limits_of(found, self.device, (*DTYPES, "tf32"))
+        return None if found is None else peaks.limits_of(found, self.device, (*DTYPES, "tf32"))
 
     def _better_limits(self) -> Limits:
         peaks.improve(self.device, self.machine, self.pool.cache_dir)

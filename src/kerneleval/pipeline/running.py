@@ -348,9 +348,9 @@ def known_limits(store: Store | None, judge: Judge, protocol: Protocol, keep: Ke
         protocol: its data types are those that must be known.
         keep: where they are kept for what comes later; None: nowhere, because a run keeps its own.
     """
-    from kerneleval.judge.machine import machine_limits
+    from kerneleval.judge.machine import peaks
 
-    wanted = machine_limits.computed(protocol.dtypes)
+    wanted = peaks.computed(protocol.dtypes)
     machine = judge.machine.fingerprint
     for info in store.runs() if store is not None else ():
         known = info.limits.get(machine)
@@ -361,7 +361,7 @@ def known_limits(store: Store | None, judge: Judge, protocol: Protocol, keep: Ke
     if kept is not None:
         return from_plain(Limits, kept)
     judge.pool.quiet()
-    found = machine_limits.measure(judge.device, judge.machine, judge.pool.cache_dir, protocol.dtypes)
+    found = peaks.measure_limits(judge.device, judge.machine, judge.pool.cache_dir, protocol.dtypes)
     if keep is not None:
         keep.put_response(key, to_plain(found))
     return found

@@ -2,7 +2,7 @@
 
 It starts no process: ``worker/host.py`` does, and ``lifecycle.py`` takes the slot inside the fork. The kernel enforces
 limits; resident memory is watched from outside too, by ``worker/host.py``. Those of a machine are another thing
-(``judge/machine/machine_limits.py``).
+(``judge/machine/peaks.py``).
 """
 # Paths are strings here: they end in system calls on names that another process chose.
 

@@ -27,7 +27,7 @@ from kerneleval.languages.binaries.instructions import (
 from kerneleval.languages.binaries.kernels import cuda_kernels, device_binaries
 from kerneleval.languages.binaries.nvidia import find_cuobjdump
 from kerneleval.languages.common.compiler import find_tool
-from kerneleval.records import CodeUse
+from kerneleval.records import CodeUse, UsesEvidence
 
 _MOST_TEXT_BYTES, _MOST_TEXTS_BYTES = 32 << 20, 128 << 20
 """What is read of one text, and of all of a library."""
@@ -42,18 +42,6 @@ _DISASSEMBLE = (
     "n=$((n + 1)); [ $((n % $2)) -eq 0 ] && wait; done; "
     '[ -f host.so ] && { "$1" -R host.so; "$1" -d --no-show-raw-insn host.so; } > host.so.txt 2> /dev/null; wait'
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Library:
-    """What a shared library's entry points use."""
-
-    uses: tuple[CodeUse, ...]
-    """One a kernel of the GPU; on the CPU one an entry point, with all that it calls."""
-    why: str = ""
-    """What could not be told, and why; empty: all was."""
-    complete: bool = False
-    """Whether nothing that is launched is missing."""
 
 
 def of_cubins(binaries: Mapping[str, bytes], seconds: float) -> dict[str, tuple[CodeUse, ...]]:
@@ -116,14 +104,14 @@ def printed(data: bytes, *, gpu: bool, seconds: float) -> Printed:
     return Printed(data=data, gpu=gpu, code=tuple(found), host=texts.get("host.so", ""), why=why)
 
 
-def of_library(of: Printed, entries: Collection[str]) -> Library:
+def of_library(of: Printed, entries: Collection[str]) -> UsesEvidence:
     """What the entry points of a library use: of a GPU the kernels that they can launch, of the CPU their code.
 
     Args:
         entries: names of functions, or kernels of a cubin.
     """
     if of.why:
-        return Library(uses=(), why=of.why)
+        return UsesEvidence(kernels=(), why=of.why)
     if not of.gpu:
         return _of_host(of.host, entries, of.data)
     kernels = frozenset(use.kernel for use in of.code)
@@ -133,7 +121,7 @@ def of_library(of: Printed, entries: Collection[str]) -> Library:
         launched, known = kernels_reached(listing(of.host), entries, kernels)
     why = "" if known else "which of its kernels are launched is not told, so all count"
     found = merged(use for use in of.code if use.kernel in launched)
-    return Library(uses=found[:_MOST_KERNELS], why=why, complete=len(found) <= _MOST_KERNELS)
+    return UsesEvidence(kernels=found[:_MOST_KERNELS], why=why, complete=len(found) <= _MOST_KERNELS)
 
 
 def _texts(files: Mapping[str, bytes], cuobjdump: str, objdump: str, seconds: float) -> dict[str, str]:
@@ -159,11 +147,11 @@ def _sass(binary: bytes, text: str) -> tuple[CodeUse, ...]:
     return merged(read_code(body, "sass", name) for name, body in sass_functions(text) if name in kernels)
 
 
-def _of_host(text: str, entries: Collection[str], data: bytes) -> Library:
+def _of_host(text: str, entries: Collection[str], data: bytes) -> UsesEvidence:
     isa = {62: "x86", 183: "arm"}.get(struct.unpack_from("<H", data.ljust(20, b"\0"), 18)[0], "")
     if not isa or not text:
         why = "nothing could be disassembled" if isa else "its instruction set is none that is read here"
-        return Library(uses=(), why=why)
+        return UsesEvidence(kernels=(), why=why)
     code = listing(text)
     found: list[CodeUse] = []
     says: list[str] = []
@@ -179,7 +167,7 @@ def _of_host(text: str, entries: Collection[str], data: bytes) -> Library:
         says.append(f"no code under the name {absent[0][:80]}")
     if unread := len(there) - len(found):
         says.append(f"{unread} of {len(there)} entry points are not looked at")
-    return Library(uses=tuple(found), why="; ".join(says), complete=not absent and not unread)
+    return UsesEvidence(kernels=tuple(found), why="; ".join(says), complete=not absent and not unread)
 
 
 def content(path: Path, most: int) -> bytes:

@@ -196,7 +196,7 @@ def _of_build(candidate: Candidate, task: Task, data: bytes) -> list[CompiledKer
     found = of_library(
         printed(data, gpu=True, seconds=_DISASSEMBLING_S), entries or list(read_launches(candidate.main))
     )
-    code = {use.kernel: use for use in found.uses}
+    code = {use.kernel: use for use in found.kernels}
     kernels = []
     for one in cuda_kernels(data):
         if code and one.name not in code:

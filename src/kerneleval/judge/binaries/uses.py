@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kerneleval.judge.binaries.disassembly import Library, Printed, content, of_cubins, of_library, printed
+from kerneleval.judge.binaries.disassembly import Printed, content, of_cubins, of_library, printed
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.languages.binaries import elf
 from kerneleval.languages.binaries.instructions import merged, read_code
@@ -106,7 +106,7 @@ class Uses:
         if begun is None:
             language = loaded.candidate.language
             if launched and language not in ("torch", "triton"):  # on the CPU Triton is interpreted
-                yield finding(Library(uses=(), why=f"what the compiler of {language} makes is not looked at"))
+                yield finding(UsesEvidence(kernels=(), why=f"what the compiler of {language} makes is not looked at"))
             return
         try:
             made = begun.result()
@@ -114,21 +114,21 @@ class Uses:
                 return
             of = of_library(made, launched) if isinstance(made, Printed) else self._of_launched(loaded, made, launched)
         except UsageError as error:
-            of = Library(uses=(), why=f"the disassembler cannot be confined: {error}")
+            of = UsesEvidence(kernels=(), why=f"the disassembler cannot be confined: {error}")
         except OSError as error:  # no room for files, or no process: that is no reason to judge nothing
-            of = Library(uses=(), why=f"it could not be disassembled: {error}")
+            of = UsesEvidence(kernels=(), why=f"it could not be disassembled: {error}")
         yield finding(of)
 
-    def _of_launched(self, loaded: Loaded, cache: _Cache, launched: Collection[str]) -> Library:
+    def _of_launched(self, loaded: Loaded, cache: _Cache, launched: Collection[str]) -> UsesEvidence:
         if cache.why:
-            return Library(uses=(), why=cache.why)
+            return UsesEvidence(kernels=(), why=cache.why)
         cache = self._with_later(loaded, cache)
         by_digest = [one for one in cache.binaries if one.digests & loaded.binaries]
         chosen = by_digest or [one for one in cache.binaries if one.kernel in launched]
         if not chosen:
-            return Library(uses=(), why="there is no binary of a launched kernel")
+            return UsesEvidence(kernels=(), why="there is no binary of a launched kernel")
         if not all(one.amd for one in chosen) and find_cuobjdump() is None:
-            return Library(uses=(), why="no cuobjdump: install the CUDA toolkit or Triton")
+            return UsesEvidence(kernels=(), why="no cuobjdump: install the CUDA toolkit or Triton")
         self._read([one for one in chosen if one.key not in self.known][:_MOST_LATER])
         unread = sum(one.key not in self.known for one in chosen)
         found = merged(use for one in chosen for use in self.known.get(one.key, ()) if use.kernel[:200] == one.kernel)
@@ -139,7 +139,7 @@ class Uses:
         if absent:
             says.append(f"{len(absent)} binaries that were launched are not there")
         complete = not unread and not absent and {use.kernel[:200] for use in found} >= set(launched)
-        return Library(uses=found, why="; ".join(says), complete=complete)
+        return UsesEvidence(kernels=found, why="; ".join(says), complete=complete)
 
     def _with_later(self, loaded: Loaded, cache: _Cache) -> _Cache:
         """With what was compiled after the cache had been sent, as checks call at other sizes, if any was launched."""
@@ -196,12 +196,11 @@ def read_sent(files: Any) -> list[_Binary]:
     return list(found.values())
 
 
-def finding(of: Library) -> Finding:
+def finding(of: UsesEvidence) -> Finding:
     """The finding about compiled kernels."""
-    lines = [*map(line, of.uses[:_MOST_SHOWN]), *([of.why] if of.why else [])]
-    kernels = tuple(replace(use, kernel=use.kernel[:200]) for use in of.uses[:_MOST_SHOWN])
-    complete = of.complete and len(of.uses) <= _MOST_SHOWN
-    evidence = UsesEvidence(kernels=kernels, why=of.why, complete=complete)
+    lines = [*map(line, of.kernels[:_MOST_SHOWN]), *([of.why] if of.why else [])]
+    kernels = tuple(replace(use, kernel=use.kernel[:200]) for use in of.kernels[:_MOST_SHOWN])
+    evidence = replace(of, kernels=kernels, complete=of.complete and len(of.kernels) <= _MOST_SHOWN)
     return Finding(check="uses", level="info", message="; ".join(lines), evidence=evidence)
 
 

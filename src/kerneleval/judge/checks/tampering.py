@@ -6,13 +6,14 @@ anything, and is the reason of the verdict whatever came out later.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.windows.protocol import TamperingClaim
-from kerneleval.records import Case, Failed, Finding, Outcome, TamperingEvidence
+from kerneleval.records import Case, Failed, Finding, Outcome, Reason, TamperingEvidence
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
 _TIMEOUT_S = 30.0
@@ -48,15 +49,11 @@ def _ask(calls: Calls, outcomes: Mapping[Case, Outcome]) -> Iterator[Finding]:
 def findings(claims: Iterable[TamperingClaim]) -> Iterator[Finding]:
     """One finding for each level and time at which something was done."""
     claims = list(claims)
-    for level in _LEVELS:
-        for when in _TIMES:
-            done = [c.what for c in claims if (c.level, c.when) == (level, when)]
-            if done:
-                more = f" and {len(done) - _SHOWN} more" if len(done) > _SHOWN else ""
-                time = "while it was loaded" if when == "load" else "when called"
-                yield Finding(
-                    level=level,
-                    reason="tampering" if level == "fail" else "",
-                    message=f"{time}: {'; '.join(done[:_SHOWN])}{more}",
-                    evidence=TamperingEvidence(when=when),
-                )
+    for level, when in itertools.product(_LEVELS, _TIMES):
+        done = [c.what for c in claims if (c.level, c.when) == (level, when)]
+        if done:
+            more = f" and {len(done) - _SHOWN} more" if len(done) > _SHOWN else ""
+            time = "while it was loaded" if when == "load" else "when called"
+            message = f"{time}: {'; '.join(done[:_SHOWN])}{more}"
+            reason: Reason | Literal[""] = "tampering" if level == "fail" else ""
+            yield Finding(level=level, reason=reason, message=message, evidence=TamperingEvidence(when=when))

@@ -1,5 +1,5 @@
 """The machine: its measured peaks, and the limits that follow from them.
 
-Trusted code only; no candidate runs here. Start with ``peaks.py``, then ``machine_limits.py``. How near a timed
+Trusted code only; no candidate runs here. Start with ``peaks.py``. How near a timed
 cell comes to a limit is decided in ``timing/roofline.py``.
 """

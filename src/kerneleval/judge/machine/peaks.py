@@ -1,4 +1,4 @@
-"""Measuring a machine's peaks: bandwidths, matrix products and multiply-adds, once a machine, kept in the cache.
+"""A machine's peaks (bandwidths, matrix products, multiply-adds), measured once and kept, and its limits from them.
 
 A peak is the best of all samples at the best size: everything else only takes time. PyTorch's own copies, sums and
 matrix products are what is measured, and chains of multiply-adds (``vector_rate.py``). Nothing comes from a data sheet.
@@ -22,7 +22,7 @@ from kerneleval.devices import Device
 from kerneleval.devices.cpu import caches_bytes, processors
 from kerneleval.judge.machine.vector_rate import NotAvailable, vector_work
 from kerneleval.judge.windows.locks import device_lock
-from kerneleval.records import InfrastructureError, Machine, Peak, Peaks, UsageError, from_plain, to_plain
+from kerneleval.records import InfrastructureError, Limits, Machine, Peak, Peaks, UsageError, from_plain, to_plain
 
 BANDWIDTHS: tuple[str, ...] = ("copy", "read", "write", "triad")
 """Bytes that come from memory and go there: a copy (2 bytes for each byte of the array), a sum (1), a fill (1), and
@@ -416,3 +416,55 @@ def _vector(device: Device, dtype: str) -> _Found:
         if taken_s >= _LEAST_S:
             return _samples(device, call, operations, how)
         rounds = max(2 * rounds, int(rounds * 1.5 * _LEAST_S / taken_s))
+
+
+_COMPUTED = ("float64", "float32", "float16", "bfloat16")
+
+
+def computed(dtypes: Sequence[str]) -> set[str]:
+    """Those of the types in which every machine has operations to measure."""
+    return set(dtypes) & set(_COMPUTED)
+
+
+def needed(dtypes: Sequence[str]) -> tuple[str, ...]:
+    """Names of the peaks that the limits in these data types follow from."""
+    matrix = (f"matrix/{dtype}" for dtype in MATRIX if dtype in dtypes)
+    vector = (f"vector/{dtype}" for dtype in VECTOR if dtype in dtypes)
+    return (*BANDWIDTHS, "cache", *matrix, *vector)
+
+
+def limits_of(found: Peaks, device: Device, dtypes: Sequence[str]) -> Limits | None:
+    """The limits in these types (``tf32`` is one here); None: no bandwidth of the memory is known. Bandwidth is the
+    best of copy, read, write and triad, a type's rate the better one of matrix products and of multiply-adds.
+    """
+    bandwidth = found.rate(*BANDWIDTHS)
+    if not bandwidth:
+        return None
+    order = (*_COMPUTED, *(dtype for dtype in MATRIX if dtype not in _COMPUTED))
+    rates = ((dtype, found.rate(f"matrix/{dtype}", f"vector/{dtype}")) for dtype in order if dtype in dtypes)
+    return Limits(
+        bandwidth_bytes_per_s=bandwidth,
+        flop_per_s=tuple((dtype, rate) for dtype, rate in rates if rate),
+        cache_bytes_per_s=max(found.rate("cache"), bandwidth),
+        cache_bytes=resident_bytes(device),
+    )
+
+
+def measure_limits(
+    device: Device,
+    machine: Machine,
+    cache_dir: Path,
+    dtypes: Sequence[str],
+    on_measure: Callable[[str, int, int], None] | None = None,
+) -> Limits:
+    """The limits of a machine in these data types: from the cache, or measured now, which takes some seconds.
+
+    Raises:
+        InfrastructureError: the device has no memory left to measure with.
+    """
+    found = known(device, machine, cache_dir, needed(dtypes), on_measure=on_measure)
+    limits = limits_of(found, device, dtypes)
+    if limits is None:
+        reasons = [peak.why_not for peak in found.peaks if peak.name in BANDWIDTHS]
+        raise InfrastructureError(f"{device.name}: the bandwidth of the memory cannot be measured: {reasons[0]}")
+    return limits

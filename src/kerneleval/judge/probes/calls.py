@@ -245,10 +245,10 @@ _LARGE_BYTES = 1 << 30
 """Before a window that takes more memory, the judge's allocator gives back what it keeps and does not use."""
 
 
-def mutation() -> Failed:
-    """The outcome of a call that changed its inputs, of a task that is not in place."""
-    message = "the call changed its inputs, or memory beside them"
-    return Failed(stage="honesty", reason="input_mutation", message=message)
+MUTATION = Failed(
+    stage="honesty", reason="input_mutation", message="the call changed its inputs, or memory beside them"
+)
+"""The outcome of a call that changed its inputs, of a task that is not in place."""
 
 
 class Calls:
@@ -331,7 +331,7 @@ class Calls:
             elif excused is None or result.reason != "wrong_output" or not excused(index):
                 reason, message = result.reason, result.message
                 return Failed(stage="correctness", reason=reason, message=message, evidence=result.evidence)
-        return mutation() if window.mutated and not self.task.in_place else Passed(evidence=evidence)
+        return MUTATION if window.mutated and not self.task.in_place else Passed(evidence=evidence)
 
     def call(
         self,

@@ -19,7 +19,7 @@ import torch
 
 from kerneleval import languages
 from kerneleval.devices import Device
-from kerneleval.judge.probes.calls import BoundCase, Calibrated, Calls, Drawn, mutation, other_scalars
+from kerneleval.judge.probes.calls import MUTATION, BoundCase, Calibrated, Calls, Drawn, other_scalars
 from kerneleval.judge.probes.repeats import OtherLayouts, OtherWeights, Repeats
 from kerneleval.judge.windows.modules import reveal_weights
 from kerneleval.judge.windows.protocol import claimed, output_views, raised
@@ -118,7 +118,7 @@ class CellJudge:
         if window.wrong is not None:
             return claimed(window.wrong)
         if window.mutated and not calls.task.in_place:
-            return mutation()
+            return MUTATION
         return tuple(view.to("cpu", copy=True) for view in output_views(window, layout, 0))
 
     def _known(self, case: Case) -> Failed | None:
