@@ -102,7 +102,6 @@ class Replay:
         return outcome
 
     def _timing(self) -> list[str]:
-        """Options that say how it is timed."""
         words = [] if self._protocol.tier == "standard" else [f"--{self._protocol.tier}"]
         return words + _options({"--baseline": "" if self._protocol.baseline == "eager" else self._protocol.baseline})
 
@@ -111,7 +110,6 @@ class Replay:
 
 
 def _options(values: dict[str, str]) -> list[str]:
-    """The options that have a value."""
     return [word for option, value in values.items() if value for word in (option, value)]
 
 

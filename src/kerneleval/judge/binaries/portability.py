@@ -103,7 +103,6 @@ def _row(target: Target, compiles: Rung, kernels: Sequence[CompiledKernel] = (),
 
 
 def _native(candidate: Candidate, task: Task, target: Target) -> MatrixRow:
-    """CUDA or HIP C++ by the target's own compiler."""
     if target.vendor == "amd":
         return _by_hipcc(candidate, target)
     if candidate.language == "hip":
@@ -180,7 +179,6 @@ def _build(candidate: Candidate, folder: Path, device: str, arch: str, *, plain:
 
 
 def _built(folder: Path) -> list[bytes]:
-    """What the compiler left in the folder that :func:`_build` was given."""
     return [content(path, _MOST_BYTES) for path in sorted((folder / "out" / "build").iterdir())[:_MOST_KERNELS]]
 
 
@@ -241,7 +239,6 @@ def _call(task: Task, case: Case) -> dict[str, Any]:
 
 
 def _program(folder: Path, name: str) -> tuple[list[str], list[Path]]:
-    """The command line of a process that compiles, and what it reads."""
     package = Path(__file__).resolve().parents[2]
     copy = (
         folder / "package" / package.name
@@ -254,7 +251,6 @@ def _program(folder: Path, name: str) -> tuple[list[str], list[Path]]:
 
 
 def _found(target: Target, folder: Path, said: str, known: Mapping[str, _Uses]) -> MatrixRow:
-    """What is believed of what the process left for a target."""
     answer = _mapping(folder / "found.json")
     if answer is None:
         last = content(folder / "said.txt", _MOST_BYTES).decode(errors="replace").strip()[-_MOST_CHARS:] or said

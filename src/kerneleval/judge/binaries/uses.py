@@ -35,8 +35,6 @@ _SECONDS, _SENDING_S = 10.0, 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class _Binary:
-    """A binary of Triton's cache."""
-
     kernel: str
     key: str
     """Hash of its code and name: the folder that its source lies in, which its debugging tables name, is another in
@@ -154,8 +152,6 @@ class Uses:
 
 @dataclass(frozen=True, kw_only=True)
 class _Cache:
-    """What lies in Triton's cache."""
-
     binaries: list[_Binary]
     why: str
     """Why it could not be had; empty: it could."""

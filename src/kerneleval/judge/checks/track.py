@@ -260,8 +260,6 @@ def ordered(task: Task, watched: Sequence[Case]) -> frozenset[Case]:
 
 @dataclass
 class _Case:
-    """What was found at one case."""
-
     case: Case
     seen: Seen
     mute: Ghost = ""
@@ -369,8 +367,6 @@ def _decoys(found: Sequence[_Case]) -> Iterator[Finding]:
 
 @dataclass
 class _Examination:
-    """Watches cases one after another."""
-
     calls: Calls
     can_mute: bool
     in_order: frozenset[Case] = frozenset()

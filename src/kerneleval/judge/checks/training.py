@@ -102,7 +102,6 @@ def _forward_between(calls: Calls, case: Case) -> _Wrong | None:
 
 
 def _outputs(calls: Calls, case: Case) -> _Wrong | None:
-    """The outputs of the forward call of a backward case."""
     wanted = calls.bind(case).wanted
     bound = calls.bind(replace(case, direction="forward"))
     two = [bound.draw(new_secret()) for _ in range(2)]
@@ -222,7 +221,6 @@ def _part(calls: Calls, call_layout: CallLayout, drawn: Drawn, part: Sequence[in
 
 
 def _for_part(call_layout: CallLayout, part: Sequence[int]) -> WindowLayout:
-    """A call that asks for the gradients of these arguments alone."""
     outputs = tuple(call_layout.outputs[i] for i in part)
     return WindowLayout(
         [replace(call_layout, wanted=tuple(call_layout.wanted[i] for i in part), outputs=outputs)], "backward"

@@ -81,8 +81,6 @@ _TF32_SINCE = 8
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
-    """Samples at one size."""
-
     rates: tuple[float, ...]
     call_s: float
     how: str
@@ -330,7 +328,6 @@ def _streamed(device: Device, name: str, nbytes: int, room: _Room, queued: int =
 
 
 def _graph(call: Callable[[], object], count: int) -> Callable[[], object]:
-    """So many calls as one launch."""
     call()  # what it makes once, as a sum's workspace, is no part of it
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -360,7 +357,6 @@ def _size(nbytes: int) -> str:
 
 @contextlib.contextmanager
 def _tf32(allowed: bool) -> Iterator[None]:
-    """A block with TF32 in matrix products, or without."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = allowed
     try:

@@ -303,7 +303,6 @@ def _pooled(own: Scales, others: Sequence[Scales]) -> Scales:
 
 
 def _mean_square(values: Sequence[float]) -> float:
-    """Root of the mean square."""
     return math.sqrt(sum(v * v for v in values) / len(values))
 
 
@@ -417,7 +416,6 @@ def _allowed(
 
 
 def _by_one(oracle: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether integers are nowhere further apart than one."""
     return not oracle.numel() or float((other.double() - oracle.double()).abs().max()) <= 1
 
 

@@ -130,7 +130,6 @@ def matches(outputs: Sequence[torch.Tensor], expectation: Expectation) -> bool:
 
 
 def _improbable(outputs: Sequence[torch.Tensor], expectation: Expectation) -> Mismatch | None:
-    """The first output that was not drawn as it should have been."""
     for index, (got, expected) in enumerate(zip(outputs, expectation.outputs, strict=True)):
         if expected.law is None or not got.numel():
             continue

@@ -178,8 +178,6 @@ def _outputs(result: Any) -> Tensors:
 
 
 class _OtherSoftmax(TorchFunctionMode):
-    """While it is entered, softmax is made by :meth:`weights`."""
-
     def __init__(self) -> None:
         super().__init__()
         self.met = False

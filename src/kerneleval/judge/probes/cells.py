@@ -1,9 +1,8 @@
 """Correctness of one candidate, case by case, in commit-reveal windows: at planned cases and at secret sizes.
 
-``CellJudge.judge`` is where a case's outcome is decided; ``repeats.py`` has the windows with something changed.
-Secret cases are drawn anew for every check and are no cells of its verdict, because all candidates of a run share their
-cells: the plan is public, so a candidate could have a table of its sizes. ``tasks/shapes.py`` draws them. Nothing
-is timed here: ``timing`` does that, for cases that passed.
+``CellJudge.judge`` is where a case's outcome is decided; ``repeats.py`` has the windows with something changed. Cases
+at secret sizes are drawn anew for every check (``tasks/shapes.py``), because a candidate could have a table of
+the plan's; they are no cells of its verdict. Nothing is timed here: ``timing`` does that, for cases that passed.
 """
 
 from __future__ import annotations
@@ -122,7 +121,6 @@ class CellJudge:
         return tuple(view.to("cpu", copy=True) for view in output_views(window, layout, 0))
 
     def _known(self, case: Case) -> Failed | None:
-        """The outcome of a case that need not be run."""
         if case.dtype in self._unsupported_dtypes:
             language, device = self.calls.loaded.candidate.language, self.calls.device.name
             text = f"{language} cannot be judged in {case.dtype} on {device}"
@@ -152,7 +150,6 @@ class CellJudge:
         return outcome
 
     def _failure(self, case: Case, error: WorkerError | WorkerFailure | BuildFailed) -> Failed:
-        """The outcome of a case at which this was raised."""
         if isinstance(error, BuildFailed):
             return error.outcome()
         if isinstance(error, WorkerFailure):
@@ -260,7 +257,6 @@ class Prefetch:
             self._drawn.pop(held).cancel()
 
     def _go_on(self) -> None:
-        """Have as many cases drawn as may be held."""
         while self._thread is not None and self._coming and len(self._drawn) < _HELD_CASES:
             case = self._coming.popleft()
             if self._task.bytes(case.dims_map, case.dtype) <= _PREFETCH_BYTES:

@@ -175,7 +175,6 @@ def _why_right(probe: Probe, mutant: Planted) -> str:
 
 
 def _as_near(got: torch.Tensor, expected: Expected) -> bool:
-    """Whether an output's error is within the native one's, or a few roundings of its size."""
     if bool(same(as_real(got), as_real(expected.native)).all()):
         return True
     if expected.bounds is None:
@@ -384,7 +383,6 @@ def _sign(probe: Probe, position: int, output: torch.Tensor) -> Iterator[Planted
 
 
 def _neighbours(probe: Probe) -> Iterator[Planted]:
-    """The last element of each row, as the one before it."""
     said = "with the end of its last dim as its neighbour"
     for position, output in enumerate(probe.expectation.native):
         if output.shape[-1] < 2:
@@ -431,7 +429,6 @@ def badly_drawn(probe: Probe) -> Iterator[Planted]:
 
 
 def _at(probe: Probe, kind: str, position: int, name: str, output: torch.Tensor, said: str = "") -> Planted:
-    """A mutant of which one output is wrong."""
     outputs = probe.with_output(position, output)
     return Planted(kind=kind, name=f"output {position}: {name}", outputs=outputs, said=said)
 
@@ -453,7 +450,6 @@ def _transposed(probe: Probe) -> Iterator[Planted]:
 
 
 def _swapped(probe: Probe) -> Iterator[Planted]:
-    """Pairs of inputs of one shape and type exchanged."""
     call, found = probe.call, False
     specs = call.task.arguments(call.case.dims_map, call.case.dtype) if call.problem is None else ()
     for i, j in itertools.combinations(range(len(specs)), 2):
@@ -523,7 +519,6 @@ def _unquantised(probe: Probe) -> Iterator[Planted]:
 
 
 def _run(probe: Probe, kind: str, name: str, call: ReferenceCall) -> Planted:
-    """A mutant that is the native reference on another call."""
     try:
         outputs = probe.native(call)
     except UsageError as error:

@@ -105,7 +105,6 @@ def _text(tokens: Sequence[_Token], place: int) -> str:
 
 
 def _keyed_by_pointer(tokens: Sequence[_Token], place: int) -> bool:
-    """Whether the first argument of a template is a pointer."""
     for _, token, _ in tokens[place + 1 : place + 8]:
         if token in (",", ">", "(", ";"):
             return False

@@ -266,6 +266,5 @@ def _kept(node: ast.AST, shared: set[str]) -> str:
 
 
 def _below(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Everything below some statements."""
     for statement in body:
         yield from ast.walk(statement)

@@ -123,8 +123,6 @@ class _Chosen:
 
 @dataclass(kw_only=True)
 class _Quads:
-    """What the windows over one buffer gave."""
-
     held: list[list[torch.Tensor]]
     """Outputs that the candidate's worker keeps, as they were collected."""
     windows: list[tuple[Window, Window]] = field(default_factory=list)
@@ -390,7 +388,6 @@ def merge(runs: list[TimedRun]) -> TimedRun:
 
 
 def _outputs_of(window: Window, layout: WindowLayout, call: int) -> list[torch.Tensor]:
-    """The outputs of one call, without the rest of the window's."""
     return [output.clone() for output in output_views(window, layout, call)]
 
 

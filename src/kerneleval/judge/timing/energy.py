@@ -1,10 +1,8 @@
 """Energy of a call, where the device counts its energy: mean power while calls follow one another, times the time.
 
 Counters step every 1 to 100 ms, which is longer than a window. So windows that measure energy go through their calls
-again and again while the counter is read: power is the energy between the first and the last step of the counter over
-the time between them. Revealing, collecting and comparing, which take longer than many calls, are not counted. Time
-between two passes is: ``busy`` says which part of the time the calls filled. Outputs are compared like those of timed
-windows.
+again and again while the counter is read: power is the energy between its first and its last step over the time
+between them (``docs/timing.md``). Outputs are compared like those of timed windows.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Timing of right cells: every cell in each session, then one timing and claim for each; and the machine's noise floor.
 
 Cells are measured by ``clock.py``; a time that the machine's limits make impossible fails by ``roofline.py``. Nothing
-is timed that was not right before. The noise floor comes from A/A runs, kept in the cache: two workers run the same
-operator against each other under the very protocol of a tier, which shows how far apart the same code can look: the
-spread of single quads, and what stays between process pairs however long one measures.
+is timed that was not right before. The noise floor comes from A/A runs under the very protocol of a tier: how far apart
+the same code can look, in single quads and between process pairs.
 """
 
 from __future__ import annotations
@@ -247,7 +246,6 @@ class Timer:
         return replace(outcome, timing=self._claim(run), evidence=evidence)
 
     def _renew(self, case: Case) -> None:
-        """Fresh processes for another session."""
         calls = self._calls
         self._baseline(case, calls.bind(case), fresh=True)
         calls.loaded.revive()

@@ -1,10 +1,8 @@
 """What the judges of one host take turns at: the device that one of them measures on, and the processors of workers.
 
-Two judges that time at the same time on one device take its time slices, caches and power from each other. Building,
-drawing, comparing and calls that are not timed need no lock; :func:`judge_count` says how many judges are at it.
-
-Locks, the line before them and processors are names in Linux's abstract namespace of sockets. A name is free again when
-the process that bound it ends, however it ends. Judges in network namespaces of their own do not see one another; on
+Building, drawing, comparing and calls that are not timed need no lock; :func:`judge_count` says how many judges are at
+it. Locks, the line before them and processors are names in Linux's abstract namespace of sockets: free again when the
+process that bound them ends, however it ends. Judges in network namespaces of their own do not see one another; on
 other systems than Linux there is no lock. ``timing/clock.py`` takes the lock, ``worker_pool.py`` the processor.
 """
 
@@ -118,8 +116,6 @@ def _signature() -> str:
 
 
 class _Lock:
-    """The lock as one thread holds it."""
-
     def __init__(self, hardware: str, patience_s: float, whole: bool) -> None:
         self.hardware = hardware
         self._patience_s, self._whole = patience_s, whole

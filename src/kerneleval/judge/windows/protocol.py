@@ -249,7 +249,6 @@ class Runner:
         return elapsed
 
     def _go(self, first: int, stop: int, rounds: int, timeout_s: float) -> None:
-        """Have the calls from ``first`` to before ``stop`` made, so many times."""
         go = {"calls": [first, stop], "rounds": rounds}
         self.worker.request("go", go, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
 

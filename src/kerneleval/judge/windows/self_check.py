@@ -64,7 +64,6 @@ def _weights() -> torch.Tensor:
 
 
 def _difference(known: str, found: torch.Tensor, weights: torch.Tensor) -> str:
-    """The first element that is wrong; empty: none is."""
     right = weights / weights.sum(1, keepdim=True)
     wrong = ~((found - right).abs() <= _TOLERANCE * right)  # NaN compares as wrong
     count = int(wrong.sum())
