@@ -15,7 +15,7 @@ import torch
 from kerneleval import devices
 from kerneleval.judge.judge import Judge, budget_of
 from kerneleval.judge.oracle.comparison import Mismatch, compare
-from kerneleval.judge.oracle.expectation import Expected, as_real
+from kerneleval.judge.oracle.expectation import Expected, as_real, same
 from kerneleval.judge.probes.calls import BoundCase, Calls, Drawn
 from kerneleval.judge.probes.cells import CellJudge
 from kerneleval.judge.windows.worker_pool import BuildFailed, Loaded, baseline_candidate
@@ -205,22 +205,15 @@ def _apart(outputs: Mapping[str, _Outputs], drawn: Drawn) -> Iterator[Apart]:
     for i, first in enumerate(names):
         for second in names[i + 1 :]:
             for index, expected in enumerate(drawn.expectation.outputs):
-                pair = outputs[first][index], outputs[second][index]
-                if expected.law is None and expected.native.numel() and pair[0].shape == pair[1].shape:
-                    yield _pair(index, first, second, pair, expected, outputs)
+                alike = outputs[first][index].shape == outputs[second][index].shape
+                if expected.law is None and expected.native.numel() and alike:
+                    yield _pair(index, first, second, expected, outputs)
 
 
-def _pair(
-    index: int,
-    first: str,
-    second: str,
-    pair: tuple[torch.Tensor, torch.Tensor],
-    expected: Expected,
-    every: Mapping[str, _Outputs],
-) -> Apart:
-    one, other = (as_real(tensor).double() for tensor in pair)
-    same = (one == other) | (one.isnan() & other.isnan())
-    gap = (one - other).abs().masked_fill(same, 0.0).nan_to_num(nan=math.inf, posinf=math.inf)
+def _pair(index: int, first: str, second: str, expected: Expected, every: Mapping[str, _Outputs]) -> Apart:
+    one, other = (as_real(every[name][index]).double() for name in (first, second))
+    equal = same(one, other)
+    gap = (one - other).abs().masked_fill(equal, 0.0).nan_to_num(nan=math.inf, posinf=math.inf)
     rms = float(torch.linalg.vector_norm(gap)) / math.sqrt(gap.numel())
     relative = rms_of_bound = max_of_bound = math.nan
     bounds = expected.bounds
@@ -239,8 +232,8 @@ def _pair(
         first=first,
         second=second,
         output=index,
-        equal=int(same.sum()),
-        of=same.numel(),
+        equal=int(equal.sum()),
+        of=equal.numel(),
         relative_rms=relative,
         rms_of_bound=rms_of_bound,
         max_abs=float(gap.max()),

@@ -235,10 +235,6 @@ class Pair:
         """Both, in the order in which they allocate."""
         return (self.candidate, self.baseline) if self.candidate_first else (self.baseline, self.candidate)
 
-    def _by_role(self, windows: tuple[Window, Window]) -> tuple[Window, Window]:
-        """(candidate's, baseline's) of two windows in the order of :attr:`sides`."""
-        return windows if self.candidate_first else (windows[1], windows[0])
-
     def alone(self, runner: Runner | BaselineSide, buffer: WindowBuffer, **options: Any) -> Window:
         """A window of one side while the other stands still: its threads could slow this one down."""
         other = self.baseline if runner is self.candidate else self.candidate
@@ -255,15 +251,11 @@ class Pair:
     def one_each(self, buffer: WindowBuffer) -> tuple[Window, Window]:
         """(candidate's, baseline's) window on new content, the same for both."""
         buffer.refresh(self.generator)
-        one, other = [self.alone(runner, buffer) for runner in self.sides]
-        return self._by_role((one, other))
+        return self.both(buffer, candidate_first=self.candidate_first)
 
     def first_calls(self, buffer: WindowBuffer) -> tuple[Window, Window]:
-        """A window of either side, which may compile, load or tune. The candidate's worker holds its outputs from now
-        on.
-        """
-        mine, theirs = [self.alone(runner, buffer, keep=0 if runner is self.candidate else -1) for runner in self.sides]
-        return self._by_role((mine, theirs))
+        """Windows that may compile, load or tune. The candidate's worker holds its outputs from now on."""
+        return self.both(buffer, candidate_first=self.candidate_first, keep=0)
 
     def both(
         self, buffer: WindowBuffer, *, candidate_first: bool, look: bool = False, keep: int = -1
