@@ -201,7 +201,7 @@ def test_outputs_of_windows_whose_energy_is_told_are_compared(monkeypatch: pytes
     def tell() -> Any:
         return energy.energy_in_windows(Sides(), Calls(), samples, 20.0, counts, (None, None))  # type: ignore[arg-type]
 
-    def energy(candidate: Any, baseline: Any, **_how: Any) -> dict[str, float]:
+    def figures(candidate: Any, baseline: Any, **_how: Any) -> dict[str, float]:
         for windows in (candidate, baseline):
             for _ in range(100):
                 counted = windows()
@@ -212,7 +212,7 @@ def test_outputs_of_windows_whose_energy_is_told_are_compared(monkeypatch: pytes
     def compare(pair: Any, *_how: Any) -> None:
         compared.append([window.of for window in pair])
 
-    monkeypatch.setattr(energy, "energy_of", energy)
+    monkeypatch.setattr(energy, "energy_of", figures)
     monkeypatch.setattr(energy, "verify", compare)
     assert tell() == {}
     assert compared == [["candidate", "baseline"]] * 100
