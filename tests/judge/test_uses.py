@@ -127,7 +127,7 @@ def test_what_an_entry_point_hands_to_a_thread_counts(judge: Judge) -> None:
 def test_many_entry_points_are_not_all_looked_at() -> None:
     text = "".join(f"{n:016x} <e{n}>:\n {n:x}:\tret\n" for n in range(40))
     found = of_library(Printed(data=X86, gpu=False, host=text), [f"e{n}" for n in range(40)])
-    assert (len(found.uses), found.why, found.complete) == (16, "24 of 40 entry points are not looked at", False)
+    assert (len(found.kernels), found.why, found.complete) == (16, "24 of 40 entry points are not looked at", False)
 
 
 def test_reading_costs_little_and_a_library_is_read_once(judge: Judge) -> None:
@@ -141,7 +141,7 @@ def test_broken_binaries_have_no_kernels() -> None:
     for data in (b"", b"\x7fELF\x02\x01" + b"\xff" * 300, b"\x7fELF\x02\x01" + b"\0" * 12 + b"\xbe\x00" + b"\0" * 400):
         for gpu in (False, True):
             found = of_library(printed(data, gpu=gpu, seconds=20), ["relu_float32"])
-            assert found.uses == () and found.why and not found.complete
+            assert found.kernels == () and found.why and not found.complete
 
 
 def test_what_a_worker_sends_is_read_with_care(tmp_path: Path) -> None:
@@ -184,15 +184,15 @@ def test_only_binaries_that_were_launched_count() -> None:
     try:
         cache = uses._begun(read_sent(files), "")
         of = uses._of_launched(Told("b"), cache, ["k"])  # type: ignore[arg-type]
-        assert [(use.kernel, use.classes) for use in of.uses] == [("k", ())] and (of.why, of.complete) == ("", True)
+        assert [(use.kernel, use.classes) for use in of.kernels] == [("k", ())] and (of.why, of.complete) == ("", True)
         of = uses._of_launched(Told("b", "d"), cache, ["k"])  # type: ignore[arg-type]
-        assert (len(of.uses), of.why, of.complete) == (1, "", True)  # one content, made of two things
+        assert (len(of.kernels), of.why, of.complete) == (1, "", True)  # one content, made of two things
         of = uses._of_launched(Told(), cache, ["k"])  # type: ignore[arg-type]
-        assert [use.classes for use in of.uses] == [(("mma", 1),)] and "of several binaries of a name" in of.why
+        assert [use.classes for use in of.kernels] == [(("mma", 1),)] and "of several binaries of a name" in of.why
         of = uses._of_launched(Told("b", "gone"), cache, ["k"])  # type: ignore[arg-type]
         assert (of.why, of.complete) == ("1 binaries that were launched are not there", False)
         of = uses._of_launched(Told(), cache, ["other"])  # type: ignore[arg-type]
-        assert (of.uses, of.why, of.complete) == ((), "there is no binary of a launched kernel", False)
+        assert (of.kernels, of.why, of.complete) == ((), "there is no binary of a launched kernel", False)
     finally:
         uses.close()
 
@@ -211,7 +211,7 @@ def test_what_was_compiled_while_checks_called_at_other_sizes_is_read_too() -> N
         loaded = Told("a", "b", "c", files=[first, second, first | {"hash": "c"}])
         of = uses._of_launched(loaded, cache, ["k"])  # type: ignore[arg-type]
         assert (of.why, of.complete) == ("", True)
-        assert [use.classes for use in of.uses] == [(("mma", 1),)]
+        assert [use.classes for use in of.kernels] == [(("mma", 1),)]
     finally:
         uses.close()
 
