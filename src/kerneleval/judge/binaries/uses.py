@@ -83,7 +83,7 @@ class Uses:
 
     def _begun(self, binaries: list[_Binary], why: str) -> _Cache:
         self._read(binaries[:_MOST_BINARIES])
-        return _Cache(binaries=binaries, why=why)
+        return binaries, why
 
     def _read(self, binaries: Sequence[_Binary]) -> None:
         fresh = {one.key: one for one in binaries if one.key not in self.known}
@@ -118,11 +118,12 @@ class Uses:
         yield finding(of)
 
     def _of_launched(self, loaded: Loaded, cache: _Cache, launched: Collection[str]) -> UsesEvidence:
-        if cache.why:
-            return UsesEvidence(kernels=(), why=cache.why)
-        cache = self._with_later(loaded, cache)
-        by_digest = [one for one in cache.binaries if one.digests & loaded.binaries]
-        chosen = by_digest or [one for one in cache.binaries if one.kernel in launched]
+        sent, why = cache
+        if why:
+            return UsesEvidence(kernels=(), why=why)
+        binaries = self._with_later(loaded, sent)
+        by_digest = [one for one in binaries if one.digests & loaded.binaries]
+        chosen = by_digest or [one for one in binaries if one.kernel in launched]
         if not chosen:
             return UsesEvidence(kernels=(), why="there is no binary of a launched kernel")
         if not all(one.amd for one in chosen) and find_cuobjdump() is None:
@@ -139,29 +140,25 @@ class Uses:
         complete = not unread and not absent and {use.kernel[:200] for use in found} >= set(launched)
         return UsesEvidence(kernels=found, why="; ".join(says), complete=complete)
 
-    def _with_later(self, loaded: Loaded, cache: _Cache) -> _Cache:
+    def _with_later(self, loaded: Loaded, binaries: list[_Binary]) -> list[_Binary]:
         """With what was compiled after the cache had been sent, as checks call at other sizes, if any was launched."""
-        if not loaded.binaries.difference(*(one.digests for one in cache.binaries)):
-            return cache
-        found = {one.key: one for one in cache.binaries}
+        if not loaded.binaries.difference(*(one.digests for one in binaries)):
+            return binaries
+        found = {one.key: one for one in binaries}
         for one in _sent(loaded)[0]:
             before = found.get(one.key, one)
             found[one.key] = replace(one, digests=one.digests | before.digests)
-        return _Cache(binaries=list(found.values()), why=cache.why)
+        return list(found.values())
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Cache:
-    binaries: list[_Binary]
-    why: str
-    """Why it could not be had; empty: it could."""
-
+_Cache = tuple[list[_Binary], str]
+"""What lies in Triton's cache, or why that could not be had."""
 
 Begun = Future[_Cache] | Future[Printed]
 """What is read meanwhile."""
 
 
-def _sent(loaded: Loaded) -> tuple[list[_Binary], str]:
+def _sent(loaded: Loaded) -> _Cache:
     """Binaries of Triton's cache, in memory that the worker alone sees, so it sends them; or why there are none."""
     try:
         message = {"most_bytes": _MOST_SENT_BYTES}

@@ -32,7 +32,7 @@ MATRIX: tuple[str, ...] = ("float64", "float32", "tf32", "float16", "bfloat16", 
 """Types in which large matrix products are measured; ``float32`` strictly so, ``tf32`` is its shortcut."""
 
 VECTOR: tuple[str, ...] = ("float64", "float32", "float16", "bfloat16")
-"""Types in which chains of multiply-adds are measured."""
+"""Types in which chains of multiply-adds are measured: every machine has operations in them."""
 
 NAMES: tuple[str, ...] = (
     *BANDWIDTHS,
@@ -414,12 +414,9 @@ def _vector(device: Device, dtype: str) -> _Found:
         rounds = max(2 * rounds, int(rounds * 1.5 * _LEAST_S / taken_s))
 
 
-_COMPUTED = ("float64", "float32", "float16", "bfloat16")
-
-
 def computed(dtypes: Sequence[str]) -> set[str]:
     """Those of the types in which every machine has operations to measure."""
-    return set(dtypes) & set(_COMPUTED)
+    return set(dtypes) & set(VECTOR)
 
 
 def needed(dtypes: Sequence[str]) -> tuple[str, ...]:
@@ -436,7 +433,7 @@ def limits_of(found: Peaks, device: Device, dtypes: Sequence[str]) -> Limits | N
     bandwidth = found.rate(*BANDWIDTHS)
     if not bandwidth:
         return None
-    order = (*_COMPUTED, *(dtype for dtype in MATRIX if dtype not in _COMPUTED))
+    order = (*VECTOR, *(dtype for dtype in MATRIX if dtype not in VECTOR))
     rates = ((dtype, found.rate(f"matrix/{dtype}", f"vector/{dtype}")) for dtype in order if dtype in dtypes)
     return Limits(
         bandwidth_bytes_per_s=bandwidth,

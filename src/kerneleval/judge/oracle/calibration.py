@@ -42,6 +42,9 @@ from kerneleval.judge.oracle.expectation import (
 _ROW = 64
 """Shortest last dim whose rows have scales of their own."""
 
+_SIZES = ("rms", "native_rms", "native_max", "floor_rms", "floor_max")
+"""Those of the scales that follow the output's."""
+
 _SAMPLE = 1 << 18
 """Elements over which the distances of trivial answers are taken."""
 
@@ -275,19 +278,13 @@ def _joined(table: Sequence[Sequence[float]], column: int, count: int) -> float:
 
 
 def _times(scales: Scales, factor: float) -> Scales:
-    return Scales(
-        rms=scales.rms * factor,
-        native_rms=scales.native_rms * factor,
-        native_max=scales.native_max * factor,
-        floor_rms=scales.floor_rms * factor,
-        floor_max=scales.floor_max * factor,
-        bulk=scales.bulk,
-    )
+    sizes = {name: getattr(scales, name) * factor for name in _SIZES}
+    return replace(scales, **sizes)
 
 
 def _pooled(own: Scales, others: Sequence[Scales]) -> Scales:
     """Scales over several draws: squares averaged, extremes kept. The rms of the oracle stays its own, and what native
-    is off in this draw is allowed in full: a row of a softmax that hangs on two rounded scores is off by more than the
+    is off in this draw is allowed in full: a row of a softmax that two rounded scores decide is off by more than the
     others together (PyTorch's own gradients of a product and a softmax were rejected, 66 elements in bfloat16).
     """
     if not others:
@@ -374,7 +371,7 @@ def exactly(
             the oracle's select, along the dim in which its shape and the output's differ (the last one where several
             would do). Where they select from none, they are judged as ``count``.
         near: what the oracle gives on inputs that are moved by a few roundings, for counts. It tells nothing where any
-            is off by more than one: those are places (of a largest element), which do not hang on how sums are rounded.
+            is off by more than one: those are places (of a largest element), for which no rounding of sums counts.
     """
     if kind == "index":
         selected = _source_of(oracle, args)

@@ -19,9 +19,9 @@ NATIVE = 2.0
 """A candidate's rms error may be this many times the native reference's."""
 
 _NATIVE_ELEMENT = 4.0
-"""In fp32 and fp64 an element's error may be this many times the largest native one of its row: where a row hangs on
+"""In fp32 and fp64 an element's error may be this many times the largest native one of its row: where a row depends on
 one rounded number (the sum that normalises it), native's may be small by luck. Narrower types are off by thousands. In
-half types so under outliers, where a row hangs on a few rounded scores: attention that scales queries and keys before
+half types so under outliers, where a row depends on a few rounded scores: attention that scales queries and keys before
 their product, no further off than eager PyTorch, was rejected in 1 of 150 cases."""
 
 ELEMENT = 8.0

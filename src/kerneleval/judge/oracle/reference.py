@@ -265,7 +265,7 @@ moved by the same the first time, one up and one down."""
 
 _ROUNDINGS, _NUDGES = 2.0**-19, 8
 """How far inputs move by a few roundings of fp32 (a mean of 500 numbers, summed in turn, is off by 2^-20 at most), and
-how often: half of the integers that hang on it differ each time."""
+how often: half of the integers that depend on it differ each time."""
 
 _POOL_DRAWS = 8
 """Most further draws for a small output; no more than it takes to see about 64 elements."""
@@ -291,7 +291,7 @@ def _wide(tensor: torch.Tensor, number: int) -> torch.Tensor:
 
 
 def _nudged(call: ReferenceCall) -> list[Tensors]:
-    """Oracles on inputs moved by a few roundings: integers that differ hang on one, as a count of all above a mean."""
+    """Oracles on inputs moved by a few roundings: integers that differ follow from one, as a count above a mean."""
 
     def nudged(turn: int) -> ReferenceCall:
         size = _ROUNDINGS / PROBE

@@ -223,7 +223,7 @@ class Repeats:
             except UsageError:
                 if not calls.task.module:
                     raise
-                continue  # what one argument of a problem file says may hang on another
+                continue  # what one argument of a problem file says may depend on another
             for one in (drawn, alone):
                 outcome = calls.window(bound, [one])
                 if isinstance(outcome, Failed):

@@ -486,8 +486,8 @@ def _downgrades(probe: Probe) -> Iterator[Planted]:
     if not narrow_types:
         yield Planted(kind="precision_downgrade", why_not="there is no narrower type")
     for name, narrow in narrow_types.items():
-        asked = probe.call.case.dtype in _KNOWN and any(t.is_floating_point() for t in native)
-        said = f"computing with {name} inputs passes" if asked else ""
+        must_fail = probe.call.case.dtype in _KNOWN and any(t.is_floating_point() for t in native)
+        said = f"computing with {name} inputs passes" if must_fail else ""
         found = _run(
             probe, "precision_downgrade", f"{name} inputs", probe.call.converted(functools.partial(_apply, narrow))
         )

@@ -101,16 +101,16 @@ def _examined(task: Task, device: str, case: Case, tf32: bool, *, further: bool)
     for test in (_reference_passes,) if drawn else (_reference_passes, _half_in_fp32, _well_conditioned):
         found += [_finding(case, test.__name__, text) for text in test(probe)]
     telling = case.distribution == "standard" and case.layout == "contiguous" and case.shape_category != "edge"
-    asked: Iterable[Planted] = badly_drawn(probe) if drawn else ()
+    mutants: Iterable[Planted] = badly_drawn(probe) if drawn else ()
     if telling and not drawn and not probe.small:
-        asked = known(probe)
+        mutants = known(probe)
         found += [_finding(case, "_depends", text) for text in _of_two_draws(task, case, device, tf32, probe)]
         found += [_finding(case, "_contract_kept", text) for text in _contract_kept(probe)]
     if further:
         found += [_finding(case, "reference_passes", text) for text in _runs_again(task, case, device, tf32)]
     fates: list[Fate] = []
     passed: dict[tuple[str, str], str] = {}
-    for mutant in planted(probe) if telling and further else asked:
+    for mutant in planted(probe) if telling and further else mutants:
         end = fate(probe, mutant)
         fates.append(end)
         counts = mutant.kind == "badly_drawn" if drawn else not probe.small

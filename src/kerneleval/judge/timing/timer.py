@@ -89,11 +89,6 @@ class Noise:
         return max(math.exp(3.29 * math.sqrt(variance)) - 1, _LEAST_FLOOR)
 
 
-def class_of(duration_ns: float) -> int:
-    """Index of the duration class."""
-    return next(i for i, top in enumerate(CLASSES_NS) if duration_ns < top)
-
-
 def floor(pool: WorkerPool, tier: str, on_measure: Callable[[], None] | None = None) -> tuple[Noise, ...]:
     """Noise of each duration class on this machine in this tier; measured on first use, then from the cache."""
     path = pool.cache_dir / "noise" / f"{pool.machine.fingerprint}-{tier}-v{_VERSION}.json"
@@ -302,7 +297,8 @@ class Timer:
 
     def _claim(self, run: TimedRun) -> Timing:
         samples = run.samples
-        noise = self._noise[class_of(statistics.median(samples.baseline_ns))]
+        duration_ns = statistics.median(samples.baseline_ns)
+        noise = next(one for one, top in zip(self._noise, CLASSES_NS, strict=True) if duration_ns < top)
         quads, sessions = len(samples.candidate_ns) // 2, len(set(samples.sessions))
         return timing_from(
             samples,

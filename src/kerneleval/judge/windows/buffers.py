@@ -143,7 +143,7 @@ def _aligned(nbytes: int) -> int:
     return (nbytes + _ALIGN - 1) // _ALIGN * _ALIGN
 
 
-def _offsets(sizes: Sequence[Sequence[int]]) -> tuple[list[list[int]], int]:
+def offsets(sizes: Sequence[Sequence[int]]) -> tuple[list[list[int]], int]:
     """Where each tensor of each call starts when they follow one another, by their bytes; and where the last ends."""
     found, position = [], 0
     for of_call in sizes:
@@ -161,9 +161,9 @@ class WindowLayout:
     def __init__(self, calls: Sequence[CallLayout], direction: Direction | Literal["training", "interleaved"]) -> None:
         self.calls = tuple(calls)
         self.direction = direction
-        self.offsets, self.input_bytes = _offsets([[slot.nbytes for slot in call.slots] for call in self.calls])
+        self.offsets, self.input_bytes = offsets([[slot.nbytes for slot in call.slots] for call in self.calls])
         sizes = [[math.prod(shape) * DTYPES[dtype] for shape, dtype in call.outputs] for call in self.calls]
-        self.output_offsets, self.output_bytes = _offsets(sizes)
+        self.output_offsets, self.output_bytes = offsets(sizes)
         self.starts = [0, *itertools.accumulate(call.input_bytes for call in self.calls)][:-1]
         first = self.calls[0] if self.calls else None
         self.uniform = all(call == first for call in self.calls)

@@ -161,8 +161,8 @@ _MOST_EXCHANGED = 1 << 23
 _OPEN = 4
 """Least places that each other row of a mask leaves open, where it has as many."""
 _LONELY = 8
-"""One in so many rows of a mask has a single open place, where there are as many: what comes out of it hangs on nothing
-but the value there, and gradients are rounding noise, so forward alone."""
+"""One in so many rows of a mask has a single open place, where there are as many: what comes out of it is
+that of the value there, and gradients are rounding noise, so forward alone."""
 _ALIKE_ROWS = 16
 """Rows of a mask that are open in the same manner."""
 _STRUCTURED = ("normal", "positive", "uniform", "symmetric")

@@ -6,7 +6,6 @@ kernel that folded or packed them once is wrong the next time.
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Container, Mapping
 from typing import Any
@@ -14,12 +13,10 @@ from typing import Any
 import torch
 
 from kerneleval.judge.windows import inputs
-from kerneleval.judge.windows.buffers import dense
+from kerneleval.judge.windows.buffers import dense, offsets
 from kerneleval.judge.windows.worker_pool import Loaded, LoadFailed
-from kerneleval.records import DTYPES
 
 _TIMEOUT_S = 60.0
-_ALIGN = 512
 
 State = list[tuple[str, tuple[int, ...], str]]
 
@@ -106,19 +103,14 @@ def reveal_weights(loaded: Loaded, weights: Mapping[str, torch.Tensor], only: Co
     if not pairs:
         return
     runner = loaded.runner
-    places, position = [], 0
-    for _, name in pairs:
-        places.append(position)
-        position += math.ceil(weights[name].numel() * weights[name].element_size() / _ALIGN) * _ALIGN
-    runner.reserve(position, 1)
+    (places,), end = offsets([[weights[name].numel() * weights[name].element_size() for _, name in pairs]])
+    runner.reserve(end, 1)
     tensors: list[list[Any]] = []
     for (theirs, ours), place in zip(pairs, places, strict=True):
         weight = weights[ours].detach().contiguous()
-        dtype = str(weight.dtype)[6:]
-        nbytes = weight.numel() * DTYPES[dtype]
+        slot = dense(tuple(weight.shape), str(weight.dtype)[6:])
         runner.write_input(place, weight)
-        slot = dense(tuple(weight.shape), dtype)
-        tensors.append([theirs, [place, nbytes, dtype, list(slot.shape), list(slot.strides), 0]])
+        tensors.append([theirs, [place, slot.nbytes, slot.dtype, list(slot.shape), list(slot.strides), 0]])
     runner.device.synchronize()
     runner.worker.request("weights", {"tensors": tensors}, "weighted", timeout_s=_TIMEOUT_S)
-    runner.clear_inputs(position)
+    runner.clear_inputs(end)
