@@ -173,6 +173,7 @@ def test_a_candidate_that_loads_only_once_fails_by_itself(monkeypatch: pytest.Mo
     loaded = _Dying(candidate=SimpleNamespace(language="torch"))
     judge.calls = SimpleNamespace(loaded=loaded, device=find("cpu"))  # type: ignore[assignment]
     judge._unsupported_dtypes, judge._given_up = (), None
+    judge._other_layouts = SimpleNamespace(under_way=False)  # type: ignore[assignment]
 
     def die(_case: Case) -> Any:
         raise WorkerFailure("exit", "the process exited with code 3", {})
