@@ -147,8 +147,7 @@ class Loaded:
         try:
             return self.runner.worker.request(request, message, reply, timeout_s=_LOAD_TIMEOUT_S)
         except WorkerError as error:
-            kind = "" if error.kind in ("LoadError", "BuildError") else f"{error.kind}: "
-            raise LoadFailed("load_error", f"{kind}{error}", error.evidence) from None
+            raise LoadFailed("load_error", f"{_kind(error)}{error}", error.evidence) from None
         except WorkerFailure as failure:
             raise LoadFailed(failure.reason, str(failure), failure.evidence) from None
 
@@ -195,6 +194,10 @@ class Loaded:
     def close(self) -> None:
         """End the worker, in the pool's own time."""
         self.pool.end(self.runner)
+
+
+def _kind(error: WorkerError) -> str:
+    return "" if error.kind in ("LoadError", "BuildError") else f"{error.kind}: "
 
 
 class WorkerPool:
