@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.report import Report, parser
 from kerneleval import devices, generators, pipeline, tasks
-from kerneleval.languages.crosscompile import TARGETS
+from kerneleval.languages.crosscompile.targets import TARGETS
 from kerneleval.records import Candidate, CandidateSpec, Protocol, UsageError, to_plain
 
 Row = dict[str, Any]

@@ -14,7 +14,7 @@ import pytest
 from kerneleval import devices, pipeline
 from kerneleval.languages.binaries.amd import unknown_target
 from kerneleval.languages.binaries.kernels import read_binary
-from kerneleval.languages.crosscompile import TARGETS
+from kerneleval.languages.crosscompile.targets import TARGETS
 from kerneleval.records import CandidateSpec, MatrixRow, Protocol, UsageError
 
 pytest.importorskip("triton", reason="Triton is not installed (pip install triton)")

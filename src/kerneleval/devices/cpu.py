@@ -58,16 +58,15 @@ class Rapl:
 
     def __init__(self, root: str | Path = "/sys/class/powercap") -> None:
         self._root = Path(root)
-        self._zones: dict[Path, int] = {}
+        self._zones: dict[Path, int] | None = None  # with the number at which each begins again
         self._last: dict[Path, int] = {}
         self._sum_uj = 0
-        self._begun = False
 
     def read_mj(self) -> float | None:
         """Millijoules since the first reading; None: the kernel has none, or not for this user."""
         try:
-            if not self._begun:
-                self._begin()
+            if self._zones is None:
+                self._zones = self._begin()
             for zone, range_uj in self._zones.items():
                 now = _number(zone / "energy_uj")
                 gone = now - self._last[zone]
@@ -77,15 +76,15 @@ class Rapl:
             return None
         return self._sum_uj / 1e3 if self._zones else None
 
-    def _begin(self) -> None:
-        zones, last = {}, {}
+    def _begin(self) -> dict[Path, int]:
+        zones = {}
         for zone in sorted(self._root.glob("intel-rapl:*")):
             name = (zone / "name").read_text().strip()
             package = _PACKAGE.fullmatch(zone.name) and name.startswith("package")
             if package or (_PART.fullmatch(zone.name) and name == "dram"):
                 zones[zone] = _number(zone / "max_energy_range_uj")
-                last[zone] = _number(zone / "energy_uj")
-        self._zones, self._last, self._begun = zones, last, True
+                self._last[zone] = _number(zone / "energy_uj")
+        return zones
 
 
 def _number(path: Path) -> int:
@@ -144,11 +143,9 @@ class Cpu(Uncounted):
     least_window_ns = 2e6
 
     def available(self) -> str:
-        """Always usable."""
         return ""
 
     def machine(self) -> Machine:
-        """Description of the host processor."""
         import torch
 
         return Machine(
@@ -186,7 +183,6 @@ class Cpu(Uncounted):
         return meminfo_bytes("MemAvailable") // 12
 
     def allocate(self, nbytes: int) -> Arena:
-        """An anonymous memory file of that size, mapped here."""
         sealed = hasattr(os, "memfd_create")
         fd = os.memfd_create("kerneleval", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING) if sealed else _shared_object()
         try:
@@ -200,7 +196,6 @@ class Cpu(Uncounted):
             raise InfrastructureError(f"cannot share {nbytes} bytes of memory with a worker: {error}") from error
 
     def open(self, handle: Mapping[str, Any], fd: int) -> Arena:
-        """Map the memory file behind ``fd``."""
         return self._map(fd, int(handle["nbytes"]))
 
     def _map(self, fd: int, nbytes: int) -> Arena:
@@ -237,7 +232,6 @@ class Cpu(Uncounted):
         time.sleep(max(_SETTLE_S, _spin_s()))
 
     def timer(self) -> EventTimer:
-        """The worker's own monotonic clock: nothing is asynchronous here."""
         return SynchronisedClock(self.synchronize)
 
     def energy_mj(self) -> float | None:

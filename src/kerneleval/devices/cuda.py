@@ -11,7 +11,7 @@ from typing import Any
 
 from kerneleval.devices.common.base import Capabilities, register
 from kerneleval.devices.common.torch_gpu import IpcGpu, MemoryCalls
-from kerneleval.records import InfrastructureError
+from kerneleval.languages.binaries.nvidia import cuda_driver as _driver
 
 _INSUFFICIENT_SIZE = 7
 _MEMORY_TEMPERATURE = 82
@@ -49,7 +49,6 @@ class Cuda(IpcGpu):
     )
 
     def available(self) -> str:
-        """Empty where PyTorch sees a CUDA device and the driver loads."""
         import torch
 
         if torch.version.hip is not None:  # it answers under torch.cuda too
@@ -65,15 +64,11 @@ class Cuda(IpcGpu):
         import torch
 
         major, minor = torch.cuda.get_device_capability(0)
-        return Capabilities(
+        return self._capable(
             bf16=torch.cuda.is_bf16_supported(),
             fp8=(major, minor) >= (8, 9),
             tf32=major >= 8,
             int8_matrix=(major, minor) >= (7, 2),
-            streams=True,
-            events=True,
-            peak_memory=True,
-            sharing=self.sharing,
         )
 
     def _arch(self) -> str:
@@ -85,7 +80,10 @@ class Cuda(IpcGpu):
     def _driver_version(self) -> str:
         import torch
 
-        return _nvml_text("nvmlSystemGetDriverVersion") or f"cuda {torch.version.cuda}"
+        library, buffer = _nvml(), ctypes.create_string_buffer(96)
+        if library is None or library.nvmlSystemGetDriverVersion(buffer, 96) or not buffer.value:
+            return f"cuda {torch.version.cuda}"
+        return buffer.value.decode()
 
     def _runtime(self) -> Any:
         return _driver()
@@ -119,28 +117,12 @@ class Cuda(IpcGpu):
 
 
 @functools.cache
-def _driver() -> ctypes.CDLL:
-    try:
-        return ctypes.CDLL("libcuda.so.1")
-    except OSError as error:
-        raise InfrastructureError(f"the CUDA driver library does not load: {error}") from error
-
-
-@functools.cache
 def _nvml() -> ctypes.CDLL | None:
     try:
         library = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
         return None
     return library if library.nvmlInit_v2() == 0 else None
-
-
-def _nvml_text(function: str) -> str:
-    library = _nvml()
-    buffer = ctypes.create_string_buffer(96)
-    if library is None or getattr(library, function)(buffer, 96):
-        return ""
-    return buffer.value.decode()
 
 
 def _nvml_device() -> tuple[Any, Any] | str:

@@ -31,7 +31,6 @@ class Metal(Staged, Uncounted):
     least_window_ns = 0.0
 
     def available(self) -> str:
-        """Empty where PyTorch has MPS and sees the GPU."""
         import torch
 
         if not torch.backends.mps.is_built():
@@ -43,10 +42,10 @@ class Metal(Staged, Uncounted):
         return ""
 
     def machine(self) -> Machine:
-        """Description of the GPU."""
         import torch
 
-        name_of, cores = getattr(torch.backends.mps, "get_name", None), _cores()  # since PyTorch 2.9
+        # since PyTorch 2.9
+        name_of, cores_of = (getattr(torch.backends.mps, name, None) for name in ("get_name", "get_core_count"))
         name = str(name_of()) if name_of is not None else cpu_name()
         return Machine(
             device=self.name,
@@ -54,7 +53,7 @@ class Metal(Staged, Uncounted):
             arch=name.lower().replace(" ", "_"),
             memory_bytes=int(torch.mps.recommended_max_memory()),
             cache_bytes=_CACHE_BYTES,
-            units=cores,
+            units=int(cores_of()) if cores_of is not None else 0,
             driver=f"macOS {platform.mac_ver()[0]}",
             torch=str(torch.__version__),  # else of a class of PyTorch's own
             host=cpu_name(),
@@ -92,22 +91,13 @@ class Metal(Staged, Uncounted):
         self.synchronize()
 
     def synchronize(self) -> None:
-        """Wait for everything that this process queued."""
         import torch
 
         torch.mps.synchronize()
 
     def timer(self) -> EventTimer:
-        """The worker's own clock."""
         return SynchronisedClock(self.synchronize)
 
     def conditions(self) -> dict[str, Any]:
         """Load average of the host: macOS gives clocks and heat to the superuser alone."""
         return {"load_1min": os.getloadavg()[0]}
-
-
-def _cores() -> int:
-    import torch
-
-    counted = getattr(torch.backends.mps, "get_core_count", None)  # since PyTorch 2.9
-    return int(counted()) if counted is not None else 0

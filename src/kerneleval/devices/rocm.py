@@ -34,7 +34,6 @@ class Rocm(IpcGpu):
     )
 
     def available(self) -> str:
-        """Empty where PyTorch is a HIP build and sees an AMD GPU."""
         import torch
 
         if torch.version.hip is None:
@@ -44,16 +43,11 @@ class Rocm(IpcGpu):
         return ""
 
     def capabilities(self) -> Capabilities:
-        """By architecture."""
         arch = self._arch()
-        return Capabilities(
+        return self._capable(
             fp8=arch.startswith(_MATRIX_FP8),
             tf32=arch.startswith(_MATRIX_TF32),
             int8_matrix=arch.startswith(_MATRIX_INT8),
-            streams=True,
-            events=True,
-            peak_memory=True,
-            sharing=self.sharing,
         )
 
     def _arch(self) -> str:

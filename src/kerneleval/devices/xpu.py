@@ -26,7 +26,6 @@ class Xpu(Staged, TorchGpu):
     on_hardware = False
 
     def available(self) -> str:
-        """Empty where PyTorch has XPU and sees an Intel GPU."""
         import torch
 
         if getattr(torch.version, "xpu", None) is None:
@@ -36,7 +35,6 @@ class Xpu(Staged, TorchGpu):
         return ""
 
     def machine(self) -> Machine:
-        """Description of the current GPU."""
         import torch
 
         properties = torch.xpu.get_device_properties(0)
@@ -56,15 +54,11 @@ class Xpu(Staged, TorchGpu):
         properties = torch.xpu.get_device_properties(0)
         matrix = bool(getattr(properties, "has_subgroup_matrix_multiply_accumulate", False))
         tf32 = "has_subgroup_matrix_multiply_accumulate_tensor_float32"
-        return Capabilities(
+        return self._capable(
             fp64=bool(properties.has_fp64),
             fp16=bool(properties.has_fp16),
             tf32=bool(getattr(properties, tf32, False)),
             int8_matrix=matrix,
-            streams=True,
-            events=True,
-            peak_memory=True,
-            sharing=self.sharing,
         )
 
     def memory_budget_bytes(self) -> int:

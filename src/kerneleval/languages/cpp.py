@@ -43,7 +43,6 @@ class Cpp(Language):
             compile_into(out_dir / library_name(candidate), command, sources, folder, TIMEOUT_S)
 
     def load(self, candidate: Candidate, build_dir: Path, device: str, names: Sequence[str] = ()) -> Loaded:
-        """Loads the library; see :meth:`Language.load`."""
         self.check_device(device)
         return NativeLoaded(Library(build_dir / library_name(candidate)), candidate, names, device)
 

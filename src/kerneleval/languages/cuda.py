@@ -95,7 +95,6 @@ class Cuda(Language):
             check_kernels(out_dir / _CUBIN, launches, kernel_names((out_dir / _CUBIN).read_bytes()))
 
     def load(self, candidate: Candidate, build_dir: Path, device: str, names: Sequence[str] = ()) -> Loaded:
-        """Loads what was built; see :meth:`Language.load`."""
         self.check_device(device)
         if _on_amd(device):
             return hip.load(candidate, build_dir, device, names)
@@ -126,11 +125,6 @@ class Cuda(Language):
         if not _on_amd(device) and find_nvrtc() and is_device_code(candidate):
             return ""
         return self.missing(device)
-
-    @property
-    def known(self) -> tuple[str, ...]:
-        """See :attr:`Language.known`: nvcc compiles what has a host launcher, and NVRTC device code alone."""
-        return ("softmax.cu", "softmax_device.cu")
 
     def known_for(self, candidate: Candidate) -> str:
         return self.known[is_device_code(candidate)]

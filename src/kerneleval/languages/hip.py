@@ -40,7 +40,6 @@ class Hip(Language):
         build(candidate, out_dir, arch, self.suffixes, candidate_flags(candidate, "hipcc"))
 
     def load(self, candidate: Candidate, build_dir: Path, device: str, names: Sequence[str] = ()) -> Loaded:
-        """Loads what was built; see :meth:`Language.load`."""
         self.check_device(device)
         return load(candidate, build_dir, device, names)
 
@@ -53,10 +52,6 @@ class Hip(Language):
 
     def missing(self, device: str) -> str:
         return amd.missing_hipcc()
-
-    @property
-    def known(self) -> tuple[str, ...]:
-        return ("softmax.hip", "softmax_device.hip")
 
     def known_for(self, candidate: Candidate) -> str:
         return self.known[is_device_code(candidate)]
@@ -74,12 +69,8 @@ def build(
     *,
     translate: bool = False,
 ) -> None:
-    """Compile a candidate for an AMD GPU; see :meth:`Language.build`.
-
-    Args:
-        suffixes: files with one of these are compiled, as is the main one.
-        flags: the candidate's, as hipcc's.
-        translate: whether it is CUDA source.
+    """Compile a candidate for an AMD GPU; see :meth:`Language.build`. Besides the main file, those with one of the
+    suffixes are compiled; ``flags`` are hipcc's; ``translate``: it is CUDA source.
     """
     launches = device_launches(candidate)
     files = enumerate(candidate.files)

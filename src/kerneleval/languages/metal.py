@@ -25,7 +25,6 @@ class Metal(Language):
     devices = ("metal",)
 
     def load(self, candidate: Candidate, build_dir: Path, device: str, names: Sequence[str] = ()) -> Loaded:
-        """Compiles the shaders; see :meth:`Language.load`."""
         self.check_device(device)
         try:
             launches = device_launches(candidate)
@@ -78,7 +77,6 @@ class _Shaders(Native):
         return launch
 
     def symbols(self) -> list[str]:
-        """The kernels that have launch lines."""
         return sorted(self._launches)
 
 

@@ -67,7 +67,6 @@ class Opencl(Language):
             raise BuildError(f"kerneleval-launch names {absent[0]}; kernels there are {known}")
 
     def load(self, candidate: Candidate, build_dir: Path, device: str, names: Sequence[str] = ()) -> Loaded:
-        """Compiles and makes the kernels; see :meth:`Language.load`."""
         self.check_device(device)
         return OpenclLoaded(_Kernels(_compile(candidate), _plans(candidate)), candidate, names, device)
 
@@ -138,12 +137,14 @@ class _Kernels(Native):
 
         def launch(values: Sequence[Any], dims: Mapping[str, int], stream: int) -> int:
             import numpy
+            import pyopencl
 
             try:
                 sizes, bytes_each = _sizes(plan, tuple(dims.items()))
             except UsageError as error:  # the candidate's mistake, not the caller's
                 raise ValueError(str(error)) from error
-            scratch = [self._scratch(nbytes) for nbytes in bytes_each]
+            flags = pyopencl.mem_flags.READ_WRITE
+            scratch = [pyopencl.Buffer(self._context, flags, nbytes) if nbytes else None for nbytes in bytes_each]
             given = [*values, *scratch, *(numpy.int64(v) for v in dims.values())]
             try:
                 for step, (whole, group) in zip(plan.steps, sizes, strict=True):
@@ -160,7 +161,6 @@ class _Kernels(Native):
         return [step.kernel for step in self._plans[symbol].steps]
 
     def symbols(self) -> list[str]:
-        """The entry points that launch lines give."""
         return sorted(self._plans)
 
     def _launch(self, name: str, given: Sequence[Any], whole: Sizes, group: Sizes) -> None:
@@ -176,11 +176,6 @@ class _Kernels(Native):
         handle = self._handles[name]
         handle.set_args(*given)
         pyopencl.enqueue_nd_range_kernel(self._queue, handle, whole, group)
-
-    def _scratch(self, nbytes: int) -> Any:
-        import pyopencl
-
-        return pyopencl.Buffer(self._context, pyopencl.mem_flags.READ_WRITE, nbytes) if nbytes else None
 
     def _settle(self, values: Sequence[Any]) -> None:
         """What kernels wrote is in the tensors' own memory once its buffer was mapped (OpenCL 1.2, section 5.2.1)."""

@@ -76,15 +76,14 @@ class Triton(PythonLanguage):
         from triton.runtime.interpreter import InterpretedFunction
         from triton.runtime.jit import JITFunction
 
+        def launches(keywords: Mapping[str, Any]) -> bool:
+            return not keywords.get("warmup")
+
         return (
-            Patch(JITFunction, "run", _describe, is_launch=_launches),
-            Patch(InterpretedFunction, "run", _describe, is_launch=_launches),
+            Patch(JITFunction, "run", _describe, is_launch=launches),
+            Patch(InterpretedFunction, "run", _describe, is_launch=launches),
             Patch(CompiledKernel, "__getitem__", _describe_compiled, returns_launcher=True),
         )
-
-
-def _launches(keywords: Mapping[str, Any]) -> bool:
-    return not keywords.get("warmup")
 
 
 def _describe(kernel: Any) -> tuple[str, str]:

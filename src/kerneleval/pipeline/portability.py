@@ -28,7 +28,7 @@ from kerneleval.records import (
 
 if TYPE_CHECKING:
     from kerneleval.analysis.rubric import Seen
-    from kerneleval.languages.crosscompile import Target
+    from kerneleval.languages.crosscompile.targets import Target
 
 FAST = 0.8
 """Share of the baseline's speed from which a device counts (DESIGN, P_hw)."""
@@ -84,7 +84,7 @@ def matrix(
 def _wanted(targets: Sequence[str], here: Sequence[str]) -> Sequence[Target]:
     """The architectures among the targets; all of them where no target is named."""
     from kerneleval import devices
-    from kerneleval.languages.crosscompile import TARGETS, find_targets
+    from kerneleval.languages.crosscompile.targets import TARGETS, find_targets
 
     for name in targets:
         if name in TARGETS or name in here:

@@ -106,11 +106,8 @@ def how_to_install(module: str, extra: str = "") -> str:
 @contextmanager
 def optional(what: str, extra: str = "") -> Iterator[None]:
     """Imports optional packages in its block. Raises UsageError: one is not installed; the message names it and the
-    command that brings it.
-
-    Args:
-        what: how the error begins: "an HTML report needs".
-        extra: the extra that brings all of them; empty: that of :data:`EXTRAS`.
+    command that brings it. It begins with ``what``: "an HTML report needs". ``extra`` brings all of them; empty: that
+    of :data:`EXTRAS`.
     """
     try:
         yield

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kerneleval.records.cells import Candidate, Machine, Origin
-from kerneleval.records.machine_limits import Limits
+from kerneleval.records.cells import Candidate, Limits, Machine, Origin
 from kerneleval.records.tasks import Task
 
 __all__ = ["PROBLEMS", "Answer", "EarlierRound", "Problem", "Request"]
@@ -25,7 +24,6 @@ class Answer:
     """What came of asking once."""
 
     candidate: Candidate | None
-    """The candidate; None: see ``problem``."""
     origin: Origin
     """Where it came from and what it cost, also where there is no candidate; that of the candidate is the same."""
     problem: Problem = ""
@@ -58,7 +56,6 @@ class Request:
     device: str
     """Device kind on which the candidate is to run."""
     machine: Machine | None = None
-    """That device; None: not known."""
     limits: Limits | None = None
     """What it can do at best; None: not measured."""
     sample: int = 0

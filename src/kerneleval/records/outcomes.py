@@ -102,7 +102,6 @@ class Passed:
     TAG: ClassVar[tuple[str, bool]] = ("passed", True)
 
     timing: Timing | None = None
-    """None: this cell is not timed."""
     evidence: Evidence = field(default_factory=dict)
     """Error against the oracle, the native error, the bound."""
 
@@ -198,7 +197,6 @@ class TrackEvidence:
     launches: Mapping[str, int] = field(default_factory=dict)
     """Own kernels, or entry points of native code -> launches."""
     cases: int = 0
-    """How many cases were watched."""
     ghost: Ghost = ""
     """The worst of them."""
 
@@ -231,7 +229,6 @@ class ResourcesEvidence:
     """Of the check ``resources``."""
 
     kernels: tuple[KernelResources, ...]
-    """One a name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,7 +236,6 @@ class UsesEvidence:
     """Of the finding ``uses``: what the compiled code of launched kernels uses of the processor."""
 
     kernels: tuple[CodeUse, ...]
-    """One a kernel."""
     why: str = ""
     """What could not be told; empty: nothing."""
     complete: bool = False
@@ -259,7 +255,6 @@ class Finding:
     reason: Annotated[Reason | Literal[""], Open()] = field(default="", metadata=OPTIONAL)
     """Why it fails; empty: it does not. Another version may have stored a reason that this one does not know."""
     message: str
-    """One sentence for people."""
     evidence: TrackEvidence | TamperingEvidence | UsesEvidence | ResourcesEvidence | Mapping[str, Any] = field(
         default_factory=dict, metadata=INLINE
     )

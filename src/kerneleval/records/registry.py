@@ -1,7 +1,7 @@
 """Finds the plugins of a package: languages, devices, checks, scores, generators.
 
 A plugin declares itself with ``@register`` of its package's registry. The modules of the package are imported once, at
-the first look-up. This module knows nothing of what the plugins do: each package's ``common/registry.py`` does.
+the first look-up. This module knows nothing of what the plugins do: the ``common`` folder of each package does.
 """
 
 from __future__ import annotations
@@ -67,9 +67,7 @@ class Registry(Generic[T]):
         if beside is not None:
             beside._beside = self
 
-    # ----------------------------------------------------------------------------------------------------------------
-    # Declaring
-    # ----------------------------------------------------------------------------------------------------------------
+    # -- Declaring -----------------------------------------------------------------------------------------------------
 
     @overload
     def register(self, plugin: P, /) -> P: ...
@@ -80,10 +78,7 @@ class Registry(Generic[T]):
         """Declare a plugin: a class (an instance of it is made), a function or an object. Returns it unchanged. Raises
         KernelEvalError: it is no such plugin, an option is unknown, or the name is taken.
 
-        Args:
-            plugin: the plugin; its name is its ``name``; a function without one has its own, or that of its module.
-            name: another name for it.
-            options: those of the registry.
+        Its name is ``name``, else its own ``name``; a function without one has its own, or that of its module.
         """
         frame = sys._getframe(1)
         module, place = frame.f_globals["__name__"], f"{frame.f_code.co_filename}:{frame.f_lineno}"
@@ -110,16 +105,11 @@ class Registry(Generic[T]):
                 raise KernelEvalError(f"two {self.noun}s are called {name!r}: at {known.place} and at {entry.place}")
             self._entries[name] = _Entry(plugin=plugin, module=entry.module, place=entry.place, options=entry.options)
 
-    # ----------------------------------------------------------------------------------------------------------------
-    # Looking up
-    # ----------------------------------------------------------------------------------------------------------------
+    # -- Looking up ----------------------------------------------------------------------------------------------------
 
     def all(self) -> dict[str, T]:
-        """Every plugin by name, in alphabetical order.
-
-        Raises:
-            KernelEvalError: a module of the package declares no plugin, or two plugins have one name.
-            Exception: whatever the import of a module raises is shown as it is.
+        """Every plugin by name, in alphabetical order. Raises KernelEvalError: a module of the package declares no
+        plugin, or two plugins have one name. Whatever the import of a module raises is shown as it is.
         """
         self._load()
         return {name: entry.plugin for name, entry in sorted(self._entries.items())}

@@ -69,9 +69,7 @@ class Apart:
     """How far apart one output is on two devices."""
 
     first: str
-    """One device."""
     second: str
-    """The other."""
     output: int
     """Position of the output."""
     equal: int
@@ -113,7 +111,6 @@ class Differential:
     """Device -> its file; ``reference``: PyTorch's own operators."""
     machines: Mapping[str, Machine]
     cases: tuple[CaseAnswers, ...]
-    """In the order of the plan."""
     not_evaluated: Mapping[str, str] = field(default_factory=dict)
     """Device -> why it is not here."""
     seconds: float = 0.0
@@ -189,7 +186,6 @@ class MatrixRow:
     speedup: float | None = None
     """Geometric mean against the baseline; None: not timed."""
     kernels: tuple[CompiledKernel, ...] = ()
-    """What was compiled, each once."""
     seconds: float = 0.0
     """Time that compiling for it took, launches found included."""
     only_for: str = ""

@@ -215,7 +215,6 @@ class Scalar:
     name: str
     """Argument name, as in the operator's signature."""
     value: Any
-    """Plain data."""
 
 
 Argument = TensorSpec | Scalar
@@ -281,9 +280,7 @@ class Table:
     """What a task is made from. Every formula is a text, as ``records/tasks.py`` reads it; empty: there is none."""
 
     task: str = ""
-    """The task's name, for messages."""
     args: tuple[Arg | Plain, ...] = ()
-    """The arguments, in the order of the call."""
     outputs: tuple[Arg, ...] = ()
     derive: Mapping[str, str | int] = field(default_factory=dict)
     """Names that are no dims of their own, each a formula of dims and of the names before it."""

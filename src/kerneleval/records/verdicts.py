@@ -67,7 +67,6 @@ class SpeedupSummary:
     claim: Claim
     """As of a cell's timing."""
     cells: int
-    """How many cells were timed."""
     direction: Direction = "forward"
     """``backward`` only where no forward cell was timed."""
 
@@ -97,7 +96,6 @@ class Verdict:
     reason: str
     """Slug of the first failure; ``ok`` when passed."""
     message: str
-    """One sentence for people."""
     task: str
     candidate: str
     """Content hash of the candidate."""

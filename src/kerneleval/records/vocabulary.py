@@ -24,15 +24,7 @@ __all__ = [
 Direction = Literal["forward", "backward"]
 DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
 
-CATEGORIES: tuple[str, ...] = (
-    "elementwise",
-    "reduction",
-    "gemm",
-    "convolution",
-    "normalization",
-    "attention",
-    "fused",
-)
+CATEGORIES: tuple[str, ...] = ("elementwise", "reduction", "gemm", "convolution", "normalization", "attention", "fused")
 """The seven operator categories of KernelEval's coverage axis."""
 
 GROUPS: tuple[str, ...] = (

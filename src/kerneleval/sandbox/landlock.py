@@ -64,13 +64,10 @@ def _rights(grant: Grant, known: int) -> int:
 
 
 def restrict(grants: Iterable[Grant], *, writes_only: bool = False, network: bool = False) -> tuple[str, ...]:
-    """Confine this process to ``grants``, further than it is confined already. ``no_new_privs`` must be set. Returns
-    what the kernel's ABI let us confine besides files: any of ``tcp``, ``devices``, ``signals``. Raises OSError:
-    nothing was confined.
+    """Confine this process to ``grants``, further than it is confined already. ``no_new_privs`` must be set.
 
-    Args:
-        writes_only: leave reading as it is.
-        network: leave TCP as it is.
+    ``writes_only`` leaves reading as it is, ``network`` TCP. Returns what the kernel's ABI let us confine besides
+    files: any of ``tcp``, ``devices``, ``signals``. Raises OSError: nothing was confined.
     """
     abi = abi_version()
     known = _KNOWN_BY_ABI[max(v for v in _KNOWN_BY_ABI if v <= abi)]

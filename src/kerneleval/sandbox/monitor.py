@@ -63,7 +63,9 @@ def leave_monitor() -> None:
 def become_init(worker: int, report: int) -> NoReturn:
     """First process of a PID namespace: reap orphans until the worker ends, report its status, end and all with it."""
     linux.close_from({report})
-    status = _wait_for(worker)
+    ended = status = 0
+    while ended != worker:
+        ended, status = os.waitpid(-1, 0)
     os.write(report, _STATUS.pack(status))
     os._exit(0)
 
@@ -74,7 +76,6 @@ def become_monitor(child: int, report: int | None, reach: Reach, uid: int) -> No
     Args:
         child: the worker, or the first process of its PID namespace.
         report: read end of the pipe on which that first process reports the worker's status.
-        reach: how.
         uid: the worker's user for ``uid``.
     """
     linux.close_from(set() if report is None else {report})
@@ -98,13 +99,6 @@ def _watch(child: int) -> int:
                 break
         if signal.sigwait(_WATCHED) == signal.SIGTERM:
             os.kill(child, signal.SIGKILL)
-
-
-def _wait_for(pid: int) -> int:
-    while True:
-        done, status = os.waitpid(-1, 0)
-        if done == pid:
-            return status
 
 
 def _kill_rest(reach: Reach, uid: int) -> None:

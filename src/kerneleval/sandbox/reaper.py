@@ -213,9 +213,7 @@ def _remove_directory(parent: int, name: str, top: int, moved: list[str], failed
     os.rmdir(name, dir_fd=parent)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Root directories of hosts: made, removed, and removed later for hosts that were killed
-# --------------------------------------------------------------------------------------------------------------------
+# -- Root directories of hosts: made, removed, and removed later for hosts that were killed ----------------------------
 
 
 def make_root(directory: str | Path | None = None) -> Path:

@@ -125,10 +125,8 @@ def _when(number: int, body: list[bytes]) -> list[bytes]:
 
 
 def program(arch: str, *, memfd: bool) -> bytes:
-    """The filter for ``arch`` (``x86_64`` or ``aarch64``) as an array of ``struct sock_filter``.
-
-    Args:
-        memfd: whether anonymous memory files are allowed (device drivers share memory through them).
+    """The filter for ``arch`` (``x86_64`` or ``aarch64``) as an array of ``struct sock_filter``. ``memfd``: anonymous
+    memory files are allowed (device drivers share memory through them).
     """
     column = 0 if arch == "x86_64" else 1
     deny, absent, allow = _op(_RET, _ERRNO | errno.EPERM), _op(_RET, _ERRNO | errno.ENOSYS), _op(_RET, _ALLOW)

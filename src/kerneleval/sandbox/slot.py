@@ -50,7 +50,6 @@ class Slot:
     groups: tuple[int, ...] = ()
     """Supplementary groups, those that own the device nodes."""
     readable: tuple[str, ...] = ()
-    """Further paths that it may read."""
     token: str = ""
     """Marks the worker's processes where no user of its own does."""
 

@@ -19,7 +19,6 @@ class PreparedCall:
     """One prepared call."""
 
     args: list[Any]
-    """Arguments, in order."""
     grads: list[Any]
     """Upstream gradients; empty for forward."""
     outputs: list[Any]
@@ -61,10 +60,8 @@ class NoGradientError(NotImplementedError):
 
 
 class Calling:
-    """Calls one loaded candidate.
-
-    Args:
-        is_revealed: whether a tensor lies in the memory in which the judge reveals inputs, and destroys them.
+    """Calls one loaded candidate. ``is_revealed`` says whether a tensor lies in the memory in which the judge reveals
+    inputs, and destroys them.
     """
 
     def __init__(self, loaded: Loaded, is_revealed: Callable[[Any], bool]) -> None:
@@ -114,10 +111,8 @@ class Calling:
 
     def _graph(self, call: PreparedCall, *, inside: bool = False) -> tuple[list[Any], list[Any], list[Any]]:
         """The outputs of a forward call that carry gradients, the leaves that these are for, and their upstream
-        gradients. An output may depend on none of the arguments that gradients are asked for.
-
-        Args:
-            inside: whether its arguments are no leaves but made from them, as activations inside a network are.
+        gradients. An output may depend on none of the arguments that gradients are asked for. ``inside``: arguments
+        are no leaves but made from them, as activations inside a network are.
         """
         import torch
 

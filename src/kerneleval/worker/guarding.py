@@ -66,11 +66,7 @@ _Claim = dict[str, str]
 
 
 class Guard:
-    """Watches from before the candidate is loaded until its worker ends.
-
-    Args:
-        own: the folder that will hold the candidate's own files.
-    """
+    """Watches from before the candidate is loaded, whose files will be in the folder ``own``, until its worker ends."""
 
     def __init__(self, own: Path) -> None:
         self.when = "load"
@@ -84,10 +80,8 @@ class Guard:
         sys.addaudithook(_hook(self._reach()))
 
     def told(self, changed: list[str]) -> list[_Claim]:
-        """Everything seen so far: ``what``, ``level`` (``fail``, ``warn``) and ``when``, oldest first.
-
-        Args:
-            changed: what of the worker's own is no more what it was.
+        """Everything seen so far: ``what``, ``level`` (``fail``, ``warn``) and ``when``, oldest first. ``changed`` is
+        what of the worker's own is no more what it was.
         """
         for name in changed:
             self.note("fail", f"replaced {name} of the worker")

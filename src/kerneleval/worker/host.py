@@ -84,7 +84,6 @@ class Zygote:
     may share it: one request is answered before the next is sent.
 
     Args:
-        device: device kind.
         arch: the device's architecture, as ``Machine.arch``, for which compilers are made ready; empty: for none.
     """
 

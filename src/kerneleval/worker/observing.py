@@ -191,11 +191,8 @@ def _recorder_class(base: Any) -> Any:
 def triton_binaries(folder: str, most_bytes: int) -> list[dict[str, Any]]:
     """Triton's cubins, and AMD's assembly, below ``folder``, the newest first, as they go over the wire: ``data``
     (base64), ``kernel`` and ``kind`` (``cubin``, ``amdgcn``) by the file's name, and by the description beside it
-    ``shared``, the bytes of dynamic shared memory, and ``hash``, Triton's own of what it was made of.
-
-    Args:
-        folder: Triton's cache.
-        most_bytes: how much is read of binaries altogether; those that do not fit are left out.
+    ``shared``, the bytes of dynamic shared memory, and ``hash``, Triton's own of what it was made of. Binaries that do
+    not fit into ``most_bytes`` altogether are left out.
     """
     found: list[dict[str, Any]] = []
     left = most_bytes

@@ -71,11 +71,8 @@ class Channel:
         self._fds.clear()
 
     def send(self, message: Mapping[str, Any], fds: Sequence[int] = (), timeout_s: float = 30.0) -> None:
-        """Send one message, with descriptors attached to its first byte.
-
-        Raises:
-            Closed: the other side is gone.
-            WireTimeout: it does not read.
+        """Send one message, with descriptors attached to its first byte. Raises Closed: the other side is gone;
+        WireTimeout: it does not read.
         """
         body = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
         if len(body) > MAX_FRAME_BYTES:

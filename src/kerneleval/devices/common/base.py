@@ -39,13 +39,11 @@ class Capabilities:
     tf32: bool = False
     """Whether matrix units take fp32 rounded to TF32."""
     int8_matrix: bool = False
-    """Whether matrix units take int8."""
     streams: bool = False
     """As :attr:`Device.streams`."""
     events: bool = False
     """Whether its event timers are trusted as evidence; else the worker's own clock is given in their place."""
     peak_memory: bool = False
-    """Whether the device counts its peak memory."""
     sharing: Sharing = "mapped"
     """As :attr:`Device.sharing`."""
 
@@ -101,7 +99,6 @@ class Device(Protocol):
     """The name of the device on which the judge draws inputs, keeps images, runs the oracle and compares: this one, or
     ``cpu`` where memory is staged, which is also where fp64 is for devices that have none."""
     sharing: Sharing
-    """How judge and worker see the same bytes."""
     on_hardware: bool
     """Whether this file was ever run on such hardware; else what it gives is marked so."""
     spin_s: float
@@ -254,12 +251,8 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 def typed_view(
     raw: torch.Tensor, dtype: torch.dtype, shape: Sequence[int], strides: Sequence[int], offset: int
 ) -> torch.Tensor:
-    """A tensor of its own (no view: ``_base`` is None) over the storage of ``raw``.
-
-    Args:
-        raw: uint8 tensor whose storage holds the elements, from its own start on.
-        strides: strides in elements.
-        offset: offset in elements of ``dtype``, from there.
+    """A tensor of its own (no view: ``_base`` is None) over the storage of ``raw`` (uint8), which holds the elements
+    from its own start on. Strides and ``offset`` are in elements of ``dtype``.
     """
     import torch
 

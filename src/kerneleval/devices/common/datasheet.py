@@ -19,7 +19,6 @@ class Product:
     """One product's figures."""
 
     name: str
-    """What its maker calls it."""
     pattern: str
     """Regular expression that its device name, as PyTorch gives it, matches somewhere; case does not count."""
     source: str
@@ -50,59 +49,27 @@ def _product(
     )
 
 
-_HOPPER_MATRIX = {
-    "float64": 66.9,
-    "tf32": 494.7,
-    "float16": 989.4,
-    "bfloat16": 989.4,
-    "float8_e4m3fn": 1978.9,
-    "int8": 1978.9,
-}
-_HOPPER_VECTOR = {"float64": 33.5, "float32": 66.9, "float16": 133.8, "bfloat16": 133.8}
-_CDNA3_MATRIX = {
-    "float32": 163.4,
-    "tf32": 653.7,
-    "float16": 1307.4,
-    "bfloat16": 1307.4,
-    "float8_e4m3fn": 2614.9,
-    "int8": 2614.9,
-}
+_HALF, _BYTE = ("float16", "bfloat16"), ("float8_e4m3fn", "int8")
+_HOPPER_MATRIX = {"float64": 66.9, "tf32": 494.7, **dict.fromkeys(_HALF, 989.4), **dict.fromkeys(_BYTE, 1978.9)}
+_HOPPER_VECTOR = {"float64": 33.5, "float32": 66.9, **dict.fromkeys(_HALF, 133.8)}
+_CDNA3_MATRIX = {"float32": 163.4, "tf32": 653.7, **dict.fromkeys(_HALF, 1307.4), **dict.fromkeys(_BYTE, 2614.9)}
 _CDNA3_VECTOR = {"float32": 163.4}
 _HOPPER = "NVIDIA H100 architecture white paper, as quoted at glennklockwood.com/garden/processors/h100"
 _CDNA3 = "AMD's figures of MI325X, whose rates are MI300X's, as quoted at awesomeagents.ai/hardware/amd-mi325x"
 
 PRODUCTS: tuple[Product, ...] = (
     _product(
-        "NVIDIA H200 SXM",
-        r"\bH200\b(?!.*NVL)",
-        f"{_HOPPER}, rates as of H100 SXM",
-        4.8,
-        _HOPPER_MATRIX,
-        _HOPPER_VECTOR,
+        "NVIDIA H200 SXM", r"\bH200\b(?!.*NVL)", f"{_HOPPER}, rates as of H100 SXM", 4.8, _HOPPER_MATRIX, _HOPPER_VECTOR
     ),
     _product(
         "NVIDIA H100 PCIe",
         r"\bH100 PCIe",
         "NVIDIA H100 data sheet, halved where with sparsity, as quoted at archive-lib.hpctech.co.jp",
         2.0,
-        {
-            "float64": 51.0,
-            "tf32": 378.0,
-            "float16": 756.5,
-            "bfloat16": 756.5,
-            "float8_e4m3fn": 1513.0,
-            "int8": 1513.0,
-        },
+        {"float64": 51.0, "tf32": 378.0, "float16": 756.5, "bfloat16": 756.5, "float8_e4m3fn": 1513.0, "int8": 1513.0},
         {"float64": 26.0, "float32": 51.0},
     ),
-    _product(
-        "NVIDIA H100 SXM",
-        r"\bH100\b.*\b80GB HBM3\b",
-        _HOPPER,
-        3.35,
-        _HOPPER_MATRIX,
-        _HOPPER_VECTOR,
-    ),
+    _product("NVIDIA H100 SXM", r"\bH100\b.*\b80GB HBM3\b", _HOPPER, 3.35, _HOPPER_MATRIX, _HOPPER_VECTOR),
     *(
         _product(
             f"NVIDIA A100 {name}",

@@ -33,7 +33,6 @@ class Staged:
     sharing: Sharing = "staged"
 
     def allocate(self, nbytes: int) -> Arena:
-        """Host memory that a worker can map."""
         return _HOST.allocate(nbytes)
 
     def open(self, handle: Mapping[str, Any], fd: int) -> Arena:
@@ -41,7 +40,6 @@ class Staged:
         return _HOST.open(handle, fd)
 
     def release(self, arena: Arena) -> None:
-        """Let go of the mapping and of the mirror."""
         arena.mirror = None
         _HOST.release(arena)
 

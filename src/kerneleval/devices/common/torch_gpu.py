@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.devices.common.base import Arena, EventTimer, Sharing, Uncounted, cpu_name, triton_version
+from kerneleval.devices.common.base import Arena, Capabilities, EventTimer, Sharing, Uncounted, cpu_name, triton_version
 from kerneleval.records import InfrastructureError, Machine
 
 if TYPE_CHECKING:
@@ -29,11 +29,8 @@ def budget(room_bytes: int) -> int:
 
 
 def read_conditions(gpu: Any, functions: Mapping[str, str], package: str) -> dict[str, Any]:
-    """What functions of a namespace of PyTorch say of the device now; under ``package`` why one says nothing.
-
-    Args:
-        functions: name of the figure, with its unit -> name of the function.
-        package: what PyTorch reads it through; it may not be installed, or not be allowed to.
+    """What functions of a namespace of PyTorch (figure with its unit -> function) say of the device now; under
+    ``package``, through which PyTorch reads it and which may be missing or not allowed to, why one says nothing.
     """
     found: dict[str, Any] = {}
     for name, function in functions.items():
@@ -53,6 +50,7 @@ class TorchGpu(Uncounted):
 
     name: str
     torch_device: str
+    sharing: Sharing
     namespace: str
     """``cuda`` or ``xpu``: where PyTorch has its functions."""
     spin_s = 0.05
@@ -72,7 +70,6 @@ class TorchGpu(Uncounted):
         return f"{self.torch_device} {getattr(properties, 'uuid', '') or properties.name}"
 
     def _described(self, properties: Any, *, arch: str, cache_bytes: int, units: int, driver: str) -> Machine:
-        """The machine with a GPU of these properties."""
         import torch
 
         return Machine(
@@ -87,6 +84,10 @@ class TorchGpu(Uncounted):
             triton=triton_version(),
             host=cpu_name(),
         )
+
+    def _capable(self, **further: bool) -> Capabilities:
+        """What all of them can do, and further fields of :class:`Capabilities`."""
+        return Capabilities(streams=True, events=True, peak_memory=True, sharing=self.sharing, **further)
 
     def memory_budget_bytes(self) -> int:
         """A quarter of the device memory that is free or held in reserve here, less a reserve for contexts; at most
@@ -136,7 +137,6 @@ class TorchGpu(Uncounted):
         self.synchronize()
 
     def synchronize(self) -> None:
-        """Wait for the whole device context of this process."""
         self._namespace().synchronize()
 
     def settle(self) -> None:
@@ -151,7 +151,6 @@ class TorchGpu(Uncounted):
         return ""
 
     def timer(self) -> EventTimer:
-        """A pair of the device's events."""
         return _Events(self._namespace().Event)
 
 
@@ -178,12 +177,7 @@ class _ArrayInterface:
     """The least that ``torch.as_tensor`` needs to wrap device memory that it did not allocate."""
 
     def __init__(self, address: int, nbytes: int) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (nbytes,),
-            "typestr": "|u1",
-            "data": (address, False),
-            "version": 3,
-        }
+        self.__cuda_array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +224,6 @@ class IpcGpu(TorchGpu):
         raise NotImplementedError
 
     def machine(self) -> Machine:
-        """Description of the current GPU."""
         import torch
 
         properties = torch.cuda.get_device_properties(0)
@@ -245,7 +238,6 @@ class IpcGpu(TorchGpu):
             raise InfrastructureError(f"{function} failed with {self.calls.vendor} error {status}: {reason}")
 
     def allocate(self, nbytes: int) -> Arena:
-        """A dedicated allocation with its IPC handle."""
         gpu = self._namespace()
         gpu.current_stream().synchronize()  # makes the primary context current in this thread
         pointer = ctypes.c_uint64()
@@ -261,7 +253,6 @@ class IpcGpu(TorchGpu):
         return self._wrap(int(pointer.value), nbytes, plain, owned=True)
 
     def open(self, handle: Mapping[str, Any], fd: int) -> Arena:
-        """Open the judge's allocation through its IPC handle."""
         self._namespace().current_stream().synchronize()
         raw = _IpcHandle()
         ctypes.memmove(ctypes.byref(raw), bytes.fromhex(handle["ipc"]), 64)
@@ -280,7 +271,6 @@ class IpcGpu(TorchGpu):
         return torch.as_tensor(_ArrayInterface(address, nbytes), device=self.torch_device)
 
     def release(self, arena: Arena) -> None:
-        """Free or unmap the allocation."""
         address, owned = arena.keep["address"], arena.keep["owned"]
         if address:
             arena.keep["address"] = 0

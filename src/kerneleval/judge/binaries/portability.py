@@ -29,7 +29,7 @@ from kerneleval.languages.binaries.kernels import Kernel, cuda_kernels, read_bin
 from kerneleval.languages.binaries.nvidia import cuda_folders, specific_arch
 from kerneleval.languages.common.launches import read_launches
 from kerneleval.languages.common.native import entry_names
-from kerneleval.languages.crosscompile import Target
+from kerneleval.languages.crosscompile.targets import Target
 from kerneleval.records import (
     Candidate,
     Case,

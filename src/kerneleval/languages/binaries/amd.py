@@ -83,9 +83,7 @@ def unknown_target(arch: str) -> str:
     return ""
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# CUDA sources
-# --------------------------------------------------------------------------------------------------------------------
+# -- CUDA sources ------------------------------------------------------------------------------------------------------
 
 # PyTorch's translator is a package of plain Python that imports nothing of PyTorch; in a process of its own it can be
 # given a time limit, and keeps what it remembers of files to itself.
@@ -119,11 +117,8 @@ def hipify_version() -> str:
 
 
 def hipified(folder: Path, sources: Sequence[str]) -> list[str]:
-    """Translate CUDA sources in a folder to HIP beside them; the names of the translated ``sources``.
-
-    Raises:
-        BuildError: the translator failed.
-        InfrastructureError: this PyTorch has none.
+    """Translate CUDA sources in a folder to HIP beside them; the names of the translated ``sources``. Raises
+    BuildError: the translator failed; InfrastructureError: this PyTorch has none.
     """
     folder = folder.resolve()
     with tempfile.TemporaryDirectory() as name:
@@ -149,9 +144,7 @@ def translated_flags(flags: Sequence[str], file: str) -> list[str]:
     return found
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Code objects and modules
-# --------------------------------------------------------------------------------------------------------------------
+# -- Code objects and modules ------------------------------------------------------------------------------------------
 
 
 def code_objects(data: bytes) -> list[tuple[str, bytes]]:

@@ -173,8 +173,7 @@ def _debugging(data: bytes) -> list[tuple[int, int]]:
 
 def kernel_names(cubin: bytes) -> list[str]:
     """Kernels in a CUDA device binary: each has a section ``.text.NAME``."""
-    prefix = ".text."
-    return sorted(name[len(prefix) :] for name in section_names(cubin) if name.startswith(prefix))
+    return sorted(name.removeprefix(".text.") for name in section_names(cubin) if name.startswith(".text."))
 
 
 def _header(data: bytes) -> tuple[int, int, int, int] | None:

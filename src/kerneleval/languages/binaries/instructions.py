@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kerneleval.records import CodeUse, InstructionLine
 
@@ -96,32 +97,14 @@ def _patterns(isa: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
     return tuple((name, re.compile(pattern)) for name, pattern in CLASSES[isa].items())
 
 
-@dataclass
-class _Counted:
-    """One mnemonic while it is counted."""
-
-    unit: str
-    line: int
-    text: str
-    count: int = 0
-
-
-@dataclass
-class _Found:
-    """What was counted so far."""
-
-    instructions: int = 0
-    widest: int = 0
-    accesses: int = 0
-    wide: int = 0
-    by_mnemonic: dict[str, _Counted] = field(default_factory=dict)
-
-
 def read_code(text: str, isa: str, kernel: str = "") -> CodeUse:
     """Count the instructions of one kernel's disassembly, of AMD's the compiler's output; ``isa`` is a key of
     :data:`CLASSES`.
     """
-    found = _Found()
+    instructions = accesses = wide_accesses = widest = 0
+    counts: Counter[str] = Counter()  # by mnemonic, of those of a class
+    classes: Counter[str] = Counter()
+    first: dict[str, tuple[str, int, str]] = {}  # mnemonic -> class, line and text of its first instruction
     for number, whole in enumerate(text[:_MOST_CHARS].split("\n"), 1):
         line = whole[:_MOST_CHARS_A_LINE]
         place = _PLACE[isa].match(line)
@@ -131,37 +114,32 @@ def read_code(text: str, isa: str, kernel: str = "") -> CodeUse:
         mnemonic = instruction.split(None, 1)[0].rstrip(",;")[:_MOST_MNEMONIC] if instruction else ""
         if not mnemonic:
             continue
-        found.instructions += 1
+        instructions += 1
         width, wide = _width(instruction, isa)
-        found.accesses, found.wide = found.accesses + (width > 0), found.wide + wide
-        found.widest = max(found.widest, width)
+        accesses, wide_accesses, widest = accesses + (width > 0), wide_accesses + wide, max(widest, width)
         unit = next((name for name, pattern in _patterns(isa) if pattern.match(instruction)), "")
         if unit:
-            shown = " ".join(instruction.split())[:_MOST_TEXT]
-            found.by_mnemonic.setdefault(mnemonic, _Counted(unit, number, shown)).count += 1
+            first.setdefault(mnemonic, (unit, number, " ".join(instruction.split())[:_MOST_TEXT]))
+            counts[mnemonic] += 1
+            classes[first[mnemonic][0]] += 1
+    lines = (
+        InstructionLine(unit=unit, mnemonic=mnemonic, count=counts[mnemonic], line=line, text=text)
+        for mnemonic, (unit, line, text) in first.items()
+    )
     return CodeUse(
         kernel=kernel,
         isa=isa,
-        instructions=found.instructions,
-        classes=_classes(isa, ((c.unit, c.count) for c in found.by_mnemonic.values())),
-        widest_bytes=found.widest,
-        accesses=found.accesses,
-        wide_accesses=found.wide,
-        lines=_lines(isa, (_line(mnemonic, c) for mnemonic, c in found.by_mnemonic.items())),
+        instructions=instructions,
+        classes=_classes(isa, classes),
+        widest_bytes=widest,
+        accesses=accesses,
+        wide_accesses=wide_accesses,
+        lines=_lines(isa, lines),
     )
 
 
-def _line(mnemonic: str, counted: _Counted) -> InstructionLine:
-    return InstructionLine(
-        unit=counted.unit, mnemonic=mnemonic, count=counted.count, line=counted.line, text=counted.text
-    )
-
-
-def _classes(isa: str, counts: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
-    sums: dict[str, int] = {}
-    for name, number in counts:
-        sums[name] = sums.get(name, 0) + number
-    return tuple((name, sums[name]) for name in CLASSES[isa] if name in sums)
+def _classes(isa: str, counts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple((name, counts[name]) for name in CLASSES[isa] if name in counts)
 
 
 def _lines(isa: str, lines: Iterable[InstructionLine]) -> tuple[InstructionLine, ...]:
@@ -232,7 +210,7 @@ def _greatest(uses: list[CodeUse]) -> CodeUse:
         kernel=uses[0].kernel,
         isa=isa,
         instructions=max(use.instructions for use in uses),
-        classes=_classes(isa, counts.items()),
+        classes=_classes(isa, counts),
         widest_bytes=max(use.widest_bytes for use in uses),
         accesses=most.accesses,
         wide_accesses=most.wide_accesses,

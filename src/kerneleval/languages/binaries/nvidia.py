@@ -102,13 +102,9 @@ class Nvrtc:
         return f"{major.value}.{minor.value}"
 
     def compile(self, source: str, name: str, options: Sequence[str]) -> bytes:
-        """A device binary (cubin) from CUDA C++ source; ``name`` is the file's, for messages.
-
-        Options must hold ``--gpu-architecture=sm_XX``, not ``compute_XX``, which would give PTX only.
-
-        Raises:
-            BuildError: the source does not compile; with the first 8 KiB of the log.
-            InfrastructureError: the library itself failed.
+        """A device binary (cubin) from CUDA C++ source; ``name`` is the file's, for messages. Options must hold
+        ``--gpu-architecture=sm_XX``, not ``compute_XX``, which would give PTX only. Raises BuildError, with the first
+        8 KiB of the log, where the source does not compile, and InfrastructureError where the library itself failed.
         """
         nvrtc = self._library
         program = ctypes.c_void_p()
@@ -140,6 +136,14 @@ class Nvrtc:
             raise InfrastructureError(f"{what} failed: {self._library.nvrtcGetErrorString(status).decode()}")
 
 
+def cuda_driver() -> ctypes.CDLL:
+    """The driver's library. Raises InfrastructureError: it does not load."""
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise InfrastructureError(f"the CUDA driver library does not load: {error}") from error
+
+
 class DeviceModule:
     """Kernels of one cubin in the current CUDA context (torch's primary one), launched through the driver API."""
 
@@ -157,10 +161,7 @@ class DeviceModule:
         self._check(getattr(self._driver, self.load)(ctypes.byref(self._module), cubin), self.load)
 
     def _open(self) -> ctypes.CDLL:
-        try:
-            return ctypes.CDLL("libcuda.so.1")
-        except OSError as error:
-            raise InfrastructureError(f"the CUDA driver library does not load: {error}") from error
+        return cuda_driver()
 
     def function(self, name: str) -> ctypes.c_void_p:
         """Handle of a kernel; raises RuntimeError when there is none of that name."""

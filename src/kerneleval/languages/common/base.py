@@ -48,9 +48,7 @@ class LoadError(KernelEvalError):
         self.line = line
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Records
-# --------------------------------------------------------------------------------------------------------------------
+# -- Records -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,8 +211,8 @@ class Language(ABC):
 
         Empty: there is none, and the tools of the language are not self-checked.
         """
-        name = f"softmax{self.suffixes[0]}"
-        return (name,) if (_KNOWN / name).is_file() else ()
+        names = (f"softmax{self.suffixes[0]}", f"softmax_device{self.suffixes[0]}")
+        return tuple(name for name in names if (_KNOWN / name).is_file())
 
     def known_for(self, candidate: Candidate) -> str:
         """The one of :attr:`known` that is built and run by the tools that this candidate needs; empty: none is."""
@@ -235,9 +233,7 @@ class Language(ABC):
             )
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Shared helpers
-# --------------------------------------------------------------------------------------------------------------------
+# -- Shared helpers ----------------------------------------------------------------------------------------------------
 
 _KNOWN = Path(__file__).with_name("known")
 """Folder of the known kernels of self-checks."""

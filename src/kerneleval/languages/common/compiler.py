@@ -79,14 +79,15 @@ ALLOWED_FLAGS: dict[str, tuple[str, ...]] = {
 }
 """Per compiler, the patterns of which one must match a flag as a whole."""
 
+_NVRTC_KINDS = (
+    "-D*, -std=*, -use_fast_math, -fmad=, -ftz=, -prec-div=, -prec-sqrt=, -maxrregcount=, -extra-device-vectorization"
+)
 _FLAG_KINDS = {
     "g++": "-O*, -f* (optimisation, arithmetic and language), -m*, -D*, -std=*, -lm, -lgomp, -lpthread",
-    "nvcc": "-O*, -D*, -std=*, -use_fast_math, -fmad=, -ftz=, -prec-div=, -prec-sqrt=, -maxrregcount=, "
-    "-extra-device-vectorization, -expt-relaxed-constexpr, -expt-extended-lambda",
+    "nvcc": f"-O*, {_NVRTC_KINDS}, -expt-relaxed-constexpr, -expt-extended-lambda",
     "hipcc": "-O*, -D*, -std=*, -ffast-math and its parts, -funroll-loops, -ffp-contract=, -munsafe-fp-atomics, "
     "-mwavefrontsize64, -mcumode",
-    "nvrtc": "-D*, -std=*, -use_fast_math, -fmad=, -ftz=, -prec-div=, -prec-sqrt=, -maxrregcount=, "
-    "-extra-device-vectorization",
+    "nvrtc": _NVRTC_KINDS,
     "opencl": "-D*, -cl-std=*, -cl-* (arithmetic and optimisation, as OpenCL 1.2 has them)",
 }
 
@@ -141,15 +142,9 @@ def tool_version(path: str) -> str:
 def run_compiler(command: Sequence[str], cwd: Path, timeout_s: float, further: Mapping[str, str] | None = None) -> str:
     """Runs one compiler to its end, in a session of its own that is killed as a whole when time is up.
 
-    The environment holds only PATH, LANG and TMPDIR (``cwd``), so that nothing of the caller's leaks in.
-
-    Args:
-        command: program and arguments; no shell is involved.
-        cwd: working directory, which also takes the temporary files.
-        further: variables that this compiler needs besides.
-
-    Returns:
-        The first 8 KiB of its output (warnings).
+    The environment holds only PATH, LANG and TMPDIR (``cwd``), so that nothing of the caller's leaks in, and
+    ``further`` variables that this compiler needs. No shell is involved. Returns the first 8 KiB of its output
+    (warnings).
 
     Raises:
         BuildError: exit status other than 0, or out of time; with the first 8 KiB of its output.
@@ -181,12 +176,13 @@ def run_compiler(command: Sequence[str], cwd: Path, timeout_s: float, further: M
         _kill_group(process)
         reader.join(timeout=5)
         name = Path(command[0]).name
-        raise BuildError(f"{name} did not end within {timeout_s:g} s and was killed", _text(head)) from None
+        said = head.decode(errors="replace")
+        raise BuildError(f"{name} did not end within {timeout_s:g} s and was killed", said) from None
     except BaseException:  # interrupted from outside: leave no compiler behind
         _kill_group(process)
         raise
     reader.join(timeout=5)
-    log = _text(head)
+    log = head.decode(errors="replace")
     if status != 0:
         how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
         seconds = time.monotonic() - started
@@ -225,10 +221,6 @@ def _read_head(stream: IO[bytes], head: bytearray) -> None:
             room = LOG_LIMIT_BYTES - len(head)
             if room > 0:
                 head += chunk[:room]
-
-
-def _text(head: bytearray) -> str:
-    return bytes(head).decode(errors="replace")
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -211,7 +211,6 @@ class Plan:
     """What one call of an entry point does."""
 
     steps: tuple[Step, ...]
-    """Launches, in order."""
     scratch: tuple[str, ...] = ()
     """Bytes of each further buffer, as expressions over dims."""
 

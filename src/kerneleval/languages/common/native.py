@@ -78,7 +78,6 @@ class Library(Native):
         return launch
 
     def symbols(self) -> list[str]:
-        """The functions that the library exports."""
         return function_names(self._path)
 
 
@@ -282,7 +281,6 @@ class Kernels(Native):
         return launch
 
     def symbols(self) -> list[str]:
-        """The kernels that have launch lines."""
         return sorted(self._launches)
 
 

@@ -61,13 +61,10 @@ def identity() -> str:
 
 
 def set_up(pyopencl: Path) -> None:
-    """Set ``PYOPENCL_HOME`` for this process, before the first platform is asked for.
+    """Set ``PYOPENCL_HOME`` for this process, before the first platform is asked for, from the package's folder.
 
     The loader of pyopencl's wheel dies where that is missing. Importing sets it, but a worker's environment is made
     anew after that.
-
-    Args:
-        pyopencl: the package's folder.
     """
     home = pyopencl
     if library := chosen_library():
@@ -116,12 +113,7 @@ def _with_avx2(pyopencl: Path) -> Path:
 
 
 def linked_pocl(pyopencl: Path, root: Path) -> Path:
-    """A copy, by links, of what pyopencl and PoCL's wheel bring; ``PYOPENCL_HOME`` for it.
-
-    Args:
-        pyopencl: the package's folder.
-        root: an empty folder.
-    """
+    """A copy, by links in the empty ``root``, of what pyopencl and PoCL's wheel bring; ``PYOPENCL_HOME`` for it."""
     home = root / "pyopencl"
     _link_all(pyopencl.parent / _POCL_FILES, root / _POCL_FILES, inside=("share", "pocl"))
     _link_all(pyopencl / ".libs", home / ".libs", inside=())
@@ -301,21 +293,11 @@ def opened() -> Opened:
 
 
 def compiled(text: str, name: str, folder: Path, flags: Sequence[str]) -> Any:
-    """Compiles OpenCL C for the device, as far as kernels' names are known; runs nothing of it.
+    """A ``pyopencl.Program`` of OpenCL C for the device, as far as kernels' names are known; runs nothing of it.
 
     Asked for binaries, PoCL would load what it made, and with it run what a source declares to be a constructor.
-
-    Args:
-        name: the source's file's name, for messages.
-        folder: where ``#include`` finds further files.
-        flags: the candidate's own.
-
-    Returns:
-        the ``pyopencl.Program``.
-
-    Raises:
-        BuildError: it does not compile; with the first 8 KiB of the compiler's log.
-        InfrastructureError: there is no device.
+    ``#include`` finds further files in ``folder``; ``name`` is the source's, for messages. Raises BuildError, with the
+    first 8 KiB of the log, where it does not compile, and InfrastructureError where there is no device.
     """
     at = opened()
     import pyopencl

@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -100,33 +101,25 @@ class PythonLanguage(Language):
             raise
 
 
+@dataclass(kw_only=True, eq=False)
 class PythonLoaded(Loaded):
     """An imported candidate: a forward function, or a module class, and maybe a backward function."""
 
-    def __init__(
-        self,
-        *,
-        function: Callable[..., Any] | None,
-        module_class: type | None,
-        backward: Callable[..., Any] | None,
-        autograd: bool,
-        device: str,
-        watch: LaunchWatch,
-        source_dir: Path,
-    ) -> None:
-        self._function = function
-        self._class = module_class
-        self._explicit_backward = backward
-        self._device = device
-        self._watch = watch
-        self._source_dir = source_dir
-        self.autograd = autograd
-        if backward is not None:
+    function: Callable[..., Any] | None
+    module_class: type | None
+    explicit_backward: Callable[..., Any] | None
+    autograd: bool
+    device: str
+    launch_watch: LaunchWatch
+    source_dir: Path
+
+    def __post_init__(self) -> None:
+        if self.explicit_backward is not None:
             self.backward = self._call_backward
 
     def forward(self, args: Sequence[Any], outputs: Sequence[OutputSpec], dims: Mapping[str, int]) -> Any:
         """Calls ``f(*args)``; a candidate that is only a class is built without arguments on its first call."""
-        function = self._function
+        function = self.function
         if function is None:
             function = self.make_module(())
         return function(*args)
@@ -134,45 +127,45 @@ class PythonLoaded(Loaded):
     def _call_backward(
         self, grads: Sequence[Any], args: Sequence[Any], outputs: Sequence[OutputSpec], dims: Mapping[str, int]
     ) -> tuple[Any, ...]:
-        assert self._explicit_backward is not None
-        made = self._explicit_backward(*grads, *args)
+        assert self.explicit_backward is not None
+        made = self.explicit_backward(*grads, *args)
         return tuple(made) if isinstance(made, (tuple, list)) else (made,)
 
     def make_module(self, init_args: Sequence[Any], seed: int | None = None) -> torch.nn.Module:
         import torch
 
-        if self._class is None:
+        if self.module_class is None:
             raise LoadError(f"no module class: looked for {' and '.join(MODULE_CLASSES)}")
         if seed is not None:
             torch.manual_seed(seed)
         try:
-            module = self._class(*init_args)
+            module = self.module_class(*init_args)
             if not isinstance(module, torch.nn.Module):
-                raise LoadError(f"class {self._class.__name__} is not a torch.nn.Module")
-            module = module.to(torch_device(self._device))
+                raise LoadError(f"class {self.module_class.__name__} is not a torch.nn.Module")
+            module = module.to(torch_device(self.device))
         except LoadError:
             raise
         except (Exception, SystemExit) as error:
-            raise _load_error(error, self._source_dir, f"{self._class.__name__}(...) failed: ") from error
+            raise _load_error(error, self.source_dir, f"{self.module_class.__name__}(...) failed: ") from error
         self.call_module(module)
         return module
 
     def call_module(self, module: torch.nn.Module) -> None:
         self.module = module
-        self._function = module
+        self.function = module
 
     def launches(self) -> dict[str, int]:
         """Launches of own kernels by name; empty where the language cannot count."""
-        return dict(self._watch.counts)
+        return dict(self.launch_watch.counts)
 
     def binaries(self) -> list[str]:
-        return sorted(self._watch.binaries)
+        return sorted(self.launch_watch.binaries)
 
     def watch(self, on: bool) -> None:
-        self._watch.switch(on)
+        self.launch_watch.switch(on)
 
     def mute(self, on: bool) -> None:
-        self._watch.muted = on
+        self.launch_watch.muted = on
 
 
 def imports(text: str, package: str) -> bool:
@@ -189,9 +182,7 @@ def imports(text: str, package: str) -> bool:
     return False
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Importing
-# --------------------------------------------------------------------------------------------------------------------
+# -- Importing ---------------------------------------------------------------------------------------------------------
 
 
 def _import(candidate: Candidate, main: Path, source_dir: Path) -> ModuleType:
@@ -248,9 +239,7 @@ def _load_error(error: BaseException, source_dir: Path, prefix: str) -> LoadErro
     return LoadError(shown, file=os.path.relpath(file, root) if file else "", line=number)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Entry points
-# --------------------------------------------------------------------------------------------------------------------
+# -- Entry points ------------------------------------------------------------------------------------------------------
 
 
 def _bind(
@@ -294,10 +283,10 @@ def _bind(
     return PythonLoaded(
         function=adapted or forward,
         module_class=module_class,
-        backward=backward and (language.adapt(backward) or backward),
+        explicit_backward=backward and (language.adapt(backward) or backward),
         autograd=adapted is None,
         device=device,
-        watch=watch,
+        launch_watch=watch,
         source_dir=source_dir,
     )
 

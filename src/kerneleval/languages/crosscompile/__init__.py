@@ -4,9 +4,3 @@
 one on the target, runs the candidate's code and is to be confined; ``languages/binaries/kernels.py`` reads what was
 made without trusting it.
 """
-
-from __future__ import annotations
-
-from kerneleval.languages.crosscompile.targets import TARGETS, Target, find_targets
-
-__all__ = ["TARGETS", "Target", "find_targets"]

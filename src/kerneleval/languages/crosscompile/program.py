@@ -21,7 +21,7 @@ import sys
 import time
 import traceback
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -156,8 +156,8 @@ def _child(spec: Mapping[str, Any], target: Target, out: Path) -> int:
     found: dict[str, Any] = {"calls": []}
     recorder = _Recorder(target, folder)
     try:
-        with recorder.watching():
-            _run(spec, folder, recorder, found)
+        recorder.disguise()
+        _run(spec, folder, recorder, found)
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is what came of the candidate
         found["error"] = _said(error)
     found["kernels"] = recorder.kernels
@@ -235,14 +235,12 @@ class _Recorder:
         self._target, self._folder = target, folder
         self._known: dict[Any, dict[str, Any]] = {}
 
-    @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
-        """This process looks like one on the target; to be entered before the candidate is imported."""
+    def disguise(self) -> None:
+        """This process looks like one on the target; to be called before the candidate is imported."""
         from triton.runtime import driver
 
         dress(self._target)
         driver.set_active(_driver(self._target))
-        yield
 
     def take_over(self) -> None:
         """Every launch comes here from now on."""
