@@ -8,7 +8,7 @@ import pytest
 from tests.generators.agent.agents import FakeCache
 
 from kerneleval import generators
-from kerneleval.generators.common import settings_file
+from kerneleval.generators.common import settings
 from kerneleval.records import UsageError
 
 
@@ -26,7 +26,7 @@ class Made:
 
 @pytest.fixture
 def kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings_file.KINDS, "all", lambda: {"model": Made})
+    monkeypatch.setattr(settings.KINDS, "all", lambda: {"model": Made})
 
 
 def write(folder: Path, text: str) -> str:
@@ -64,4 +64,4 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_every_kind_is_a_module_of_the_package() -> None:
     names = {path.stem for path in Path(generators.__file__).parent.iterdir()}
-    assert set(settings_file.KINDS.names()) <= {name.removesuffix(".py") for name in names}
+    assert set(settings.KINDS.names()) <= {name.removesuffix(".py") for name in names}

@@ -26,7 +26,7 @@ def find(name: str, cache: Cache | None = None) -> Generator | Asked:
         name: a built-in generator's name; the path of a directory of candidate files (see
             :mod:`kerneleval.generators.common.directory`); of a Python module that declares a generator with
             ``@register``; of a TOML file with a table ``[generator]`` (see
-            :mod:`kerneleval.generators.common.settings_file`); or of a file of samples from ``kerneleval export``.
+            :mod:`kerneleval.generators.common.settings`); or of a file of samples from ``kerneleval export``.
         cache: where the answers of a model or agent are kept; None: nowhere.
 
     Raises:
@@ -47,7 +47,7 @@ def find(name: str, cache: Cache | None = None) -> Generator | Asked:
 
         return of_file(path)
     if path.suffix == ".toml" and path.is_file():
-        from kerneleval.generators.common.settings_file import read_settings
+        from kerneleval.generators.common.settings import read_settings
 
         return read_settings(path, cache)
     if "/" in name or path.suffix in (".py", ".toml", ".jsonl", ".gz"):

@@ -12,20 +12,22 @@ from typing import Any
 from kerneleval.generators.common.base import Cache
 from kerneleval.generators.common.prompts.source import reference_source
 from kerneleval.generators.common.registry import KINDS, register
-from kerneleval.generators.common.settings_table import typed
+from kerneleval.generators.common.settings import typed
 from kerneleval.records import Candidate, Origin, Task, UsageError, near
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 """Of ``torch.compile``."""
 
-_FUNCTION = """
+_HEAD = """
 import torch as _torch
 import torch._inductor.config
 
 _torch._inductor.config.compile_threads = 1  # its pool of compiling processes does not live in a sandbox
 _torch._dynamo.config.recompile_limit = {limit}
 _torch._dynamo.config.fail_on_recompile_limit_hit = True
-_compiled = _torch.compile(reference{options})
+"""
+
+_FUNCTION = """_compiled = _torch.compile(reference{options})
 
 
 def run(*args):
@@ -33,13 +35,6 @@ def run(*args):
 """
 
 _MODULE = """
-import torch as _torch
-import torch._inductor.config
-
-_torch._inductor.config.compile_threads = 1  # its pool of compiling processes does not live in a sandbox
-_torch._dynamo.config.recompile_limit = {limit}
-_torch._dynamo.config.fail_on_recompile_limit_hit = True
-
 
 class ModelNew(Model):
     def __init__(self, *args, **kwargs):
@@ -78,7 +73,7 @@ class Compiled:
         options = [f"mode={self.mode!r}"] if self.mode != "default" else []
         options += ["fullgraph=True"] if self.fullgraph else []
         options += [f"dynamic={self.dynamic}"] if self.dynamic is not None else []
-        tail = _MODULE if task.module else _FUNCTION
+        tail = _HEAD + (_MODULE if task.module else _FUNCTION)
         told = ", ".join(options)
         text = tail.format(limit=self.recompile_limit, options=told if task.module or not told else f", {told}")
         yield Candidate(

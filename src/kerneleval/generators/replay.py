@@ -16,13 +16,17 @@ from typing import Any
 
 from kerneleval.generators.common.base import Cache, candidate_name
 from kerneleval.generators.common.registry import KINDS
-from kerneleval.generators.common.settings_table import known_keys
+from kerneleval.generators.common.settings import known_keys
 from kerneleval.records import Candidate, Origin, Task, UsageError, from_plain, near
 from kerneleval.store import open_store
 
 _SUFFIXES = (".jsonl", ".jsonl.gz")
-_TEXTS = ("model", "prompt_hash", "parent", "licence", "prices", "guidance")
-_COUNTS = ("round", "tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning", "human_edits")
+_SAME = (
+    *("model", "prompt_hash", "parent", "licence", "prices", "guidance", "round", "sample", "human_edits"),
+    *("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning", "money_usd"),
+)
+_ORIGIN = {name: name for name in _SAME} | {"seconds": "making_s"}
+"""Field of an origin -> column of a table of samples."""
 _LONGEST = 16 << 20
 """Bytes of one line; a source has 4 MiB at most."""
 
@@ -72,11 +76,6 @@ class Replay:
         if self._only and self._only not in makers:
             raise UsageError(f"{self.name}: nothing there is by {self._only!r:.80}; {near(self._only, makers)}")
         return {task: [of[key] for key in sorted(of, key=lambda k: k[:2])] for task, of in by_task.items()}
-
-
-def is_samples(path: Path) -> bool:
-    """Whether the name is that of a file of samples."""
-    return path.name.endswith(_SUFFIXES)
 
 
 def of_file(path: Path, name: str = "", only: str = "") -> Replay:
@@ -133,15 +132,9 @@ def _sample(line: bytes, where: str) -> tuple[str, Candidate] | None:
 
 
 def _origin(row: Mapping[str, Any], where: str) -> Origin:
-    plain: dict[str, Any] = {key: row[key] for key in _TEXTS if row.get(key) is not None}
-    plain |= {key: row[key] for key in (*_COUNTS, "sample") if row.get(key) is not None}
-    plain |= {"generator": row.get("generator") or "replay"}
-    if row.get("money_usd") is not None:
-        plain["money_usd"] = row["money_usd"]
-    if row.get("making_s") is not None:
-        plain["seconds"] = row["making_s"]
+    plain = {field: row[key] for field, key in _ORIGIN.items() if row.get(key) is not None}
     try:
-        return from_plain(Origin, plain)
+        return from_plain(Origin, plain | {"generator": row.get("generator") or "replay"})
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from error
 
@@ -172,7 +165,7 @@ def from_settings(table: Mapping[str, Any], place: str, cache: Cache | None = No
         raise UsageError(f"{place} needs either path (a file of samples) or run (of store), and not both")
     if "path" in table:
         path = Path(table["path"])
-        if not is_samples(path):
+        if not path.name.endswith(_SUFFIXES):
             raise UsageError(f"{place} path {path.name!r:.80} must end in {' or '.join(_SUFFIXES)}")
         return of_file(path, name, only)
     run = table["run"]

@@ -21,15 +21,11 @@ if TYPE_CHECKING:
 
 
 class Caps:
-    """What may be spent on asking generators, and how long a run may take; shared by all threads.
+    """What may be spent on asking generators (US dollars; tokens, prompt and completion together), and for how many
+    hours a run may go on from now, asking and judging; None: no limit. Shared by all threads.
 
     All answers of a run count, those that an earlier, interrupted call of it paid for too. What is under way when a
     limit is reached comes to its end, and is reckoned beforehand as the mean of what came before.
-
-    Args:
-        usd: most money, in US dollars; None: any.
-        tokens: most tokens, prompt and completion together; None: any.
-        hours: longest time from now on, asking and judging; None: any.
 
     Raises:
         UsageError: a limit that is not above 0.
@@ -53,15 +49,7 @@ class Caps:
             return ""
 
     def end(self, origin: Origin, *, answered: bool = True) -> None:
-        """What one answer cost.
-
-        Args:
-            origin: with its tokens and its price.
-            answered: whether there was an answer at all.
-
-        Raises:
-            UsageError: money is limited, and the price of this answer is not known.
-        """
+        """What one answer cost. Raises UsageError where money is limited, and the price of this answer is not known."""
         with self._lock:
             self._open -= 1
             self._answers += answered
@@ -116,11 +104,7 @@ class Kept:
 
 
 def answers_of(maker: Generator, suite: Sequence[Task], device: str) -> dict[str, list[Answer]]:
-    """What a generator has for each task, by task name: an answer a sample, one without candidate where it has nothing.
-
-    Raises:
-        UsageError: the generator's own input or settings are wrong.
-    """
+    """What a generator has, by task name: an answer a sample, one without candidate where it has nothing."""
     found = {}
     for task in suite:
         message = f"{maker.name} gave no candidate for {task.name}"
@@ -141,13 +125,8 @@ def ask_all(
     """The answers to all requests, in their order; as many are under way at once as the generator bears.
 
     Ctrl-C, and an error of one request, end the others without waiting for them; what they brought is in the cache.
-
-    Args:
-        maker: the generator.
-        requests: what to ask it.
-        on_event: called as answers come.
-        caps: what may be spent; requests beyond it are answered by the problem ``budget``.
-        check: judges a draft for a generator that tries before it answers; called in this thread alone.
+    Requests beyond ``caps`` are answered by the problem ``budget``. ``check`` judges a draft for a generator that tries
+    before it answers; it is called in this thread alone.
 
     Raises:
         UsageError: the generator's settings are wrong, or what it costs cannot be limited.

@@ -41,11 +41,6 @@ _Key = tuple[str, int, str]
 def audit(spec: AuditSpec, *, judge: Judge | None = None, on_event: OnEvent | None = None) -> dict[str, Any]:
     """Judge the verdicts of a stored run again and tell what changed.
 
-    Args:
-        spec: which verdicts, and how.
-        judge: a warm judge to use.
-        on_event: called as the work proceeds.
-
     Returns:
         plain data: ``format``, ``of`` and ``audit`` (identifiers of the two runs), ``same_shapes``, ``protocol``,
         ``audited``, ``changed``, ``skipped`` (verdicts that had no candidate), and ``verdicts``, each with what it says

@@ -34,10 +34,7 @@ def check(
         task: name of a built-in task, path of a problem file, or a task.
         judge: a warm judge to use (its device counts); None: one is started for this call.
         on_event: called as the work proceeds.
-        options: any field of :class:`~kerneleval.records.CandidateSpec` (``device``, ``language``, ``entry``,
-            ``backward_entry``, ``case``, ``store_url``) and of :class:`~kerneleval.records.Protocol` (``tier``,
-            ``shapes``, ``dtypes``, ``directions``, ``distributions``, ``categories``, ``timed``, ``baseline``,
-            ``allow``, ``tf32``, ``suite_seed``).
+        options: any field of :class:`~kerneleval.records.CandidateSpec` and :class:`~kerneleval.records.Protocol`.
 
     Returns:
         The verdict; ``verdict.verdict`` is ``passed`` or ``failed``.

@@ -40,12 +40,12 @@ def differ(
     judges: Mapping[str, Judge] | None = None,
     on_event: OnEvent | None = None,
 ) -> Differential:
-    """What a candidate gives on several devices, on the same secret inputs.
+    """What a candidate gives on several devices, on the same secret inputs; nothing is timed.
 
     Args:
         spec: the task, the language and entry points of the files, and the only case; its ``source`` and ``device`` are
             not used.
-        protocol: how the cases are planned; nothing is timed.
+        protocol: how the cases are planned.
         paths: files of one operator: one that runs on several devices, or one for each device; none with ``reference``.
         devices: device kinds; empty: all that are here and that a file runs on. At least two.
         reference: PyTorch's own operators instead of a candidate.

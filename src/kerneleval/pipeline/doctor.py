@@ -36,15 +36,9 @@ _STALL = 0.10
 
 
 def examine(store: str | None, cache_dir: Path) -> dict[str, Any]:
-    """Everything that can be said of this machine, as plain data.
-
-    Args:
-        store: path or URL of the store to try; None: ``./kerneleval.db``.
-        cache_dir: where compiled candidates are kept.
-
-    Returns:
-        ``usable`` (some device can judge candidates in some language), ``versions``, ``devices``, ``compilers``,
-        ``clock``, ``memory``, ``store`` and ``advice``: sentences that say what is missing and how to get it.
+    """Everything that can be said of this machine, as plain data: ``usable`` (some device can judge candidates in some
+    language), ``versions``, ``devices``, ``compilers``, ``clock``, ``memory``, ``store`` and ``advice``: sentences that
+    say what is missing and how to get it.
     """
     found: dict[str, Any] = {
         "usable": False,

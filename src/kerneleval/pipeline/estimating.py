@@ -57,14 +57,9 @@ def estimate(spec: RunSpec, protocol: Protocol, *, against: str = "") -> dict[st
     same task where there is one; intervals hold 95 % of the totals, if answers are independent. What the store knows
     nothing of is assumed, with a factor of 2 either way, and said to be; judging time is not assumed.
 
-    Args:
-        spec: the generators, the tasks, and the store to learn from; there need be none.
-        protocol: how they would be judged.
-        against: a run of the same generators and tasks, with which the estimate is compared; empty: none.
-
     Returns:
         plain data: ``generators``: name -> ``requests``, and ``tokens_in``, ``tokens_out``, ``usd``, ``asking_s``,
-        ``judging_s``, each with ``value``, ``low``, ``high`` and ``basis`` and, with ``against``, ``actual``.
+        ``judging_s``, each with ``value``, ``low``, ``high`` and ``basis`` and, with the run ``against``, ``actual``.
 
     Raises:
         UsageError: an unknown generator, task, device or run.

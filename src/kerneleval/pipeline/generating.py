@@ -32,12 +32,7 @@ if TYPE_CHECKING:
 
 def prompts(spec: RunSpec, protocol: Protocol) -> list[dict[str, Any]]:
     """What a model would be asked in the first round of each task: ``task``, ``template``, ``hash`` and ``messages``
-    (role and content).
-
-    Args:
-        spec: its generator is the path of a settings file of a model; its store may know the machine's limits, which
-            are measured now where none does.
-        protocol: how the tasks are opened.
+    (role and content). The store may know the machine's limits, which are measured now where it does not.
 
     Raises:
         UsageError: an unknown task or device, or a generator that is no model.
@@ -60,8 +55,8 @@ def prompts(spec: RunSpec, protocol: Protocol) -> list[dict[str, Any]]:
 def generate(
     spec: RunSpec, protocol: Protocol, folder: str | Path, *, on_event: OnEvent | None = None
 ) -> dict[str, Any]:
-    """Write what a generator has for each task into a folder, which is a generator itself (``-g FOLDER``): candidates,
-    and beside each who made it and what it cost. Nothing is judged, so that there is one round.
+    """Write what a generator has for each task into a folder, which is a generator itself (``-g FOLDER``). Nothing is
+    judged, so that there is one round.
 
     Args:
         spec: one generator, the tasks, where answers are kept, and what may be spent.

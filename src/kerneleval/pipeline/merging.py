@@ -9,15 +9,11 @@ from kerneleval.records import OnEvent, UsageError, tell, to_plain
 
 
 def merge(sources: Sequence[str], *, store_url: str | None = None, on_event: OnEvent | None = None) -> dict[str, Any]:
-    """Copy every run of other stores, with all that they need, into one store; as plain data what came of it.
+    """Copy every run of other stores, which are only read, with all that they need, into one store, made where there is
+    none; as plain data what came of it.
 
     Each source is one transaction: after a failure the store holds the sources before it and nothing of the one that
     failed, and the same call goes on. What is there already stays as it is.
-
-    Args:
-        sources: paths or URLs of stores; only read.
-        store_url: path or URL of the store that takes them, made where there is none; None: ``./kerneleval.db``.
-        on_event: called as the work proceeds.
 
     Returns:
         ``store``; ``sources``: a :class:`kerneleval.store.merging.Merged` for each; ``names``: names that several runs

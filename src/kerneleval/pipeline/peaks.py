@@ -18,18 +18,12 @@ def peaks(
     judge: Judge | None = None,
     on_event: OnEvent | None = None,
 ) -> dict[str, Any]:
-    """The peaks of a machine: from the cache, and measured now as far as they are not known; plain data.
-
-    Args:
-        device: device kind; None: CUDA where there is one, else the CPU.
-        again: measure all of them anew.
-        judge: a warm judge to use (its device counts).
-        on_event: called as the work proceeds.
+    """The peaks of a machine: from the cache, and measured now as far as they are not known (``again``: all of them).
 
     Returns:
-        ``machine``, ``fingerprint``, ``product`` and ``source`` (empty: no vendor's figures are known), ``unsteady``
-        (what speaks against what was measured now; empty: nothing, or nothing was), and ``peaks``: the fields of
-        :class:`Peak`, with ``datasheet`` and ``share`` of it (None: not stated).
+        plain data: ``machine``, ``fingerprint``, ``product`` and ``source`` (empty: no vendor's figures are known),
+        ``unsteady`` (what speaks against what was measured now; empty: nothing, or nothing was), and ``peaks``: the
+        fields of :class:`Peak`, with ``datasheet`` and ``share`` of it (None: not stated).
 
     Raises:
         UsageError: no such device, or not usable here.

@@ -1,4 +1,8 @@
-"""Stored runs: scores, comparisons, analyses, reports, tables."""
+"""Stored runs: scores, comparisons, analyses, reports, tables.
+
+A run is an identifier, its beginning, a name or ``latest``; several are one, with the machines of all. A store is a
+path or URL; None: ``./kerneleval.db``. Each function raises UsageError where there is no such store or run.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +24,7 @@ if TYPE_CHECKING:
 
 @collects_later
 def score(store_url: str | None = None, run: str | Sequence[str] = "latest") -> dict[str, Any]:
-    """Every score of the generators of one or more runs, as plain data.
-
-    Args:
-        store_url: path or URL of the store; None: ``./kerneleval.db``.
-        run: identifier, its beginning, name or ``latest``; several merge their machines.
-
-    Raises:
-        UsageError: no such store or run.
-    """
+    """Every score of the generators of one or more runs, as plain data: ``run`` and ``scores``."""
     runs = StoredRuns(store_url, run)
     return {"run": to_plain(runs.info), "scores": to_plain(runs.scores)}
 
@@ -45,15 +41,15 @@ def export(
 
     Args:
         folder: where the files go; made where it is not there. Files of these names are replaced, each by a whole one.
-        run: identifier, its beginning, name or ``latest``.
-        store_url: path or URL of the store; None: ``./kerneleval.db``.
+        run: the runs.
+        store_url: the store.
         file_format: ``parquet`` or ``jsonl``.
 
     Returns:
         path of each file -> its number of rows.
 
     Raises:
-        UsageError: no such store or run; a folder that cannot be written; a package that is missing.
+        UsageError: a folder that cannot be written; a package that is missing.
     """
     from kerneleval.reports import export as tables
 
@@ -85,23 +81,11 @@ def import_results(
     level: int | None = None,
     store_url: str | None = None,
 ) -> dict[str, Any]:
-    """Store what others published as a run; nothing of it is judged.
-
-    Args:
-        path: ``eval_results.json`` of KernelBench, or a ``.jsonl`` of KernelBench-X's corpus.
-        file_format: ``kernelbench`` or ``kernelbenchx``.
-        baseline: KernelBench's times of the reference; empty: there are no speedups.
-        solutions: folder of KernelBench's sources; empty: there are none.
-        name: of run and generator; empty: that of the file's folder.
-        hardware: name of the device, where the file does not state it.
-        level: KernelBench's level, which its results do not state.
-        store_url: path or URL of the store; None: ``./kerneleval.db``.
+    """Store what others published as a run; nothing of it is judged. Arguments and errors are those of
+    :func:`kerneleval.analysis.published.load`.
 
     Returns:
         ``run``, ``written`` (whether it was not there yet), ``name``, ``machine``, ``counts`` and ``remarks``.
-
-    Raises:
-        UsageError: a file that is not there or not of the format; a store that cannot be used.
     """
     from kerneleval.analysis import published
     from kerneleval.store import open_store
@@ -132,11 +116,10 @@ def compare(first: str, second: str, *, store_url: str | None = None) -> dict[st
     """The second of two runs, or of two generators, against the first, as plain data.
 
     Args:
-        first: ``RUN``, ``RUN:GENERATOR``, or a generator of the latest run. A run is an identifier, its beginning or a
-            name.
+        first: ``RUN``, ``RUN:GENERATOR``, or a generator of the latest run.
         second: the same. Of two runs, the generators that both have are compared, each with itself; where each run
             has just one generator, these two.
-        store_url: path or URL of the store; None: ``./kerneleval.db``.
+        store_url: the store.
 
     Returns:
         ``comparisons``, each with ``before`` and ``after`` (run, name, generator), ``by`` (``cell``; ``task`` where the
@@ -145,7 +128,7 @@ def compare(first: str, second: str, *, store_url: str | None = None) -> dict[st
         ``not_compared``: generators that one of the runs lacks.
 
     Raises:
-        UsageError: no such store, run or generator; both are the same; nothing in common.
+        UsageError: no such generator; both are the same; nothing in common.
     """
     from kerneleval.scores import by_generator
     from kerneleval.scores.common import by_task, paired
@@ -195,8 +178,8 @@ def report(
     """A run to look at: one HTML file that needs no network, a Markdown summary, and the scores as plain data.
 
     Args:
-        run: identifier, its beginning, name or ``latest``; several are shown as one, with the machines of all.
-        store_url: path or URL of the store; None: ``./kerneleval.db``.
+        run: the runs.
+        store_url: the store.
         html_to: file for the HTML report; empty: none is written.
         markdown_to: file for the summary, of at most sixty lines; empty: none is written.
 
@@ -204,7 +187,7 @@ def report(
         ``run`` and ``scores`` as :func:`score` gives them, and ``written``: the files.
 
     Raises:
-        UsageError: no such store or run; a file that cannot be written; a package that is missing.
+        UsageError: a file that cannot be written; a package that is missing.
     """
     from kerneleval.analysis import rubric
     from kerneleval.reports import html, markdown
@@ -254,13 +237,7 @@ def _as_levels(profiles: Sequence[Profile]) -> dict[str, dict[str, dict[str, Any
 @collects_later
 def analyse(run: str | Sequence[str] = "latest", *, store_url: str | None = None) -> dict[str, Any]:
     """What correctness depends on, what makes tasks hard, how readable the code is, how machines differ; plain data.
-
-    Args:
-        run: identifier, its beginning, name or ``latest``; several merge their machines.
-        store_url: path or URL of the store; None: ``./kerneleval.db``.
-
-    Raises:
-        UsageError: no such store or run; a package that is missing.
+    Raises UsageError where a package is missing.
     """
     from kerneleval.analysis import attribution, compiled, difficulty, hardware, rubric, sources
 
@@ -284,14 +261,14 @@ def transitions(
     """What became of candidates from one iteration to the next, as plain data.
 
     Args:
-        source: a run (identifier, its beginning, name or ``latest``), whose rounds of refinement are told where it has
-            some, or a file of KernelBench-X's corpus (``.jsonl``).
-        store_url: path or URL of the store; None: ``./kerneleval.db``.
+        source: a run, whose rounds of refinement are told where it has some, or a file of KernelBench-X's corpus
+            (``.jsonl``).
+        store_url: the store.
         noise: what a change of speed without an interval must exceed, as a ratio minus 1; None: the default.
         pairs_to: file for error-correction and optimisation pairs, ``.parquet`` or ``.jsonl``; empty: none is written.
 
     Raises:
-        UsageError: no such store, run or file; no such corpus; a file that cannot be written.
+        UsageError: no such file; no such corpus; a file that cannot be written.
     """
     from kerneleval.analysis import pairs as learning
     from kerneleval.analysis import steps

@@ -75,13 +75,8 @@ class Rewarder:
             self._judge = None
 
     def submit(self, candidate: Candidate | str, task: str | Task, *, language: str = "") -> Future[Reward]:
-        """Have a candidate judged; the future gives its :class:`Reward`.
-
-        Args:
-            candidate: a candidate, or its source text.
-            task: name of a built-in task, path of a problem file, or a task.
-            language: of a source text: ``triton``, ``cuda``, ``cpp`` ...; empty: found from the text, which must be
-                Python then.
+        """Have a candidate, or a source text, judged on a task (its name, the path of a problem file, or itself); the
+        future gives its :class:`Reward`. Without a ``language`` it is found from the text, which must be Python then.
 
         Raises:
             UsageError: no such task or language, an empty text, or the rewarder is closed. The future raises it for
@@ -149,14 +144,8 @@ _SHARING = threading.Lock()
 def reward(
     candidate: Candidate | str, task: str | Task, *, language: str = "", device: str | None = None, **settings: Any
 ) -> Reward:
-    """The reward of one candidate, by a judge that stays warm until the program ends.
-
-    Args:
-        candidate: a candidate, or its source text.
-        task: name of a built-in task, path of a problem file, or a task.
-        language: as in :meth:`Rewarder.submit`.
-        device: device kind; None: the GPU where there is one, else the CPU.
-        settings: further ones of :class:`Rewarder`; each device and set of settings has a judge of its own.
+    """The reward of one candidate, by a judge that stays warm until the program ends. Arguments as in
+    :meth:`Rewarder.submit`; each device and set of settings of :class:`Rewarder` has a judge of its own.
 
     Raises:
         UsageError: the input is wrong.

@@ -66,7 +66,7 @@ def run(
     on_event: OnEvent | None = None,
     **options: Any,
 ) -> str:
-    """Judge generators over a suite of tasks and store every outcome.
+    """Judge generators over a suite of tasks and store every outcome; gives the run's identifier.
 
     An interrupted run of the same plan is resumed; what is in the store for the same candidate, case, machine and
     protocol is not judged again, and what a model answered is not asked again. What a cap keeps from being asked or
@@ -77,12 +77,8 @@ def run(
         tasks: names or paths; empty: the archetypes' suite.
         judge: a warm judge to use.
         on_event: called as the work proceeds.
-        options: any field of :class:`~kerneleval.records.RunSpec` (``device``, ``store_url``, ``name``, ``resume``,
-            ``target``, ``max_usd``, ``max_tokens``, ``max_hours``) and of :class:`~kerneleval.records.Protocol`; all
-            tracks may pass, and it is judged in float32, unless ``allow`` and ``dtypes`` say otherwise.
-
-    Returns:
-        The run's identifier.
+        options: any field of :class:`~kerneleval.records.RunSpec` and :class:`~kerneleval.records.Protocol`; all tracks
+            may pass, and it is judged in float32, unless ``allow`` and ``dtypes`` say otherwise.
 
     Raises:
         UsageError: an unknown generator, task, device or option, a cap that cannot be kept, or a store that cannot be
@@ -340,13 +336,8 @@ def in_float32(protocol: Protocol) -> Protocol:
 
 def known_limits(store: Store | None, judge: Judge, protocol: Protocol, keep: Kept | None = None) -> Limits:
     """The machine's limits: those that an earlier run of the store measured, so that runs have the same scale and
-    prompts the same text; else those of the cache, or measured now where there are none.
-
-    Args:
-        store: where they may be known; None: nowhere.
-        judge: of the machine.
-        protocol: its data types are those that must be known.
-        keep: where they are kept for what comes later; None: nowhere, because a run keeps its own.
+    prompts the same text; else those of the cache, or measured now where there are none. They are known for the data
+    types of the protocol, and kept in ``keep`` for what comes later (a run keeps its own).
     """
     from kerneleval.judge.machine import peaks
 

@@ -23,18 +23,11 @@ def selftest(
     judge: Judge | None = None,
     on_event: OnEvent | None = None,
 ) -> list[dict[str, Any]]:
-    """Test tasks on a device: every reference must pass its own task, and no trivial or damaged output may.
+    """Test tasks (names or paths; empty: every built-in one) on a device: every reference must pass its own task, and
+    no trivial or damaged output may.
 
     Each task is tested twice: by itself (:func:`kerneleval.judge.selftest.task_selftest.selftest`: bounds, dependence
     on inputs, trivial answers, planted bugs), and with its reference as candidate through the whole judge, untimed.
-
-    Args:
-        tasks: names or paths; empty: every built-in task.
-        device: device kind; None: the GPU where there is one, else the CPU.
-        dtypes: only these dtypes; empty: the task's.
-        directions: only these directions; empty: the task's.
-        judge: a warm judge to use.
-        on_event: called as the work proceeds.
 
     Returns:
         for each task ``task``, ``passed``, ``cases``, ``seconds`` and ``findings`` (each with ``test``, ``case`` and

@@ -30,7 +30,7 @@ def main(words: list[str], folder: str) -> int:
     if len(words) != 2 or words[0] != "check" or words[1].startswith("-"):
         return _said(WRONG, "usage: kerneleval check FILE")
     try:
-        data = _read(words[1])
+        data = read_file(words[1])
     except (OSError, ValueError) as error:
         return _said(WRONG, f"{words[1]}: {error}")
     try:
@@ -48,15 +48,18 @@ def _said(code: int, text: str) -> int:
     return code
 
 
-def _read(path: str) -> bytes:
-    """A regular file, and no link to one."""
+def read_file(path: str | Path, most: int = LIMIT_BYTES) -> bytes:
+    """A regular file, and no link to one. Raises OSError or ValueError where it is none, or has more bytes."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as stream:
+    try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise ValueError("it is no regular file")
-        data = stream.read(LIMIT_BYTES + 1)
-    if len(data) > LIMIT_BYTES:
-        raise ValueError(f"it is larger than {LIMIT_BYTES} bytes, the limit")
+        with os.fdopen(handle, "rb", closefd=False) as stream:
+            data = stream.read(most + 1)
+    finally:
+        os.close(handle)
+    if len(data) > most:
+        raise ValueError(f"it is larger than {most} bytes, the limit")
     return data
 
 

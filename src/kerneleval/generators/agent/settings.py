@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kerneleval.generators.common.base import candidate_name
-from kerneleval.generators.common.settings_table import check_bounds, check_language, typed
+from kerneleval.generators.common.settings import check_bounds, check_language, typed
 from kerneleval.records import UsageError
 
 STDOUT = "stdout"

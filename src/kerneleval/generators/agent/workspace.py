@@ -192,7 +192,7 @@ class Workspace:
     def take(self) -> Candidate:
         """The final candidate. Raises UsageError where there is none."""
         try:
-            data = self._bytes(self._candidate, client.LIMIT_BYTES)
+            data = client.read_file(self.path / self._candidate)
         except FileNotFoundError as error:
             raise UsageError(f"it left no {self._candidate}") from error
         except (OSError, ValueError) as error:
@@ -203,23 +203,9 @@ class Workspace:
     def usage(self, name: str) -> str:
         """Text of the file with its usage; empty: there is none."""
         try:
-            return self._bytes(name, _USAGE_BYTES).decode("utf-8", "replace")
+            return client.read_file(self.path / name, _USAGE_BYTES).decode("utf-8", "replace")
         except (OSError, ValueError):
             return ""
-
-    def _bytes(self, name: str, most: int) -> bytes:
-        """Of a regular file in the workspace. Raises OSError or ValueError where it is none, or is larger."""
-        handle = os.open(self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise ValueError("it is no regular file")
-            with os.fdopen(handle, "rb", closefd=False) as stream:
-                data = stream.read(most + 1)
-        finally:
-            os.close(handle)
-        if len(data) > most:
-            raise ValueError(f"it is larger than {most} bytes, the limit")
-        return data
 
 
 def _remove(base: Path) -> None:

@@ -21,10 +21,7 @@ def candidate_name(language: str) -> str:
     return f"candidate{_SUFFIXES.get(language, '.py')}"
 
 
-@runtime_checkable
-class Generator(Protocol):
-    """A source of candidates: a model, an agent, a compiler, a library, a directory of files."""
-
+class _Named(Protocol):
     @property
     def name(self) -> str:
         """Under which its results are stored."""
@@ -32,6 +29,11 @@ class Generator(Protocol):
     @property
     def summary(self) -> str:
         """One line about it."""
+
+
+@runtime_checkable
+class Generator(_Named, Protocol):
+    """A source of candidates: a model, an agent, a compiler, a library, a directory of files."""
 
     def candidates(self, task: Task, device: str) -> Iterable[Candidate]:
         """Samples for one task, best first where there is an order; none: the generator does not solve the task.
@@ -49,18 +51,10 @@ class Generator(Protocol):
 
 
 @runtime_checkable
-class Asked(Protocol):
+class Asked(_Named, Protocol):
     """A generator that makes a candidate when it is asked: a model, an agent. It may be asked again, with what was said
     of its earlier answers.
     """
-
-    @property
-    def name(self) -> str:
-        """Under which its results are stored."""
-
-    @property
-    def summary(self) -> str:
-        """One line about it."""
 
     @property
     def samples(self) -> int:

@@ -12,7 +12,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from kerneleval.generators.common.prompts.facts import clean
+from kerneleval.generators.common.prompts.facts import clean, fenced
 from kerneleval.records import (
     Case,
     CellResult,
@@ -79,15 +79,10 @@ def _short(text: str, most: int) -> str:
     return f"{text[:half]}\n[... {len(text) - 2 * half} characters are left out ...]\n{text[-half:]}"
 
 
-def _fenced(text: str) -> str:
-    fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`{3,}", text)), 3)
-    return f"{fence}\n{text.strip()}\n{fence}"
-
-
 def _log(verdict: Verdict) -> str:
     """What went wrong as a whole; a compiler's or an interpreter's words as they are."""
     message = verdict.message.strip()
-    return _fenced(_short(message, _LOG)) if "\n" in message else message
+    return fenced(_short(message, _LOG)) if "\n" in message else message
 
 
 def _counts(cells: Sequence[CellResult]) -> str:
@@ -160,9 +155,9 @@ def _failure(cell: CellResult) -> str:
     trace = str(evidence.get("traceback", ""))
     message = outcome.message.strip()
     if outcome.stage == "call" and trace:
-        lines.append(_fenced(_short(_own_frames(trace), _LOG)))
+        lines.append(fenced(_short(_own_frames(trace), _LOG)))
     elif message:
-        lines.append(_fenced(_short(message, _LOG)) if "\n" in message else message)
+        lines.append(fenced(_short(message, _LOG)) if "\n" in message else message)
     if "worst_index" in evidence and "expected" not in message:
         lines.append(
             f"Worst element {evidence['worst_index']}: expected {evidence.get('expected')}, got {evidence.get('got')}."

@@ -15,7 +15,7 @@ from typing import Any
 
 from kerneleval.generators.common.base import Cache
 from kerneleval.generators.common.registry import KINDS, register
-from kerneleval.generators.common.settings_table import known_keys
+from kerneleval.generators.common.settings import known_keys
 from kerneleval.generators.library.kernels import KERNELS, MODULES
 from kerneleval.records import Candidate, Origin, Task, UsageError, near
 

@@ -177,7 +177,7 @@ class Model:
         language = self.language(request.device)
         source, problem, message = extract(text, language=language, finished=kept["finish"] != "length")
         if not source:
-            return Answer.without(problem, message, origin, text)  # type: ignore[arg-type]
+            return Answer.without(problem, message, origin, text)
         name = candidate_name(language)
         candidate = Candidate(files=((name, source),), language=language, origin=origin)
         return Answer(candidate=candidate, origin=origin, text=text)

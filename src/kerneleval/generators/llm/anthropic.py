@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from kerneleval.generators.llm.endpoint import Declined, Mishap, Reply, key_of, told
+from kerneleval.generators.llm.endpoint import Exchange, Mishap, Reply
 from kerneleval.generators.llm.prices import Usage
 from kerneleval.generators.llm.settings import Settings
 from kerneleval.records.errors import optional
@@ -20,44 +19,16 @@ _FINISHES = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length"
 """Why an answer ended, in chat completions' words."""
 
 
-class Anthropic:
-    """Messages, always streamed: the API refuses long answers otherwise.
-
-    Raises:
-        UsageError: the package is not installed, or the key is missing.
+class Anthropic(Exchange):
+    """Messages, always streamed: the API refuses long answers otherwise. It knows no seed, so that ``sample`` changes
+    nothing. Raises UsageError where the package is not installed, or the key is missing.
     """
 
     def __init__(self, settings: Settings, place: str) -> None:
         with optional(f"{place}: this API needs", "anthropic"):
             import anthropic
-            import httpx2
-        self._settings, self._place, self._anthropic, self._httpx = settings, place, anthropic, httpx2
-        self._client = anthropic.Anthropic(
-            base_url=settings.url,
-            api_key=key_of(settings, place) or "none",
-            timeout=anthropic.Timeout(settings.timeout_s, connect=min(30.0, settings.timeout_s)),
-            max_retries=0,
-        )
-
-    def close(self) -> None:
-        """See :meth:`kerneleval.generators.llm.endpoint.Endpoint.close`."""
-        self._client.close()
-
-    def complete(self, messages: Sequence[tuple[str, str]], sample: int) -> Reply:
-        """See :meth:`kerneleval.generators.llm.endpoint.Endpoint.complete`; the API knows no seed, so that ``sample``
-        changes nothing.
-        """
-        until = time.monotonic() + self._settings.total_s
-        try:
-            return self._gathered(messages, until)
-        except (Mishap, Declined):
-            raise
-        except self._anthropic.APIStatusError as error:
-            raise told(error, error.status_code, error.response.headers, self._settings, self._place) from error
-        except (self._anthropic.APIError, self._httpx.HTTPError, self._httpx.StreamError) as error:
-            raise Mishap(f"{type(error).__name__}: {error}") from error
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise Mishap(f"the answer is no JSON: {error}") from error
+            import httpx2  # noqa: F401 - what the package sends with
+        super().__init__(settings, place, anthropic, anthropic.Anthropic)
 
     def _request(self, messages: Sequence[tuple[str, str]]) -> dict[str, Any]:
         given = self._settings
@@ -73,7 +44,7 @@ class Anthropic:
                 body["extra_body"][name] = value  # not all models take them: the package no longer knows them
         return body
 
-    def _gathered(self, messages: Sequence[tuple[str, str]], until: float) -> Reply:
+    def _answered(self, messages: Sequence[tuple[str, str]], sample: int, until: float) -> Reply:
         with self._client.messages.stream(**self._request(messages)) as stream:
             for _ in stream:
                 if time.monotonic() > until:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import email.utils
 import json
 import math
@@ -74,22 +75,19 @@ class Endpoint(Protocol):
         """End what is under way; waiting calls raise."""
 
 
-class OpenAI:
-    """Chat completions.
+class Exchange(abc.ABC):
+    """An API by its maker's package: those of OpenAI and Anthropic have the same names for clients and errors.
 
     Raises:
-        UsageError: the package is not installed, or the key is missing.
+        UsageError: the key is missing.
     """
 
-    def __init__(self, settings: Settings, place: str) -> None:
-        with optional(f"{place}: models need", "llm"):
-            import httpx2
-            import openai
-        self._settings, self._place, self._openai, self._httpx = settings, place, openai, httpx2
-        self._client = openai.OpenAI(
+    def __init__(self, settings: Settings, place: str, package: Any, client: Any) -> None:
+        self._settings, self._place, self._package = settings, place, package
+        self._client = client(
             base_url=settings.url,
-            api_key=key_of(settings, place) or "none",
-            timeout=openai.Timeout(settings.timeout_s, connect=min(30.0, settings.timeout_s)),
+            api_key=_key_of(settings, place) or "none",
+            timeout=package.Timeout(settings.timeout_s, connect=min(30.0, settings.timeout_s)),
             max_retries=0,  # they are ours: the package's know neither streams that are cut nor each other
         )
 
@@ -99,18 +97,35 @@ class OpenAI:
 
     def complete(self, messages: Sequence[tuple[str, str]], sample: int) -> Reply:
         """See :meth:`Endpoint.complete`."""
+        import httpx2
+
         until = time.monotonic() + self._settings.total_s
         try:
-            made = self._client.chat.completions.create(**self._request(messages, sample))
-            return self._gathered(made, until) if self._settings.stream else _whole(made)
-        except (Mishap, Declined):
-            raise
-        except self._openai.APIStatusError as error:
-            raise told(error, error.status_code, error.response.headers, self._settings, self._place) from error
-        except (self._openai.APIError, self._httpx.HTTPError, self._httpx.StreamError) as error:
+            return self._answered(messages, sample, until)
+        except self._package.APIStatusError as error:
+            raise _told(error, error.status_code, error.response.headers, self._settings, self._place) from error
+        except (self._package.APIError, httpx2.HTTPError, httpx2.StreamError) as error:
             raise Mishap(f"{type(error).__name__}: {error}") from error
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise Mishap(f"the answer is no JSON: {error}") from error
+
+    @abc.abstractmethod
+    def _answered(self, messages: Sequence[tuple[str, str]], sample: int, until: float) -> Reply:
+        """The answer, which takes until then (``time.monotonic()``) at most; raises the package's errors too."""
+
+
+class OpenAI(Exchange):
+    """Chat completions. Raises UsageError where the package is not installed, or the key is missing."""
+
+    def __init__(self, settings: Settings, place: str) -> None:
+        with optional(f"{place}: models need", "llm"):
+            import httpx2  # noqa: F401 - what the package sends with
+            import openai
+        super().__init__(settings, place, openai, openai.OpenAI)
+
+    def _answered(self, messages: Sequence[tuple[str, str]], sample: int, until: float) -> Reply:
+        made = self._client.chat.completions.create(**self._request(messages, sample))
+        return self._gathered(made, until) if self._settings.stream else _whole(made)
 
     def _request(self, messages: Sequence[tuple[str, str]], sample: int) -> dict[str, Any]:
         given = self._settings
@@ -157,7 +172,7 @@ class OpenAI:
         return Reply(text="".join(texts), finish=finish, model=model, usage=usage, refusal="".join(refusals))
 
 
-def key_of(settings: Settings, place: str) -> str:
+def _key_of(settings: Settings, place: str) -> str:
     """The endpoint's key; empty: none is sent.
 
     Raises:
@@ -174,7 +189,7 @@ def key_of(settings: Settings, place: str) -> str:
     return key
 
 
-def told(
+def _told(
     error: Exception, status: int, headers: Mapping[str, str], settings: Settings, place: str
 ) -> Mishap | Declined | UsageError:
     """What a status other than success means."""

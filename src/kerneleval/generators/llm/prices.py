@@ -38,17 +38,14 @@ def price_of(usage: Usage, settings: Settings, model: str = "") -> tuple[float, 
         model: the model that answered, as the endpoint says; empty: the one asked for.
     """
     if settings.prices is not None:
-        return float(_own(usage, settings.prices)), _named(settings.prices)
+        date = settings.prices.date
+        return float(_own(usage, settings.prices)), f"own table of {date}" if date else "own table"
     names = tuple(dict.fromkeys(name for name in (model, settings.model) if name))
     for name in names:
         found = _listed(usage, name, settings.url)
         if found is not None:
             return found
     return 0.0, ""
-
-
-def _named(table: PriceTable) -> str:
-    return f"own table of {table.date}" if table.date else "own table"
 
 
 def _own(usage: Usage, table: PriceTable) -> Decimal:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from kerneleval.generators.common.settings_table import check_bounds, check_language, typed
+from kerneleval.generators.common.settings import check_bounds, check_language, typed
 from kerneleval.records import GUIDANCE, UsageError, near
 
 APIS = ("openai", "anthropic")

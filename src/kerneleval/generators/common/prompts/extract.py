@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from kerneleval.generators.common.prompts.native import FORMS
 from kerneleval.generators.common.prompts.reading import CODE, ENTRY, NOTHING, OWN, PARTS, Reading, read
 from kerneleval.records import Problem
 
@@ -25,16 +26,8 @@ _UNREAD = 16
 _DEPTH = 3
 """Fences within fences that are looked into."""
 
-_NAMES = {
-    "triton": "Triton",
-    "torch": "PyTorch",
-    "numba": "Numba",
-    "cuda": "CUDA",
-    "hip": "HIP",
-    "cpp": "C++",
-    "opencl": "OpenCL C",
-    "metal": "Metal",
-}
+_NAMES = {language: form.called for language, form in FORMS.items()}
+_NAMES |= {"triton": "Triton", "torch": "PyTorch", "numba": "Numba"}
 
 _PYTHON = frozenset({"python", "py", "python3", "py3", "ipython", "triton", "numba", "torch", "pytorch"})
 _NATIVE = frozenset(
@@ -47,22 +40,9 @@ _DOCUMENT = frozenset({"markdown", "md", "mdx"})
 _OTHER = frozenset(
     (
         *("bash", "sh", "shell", "zsh", "console", "terminal", "json", "jsonl", "yaml", "yml", "toml", "ini", "xml"),
-        *(
-            "css",
-            "js",
-            "javascript",
-            "ts",
-            "typescript",
-            "java",
-            "rust",
-            "go",
-            "sql",
-            "make",
-            "makefile",
-            "cmake",
-            "dockerfile",
-        ),
-        *("csv", "ptx", "asm", "sass", "mermaid", "log", "output", "latex", "tex", "diff", "patch", "math"),
+        *("css", "js", "javascript", "ts", "typescript", "java", "rust", "go", "sql", "make", "makefile", "cmake"),
+        *("dockerfile", "csv", "ptx", "asm", "sass", "mermaid", "log", "output", "latex", "tex", "diff", "patch"),
+        "math",
     )
 )
 
@@ -113,7 +93,7 @@ class _Block:
     escaped: bool = False
 
 
-def extract(text: str, *, language: str, finished: bool) -> tuple[str, str, str]:
+def extract(text: str, *, language: str, finished: bool) -> tuple[str, Problem, str]:
     """The candidate in an answer.
 
     Of several blocks the last one counts that is in the language, parses, defines an entry point and uses what the
@@ -132,15 +112,15 @@ def extract(text: str, *, language: str, finished: bool) -> tuple[str, str, str]
     said = without_reasoning(text)
     if not said.strip():
         if text.strip() and not finished:
-            return _none("truncated", "The answer ends within its reasoning.")
-        return _none("no_code", "The answer is empty." if not text.strip() else "The answer holds reasoning alone.")
+            return "", "truncated", "The answer ends within its reasoning."
+        return "", "no_code", "The answer is empty." if not text.strip() else "The answer holds reasoning alone."
     lines = said.split("\n")
     blocks = list(_blocks(lines, 0)) or list(_html(said))
     source, cut, found = _chosen(blocks, lines, language, finished)
     if not source and not cut and found != "in another language":
         source, cut = _unfenced(said, language, finished) if not blocks else ("", False)
     if source and len(source.encode()) > _MOST_BYTES:
-        return _none("no_code", f"The source takes more than {_MOST_BYTES >> 20} MiB.")
+        return "", "no_code", f"The source takes more than {_MOST_BYTES >> 20} MiB."
     if source:
         return source, "", ""
     return _reason(said, blocks, language, finished, cut, found)
@@ -158,8 +138,8 @@ def without_reasoning(text: str) -> str:
         if not line.strip() or "```" not in text[: closing.start()]:  # else it may stand in code
             at = closing.end()
     while (opening := _OPEN.search(text, at)) is not None:
-        if _inside(text, at, opening.start()):
-            break
+        if (text.count("\n```", at, opening.start()) + text.startswith("```", at)) % 2 == 1:
+            break  # a fence is open there: code may hold such a tag
         kept.append(text[at : opening.start()])
         closing = _CLOSE.search(text, opening.end())
         if closing is None:
@@ -168,20 +148,11 @@ def without_reasoning(text: str) -> str:
     return "".join([*kept, text[at:]])
 
 
-def _inside(text: str, begin: int, end: int) -> bool:
-    """Whether a fence is open there: code may hold such a tag."""
-    return (text.count("\n```", begin, end) + text.startswith("```", begin)) % 2 == 1
-
-
 def _plain(text: str) -> str:
     """One kind of line end, no control characters, nothing that cannot be written as UTF-8."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace").decode()
     text = re.sub("\x1b\\[[0-9;]{0,20}[A-Za-z]", "", text)  # colours of a terminal
     return re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff\u200b\u2060]", "", text)
-
-
-def _none(problem: Problem, message: str) -> tuple[str, str, str]:
-    return "", problem, message
 
 
 def _blocks(lines: Sequence[str], depth: int) -> Iterator[_Block]:
@@ -348,18 +319,18 @@ def _unfenced(text: str, language: str, finished: bool) -> tuple[str, bool]:
 
 def _reason(
     text: str, blocks: Sequence[_Block], language: str, finished: bool, cut: bool, found: str
-) -> tuple[str, str, str]:
+) -> tuple[str, Problem, str]:
     """Why there is no source."""
     if cut:
-        return _none("truncated", "The code ends before it is complete.")
+        return "", "truncated", "The code ends before it is complete."
     if any(block.tag in ("diff", "patch") for block in blocks) or _DIFF.search(text):
-        return _none("no_code", "The answer holds a diff, not a whole file.")
+        return "", "no_code", "The answer holds a diff, not a whole file."
     if found:
-        return _none("no_code", f"The answer holds code, but none in {_NAMES.get(language, language)}.")
+        return "", "no_code", f"The answer holds code, but none in {_NAMES.get(language, language)}."
     if not blocks and _REFUSAL.search(text[:2000]):
-        return _none("refused", "The model declined.")
+        return "", "refused", "The model declined."
     if not finished:
-        return _none("truncated", "The answer ends before any code.")
+        return "", "truncated", "The answer ends before any code."
     if blocks:
-        return _none("no_code", f"No block of the answer defines anything in {_NAMES.get(language, language)}.")
-    return _none("no_code", "The answer holds no code.")
+        return "", "no_code", f"No block of the answer defines anything in {_NAMES.get(language, language)}."
+    return "", "no_code", "The answer holds no code."

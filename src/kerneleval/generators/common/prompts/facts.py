@@ -90,6 +90,13 @@ def clean(text: str) -> str:
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]", "", text)
 
 
+def fenced(text: str, tag: str = "") -> str:
+    """The text in a fence that is longer than any in it."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{tag}\n{text.strip(chr(10))}\n{fence}"
+
+
 def task_facts(task: Task, language: str, device: str) -> dict[str, Any]:
     """Everything about the task that templates may use, as plain data; ``docs/prompts.md`` lists the names.
 

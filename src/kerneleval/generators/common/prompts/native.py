@@ -77,7 +77,7 @@ _PLAIN = {
     "None": "const void *",
 }
 _HALVES = {"float16": "__half", "bfloat16": "__nv_bfloat16"}
-_FORMS = {
+FORMS = {
     "cuda": _Form(called="CUDA", types=_TYPES | _HALVES, plain=_PLAIN),
     "hip": _Form(called="HIP", types=_TYPES | _HALVES | {"bfloat16": "__hip_bfloat16"}, plain=_PLAIN),
     "cpp": _Form(called="C++", types=_TYPES, plain=_PLAIN),
@@ -108,7 +108,7 @@ _FORMS = {
     ),
 }
 
-NATIVE = tuple(_FORMS)
+NATIVE = tuple(FORMS)
 """Languages whose candidates are called without PyTorch in between."""
 
 
@@ -128,7 +128,7 @@ def signatures(
     Raises:
         UsageError: the language cannot take one of the arguments, or has none of the task's dtypes; says which.
     """
-    form, found = _FORMS[language], []
+    form, found = FORMS[language], []
     for argument in arguments:
         if isinstance(argument, Scalar) and _kind(argument.value) not in form.plain:
             raise UsageError(

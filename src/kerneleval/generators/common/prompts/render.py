@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kerneleval.generators.common.prompts.extract import without_reasoning
-from kerneleval.generators.common.prompts.facts import PYTHON, clean, device_facts, task_facts
+from kerneleval.generators.common.prompts.facts import PYTHON, clean, device_facts, fenced, task_facts
 from kerneleval.generators.common.prompts.native import NATIVE
 from kerneleval.records import EarlierRound, Request, UsageError, digest, near
 from kerneleval.records.errors import optional
@@ -144,15 +144,8 @@ def _answer(turn: EarlierRound, language: str) -> str:
     """What the model said in an earlier round, as it may be shown to it again."""
     said = without_reasoning(turn.answer.text).strip()
     if not said and turn.answer.candidate is not None:
-        said = _fenced(turn.answer.candidate.main, _TAGS.get(language, "python"))
+        said = fenced(turn.answer.candidate.main, _TAGS.get(language, "python"))
     return said or "(no answer)"
-
-
-def _fenced(text: str, tag: str = "") -> str:
-    """The text in a fence that is longer than any in it."""
-    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}{tag}\n{text.strip(chr(10))}\n{fence}"
 
 
 def _template(asked: str, language: str) -> tuple[str, str, jinja2.Environment]:
@@ -207,7 +200,7 @@ def _make_environment(folder: Path | None) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["fenced"] = _fenced
+    environment.filters["fenced"] = fenced
     return environment
 
 
