@@ -12,8 +12,7 @@ from pathlib import Path
 from benchmarks.report import Report, parser, until_ended
 from kerneleval import devices
 from kerneleval.analysis.formats import kernelbenchx
-from kerneleval.analysis.pairs import left_out, pairs
-from kerneleval.analysis.transitions import NOISE, counts, repair_bias, shares, transitions
+from kerneleval.analysis.transitions import NOISE, counts, left_out, pairs, repair_bias, shares, transitions
 from kerneleval.records import Score, to_plain
 
 

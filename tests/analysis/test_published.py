@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from kerneleval import cli, pipeline
-from kerneleval.analysis import published, steps
+from kerneleval.analysis import published
 from kerneleval.analysis import transitions as between
-from kerneleval.analysis.formats import kernelbenchx
-from kerneleval.analysis.formats.common import kernelbench_results
-from kerneleval.analysis.formats.common.kernelbench_results import Sample, Time, failure, speedup
+from kerneleval.analysis.formats import kernelbench, kernelbenchx
+from kerneleval.analysis.formats.kernelbench import Sample, Time, failure, speedup
 from kerneleval.pipeline.audit import audit
 from kerneleval.records import AuditSpec, Failed, Outcome, Passed, Result, UsageError, from_plain, to_plain
 from kerneleval.scores import Setting, score_all
@@ -334,7 +333,7 @@ def test_samples_of_other_hardware_are_not_timed(files: tuple[Path, Path], write
 
 
 def test_reading_alone_keeps_all_that_scores_need(files: tuple[Path, Path]) -> None:
-    samples = kernelbench_results.read(files[0])
+    samples = kernelbench.read(files[0])
     assert [(s.problem, s.sample, s.passed) for s in samples] == [
         *((1, 0, True), (1, 1, False), (19, 0, True), (19, 1, True), (23, 0, False), (23, 1, False)),
     ]
@@ -386,7 +385,7 @@ def test_a_corpus_keeps_its_chains_and_transitions(write: Callable[..., Path], t
     with open_store(str(tmp_path / "s.db")) as store:
         run, _ = published.put(store, found)
         sources = {a.candidate: store.candidate(a.candidate) for a in store.attempts(run)}
-        chains = steps.steps_of_run(store.verdicts(run), sources)
+        chains = between.steps_of_run(store.verdicts(run), sources)
     as_read = between.transitions([[r.before, r.after] for r in kernelbenchx.read(path)])
     as_stored = between.transitions(chains)
     assert [(t.correct, t.speed) for t in as_stored] == [(t.correct, t.speed) for t in as_read]

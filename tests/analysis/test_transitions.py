@@ -9,10 +9,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kerneleval.analysis import pairs as learning
+from kerneleval.analysis import transitions as learning
 from kerneleval.analysis.formats import kernelbenchx
-from kerneleval.analysis.steps import Step, essence, really_changed, steps_of_run
-from kerneleval.analysis.transitions import counts, repair_bias, shares, transitions
+from kerneleval.analysis.transitions import (
+    Step,
+    counts,
+    essence,
+    really_changed,
+    repair_bias,
+    shares,
+    steps_of_run,
+    transitions,
+)
 from kerneleval.records import UsageError
 
 CODE = "def run(x):\n    '''Doubles.'''\n    return x * 2  # twice\n"

@@ -6,8 +6,7 @@ import dataclasses
 
 import store_builders as make
 
-from kerneleval.analysis.steps import steps_of_run
-from kerneleval.analysis.transitions import transitions
+from kerneleval.analysis.transitions import steps_of_run, transitions
 from kerneleval.store import NewRun, open_store
 
 

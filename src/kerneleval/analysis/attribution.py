@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,12 +74,8 @@ def of_group(result: Result) -> str:
 def rows(
     results: Iterable[Result], setting: Setting = DEFAULT, *, key: Callable[[Result], str] = of_category
 ) -> list[Row]:
-    """The pairs of the primary machine, of all generators. A pair that a generator did not try is wrong.
-
-    Args:
-        results: of any number of generators; each cell once.
-        setting: names the primary device; empty: that of the first result.
-        key: category of a result; empty: it is left out.
+    """The pairs of the primary machine, of all generators; those whose category (``key``) is empty are left out. A
+    pair that a generator did not try is wrong.
 
     Raises:
         UsageError: a cell comes twice, or the setting names a device that was not evaluated.
@@ -101,13 +98,16 @@ def attribute(
     everything = rows(cells, setting, key=lambda _: "any")
     category, method = ([getattr(row, name) for row in data] for name in ("category", "method"))
     right = [row.right for row in data]
-    one = logistic({"category": category}, right, permuted=_permuted_category(data))
-    other = logistic({"method": method}, right, permuted=_permuted_method(data))
+    one = logistic({"category": category}, right, permuted=_permuted(data, "category", ("task",), ()))
+    other = logistic(
+        {"method": method}, right, permuted=_permuted(data, "method", ("task", "method", "sample"), ("task",))
+    )
     both = logistic({"category": category, "method": method}, right)
     tasks = len({row.task for row in data})
     left_out = len(everything) - len(data)
     taxonomy = str(getattr(key, "__name__", "category of one's own")).removeprefix("of_")
-    comparable = one.pseudo_r2 > 0 or other.pseudo_r2 > 0
+    a, b = one.pseudo_r2, other.pseudo_r2
+    ratio = a / b if b and (a > 0 or b > 0) else math.inf if a > 0 else math.nan
     return Attribution(
         taxonomy=taxonomy,
         right=share(sum(right) / len(right), len(right), independent=tasks) if right else NOTHING("no pair"),
@@ -117,42 +117,28 @@ def attribute(
         both=both,
         category_beyond_method=ratio_test(both, other),
         method_beyond_category=ratio_test(both, one),
-        ratio=_divided(one.pseudo_r2, other.pseudo_r2) if comparable else math.nan,
+        ratio=ratio,
         note=f"{left_out} pairs of tasks without a {taxonomy} left out" if left_out else "",
     )
 
 
-def _divided(a: float, b: float) -> float:
-    return a / b if b else math.inf if a > 0 else math.nan
-
-
-def _permuted_category(data: Sequence[Row]) -> Callable[[], float]:
-    """Categories rearranged among whole tasks."""
+def _permuted(data: Sequence[Row], level: str, unit: tuple[str, ...], block: tuple[str, ...]) -> Callable[[], float]:
+    """Gives the p-value of rearranging the levels among the units of each block: rows of a unit are alike, which the
+    chi-squared test does not know. All are names of fields.
+    """
 
     def p() -> float:
-        sums: dict[str, tuple[int, int]] = {}
+        sums: dict[tuple[Any, ...], tuple[int, int]] = {}
+        first: dict[tuple[Any, ...], Row] = {}
         for row in data:
-            k, n = sums.get(row.task, (0, 0))
-            sums[row.task] = (k + row.right, n + 1)
-        category_of = {row.task: row.category for row in data}
-        return _permutation_p(
-            np.array(list(sums.values())), [category_of[t] for t in sums], np.zeros(len(sums), dtype=np.int_)
-        )
-
-    return p
-
-
-def _permuted_method(data: Sequence[Row]) -> Callable[[], float]:
-    """Methods rearranged among the attempts (both directions of a sample together) at each task."""
-
-    def p() -> float:
-        sums: dict[tuple[str, str, int], tuple[int, int]] = {}
-        for row in data:
-            k, n = sums.get((row.task, row.method, row.sample), (0, 0))
-            sums[row.task, row.method, row.sample] = (k + row.right, n + 1)
-        place = {task: i for i, task in enumerate(dict.fromkeys(task for task, _, _ in sums))}
-        within = np.array([place[task] for task, _, _ in sums])
-        return _permutation_p(np.array(list(sums.values())), [method for _, method, _ in sums], within)
+            key = tuple(getattr(row, name) for name in unit)
+            k, n = sums.get(key, (0, 0))
+            sums[key] = (k + row.right, n + 1)
+            first.setdefault(key, row)
+        blocks = [tuple(getattr(row, name) for name in block) for row in first.values()]
+        place = {one: i for i, one in enumerate(dict.fromkeys(blocks))}
+        levels = [getattr(row, level) for row in first.values()]
+        return _permutation_p(np.array(list(sums.values())), levels, np.array([place[one] for one in blocks]))
 
     return p
 

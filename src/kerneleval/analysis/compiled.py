@@ -8,8 +8,9 @@ that takes most.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from kerneleval.analysis.rubric import Key, compiled_in
 from kerneleval.languages.binaries.instructions import FRONTIER, MATRIX, PIPELINE, VECTOR
@@ -17,21 +18,6 @@ from kerneleval.records import ResourcesEvidence, Result, Score, Verdict
 from kerneleval.scores.common.cells import by_generator, primary
 from kerneleval.scores.common.registry import DEFAULT
 from kerneleval.scores.measures import median_over_attempts
-
-METRICS = (
-    "instructions",
-    "matrix_instructions",
-    "pipeline_instructions",
-    "frontier_instructions",
-    "vector_instructions",
-    "spill_instructions",
-    "widest_bytes",
-    "vectorised",
-    "registers",
-    "local_bytes",
-    "shared_bytes",
-)
-"""The fields of :class:`CompiledMetrics`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,28 +48,31 @@ class CompiledMetrics:
     """The most shared memory of a block, so."""
 
 
+METRICS = tuple(field.name for field in fields(CompiledMetrics))
+
+
 def measure(verdict: Verdict) -> CompiledMetrics:
     """The metrics of an attempt by its verdict. A finding of another form gives nothing, and raises nothing."""
     figures: dict[str, float] = {}
     if uses := compiled_in(verdict):
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         for use in uses:
             for name, number in use.classes:
-                counts[name] = counts.get(name, 0) + number
+                counts[name] += number
         on_cpu = any(use.isa in ("x86", "arm") for use in uses)
         accesses = sum(use.accesses for use in uses)
         figures = {
             "instructions": float(sum(use.instructions for use in uses)),
-            "matrix_instructions": float(sum(counts.get(name, 0) for name in MATRIX)),
-            "pipeline_instructions": float(sum(counts.get(name, 0) for name in PIPELINE)),
-            "frontier_instructions": float(sum(counts.get(name, 0) for name in FRONTIER)),
+            "matrix_instructions": float(sum(counts[name] for name in MATRIX)),
+            "pipeline_instructions": float(sum(counts[name] for name in PIPELINE)),
+            "frontier_instructions": float(sum(counts[name] for name in FRONTIER)),
             "widest_bytes": float(max(use.widest_bytes for use in uses)),
             "vectorised": sum(use.wide_accesses for use in uses) / accesses if accesses else math.nan,
         }
         if on_cpu:
-            figures["vector_instructions"] = float(sum(counts.get(name, 0) for name in VECTOR))
+            figures["vector_instructions"] = float(sum(counts[name] for name in VECTOR))
         else:
-            figures["spill_instructions"] = float(counts.get("spill", 0))
+            figures["spill_instructions"] = float(counts["spill"])
     return CompiledMetrics(**figures, **_resources(verdict))
 
 
@@ -97,11 +86,8 @@ def _resources(verdict: Verdict) -> dict[str, float]:
 
 
 def by_generators(measured: Mapping[Key, CompiledMetrics], results: Iterable[Result]) -> dict[str, dict[str, Score]]:
-    """Generator -> metric -> median over its attempts on the first machine of the results; n is their number.
-
-    Args:
-        measured: (generator, task, sample) -> metrics on that machine.
-        results: which generator attempted what, right or wrong.
+    """Generator -> metric -> median over its attempts (right or wrong) on the first machine of the results, for
+    which they were measured; n is their number.
     """
     found = {}
     for generator, of in by_generator(results).items():

@@ -90,12 +90,8 @@ class Difficulty:
 
 
 def difficulty(results: Iterable[Result], tasks: Mapping[str, Task], setting: Setting = DEFAULT) -> Difficulty:
-    """Static proxies of every task beside the share of attempts that got it right, on the primary machine.
-
-    Args:
-        results: of any number of generators; each cell once.
-        tasks: task name -> task; those that are missing have no proxies.
-        setting: names the primary device; empty: that of the first result.
+    """Static proxies of every task beside the share of attempts that got it right, on the primary machine. Tasks
+    that are missing have no proxies.
 
     Raises:
         UsageError: a cell comes twice, or the setting names a device that was not evaluated.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from kerneleval.analysis.sources import LIMIT_CHARS, NATIVE, native_code
+from kerneleval.analysis.sources import LIMIT_CHARS, NATIVE, compiled_functions, native_code
 from kerneleval.languages.binaries.instructions import FRONTIER, MATRIX, PIPELINE, VECTOR
 from kerneleval.records import Candidate, CodeUse
 
@@ -218,11 +218,8 @@ _LONGEST_WHAT = 80
 
 
 def read_sources(candidate: Candidate, launched: Collection[str] = ()) -> Reading:
-    """Evidence for R and H in the sources of a candidate.
-
-    Args:
-        candidate: its files.
-        launched: names of the kernels that the judge saw launched; empty: not known, all count.
+    """Evidence for R and H in the sources of a candidate. ``launched`` are names of the kernels that the judge saw
+    launched; empty: not known, all count.
     """
     marks: list[Mark] = []
     unread: list[str] = []
@@ -250,23 +247,22 @@ def marks_of_code(code: Iterable[CodeUse]) -> tuple[Mark, ...]:
     """What compiled code shows of H: the matrix units (2), copies and synchronisation (3), and newest features (4) of a
     GPU that it has instructions of, the highest level first.
     """
-    marks = []
-    for use in code:
-        for line in use.lines:
-            level = 4 if line.unit in FRONTIER else 3 if line.unit in PIPELINE else 2 if line.unit in MATRIX else 0
-            if level:
-                marks.append(
-                    Mark(
-                        axis="H",
-                        level=level,
-                        file=f"{use.kernel} ({use.isa})",
-                        line=line.line,
-                        what=f"{line.count} {line.mnemonic}"[:_LONGEST_WHAT],
-                        says=f"{line.unit}: {line.text}",
-                        units=(line.unit,),
-                    )
-                )
-    return _sorted(marks)
+    return _sorted(
+        [
+            Mark(
+                axis="H",
+                level=4 if line.unit in FRONTIER else 3 if line.unit in PIPELINE else 2,
+                file=f"{use.kernel} ({use.isa})",
+                line=line.line,
+                what=f"{line.count} {line.mnemonic}"[:_LONGEST_WHAT],
+                says=f"{line.unit}: {line.text}",
+                units=(line.unit,),
+            )
+            for use in code
+            for line in use.lines
+            if line.unit in (*FRONTIER, *PIPELINE, *MATRIX)
+        ]
+    )
 
 
 def _sorted(marks: Sequence[Mark]) -> tuple[Mark, ...]:
@@ -392,12 +388,7 @@ def _python_marks(source: Any, file: str) -> Iterator[Mark]:
 def _kernels(source: Any) -> dict[str, ast.FunctionDef]:
     """Functions with a decorator that compiles them, by name."""
     compilers = tuple(n for f in FEATURES if f.axis == "R" and f.level in (2, 3) for n in f.python if "jit" in n)
-    found = {}
-    for node in source.each(ast.FunctionDef):
-        decorators = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
-        if any(source.dotted(d) in compilers for d in decorators):
-            found[node.name] = node
-    return found
+    return {node.name: node for node in compiled_functions(source, compilers)}
 
 
 def _called(source: Any, spans: Mapping[str, ast.FunctionDef], launched: Collection[str]) -> set[str] | None:

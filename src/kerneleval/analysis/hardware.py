@@ -112,11 +112,8 @@ Table = dict[str, dict[Case, Timing]]
 
 
 def hardware(results: Iterable[Result]) -> Hardware:
-    """Variation of every kernel's speedup over machines, and how far machines agree on the order of kernels.
-
-    Args:
-        results: of one run or several, of any number of generators and machines. The same source made twice counts
-            once.
+    """Variation of every kernel's speedup over machines, and how far machines agree on the order of kernels. The
+    same source made twice counts once.
     """
     cells = list(results)
     names = device_names(cells)
@@ -219,19 +216,24 @@ def _variation(speedups: Sequence[float]) -> float:
 
 
 def _ratio(best: Mapping[Case, Timing], worst: Mapping[Case, Timing], common: Sequence[Case]) -> tuple[Score, bool]:
-    """Ratio of two geometric means over the same cells, errors of independent timings added in quadrature; and whether
-    it is beyond noise.
-    """
-    timings = [of[case] for of in (best, worst) for case in common]
+    """Ratio of two geometric means over the same cells, and whether it is beyond noise."""
     centre = statistics.fmean(math.log(best[case].speedup / worst[case].speedup) for case in common)
-    n = len(common)
-    if not all(0 < t.low <= t.high < math.inf for t in timings):
-        note = "timings without an interval"
-        return Score(value=math.exp(centre), low=math.nan, high=math.nan, n=n, note=note), False
-    half = math.sqrt(sum((math.log(t.high / t.low) / 2) ** 2 for t in timings)) / n
-    noise = math.hypot(*(statistics.fmean(math.log1p(of[case].noise) for case in common) for of in (best, worst)))
-    score = Score(value=math.exp(centre), low=math.exp(centre - half), high=math.exp(centre + half), n=n)
+    half, noise = uncertainty([[of[case] for case in common] for of in (best, worst)])
+    note = "timings without an interval" if math.isnan(half) else ""
+    low, high = math.exp(centre - half), math.exp(centre + half)
+    score = Score(value=math.exp(centre), low=low, high=high, n=len(common), note=note)
     return score, centre > half and centre > noise
+
+
+def uncertainty(sides: Sequence[Sequence[Timing]]) -> tuple[float, float]:
+    """Half the 95 % interval of the logarithm of a geometric mean speed, or of the ratio of two over the same cells
+    (errors of independent timings in quadrature; NaN: there are timings without an interval), and its noise floor.
+    """
+    noise = math.hypot(*(statistics.fmean(math.log1p(t.noise) for t in side) for side in sides))
+    every = [t for side in sides for t in side]
+    if not all(0 < t.low <= t.high < math.inf for t in every):
+        return math.nan, noise
+    return math.sqrt(sum((math.log(t.high / t.low) / 2) ** 2 for t in every)) / len(sides[0]), noise
 
 
 def _median_cv(kernels: Sequence[Kernel], machines: int) -> Score:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kerneleval.analysis.features import Mark, Reading, marks_of_code, read_sources
+from kerneleval.analysis.hardware import uncertainty
 from kerneleval.records import (
     Candidate,
     Case,
@@ -139,14 +140,14 @@ def rate(
     verdicts: Mapping[Key, Seen],
     setting: Setting = DEFAULT,
 ) -> list[Rating]:
-    """Every attempt on the primary machine on the five axes.
+    """Every attempt on the primary machine on the five axes. The right kernels of the results are the best known
+    implementations, beside the baseline.
 
     Args:
-        results: of any number of generators; each cell once. Their right kernels are the best known implementations,
-            beside the baseline.
+        results: of any number of generators; each cell once.
         tasks: task name -> task; one that is missing has no K.
         candidates: hash -> candidate; one that is missing has neither R nor H.
-        verdicts: (generator, task, sample) -> what the judge saw on the primary machine.
+        verdicts: what the judge saw of each attempt on the primary machine.
         setting: names the primary device; empty: that of the first result.
 
     Raises:
@@ -170,21 +171,16 @@ def rate(
         candidate = candidates.get(of[0].candidate)
         saw = verdicts.get(key, Seen())
         others = {o: t for o, t in rivals.get(task, {}).items() if attempts[o][0].candidate != of[0].candidate}
-        grades = {"K": _complexity(tasks.get(task))}
+        grades = {"K": Grade(level=None, reason="the task is not at hand")}
+        if task in tasks:
+            grades["K"] = Grade(level=tasks[task].complexity, reason="of the task")
         grades["R"], grades["H"] = source_grades(candidate, saw)
         grades["P"] = _performance(timed[key], others) if key in right else Grade(level=None, reason="not right")
         grades["A"] = _automation(of[0].origin, candidate, origins)
         if not of[0].candidate:
-            none = Grade(level=None, reason="no candidate")
-            grades |= dict.fromkeys("RHPA", none)
+            grades |= dict.fromkeys("RHPA", Grade(level=None, reason="no candidate"))
         ratings.append(Rating(generator=generator, task=task, sample=sample, candidate=of[0].candidate, grades=grades))
     return ratings
-
-
-def _complexity(task: Task | None) -> Grade:
-    if task is None:
-        return Grade(level=None, reason="the task is not at hand")
-    return Grade(level=task.complexity, reason="of the task")
 
 
 def source_grades(candidate: Candidate | None, saw: Seen) -> tuple[Grade, Grade]:
@@ -287,18 +283,11 @@ def _performance(own: Mapping[Case, Timing], others: Mapping[Key, Mapping[Case, 
 
 
 def _log_ratio(own: Mapping[Case, Timing], theirs: Mapping[Case, Timing] | None) -> tuple[float, float, float]:
-    """Logarithm of the ratio of the speeds, half its 95 % interval (errors of independent timings in quadrature) and
-    the noise floor, over the common cells.
-    """
+    """Logarithm of the ratio of the speeds over the common cells, with its :func:`uncertainty`."""
     cells = [case for case in own if theirs is None or case in theirs]
     sides = [[of[case] for case in cells] for of in (own, theirs) if of is not None]
     logs = [statistics.fmean(math.log(t.speedup) for t in side) for side in sides]
-    noise = math.hypot(*(statistics.fmean(math.log1p(t.noise) for t in side) for side in sides))
-    centre = logs[0] - (logs[1] if len(logs) > 1 else 0.0)
-    every = [t for side in sides for t in side]
-    if not all(0 < t.low <= t.high < math.inf for t in every):
-        return centre, math.nan, noise
-    return centre, math.sqrt(sum((math.log(t.high / t.low) / 2) ** 2 for t in every)) / len(cells), noise
+    return logs[0] - (logs[1] if len(logs) > 1 else 0.0), *uncertainty(sides)
 
 
 def _level_of(log_ratio: float, noise: float) -> int:

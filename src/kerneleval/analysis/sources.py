@@ -9,7 +9,7 @@ import ast
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -27,27 +27,14 @@ NATIVE = (".c", ".cc", ".cl", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hip", ".hpp
 """Suffixes of C, C++, CUDA, HIP and OpenCL C."""
 
 METRICS = (
-    "maintainability",
-    "complexity_sum",
-    "complexity_mean",
-    "complexity_max",
-    "logical_lines",
-    "functions",
-    "kernels",
+    *("maintainability", "complexity_sum", "complexity_mean", "complexity_max"),
+    *("logical_lines", "functions", "kernels"),
 )
 """The fields of :class:`SourceMetrics` that are numbers."""
 
-_COMPILED_BY = frozenset(
-    (
-        "numba.cuda.jit",
-        "numba.guvectorize",
-        "numba.jit",
-        "numba.njit",
-        "numba.vectorize",
-        "triton.experimental.gluon.jit",
-        "triton.jit",
-        "triton.runtime.jit.jit",
-    )
+_COMPILED_BY = (
+    *("numba.cuda.jit", "numba.guvectorize", "numba.jit", "numba.njit", "numba.vectorize"),
+    *("triton.experimental.gluon.jit", "triton.jit", "triton.runtime.jit.jit"),
 )
 """Decorators that make a Python function a kernel, or a part of one."""
 
@@ -114,15 +101,8 @@ def measure(candidate: Candidate) -> SourceMetrics:
         logical_lines=float(sum(part.lines for part in parts)),
         functions=float(len(each)),
         kernels=float(sum(marked)) if marked else math.nan,
-        note="; ".join(_remarks(parts, each)),
+        note="; ".join(["no function"] * (not each) + ["C++ does not mark its kernels"] * (not marked)),
     )
-
-
-def _remarks(parts: list[_Part], each: list[int]) -> Iterator[str]:
-    if not each:
-        yield "no function"
-    if all(part.kernels is None for part in parts):
-        yield "C++ does not mark its kernels"
 
 
 @dataclass(frozen=True)
@@ -154,15 +134,19 @@ def _python(text: str) -> list[_Part]:
     own = _Part(
         complexities=[block.complexity for block in functions],
         lines=analyze(text).lloc,
-        kernels=sum(_is_kernel(source, node) for node in source.each(ast.FunctionDef)),
+        kernels=len(compiled_functions(source, _COMPILED_BY)),
         index=float(mi_visit(text, multi=True)),
     )
     return [own, *(_native(inner, marks="__global__" in inner) for _, inner in source.native_texts())]
 
 
-def _is_kernel(source: Any, function: ast.FunctionDef) -> bool:
-    decorators = (d.func if isinstance(d, ast.Call) else d for d in function.decorator_list)
-    return any(source.dotted(d) in _COMPILED_BY for d in decorators)
+def compiled_functions(source: Any, compilers: Container[str]) -> list[ast.FunctionDef]:
+    """Functions of a Python source with a decorator that compiles them."""
+    return [
+        node
+        for node in source.each(ast.FunctionDef)
+        if any(source.dotted(d.func if isinstance(d, ast.Call) else d) in compilers for d in node.decorator_list)
+    ]
 
 
 def _native(text: str, *, marks: bool) -> _Part:
@@ -210,10 +194,7 @@ _CONDITION = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b[ \t]*
 
 def native_code(text: str, *, strings: Callable[[int, str], object] | None = None) -> str:
     """A C-like source with comments, strings and what ``#if 0`` leaves out blanked, every line where it was.
-
-    Args:
-        text: the source.
-        strings: called with the position and the text of every string, as it stands there.
+    ``strings`` is called with the position and the text of every string, as it stands there.
     """
 
     def blank(match: re.Match[str]) -> str:
@@ -246,11 +227,8 @@ def _blanked(text: str) -> str:
 
 
 def by_generators(measured: Mapping[str, SourceMetrics], results: Iterable[Result]) -> dict[str, dict[str, Score]]:
-    """Generator -> metric -> median over its attempts on the first machine of the results; n is their number.
-
-    Args:
-        measured: candidate hash -> its metrics.
-        results: which generator made which candidate for which task, right or wrong.
+    """Generator -> metric -> median over its attempts (right or wrong) on the first machine of the results; n is their
+    number. Metrics are those of candidate hashes.
     """
     found = {}
     for generator, of in by_generator(results).items():
@@ -261,10 +239,7 @@ def by_generators(measured: Mapping[str, SourceMetrics], results: Iterable[Resul
 
 
 def _median(
-    name: str,
-    attempts: Mapping[tuple[str, int], str],
-    measured: Mapping[str, SourceMetrics],
-    missing: int,
+    name: str, attempts: Mapping[tuple[str, int], str], measured: Mapping[str, SourceMetrics], missing: int
 ) -> Score:
     known = [(task, float(getattr(measured[c], name))) for (task, _), c in attempts.items() if c in measured]
     told = [row for row in known if not math.isnan(row[1])]

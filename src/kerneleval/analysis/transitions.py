@@ -1,4 +1,5 @@
-"""What became of candidates from one iteration to the next: rescued, regressed, faster, slower or neither.
+"""What became of candidates from one iteration to the next: rescued, regressed, faster, slower or neither; and pairs to
+learn from: a failed candidate and the right one made from it, a right one and a faster one.
 
 Of the 57 records of "speedup increase" in KernelBench-X's published corpus 37 have the same code byte for byte before
 and after. Here a change of speed is one only if the code really changed and the effect is beyond noise.
@@ -6,18 +7,21 @@ and after. Here a change of speed is one only if the code really changed and the
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from kerneleval.analysis.steps import Step, really_changed
-from kerneleval.records import Score
+from kerneleval.records import Candidate, Passed, Score, Verdict
 from kerneleval.scores.common.intervals import NOTHING, share
+from kerneleval.store import Attempt
 
 NOISE = 0.02
 """What a speedup without an interval must exceed to be a change: 0.02 is 2 %. The largest difference between two
@@ -50,11 +54,8 @@ class Transition:
 
 
 def transitions(chains: Iterable[Sequence[Step]], *, noise: float = NOISE) -> list[Transition]:
-    """Every pair of neighbours of every chain.
-
-    Args:
-        chains: steps in the order in which they were made.
-        noise: what a change of speed without an interval or a noise floor must exceed, as a ratio minus 1.
+    """Every pair of neighbours of every chain. Without interval and noise floor a change of speed must exceed
+    ``noise``.
     """
     return [_between(one, other, noise) for chain in chains for one, other in itertools.pairwise(chain)]
 
@@ -183,12 +184,197 @@ def repair_bias(found: Sequence[Transition]) -> Bias:
 def _median(values: Sequence[float]) -> Score:
     if not values:
         return NOTHING("none")
-    ordered = np.sort(np.asarray(values, dtype=np.float64))
-    n = len(ordered)
-    # the largest k with P(Binomial(n, 1/2) < k) <= 2.5 %: the k-th values from both ends
-    k = int(stats.binom.ppf(0.025, n, 0.5))
-    k -= stats.binom.cdf(k - 1, n, 0.5) > 0.025
-    value = float(np.median(ordered))
-    if k < 1:
+    n, value = len(values), float(np.median(values))
+    interval = stats.quantile_test(values, p=0.5).confidence_interval(0.95)
+    if not (math.isfinite(interval.low) and math.isfinite(interval.high)):
         return Score(value=value, low=math.nan, high=math.nan, n=n, note="fewer than 6 have no 95 % interval")
-    return Score(value=value, low=float(ordered[k - 1]), high=float(ordered[n - k]), n=n)
+    return Score(value=value, low=float(interval.low), high=float(interval.high), n=n)
+
+
+COLUMNS: Mapping[str, str] = {
+    **dict.fromkeys(("kind", "task", "chain"), "string"),
+    **dict.fromkeys(("round_before", "round_after"), "int"),
+    **dict.fromkeys(("before", "after", "failed_stage", "failed_reason", "failed_message"), "string"),
+    **dict.fromkeys(("speedup_before", "speedup_after", "ratio"), "float"),
+    **dict.fromkeys(("generator", "model", "machine", "source", "licence"), "string"),
+}
+"""Column of a row -> type, as tables are written (``reports/export.py``). ``before`` and ``after`` are code."""
+
+
+def pairs(found: Sequence[Transition]) -> Iterator[dict[str, Any]]:
+    """A row for every ``correction`` (wrong, then right) and every ``optimisation`` (right, then right and faster
+    beyond noise) whose code is there on both sides and really changed.
+    """
+    for one in found:
+        kind, _why = _kind(one)
+        if kind:
+            before, after = one.before, one.after
+            yield {
+                "kind": kind,
+                "task": before.task,
+                "chain": before.chain,
+                "round_before": before.round,
+                "round_after": after.round,
+                "before": before.code,
+                "after": after.code,
+                "failed_stage": before.stage,
+                "failed_reason": before.reason,
+                "failed_message": before.message,
+                "speedup_before": before.speedup,
+                "speedup_after": after.speedup,
+                "ratio": one.ratio,
+                "generator": after.generator,
+                "model": after.model,
+                "machine": after.machine,
+                "source": after.source,
+                "licence": after.licence,
+            }
+
+
+def left_out(found: Sequence[Transition]) -> dict[str, int]:
+    """Why transitions are no pairs: reason -> number of them, the most frequent first."""
+    why = Counter(reason for kind, reason in map(_kind, found) if not kind)
+    return dict(why.most_common())
+
+
+def _kind(one: Transition) -> tuple[str, str]:
+    """The kind of a pair, or why it is none."""
+    if not one.after.correct:
+        return "", "the second is wrong"
+    if not one.before.code.strip() or not one.after.code.strip():
+        return "", "a source is missing"
+    if not one.code_changed:
+        return "", "the code did not change"
+    if not one.before.correct:
+        return "correction", ""
+    if one.speed == "faster":
+        return "optimisation", ""
+    return "", "not timed on both sides" if math.isnan(one.ratio) else f"the speed is {one.speed.replace('_', ' ')}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One candidate for a task, in a chain of those that were made from one another."""
+
+    task: str
+    """Task, by the name that its judge has for it."""
+    chain: str
+    """What it belongs to: a generator, with the sample where there are several."""
+    round: int
+    """Place in the chain, from 0."""
+    code: str
+    """Its source; of several files one after another."""
+    built: bool | None
+    """Whether it built; None: its judge does not distinguish building from calling."""
+    called: bool
+    correct: bool
+    stage: str = ""
+    """Stage of the failure; empty: none."""
+    reason: str = ""
+    """Slug of the failure; empty: none."""
+    message: str = ""
+    speedup: float = math.nan
+    """Baseline time over its own; NaN: not timed."""
+    low: float = math.nan
+    """Lower end of the 95 % interval; NaN: its judge gave none."""
+    high: float = math.nan
+    """Upper end."""
+    noise: float = math.nan
+    """Noise floor as a ratio minus 1; NaN: its judge gave none."""
+    cells: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    """Case -> its speedup with the ends of its 95 % interval; empty: its judge gives no single cells."""
+    machine: str = ""
+    """Where it was timed: times of different machines are not compared."""
+    generator: str = ""
+    model: str = ""
+    source: str = "KernelEval"
+    """Who judged and published it."""
+    licence: str = ""
+    """Licence under which the source is available; empty: not known."""
+
+    @property
+    def timed(self) -> bool:
+        """Whether it has a speedup that counts: that of a right candidate."""
+        return self.correct and self.speedup > 0
+
+
+def steps_of_run(verdicts: Iterable[tuple[Attempt, Verdict]], sources: Mapping[str, Candidate]) -> list[list[Step]]:
+    """The chains of a stored run, from its finished attempts and their sources: attempts of one generator, task and
+    machine of which each names the one before it as the parent of its candidate (``Origin.parent``). Attempts that
+    nothing refines and that refine nothing are left out.
+    """
+    groups: dict[tuple[str, str, str], dict[str, tuple[Attempt, Verdict]]] = {}
+    for attempt, verdict in verdicts:
+        if attempt.candidate:
+            where = (attempt.generator, attempt.task, attempt.machine)
+            groups.setdefault(where, {}).setdefault(attempt.candidate, (attempt, verdict))
+    chains = []
+    for (generator, _, _), known in groups.items():
+        parents = {h: a.origin.parent for h, (a, _) in known.items() if a.origin and a.origin.parent in known}
+        for last in known:
+            if last in parents and last not in parents.values():
+                line = [last]
+                while (parent := parents.get(line[-1])) is not None and parent not in line:
+                    line.append(parent)
+                line.reverse()
+                name = f"{generator} #{known[last][0].sample}"
+                chains.append([_step(*known[h], sources, name, i) for i, h in enumerate(line)])
+    return chains
+
+
+def _step(attempt: Attempt, verdict: Verdict, sources: Mapping[str, Candidate], chain: str, place: int) -> Step:
+    candidate = sources.get(attempt.candidate)
+    failed = verdict.stage if verdict.verdict == "failed" else ""
+    speed = verdict.speedup
+    timed = [
+        (c.case, c.outcome.timing)
+        for c in verdict.cells
+        if isinstance(c.outcome, Passed) and c.outcome.timing is not None
+    ]
+    noise = [timing.noise for _, timing in timed]
+    direction = "forward" if speed is None else speed.direction
+    return Step(
+        task=attempt.task,
+        chain=chain,
+        round=place,
+        code="\n".join(text for _, text in candidate.files) if candidate else "",
+        built=failed not in ("generate", "build"),
+        called=failed not in ("generate", "build", "call"),
+        correct=not failed,
+        stage=failed,
+        reason=verdict.reason if failed else "",
+        message=verdict.message if failed else "",
+        speedup=math.nan if speed is None else speed.value,
+        low=math.nan if speed is None else speed.low,
+        high=math.nan if speed is None else speed.high,
+        noise=sum(noise) / len(noise) if noise else math.nan,
+        cells={case.key: (t.speedup, t.low, t.high) for case, t in timed if case.direction == direction},
+        machine=attempt.machine,
+        generator=attempt.generator,
+        model=attempt.origin.model if attempt.origin else "",
+        licence=attempt.origin.licence if attempt.origin else "",
+    )
+
+
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|#(?!\s*(?:include|define|pragma|if|el|end|undef))[^\n]*", re.DOTALL)
+
+
+def really_changed(before: str, after: str) -> bool:
+    """Whether two sources differ in more than comments, docstrings and white space."""
+    return before != after and essence(before) != essence(after)
+
+
+def essence(code: str) -> str:
+    """A source without comments, docstrings and white space: of Python the dump of its syntax tree; of what does not
+    parse as Python, the text without C's and Python's comments and without white space.
+    """
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return re.sub(r"\s+", "", _COMMENT.sub("", code))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and isinstance(getattr(first.value, "value", None), str):
+                node.body = node.body[1:]
+    return ast.dump(tree)

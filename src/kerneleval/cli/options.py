@@ -49,8 +49,7 @@ _STORE = typer.Option("--store", help="Path or URL of the store; default: ./kern
 DeviceOption = Annotated[str | None, _DEVICE]
 StoreOption = Annotated[str | None, _STORE]
 RunsArgument = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="RUN", help="Identifiers or names of runs; default: the latest run."),
+    list[str] | None, typer.Argument(metavar="RUN", help="Identifiers or names of runs; default: the latest run.")
 ]
 FileArgument = Annotated[
     str,

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from kerneleval import __version__
-from kerneleval.cli import generating, judging, machine, options, results, tasks
+from kerneleval.cli import judging, options, results, tasks
 from kerneleval.cli.output import ERROR, INTERRUPTED, PASSED, PIPE_CLOSED, one_line, print_json
 from kerneleval.records import KernelEvalError, UsageError
 from kerneleval.records.errors import how_to_install
@@ -31,9 +31,9 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "check": judging.check,
     "matrix": judging.matrix,
     "differ": judging.differ,
-    "run": generating.run,
-    "generate": generating.generate,
-    "estimate": generating.estimate,
+    "run": judging.run,
+    "generate": judging.generate,
+    "estimate": judging.estimate,
     "score": results.score,
     "compare": results.compare,
     "report": results.report,
@@ -45,8 +45,8 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "audit": judging.audit,
     "tasks": tasks.tasks,
     "selftest": tasks.selftest,
-    "peaks": machine.peaks,
-    "doctor": machine.doctor,
+    "peaks": tasks.peaks,
+    "doctor": tasks.doctor,
 }
 """Every command, in the order of the help."""
 

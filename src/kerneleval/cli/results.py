@@ -68,11 +68,7 @@ def report(
     return show(document, as_json, scores_view.render_headline)
 
 
-def analyse(
-    runs: RunsArgument = None,
-    store: StoreOption = None,
-    as_json: Json = False,
-) -> int:
+def analyse(runs: RunsArgument = None, store: StoreOption = None, as_json: Json = False) -> int:
     """Analyse a run: correctness, difficulty, sources, machines."""
     from kerneleval import pipeline
 

@@ -23,10 +23,10 @@ def find(name: str, cache: Cache | None = None) -> Generator | Asked:
     """The generator of that name.
 
     Args:
-        name: a built-in generator's name; the path of a directory of candidate files (see
-            :mod:`kerneleval.generators.common.directory`); of a Python module that declares a generator with
-            ``@register``; of a TOML file with a table ``[generator]`` (see
-            :mod:`kerneleval.generators.common.settings`); or of a file of samples from ``kerneleval export``.
+        name: a built-in generator's name; or the path of a directory of candidate files
+            (:mod:`kerneleval.generators.common.directory`), of a Python module that declares a generator with
+            ``@register``, of a TOML file with a table ``[generator]`` (:mod:`kerneleval.generators.common.settings`),
+            or of a file of samples from ``kerneleval export``.
         cache: where the answers of a model or agent are kept; None: nowhere.
 
     Raises:

@@ -86,11 +86,7 @@ class Compiled:
 
 @KINDS.register(name="compile")
 def from_settings(table: Mapping[str, Any], place: str, cache: Cache | None = None) -> Compiled:
-    """The generator of a settings file.
-
-    Raises:
-        UsageError: an unknown key or mode, or a value of the wrong type.
-    """
+    """The generator of a settings file. Raises UsageError for an unknown key or mode, or a value of the wrong type."""
     values = typed(Compiled, table, place)
     mode = str(table.get("mode", "default"))
     if mode not in MODES:

@@ -51,10 +51,8 @@ class Replay:
         self._by_task: dict[str, list[Candidate]] | None = None
 
     def candidates(self, task: Task, device: str) -> Iterator[Candidate]:
-        """The task's samples in their order; those of several generators are numbered one after another.
-
-        Raises:
-            UsageError: the file or the run cannot be read; the message names the line.
+        """The task's samples in their order; those of several generators are numbered one after another. Raises
+        UsageError, which names the line, where the file or the run cannot be read.
         """
         if self._by_task is None:
             self._by_task = self._sorted()
@@ -79,11 +77,7 @@ class Replay:
 
 
 def of_file(path: Path, name: str = "", only: str = "") -> Replay:
-    """The generator of a file of samples.
-
-    Raises:
-        UsageError: there is no such file.
-    """
+    """The generator of a file of samples. Raises UsageError where there is no such file."""
     if not path.is_file():
         raise UsageError(f"{path}: no such file")
     stem = path.name.partition(".")[0]
@@ -151,10 +145,8 @@ _KEYS = ("name", "path", "store", "run", "generator")
 
 @KINDS.register(name="replay")
 def from_settings(table: Mapping[str, Any], place: str, cache: Cache | None = None) -> Replay:
-    """The replay of a settings file: ``path`` (samples), or ``store`` and ``run``; ``generator`` chooses one.
-
-    Raises:
-        UsageError: an unknown key, none or both of the two, or no such file.
+    """The replay of a settings file: ``path`` (samples), or ``store`` and ``run``; ``generator`` chooses one. Raises
+    UsageError for an unknown key, none or both of the two, or no such file.
     """
     known_keys(table, _KEYS, place)
     for key, value in table.items():

@@ -5,17 +5,13 @@ Only ``pipeline/audit.py`` joins them too: store -> judge -> store.
 
 from __future__ import annotations
 
-from kerneleval.pipeline.checking import check, check_candidate
-from kerneleval.pipeline.differential import differ
-from kerneleval.pipeline.estimating import estimate
-from kerneleval.pipeline.generating import generate, prompts
-from kerneleval.pipeline.merging import merge
-from kerneleval.pipeline.peaks import peaks
-from kerneleval.pipeline.portability import matrix
-from kerneleval.pipeline.results import analyse, compare, export, import_results, report, score, transitions
+from kerneleval.pipeline.checking import check, check_candidate, selftest
+from kerneleval.pipeline.doctor import peaks
+from kerneleval.pipeline.generating import estimate, generate, prompts
+from kerneleval.pipeline.portability import differ, matrix
+from kerneleval.pipeline.results import analyse, compare, export, import_results, merge, report, score, transitions
 from kerneleval.pipeline.rewards import Rewarder, reward
 from kerneleval.pipeline.running import run, run_suite
-from kerneleval.pipeline.selftests import selftest
 
 __all__ = [
     "Rewarder",

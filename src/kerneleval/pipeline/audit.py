@@ -15,6 +15,7 @@ from kerneleval.pipeline.checking import borrowed, open_task
 from kerneleval.records import (
     PUBLISHED,
     AuditSpec,
+    Candidate,
     OnEvent,
     Protocol,
     ReplaySource,
@@ -28,11 +29,13 @@ from kerneleval.records import (
 
 if TYPE_CHECKING:
     from kerneleval.judge.judge import Judge
-    from kerneleval.store.plan import Attempt, Planned, RunInfo
+    from kerneleval.store.plan import Attempt, RunInfo
     from kerneleval.store.store import Store
 
 FORMAT = 1
 """Raised whenever a field of the audit's document changes its meaning or goes away."""
+
+_COMPARED = ("verdict", "stage", "reason", "message", "track", "speedup")
 
 _Key = tuple[str, int, str]
 """Generator, sample, task: what names an attempt of a run on one machine."""
@@ -57,12 +60,8 @@ def audit(spec: AuditSpec, *, judge: Judge | None = None, on_event: OnEvent | No
     store = open_store(spec.store_url, create=False)
     info = store.run(spec.run)
     kind = spec.device or info.machines[0].device
-    request = {
-        "of": info.id,
-        "only": sorted(set(spec.only)),
-        "sample": spec.sample,
-        "same_shapes": spec.same_shapes,
-    }
+    only = sorted(set(spec.only))
+    request = {"of": info.id, "only": only, "sample": spec.sample, "same_shapes": spec.same_shapes}
     stored, skipped = _stored(store, info, kind, spec.only)
     with borrowed(judge, kind) as owner:
         found = _interrupted(store, owner, request, spec.tier or info.protocol.tier) if spec.resume else None
@@ -161,11 +160,22 @@ def _begin(
     subjects: dict[str, Task],
 ) -> RunInfo:
     """Store the audit with all that it is going to judge."""
-    from kerneleval.store import NewRun
+    from kerneleval.store import NewRun, Planned
 
-    plan = [_planned(store, judge, attempt, subjects[attempt.task], protocol, request) for attempt in chosen]
+    plan = [
+        Planned(
+            generator=attempt.generator,
+            task=attempt.task,
+            category=attempt.category,
+            level=attempt.level,
+            group=subjects[attempt.task].group,
+            cases=attempt.cases if request["same_shapes"] else judge.plan(subjects[attempt.task], protocol),
+            sample=attempt.sample,
+            candidate=_candidate(store, attempt),
+        )
+        for attempt in chosen
+    ]
     generators = [name for name in info.generators if any(p.generator == name for p in plan)]
-    sources = {name: info.tasks.get(name, name) for name in subjects}
     run = store.begin_run(
         NewRun(
             name=f"audit of {info.id}",
@@ -173,29 +183,16 @@ def _begin(
             machines=(judge.machine,),
             protocol=protocol,
             plan=tuple(plan),
-            tasks=sources,
+            tasks={name: info.tasks.get(name, name) for name in subjects},
             audit=request,
         )
     )
     return store.run(run)
 
 
-def _planned(
-    store: Store, judge: Judge, attempt: Attempt, task: Task, protocol: Protocol, request: dict[str, Any]
-) -> Planned:
-    from kerneleval.store import Planned
-
+def _candidate(store: Store, attempt: Attempt) -> Candidate:
     candidate = store.candidate(attempt.candidate)
-    return Planned(
-        generator=attempt.generator,
-        task=attempt.task,
-        category=attempt.category,
-        level=attempt.level,
-        group=task.group,
-        cases=attempt.cases if request["same_shapes"] else judge.plan(task, protocol),
-        sample=attempt.sample,
-        candidate=candidate if attempt.origin is None else replace(candidate, origin=attempt.origin),
-    )
+    return candidate if attempt.origin is None else replace(candidate, origin=attempt.origin)
 
 
 def _judge(
@@ -209,21 +206,17 @@ def _judge(
     """Judge what is left of the audit; every verdict is stored as soon as it is there."""
     from kerneleval.store import for_replay
 
-    left = store.unfinished(info.id)
+    left, place = store.unfinished(info.id), for_replay(store_url)
     for done, attempt in enumerate(left, info.planned - len(left)):
         tell(on_event, "run", done, info.planned, f"{attempt.generator}: {attempt.task}")
-        candidate = store.candidate(attempt.candidate)
-        if attempt.origin is not None:
-            candidate = replace(candidate, origin=attempt.origin)
+        candidate = _candidate(store, attempt)
         verdict = judge.check(
             candidate,
             subjects[attempt.task],
             info.protocol,
             cases=attempt.cases,
             replay=ReplaySource(
-                source=candidate.stored_name,
-                task=info.tasks.get(attempt.task, attempt.task),
-                store=for_replay(store_url),
+                source=candidate.stored_name, task=info.tasks.get(attempt.task, attempt.task), store=place
             ),
             on_event=on_event,
         )
@@ -262,13 +255,8 @@ def _entry(key: _Key, before: Verdict, after: Verdict) -> dict[str, Any]:
         "sample": sample,
         "task": task,
         "candidate": after.candidate,
-        "before": _summary(before),
-        "after": _summary(after),
+        "before": {name: to_plain(getattr(before, name)) for name in _COMPARED},
+        "after": {name: to_plain(getattr(after, name)) for name in _COMPARED},
         **to_plain(comparison),
         "replay": after.replay,
     }
-
-
-def _summary(verdict: Verdict) -> dict[str, Any]:
-    names = ("verdict", "stage", "reason", "message", "track", "speedup")
-    return {name: to_plain(getattr(verdict, name)) for name in names}

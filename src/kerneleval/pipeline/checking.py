@@ -1,7 +1,11 @@
-"""One candidate, judged: file -> candidate, name -> task, verdict."""
+"""One candidate, judged: file -> candidate, name -> task, verdict; and the tasks, tested by their own references."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +14,7 @@ from kerneleval.records import (
     Candidate,
     CandidateSpec,
     Case,
+    Failed,
     OnEvent,
     Protocol,
     ReplaySource,
@@ -17,6 +22,7 @@ from kerneleval.records import (
     UsageError,
     Verdict,
     asked,
+    tell,
 )
 
 if TYPE_CHECKING:
@@ -84,11 +90,7 @@ def read_source(spec: CandidateSpec, task: Task) -> Candidate:
     from kerneleval.languages import read_candidate
 
     return read_candidate(
-        spec.source,
-        task_name=task.name,
-        entry=spec.entry,
-        backward_entry=spec.backward_entry,
-        language=spec.language,
+        spec.source, task_name=task.name, entry=spec.entry, backward_entry=spec.backward_entry, language=spec.language
     )
 
 
@@ -116,21 +118,88 @@ def _read_case(key: str, task: Task, protocol: Protocol, judge: Judge) -> Case:
     return read_case(key, task, protocol, judge.plan(task, protocol), judge.device.largest_case_bytes())
 
 
-class borrowed:  # noqa: N801 - used as a function
+@contextmanager
+def borrowed(judge: Judge | None, device: str | None) -> Iterator[Judge]:
     """The judge given, left open, or one of our own, closed at the end."""
+    from kerneleval.judge import Judge
 
-    def __init__(self, judge: Judge | None, device: str | None) -> None:
-        self._given, self._device = judge, device
-        self._own: Judge | None = None
+    with nullcontext(judge) if judge is not None else Judge(device) as owner:
+        yield owner
 
-    def __enter__(self) -> Judge:
-        if self._given is not None:
-            return self._given
-        from kerneleval.judge import Judge
 
-        self._own = Judge(self._device)
-        return self._own
+def selftest(
+    tasks: Sequence[str] = (),
+    *,
+    device: str | None = None,
+    dtypes: Sequence[str] = (),
+    directions: Sequence[str] = (),
+    judge: Judge | None = None,
+    on_event: OnEvent | None = None,
+) -> list[dict[str, Any]]:
+    """Test tasks (names or paths; empty: every built-in one) on a device: every reference must pass its own task, and
+    no trivial or damaged output may.
 
-    def __exit__(self, *_exc: object) -> None:
-        if self._own is not None:
-            self._own.close()
+    Each task is tested twice: by itself (:func:`kerneleval.judge.selftest.task_selftest.selftest`: bounds, dependence
+    on inputs, trivial answers, planted bugs), and with its reference as candidate through the whole judge, untimed.
+
+    Returns:
+        for each task ``task``, ``passed``, ``cases``, ``seconds`` and ``findings`` (each with ``test``, ``case`` and
+        ``message``; empty where nothing is wrong).
+
+    Raises:
+        UsageError: an unknown task or device, or a reference that raises.
+        InfrastructureError: the machine failed.
+    """
+    from kerneleval import tasks as library
+
+    subjects = [library.open_task(name) for name in tasks] or list(library.all_tasks().values())
+    protocol = Protocol(
+        tier="standard",
+        dtypes=tuple(dtypes),
+        directions=tuple(directions),
+        timed=False,
+        allow=("custom", "mixed", "library"),
+    )
+    found = []
+    with borrowed(judge, device) as owner:
+        for done, task in enumerate(subjects):
+            tell(on_event, "run", done, len(subjects), task.name)
+            found.append(_selftest(owner, task, protocol, on_event))
+        tell(on_event, "run", len(subjects), len(subjects), "done")
+    return found
+
+
+def _selftest(judge: Judge, task: Task, protocol: Protocol, on_event: OnEvent | None) -> dict[str, Any]:
+    from kerneleval.judge.selftest.task_selftest import selftest as examine
+    from kerneleval.judge.windows.worker_pool import baseline_candidate
+
+    started = time.perf_counter()
+    protocol = replace(
+        protocol,
+        dtypes=tuple(d for d in protocol.dtypes or task.dtypes if d in task.dtypes),
+        directions=tuple(d for d in protocol.directions or task.directions if d in task.directions),
+    )
+    cases = judge.plan(task, protocol) if protocol.dtypes and protocol.directions else ()
+    findings: list[dict[str, Any]] = []
+    if cases:
+        findings = [
+            {name: finding[name] for name in ("test", "case", "message")}
+            for finding in examine(task, judge.device.judge_device, cases)
+        ]
+        verdict = judge.check(
+            baseline_candidate(task, protocol), task, protocol, cases=cases, trusted=True, on_event=on_event
+        )
+        findings += [
+            {"test": "judged", "case": cell.case.key, "message": f"{cell.outcome.reason}: {cell.outcome.message}"}
+            for cell in verdict.cells
+            if isinstance(cell.outcome, Failed)
+        ]
+        if verdict.verdict != "passed" and not findings:
+            findings.append({"test": "judged", "case": "", "message": f"{verdict.reason}: {verdict.message}"})
+    return {
+        "task": task.name,
+        "passed": not findings,
+        "cases": len(cases),
+        "seconds": time.perf_counter() - started,
+        "findings": findings,
+    }

@@ -1,4 +1,4 @@
-"""What this machine can do: devices, compilers, languages, sandbox, clock, memory, store, and what to install.
+"""What this machine can do: devices, compilers, languages, sandbox, clock, memory, store; what to install; its peaks.
 
 :func:`examine` tries things instead of looking them up: it starts a worker on every device that is there, builds
 and runs a known kernel in every language, and takes some seconds a device the first time, two the next. Its answer is
@@ -22,11 +22,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.records import Candidate, KernelEvalError, ToolError, to_plain
+from kerneleval.pipeline.checking import borrowed
+from kerneleval.records import Candidate, KernelEvalError, OnEvent, ToolError, tell, to_plain
 
 if TYPE_CHECKING:
+    from kerneleval.judge.judge import Judge
     from kerneleval.judge.windows.worker_pool import WorkerPool
     from kerneleval.languages import Language
+
 
 _PACKAGES = ("torch", "triton", "numba", "pyopencl", "numpy", "scipy", "sqlalchemy", "psycopg")
 _SPIN_NS = 1_000_000
@@ -161,9 +164,8 @@ def _compilers() -> list[dict[str, Any]]:
         ("hipcc", ["hipcc"], [Path("/opt/rocm/bin")]),
     ):
         path = find_tool(names, folders)
-        rows.append(
-            {"name": name, "path": path or ""} | _tried(functools.partial(tool_version, path) if path else None)
-        )
+        tried = _tried(functools.partial(tool_version, path) if path else None)
+        rows.append({"name": name, "path": path or ""} | tried)
     library = find_nvrtc()
     tried = _tried((lambda: Nvrtc(library).version) if library else None)
     rows.append({"name": "nvrtc", "path": str(library or "")} | tried)
@@ -264,20 +266,15 @@ def _store(url: str | None) -> dict[str, Any]:
     local = "://" not in place or place.startswith("sqlite:///")
     if local and not path.exists():
         writable = path.parent.is_dir() and os.access(path.parent, os.W_OK)
-        message = (
-            "not there yet; the first run makes it" if writable else f"{path.parent} is no directory one can write"
-        )
+        wrong = f"{path.parent} is no directory one can write"
+        message = "not there yet; the first run makes it" if writable else wrong
         return {"place": place, "reachable": writable, "runs": 0, "message": message}
     try:
         with open_store(url, create=False, write=False) as store:
             return {"place": store.place, "reachable": True, "runs": len(store.runs()), "message": ""}
     except KernelEvalError as error:
-        return {
-            "place": place if local else place.rpartition("@")[2],
-            "reachable": False,
-            "runs": 0,
-            "message": str(error),
-        }
+        place = place if local else place.rpartition("@")[2]
+        return {"place": place, "reachable": False, "runs": 0, "message": str(error)}
 
 
 def _advice(found: dict[str, Any]) -> list[str]:
@@ -308,3 +305,49 @@ def _advice(found: dict[str, Any]) -> list[str]:
     if not found["store"]["reachable"]:
         advice.append(f"store: {found['store']['message']}")
     return advice
+
+
+def peaks(
+    device: str | None = None, *, again: bool = False, judge: Judge | None = None, on_event: OnEvent | None = None
+) -> dict[str, Any]:
+    """The peaks of a machine: from the cache, and measured now as far as they are not known (``again``: all of them).
+
+    Returns:
+        plain data: ``machine``, ``fingerprint``, ``product`` and ``source`` (empty: no vendor's figures are known),
+        ``unsteady`` (what speaks against what was measured now; empty: nothing, or nothing was), and ``peaks``: the
+        fields of :class:`Peak`, with ``datasheet`` and ``share`` of it (None: not stated).
+
+    Raises:
+        UsageError: no such device, or not usable here.
+        InfrastructureError: the device has no memory left to measure with.
+    """
+    from kerneleval.devices.common.datasheet import product_of
+    from kerneleval.judge.machine import peaks as stage
+
+    measured = 0
+
+    def on_measure(name: str, done: int, total: int) -> None:
+        nonlocal measured
+        measured += 1
+        tell(on_event, "peaks", done, total, f"measuring {name}")
+
+    with borrowed(judge, device) as owner:
+        owner.pool.quiet()
+        before = owner.device.conditions()
+        found = stage.known(owner.device, owner.machine, owner.pool.cache_dir, again=again, on_measure=on_measure)
+        why = owner.device.unsteady(before, owner.device.conditions()) if measured else ""
+        machine = owner.machine
+    product = product_of(machine)
+    rows = []
+    for peak in found.peaks:
+        stated = product.figure(peak.name) if product else 0.0
+        share = peak.best / stated if stated and peak.best else None
+        rows.append(to_plain(peak) | {"datasheet": stated or None, "share": share})
+    return {
+        "machine": to_plain(machine),
+        "fingerprint": machine.fingerprint,
+        "product": product.name if product else "",
+        "source": product.source if product else "",
+        "unsteady": why,
+        "peaks": rows,
+    }

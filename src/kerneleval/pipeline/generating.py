@@ -1,11 +1,13 @@
-"""Asking a generator without judging: its prompts, and its candidates as files."""
+"""Asking generators without judging: prompts, candidates as files, and what asking and judging would cost."""
 
 from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,3 +163,200 @@ def there(store_url: str | None) -> Store | None:
         return open_store(store_url, create=False, write=False)
     except UsageError:
         return None
+
+
+CHARACTERS = 3.5
+"""Characters of a prompt for each token where nothing is known of the model: what tokenizers of today make of English
+and code is between 3 and 4.5."""
+
+TOKENS_OUT = 3000
+"""Tokens of an answer where nothing is known of the model: a file of 200 lines and some reasoning."""
+
+FEEDBACK = 3000
+"""Characters of feedback for each round."""
+
+_SURE = 1.959963984540054
+_WIDE = 2.0
+"""An assumption may be off by this factor either way."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    """What a store knows of a model."""
+
+    ratio: float
+    """Characters of the prompt for each token."""
+    tokens_out: list[float]
+    """Tokens of each answer."""
+    cached: float
+    """Share of the prompt's tokens out of the endpoint's cache."""
+    seconds: list[float]
+    """How long each answer took."""
+    characters_out: float
+
+
+def estimate(spec: RunSpec, protocol: Protocol, *, against: str = "") -> dict[str, Any]:
+    """What asking and judging generators over a suite will cost, before anything is asked.
+
+    Prompts are rendered and counted. Tokens for each character, answers and seconds are those of the same model's
+    earlier answers in the store, seconds of judging those of earlier verdicts in the same tier on this machine, of the
+    same task where there is one; intervals hold 95 % of the totals, if answers are independent. What the store knows
+    nothing of is assumed, with a factor of 2 either way, and said to be; judging time is not assumed.
+
+    Returns:
+        plain data: ``generators``: name -> ``requests``, and ``tokens_in``, ``tokens_out``, ``usd``, ``asking_s``,
+        ``judging_s``, each with ``value``, ``low``, ``high`` and ``basis`` and, with the run ``against``, ``actual``.
+
+    Raises:
+        UsageError: an unknown generator, task, device or run.
+    """
+    from kerneleval import generators as makers
+
+    found = [makers.find(name) for name in spec.generators]
+    suite = list(suite_of(spec, protocol).values())
+    store = there(spec.store_url)
+    if against and store is None:
+        raise UsageError(f"there is no store yet, so no run {against!r} to compare with; leave --against out")
+    with borrowed(None, spec.device) as judge:
+        machine = judge.machine
+        limits = known_limits(store, judge, in_float32(protocol))
+        requests = [Request(task=t, device=machine.device, machine=machine, limits=limits) for t in suite]
+        table = {maker.name: _row(maker, requests, store, protocol.tier) for maker in found}
+    if against and store is not None:
+        for name, actual in _actual(store, against).items():
+            for key, value in actual.items():
+                if key in table.get(name, {}):
+                    table[name][key]["actual"] = value
+    return {"device": machine.device, "tasks": len(suite), "generators": table, "against": against}
+
+
+def _row(maker: Generator | Asked, requests: Sequence[Request], store: Store | None, tier: str) -> dict[str, Any]:
+    """What one generator will cost; ``requests`` holds one for each task."""
+    from kerneleval.generators import Asked
+
+    first = requests[0]
+    assert first.machine is not None
+    if isinstance(maker, Asked):
+        row = _asking(maker, requests, store)
+        samples = {request.task.name: maker.samples * maker.rounds for request in requests}
+    else:
+        row = {"requests": 0}
+        answers = answers_of(maker, [request.task for request in requests], first.device)
+        samples = {name: len(of) for name, of in answers.items()}
+    return {**row, "judging_s": _judging(store, first.machine.fingerprint, tier, samples)}
+
+
+def _asking(maker: Asked, requests: Sequence[Request], store: Store | None) -> dict[str, Any]:
+    count = len(requests) * maker.samples * maker.rounds
+    model = as_model(maker)
+    if model is None:
+        return {"requests": count}
+    known = _history(store, model)
+    ratio = known.ratio if known else CHARACTERS
+    length = known.characters_out if known else TOKENS_OUT * CHARACTERS
+    inputs = 0.0
+    for request in requests:
+        characters = sum(len(text) for _, text in model.prompt(request).messages)
+        for number in range(maker.rounds):
+            inputs += maker.samples * (characters + number * (length + FEEDBACK)) / ratio
+    outs = known.tokens_out if known else [float(TOKENS_OUT)]
+    basis = f"{len(outs)} earlier answers" if known else "assumed: the store has no answer of this model"
+    tokens_in = _figure(inputs, 0.05 * inputs, basis) if known else _assumed(inputs, basis)
+    tokens_out = _total(outs, count, basis) if known else _assumed(outs[0] * count, basis)
+    row = {"requests": count, "tokens_in": tokens_in, "tokens_out": tokens_out}
+    price = _pricing(model, known)
+    if price is not None:
+        row["usd"] = {k: price(tokens_in[k], tokens_out[k]) for k in ("value", "low", "high")} | {"basis": basis}
+    if known:
+        row["asking_s"] = _total([s / maker.concurrency for s in known.seconds], count, basis)
+    return row
+
+
+def _pricing(model: Model, known: _Known | None) -> Callable[[float, float], float] | None:
+    """(tokens in, tokens out) -> US dollars; None: no list has the model."""
+    from kerneleval.generators.llm.settings import Usage
+
+    share = known.cached if known else 0.0
+
+    def price(tokens_in: float, tokens_out: float) -> float:
+        million = Usage(tokens_in=10**6, tokens_out=0, tokens_cached=round(share * 10**6))
+        made = Usage(tokens_in=0, tokens_out=10**6)
+        return model.price(million)[0] * tokens_in / 1e6 + model.price(made)[0] * tokens_out / 1e6
+
+    return price if model.price(Usage(tokens_in=1, tokens_out=1))[1] else None
+
+
+def _history(store: Store | None, model: Model) -> _Known | None:
+    """What is known of the model at its endpoint; None: nothing."""
+    bodies = [
+        body
+        for body in (store.responses() if store is not None else ())
+        if body.get("usage") and (body.get("asked") or {}).get("model") == model.settings.model
+        if (body.get("asked") or {}).get("url") == model.settings.url
+    ]
+    if not bodies:
+        return None
+    characters = sum(len(text) for body in bodies for _, text in body["prompt"])
+    tokens = sum(body["usage"]["tokens_in"] for body in bodies)
+    return _Known(
+        ratio=characters / max(1, tokens),
+        tokens_out=[float(body["usage"]["tokens_out"]) for body in bodies],
+        cached=sum(body["usage"]["tokens_cached"] for body in bodies) / max(1, tokens),
+        seconds=[float(body["seconds"]) for body in bodies],
+        characters_out=statistics.fmean(len(body["text"]) for body in bodies),
+    )
+
+
+def _judging(store: Store | None, machine: str, tier: str, samples: Mapping[str, int]) -> dict[str, Any] | None:
+    """Seconds of judging so many samples of each task; None: nothing was judged here in this tier yet."""
+    if store is None:
+        return None
+    times: dict[str, list[float]] = {}
+    for info in store.runs():
+        if info.protocol.tier == tier and any(m.fingerprint == machine for m in info.machines):
+            for attempt, verdict in store.verdicts(info.id, cells=False):
+                if verdict.seconds > 0 and attempt.machine == machine:
+                    times.setdefault(attempt.task, []).append(verdict.seconds)
+    every = [seconds for of in times.values() for seconds in of]
+    if not every:
+        return None
+    value = variance = 0.0
+    for task, count in samples.items():
+        of = times.get(task, every)
+        value += count * statistics.fmean(of)
+        spread = statistics.stdev(of) if len(of) > 1 else statistics.fmean(of)
+        variance += count * spread**2 + (count * spread) ** 2 / len(of)
+    own = sum(task in times for task in samples)
+    return _figure(value, math.sqrt(variance), f"{len(every)} earlier verdicts, of {own} of the {len(samples)} tasks")
+
+
+def _total(values: Sequence[float], count: int, basis: str) -> dict[str, Any]:
+    """A sum of so many independent draws from what was seen: its own scatter and that of the seen mean."""
+    spread = statistics.stdev(values) if len(values) > 1 else statistics.fmean(values)
+    error = spread * math.sqrt(count + count**2 / len(values))
+    return _figure(statistics.fmean(values) * count, error, basis)
+
+
+def _figure(value: float, error: float, basis: str) -> dict[str, Any]:
+    low, high = max(0.0, value - _SURE * error), value + _SURE * error
+    return {"value": value, "low": low, "high": high, "basis": basis}
+
+
+def _assumed(value: float, basis: str) -> dict[str, Any]:
+    return {"value": value, "low": value / _WIDE, "high": value * _WIDE, "basis": basis}
+
+
+def _actual(store: Store, run: str) -> dict[str, dict[str, float]]:
+    """What a run cost, by generator; final answers hold what all their rounds cost."""
+    info = store.run(run)
+    found: dict[str, dict[str, float]] = {}
+    for attempt in store.attempts(info.id):
+        row = found.setdefault(attempt.generator, dict.fromkeys(("tokens_in", "tokens_out", "usd", "judging_s"), 0.0))
+        if attempt.origin is not None:
+            row["tokens_in"] += attempt.origin.tokens_in
+            row["tokens_out"] += attempt.origin.tokens_out
+            row["usd"] += attempt.origin.money_usd
+    for one in [info, *(other for other in store.runs() if other.rounds_of == info.id)]:
+        for attempt, verdict in store.verdicts(one.id, cells=False):
+            found[attempt.generator]["judging_s"] += verdict.seconds
+    return found

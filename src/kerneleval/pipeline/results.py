@@ -7,13 +7,13 @@ path or URL; None: ``./kerneleval.db``. Each function raises UsageError where th
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.pipeline.rounds import rounds_of
-from kerneleval.pipeline.stored import StoredRuns, collects_later
-from kerneleval.records import UsageError, near, to_plain
+from kerneleval.pipeline.stored import StoredRuns, collects_later, rounds_of
+from kerneleval.records import OnEvent, UsageError, near, tell, to_plain
 
 if TYPE_CHECKING:
     from kerneleval.analysis.rubric import Profile
@@ -73,13 +73,10 @@ def export(
 def import_results(
     path: str | Path,
     *,
-    file_format: str = "kernelbench",
     baseline: str | Path = "",
     solutions: str | Path = "",
-    name: str = "",
-    hardware: str = "",
-    level: int | None = None,
     store_url: str | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
     """Store what others published as a run; nothing of it is judged. Arguments and errors are those of
     :func:`kerneleval.analysis.published.load`.
@@ -90,15 +87,7 @@ def import_results(
     from kerneleval.analysis import published
     from kerneleval.store import open_store
 
-    found = published.load(
-        path,
-        file_format=file_format,
-        baseline=baseline or None,
-        solutions=solutions or None,
-        name=name,
-        hardware=hardware,
-        level=level,
-    )
+    found = published.load(path, baseline=baseline or None, solutions=solutions or None, **options)
     with open_store(store_url) as store:
         run, written = published.put(store, found)
     return {
@@ -270,8 +259,6 @@ def transitions(
     Raises:
         UsageError: no such file; no such corpus; a file that cannot be written.
     """
-    from kerneleval.analysis import pairs as learning
-    from kerneleval.analysis import steps
     from kerneleval.analysis import transitions as between
     from kerneleval.analysis.formats import kernelbenchx
 
@@ -282,16 +269,17 @@ def transitions(
         from kerneleval.store import open_store
 
         store = open_store(store_url, create=False, write=False)
-        runs = _with_rounds(store, source)
+        own = store.run(source).id
+        runs = [other.id for other in store.runs() if other.rounds_of == own] or [own]
         hashes = dict.fromkeys(attempt.candidate for run in runs for attempt in store.attempts(run))
         sources = {h: store.candidate(h) for h in hashes if h}
-        chains = [chain for run in runs for chain in steps.steps_of_run(store.verdicts(run), sources)]
+        chains = [chain for run in runs for chain in between.steps_of_run(store.verdicts(run), sources)]
     found = between.transitions(chains, noise=between.NOISE if noise is None else noise)
-    rows = list(learning.pairs(found))
+    rows = list(between.pairs(found))
     if pairs_to:
         from kerneleval.reports import export as tables
 
-        tables.write_table(pairs_to, learning.COLUMNS, rows)
+        tables.write_table(pairs_to, between.COLUMNS, rows)
     return {
         "runs": runs,
         "transitions": len(found),
@@ -299,18 +287,10 @@ def transitions(
         "counts": between.counts(found),
         "shares": to_plain(between.shares(found)),
         "repair_bias": to_plain(between.repair_bias(found)),
-        "pairs": {
-            kind: sum(row["kind"] == kind for row in rows) for kind in dict.fromkeys(row["kind"] for row in rows)
-        },
-        "left_out": learning.left_out(found),
+        "pairs": dict(Counter(row["kind"] for row in rows)),
+        "left_out": between.left_out(found),
         "written": str(pairs_to),
     }
-
-
-def _with_rounds(store: Store, source: str) -> list[str]:
-    """Identifiers of the rounds of a run; its own where nothing was refined."""
-    info = store.run(source)
-    return [other.id for other in store.runs() if other.rounds_of == info.id] or [info.id]
 
 
 def _side(store: Store, text: str) -> tuple[RunInfo, list[str]]:
@@ -323,3 +303,46 @@ def _side(store: Store, text: str) -> tuple[RunInfo, list[str]]:
     if generator and generator not in info.generators:
         raise UsageError(f"run {run} has no generator {generator!r}; {near(generator, info.generators)}")
     return info, [generator] if generator else list(info.generators)
+
+
+def merge(sources: Sequence[str], *, store_url: str | None = None, on_event: OnEvent | None = None) -> dict[str, Any]:
+    """Copy every run of other stores, which are only read, with all that they need, into one store, made where there is
+    none; as plain data what came of it.
+
+    Each source is one transaction: after a failure the store holds the sources before it and nothing of the one that
+    failed, and the same call goes on. What is there already stays as it is.
+
+    Returns:
+        ``store``; ``sources``: a :class:`kerneleval.store.merging.Merged` for each; ``names``: names that several runs
+        of the store have -> identifiers, the latest first; ``machines``: number of machines of all merged runs.
+
+    Raises:
+        UsageError: no source is given, or one that is no store, of a newer version, or the target itself; a run is in
+            both with other contents.
+        InfrastructureError: a source is damaged, disk or server fail.
+    """
+    from kerneleval.store import open_store
+
+    if not sources:
+        raise UsageError("no source is given; give the path or URL of a store")
+    opened = [open_store(url, create=False, write=False) for url in sources]  # a bad one is named before anything moves
+    found = []
+    with open_store(store_url) as target:
+        for source in opened:
+
+            def told(done: int, total: int, place: str = source.place) -> None:
+                tell(on_event, "merge", done, total, place)
+
+            with source:
+                found.append(target.merge(source, told))
+        names: dict[str, list[str]] = {}
+        for info in target.runs():
+            names.setdefault(info.name, []).append(info.id)
+        place = target.place
+    merged = {run.id: run for one in found for run in one.runs}
+    return {
+        "store": place,
+        "sources": [to_plain(one) for one in found],
+        "names": {name: ids for name, ids in names.items() if len(ids) > 1 and set(ids) & set(merged)},
+        "machines": len({machine.fingerprint for run in merged.values() for machine in run.machines}),
+    }

@@ -8,7 +8,6 @@ from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from kerneleval.pipeline.checking import check_dtypes, open_task
@@ -59,9 +58,7 @@ class Rewarder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -83,7 +80,7 @@ class Rewarder:
                 what is found later, ToolError where a tool of the language is missing or computes wrongly, and
                 InfrastructureError where the machine failed otherwise.
         """
-        subject = task if isinstance(task, Task) else open_task(task, self._protocol)
+        subject = open_task(task, self._protocol)
         check_dtypes(subject, self._protocol)
         if isinstance(candidate, str):
             from kerneleval.languages import candidate_of

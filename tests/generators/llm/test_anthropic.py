@@ -24,7 +24,7 @@ USAGE = {
 
 
 def asked(*said: Say, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> tuple[Answer, ChatServer]:
-    monkeypatch.setattr("kerneleval.generators.llm.retries._FIRST_S", 0.01)
+    monkeypatch.setattr("kerneleval.generators.llm.endpoint._FIRST_S", 0.01)
     monkeypatch.setenv("LAB_KEY", "s3cret")
     with serving(in_turn(*said)) as server:
         table = {"model": "lab-1", "api": "anthropic", "base_url": server.url.removesuffix("/v1")}

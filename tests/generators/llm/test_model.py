@@ -12,7 +12,7 @@ pytest.importorskip("openai", reason="the openai package is not installed (pip i
 
 from kerneleval import tasks
 from kerneleval.generators.llm import Model
-from kerneleval.generators.llm.retries import _FIRST_S  # noqa: F401 - patched
+from kerneleval.generators.llm.endpoint import _FIRST_S  # noqa: F401 - patched
 from kerneleval.generators.llm.settings import PriceTable, settings_of
 from kerneleval.records import Answer, EarlierRound, Request, UsageError
 
@@ -33,7 +33,7 @@ class Kept(dict[str, dict[str, Any]]):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kerneleval.generators.llm.retries._FIRST_S", 0.01)
+    monkeypatch.setattr("kerneleval.generators.llm.endpoint._FIRST_S", 0.01)
 
 
 def model(server: ChatServer, cache: Any = None, **settings: Any) -> Model:
@@ -86,7 +86,7 @@ def test_prices_are_those_of_the_public_list() -> None:
     with serving(in_turn(Say(model="gpt-4o-2024-08-06"))) as server:
         answer = model(server, model="gpt-4o").ask(request())
     assert (answer.origin.money_usd, answer.origin.prices) == (0.0, ""), "an endpoint of one's own has no public price"
-    from kerneleval.generators.llm import prices
+    from kerneleval.generators.llm import settings as prices
 
     used = prices.Usage(tokens_in=1200, tokens_out=300, tokens_cached=1000)
     money, told = prices.price_of(used, settings_of({"model": "gpt-4o"}, "m"), "gpt-4o-2024-08-06")

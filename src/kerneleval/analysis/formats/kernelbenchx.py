@@ -11,20 +11,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kerneleval.analysis.formats.common.published import (
+from kerneleval.analysis.published import (
     PROTOCOL,
     Published,
+    PublishedFiles,
     candidate_of,
     clean,
     collected,
     machine_of,
     outcome_of,
     planned_of,
+    register,
     timing_of,
     verdict_of,
 )
-from kerneleval.analysis.formats.common.registry import PublishedFiles, register
-from kerneleval.analysis.steps import Step
+from kerneleval.analysis.transitions import Step
 from kerneleval.records import Origin, UsageError, digest
 
 _MOST_BYTES = 2**30
@@ -41,13 +42,9 @@ class Record:
 
 
 def read(path: str | os.PathLike[str]) -> list[Record]:
-    """Every record of a file.
-
-    A "call" of KernelBench-X is building and calling together, an "execution" the comparison of outputs; speedups have
-    no interval.
-
-    Raises:
-        UsageError: naming file, line and field where it is no such file.
+    """Every record of a file. A "call" of KernelBench-X is building and calling together, an "execution" the
+    comparison of outputs; speedups have no interval. Raises UsageError, naming file, line and field, where it is no
+    such file.
     """
     file = Path(path)
     try:

@@ -46,21 +46,13 @@ class Confine(Protocol):
 
 @KINDS.register(name="agent")
 def from_settings(table: Mapping[str, Any], place: str, cache: Cache | None = None) -> Agent:
-    """The agent of a settings file.
-
-    Raises:
-        UsageError: something in the table is wrong; the message names file and key.
-    """
+    """The agent of a settings file. Raises UsageError, which names file and key, where something in it is wrong."""
     return Agent(settings_of(table, place), cache)
 
 
 class Agent:
-    """A command that is run for each candidate.
-
-    Args:
-        settings: which, and what it may do.
-        cache: where answers are kept; None: nowhere.
-        confine: how a command is kept from the rest of the machine.
+    """A command that is run for each candidate. Answers are kept in the cache; ``confine`` keeps a command from the
+    rest of the machine.
     """
 
     def __init__(self, settings: Settings, cache: Cache | None = None, confine: Confine = jail.command) -> None:
@@ -88,10 +80,8 @@ class Agent:
         return self.settings.language or usual_language(device)
 
     def prompt(self, request: Request) -> Prompt:
-        """The task in words, as the workspace has it; earlier rounds lie beside it.
-
-        Raises:
-            UsageError: the task cannot be asked for in this language.
+        """The task in words, as the workspace has it; earlier rounds lie beside it. Raises UsageError where the task
+        cannot be asked for in this language.
         """
         return render(dataclasses.replace(request, history=()), language=self.language(request.device))
 
@@ -152,7 +142,10 @@ class Agent:
                     )
                 except OSError as error:
                     ended = Ended(code=-1, cut="unstarted", output=f"{argv[0]}: {error.strerror or error}")
-            candidate, missing = _taken(workspace)
+            try:
+                candidate, missing = workspace.take(), ""
+            except UsageError as error:
+                candidate, missing = None, str(error)
             usage = ended.output if given.usage == STDOUT else workspace.usage(given.usage) if given.usage else ""
         problem, message = self._problem(ended, candidate, missing)
         return {
@@ -180,7 +173,9 @@ class Agent:
             "{device}": request.device,
             "{seconds}": f"{given.max_seconds:g}",
         }
-        argv = [_filled(word, filled) for word in given.command]
+        argv = list(given.command)
+        for name, value in filled.items():  # other braces stay as they are
+            argv = [word.replace(name, value) for word in argv]
         readable, writable = [Path(p) for p in given.reads], [workspace.path, *(Path(p) for p in given.writes)]
         if given.gpu:
             readable += [Path(p) for p in _GPU] + sorted(Path("/dev").glob("nvidia*"))
@@ -196,7 +191,7 @@ class Agent:
 
     def _problem(self, ended: Ended, candidate: Candidate | None, missing: str) -> tuple[Problem, str]:
         """Why there is no candidate; two empty texts: there is one."""
-        last = _last_words(ended.output)
+        last = " ".join(clean(ended.output[-4 * _LAST :]).split())[-_LAST:]
         said = f"; its last words: {last}" if last else ""
         if ended.cut == "stopped":
             return "endpoint", "the agent was given up before it ended"
@@ -212,11 +207,9 @@ class Agent:
         return problem, f"the agent ended with {how} and no candidate: {missing}{said}"
 
     def _origin(self, request: Request, prompt: Prompt) -> Origin:
-        rounds = [
-            part
-            for turn in request.history
-            for part in (turn.answer.candidate.hash if turn.answer.candidate is not None else "", turn.feedback)
-        ]
+        rounds: list[str] = []
+        for turn in request.history:
+            rounds += [turn.answer.candidate.hash if turn.answer.candidate is not None else "", turn.feedback]
         return Origin(
             generator=self.name,
             prompt_hash=digest("agent/1", prompt.hash, *rounds),
@@ -239,22 +232,3 @@ class Agent:
         files = tuple((str(name), str(text)) for name, text in kept["files"])
         candidate = Candidate(files=files, language=kept["language"], origin=origin)
         return Answer(candidate=candidate, origin=origin, text=kept["text"])
-
-
-def _filled(word: str, filled: Mapping[str, str]) -> str:
-    """A word with what stands for its names; other braces stay as they are."""
-    for name, value in filled.items():
-        word = word.replace(name, value)
-    return word
-
-
-def _taken(workspace: Workspace) -> tuple[Candidate | None, str]:
-    """The candidate, or why there is none."""
-    try:
-        return workspace.take(), ""
-    except UsageError as error:
-        return None, str(error)
-
-
-def _last_words(output: str) -> str:
-    return " ".join(clean(output[-4 * _LAST :]).split())[-_LAST:]

@@ -137,11 +137,8 @@ class _MalformedError(Exception):
 
 
 def _receive(channel: socket.socket, word: str) -> bytes:
-    """The draft of a message ``check WORD LENGTH``, a line end, and so many bytes.
-
-    Raises:
-        _MalformedError: it is another message.
-        OSError: it did not come in time, or the client went away.
+    """The draft of a message ``check WORD LENGTH``, a line end, and so many bytes. Raises _MalformedError for
+    another message, OSError where it did not come in time, or the client went away.
     """
     deadline = time.monotonic() + _PATIENCE_S
     data = bytearray()

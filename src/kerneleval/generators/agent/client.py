@@ -21,11 +21,8 @@ judge does not answer."""
 
 
 def main(words: list[str], folder: str) -> int:
-    """Send a file to the judge and print the answer; returns the exit code.
-
-    Args:
-        words: the command line, without the program.
-        folder: where the judge's socket and this workspace's word for it are.
+    """Send a file to the judge and print the answer; returns the exit code. ``words`` are the command line without
+    the program, in ``folder`` are the judge's socket and this workspace's word for it.
     """
     if len(words) != 2 or words[0] != "check" or words[1].startswith("-"):
         return _said(WRONG, "usage: kerneleval check FILE")

@@ -46,18 +46,9 @@ def run(
     stop: threading.Event,
     paused_s: Callable[[], float],
 ) -> Ended:
-    """Run a command to its end, or until its time is over or it is stopped: then SIGTERM, and SIGKILL after a while.
-
-    Args:
-        argv: its words; it gets a session of its own.
-        folder: working directory.
-        environment: all of its environment.
-        seconds: time that it has.
-        stop: set when the answer is not wanted any more.
-        paused_s: seconds so far that do not count.
-
-    Raises:
-        OSError: it could not be started.
+    """Run a command, in a session of its own, to its end, or until its time is over or it is stopped: then SIGTERM,
+    and SIGKILL after a while. ``environment`` is all of its environment; ``paused_s`` gives the seconds so far that do
+    not count. Raises OSError where it could not be started.
     """
     process = subprocess.Popen(
         argv,

@@ -69,15 +69,9 @@ _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
 
 def settings_of(table: Mapping[str, Any], place: str) -> Settings:
-    """Settings from a table of a TOML file.
-
-    Args:
-        table: the keys, as :class:`Settings` has them.
-        place: where the table stands, for messages.
-
-    Raises:
-        UsageError: an unknown key, a value of the wrong type or beyond its limits, a path that is not there or that
-            would give all away, or no name or command.
+    """Settings from a table of a TOML file; ``place`` is where it stands, for messages. Raises UsageError for an
+    unknown key, a value of the wrong type or beyond its limits, a path that is not there or that would give all away,
+    or no name or command.
     """
     values = typed(Settings, table, place)
     for key, what in (("name", "under which results are stored"), ("command", "the words of a command line")):

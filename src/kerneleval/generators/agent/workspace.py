@@ -85,14 +85,7 @@ class Workspace:
     """
 
     def __init__(
-        self,
-        request: Request,
-        prompt: Prompt,
-        *,
-        candidate: str,
-        seconds: float,
-        checks: int,
-        network: bool,
+        self, request: Request, prompt: Prompt, *, candidate: str, seconds: float, checks: int, network: bool
     ) -> None:
         self._request, self._prompt, self._candidate = request, prompt, candidate
         self._seconds, self._checks, self._network = seconds, checks, network
@@ -173,10 +166,8 @@ class Workspace:
     # What follows reads what an agent left: it may be anything.
 
     def draft(self, data: bytes) -> Candidate:
-        """A candidate of a draft's bytes.
-
-        Raises:
-            UsageError: they are none; the message names the file as the agent does.
+        """A candidate of a draft's bytes. Raises UsageError where they are none, which names the file as the agent
+        does.
         """
         # A file of our own: the agent can't change what is read, and no side file gives an origin.
         folder = Path(tempfile.mkdtemp(dir=self._base / "taken"))

@@ -28,13 +28,8 @@ _INDEX = re.compile(r"(?:.*?[^0-9])?([0-9]+)$")
 
 
 class Directory:
-    """The generator of the files under one directory.
-
-    Args:
-        path: the directory; its own name is the generator's.
-
-    Raises:
-        UsageError: there is no such directory.
+    """The generator of the files under one directory, whose name is the generator's. Raises UsageError where there
+    is none.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -52,10 +47,8 @@ class Directory:
         """The task's files in the order of their sample index.
 
         The origin of a file that states none (no side file, no header) becomes this generator and the sample's index;
-        a stated one keeps what it says, except the index, which is the file's.
-
-        Raises:
-            UsageError: a file cannot be read, or two files are the same sample.
+        a stated one keeps what it says, except the index, which is the file's. Raises UsageError where a file cannot be
+        read, or two files are the same sample.
         """
         for sample, file in sorted(self._samples(task.name, device).items()):
             candidate = read_candidate(file)

@@ -13,19 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from kerneleval.generators.common.prompts.facts import clean, fenced
-from kerneleval.records import (
-    Case,
-    CellResult,
-    Failed,
-    Finding,
-    Limits,
-    Passed,
-    ResourcesEvidence,
-    Task,
-    Timing,
-    UsesEvidence,
-    Verdict,
-)
+from kerneleval.records import Case, CellResult, Failed, Limits, Passed, Task, Timing, Verdict
 
 _MOST = 9_000
 """Characters altogether; a model's context is dear."""
@@ -46,12 +34,8 @@ _SECRET = re.compile(r"\b(?:suite[-_ ]?seed|seed)(?:\s+of\s+\w+)?\s*[=:]?\s*\d+"
 
 
 def feedback_of(verdict: Verdict, task: Task, limits: Limits | None = None) -> str:
-    """The verdict in words for the author of the candidate.
-
-    Args:
-        verdict: what the judge said.
-        task: what was to be solved: costs of the timed cells are set against ``limits``.
-        limits: what the machine can do at best; None: not measured.
+    """The verdict in words for the author of the candidate; costs of the timed cells are set against what the
+    machine can do at best (``limits``; None: not measured).
     """
     failed = [c for c in verdict.cells if isinstance(c.outcome, Failed) and c.outcome.reason != "unsupported"]
     if verdict.verdict == "passed":
@@ -59,16 +43,12 @@ def feedback_of(verdict: Verdict, task: Task, limits: Limits | None = None) -> s
     else:
         parts = [f"The candidate was rejected: {verdict.reason} (stage {verdict.stage})."]
         alike = bool(failed) and isinstance(failed[0].outcome, Failed) and failed[0].outcome.message == verdict.message
-        parts += [_log(verdict)] if not alike or verdict.stage in ("build", "load") else []
+        parts += [_log(verdict.message.strip())] if not alike or verdict.stage in ("build", "load") else []
     if verdict.stage not in ("generate", "build", "load"):
         parts += [_counts(verdict.cells), _failures(failed), _unsupported(verdict.cells)]
     parts += [_findings(verdict), _speeds(verdict, task, limits), _resources(verdict)]
-    text = "\n\n".join(part for part in parts if part)
-    return _short(_hidden(clean(text)), _MOST)
-
-
-def _hidden(text: str) -> str:
-    return _SECRET.sub("a seed", _PLACE.sub("", text))
+    text = clean("\n\n".join(part for part in parts if part))
+    return _short(_SECRET.sub("a seed", _PLACE.sub("", text)), _MOST)
 
 
 def _short(text: str, most: int) -> str:
@@ -79,9 +59,8 @@ def _short(text: str, most: int) -> str:
     return f"{text[:half]}\n[... {len(text) - 2 * half} characters are left out ...]\n{text[-half:]}"
 
 
-def _log(verdict: Verdict) -> str:
-    """What went wrong as a whole; a compiler's or an interpreter's words as they are."""
-    message = verdict.message.strip()
+def _log(message: str) -> str:
+    """A compiler's or an interpreter's words as they are."""
     return fenced(_short(message, _LOG)) if "\n" in message else message
 
 
@@ -157,7 +136,7 @@ def _failure(cell: CellResult) -> str:
     if outcome.stage == "call" and trace:
         lines.append(fenced(_short(_own_frames(trace), _LOG)))
     elif message:
-        lines.append(fenced(_short(message, _LOG)) if "\n" in message else message)
+        lines.append(_log(message))
     if "worst_index" in evidence and "expected" not in message:
         lines.append(
             f"Worst element {evidence['worst_index']}: expected {evidence.get('expected')}, got {evidence.get('got')}."
@@ -195,13 +174,10 @@ def _resources(verdict: Verdict) -> str:
     """What the compiled kernels take (registers, memory) and use (instructions by class), where it is known."""
     lines = []
     for check in ("resources", "uses"):
-        told = [f.message for f in verdict.findings if f.check == check and not _of_nothing(f)]
+        found = [f for f in verdict.findings if f.check == check]
+        told = [f.message for f in found if getattr(f.evidence, "kernels", True)]  # a message of no kernel says nothing
         lines += [f"- {line}" for text in told for line in text.split("; ") if line][:8]
     return "\n".join(["The kernels as compiled here:", *lines]) if lines else ""
-
-
-def _of_nothing(finding: Finding) -> bool:
-    return isinstance(finding.evidence, (ResourcesEvidence, UsesEvidence)) and not finding.evidence.kernels
 
 
 def _speeds(verdict: Verdict, task: Task, limits: Limits | None) -> str:

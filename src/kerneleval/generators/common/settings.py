@@ -24,14 +24,8 @@ _LIST = "tuple[str, ...]"
 
 
 def read_settings(path: Path, cache: Cache | None) -> Generator | Asked:
-    """The generator that a TOML file describes.
-
-    Args:
-        path: the file.
-        cache: where answers are kept; None: nowhere.
-
-    Raises:
-        UsageError: it cannot be read, is no TOML, or asks for what there is not; the message names file and key.
+    """The generator that a TOML file describes. Raises UsageError, which names file and key, where the file cannot
+    be read, is no TOML, or asks for what there is not.
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -61,9 +55,7 @@ def known_keys(table: Mapping[str, Any], known: Iterable[str], place: str) -> No
 
 def typed(record: type, table: Mapping[str, Any], place: str) -> dict[str, Any]:
     """The table's values as fields of a dataclass. Fields of types other than plain values and texts are not checked.
-
-    Raises:
-        UsageError: an unknown key, a value of the wrong type, or a number that is not finite.
+    Raises UsageError for an unknown key, a value of the wrong type, or a number that is not finite.
     """
     known = {f.name: str(f.type).removesuffix(" | None") for f in dataclasses.fields(record)}
     known_keys(table, known, place)
@@ -83,23 +75,14 @@ def typed(record: type, table: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def check_bounds(
-    settings: Any,
-    place: str,
-    *,
-    least: Mapping[str, float],
-    most: Mapping[str, float],
-    above_zero: Iterable[str],
+    settings: Any, place: str, *, least: Mapping[str, float], most: Mapping[str, float], above_zero: Iterable[str]
 ) -> None:
     """Raises UsageError for a field beyond its bounds."""
-    for key, bound in least.items():
-        if getattr(settings, key) < bound:
-            raise UsageError(f"{place} {key} must be {bound} or more, not {getattr(settings, key)}")
-    for key, bound in most.items():
-        if getattr(settings, key) > bound:
-            raise UsageError(f"{place} {key} must be {bound} or less, not {getattr(settings, key)}")
-    for key in above_zero:
-        if getattr(settings, key) <= 0:
-            raise UsageError(f"{place} {key} must be above 0, not {getattr(settings, key)}")
+    wrong = [(key, f"{bound} or more") for key, bound in least.items() if getattr(settings, key) < bound]
+    wrong += [(key, f"{bound} or less") for key, bound in most.items() if getattr(settings, key) > bound]
+    wrong += [(key, "above 0") for key in above_zero if getattr(settings, key) <= 0]
+    for key, right in wrong:
+        raise UsageError(f"{place} {key} must be {right}, not {getattr(settings, key)}")
 
 
 def check_language(language: str, place: str) -> None:

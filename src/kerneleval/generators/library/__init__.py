@@ -77,10 +77,8 @@ class Library:
         return tuple(dict.fromkeys(o.task for o in self._operators))
 
     def candidates(self, task: Task, device: str) -> Iterator[Candidate]:
-        """A sample for each entry that solves the task; none on devices that the library does not know.
-
-        Raises:
-            UsageError: the library is not installed, or its settings do not fit the task's arguments.
+        """A sample for each entry that solves the task; none on devices that the library does not know. Raises
+        UsageError where the library is not installed, or its settings do not fit the task's arguments.
         """
         mine = [o for o in self._operators if o.task == task.name]
         if not mine or device not in self._devices:
@@ -96,7 +94,8 @@ class Library:
             )
             source = operator.source or _wrapper(operator, task)
             header = f"# {operator.entry} of {self._distribution} {version}\n"
-            yield Candidate(files=(("candidate.py", header + source),), language=_language(source), origin=origin)
+            language = "triton" if "import triton" in source else "torch"
+            yield Candidate(files=(("candidate.py", header + source),), language=language, origin=origin)
 
     def _version(self) -> str:
         if importlib.util.find_spec(self._package) is None:
@@ -108,10 +107,6 @@ class Library:
             return importlib.metadata.version(self._distribution)
         except importlib.metadata.PackageNotFoundError:  # a folder on PYTHONPATH
             return ""
-
-
-def _language(source: str) -> str:
-    return "triton" if "import triton" in source else "torch"
 
 
 def _wrapper(operator: Operator, task: Task) -> str:
@@ -140,12 +135,14 @@ _OPERATOR_KEYS = ("call", "arguments", "options")
 @KINDS.register(name="library")
 def from_settings(table: Mapping[str, Any], place: str, cache: Cache | None = None) -> Library:
     """The library of a settings file: ``package``, ``distribution``, ``devices`` and a table ``operators`` by task.
-
-    Raises:
-        UsageError: a key is missing, unknown, or of the wrong kind; the message names it.
+    Raises UsageError, which names the key, where one is missing, unknown, or of the wrong kind.
     """
     known_keys(table, _KEYS, place)
-    package = _text(table, "package", place)
+    package = table.get("package")
+    if not isinstance(package, str) or not package:
+        raise UsageError(f"{place} package is missing, or no string")
+    if not all(part.isidentifier() and not keyword.iskeyword(part) for part in package.split(".")):
+        raise UsageError(f"{place} package {package!r:.80} is no name of a module")
     operators = table.get("operators")
     if not isinstance(operators, Mapping) or not operators:
         raise UsageError(f'{place} operators is missing: a table for each task, with call = "module:function"')
@@ -164,15 +161,6 @@ def from_settings(table: Mapping[str, Any], place: str, cache: Cache | None = No
         devices,
         str(table.get("licence", "")),
     )
-
-
-def _text(table: Mapping[str, Any], key: str, place: str) -> str:
-    value = table.get(key)
-    if not isinstance(value, str) or not value:
-        raise UsageError(f"{place} {key} is missing, or no string")
-    if key == "package" and not all(part.isidentifier() and not keyword.iskeyword(part) for part in value.split(".")):
-        raise UsageError(f"{place} package {value!r:.80} is no name of a module")
-    return value
 
 
 def _operator(task: str, given: Any, place: str) -> Operator:
@@ -204,10 +192,6 @@ def _plain(value: Any) -> bool:
     return isinstance(value, (str, int, float, bool))
 
 
-def _built_in(library: str) -> Library:
-    operators = [Operator(task=k.task, entry=k.name, source=k.source) for k in KERNELS if k.library == library]
-    return Library(library, MODULES[library], _DISTRIBUTIONS[library], operators, licence=_LICENCES[library])
-
-
-for _library in MODULES:
-    register(_built_in(_library))
+for _name, _module in MODULES.items():
+    _operators = [Operator(task=k.task, entry=k.name, source=k.source) for k in KERNELS if k.library == _name]
+    register(Library(_name, _module, _DISTRIBUTIONS[_name], _operators, licence=_LICENCES[_name]))

@@ -14,10 +14,8 @@ from typing import Any
 from kerneleval.generators.common.base import Cache, candidate_name, usual_language
 from kerneleval.generators.common.prompts import Prompt, extract, render
 from kerneleval.generators.common.registry import KINDS
-from kerneleval.generators.llm.endpoint import Declined, Endpoint, Mishap, OpenAI, Reply
-from kerneleval.generators.llm.prices import Usage, price_of
-from kerneleval.generators.llm.retries import Retries, Stopped
-from kerneleval.generators.llm.settings import Settings, settings_of
+from kerneleval.generators.llm.endpoint import Anthropic, Declined, Endpoint, Mishap, OpenAI, Reply, Retries, Stopped
+from kerneleval.generators.llm.settings import Settings, Usage, price_of, settings_of
 from kerneleval.records import Answer, Candidate, Origin, Request, digest
 
 __all__ = ["Model", "from_settings"]
@@ -25,22 +23,13 @@ __all__ = ["Model", "from_settings"]
 
 @KINDS.register(name="llm")
 def from_settings(table: Mapping[str, Any], place: str, cache: Cache | None = None) -> Model:
-    """The model of a settings file.
-
-    Raises:
-        UsageError: something in the table is wrong; the message names file and key.
-    """
+    """The model of a settings file. Raises UsageError, which names file and key, where something in it is wrong."""
     return Model(settings_of(table, place), place, cache)
 
 
 class Model:
-    """A model that is asked for candidates.
-
-    Args:
-        settings: which, where and how.
-        place: where the settings stand, for messages.
-        cache: where answers are kept; None: nowhere.
-        endpoint: what answers; None: what the settings say, found when it is asked first.
+    """A model that is asked for candidates. ``place`` is where the settings stand, for messages; answers are kept in
+    the cache; without an endpoint what the settings say is asked, found when it is asked first.
     """
 
     def __init__(
@@ -69,10 +58,8 @@ class Model:
         return self.settings.language or usual_language(device)
 
     def prompt(self, request: Request) -> Prompt:
-        """What the model is asked.
-
-        Raises:
-            UsageError: the task cannot be asked for in this language, or an error in the template.
+        """What the model is asked. Raises UsageError where the task cannot be asked for in this language, or for an
+        error in the template.
         """
         return render(
             request,
@@ -118,7 +105,8 @@ class Model:
     def _asked(self) -> Endpoint:
         with self._lock:
             if self._endpoint is None:
-                self._endpoint = _endpoint(self.settings, self._place)
+                api = Anthropic if self.settings.api == "anthropic" else OpenAI
+                self._endpoint = api(self.settings, self._place)
             return self._endpoint
 
     def _key(self, prompt: Prompt, request: Request) -> str:
@@ -181,11 +169,3 @@ class Model:
         name = candidate_name(language)
         candidate = Candidate(files=((name, source),), language=language, origin=origin)
         return Answer(candidate=candidate, origin=origin, text=text)
-
-
-def _endpoint(settings: Settings, place: str) -> Endpoint:
-    if settings.api == "anthropic":
-        from kerneleval.generators.llm.anthropic import Anthropic
-
-        return Anthropic(settings, place)
-    return OpenAI(settings, place)

@@ -1,4 +1,6 @@
-"""One exchange with an endpoint that speaks OpenAI's chat completions: what is sent, and what every mishap becomes."""
+"""One exchange with an endpoint, by OpenAI's chat completions or Anthropic's messages: what is sent, what every mishap
+becomes, and the same request again after one: exponential waits with jitter, and the pauses that an endpoint asks for.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,13 @@ import email.utils
 import json
 import math
 import os
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from kerneleval.generators.llm.prices import Usage
-from kerneleval.generators.llm.settings import Settings
+from kerneleval.generators.llm.settings import Settings, Usage
 from kerneleval.records import UsageError
 from kerneleval.records.errors import optional
 
@@ -76,11 +78,7 @@ class Endpoint(Protocol):
 
 
 class Exchange(abc.ABC):
-    """An API by its maker's package: those of OpenAI and Anthropic have the same names for clients and errors.
-
-    Raises:
-        UsageError: the key is missing.
-    """
+    """An API by its maker's package: those of OpenAI and Anthropic have the same names for clients and errors."""
 
     def __init__(self, settings: Settings, place: str, package: Any, client: Any) -> None:
         self._settings, self._place, self._package = settings, place, package
@@ -173,11 +171,7 @@ class OpenAI(Exchange):
 
 
 def _key_of(settings: Settings, place: str) -> str:
-    """The endpoint's key; empty: none is sent.
-
-    Raises:
-        UsageError: the environment variable is not set.
-    """
+    """The endpoint's key; empty: none is sent. Raises UsageError where the environment variable is not set."""
     if not settings.key_env:
         return ""
     key = os.environ.get(settings.key_env, "")
@@ -248,3 +242,152 @@ def _usage(said: Any) -> Usage | None:
 def _count(holder: Any, name: str) -> int | None:
     value = holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+_FIRST_S = 1.0
+"""Expected first wait is half of it; each further one is twice as long (full jitter: Brooker 2015, "Exponential Backoff
+and Jitter", AWS Architecture Blog)."""
+
+_LONGEST_S = 60.0
+"""Longest wait that is ours; an endpoint may ask for more."""
+
+_T = TypeVar("_T")
+
+
+class Stopped(Exception):  # noqa: N818 - the answer is not wanted any more
+    """The work was given up by its owner."""
+
+
+class Retries:
+    """Sends requests again, from many threads; a pause that the endpoint asks one of them for holds for all."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._until = 0.0
+
+    def stop(self) -> None:
+        """The answers are not wanted any more; all calls raise :class:`Stopped`."""
+        self._stop.set()
+
+    def call(self, send: Callable[[], _T]) -> tuple[_T, list[str]]:
+        """What ``send`` gives, and what went wrong before.
+
+        Raises:
+            Mishap: it went wrong as often as the settings allow, or the endpoint asks for too long a pause; the message
+                says how often, and why the last time.
+            Declined: as ``send`` raises it.
+            Stopped: it was given up.
+        """
+        with optional("asking models needs"):
+            import tenacity
+
+        mishaps: list[str] = []
+
+        def once() -> _T:
+            self._hold()
+            try:
+                return send()
+            except Mishap as mishap:
+                mishaps.append(str(mishap))
+                self._pause(mishap)
+                raise
+            except Declined:
+                raise
+            except Exception:
+                if self._stop.is_set():  # its connection was closed under it
+                    raise Stopped from None
+                raise
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(self._again),
+            stop=tenacity.stop_after_attempt(self._settings.tries),
+            wait=tenacity.wait_random_exponential(multiplier=_FIRST_S, max=_LONGEST_S),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        try:
+            return retrying(once), mishaps
+        except Mishap as mishap:
+            if self._stop.is_set():
+                raise Stopped from None
+            times = f"{len(mishaps)} times" if len(mishaps) > 1 else "once"
+            raise Mishap(f"asked {times}; the last time: {mishap}", mishap.wait_s) from mishap
+
+    def _again(self, error: BaseException) -> bool:
+        return isinstance(error, Mishap) and error.wait_s <= self._settings.max_wait_s and not self._stop.is_set()
+
+    def _pause(self, mishap: Mishap) -> None:
+        if 0 < mishap.wait_s <= self._settings.max_wait_s:
+            with self._lock:
+                self._until = max(self._until, time.monotonic() + mishap.wait_s)
+
+    def _hold(self) -> None:
+        """Wait until the endpoint's pause is over."""
+        while True:
+            with self._lock:
+                left = self._until - time.monotonic()
+            if left <= 0 and not self._stop.is_set():
+                return
+            self._sleep(left)
+
+    def _sleep(self, seconds: float) -> None:
+        if self._stop.wait(max(0.0, seconds)):
+            raise Stopped
+
+
+_MOST_TOKENS = 32_768
+"""The API wants a limit; this one is sent where the settings have none."""
+
+_FINISHES = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "refusal": "content_filter"}
+"""Why an answer ended, in chat completions' words."""
+
+
+class Anthropic(Exchange):
+    """Messages, always streamed: the API refuses long answers otherwise. It knows no seed, so that ``sample`` changes
+    nothing. Raises UsageError where the package is not installed, or the key is missing.
+    """
+
+    def __init__(self, settings: Settings, place: str) -> None:
+        with optional(f"{place}: this API needs", "anthropic"):
+            import anthropic
+            import httpx2  # noqa: F401 - what the package sends with
+        super().__init__(settings, place, anthropic, anthropic.Anthropic)
+
+    def _request(self, messages: Sequence[tuple[str, str]]) -> dict[str, Any]:
+        given = self._settings
+        body: dict[str, Any] = {
+            "model": given.model,
+            "max_tokens": given.max_tokens or _MOST_TOKENS,
+            "system": "\n\n".join(text for role, text in messages if role == "system"),
+            "messages": [{"role": role, "content": text} for role, text in messages if role != "system"],
+            "extra_body": dict(given.extra),
+        }
+        for name in ("temperature", "top_p"):
+            if not math.isnan(value := getattr(given, name)):
+                body["extra_body"][name] = value  # not all models take them: the package no longer knows them
+        return body
+
+    def _answered(self, messages: Sequence[tuple[str, str]], sample: int, until: float) -> Reply:
+        with self._client.messages.stream(**self._request(messages)) as stream:
+            for _ in stream:
+                if time.monotonic() > until:
+                    raise Mishap(f"the answer took more than {self._settings.total_s:g} s")
+            made = stream.get_final_message()
+        finish = getattr(made, "stop_reason", None) or ""
+        if not finish:
+            raise Mishap("the answer was cut: it ended without a reason")
+        text = "".join(part.text for part in made.content if part.type == "text")
+        usage = _usage_of_messages(made.usage)
+        return Reply(text=text, finish=_FINISHES.get(finish, finish), model=made.model, usage=usage)
+
+
+def _usage_of_messages(said: Any) -> Usage | None:
+    """The API counts what it reads from, or writes into, its cache apart from other prompt tokens."""
+    fresh, after = getattr(said, "input_tokens", None), getattr(said, "output_tokens", None)
+    if not isinstance(fresh, int) or not isinstance(after, int):
+        return None
+    cached = getattr(said, "cache_read_input_tokens", None) or 0
+    written = getattr(said, "cache_creation_input_tokens", None) or 0
+    return Usage(tokens_in=fresh + cached + written, tokens_out=after, tokens_cached=cached, tokens_written=written)

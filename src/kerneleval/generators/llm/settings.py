@@ -1,16 +1,21 @@
-"""What a model's settings file may say, checked key by key."""
+"""What a model's settings file may say, checked key by key; and what an answer costs."""
 
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import functools
+import importlib.metadata
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import Any
 
 from kerneleval.generators.common.settings import check_bounds, check_language, typed
 from kerneleval.records import GUIDANCE, UsageError, near
+from kerneleval.records.errors import optional
 
 APIS = ("openai", "anthropic")
 """Protocols: chat completions, as almost every server speaks them, and Anthropic's messages."""
@@ -118,14 +123,8 @@ _AT_MOST = {"concurrency": 1024, "tries": 100, "top_p": 1.0, "rounds": 100}
 
 
 def settings_of(table: Mapping[str, Any], place: str) -> Settings:
-    """Settings from a table of a TOML file.
-
-    Args:
-        table: the keys, as :class:`Settings` has them.
-        place: where the table stands, for messages.
-
-    Raises:
-        UsageError: an unknown key, a value of the wrong type or beyond its limits, or no model.
+    """Settings from a table of a TOML file; ``place`` is where it stands, for messages. Raises UsageError for an
+    unknown key, a value of the wrong type or beyond its limits, or no model.
     """
     values = typed(Settings, table, place)
     if "prices" in values:
@@ -170,3 +169,67 @@ def _limits(made: Settings, place: str) -> None:
         raise UsageError(f"{place} base_url must begin with http:// or https://, not {made.base_url!r:.80}")
     if made.extra and (taken := {"model", "messages", "stream", "n"} & made.extra.keys()):
         raise UsageError(f"{place} extra must not hold {sorted(taken)[0]!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """Tokens of one answer, as the endpoint reports them."""
+
+    tokens_in: int
+    """Prompt tokens."""
+    tokens_out: int
+    """Completion tokens, those of reasoning included."""
+    tokens_cached: int = 0
+    """Prompt tokens out of the endpoint's cache, among ``tokens_in``."""
+    tokens_written: int = 0
+    """Prompt tokens that were put into that cache at a price of their own, among ``tokens_in``."""
+    tokens_reasoning: int = 0
+    """Tokens of reasoning, among ``tokens_out``."""
+
+
+def price_of(usage: Usage, settings: Settings, model: str = "") -> tuple[float, str]:
+    """(US dollars, the list they are from); (0, "") where no list has the model: nothing is made up. The settings'
+    own table counts, where there is one. ``model`` is the one that answered, as the endpoint says; empty: the one asked
+    for.
+    """
+    if settings.prices is not None:
+        date = settings.prices.date
+        return float(_own(usage, settings.prices)), f"own table of {date}" if date else "own table"
+    names = tuple(dict.fromkeys(name for name in (model, settings.model) if name))
+    for name in names:
+        found = _listed(usage, name, settings.url)
+        if found is not None:
+            return found
+    return 0.0, ""
+
+
+def _own(usage: Usage, table: PriceTable) -> Decimal:
+    million = Decimal(1_000_000)
+    price = {key: Decimal(str(getattr(table, key))) / million for key in ("input", "output")}
+    cached = price["input"] if math.isnan(table.cached) else Decimal(str(table.cached)) / million
+    fresh = usage.tokens_in - usage.tokens_cached
+    return fresh * price["input"] + usage.tokens_cached * cached + usage.tokens_out * price["output"]
+
+
+def _listed(usage: Usage, model: str, url: str) -> tuple[float, str] | None:
+    """By the list that the package carries; it is not fetched anew. Some prices depend on the date, which is given."""
+    with optional("prices of models need"):
+        import genai_prices
+
+    counted = genai_prices.Usage(
+        input_tokens=usage.tokens_in,
+        output_tokens=usage.tokens_out,
+        cache_read_tokens=usage.tokens_cached or None,
+        cache_write_tokens=usage.tokens_written or None,
+    )
+    try:
+        found = genai_prices.calc_price(counted, model, provider_api_url=url)
+    except LookupError:
+        return None
+    today = datetime.datetime.now(datetime.UTC).date()
+    return float(found.total_price), f"genai-prices {_version()} on {today}: {found.provider.id} {found.model.id}"
+
+
+@functools.cache
+def _version() -> str:
+    return importlib.metadata.version("genai-prices")

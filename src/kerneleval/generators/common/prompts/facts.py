@@ -7,16 +7,13 @@ here: the shapes at which costs are given are drawn by a seed of their own.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from kerneleval.generators.common.prompts.native import NATIVE, signatures
 from kerneleval.generators.common.prompts.source import reference_source
 from kerneleval.records import Arg, Argument, Limits, Machine, Plain, Request, Scalar, Table, Task, TensorSpec
 from kerneleval.tasks.sampling import RANGES, draw, exists
-
-PYTHON = ("triton", "torch", "numba")
-"""Languages whose candidates are Python files."""
 
 _EXAMPLE_SEED = -1
 """Suite seed of the shapes at which costs are given. A plan draws others: its hypercubes have more rows than one."""
@@ -98,21 +95,21 @@ def fenced(text: str, tag: str = "") -> str:
 
 
 def task_facts(task: Task, language: str, device: str) -> dict[str, Any]:
-    """Everything about the task that templates may use, as plain data; ``docs/prompts.md`` lists the names.
-
-    Args:
-        task: what is to be solved.
-        language: of the candidate.
-        device: device kind; on processors the shapes whose cost is given are smaller.
-
-    Raises:
-        UsageError: the language can take none of the task's cases.
+    """Everything about the task that templates may use, as plain data; ``docs/prompts.md`` lists the names. On
+    processors the shapes whose cost is given are smaller. Raises UsageError where the language can take none of the
+    task's cases.
     """
     table = task.table
     samples = _samples(task, device)
     arguments = () if task.module else task.arguments(samples[0][1] if samples else _lowest(task), task.dtypes[0])
     differentiable = [a.name for a in arguments if isinstance(a, TensorSpec) and a.differentiable]
     backward = "backward" in task.directions and bool(differentiable)
+    source = clean(reference_source(task))
+    if (over := len(source) - _MOST_SOURCE) > 0:
+        source = f"{source[:_MOST_SOURCE]}\n# ... {over} more characters are left out here\n"
+    told = [_specified(a) for a in arguments]
+    if table.args and arguments:
+        told = [_declared(*pair) for pair in zip(table.args, arguments, strict=True)]
     facts = {
         "name": task.name,
         "entry": re.sub(r"\W", "_", task.name),
@@ -121,14 +118,14 @@ def task_facts(task: Task, language: str, device: str) -> dict[str, Any]:
         "group": task.group,
         "level": task.level,
         "module": task.module,
-        "source": _reference(task),
+        "source": source,
         "dims": [_dim(dim.name, dim.low, dim.high, dim.multiple_of, dim.scaled) for dim in task.dims],
         "size_names": [dim.name for dim in task.dims],
         "derived": [f"{name} = {formula}" for name, formula in table.derive.items() if formula != 1],
         "constraint": _constraint(task, table, samples[-1][1] if samples else _lowest(task)),
-        "arguments": _arguments(table, arguments),
+        "arguments": told,
         "argument_names": [a.name for a in arguments],
-        "outputs": [_output(out) for out in table.outputs],
+        "outputs": [f"tensor [{_shape(out.shape)}], {out.dtype or 'dtype of the case'}" for out in table.outputs],
         "dtypes": list(task.dtypes),
         "backward": backward,
         "no_backward": clean(task.no_backward),
@@ -154,10 +151,8 @@ def task_facts(task: Task, language: str, device: str) -> dict[str, Any]:
 
 
 def device_facts(request: Request) -> dict[str, Any]:
-    """The device: ``kind``, ``arch``, and ``lines`` that say what is known of it.
-
-    Args:
-        request: its ``machine`` and ``limits`` are given, as far as they are known; the host's name and paths are not.
+    """The device: ``kind``, ``arch``, and ``lines`` that say what is known of it, by the request's ``machine`` and
+    ``limits``; the host's name and paths are not.
     """
     machine, limits = request.machine, request.limits
     lines = _machine(machine) if machine is not None else [f"a {request.device} device; nothing more is known of it"]
@@ -172,13 +167,6 @@ def device_facts(request: Request) -> dict[str, Any]:
         "lines": [clean(line) for line in lines],
         "roofline": _roofline(request.task, limits, request.device) if limits is not None else [],
     }
-
-
-def _reference(task: Task) -> str:
-    text = clean(reference_source(task))
-    if len(text) > _MOST_SOURCE:
-        return f"{text[:_MOST_SOURCE]}\n# ... {len(text) - _MOST_SOURCE} more characters are left out here\n"
-    return text
 
 
 def _dim(name: str, low: int, high: int, multiple_of: int, scaled: bool) -> str:
@@ -202,12 +190,6 @@ def _constraint(task: Task, table: Table, dims: Mapping[str, int]) -> str:
         if first > dim.low:
             least.append(f"{dim.name} >= {first}")
     return " and ".join(least) or "some sizes are not allowed together"
-
-
-def _arguments(table: Table, arguments: Sequence[Argument]) -> list[str]:
-    if not table.args:
-        return [_specified(argument) for argument in arguments]
-    return [_declared(*pair) for pair in zip(table.args, arguments, strict=True)] if arguments else []
 
 
 def _declared(named: Arg | Plain, at: Argument) -> str:
@@ -253,10 +235,6 @@ def _output_names(table: Table, floating: str) -> list[str]:
     if len(table.outputs) <= 1:
         return ["out"]
     return [out.name for out in table.outputs if (out.dtype or floating).startswith(("float", "bfloat", "complex"))]
-
-
-def _output(out: Arg) -> str:
-    return f"tensor [{_shape(out.shape)}], {out.dtype or 'dtype of the case'}"
 
 
 def _categories(task: Task) -> list[str]:

@@ -84,12 +84,7 @@ FORMS = {
     "opencl": _Form(
         called="OpenCL C",
         types=_SHADER_TYPES | {"bool": "uchar", "bfloat16": "ushort"},
-        plain={
-            "number": "double ",
-            "integer": "long ",
-            "list": "global const long *",
-            "None": "global const void *",
-        },
+        plain={"number": "double ", "integer": "long ", "list": "global const long *", "None": "global const void *"},
         head="kernel void",
         space="global ",
         size="long ",
@@ -107,6 +102,9 @@ FORMS = {
         keywords=f"{_SHADER_KEYWORDS} bfloat device thread threadgroup vertex fragment metal sampler texture",
     ),
 }
+
+PYTHON = ("triton", "torch", "numba")
+"""Languages whose candidates are Python files."""
 
 NATIVE = tuple(FORMS)
 """Languages whose candidates are called without PyTorch in between."""
@@ -157,12 +155,7 @@ def signatures(
 
 
 def _declaration(
-    task: Task,
-    form: _Form,
-    given: Sequence[Argument],
-    outputs: Sequence[tuple[str, str]],
-    dtype: str,
-    direction: str,
+    task: Task, form: _Form, given: Sequence[Argument], outputs: Sequence[tuple[str, str]], dtype: str, direction: str
 ) -> str:
     parts: list[tuple[str, str]] = []
     tensors = [(a.name, a.dtype) for a in given if isinstance(a, TensorSpec)]

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kerneleval.generators.common.prompts.extract import without_reasoning
-from kerneleval.generators.common.prompts.facts import PYTHON, clean, device_facts, fenced, task_facts
-from kerneleval.generators.common.prompts.native import NATIVE
+from kerneleval.generators.common.prompts.facts import clean, device_facts, fenced, task_facts
+from kerneleval.generators.common.prompts.native import NATIVE, PYTHON
 from kerneleval.records import EarlierRound, Request, UsageError, digest, near
 from kerneleval.records.errors import optional
 
@@ -186,9 +186,7 @@ def _make_environment(folder: Path | None) -> jinja2.Environment:
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     def read(name: str) -> tuple[str, str, Callable[[], bool]] | None:
-        for place in ([folder / name] if folder is not None else []) + [
-            resources.files(_PACKAGE) / "templates" / name,
-        ]:
+        for place in ([folder / name] if folder is not None else []) + [resources.files(_PACKAGE) / "templates" / name]:
             if "/" not in name and place.is_file():
                 return place.read_text(encoding="utf-8"), str(place), lambda: True
         return None
@@ -205,11 +203,8 @@ def _make_environment(folder: Path | None) -> jinja2.Environment:
 
 
 def _messages(environment: jinja2.Environment, file: str, facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The messages that a template makes; what makes none is one of the user.
-
-    Raises:
-        UsageError: an error in the template, text beside its messages, an unknown role, or a last message that is not
-            the user's.
+    """The messages that a template makes; what makes none is one of the user. Raises UsageError for an error in the
+    template, text beside its messages, an unknown role, or a last message that is not the user's.
     """
     messages: list[tuple[str, str]] = []
 

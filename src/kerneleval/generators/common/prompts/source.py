@@ -18,13 +18,11 @@ _OWN = "kerneleval"
 
 
 def reference_source(task: Task) -> str:
-    """What defines the task's right answer, for people and models to read; it parses as Python.
+    """What defines the task's right answer, for people and models to read; it parses as Python. Empty where there is
+    none, as of a function that was made by a program.
 
     A problem file is given whole. A function comes with the helpers and constants that it uses, after their imports;
     its last line assigns ``reference``. Where a user's task file cannot be read any more, the text of it that was kept.
-
-    Returns:
-        The text; empty where there is none, as of a function that was made by a program.
     """
     if task.module:
         return task.baseline_source
@@ -178,7 +176,7 @@ class _Writer:
         piece = "".join(f"{line}\n" for line in bound) + text
         if known is not None and known != piece:  # another one of that name: both would be one
             other = next(f"{name}_{i}" for i in range(2, 100) if self._pieces.get(f"{name}_{i}", piece) == piece)
-            self._pieces[other] = _renamed(piece, name, other)
+            self._pieces[other] = piece.replace(f"def {name}(", f"def {other}(", 1)
             return other
         self._pieces[name] = piece
         return name
@@ -252,7 +250,3 @@ def _bare(text: str) -> str:
 
 def _end(node: ast.expr, starts: list[int]) -> int:
     return starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0)
-
-
-def _renamed(piece: str, name: str, other: str) -> str:
-    return piece.replace(f"def {name}(", f"def {other}(", 1)
