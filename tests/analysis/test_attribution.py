@@ -11,8 +11,7 @@ import pytest
 from scipy import special
 from tests.scores.score_builders import rows as cells
 
-from kerneleval.analysis.attribution import attribute, of_group, rows
-from kerneleval.analysis.logistic import logistic, null, ratio_test
+from kerneleval.analysis.attribution import attribute, logistic, null, of_group, ratio_test, rows
 from kerneleval.records import UsageError
 from kerneleval.scores import Setting
 

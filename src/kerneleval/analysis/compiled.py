@@ -89,16 +89,13 @@ def by_generators(measured: Mapping[Key, CompiledMetrics], results: Iterable[Res
     """Generator -> metric -> median over its attempts (right or wrong) on the first machine of the results, for
     which they were measured; n is their number.
     """
-    found = {}
+    found: dict[str, dict[str, Score]] = {}
     for generator, of in by_generator(results).items():
         keys = list(dict.fromkeys((generator, r.task, r.sample) for r in primary(of, DEFAULT)))
-        found[generator] = {name: _median(name, keys, measured) for name in METRICS}
+        for name in METRICS:
+            told = [(key[1], float(getattr(measured[key], name))) for key in keys if key in measured]
+            known = [row for row in told if not math.isnan(row[1])]
+            left = len(keys) - len(known)
+            note = "" if not left else "not known for any attempt" if not known else f"{left} not known"
+            found.setdefault(generator, {})[name] = median_over_attempts(known, (0.0, math.inf), note)
     return found
-
-
-def _median(name: str, keys: list[Key], measured: Mapping[Key, CompiledMetrics]) -> Score:
-    told = [(key[1], float(getattr(measured[key], name))) for key in keys if key in measured]
-    known = [row for row in told if not math.isnan(row[1])]
-    left = len(keys) - len(known)
-    note = "" if not left else "not known for any attempt" if not known else f"{left} not known"
-    return median_over_attempts(known, (0.0, math.inf), note)

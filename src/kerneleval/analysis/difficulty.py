@@ -85,7 +85,6 @@ class Difficulty:
     tasks: tuple[TaskDifficulty, ...]
     """Every task of the results, the hardest first."""
     correlations: tuple[Correlation, ...]
-    """One for each proxy, in the order of :data:`PROXIES`."""
     note: str = ""
 
 

@@ -44,17 +44,16 @@ class Reading:
     marks: tuple[Mark, ...]
     """Evidence, the highest level of each axis first."""
     unread: str = ""
-    """Why files were not read; their evidence is missing."""
     not_launched: tuple[str, ...] = ()
     """Functions with features that no launched kernel calls."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Feature:
     """One thing to look for."""
 
-    axis: str
-    level: int
+    key: str
+    """Axis and level: ``R1`` to ``H4``."""
     says: str
     python: tuple[str, ...] = ()
     """Names as they would be imported; ``x.*`` is everything below ``x``."""
@@ -76,61 +75,51 @@ _ARITHMETIC = r"(?:add|sub|mul|fmadd|fnmadd|load|loadu|store|storeu|max|min|set1
 FEATURES: tuple[Feature, ...] = (
     # -- R: 1 library composition, 2 high-level DSL, 3 lower-level DSL, 4 instruction level
     Feature(
-        axis="R",
-        level=1,
-        says="calls a library's kernels",
+        "R1",
+        "calls a library's kernels",
         python=("torch.matmul", "torch.mm", "torch.bmm", "torch.compile", "torch.nn.functional.*", "torch.ops.aten.*"),
         native=r"\b(?:cublas|cudnn|rocblas|hipblas|miopen)[A-Z]\w*(?=\s*\()|\bcutlass::gemm::device::\w+|\b(?:at|torch)::\w+(?=\()",
     ),
     Feature(
-        axis="R",
-        level=2,
-        says="a kernel in a high-level DSL, whose compiler schedules and maps it",
+        "R2",
+        "a kernel in a high-level DSL, whose compiler schedules and maps it",
         python=("triton.jit", "cuda.tile.kernel", "helion.kernel", "numba.njit", "numba.jit", "numba.vectorize"),
     ),
     Feature(
-        axis="R",
-        level=3,
-        says="a kernel in a DSL with explicit threads, tiles or layouts",
+        "R3",
+        "a kernel in a DSL with explicit threads, tiles or layouts",
         python=(f"{_GLUON}.jit", "cutlass.cute.*", "numba.cuda.jit", "tilelang.*"),
         native=r"\bcute::\w+|\bnamespace\s+cute\b|\bkittens::\w+",
     ),
     Feature(
-        axis="R",
-        level=3,
-        says="explicit loops over memory in C++; the compiler chooses the instructions",
+        "R3",
+        "explicit loops over memory in C++; the compiler chooses the instructions",
         native=r"\b(?:for|while)(?=\s*\()",
     ),
-    Feature(axis="R", level=4, says="a kernel in CUDA or HIP C++, with explicit threads", native=r"\b__global__\b"),
+    Feature("R4", "a kernel in CUDA or HIP C++, with explicit threads", native=r"\b__global__\b"),
     # in compiled code these look like what scalar code does in the same registers
-    Feature(axis="R", level=4, says=_NAMED, native=r"\b_mm_\w+"),
-    Feature(axis="R", level=4, says=_NAMED, native=r"\b_mm256_\w+", units=("AVX2", "AVX-512", "streaming store")),
-    Feature(axis="R", level=4, says=_NAMED, native=r"\b_mm512_\w+", units=("AVX-512", "streaming store")),
-    Feature(
-        axis="R", level=4, says=_NAMED, native=r"\b(?:vld|vst|vfma|vmla|vadd|vmul)\w*_[fsu]\d+\b", units=("NEON", "SVE")
-    ),
-    Feature(axis="R", level=4, says=_NAMED, native=r"\bsv\w+_[fsu]\d+\w*", units=("SVE",)),
-    Feature(axis="R", level=4, says="AMX instructions, named one by one", native=r"\b_tile_\w+", units=("AMX",)),
+    Feature("R4", _NAMED, native=r"\b_mm_\w+"),
+    Feature("R4", _NAMED, native=r"\b_mm256_\w+", units=("AVX2", "AVX-512", "streaming store")),
+    Feature("R4", _NAMED, native=r"\b_mm512_\w+", units=("AVX-512", "streaming store")),
+    Feature("R4", _NAMED, native=r"\b(?:vld|vst|vfma|vmla|vadd|vmul)\w*_[fsu]\d+\b", units=("NEON", "SVE")),
+    Feature("R4", _NAMED, native=r"\bsv\w+_[fsu]\d+\w*", units=("SVE",)),
+    Feature("R4", "AMX instructions, named one by one", native=r"\b_tile_\w+", units=("AMX",)),
     # -- H: 1 portable, 2 compute units, 3 pipelines of an architecture, 4 its newest features
     Feature(
-        axis="H",
-        level=2,
-        says="matrix units",
+        "H2",
+        "matrix units",
         python=(f"{_TL}.dot", f"{_TL}.dot_scaled", f"{_GLUON}.language.nvidia.ampere.mma_v2"),
         native=r"\bwmma::\w+|\b__builtin_amdgcn_(?:mfma|wmma)\w*|\brocwmma::\w+|\bSM(?:70|75|80|89)_\d+x\d+x\d+_\w+",
         assembly=r"\bw?mma\.(?:sync|load|store|mma)\S*",
         units=MATRIX,
     ),
-    Feature(axis="H", level=2, says=_VECTORS, native=rf"\b_mm_{_ARITHMETIC}", units=VECTOR),
-    Feature(axis="H", level=2, says=_VECTORS, native=rf"\b_mm256_{_ARITHMETIC}", units=("AVX2", "AVX-512")),
-    Feature(axis="H", level=2, says=_VECTORS, native=rf"\b_mm512_{_ARITHMETIC}", units=("AVX-512",)),
+    Feature("H2", _VECTORS, native=rf"\b_mm_{_ARITHMETIC}", units=VECTOR),
+    Feature("H2", _VECTORS, native=rf"\b_mm256_{_ARITHMETIC}", units=("AVX2", "AVX-512")),
+    Feature("H2", _VECTORS, native=rf"\b_mm512_{_ARITHMETIC}", units=("AVX-512",)),
+    Feature("H2", _VECTORS, native=r"\b(?:vld1q|vst1q|vfmaq|vmlaq|vaddq|vmulq)_\w+", units=("NEON", "SVE")),
     Feature(
-        axis="H", level=2, says=_VECTORS, native=r"\b(?:vld1q|vst1q|vfmaq|vmlaq|vaddq|vmulq)_\w+", units=("NEON", "SVE")
-    ),
-    Feature(
-        axis="H",
-        level=3,
-        says="copies or synchronisation of an architecture",
+        "H3",
+        "copies or synchronisation of an architecture",
         python=(f"{_GLUON}.language.nvidia.ampere.async_copy.*", "cutlass.cute.nvgpu.cpasync.*"),
         native=r"\b__pipeline_(?:memcpy_async|commit|wait_prior)\b|\bmemcpy_async\b|\bcuda::(?:pipeline|barrier)\b"
         r"|\bmake_pipeline\b|\bSM80_CP_ASYNC\w*|\bSM75_U\w*LDSM\w*|\b__builtin_amdgcn_(?:raw_buffer|global)_load_lds\b"
@@ -139,25 +128,22 @@ FEATURES: tuple[Feature, ...] = (
         units=(*PIPELINE, *FRONTIER),
     ),
     Feature(
-        axis="H",
-        level=3,
-        says="synchronisation of an architecture, which no class of instructions shows",
+        "H3",
+        "synchronisation of an architecture, which no class of instructions shows",
         native=r"\b__builtin_amdgcn_sched_group_barrier\b",
         assembly=r"\bbar\.(?:sync|arrive)\s+[^;,]+,\s*\S+",
     ),
     Feature(
-        axis="H",
-        level=4,
-        says=f"{_NEWEST}: warpgroup matrix instructions",
+        "H4",
+        f"{_NEWEST}: warpgroup matrix instructions",
         python=("cutlass.cute.nvgpu.warpgroup.*",),
         native=r"\bSM90_\d+x\d+x\d+_\w+",
         assembly=r"\bwgmma\.\S+",
         units=("wgmma",),
     ),
     Feature(
-        axis="H",
-        level=4,
-        says=f"{_NEWEST}: TMA",
+        "H4",
+        f"{_NEWEST}: TMA",
         python=(
             f"{_TL}.make_tensor_descriptor",
             f"{_TL}._experimental_make_tensor_descriptor",
@@ -172,47 +158,38 @@ FEATURES: tuple[Feature, ...] = (
         units=("TMA",),
     ),
     Feature(
-        axis="H",
-        level=4,
-        says=f"{_NEWEST}: tensor memory",
+        "H4",
+        f"{_NEWEST}: tensor memory",
         python=("cutlass.cute.nvgpu.tcgen05.*",),
         native=r"\bSM100_\w+",
         assembly=r"\btcgen05\.\S+",
         units=("tcgen05",),
     ),
     Feature(
-        axis="H",
-        level=4,
-        says=f"{_NEWEST}: warpgroups, TMA, tensor memory, clusters",
+        "H4",
+        f"{_NEWEST}: warpgroups, TMA, tensor memory, clusters",
         python=(f"{_GLUON}.language.nvidia.hopper.*", f"{_GLUON}.language.nvidia.blackwell.*"),
         units=FRONTIER,
     ),
     Feature(
-        axis="H",
-        level=4,
-        says=f"{_NEWEST}: clusters of blocks",
+        "H4",
+        f"{_NEWEST}: clusters of blocks",
         native=r"\b__cluster_dims__\b|\bthis_cluster\b|\bcluster_group\b|\bcudaLaunchAttributeCluster\w+",
         assembly=r"\bbarrier\.cluster\S*|\bmapa\.\S+",
         units=("cluster", "TMA"),
     ),
     Feature(
-        axis="H",
-        level=4,
-        says=f"{_NEWEST}: registers moved between warpgroups",
-        assembly=r"\bsetmaxnreg\.\S+",
-        units=("setmaxnreg",),
+        "H4", f"{_NEWEST}: registers moved between warpgroups", assembly=r"\bsetmaxnreg\.\S+", units=("setmaxnreg",)
     ),
-    Feature(axis="H", level=4, says="AMX tiles", native=r"\b_tile_(?:dp\w+|loadd|stored)\b", units=("AMX",)),
+    Feature("H4", "AMX tiles", native=r"\b_tile_(?:dp\w+|loadd|stored)\b", units=("AMX",)),
 )
 """What to look for. The levels are the rubric's; which features show them is this program's choice, and on CPUs, of
 which the rubric says nothing, the levels too."""
 
-_INSTRUCTIONS = Feature(axis="R", level=4, says="inline assembly")
-_PIPELINED = Feature(
-    axis="H", level=3, says="a software pipeline of a depth of its own", units=("async copy", "mbarrier", "TMA")
-)
-_SPECIALISED = Feature(axis="H", level=4, says="warps that specialise", units=("setmaxnreg", "TMA", "tcgen05"))
-_CLUSTERED = Feature(axis="H", level=4, says="a cluster of blocks", units=("cluster", "TMA"))
+_INSTRUCTIONS = Feature("R4", "inline assembly")
+_PIPELINED = Feature("H3", "a software pipeline of a depth of its own", units=("async copy", "mbarrier", "TMA"))
+_SPECIALISED = Feature("H4", "warps that specialise", units=("setmaxnreg", "TMA", "tcgen05"))
+_CLUSTERED = Feature("H4", "a cluster of blocks", units=("cluster", "TMA"))
 
 _LONGEST_WHAT = 80
 
@@ -275,9 +252,8 @@ def _sorted(marks: Sequence[Mark]) -> tuple[Mark, ...]:
 
 def _mark(feature: Feature, file: str, line: int, what: str) -> Mark:
     short = " ".join(what.split())[:_LONGEST_WHAT]
-    return Mark(
-        axis=feature.axis, level=feature.level, file=file, line=line, what=short, says=feature.says, units=feature.units
-    )
+    axis, level = feature.key[0], int(feature.key[1])
+    return Mark(axis=axis, level=level, file=file, line=line, what=short, says=feature.says, units=feature.units)
 
 
 def _matches(feature: Feature, file: str, text: str, pattern: str, line: int) -> Iterator[Mark]:
@@ -349,7 +325,11 @@ def _python(file: str, text: str, launched: Collection[str]) -> tuple[list[Mark]
         raise ValueError(str(error)) from error
     spans = _kernels(source)
     called = _called(source, spans, launched)
-    owners = {line: name for name, node in spans.items() for line in _lines(node)}
+    owners = {
+        line: name
+        for name, node in spans.items()
+        for line in range(node.decorator_list[0].lineno, (node.end_lineno or node.lineno) + 1)
+    }
     marks: list[Mark] = []
     idle: dict[str, None] = {}
     for mark in _python_marks(source, file):
@@ -387,7 +367,7 @@ def _python_marks(source: Any, file: str) -> Iterator[Mark]:
 
 def _kernels(source: Any) -> dict[str, ast.FunctionDef]:
     """Functions with a decorator that compiles them, by name."""
-    compilers = tuple(n for f in FEATURES if f.axis == "R" and f.level in (2, 3) for n in f.python if "jit" in n)
+    compilers = tuple(n for f in FEATURES if f.key in ("R2", "R3") for n in f.python if "jit" in n)
     return {node.name: node for node in compiled_functions(source, compilers)}
 
 
@@ -403,7 +383,3 @@ def _called(source: Any, spans: Mapping[str, ast.FunctionDef], launched: Collect
             reached.add(name)
             open_ += [n.id for n in ast.walk(spans[name]) if isinstance(n, ast.Name) and n.id in spans]
     return reached
-
-
-def _lines(node: ast.FunctionDef) -> range:
-    return range(min([node.lineno, *(d.lineno for d in node.decorator_list)]), (node.end_lineno or node.lineno) + 1)

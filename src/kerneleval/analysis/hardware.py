@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 from scipy import stats
 
+from kerneleval.analysis.rubric import uncertainty
 from kerneleval.records import Case, Result, Score, Timing
 from kerneleval.scores.common.cells import device_names, timing_of
 from kerneleval.scores.common.intervals import FEW, NOTHING, median_over_cells, nested
@@ -32,7 +33,6 @@ class Kernel:
 
     task: str
     candidate: str
-    """Content hash."""
     generators: tuple[str, ...]
     speedups: Mapping[str, float]
     """Machine -> geometric mean of its speedups over the common cells."""
@@ -60,7 +60,6 @@ class Spread:
     speedups: Mapping[str, float]
     """Machine -> geometric mean of the speedups of its right, timed cells, all samples together."""
     cells: Mapping[str, int]
-    """Machine -> number of these cells."""
     same_cells: bool
     """Whether they are the same cells everywhere; otherwise the machines have none in common (a GPU is given larger
     shapes than a CPU), and each is measured by its own."""
@@ -223,17 +222,6 @@ def _ratio(best: Mapping[Case, Timing], worst: Mapping[Case, Timing], common: Se
     low, high = math.exp(centre - half), math.exp(centre + half)
     score = Score(value=math.exp(centre), low=low, high=high, n=len(common), note=note)
     return score, centre > half and centre > noise
-
-
-def uncertainty(sides: Sequence[Sequence[Timing]]) -> tuple[float, float]:
-    """Half the 95 % interval of the logarithm of a geometric mean speed, or of the ratio of two over the same cells
-    (errors of independent timings in quadrature; NaN: there are timings without an interval), and its noise floor.
-    """
-    noise = math.hypot(*(statistics.fmean(math.log1p(t.noise) for t in side) for side in sides))
-    every = [t for side in sides for t in side]
-    if not all(0 < t.low <= t.high < math.inf for t in every):
-        return math.nan, noise
-    return math.sqrt(sum((math.log(t.high / t.low) / 2) ** 2 for t in every)) / len(sides[0]), noise
 
 
 def _median_cv(kernels: Sequence[Kernel], machines: int) -> Score:

@@ -49,8 +49,7 @@ def load(
     baseline: str | os.PathLike[str] | None = None,
     solutions: str | os.PathLike[str] | None = None,
     name: str = "",
-    hardware: str = "",
-    level: int | None = None,
+    **options: Any,
 ) -> Published:
     """Read what others published: an ``eval_results.json`` of KernelBench, or a ``.jsonl`` of KernelBench-X's
     corpus. The format is a module of ``analysis/formats``, the other options are :class:`PublishedFiles`'.
@@ -65,8 +64,7 @@ def load(
             baseline=None if baseline is None else Path(baseline),
             solutions=None if solutions is None else Path(solutions),
             name=clean(name, 200),
-            hardware=hardware,
-            level=level,
+            **options,
         )
     )
 
@@ -117,7 +115,6 @@ class Published:
     planned: tuple[Planned, ...]
     """Every attempt, with its candidate; without one where a problem has no result."""
     verdicts: tuple[Verdict, ...]
-    """Their verdicts, in the same order."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """``problems``, ``samples``, ``passed``, ``timed``, ``missing`` (attempts without a result), ``sources``."""
     remarks: tuple[str, ...] = ()

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kerneleval.analysis.features import Mark, Reading, marks_of_code, read_sources
-from kerneleval.analysis.hardware import uncertainty
 from kerneleval.records import (
     Candidate,
     Case,
@@ -69,7 +68,6 @@ class Grade:
     level: int | None
     """1 to 4; None: no evidence."""
     reason: str
-    """What it rests on, or why there is none."""
     marks: tuple[Mark, ...] = ()
 
 
@@ -83,7 +81,6 @@ class Rating:
     candidate: str
     """Content hash; empty: there was no candidate."""
     grades: Mapping[str, Grade]
-    """Axis -> level."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,9 +89,7 @@ class Profile:
 
     generator: str
     axis: str
-    """One of :data:`AXES`."""
     counts: Mapping[int, int]
-    """Level -> attempts."""
     not_evaluated: Mapping[str, int]
     """Why there is no level -> attempts."""
     median: Score
@@ -141,17 +136,9 @@ def rate(
     setting: Setting = DEFAULT,
 ) -> list[Rating]:
     """Every attempt on the primary machine on the five axes. The right kernels of the results are the best known
-    implementations, beside the baseline.
-
-    Args:
-        results: of any number of generators; each cell once.
-        tasks: task name -> task; one that is missing has no K.
-        candidates: hash -> candidate; one that is missing has neither R nor H.
-        verdicts: what the judge saw of each attempt on the primary machine.
-        setting: names the primary device; empty: that of the first result.
-
-    Raises:
-        UsageError: a cell comes twice, or the setting names a device that was not evaluated.
+    implementations, beside the baseline. A task that is missing has no K, a candidate that is missing neither R nor H;
+    ``verdicts`` are what the judge saw of each attempt. Raises UsageError where a cell comes twice, or the setting
+    names a device that was not evaluated.
     """
     cells = primary(list(results), setting)
     attempts: dict[Key, list[Result]] = {}
@@ -288,6 +275,17 @@ def _log_ratio(own: Mapping[Case, Timing], theirs: Mapping[Case, Timing] | None)
     sides = [[of[case] for case in cells] for of in (own, theirs) if of is not None]
     logs = [statistics.fmean(math.log(t.speedup) for t in side) for side in sides]
     return logs[0] - (logs[1] if len(logs) > 1 else 0.0), *uncertainty(sides)
+
+
+def uncertainty(sides: Sequence[Sequence[Timing]]) -> tuple[float, float]:
+    """Half the 95 % interval of the logarithm of a geometric mean speed, or of the ratio of two over the same cells
+    (errors of independent timings in quadrature; NaN: there are timings without an interval), and its noise floor.
+    """
+    noise = math.hypot(*(statistics.fmean(math.log1p(t.noise) for t in side) for side in sides))
+    every = [t for side in sides for t in side]
+    if not all(0 < t.low <= t.high < math.inf for t in every):
+        return math.nan, noise
+    return math.sqrt(sum((math.log(t.high / t.low) / 2) ** 2 for t in every)) / len(sides[0]), noise
 
 
 def _level_of(log_ratio: float, noise: float) -> int:

@@ -44,7 +44,6 @@ class SourceMetrics:
     """Measures of a candidate's source; NaN where there is none, with the reason in the note."""
 
     candidate: str
-    """Content hash."""
     language: str
     maintainability: float = math.nan
     """Maintainability index, 0 to 100 (Coleman et al. 1994, IEEE Computer 27(8):44, rescaled as Radon and Visual Studio
@@ -53,9 +52,7 @@ class SourceMetrics:
     complexity_sum: float = math.nan
     """McCabe's cyclomatic complexity (1976, IEEE TSE 2:308), over all functions."""
     complexity_mean: float = math.nan
-    """The same, mean over functions."""
     complexity_max: float = math.nan
-    """The same, of the most complex function."""
     logical_lines: float = math.nan
     """Statements of Python; of other languages lines that are neither empty nor comment."""
     functions: float = math.nan
@@ -230,19 +227,14 @@ def by_generators(measured: Mapping[str, SourceMetrics], results: Iterable[Resul
     """Generator -> metric -> median over its attempts (right or wrong) on the first machine of the results; n is their
     number. Metrics are those of candidate hashes.
     """
-    found = {}
+    found: dict[str, dict[str, Score]] = {}
     for generator, of in by_generator(results).items():
         attempts = {(r.task, r.sample): r.candidate for r in primary(of, DEFAULT)}
-        missing = sum(candidate not in measured for candidate in attempts.values())
-        found[generator] = {name: _median(name, attempts, measured, missing) for name in METRICS}
+        there = [(task, measured[c]) for (task, _), c in attempts.items() if c in measured]
+        for name in METRICS:
+            known = [(task, float(getattr(metrics, name))) for task, metrics in there]
+            told = [row for row in known if not math.isnan(row[1])]
+            left = {"without a source": len(attempts) - len(there), "not known": len(known) - len(told)}
+            note = ", ".join(f"{count} {words}" for words, count in left.items() if count)
+            found.setdefault(generator, {})[name] = median_over_attempts(told, (-math.inf, math.inf), note)
     return found
-
-
-def _median(
-    name: str, attempts: Mapping[tuple[str, int], str], measured: Mapping[str, SourceMetrics], missing: int
-) -> Score:
-    known = [(task, float(getattr(measured[c], name))) for (task, _), c in attempts.items() if c in measured]
-    told = [row for row in known if not math.isnan(row[1])]
-    left = {"without a source": missing, "not known": len(known) - len(told)}
-    note = ", ".join(f"{count} {words}" for words, count in left.items() if count)
-    return median_over_attempts(told, (-math.inf, math.inf), note)

@@ -42,7 +42,6 @@ class Transition:
     before: Step
     after: Step
     build: str
-    """One of :data:`STATES`."""
     call: str
     correct: str
     speed: str
@@ -217,17 +216,11 @@ def pairs(found: Sequence[Transition]) -> Iterator[dict[str, Any]]:
                 "round_after": after.round,
                 "before": before.code,
                 "after": after.code,
-                "failed_stage": before.stage,
-                "failed_reason": before.reason,
-                "failed_message": before.message,
+                **{f"failed_{name}": getattr(before, name) for name in ("stage", "reason", "message")},
                 "speedup_before": before.speedup,
                 "speedup_after": after.speedup,
                 "ratio": one.ratio,
-                "generator": after.generator,
-                "model": after.model,
-                "machine": after.machine,
-                "source": after.source,
-                "licence": after.licence,
+                **{name: getattr(after, name) for name in ("generator", "model", "machine", "source", "licence")},
             }
 
 
@@ -261,7 +254,6 @@ class Step:
     chain: str
     """What it belongs to: a generator, with the sample where there are several."""
     round: int
-    """Place in the chain, from 0."""
     code: str
     """Its source; of several files one after another."""
     built: bool | None
@@ -278,7 +270,6 @@ class Step:
     low: float = math.nan
     """Lower end of the 95 % interval; NaN: its judge gave none."""
     high: float = math.nan
-    """Upper end."""
     noise: float = math.nan
     """Noise floor as a ratio minus 1; NaN: its judge gave none."""
     cells: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)

@@ -175,7 +175,6 @@ class Option:
     field: str
     """Field of ``Protocol``, ``CandidateSpec`` or ``RunSpec``."""
     type: Any
-    """Type of the value on the command line."""
     declared: Any
     """Names, help and metavar."""
     default: Any = None
@@ -205,6 +204,12 @@ def _tier(name: str, text: str) -> Option:
     return Option(field="tier", type=bool, declared=typer.Option(f"--{name}", help=text), default=False, read=read)
 
 
+def _choice(field: str, kind: type[StrEnum], text: str) -> Option:
+    """One of several words, the first where it is not given."""
+    declared, default = typer.Option(help=text), next(iter(kind))
+    return Option(field=field, type=kind, declared=declared, default=default, read=lambda one: one.value)
+
+
 def _text(field: str, text: str) -> Option:
     return Option(field=field, type=str, declared=typer.Option(help=text), default="")
 
@@ -220,15 +225,10 @@ def _names(field: str, text: str, *names: str, complete: Callable[[str], list[st
 
 OPTIONS: dict[str, Option] = {
     # Protocol
-    "shapes": Option(
-        field="shapes",
-        type=Shapes,
-        declared=typer.Option(
-            help="Sizes to judge at. default: sampled sizes; sweep: vary the sizes of a problem file too; "
-            "real: sizes of models."
-        ),
-        default=Shapes.default,
-        read=lambda shapes: shapes.value,
+    "shapes": _choice(
+        *("shapes", Shapes),
+        "Sizes to judge at. default: sampled sizes; sweep: vary the sizes of a problem file too; "
+        "real: sizes of models.",
     ),
     "allow": Option(
         field="allow",
@@ -245,13 +245,7 @@ OPTIONS: dict[str, Option] = {
         "--distribution", "distributions", "Only these distributions of inputs.", DISTRIBUTIONS
     ),
     "category": restriction("--category", "categories", "Only these shape categories.", SHAPE_CATEGORIES),
-    "baseline": Option(
-        field="baseline",
-        type=Baseline,
-        declared=typer.Option(help="What the candidate's speed is compared with."),
-        default=Baseline.eager,
-        read=lambda baseline: baseline.value,
-    ),
+    "baseline": _choice("baseline", Baseline, "What the candidate's speed is compared with."),
     "timing": _flag("timed", True, text="Time a correct candidate, or judge only whether it is correct."),
     "tf32": _flag("tf32", False, "--tf32", text="Allow TF32 in float32 tasks."),
     "suite_seed": Option(
@@ -306,15 +300,9 @@ CAPS = ("max_usd", "max_tokens", "max_hours")
 def takes(
     *names: str, options: Mapping[str, Option] = OPTIONS, **defaults: Any
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Gives a command the options of these names in place of its parameter ``fields``, which gets what they say.
-
-    Args:
-        names: keys of ``options``, in the order of the help.
-        options: those that there are.
-        defaults: option -> its default for this command; ``...``: it must be given.
-
-    Raises:
-        UsageError: by the command: a bad value, or two options given that fill the same field.
+    """Gives a command the options of these names in place of its parameter ``fields``, which gets what they say;
+    ``defaults`` are of this command (``...``: it must be given). The command raises UsageError for a bad value, or two
+    options given that fill the same field.
     """
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:

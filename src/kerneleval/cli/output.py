@@ -64,12 +64,7 @@ def show(found: Any, as_json: bool, render: Callable[[Any, Console], object]) ->
 
 def show_scores(scores: dict[str, Any], as_json: bool) -> int:
     """The scores of a run, as a table or as JSON; returns the exit code."""
-    if as_json:
-        from kerneleval.reports import json
+    from kerneleval.reports import json, scores_view
 
-        print_json(json.scores_document(scores["run"], scores["scores"]))
-    else:
-        from kerneleval.reports import scores_view
-
-        scores_view.render_scores(scores, console())
-    return PASSED
+    document = json.scores_document(scores["run"], scores["scores"]) if as_json else scores
+    return show(document, as_json, scores_view.render_scores)

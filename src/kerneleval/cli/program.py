@@ -82,14 +82,7 @@ def _versions() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
-
-    Args:
-        argv: the arguments without the program's name; None: those of this process.
-
-    Returns:
-        The exit code.
-    """
+    """Run one command, with the arguments given (None: those of this process); returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a character must not cost the verdict
@@ -170,12 +163,6 @@ def _command_of(arguments: Sequence[str]) -> str:
     return next((argument for argument in arguments if argument in COMMANDS), "")
 
 
-def _how_to_install(module: str) -> str:
-    """The command that brings a module, optional or not; empty: it is none that this package uses."""
-    name = module.partition(".")[0]
-    return how_to_install(name) or (f"pip install {name}" if name in ("sqlalchemy", "rich") else "")
-
-
 def _explain(error: Exception, arguments: Sequence[str]) -> tuple[str, str]:
     """What kind of error it is (usage, infrastructure, internal), and its message."""
     if isinstance(error, _ClickException):
@@ -186,8 +173,10 @@ def _explain(error: Exception, arguments: Sequence[str]) -> tuple[str, str]:
         return "usage", str(error)
     if isinstance(error, KernelEvalError):
         return "infrastructure", str(error)
-    if isinstance(error, ModuleNotFoundError) and (command := _how_to_install(error.name or "")):
-        return "infrastructure", f"{error.name} is not installed; install it with: {command}"
+    if isinstance(error, ModuleNotFoundError):
+        name = (error.name or "").partition(".")[0]
+        if command := how_to_install(name) or (f"pip install {name}" if name in ("sqlalchemy", "rich") else ""):
+            return "infrastructure", f"{error.name} is not installed; install it with: {command}"
     if isinstance(error, OSError) and error.strerror:
         place = f": {error.filename}" if error.filename else ""
         return "infrastructure", f"{error.strerror}{place}"

@@ -36,13 +36,8 @@ Kept = Callable[[], Iterator[tuple[str, Candidate]]]
 
 class Replay:
     """Earlier candidates, with the origin that they had: model, prompt and cost are those of their making, and count as
-    they did then; nothing is spent anew.
-
-    Args:
-        name: the generator's.
-        summary: one line about where they are from.
-        kept: what there is, read when candidates are asked for first.
-        only: only those that this generator made; empty: all.
+    they did then; nothing is spent anew. They are read when candidates are asked for first; ``only`` those of that
+    generator count.
     """
 
     def __init__(self, name: str, summary: str, kept: Kept, only: str = "") -> None:

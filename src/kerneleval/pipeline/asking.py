@@ -25,10 +25,8 @@ class Caps:
     hours a run may go on from now, asking and judging; None: no limit. Shared by all threads.
 
     All answers of a run count, those that an earlier, interrupted call of it paid for too. What is under way when a
-    limit is reached comes to its end, and is reckoned beforehand as the mean of what came before.
-
-    Raises:
-        UsageError: a limit that is not above 0.
+    limit is reached comes to its end, and is reckoned beforehand as the mean of what came before. Raises UsageError for
+    a limit that is not above 0.
     """
 
     def __init__(self, usd: float | None = None, tokens: int | None = None, hours: float | None = None) -> None:
@@ -43,10 +41,9 @@ class Caps:
     def begin(self) -> str:
         """Whether one more may be asked: empty, and it counts as under way until :meth:`end`; else why not."""
         with self._lock:
-            if said := self._reached():
-                return said
-            self._open += 1
-            return ""
+            said = self._reached()
+            self._open += not said
+            return said
 
     def end(self, origin: Origin, *, answered: bool = True) -> None:
         """What one answer cost. Raises UsageError where money is limited, and the price of this answer is not known."""
@@ -126,10 +123,8 @@ def ask_all(
 
     Ctrl-C, and an error of one request, end the others without waiting for them; what they brought is in the cache.
     Requests beyond ``caps`` are answered by the problem ``budget``. ``check`` judges a draft for a generator that tries
-    before it answers; it is called in this thread alone.
-
-    Raises:
-        UsageError: the generator's settings are wrong, or what it costs cannot be limited.
+    before it answers; it is called in this thread alone. Raises UsageError where the generator's settings are wrong, or
+    what it costs cannot be limited.
     """
     total = len(requests)
     if not total:

@@ -44,14 +44,11 @@ _Key = tuple[str, int, str]
 def audit(spec: AuditSpec, *, judge: Judge | None = None, on_event: OnEvent | None = None) -> dict[str, Any]:
     """Judge the verdicts of a stored run again and tell what changed.
 
-    Returns:
-        plain data: ``format``, ``of`` and ``audit`` (identifiers of the two runs), ``same_shapes``, ``protocol``,
-        ``audited``, ``changed``, ``skipped`` (verdicts that had no candidate), and ``verdicts``, each with what it says
-        ``before`` and ``after``, ``changes``, ``notes``, ``same_shapes`` and ``replay``.
-
-    Raises:
-        UsageError: no such store, run or task; a candidate or task that is not there any more; nothing to audit.
-        InfrastructureError: the machine, the disk or the database failed.
+    Returns plain data: ``format``, ``of`` and ``audit`` (identifiers of the two runs), ``same_shapes``, ``protocol``,
+    ``audited``, ``changed``, ``skipped`` (verdicts that had no candidate), and ``verdicts``, each with what it says
+    ``before`` and ``after``, ``changes``, ``notes``, ``same_shapes`` and ``replay``. Raises UsageError where there is
+    no such store, run or task, a candidate or task is not there any more, or there is nothing to audit;
+    InfrastructureError where the machine, the disk or the database failed.
     """
     from kerneleval.store import open_store
 

@@ -13,7 +13,6 @@ from kerneleval.records import (
     STORED,
     Candidate,
     CandidateSpec,
-    Case,
     Failed,
     OnEvent,
     Protocol,
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 def check(
     path: str | Path, task: str | Task, *, judge: Judge | None = None, on_event: OnEvent | None = None, **options: Any
 ) -> Verdict:
-    """Judge one candidate: a file, or one that a run has stored.
+    """Judge one candidate: a file, or one that a run has stored; ``verdict.verdict`` is ``passed`` or ``failed``.
 
     Args:
         path: the candidate: ``.py`` (Triton, Numba, torch), ``.cpp``, ``.cu`` or ``.cl``; or ``store:HASH``, the
@@ -42,12 +41,8 @@ def check(
         on_event: called as the work proceeds.
         options: any field of :class:`~kerneleval.records.CandidateSpec` and :class:`~kerneleval.records.Protocol`.
 
-    Returns:
-        The verdict; ``verdict.verdict`` is ``passed`` or ``failed``.
-
-    Raises:
-        UsageError: the input is wrong: no such file, task, device, case or option; shapes that do not fit.
-        InfrastructureError: the machine failed, not the candidate.
+    Raises UsageError where the input is wrong (no such file, task, device, case or option; shapes that do not fit),
+    InfrastructureError where the machine failed, not the candidate.
     """
     spec, protocol = asked(CandidateSpec, {**options, "source": str(path), "task": task})
     return check_candidate(spec, protocol, judge=judge, on_event=on_event)
@@ -61,7 +56,12 @@ def check_candidate(
     candidate, source, store = _read(spec, task)
     check_dtypes(task, protocol)
     with borrowed(judge, spec.device) as owner:
-        cases = (_read_case(spec.case, task, protocol, owner),) if spec.case else None
+        cases = None
+        if spec.case:
+            from kerneleval.tasks.case_keys import read_case
+
+            planned, most = owner.plan(task, protocol), owner.device.largest_case_bytes()
+            cases = (read_case(spec.case, task, protocol, planned, most),)
         return owner.check(
             candidate,
             task,
@@ -112,12 +112,6 @@ def check_dtypes(task: Task, protocol: Protocol) -> None:
             raise UsageError(f"task {task.name!r} is not judged in {dtype!r}; its dtypes are {', '.join(task.dtypes)}")
 
 
-def _read_case(key: str, task: Task, protocol: Protocol, judge: Judge) -> Case:
-    from kerneleval.tasks.case_keys import read_case
-
-    return read_case(key, task, protocol, judge.plan(task, protocol), judge.device.largest_case_bytes())
-
-
 @contextmanager
 def borrowed(judge: Judge | None, device: str | None) -> Iterator[Judge]:
     """The judge given, left open, or one of our own, closed at the end."""
@@ -136,19 +130,15 @@ def selftest(
     judge: Judge | None = None,
     on_event: OnEvent | None = None,
 ) -> list[dict[str, Any]]:
-    """Test tasks (names or paths; empty: every built-in one) on a device: every reference must pass its own task, and
-    no trivial or damaged output may.
+    """Test tasks (names or paths; empty: every built-in one) on a device: every reference must pass its own task,
+    and no trivial or damaged output may.
 
     Each task is tested twice: by itself (:func:`kerneleval.judge.selftest.task_selftest.selftest`: bounds, dependence
     on inputs, trivial answers, planted bugs), and with its reference as candidate through the whole judge, untimed.
 
-    Returns:
-        for each task ``task``, ``passed``, ``cases``, ``seconds`` and ``findings`` (each with ``test``, ``case`` and
-        ``message``; empty where nothing is wrong).
-
-    Raises:
-        UsageError: an unknown task or device, or a reference that raises.
-        InfrastructureError: the machine failed.
+    Returns for each task ``task``, ``passed``, ``cases``, ``seconds`` and ``findings`` (each with ``test``, ``case``
+    and ``message``). Raises UsageError for an unknown task or device, or a reference that raises; InfrastructureError
+    where the machine failed.
     """
     from kerneleval import tasks as library
 

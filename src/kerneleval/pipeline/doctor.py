@@ -43,13 +43,15 @@ def examine(store: str | None, cache_dir: Path) -> dict[str, Any]:
     language), ``versions``, ``devices``, ``compilers``, ``clock``, ``memory``, ``store`` and ``advice``: sentences that
     say what is missing and how to get it.
     """
+    from kerneleval import devices
+
     found: dict[str, Any] = {
         "usable": False,
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
         "clock": clock(),
         "memory": _memory(cache_dir),
         "compilers": _compilers(),
-        "devices": _devices(cache_dir),
+        "devices": [_device(name, cache_dir) for name in devices.names()],
         "store": _store(store),
     }
     found["usable"] = any(
@@ -67,16 +69,9 @@ def _version(package: str) -> str:
         return ""
 
 
-def _devices(cache_dir: Path) -> list[dict[str, Any]]:
-    from kerneleval import devices
-
-    if importlib.util.find_spec("torch") is None:
-        reason = "PyTorch is not installed: pip install torch"
-        return [{"name": name, "available": False, "reason": reason} for name in devices.names()]
-    return [_device(name, cache_dir) for name in devices.names()]
-
-
 def _device(name: str, cache_dir: Path) -> dict[str, Any]:
+    if importlib.util.find_spec("torch") is None:
+        return {"name": name, "available": False, "reason": "PyTorch is not installed: pip install torch"}
     from kerneleval import devices
     from kerneleval.judge.windows.worker_pool import WorkerPool
 
@@ -312,14 +307,10 @@ def peaks(
 ) -> dict[str, Any]:
     """The peaks of a machine: from the cache, and measured now as far as they are not known (``again``: all of them).
 
-    Returns:
-        plain data: ``machine``, ``fingerprint``, ``product`` and ``source`` (empty: no vendor's figures are known),
-        ``unsteady`` (what speaks against what was measured now; empty: nothing, or nothing was), and ``peaks``: the
-        fields of :class:`Peak`, with ``datasheet`` and ``share`` of it (None: not stated).
-
-    Raises:
-        UsageError: no such device, or not usable here.
-        InfrastructureError: the device has no memory left to measure with.
+    Returns plain data: ``machine``, ``fingerprint``, ``product`` and ``source`` (empty: no vendor's figures are known),
+    ``unsteady`` (what speaks against what was measured now), and ``peaks``: the fields of :class:`Peak`, with
+    ``datasheet`` and ``share`` of it (None: not stated). Raises UsageError where there is no such device, or it is not
+    usable here, InfrastructureError where it has no memory left to measure with.
     """
     from kerneleval.devices.common.datasheet import product_of
     from kerneleval.judge.machine import peaks as stage

@@ -34,10 +34,8 @@ if TYPE_CHECKING:
 
 def prompts(spec: RunSpec, protocol: Protocol) -> list[dict[str, Any]]:
     """What a model would be asked in the first round of each task: ``task``, ``template``, ``hash`` and ``messages``
-    (role and content). The store may know the machine's limits, which are measured now where it does not.
-
-    Raises:
-        UsageError: an unknown task or device, or a generator that is no model.
+    (role and content). The store may know the machine's limits, which are measured now where it does not. Raises
+    UsageError for an unknown task or device, or a generator that is no model.
     """
     maker, suite = _opened(spec, protocol, None)
     model = as_model(maker)
@@ -60,21 +58,13 @@ def generate(
     """Write what a generator has for each task into a folder, which is a generator itself (``-g FOLDER``). Nothing is
     judged, so that there is one round.
 
-    Args:
-        spec: one generator, the tasks, where answers are kept, and what may be spent.
-        protocol: how the tasks are opened.
-        folder: where the files go: ``TASK/sample_N.SUFFIX``, beside it its origin (``.origin.json``) and what was
-            written (``.written.txt``), from which later edits are counted; of an answer without a candidate
-            ``.answer.txt``.
-        on_event: called as answers come.
+    The files are ``TASK/sample_N.SUFFIX``, beside each its origin (``.origin.json``) and what was written
+    (``.written.txt``), from which later edits are counted; of an answer without a candidate ``.answer.txt``.
 
-    Returns:
-        plain data: ``folder``, ``candidates``, ``without`` (problem -> number of answers) and what they cost together:
-        ``tokens_in``, ``tokens_out``, ``usd``, ``seconds``.
-
-    Raises:
-        UsageError: an unknown generator, task or device; a cap that cannot be kept; a folder that cannot be written.
-        InfrastructureError: an endpoint did not answer; what came is written and kept.
+    Returns plain data: ``folder``, ``candidates``, ``without`` (problem -> number of answers) and what they cost
+    together: ``tokens_in``, ``tokens_out``, ``usd``, ``seconds``. Raises UsageError for an unknown generator, task or
+    device, a cap that cannot be kept, a folder that cannot be written; InfrastructureError where an endpoint did not
+    answer: what came is written and kept.
     """
     from kerneleval.generators import Asked
 
@@ -187,11 +177,9 @@ class _Known:
     ratio: float
     """Characters of the prompt for each token."""
     tokens_out: list[float]
-    """Tokens of each answer."""
     cached: float
     """Share of the prompt's tokens out of the endpoint's cache."""
     seconds: list[float]
-    """How long each answer took."""
     characters_out: float
 
 
@@ -203,12 +191,9 @@ def estimate(spec: RunSpec, protocol: Protocol, *, against: str = "") -> dict[st
     same task where there is one; intervals hold 95 % of the totals, if answers are independent. What the store knows
     nothing of is assumed, with a factor of 2 either way, and said to be; judging time is not assumed.
 
-    Returns:
-        plain data: ``generators``: name -> ``requests``, and ``tokens_in``, ``tokens_out``, ``usd``, ``asking_s``,
-        ``judging_s``, each with ``value``, ``low``, ``high`` and ``basis`` and, with the run ``against``, ``actual``.
-
-    Raises:
-        UsageError: an unknown generator, task, device or run.
+    Returns plain data: ``generators``: name -> ``requests``, and ``tokens_in``, ``tokens_out``, ``usd``, ``asking_s``,
+    ``judging_s``, each with ``value``, ``low``, ``high`` and ``basis`` and, with the run ``against``, ``actual``.
+    Raises UsageError for an unknown generator, task, device or run.
     """
     from kerneleval import generators as makers
 

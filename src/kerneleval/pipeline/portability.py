@@ -58,17 +58,10 @@ def matrix(
 ) -> Matrix:
     """How far a candidate comes on each target.
 
-    Args:
-        spec: the candidate and the task; its ``device`` is not used.
-        protocol: in which dtypes it is compiled, and how it is judged.
-        targets: architectures (``sm_90``, ``gfx942``) and devices of this machine (``cpu``, ``cuda``); empty: all
-            architectures, and every device here on which the language runs.
-        judged: whether it is also run and judged on the devices that are here.
-        on_event: called as the work proceeds.
-
-    Raises:
-        UsageError: the input is wrong, or this system cannot confine the candidate's code.
-        InfrastructureError: the machine failed, or a compiler is missing.
+    Targets are architectures (``sm_90``, ``gfx942``) and devices of this machine (``cpu``, ``cuda``); without any all
+    architectures, and every device here on which the language runs. It is compiled in the protocol's dtypes, and
+    (``judged``) run and judged on the devices that are here. Raises UsageError where the input is wrong, or this system
+    cannot confine the candidate's code; InfrastructureError where the machine failed, or a compiler is missing.
     """
     from kerneleval import devices, languages
     from kerneleval.judge.binaries.portability import compile_for
@@ -85,7 +78,10 @@ def matrix(
     for name in places:
         verdict = check_candidate(replace(spec, task=task, device=name), protocol, on_event=on_event)
         rows = _with(rows, verdict, candidate)
-    rows += [_left_out(name, runs_on, candidate.language) for name in here if name in targets and name not in places]
+    for name in (name for name in here if name in targets and name not in places):
+        why = f"{candidate.language} candidates do not run there: they run on {', '.join(runs_on)}"
+        rung = Rung(answer="not evaluated", why="only compiled, as was asked for" if name in runs_on else why)
+        rows.append(MatrixRow(target=name, product="", compiles=rung, runs=rung, correct=rung, fast=rung))
     rows = [_rated(row, candidate) for row in rows]
     return Matrix(task=task.name, candidate=candidate.hash, language=candidate.language, rows=tuple(rows))
 
@@ -104,13 +100,6 @@ def _wanted(targets: Sequence[str], here: Sequence[str]) -> Sequence[Target]:
         known = f"known are {', '.join([*TARGETS, *here])}"
         raise UsageError(f"target {name!r:.80} is unknown; {hint if hint.startswith('did') else known}")
     return [TARGETS[name] for name in dict.fromkeys(targets) if name in TARGETS] if targets else find_targets(())
-
-
-def _left_out(device: str, runs_on: Sequence[str], language: str) -> MatrixRow:
-    """A device that was named, and on which nothing was judged."""
-    why = f"{language} candidates do not run there: they run on {', '.join(runs_on)}"
-    rung = Rung(answer="not evaluated", why="only compiled, as was asked for" if device in runs_on else why)
-    return MatrixRow(target=device, product="", compiles=rung, runs=rung, correct=rung, fast=rung)
 
 
 def _rated(row: MatrixRow, candidate: Candidate) -> MatrixRow:
@@ -214,10 +203,8 @@ def differ(
         judges: warm judges to use, by device kind; others are started for this call.
         on_event: called as the work proceeds.
 
-    Raises:
-        UsageError: no file, or files beside ``reference``; a device that is unknown or not usable here, for which there
-            is no file or more than one; fewer than two devices; else as :func:`kerneleval.check`.
-        InfrastructureError: the machine failed, not what ran on it.
+    Raises UsageError for no file, or files beside ``reference``; a device that is unknown or not usable here, for which
+    there is no file or more than one; fewer than two devices; else as :func:`kerneleval.check`.
     """
     from kerneleval.judge import Judge
 

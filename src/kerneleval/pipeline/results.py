@@ -37,19 +37,11 @@ def export(
     store_url: str | None = None,
     file_format: str = "parquet",
 ) -> dict[str, int]:
-    """Write runs as tables: ``cells``, ``attempts``, ``samples``, ``candidates`` and ``scores``, a file each.
+    """Write runs as tables: ``cells``, ``attempts``, ``samples``, ``candidates`` and ``scores``, a file each,
+    ``parquet`` or ``jsonl``; gives the path of each file -> its number of rows.
 
-    Args:
-        folder: where the files go; made where it is not there. Files of these names are replaced, each by a whole one.
-        run: the runs.
-        store_url: the store.
-        file_format: ``parquet`` or ``jsonl``.
-
-    Returns:
-        path of each file -> its number of rows.
-
-    Raises:
-        UsageError: a folder that cannot be written; a package that is missing.
+    The folder is made where it is not there; files of these names are replaced, each by a whole one. Raises UsageError
+    for a folder that cannot be written, or a package that is missing.
     """
     from kerneleval.reports import export as tables
 
@@ -104,20 +96,14 @@ def import_results(
 def compare(first: str, second: str, *, store_url: str | None = None) -> dict[str, Any]:
     """The second of two runs, or of two generators, against the first, as plain data.
 
-    Args:
-        first: ``RUN``, ``RUN:GENERATOR``, or a generator of the latest run.
-        second: the same. Of two runs, the generators that both have are compared, each with itself; where each run
-            has just one generator, these two.
-        store_url: the store.
+    Each is ``RUN``, ``RUN:GENERATOR``, or a generator of the latest run. Of two runs, the generators that both have are
+    compared, each with itself; where each run has just one generator, these two.
 
-    Returns:
-        ``comparisons``, each with ``before`` and ``after`` (run, name, generator), ``by`` (``cell``; ``task`` where the
-        two have no cell in common), ``comparison`` (a :class:`kerneleval.scores.common.paired.Comparison`, or a
-        :class:`kerneleval.scores.common.by_task.TaskComparison`) and ``counts`` (change -> cells; empty by task);
-        ``not_compared``: generators that one of the runs lacks.
-
-    Raises:
-        UsageError: no such generator; both are the same; nothing in common.
+    Returns ``comparisons``, each with ``before`` and ``after`` (run, name, generator), ``by`` (``cell``; ``task`` where
+    the two have no cell in common), ``comparison`` (a :class:`kerneleval.scores.common.paired.Comparison`, or a
+    :class:`kerneleval.scores.common.by_task.TaskComparison`) and ``counts`` (change -> cells; empty by task); and
+    ``not_compared``: generators that one of the runs lacks. Raises UsageError where both are the same, or have nothing
+    in common.
     """
     from kerneleval.scores import by_generator
     from kerneleval.scores.common import by_task, paired
@@ -164,19 +150,11 @@ def report(
     html_to: str | Path = "",
     markdown_to: str | Path = "",
 ) -> dict[str, Any]:
-    """A run to look at: one HTML file that needs no network, a Markdown summary, and the scores as plain data.
+    """A run to look at: one HTML file that needs no network, a Markdown summary of at most sixty lines, and the
+    scores as plain data. Files that are not named are not written.
 
-    Args:
-        run: the runs.
-        store_url: the store.
-        html_to: file for the HTML report; empty: none is written.
-        markdown_to: file for the summary, of at most sixty lines; empty: none is written.
-
-    Returns:
-        ``run`` and ``scores`` as :func:`score` gives them, and ``written``: the files.
-
-    Raises:
-        UsageError: a file that cannot be written; a package that is missing.
+    Returns ``run`` and ``scores`` as :func:`score` gives them, and ``written``: the files. Raises UsageError for a file
+    that cannot be written, or a package that is missing.
     """
     from kerneleval.analysis import rubric
     from kerneleval.reports import html, markdown
@@ -249,15 +227,10 @@ def transitions(
 ) -> dict[str, Any]:
     """What became of candidates from one iteration to the next, as plain data.
 
-    Args:
-        source: a run, whose rounds of refinement are told where it has some, or a file of KernelBench-X's corpus
-            (``.jsonl``).
-        store_url: the store.
-        noise: what a change of speed without an interval must exceed, as a ratio minus 1; None: the default.
-        pairs_to: file for error-correction and optimisation pairs, ``.parquet`` or ``.jsonl``; empty: none is written.
-
-    Raises:
-        UsageError: no such file; no such corpus; a file that cannot be written.
+    The source is a run, whose rounds of refinement are told where it has some, or a file of KernelBench-X's corpus
+    (``.jsonl``). A change of speed without an interval must exceed ``noise``, a ratio minus 1. Error-correction and
+    optimisation pairs go to a file, ``.parquet`` or ``.jsonl``, where one is named. Raises UsageError where there is no
+    such file or corpus, or a file cannot be written.
     """
     from kerneleval.analysis import transitions as between
     from kerneleval.analysis.formats import kernelbenchx
@@ -312,14 +285,10 @@ def merge(sources: Sequence[str], *, store_url: str | None = None, on_event: OnE
     Each source is one transaction: after a failure the store holds the sources before it and nothing of the one that
     failed, and the same call goes on. What is there already stays as it is.
 
-    Returns:
-        ``store``; ``sources``: a :class:`kerneleval.store.merging.Merged` for each; ``names``: names that several runs
-        of the store have -> identifiers, the latest first; ``machines``: number of machines of all merged runs.
-
-    Raises:
-        UsageError: no source is given, or one that is no store, of a newer version, or the target itself; a run is in
-            both with other contents.
-        InfrastructureError: a source is damaged, disk or server fail.
+    Returns ``store``; ``sources``: a :class:`kerneleval.store.merging.Merged` for each; ``names``: names that several
+    runs of the store have -> identifiers, the latest first; ``machines``: number of machines of all merged runs. Raises
+    UsageError where no source is given, or one that is no store, of a newer version, or the target itself, or a run is
+    in both with other contents; InfrastructureError where a source is damaged, disk or server fail.
     """
     from kerneleval.store import open_store
 

@@ -27,15 +27,9 @@ class Rewarder:
     Candidates are judged one after another, since a measurement owns its device; those that wait are built together
     before, on all of the host's processors. The same candidate for the same task is judged once.
 
-    Args:
-        device: device kind; None: the GPU where there is one, else the CPU.
-        cache_dir: of the judge's builds; None: the usual one.
-        options: any field of :class:`~kerneleval.records.Protocol`. Unless they say otherwise, the tier is ``quick``,
-            the dtype the task's first one, and the seed of the shapes drawn in secret, so that a policy cannot learn
-            them.
-
-    Raises:
-        UsageError: no such device, or not usable here; no such option.
+    The options are fields of :class:`~kerneleval.records.Protocol`. Unless they say otherwise, the tier is ``quick``,
+    the dtype the task's first one, and the seed of the shapes drawn in secret, so that a policy cannot learn them.
+    Raises UsageError where there is no such device, or it is not usable here; for an unknown option.
     """
 
     def __init__(self, device: str | None = None, *, cache_dir: str | Path | None = None, **options: Any) -> None:
@@ -72,13 +66,12 @@ class Rewarder:
             self._judge = None
 
     def submit(self, candidate: Candidate | str, task: str | Task, *, language: str = "") -> Future[Reward]:
-        """Have a candidate, or a source text, judged on a task (its name, the path of a problem file, or itself); the
-        future gives its :class:`Reward`. Without a ``language`` it is found from the text, which must be Python then.
+        """Have a candidate, or a source text, judged on a task (its name, the path of a problem file, or itself).
+        Without a ``language`` it is found from the text, which must be Python then.
 
-        Raises:
-            UsageError: no such task or language, an empty text, or the rewarder is closed. The future raises it for
-                what is found later, ToolError where a tool of the language is missing or computes wrongly, and
-                InfrastructureError where the machine failed otherwise.
+        Raises UsageError: no such task or language, an empty text, or the rewarder is closed. The future raises it for
+        what is found later, ToolError where a tool of the language is missing or computes wrongly, and
+        InfrastructureError where the machine failed otherwise.
         """
         subject = open_task(task, self._protocol)
         check_dtypes(subject, self._protocol)
@@ -141,12 +134,8 @@ _SHARING = threading.Lock()
 def reward(
     candidate: Candidate | str, task: str | Task, *, language: str = "", device: str | None = None, **settings: Any
 ) -> Reward:
-    """The reward of one candidate, by a judge that stays warm until the program ends. Arguments as in
+    """The reward of one candidate, by a judge that stays warm until the program ends. Arguments and errors as in
     :meth:`Rewarder.submit`; each device and set of settings of :class:`Rewarder` has a judge of its own.
-
-    Raises:
-        UsageError: the input is wrong.
-        InfrastructureError: the machine failed, not the candidate.
     """
     key = (device, *sorted((name, str(value)) for name, value in settings.items()))
     with _SHARING:

@@ -80,10 +80,9 @@ def run(
         options: any field of :class:`~kerneleval.records.RunSpec` and :class:`~kerneleval.records.Protocol`; all tracks
             may pass, and it is judged in float32, unless ``allow`` and ``dtypes`` say otherwise.
 
-    Raises:
-        UsageError: an unknown generator, task, device or option, a cap that cannot be kept, or a store that cannot be
-            used.
-        InfrastructureError: the machine, the disk, the database or an endpoint failed; what came is stored.
+    Raises UsageError for an unknown generator, task, device or option, a cap that cannot be kept, or a store that
+    cannot be used; InfrastructureError where the machine, the disk, the database or an endpoint failed: what came is
+    stored.
     """
     given = {"allow": TRACKS, **options, "generators": tuple(generators), "tasks": tuple(tasks)}
     spec, protocol = asked(RunSpec, given)

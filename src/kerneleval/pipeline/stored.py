@@ -48,14 +48,8 @@ def collects_later(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 class StoredRuns:
-    """One or more runs of a store as one, each part read or computed on its first use.
-
-    Args:
-        store_url: path or URL of the store; None: ``./kerneleval.db``.
-        run: identifier, its beginning, name or ``latest``; several are one with the machines of all.
-
-    Raises:
-        UsageError: no such store or run; no run is named, or one twice; their baselines differ.
+    """One or more runs of a store as one, each part read or computed on its first use. Raises UsageError where there
+    is no such store or run, no run is named, or one twice, or their baselines differ.
     """
 
     def __init__(self, store_url: str | None, run: str | Sequence[str]) -> None:

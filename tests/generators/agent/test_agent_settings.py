@@ -11,7 +11,7 @@ from tests.generators.agent.agents import agent, request
 
 from kerneleval import generators
 from kerneleval.generators.agent import from_settings
-from kerneleval.generators.agent.usage import PRICES, read_usage
+from kerneleval.generators.agent.running import PRICES, read_usage
 from kerneleval.records import UsageError
 
 GOOD = {"name": "mine", "command": ["agent", "{task}"]}

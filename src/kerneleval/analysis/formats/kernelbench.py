@@ -141,7 +141,6 @@ class Time:
     trials: int = 0
     """Number of trials; 0: not given."""
     hardware: str = ""
-    """Name of the device; empty: not given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +158,6 @@ class Sample:
     reference: Time | None
     """Time of the reference that was taken along with it; None: none."""
     hardware: str
-    """Name of the device; empty: not given."""
 
     @property
     def passed(self) -> bool:
@@ -246,7 +244,9 @@ def failure(sample: Sample) -> tuple[str, str, str]:
     The stage follows ``compiled`` and ``correctness``; only a timeout and an error of the device, which KernelBench
     records as not compiled, are distinguished by what the metadata say. The message is theirs, unchanged.
     """
-    message, name = _message(sample.metadata)
+    metadata = sample.metadata if isinstance(sample.metadata, Mapping) else {}
+    said = ((str(metadata[key]).strip(), key) for key in _MESSAGES if isinstance(metadata.get(key), str))
+    message, name = next((one for one in said if one[0]), ("", ""))
     if _TIMEOUT.search(message):
         return "call", "timeout", message
     if name == "cuda_error" or (name == "runtime_error" and _DEVICE.search(message)):
@@ -258,17 +258,6 @@ def failure(sample: Sample) -> tuple[str, str, str]:
     if _SHAPE.search(message):
         return "correctness", "wrong_shape", message
     return "correctness", "wrong_output", message or "published as not correct"
-
-
-def _message(metadata: Any) -> tuple[str, str]:
-    """What the metadata say of a failure, and under which name; empty: nothing."""
-    if not isinstance(metadata, Mapping):
-        return "", ""
-    for name in _MESSAGES:
-        value = metadata.get(name)
-        if isinstance(value, str) and value.strip():
-            return value.strip(), name
-    return "", ""
 
 
 def read_baseline(path: str | os.PathLike[str], level: int | None = None) -> Baseline:

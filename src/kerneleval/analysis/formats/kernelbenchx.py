@@ -69,7 +69,7 @@ def _record(line: str, where: str) -> Record:
     if not isinstance(plain, Mapping):
         raise UsageError(f"{where}: a record is an object, got {type(plain).__name__}")
     before, after = (_step(plain, side, where) for side in ("before", "after"))
-    kinds = tuple(kind for kind in _text(plain, "kind", where).split(",") if kind)
+    kinds = tuple(kind for kind in _value(plain, "kind", where).split(",") if kind)
     return Record(before=before, after=after, kinds=kinds)
 
 
@@ -77,17 +77,17 @@ def _step(plain: Mapping[str, Any], side: str, where: str) -> Step:
     of = plain.get(side)
     if not isinstance(of, Mapping):
         raise UsageError(f"{where}: {side} must be an object, got {of!r:.60}")
-    called, correct = _flag(of, "call_ok", f"{where}, {side}"), _flag(of, "exe_ok", f"{where}, {side}")
-    place = _text(plain, "from_round" if side == "before" else "to_round", where)
+    called, correct = (_value(of, k, f"{where}, {side}", bool, "true or false") for k in ("call_ok", "exe_ok"))
+    place = _value(plain, "from_round" if side == "before" else "to_round", where)
     number = place.rpartition("_")[2]
     if not (number.isascii() and number.isdigit() and len(number) < 9):
         raise UsageError(f"{where}: a round is called round_N, got {place!r:.60}")
     stage = "" if correct else "correctness" if called else "call"
     return Step(
-        task=_text(plain, "task_id", where),
+        task=_value(plain, "task_id", where),
         chain="KernelBench-X",
         round=int(number),
-        code=_text(plain, f"{side}_code", where),
+        code=_value(plain, f"{side}_code", where),
         built=None,
         called=called,
         correct=correct,
@@ -100,17 +100,10 @@ def _step(plain: Mapping[str, Any], side: str, where: str) -> Step:
     )
 
 
-def _text(plain: Mapping[str, Any], name: str, where: str) -> str:
+def _value(plain: Mapping[str, Any], name: str, where: str, kind: type = str, what: str = "a text") -> Any:
     value = plain.get(name)
-    if not isinstance(value, str):
-        raise UsageError(f"{where}: {name} must be a text, got {value!r:.60}")
-    return value
-
-
-def _flag(plain: Mapping[str, Any], name: str, where: str) -> bool:
-    value = plain.get(name)
-    if not isinstance(value, bool):
-        raise UsageError(f"{where}: {name} must be true or false, got {value!r:.60}")
+    if not isinstance(value, kind):
+        raise UsageError(f"{where}: {name} must be {what}, got {value!r:.60}")
     return value
 
 

@@ -9,14 +9,13 @@ import dataclasses
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from kerneleval.generators.agent.check_socket import CheckSocket
-from kerneleval.generators.agent.running import Ended, run
+from kerneleval.generators.agent.running import Ended, read_usage, run
 from kerneleval.generators.agent.settings import STDOUT, Settings, settings_of
-from kerneleval.generators.agent.usage import read_usage
 from kerneleval.generators.agent.workspace import Workspace
 from kerneleval.generators.common.base import Cache, usual_language
 from kerneleval.generators.common.prompts import Prompt, render
@@ -34,16 +33,6 @@ _GPU = ("/sys", "/proc/driver/nvidia", "/proc/devices", "/proc/modules", "/run/n
 _LEAVING_S = 15.0
 
 
-class Confine(Protocol):
-    """Gives the command line of a process that gives up its reach of the machine and becomes the command:
-    :func:`kerneleval.sandbox.jail.command`.
-    """
-
-    def __call__(
-        self, argv: Sequence[str], readable: Sequence[Path], writable: Sequence[Path], *, network: bool = ...
-    ) -> list[str]: ...
-
-
 @KINDS.register(name="agent")
 def from_settings(table: Mapping[str, Any], place: str, cache: Cache | None = None) -> Agent:
     """The agent of a settings file. Raises UsageError, which names file and key, where something in it is wrong."""
@@ -51,11 +40,13 @@ def from_settings(table: Mapping[str, Any], place: str, cache: Cache | None = No
 
 
 class Agent:
-    """A command that is run for each candidate. Answers are kept in the cache; ``confine`` keeps a command from the
-    rest of the machine.
+    """A command that is run for each candidate. Answers are kept in the cache; ``confine`` (as
+    :func:`kerneleval.sandbox.jail.command`) keeps a command from the rest of the machine.
     """
 
-    def __init__(self, settings: Settings, cache: Cache | None = None, confine: Confine = jail.command) -> None:
+    def __init__(
+        self, settings: Settings, cache: Cache | None = None, confine: Callable[..., list[str]] = jail.command
+    ) -> None:
         self.settings, self._cache, self._confine = settings, cache, confine
         self.name = settings.name
         self.samples, self.rounds, self.concurrency = settings.samples, settings.rounds, settings.concurrency

@@ -24,15 +24,11 @@ _WAITING = 64
 
 
 class CheckSocket:
-    """Listens in a folder until it is closed; to be used in a ``with`` statement.
+    """Listens in a folder, where ``socket`` and ``word`` are made, until it is closed; to be used in a ``with``
+    statement. ``draft_of`` makes a candidate of a draft's bytes, ``check`` judges it (None: there is no judge),
+    ``budget`` times.
 
     The folder is in the workspace, so the agent can do anything to the socket: it harms only its own checks.
-
-    Args:
-        folder: an existing directory; ``socket`` and ``word`` are made there.
-        draft_of: makes a candidate of a draft's bytes; raises UsageError where they are none.
-        check: judges it: whether it passed, and what came of it; None: there is no judge.
-        budget: how many drafts are judged.
     """
 
     def __init__(
@@ -45,17 +41,12 @@ class CheckSocket:
         self._folder, self._draft_of, self._check, self._budget = folder, draft_of, check, budget
         self._word = secrets.token_hex(16)
         self._lock = threading.Lock()
-        self._used = 0
+        self.used = 0
+        """Drafts that were judged, or are just being."""
         self._judging_s, self._since = 0.0, 0.0
         self._closed = threading.Event()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._thread = threading.Thread(target=self._serve, name="kerneleval-checks", daemon=True)
-
-    @property
-    def used(self) -> int:
-        """Drafts that were judged, or are just being."""
-        with self._lock:
-            return self._used
 
     @property
     def judging_s(self) -> float:
@@ -114,11 +105,11 @@ class CheckSocket:
     def _judged(self, data: bytes) -> tuple[int, str]:
         if self._check is None:
             return NOBODY, "No judge is available for drafts in this call."
-        if self._used >= self._budget:
+        if self.used >= self._budget:
             return USED_UP, f"The budget of {self._budget} checks is used up."
         candidate = self._draft_of(data)
         with self._lock:
-            self._used += 1
+            self.used += 1
             self._since = time.monotonic()
         try:
             passed, text = self._check(candidate)
@@ -128,7 +119,7 @@ class CheckSocket:
             with self._lock:
                 self._judging_s += time.monotonic() - self._since
                 self._since = 0.0
-        left = f"({self._budget - self._used} of {self._budget} checks are left.)"
+        left = f"({self._budget - self.used} of {self._budget} checks are left.)"
         return RIGHT if passed else REJECTED, f"{text}\n\n{left}"
 
 

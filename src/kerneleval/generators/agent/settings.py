@@ -32,7 +32,6 @@ class Settings:
     """Language of the candidates; empty: Triton, and Numba for the CPU."""
     samples: int = 1
     rounds: int = 1
-    """Rounds for each sample at most."""
     concurrency: int = 1
     checks: int = 5
     """Drafts that the judge looks at, for each sample and round."""
@@ -47,7 +46,6 @@ class Settings:
     """Names of environment variables that are handed on to it."""
     network: bool = False
     gpu: bool = False
-    """Whether it may use NVIDIA GPUs itself."""
     usage: str = ""
     """File in the workspace, or :data:`STDOUT`, to which it writes what it used; empty: it does not."""
 

@@ -71,17 +71,8 @@ exec {python} -I -S {client} "$@"
 
 class Workspace:
     """A fresh directory for one command, and one beside it that the command can't reach; both go when it is left.
-
-    Args:
-        request: what is asked.
-        prompt: the task in words.
-        candidate: name of the file that is taken.
-        seconds: time that the agent has.
-        checks: drafts that are judged; 0: none.
-        network: whether there is one.
-
-    Raises:
-        OSError: it can't be made.
+    The prompt is the task in words, ``candidate`` the name of the file that is taken, ``checks`` the number of drafts
+    that are judged. Raises OSError where it can't be made.
     """
 
     def __init__(
@@ -92,29 +83,12 @@ class Workspace:
         self._base = Path()
         self._held = -1
 
-    @property
-    def path(self) -> Path:
-        """The workspace itself."""
-        return self._base / "workspace"
-
-    @property
-    def tools(self) -> Path:
-        """Where ``kerneleval`` is."""
-        return self.path / "bin"
-
-    @property
-    def temporary(self) -> Path:
-        """Where temporary files go."""
-        return self.path / "tmp"
-
-    @property
-    def checking(self) -> Path:
-        """Where the judge's socket goes."""
-        return self.path / ".kerneleval"
-
     def __enter__(self) -> Workspace:
         _sweep()
         self._base = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
+        self.path = self._base / "workspace"
+        # where ``kerneleval`` is, temporary files go, and the judge's socket goes
+        self.tools, self.temporary, self.checking = (self.path / name for name in ("bin", "tmp", ".kerneleval"))
         try:
             new = self._base / f"new-{_LOCK}"
             self._held = os.open(new, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)

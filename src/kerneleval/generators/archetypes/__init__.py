@@ -49,8 +49,6 @@ _CONTINUED = {"baseline.py": ("activations.py",), "robust.py": ("activations.py"
 """Source -> the files in which it goes on, in this order."""
 
 _MARK = re.compile(r"^(?://|#) == (\w+)(?:: ([\w ]+))?$", re.MULTILINE)
-
-
 _HEADER = re.compile(r"^// kerneleval-.*\n", re.MULTILINE)
 
 

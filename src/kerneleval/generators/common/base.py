@@ -38,15 +38,8 @@ class Generator(_Named, Protocol):
     def candidates(self, task: Task, device: str) -> Iterable[Candidate]:
         """Samples for one task, best first where there is an order; none: the generator does not solve the task.
 
-        Args:
-            task: what to solve; a generator that asks a model may show all of it.
-            device: device kind on which the candidates are to run: ``cpu``, ``cuda``, ``rocm`` ...
-
-        Returns:
-            Candidates whose ``origin`` names this generator, the sample's index and what it cost.
-
-        Raises:
-            UsageError: the generator's own input (a file, a setting) is wrong.
+        They are to run on a device kind: ``cpu``, ``cuda``, ``rocm`` ... Their ``origin`` names this generator, the
+        sample's index and what it cost. Raises UsageError where the generator's own input (a file, a setting) is wrong.
         """
 
 
@@ -56,21 +49,15 @@ class Asked(_Named, Protocol):
     of its earlier answers.
     """
 
-    @property
-    def samples(self) -> int:
-        """Samples for each task."""
-
-    @property
-    def rounds(self) -> int:
-        """Rounds for each sample at most; 1: no refinement."""
+    samples: int
+    rounds: int
+    """Rounds for each sample at most; 1: no refinement."""
+    concurrency: int
+    """How many requests it bears at once; :meth:`ask` is then called from as many threads."""
 
     @property
     def identity(self) -> str:
         """Digest of the settings that its answers depend on: a run with others is another run."""
-
-    @property
-    def concurrency(self) -> int:
-        """How many requests it bears at once; :meth:`ask` is then called from as many threads."""
 
     def ask(self, request: Request) -> Answer:
         """One answer; what goes wrong on the way is an answer too (:data:`~kerneleval.records.PROBLEMS`).

@@ -14,6 +14,7 @@ Where a task's directory holds one directory for each device (``<task>/cuda/...`
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,12 +37,7 @@ class Directory:
         self.path = Path(path)
         if not self.path.is_dir():
             raise UsageError(f"{self.path}: no such directory")
-        self.name = self.path.resolve().name or "root"
-
-    @property
-    def summary(self) -> str:
-        """Where the files are."""
-        return f"candidates in {self.path}"
+        self.name, self.summary = self.path.resolve().name or "root", f"candidates in {self.path}"
 
     def candidates(self, task: Task, device: str) -> Iterator[Candidate]:
         """The task's files in the order of their sample index.
@@ -75,11 +71,9 @@ class Directory:
                     _claim(found, int(match.group(1)), file)
                 else:
                     unnumbered.append(file)
-        index = 0
+        free = (index for index in itertools.count() if index not in found)
         for file in unnumbered:
-            while index in found:
-                index += 1
-            found[index] = file
+            found[next(free)] = file
         return found
 
     @staticmethod

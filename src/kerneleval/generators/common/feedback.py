@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from kerneleval.generators.common.prompts.facts import clean, fenced
 from kerneleval.records import Case, CellResult, Failed, Limits, Passed, Task, Timing, Verdict
@@ -70,16 +70,10 @@ def _counts(cells: Sequence[CellResult]) -> str:
     if not judged or not wrong:
         return ""
     lines = [f"{len(judged) - len(wrong)} of {len(judged)} cases are right."]
-    views: tuple[tuple[str, Callable[[Case], str]], ...] = (
-        ("direction", lambda case: case.direction),
-        ("dtype", lambda case: case.dtype),
-        ("layout", lambda case: case.layout),
-        ("inputs", lambda case: case.distribution),
-        ("shapes", lambda case: case.shape_category),
-    )
-    for name, view in views:
-        all_of = Counter(view(c.case) for c in judged)
-        bad = Counter(view(c.case) for c in wrong)
+    views = {name: name for name in ("direction", "dtype", "layout")} | {"inputs": "distribution"}
+    for name, field in (views | {"shapes": "shape_category"}).items():
+        all_of = Counter(getattr(c.case, field) for c in judged)
+        bad = Counter(getattr(c.case, field) for c in wrong)
         if len(all_of) > 1 and any(bad[value] < count for value, count in all_of.items()):
             told = ", ".join(f"{value} {bad[value]} of {count}" for value, count in all_of.items() if bad[value])
             lines.append(f"- wrong by {name}: {told}")
@@ -111,13 +105,9 @@ def _failures(failed: Sequence[CellResult]) -> str:
     """Some failing cells in full, of unlike reasons, dtypes and directions first."""
     seen: set[tuple[str, ...]] = set()
     chosen: list[CellResult] = []
-    for keys in (
-        lambda c: (c.outcome.reason, c.case.direction, c.case.dtype),
-        lambda c: (c.outcome.reason, c.case.direction, c.case.dtype, c.case.layout, c.case.distribution),
-        lambda c: (c.case.key,),
-    ):
+    for fields in (("direction", "dtype"), ("direction", "dtype", "layout", "distribution"), ("key",)):
         for cell in failed:
-            key = keys(cell)
+            key = (getattr(cell.outcome, "reason", ""), *(getattr(cell.case, name) for name in fields))
             if len(chosen) < _FAILURES and key not in seen and cell not in chosen:
                 seen.add(key)
                 chosen.append(cell)
@@ -147,10 +137,8 @@ def _failure(cell: CellResult) -> str:
 def _own_frames(trace: str) -> str:
     """A traceback from the candidate's first frame on."""
     lines = trace.strip().split("\n")
-    for number, line in enumerate(lines):
-        if re.search(r'File "[^"]*candidate[^"/]*"', line):
-            return "\n".join(lines[number:])
-    return lines[-1] if lines else ""
+    own = (number for number, line in enumerate(lines) if re.search(r'File "[^"]*candidate[^"/]*"', line))
+    return "\n".join(lines[next(own, -1) :])
 
 
 def _unsupported(cells: Sequence[CellResult]) -> str:

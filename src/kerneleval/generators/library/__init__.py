@@ -42,15 +42,9 @@ class Operator:
 
 
 class Library:
-    """The generator of a library's functions.
-
-    Args:
-        name: the generator's.
-        package: the module that is imported.
-        distribution: its name on the registry, for its version and for the message where it is missing.
-        operators: which task each entry solves; of several for one task each is a sample.
-        devices: device kinds on which the library runs.
-        licence: of its sources; empty: not known.
+    """The generator of a library's functions: a module that is imported, the distribution that has it (for its
+    version, and for the message where it is missing), and which task each entry solves; of several for one task each is
+    a sample.
     """
 
     def __init__(

@@ -54,7 +54,6 @@ class Kernel:
     body: str
     """The wrapper after its imports: functions ``run`` and, where autograd does not do it, ``backward``."""
     directions: tuple[str, ...] = ("forward", "backward")
-
     untuned: bool = False
     """Whether each of its Triton kernels has the smallest of its tuning configurations alone."""
 

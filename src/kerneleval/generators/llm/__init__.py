@@ -14,7 +14,7 @@ from typing import Any
 from kerneleval.generators.common.base import Cache, candidate_name, usual_language
 from kerneleval.generators.common.prompts import Prompt, extract, render
 from kerneleval.generators.common.registry import KINDS
-from kerneleval.generators.llm.endpoint import Anthropic, Declined, Endpoint, Mishap, OpenAI, Reply, Retries, Stopped
+from kerneleval.generators.llm.endpoint import Anthropic, Declined, Exchange, Mishap, OpenAI, Reply, Retries, Stopped
 from kerneleval.generators.llm.settings import Settings, Usage, price_of, settings_of
 from kerneleval.records import Answer, Candidate, Origin, Request, digest
 
@@ -33,7 +33,7 @@ class Model:
     """
 
     def __init__(
-        self, settings: Settings, place: str = "model", cache: Cache | None = None, endpoint: Endpoint | None = None
+        self, settings: Settings, place: str = "model", cache: Cache | None = None, endpoint: Exchange | None = None
     ) -> None:
         self.settings, self._place, self._cache, self._endpoint = settings, place, cache, endpoint
         self.name = settings.name
@@ -102,7 +102,7 @@ class Model:
                 self._cache.put_response(key, kept)
         return self._answer(kept, request, prompt)
 
-    def _asked(self) -> Endpoint:
+    def _asked(self) -> Exchange:
         with self._lock:
             if self._endpoint is None:
                 api = Anthropic if self.settings.api == "anthropic" else OpenAI
@@ -146,14 +146,11 @@ class Model:
         }
 
     def _answer(self, kept: Mapping[str, Any], request: Request, prompt: Prompt) -> Answer:
-        usage = Usage(**kept["usage"]) if kept["usage"] else Usage(tokens_in=0, tokens_out=0)
+        used = kept["usage"] or {}
         origin = dataclasses.replace(
             self._origin(request, prompt),
             model=kept["model"] or self.settings.model,
-            tokens_in=usage.tokens_in,
-            tokens_out=usage.tokens_out,
-            tokens_cached=usage.tokens_cached,
-            tokens_reasoning=usage.tokens_reasoning,
+            **{name: used.get(name, 0) for name in ("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning")},
             money_usd=kept["money_usd"],
             prices=kept["prices"],
             seconds=kept["seconds"],

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from kerneleval.generators.llm.settings import Settings, Usage
 from kerneleval.records import UsageError
@@ -38,7 +38,6 @@ class Reply:
     """Why it ended, in chat completions' words: ``stop``, ``length``, ``content_filter`` ..."""
     model: str
     usage: Usage | None
-    """None: the endpoint did not say."""
     refusal: str = ""
     """What a model said when it declined, where the endpoint marks it."""
 
@@ -61,22 +60,6 @@ class Declined(Exception):  # noqa: N818 - an answer, of its kind
         """Whether it was for what the request says."""
 
 
-class Endpoint(Protocol):
-    """Something that answers messages; :meth:`complete` is called from many threads."""
-
-    def complete(self, messages: Sequence[tuple[str, str]], sample: int) -> Reply:
-        """The answer to (role, text) messages.
-
-        Raises:
-            Mishap: nothing whole came.
-            Declined: the request is not taken.
-            UsageError: no request is taken with these settings.
-        """
-
-    def close(self) -> None:
-        """End what is under way; waiting calls raise."""
-
-
 class Exchange(abc.ABC):
     """An API by its maker's package: those of OpenAI and Anthropic have the same names for clients and errors."""
 
@@ -90,11 +73,17 @@ class Exchange(abc.ABC):
         )
 
     def close(self) -> None:
-        """See :meth:`Endpoint.close`."""
+        """End what is under way; waiting calls raise."""
         self._client.close()
 
     def complete(self, messages: Sequence[tuple[str, str]], sample: int) -> Reply:
-        """See :meth:`Endpoint.complete`."""
+        """The answer to (role, text) messages; called from many threads.
+
+        Raises:
+            Mishap: nothing whole came.
+            Declined: the request is not taken.
+            UsageError: no request is taken with these settings.
+        """
         import httpx2
 
         until = time.monotonic() + self._settings.total_s
@@ -291,7 +280,9 @@ class Retries:
                 return send()
             except Mishap as mishap:
                 mishaps.append(str(mishap))
-                self._pause(mishap)
+                if 0 < mishap.wait_s <= self._settings.max_wait_s:
+                    with self._lock:
+                        self._until = max(self._until, time.monotonic() + mishap.wait_s)
                 raise
             except Declined:
                 raise
@@ -317,11 +308,6 @@ class Retries:
 
     def _again(self, error: BaseException) -> bool:
         return isinstance(error, Mishap) and error.wait_s <= self._settings.max_wait_s and not self._stop.is_set()
-
-    def _pause(self, mishap: Mishap) -> None:
-        if 0 < mishap.wait_s <= self._settings.max_wait_s:
-            with self._lock:
-                self._until = max(self._until, time.monotonic() + mishap.wait_s)
 
     def _hold(self) -> None:
         """Wait until the endpoint's pause is over."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import functools
 import importlib.metadata
 import math
 from collections.abc import Mapping
@@ -32,7 +31,6 @@ class PriceTable:
     """A user's own prices, in US dollars for a million tokens."""
 
     input: float
-    """Prompt tokens."""
     output: float
     """Completion tokens, those of reasoning included."""
     cached: float = math.nan
@@ -57,10 +55,8 @@ class Settings:
     """Language of the candidates; empty: Triton, and Numba for the CPU."""
     samples: int = 1
     rounds: int = 1
-    """Rounds for each sample at most."""
     concurrency: int = 8
     examples: int = 1
-    """Worked examples in the prompt at most."""
     template: str = ""
     """A built-in prompt template by name, or a file; empty: the language's newest."""
     temperature: float = math.nan
@@ -82,7 +78,6 @@ class Settings:
     total_s: float = 3600.0
     """Time after which an answer is given up, however it flows."""
     tries: int = 8
-    """How often a request is sent at most."""
     max_wait_s: float = 600.0
     """Longest wait before it is sent again; an endpoint that asks for more is given up."""
     guidance: str = ""
@@ -176,7 +171,6 @@ class Usage:
     """Tokens of one answer, as the endpoint reports them."""
 
     tokens_in: int
-    """Prompt tokens."""
     tokens_out: int
     """Completion tokens, those of reasoning included."""
     tokens_cached: int = 0
@@ -184,7 +178,6 @@ class Usage:
     tokens_written: int = 0
     """Prompt tokens that were put into that cache at a price of their own, among ``tokens_in``."""
     tokens_reasoning: int = 0
-    """Tokens of reasoning, among ``tokens_out``."""
 
 
 def price_of(usage: Usage, settings: Settings, model: str = "") -> tuple[float, str]:
@@ -227,9 +220,5 @@ def _listed(usage: Usage, model: str, url: str) -> tuple[float, str] | None:
     except LookupError:
         return None
     today = datetime.datetime.now(datetime.UTC).date()
-    return float(found.total_price), f"genai-prices {_version()} on {today}: {found.provider.id} {found.model.id}"
-
-
-@functools.cache
-def _version() -> str:
-    return importlib.metadata.version("genai-prices")
+    version = importlib.metadata.version("genai-prices")
+    return float(found.total_price), f"genai-prices {version} on {today}: {found.provider.id} {found.model.id}"

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from kerneleval.generators.common.prompts.native import FORMS, PYTHON
+from kerneleval.generators.common.prompts.facts import FORMS, PYTHON
 from kerneleval.records import Problem
 
 _MOST_BYTES = 4 << 20
@@ -54,6 +54,7 @@ _MARKER = re.compile(
 )
 _IN_PROSE = re.compile(r"[^`~]*[^`~ \t][ \t]*(?P<fence>`{3,}+|~{3,}+)(?P<info>[\w+#.-]+)[ \t]*")
 _AT_END = re.compile(r"(?P<code>[^`~]*[^`~\s])[ \t]*(?P<fence>`{3,}+|~{3,}+)[ \t]*")
+_TAG = re.compile(r"\{?\s*\.?([\w+#-]*).*", re.DOTALL)
 _QUOTE = re.compile(r"[ \t]*(?:>[ \t]?)+")
 
 _OPEN = re.compile(r"^[ \t]*(?:<(think|thinking|thought|reasoning|scratchpad)>|\[THINK\]|◁think▷)", re.I | re.M)
@@ -184,7 +185,7 @@ def _fences(lines: Sequence[str]) -> Iterator[_Block]:
             continue
         if fence:
             yield _Block(tag=tag, lines=body, closed=False, begin=begin, end=number)
-        fence, tag, begin, body = found, _tag(info), number + 1, []
+        fence, tag, begin, body = found, _TAG.sub(r"\1", info, count=1).lower(), number + 1, []
         quoted = ">" in before
         strip = len(before) if not before.strip(" \t-*+0123456789.)") else 0
     if fence:
@@ -210,11 +211,6 @@ def _marker(line: str, fence: str) -> tuple[str, str, str] | None:
     if match and match["fence"][0] == fence[0] and len(match["fence"]) >= len(fence):
         return match["code"], match["fence"], ""
     return None
-
-
-def _tag(info: str) -> str:
-    match = re.match(r"\{?\s*\.?([\w+#-]*)", info)
-    return match[1].lower() if match else ""
 
 
 def _unindented(line: str, strip: int, quoted: bool) -> str:
@@ -378,7 +374,6 @@ class Reading:
     source: str
     """The text as a file: its common indentation taken off, ending in one line end."""
     foreign: bool = False
-    """Whether it is code of another language."""
 
 
 def read(text: str, language: str) -> Reading:

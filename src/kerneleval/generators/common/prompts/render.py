@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kerneleval.generators.common.prompts.extract import without_reasoning
-from kerneleval.generators.common.prompts.facts import clean, device_facts, fenced, task_facts
-from kerneleval.generators.common.prompts.native import NATIVE, PYTHON
+from kerneleval.generators.common.prompts.facts import NATIVE, PYTHON, clean, device_facts, fenced, task_facts
 from kerneleval.records import EarlierRound, Request, UsageError, digest, near
 from kerneleval.records.errors import optional
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     import jinja2
 
 _PACKAGE = "kerneleval.generators.common.prompts"
-_SUFFIX = ".md.j2"
 _NAMED = re.compile(r"([a-z0-9_]+)\.v([0-9]+)\.md\.j2")
 _HEADER = re.compile(r"\{#-?\s*kerneleval-template:\s*(\S{1,100})\s*-?#\}")
 _FEEDBACK = "feedback"
@@ -49,7 +47,6 @@ class Template:
 
     name: str
     file: str
-    """Its file's name under ``templates/``."""
     language: str
     """Language of the candidates that it asks for; empty: it is a turn of a refinement."""
     version: int
@@ -74,18 +71,13 @@ TEMPLATES: Mapping[str, Template] = _built_in()
 def render(request: Request, *, language: str, examples: int = 0, template: str = "") -> Prompt:
     """The messages that ask a model for a candidate.
 
-    Args:
-        request: the task, the device and the earlier rounds; of a turn the answer's text, without its reasoning,
-            becomes the model's message, and the feedback ours.
-        language: of the candidate: a language that has a built-in template.
-        examples: how many worked examples are shown at most; one of the task itself never is.
-        template: name of a built-in template (``triton/v1``), or path of a file of one's own that ends in ``.j2``;
-            empty: the language's newest.
+    Of an earlier round the answer's text, without its reasoning, becomes the model's message, and the feedback ours. At
+    most so many worked examples are shown, none of the task itself. A template is the name of a built-in one
+    (``triton/v1``), or the path of a file of one's own that ends in ``.j2``; empty: the language's newest.
 
-    Raises:
-        UsageError: an unknown language or template, one of another language, a module problem in a language without
-            modules, an argument that the language cannot take, a negative number of examples, or an error in the
-            template, with its file and line.
+    Raises UsageError for an unknown language or template, one of another language, a module problem in a language
+    without modules, an argument that the language cannot take, a negative number of examples, or an error in the
+    template, with its file and line.
     """
     languages = [one.language for one in TEMPLATES.values() if one.language]
     if language not in languages:
@@ -124,20 +116,15 @@ def _facts(request: Request, language: str, examples: int) -> dict[str, Any]:
 
 def _examples(language: str, but: str) -> list[dict[str, str]]:
     """Worked examples: files ``<task>_in_<language>.<suffix>``, without the lines above their first empty one."""
+    from kerneleval import tasks
+
     found = []
     for entry in sorted((resources.files(_PACKAGE) / "examples").iterdir(), key=lambda e: e.name):
         task, _, rest = entry.name.partition("_in_")
         if rest.partition(".")[0] == language and task != but:
             _, _, text = entry.read_text(encoding="utf-8").partition("\n\n")
-            found.append({"task": task, "summary": _summary(task), "source": text.strip("\n")})
+            found.append({"task": task, "summary": tasks.find(task).summary, "source": text.strip("\n")})
     return found
-
-
-@functools.cache
-def _summary(task: str) -> str:
-    from kerneleval import tasks
-
-    return tasks.find(task).summary
 
 
 def _answer(turn: EarlierRound, language: str) -> str:

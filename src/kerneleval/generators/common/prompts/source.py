@@ -38,12 +38,8 @@ def _chain(reference: Callable[..., Any]) -> Mapping[str, Any] | None:
     """What a reference of ``tasks/chains`` closes over: a base and the steps behind it; None: it is another one."""
     if not isinstance(reference, types.FunctionType) or reference.__module__ != "kerneleval.tasks.chains.chain":
         return None
-    bound = _closure(reference)
+    bound = inspect.getclosurevars(reference).nonlocals
     return bound if {"base", "behind", "counts"} <= set(bound) else None
-
-
-def _closure(function: types.FunctionType) -> Mapping[str, Any]:
-    return inspect.getclosurevars(function).nonlocals
 
 
 @functools.cache
@@ -199,7 +195,7 @@ class _Writer:
         for name in _globals(node):
             if name in function.__globals__:
                 self._global(name, function.__globals__[name])
-        found = {name: self.expression(value) for name, value in _closure(function).items()}
+        found = {name: self.expression(value) for name, value in inspect.getclosurevars(function).nonlocals.items()}
         return [f"{name} = {text}" for name, text in found.items() if text and text != name]
 
     def _global(self, name: str, value: Any) -> None:
