@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kerneleval.analysis import compiled
-from kerneleval.records import Candidate, Failed, Result, Score, UsageError, Verdict, to_plain
+from kerneleval.records import Candidate, Passed, Result, Score, UsageError, Verdict, to_plain
 from kerneleval.records.errors import optional
 from kerneleval.reports.files import replacing
 from kerneleval.scores.common.registry import AttemptKey
@@ -27,106 +27,71 @@ FORMATS = ("parquet", "jsonl")
 _BATCH = 10_000
 """Rows of a Parquet row group: as many as are in memory at once."""
 
+_MEASURED = (*AXES, "maintainability", "complexity_sum", "complexity_mean", "complexity_max", *compiled.METRICS)
+
+_COLUMNS = {
+    "cells": "run generator sample candidate task category group level device machine direction dims dtype layout "
+    "distribution shape_category case passed stage reason message replay speedup low high noise claim candidate_ns "
+    "baseline_ns",
+    "attempts": "run generator sample task category level device machine candidate verdict stage reason message track "
+    "trust speedup low high claim replay findings judged_s model prompt_hash parent path round tokens_in tokens_out "
+    "tokens_cached tokens_reasoning money_usd making_s prices human_edits guidance licence",
+    "samples": "run generator model sample round task category device machine candidate parent prompt_hash language "
+    "source entry backward_entry licence tokens_in tokens_out tokens_cached tokens_reasoning human_edits money_usd "
+    "making_s prices guidance verdict stage reason message track claim speedup low high reward " + " ".join(_MEASURED),
+    "candidates": "candidate language entry backward_entry path text",
+    "scores": "generator score of value low high n note",
+}
+_TYPES = {
+    **dict.fromkeys(("sample", "level", "round", "human_edits", "n"), "int"),
+    **dict.fromkeys(("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning"), "int"),
+    **dict.fromkeys(("speedup", "low", "high", "noise", "candidate_ns", "baseline_ns", "judged_s"), "float"),
+    **dict.fromkeys(("money_usd", "making_s", "reward", "value", *_MEASURED), "float"),
+    "passed": "bool",
+}
+"""Column -> type, where it is no ``string``."""
+
 TABLES: Mapping[str, Mapping[str, str]] = {
-    "cells": {
-        **dict.fromkeys(("run", "generator"), "string"),
-        "sample": "int",
-        **dict.fromkeys(("candidate", "task", "category", "group"), "string"),
-        "level": "int",
-        **dict.fromkeys(("device", "machine", "direction", "dims", "dtype", "layout", "distribution"), "string"),
-        **dict.fromkeys(("shape_category", "case"), "string"),
-        "passed": "bool",
-        **dict.fromkeys(("stage", "reason", "message", "replay"), "string"),
-        **dict.fromkeys(("speedup", "low", "high", "noise"), "float"),
-        "claim": "string",
-        **dict.fromkeys(("candidate_ns", "baseline_ns"), "float"),
-    },
-    "attempts": {
-        **dict.fromkeys(("run", "generator"), "string"),
-        "sample": "int",
-        **dict.fromkeys(("task", "category"), "string"),
-        "level": "int",
-        **dict.fromkeys(("device", "machine", "candidate"), "string"),
-        **dict.fromkeys(("verdict", "stage", "reason", "message", "track", "trust"), "string"),
-        **dict.fromkeys(("speedup", "low", "high"), "float"),
-        **dict.fromkeys(("claim", "replay", "findings"), "string"),
-        "judged_s": "float",
-        **dict.fromkeys(("model", "prompt_hash", "parent", "path"), "string"),
-        **dict.fromkeys(("round", "tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning"), "int"),
-        **dict.fromkeys(("money_usd", "making_s"), "float"),
-        "prices": "string",
-        "human_edits": "int",
-        "guidance": "string",
-        "licence": "string",
-    },
-    "samples": {
-        **dict.fromkeys(("run", "generator", "model"), "string"),
-        **dict.fromkeys(("sample", "round"), "int"),
-        **dict.fromkeys(("task", "category", "device", "machine", "candidate", "parent", "prompt_hash"), "string"),
-        **dict.fromkeys(("language", "source", "entry", "backward_entry", "licence"), "string"),
-        **dict.fromkeys(("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning", "human_edits"), "int"),
-        **dict.fromkeys(("money_usd", "making_s"), "float"),
-        **dict.fromkeys(("prices", "guidance"), "string"),
-        **dict.fromkeys(("verdict", "stage", "reason", "message", "track", "claim"), "string"),
-        **dict.fromkeys(("speedup", "low", "high", "reward"), "float"),
-        **dict.fromkeys((*AXES, "maintainability", "complexity_sum", "complexity_mean", "complexity_max"), "float"),
-        **dict.fromkeys(compiled.METRICS, "float"),
-    },
-    "candidates": dict.fromkeys(("candidate", "language", "entry", "backward_entry", "path", "text"), "string"),
-    "scores": {
-        **dict.fromkeys(("generator", "score", "of"), "string"),
-        **dict.fromkeys(("value", "low", "high"), "float"),
-        "n": "int",
-        "note": "string",
-    },
+    table: {name: _TYPES.get(name, "string") for name in columns.split()} for table, columns in _COLUMNS.items()
 }
 """Table -> column -> type: ``string``, ``int``, ``float`` (null: no value) or ``bool``."""
 
 
-# -- Rows -------------------------------------------------------------------------------------------------------------
+# -- Rows --------------------------------------------------------------------------------------------------------------
+
+
+def _row(table: str, *records: object, **given: Any) -> Row:
+    """A row of the table: what is given, and for other columns the field of the first record that has one so called."""
+    row: Row = {}
+    for name in TABLES[table]:
+        holder = next((record for record in records if hasattr(record, name)), None)
+        if holder is not None and name not in given:
+            row[name] = getattr(holder, name)
+    return row | given
 
 
 def cell_rows(results: Iterable[Result]) -> Iterator[Row]:
     """A row for every planned cell, times as medians over its windows; dims are a JSON object."""
     for r in results:
-        case, outcome = r.case, r.outcome
-        row: Row = {name: getattr(r, name) for name in ("run", "generator", "sample", "candidate", "task", "category")}
-        row |= {name: getattr(r, name) for name in ("group", "level", "device", "machine")}
-        row |= {name: getattr(case, name) for name in ("direction", "dtype", "layout", "distribution")}
-        row |= {"dims": json.dumps(case.dims_map), "shape_category": case.shape_category, "case": case.key}
-        if isinstance(outcome, Failed):
-            row |= {"passed": False, "stage": outcome.stage, "reason": outcome.reason, "message": outcome.message}
-            row["replay"] = outcome.replay
-        else:
-            row["passed"] = True
-            if (timing := outcome.timing) is not None:
-                row |= {name: getattr(timing, name) for name in ("speedup", "low", "high", "noise", "claim")}
-                row["candidate_ns"] = _median(timing.samples.candidate_ns)
-                row["baseline_ns"] = _median(timing.samples.baseline_ns)
+        row = _row("cells", r, r.case, r.outcome, dims=json.dumps(r.case.dims_map), case=r.case.key)
+        row["passed"] = isinstance(r.outcome, Passed)
+        if isinstance(r.outcome, Passed) and (timing := r.outcome.timing) is not None:
+            row |= {name: getattr(timing, name) for name in ("speedup", "low", "high", "noise", "claim")}
+            row["candidate_ns"] = _median(timing.samples.candidate_ns)
+            row["baseline_ns"] = _median(timing.samples.baseline_ns)
         yield row
 
 
 def attempt_rows(verdicts: Iterable[tuple[Attempt, Verdict]]) -> Iterator[Row]:
     """A row for every verdict, with where its candidate came from; ``findings`` is a JSON list."""
     for attempt, verdict in verdicts:
-        row: Row = {name: getattr(attempt, name) for name in ("run", "generator", "sample", "task", "category")}
-        row |= {name: getattr(attempt, name) for name in ("level", "device", "machine", "candidate")}
-        row |= {name: getattr(verdict, name) for name in ("verdict", "stage", "reason", "message", "track", "replay")}
-        row |= {"trust": verdict.trust.level, "judged_s": verdict.seconds}
-        row["findings"] = json.dumps(to_plain(verdict.findings))
+        given: Row = {"trust": verdict.trust.level, "judged_s": verdict.seconds, "speedup": None}
         if verdict.speedup is not None:
-            row |= {"speedup": verdict.speedup.value}
-            row |= {name: getattr(verdict.speedup, name) for name in ("low", "high", "claim")}
-        if (origin := attempt.origin) is not None:
-            row |= {name: getattr(origin, name) for name in _OF_ORIGIN}
-            row["making_s"] = origin.seconds
-        yield row
-
-
-_OF_ORIGIN = (
-    *("model", "prompt_hash", "parent", "path", "round", "tokens_in", "tokens_out", "tokens_cached"),
-    *("tokens_reasoning", "money_usd", "prices", "human_edits", "guidance", "licence"),
-)
+            given["speedup"] = verdict.speedup.value
+        if attempt.origin is not None:
+            given["making_s"] = attempt.origin.seconds
+        given["findings"] = json.dumps(to_plain(verdict.findings))
+        yield _row("attempts", attempt, verdict, verdict.speedup, attempt.origin, **given)
 
 
 def sample_rows(
@@ -135,20 +100,15 @@ def sample_rows(
     measured: Mapping[str, Mapping[AttemptKey, float]],
 ) -> Iterator[Row]:
     """A row for every verdict with the source that it is of and its reward (``scores/common/rewards.py``): data to
-    train on.
-
-    Args:
-        verdicts: attempts with their verdicts.
-        candidate: content hash -> source; asked once a row, for attempts that have one.
-        measured: as :class:`~kerneleval.scores.Setting` has it: levels of the rubric and measures of sources.
+    train on. ``candidate`` gives the source of a content hash, asked once a row; ``measured`` is as
+    :class:`~kerneleval.scores.Setting` has it: levels of the rubric and measures of sources.
     """
     for row, (attempt, verdict) in zip(attempt_rows(first := list(verdicts)), first, strict=True):
         source = candidate(attempt.candidate) if attempt.candidate else None
+        text = source.main if source is not None else None
         yield row | {
-            "language": None if source is None else source.language,
-            "source": None if source is None else source.main,
-            "entry": None if source is None else source.entry,
-            "backward_entry": None if source is None else source.backward_entry,
+            **{name: getattr(source, name, None) for name in ("language", "entry", "backward_entry")},
+            "source": text,
             "reward": of_verdict(verdict).value,
             **{name: known.get((attempt.generator, attempt.task, attempt.sample)) for name, known in measured.items()},
             **dataclasses.asdict(compiled.measure(verdict)),
@@ -159,14 +119,7 @@ def candidate_rows(candidates: Iterable[Candidate]) -> Iterator[Row]:
     """A row for every file of every candidate."""
     for candidate in candidates:
         for path, text in candidate.files:
-            yield {
-                "candidate": candidate.hash,
-                "language": candidate.language,
-                "entry": candidate.entry,
-                "backward_entry": candidate.backward_entry,
-                "path": path,
-                "text": text,
-            }
+            yield _row("candidates", candidate, candidate=candidate.hash, path=path, text=text)
 
 
 def score_rows(scores: Mapping[str, Mapping[str, Score | Mapping[str, Score]]]) -> Iterator[Row]:
@@ -175,8 +128,7 @@ def score_rows(scores: Mapping[str, Mapping[str, Score | Mapping[str, Score]]]) 
         for name, found in of.items():
             entries = {"": found} if isinstance(found, Score) else found
             for key, one in entries.items():
-                figures = {"value": one.value, "low": one.low, "high": one.high, "n": one.n, "note": one.note}
-                yield {"generator": generator, "score": name, "of": key, **figures}
+                yield _row("scores", one, generator=generator, score=name, of=key)
 
 
 def _median(times_ns: Sequence[float]) -> float | None:
@@ -187,12 +139,8 @@ def _median(times_ns: Sequence[float]) -> float | None:
 
 
 def write_table(path: str | os.PathLike[str], columns: Mapping[str, str], rows: Iterable[Row]) -> int:
-    """Write one table; returns the number of rows. The file appears when it is whole, and replaces one that was there.
-
-    Args:
-        path: ends with ``.parquet`` or ``.jsonl``.
-        columns: column -> type, as one of :data:`TABLES` has them.
-        rows: columns that a row lacks, NaN and infinities are null, in both formats.
+    """Write one table with the columns of one of :data:`TABLES` into a ``.parquet`` or ``.jsonl`` file, whole or not at
+    all; returns the number of rows. Columns that a row lacks, NaN and infinities are null.
 
     Raises:
         UsageError: another ending, a folder that is not there or cannot be written, or pyarrow is not installed.

@@ -27,10 +27,7 @@ _HARMFUL = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u20
 
 def verdict_document(verdict: Verdict, *, samples: bool = True) -> dict[str, Any]:
     """Every field of a verdict, with ``format``, the layer of each failed cell and finding, and what each layer found.
-
-    Args:
-        verdict: the verdict.
-        samples: whether the raw timing samples stay in; without them a document is some ten times smaller.
+    Without the raw timing ``samples`` a document is some ten times smaller.
     """
     plain: dict[str, Any] = {"format": VERDICT_FORMAT, **to_plain(verdict)}
     plain |= {"layer": caught_by(verdict), "layers": layers_of(verdict)}
@@ -48,11 +45,8 @@ def verdict_document(verdict: Verdict, *, samples: bool = True) -> dict[str, Any
 
 
 def scores_document(run: RunInfo | Mapping[str, Any] | None, scores: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """A run and the scores of its generators, with ``format`` and the definition of each score.
-
-    Args:
-        run: the run; None: of several.
-        scores: as :func:`kerneleval.scores.score_all` gives them; both may be plain data already.
+    """A run (None: several) and the scores of its generators, as :func:`kerneleval.scores.score_all` gives them, with
+    ``format`` and the definition of each score; both may be plain data already.
     """
     from kerneleval.scores import definition
 

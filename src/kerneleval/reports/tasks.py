@@ -15,31 +15,23 @@ _SAMPLE_FLOPS = 1 << 36
 """Limits of the sample shapes that :func:`describe` shows: these should be typical sizes, not ones that fill a GPU."""
 
 
+_SUMMARISED = (
+    *("name", "category", "group", "source", "level", "complexity", "summary", "dims", "dtypes", "directions"),
+    *("backward_dtypes", "no_backward", "distributions", "forward_only", "layouts", "empty", "in_place", "module"),
+    *("tolerance", "relations", "real_shapes"),
+)
+
+
 def summarise(task: Task) -> dict[str, Any]:
     """One line of the list, as plain data: what identifies a task, and where and how it is judged."""
-    return {
-        "name": task.name,
-        "category": task.category,
-        "group": task.group,
-        "source": task.source,
-        "level": task.level,
-        "complexity": task.complexity,
-        "summary": task.summary,
+    own = {
         "dims": [dim.name for dim in task.dims],
-        "dtypes": list(task.dtypes),
-        "directions": list(task.directions),
-        "backward_dtypes": _backward_dtypes(task),
-        "no_backward": task.no_backward,
-        "distributions": list(task.distributions),
-        "forward_only": list(task.forward_only),
-        "layouts": list(task.layouts),
-        "empty": task.empty,
-        "in_place": list(task.in_place),
-        "module": task.module,
+        "backward_dtypes": list(task.backward_dtypes or task.dtypes) if "backward" in task.directions else [],
         "tolerance": _tolerance(task),
         "relations": [relation.name for relation in task.relations],
         "real_shapes": [shape.name for shape in real_shapes(task)],
     }
+    return {name: own[name] if name in own else to_plain(getattr(task, name)) for name in _SUMMARISED}
 
 
 def describe(task: Task) -> dict[str, Any]:
@@ -55,7 +47,7 @@ def describe(task: Task) -> dict[str, Any]:
     floating-point operations a byte, ``terms`` how many terms are summed into one output element.
     """
     table = task.table
-    samples = _samples(task)
+    samples = [_sample(task, category, dims, task.dtypes[0]) for category, dims in _sample_dims(task)]
     chosen = next((s for s in samples if s["shape_category"] == "medium"), samples[0])
     arguments = [_specified(argument) for argument in task.arguments(chosen["dims"], chosen["dtype"])]
     return summarise(task) | {
@@ -73,10 +65,6 @@ def describe(task: Task) -> dict[str, Any]:
             for shape in real_shapes(task)
         ],
     }
-
-
-def _backward_dtypes(task: Task) -> list[str]:
-    return list(task.backward_dtypes or task.dtypes) if "backward" in task.directions else []
 
 
 def _tolerance(task: Task) -> dict[str, Any]:
@@ -106,17 +94,9 @@ def _declared(argument: Arg | Plain) -> dict[str, Any]:
     """An argument with its shape and formulas in names of dims."""
     if isinstance(argument, Plain):
         return {"name": argument.name, "value": argument.formula or to_plain(argument.value)}
-    bounds = {"low": argument.low, "high": argument.high} if argument.values == "integers" else {}
-    return {
-        "name": argument.name,
-        "shape": argument.shape,
-        "dtype": argument.dtype,
-        "role": argument.role,
-        "values": argument.values,
-        "differentiable": argument.differentiable,
-        "fan_in": argument.fan_in,
-        **bounds,
-    }
+    bounds = ("low", "high") if argument.values == "integers" else ()
+    names = ("name", "shape", "dtype", "role", "values", "differentiable", "fan_in", *bounds)
+    return {name: getattr(argument, name) for name in names}
 
 
 def _specified(argument: Argument) -> dict[str, Any]:
@@ -131,11 +111,6 @@ def _shapes(table: Table, dims: Mapping[str, int]) -> list[list[int]]:
     """Shapes of the outputs."""
     sizes = table.sizes(dims)
     return [[sizes[name] for name in output.shape.split()] for output in table.outputs]
-
-
-def _samples(task: Task) -> list[dict[str, Any]]:
-    dtype = task.dtypes[0]
-    return [_sample(task, category, dims, dtype) for category, dims in _sample_dims(task)]
 
 
 def _sample(task: Task, category: str, dims: Mapping[str, int], dtype: str) -> dict[str, Any]:

@@ -124,15 +124,7 @@ class Database:
 
 def connect(url: str | os.PathLike[str] | None, *, create: bool, write: bool) -> Database:
     """Open a database file or server without looking at its tables.
-
-    Args:
-        url: path of an SQLite file, ``sqlite:///PATH`` or ``postgresql://...``; None: ``./kerneleval.db``.
-        create: whether a missing file may be created.
-        write: whether the caller is going to write; otherwise a read-only file or directory will do.
-
-    Raises:
-        UsageError: a URL that is none, a missing file, a file that is no database or can't be written.
-        InfrastructureError: the file can't be opened.
+    Arguments and errors are those of :func:`kerneleval.store.open_store`.
     """
     text = DEFAULT_PATH if url is None else os.fspath(url)
     scheme, mark, rest = text.partition("://")

@@ -106,16 +106,8 @@ class _Work:
 
 
 def merge(source: Database, target: Database, tell: OnRows = lambda done, total: None) -> Merged:
-    """Copy every run of a store into another, in one transaction there: all of them or nothing.
-
-    Args:
-        source: only read.
-        target: of the present schema version.
-        tell: called as the work proceeds.
-
-    Raises:
-        UsageError: both have a run, attempt, machine, protocol, candidate or case with other contents.
-        InfrastructureError: the source is damaged; disk or server fail.
+    """Copy every run of a store into another of the present schema version, in one transaction there; see
+    :meth:`kerneleval.store.store.Store.merge`.
     """
     with target.reading() as connection:
         reading.runs(connection)  # what is damaged there is not the source's fault

@@ -30,14 +30,8 @@ _ADVISORY_LOCK = 0x6B65726E  # "kern": PostgreSQL lets several sessions create t
 
 
 def found_version(connection: Connection, place: str) -> int | None:
-    """Version of the store's tables; None: the database is empty.
-
-    Args:
-        connection: an open transaction.
-        place: path or URL for messages, without password.
-
-    Raises:
-        UsageError: the database holds other tables, or the version table is damaged.
+    """Version of the store's tables; None: the database is empty. Raises UsageError where it holds other tables, or the
+    version table is damaged.
     """
     names = set(inspect(connection).get_table_names())
     if schema.schema_version.name not in names:
@@ -60,11 +54,7 @@ def found_version(connection: Connection, place: str) -> int | None:
 
 
 def check_version(version: int, place: str) -> None:
-    """Refuse a store of a newer version.
-
-    Raises:
-        UsageError: the version is newer than this program's.
-    """
+    """Raise UsageError for a version that is newer than this program's."""
     if version > schema.VERSION:
         raise UsageError(
             f"{place} has schema version {version}, this kerneleval knows up to {schema.VERSION}; "
@@ -73,14 +63,8 @@ def check_version(version: int, place: str) -> None:
 
 
 def bring_up(connection: Connection, place: str) -> None:
-    """Create the tables, or migrate them to the present version; does nothing where they are present.
-
-    Args:
-        connection: an open write transaction; the caller commits.
-        place: path or URL for messages, without password.
-
-    Raises:
-        UsageError: a newer version, or a database of another program.
+    """In an open write transaction, create the tables or migrate them to the present version, if they are not of it.
+    Raises UsageError for a newer version, or a database of another program.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})

@@ -29,7 +29,7 @@ def read_case(key: str, task: Task, protocol: Protocol, planned: Sequence[Case],
     Args:
         key: as :attr:`Case.key` writes it.
         task: the task.
-        protocol: what else was asked for; a case must not contradict it.
+        protocol: what else was asked for, which the case must not contradict.
         planned: the cases that the protocol gives, at least one.
         memory_bytes: the largest case that can be judged, as :func:`shapes.case_bytes` counts.
 

@@ -279,19 +279,8 @@ def operator(
     relations: Iterable[Relation] = (),
     **declared: Any,
 ) -> Task:
-    """A task from its table.
-
-    Args:
-        name: unique slug.
-        category: one of ``records.CATEGORIES``.
-        summary: one line with the formula.
-        common_relations: metamorphic relations of every operator that a short form declares; they come first.
-        relations: the operator's own metamorphic relations.
-        declared: the other fields of :class:`Operator`.
-
-    Raises:
-        UsageError: as :meth:`Operator.table`.
-        TypeError: a field is missing or unknown.
+    """A task from the fields of :class:`Operator`; ``common_relations`` are those of every operator that a short form
+    declares, and come first. Raises UsageError as :meth:`Operator.table`, TypeError for a missing or unknown field.
     """
     every = (*common_relations, *relations)
     return Operator(name=name, category=category, summary=summary, relations=every, **declared).task()

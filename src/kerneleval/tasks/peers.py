@@ -1,7 +1,7 @@
 """The map of peers: every name of three other benchmarks, and the built-in tasks that cover it.
 
 The map is ``peers.csv`` beside this file, a row a name. Its note says where ours differs; where there are no tasks, why
-not. ``python -m kerneleval.tasks.peers`` prints ``docs/peers.md``.
+not. ``scripts/peers_page.py`` prints ``docs/peers.md``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import csv
 import functools
 import io
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from importlib import resources
 
@@ -23,15 +23,6 @@ UNLISTED = frozenset(
     f"{operator}_{dtype}" for operator in ("mul", "relu", "sigmoid", "tanh") for dtype in ("bf16", "fp16")
 )
 """Files of KernelBench-X that its own list of 176 does not have: eight of its 184 are one operator in a half type."""
-
-_ABOUT = {
-    "KernelBench-X": "https://github.com/BonnieW05/KernelBenchX: 184 files, of which its list has 176 (the others are "
-    "`mul`, `relu`, `sigmoid` and `tanh` in two half types). Groups are its categories.",
-    "KernelGenBench": "https://github.com/flagos-ai/KernelGenBench: 110 of PyTorch's ATen operators, 50 of vLLM 0.13, "
-    "50 of cuBLAS.",
-    "KernelBench": "https://github.com/ScalingIntelligence/KernelBench: levels 1 and 2. Its problem files themselves "
-    "can be judged, too: [kernelbench.md](kernelbench.md).",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,15 +119,9 @@ def origins() -> str:
 
 
 def same_tasks(given: Iterable[str]) -> dict[str, str]:
-    """A common name for tasks that are one under several names: a built-in task, the peers' problems that it covers as
-    results of theirs have them (``KernelBench/level1/19_ReLU``, ``KernelBench-X/Activation/relu``), and a problem file
-    (``kernelbench:19_ReLU@...``). A peer's problem gets a built-in task's name only where that is among the names.
-
-    Args:
-        given: names of tasks.
-
-    Returns:
-        each of the names -> the common one.
+    """Name -> the common name of all tasks that are one under several names: a built-in task, the peers' problems that
+    it covers as results of theirs have them (``KernelBench/level1/19_ReLU``, ``KernelBench-X/Activation/relu``), and a
+    problem file (``kernelbench:19_ReLU@...``). A peer's problem gets a built-in task's name only where that is given.
     """
     known = set(given)
     return {name: _common(name, known) for name in known}
@@ -154,14 +139,8 @@ def _common(name: str, known: Collection[str]) -> str:
 
 
 def parse(text: str, known: Collection[str]) -> tuple[PeerName, ...]:
-    """The map, from the text of its file.
-
-    Args:
-        text: of a CSV file with the columns system, group, name, tasks (with spaces between) and note.
-        known: the names of all tasks.
-
-    Raises:
-        KernelEvalError: naming the row and what is wrong with it.
+    """The map, from the text of a CSV file with the columns system, group, name, tasks (with spaces between) and note;
+    ``known`` are the names of all tasks. Raises KernelEvalError that names the row and what is wrong with it.
     """
     reader = csv.reader(io.StringIO(text))
     if tuple(next(reader, ())) != _FIELDS:
@@ -190,11 +169,6 @@ def parse(text: str, known: Collection[str]) -> tuple[PeerName, ...]:
     return tuple(found.values())
 
 
-def page() -> str:
-    """``docs/peers.md``."""
-    return "\n".join((*_head(), *(line for system in systems() for line in _section(system)), ""))
-
-
 @functools.cache
 def _all() -> tuple[PeerName, ...]:
     from kerneleval.tasks import all_tasks
@@ -208,40 +182,3 @@ def _known(wanted: str, known: Collection[str], what: str) -> str:
     if wanted.casefold() not in spelled:
         raise UsageError(f"no {what} is called {wanted!r}; {near(wanted, spelled.values())}")
     return spelled[wanted.casefold()]
-
-
-def _head() -> Iterator[str]:
-    yield from (
-        "# The map of peers",
-        "",
-        "Every name of three other benchmarks, and the [built-in tasks](tasks.md) that cover it. The table is",
-        "`src/kerneleval/tasks/peers.csv`; `python -m kerneleval.tasks.peers` prints this page.",
-        "",
-        "A task covers a name if it computes the same function. Notes say where it does not, or not of all that the",
-        "peer's operator takes. What holds throughout is not noted. Sizes, dtypes, distributions and layouts are those",
-        "that the judge plans. Plain numbers (widths and strides of kernels and pools, factors, bounds) are ours.",
-        "Outputs are fresh tensors. A random mask is an argument, so that there is one right answer.",
-        "",
-        "| peer | names | mapped | tasks |",
-        "|---|---:|---:|---:|",
-    )
-    for system in systems():
-        counts = covered(system)
-        yield f"| {system} | {counts.names} | {counts.mapped} | {counts.tasks} |"
-
-
-def _section(system: str) -> Iterator[str]:
-    yield from ("", f"## {system}", "", _ABOUT[system], "", f"{covered(system)}.")
-    for group in dict.fromkeys(row.group for row in names(system)):
-        counts = covered(system, group)
-        yield from ("", f"### {group}", "", f"{counts.mapped} of {counts.names} mapped.", "")
-        yield from ("| name | tasks | note |", "|---|---|---|")
-        for row in names(system, group):
-            tasks = " ".join(f"`{task}`" for task in row.tasks) or "none"
-            yield f"| `{row.name}` | {tasks} | {row.note} |"
-
-
-if __name__ == "__main__":
-    import sys
-
-    sys.stdout.write(page())

@@ -43,7 +43,7 @@ def pointwise(
     without: tuple[str, ...] = (),
     **more: Any,
 ) -> Task:
-    """A task over (M, N).
+    """A task over (M, N); other arguments are as ``define.operator`` takes them.
 
     Args:
         name: unique slug.
@@ -55,7 +55,7 @@ def pointwise(
         values: how the arguments that are given by name are drawn.
         out: dtype of the output, where it is not the case's.
         without: distributions left out, beside those that lie outside of ``values``.
-        more: as ``define.operator`` takes it.
+        more: further fields.
     """
     args = tuple(data(a, "M N", values=values) if isinstance(a, str) else a for a in over)
     found = []

@@ -278,7 +278,7 @@ class _Planner:
         return Case(
             task=self.task.name,
             direction=self.direction,
-            dims=tuple((dim, dims[dim]) for dim in dims),
+            dims=tuple(dims.items()),
             dtype=self.dtype,
             layout=layout,
             distribution=distribution,

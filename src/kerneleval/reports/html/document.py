@@ -91,18 +91,15 @@ def build(
     sources: Sources,
     extras: Mapping[str, Any] | None = None,
 ) -> Document:
-    """Collect what a report shows. Results and verdicts are read once each, results first.
+    """Collect what a report shows. Results and verdicts are read once each, results first; cells of verdicts are not.
 
     Args:
         run: the run.
         scores: what :func:`kerneleval.scores.score_all` gives of the results, as records or as plain data.
         results: all results of the run.
-        verdicts: its finished attempts with their verdicts; their cells are not read.
+        verdicts: its finished attempts with their verdicts.
         sources: candidate hash -> candidate; only those are looked up that are shown.
-        extras: any of :data:`EXTRAS`; the limits of the run itself stand in where it measured them.
-
-    Raises:
-        UsageError: an unknown extra.
+        extras: any of :data:`EXTRAS`, else UsageError; the run's own limits stand in where it measured them.
     """
     given = dict(extras or {})
     for name in given:
@@ -154,10 +151,7 @@ def _setting(run: RunInfo, found: Gathered) -> tuple[Setting, str]:
 
 def _limits(run: RunInfo) -> Plain:
     return {
-        fingerprint: {
-            "bandwidth_byte_s": of.bandwidth_bytes_per_s,
-            "flop_s": dict(of.flop_per_s),
-        }
+        fingerprint: {"bandwidth_byte_s": of.bandwidth_bytes_per_s, "flop_s": dict(of.flop_per_s)}
         for fingerprint, of in run.limits.items()
     }
 

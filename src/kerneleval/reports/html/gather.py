@@ -23,6 +23,7 @@ from kerneleval.records import (
     Result,
     Samples,
     Verdict,
+    caught_by,
     layer_of,
     layer_of_finding,
     to_plain,
@@ -43,16 +44,8 @@ CODE_CHARACTERS = 40_000
 CODE_IN_ALL = 6_000_000
 """Characters of all sources of a report."""
 FIGURES = (
-    "expected",
-    "got",
-    "worst_index",
-    "tolerance",
-    "relative_rms_error",
-    "relative_rms_bound",
-    "beyond",
-    "of",
-    "nan",
-    "inf",
+    *("expected", "got", "worst_index", "tolerance", "relative_rms_error", "relative_rms_bound", "beyond", "of"),
+    *("nan", "inf"),
 )
 """Evidence that is shown first."""
 _LABELS = {"beyond": "beyond bound", "of": "of elements", "nan": "NaN", "inf": "infinite"}
@@ -97,8 +90,6 @@ class Gathered:
 
 def gather(results: Iterable[Result], verdicts: Iterable[tuple[Attempt, Verdict]]) -> Gathered:
     """Read all results, then all verdicts."""
-    from kerneleval.records import caught_by
-
     found = Gathered()
     for result in results:
         found.rows.append(_without_samples(result))
@@ -158,12 +149,7 @@ def _example(result: Result, outcome: Failed) -> Plain:
     case = result.case
     figures, texts = _evidence(outcome.evidence)
     return {
-        "generator": result.generator,
-        "task": result.task,
-        "sample": result.sample,
-        "device": result.device,
-        "machine": result.machine,
-        "candidate": result.candidate,
+        **{name: getattr(result, name) for name in ("generator", "task", "sample", "device", "machine", "candidate")},
         "case": case.key,
         "shape": case.shape_category,
         "layer": layer_of(outcome.stage, outcome.reason),
@@ -205,12 +191,7 @@ def _as_text(value: Any) -> str:
 
 def _add_findings(found: Gathered, attempt: Attempt, verdict: Verdict) -> None:
     own: list[Plain] = [
-        {
-            "level": one.level,
-            "check": one.check,
-            "layer": layer_of_finding(one),
-            "message": one.message[:_TEXT],
-        }
+        {"level": one.level, "check": one.check, "layer": layer_of_finding(one), "message": one.message[:_TEXT]}
         for one in verdict.findings
         if one.level != "info"
     ]

@@ -73,16 +73,11 @@ class TaskComparison:
 def compare_tasks(
     before: Sequence[Result], after: Sequence[Result], same: Mapping[str, str] | None = None
 ) -> TaskComparison:
-    """The second against the first, each of one generator.
+    """The second against the first, each of one generator. Raises UsageError where a cell comes twice, or no task and
+    direction is in both.
 
-    Args:
-        before: results of one generator, each cell once.
-        after: the same of another run or generator.
-        same: task name -> the name under which it is compared (:func:`kerneleval.tasks.peers.same_tasks`); samples of
-            tasks of one such name count together; None: their own.
-
-    Raises:
-        UsageError: a cell comes twice, or no task and direction is in both.
+    ``same``: task name -> the name under which it is compared (:func:`kerneleval.tasks.peers.same_tasks`); samples of
+    tasks of one such name count together; None: their own.
     """
     first, second = (_sides(checked(side), same or {}) for side in (before, after))
     common = [key for key in first if key in second]

@@ -6,12 +6,12 @@ import functools
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from kerneleval.records import Failed, Machine, Passed, Result, Timing, UsageError
 from kerneleval.scores.common.registry import Setting
 
-_T = TypeVar("_T")
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def by_generator(results: Iterable[Result]) -> dict[str, list[Result]]:
@@ -32,16 +32,24 @@ class _Checked(list[Result]):
         self.derived: dict[Hashable, Any] = {}
 
 
-def once(results: Iterable[Result], key: Hashable, make: Callable[[], _T]) -> _T:
-    """What ``make`` derives from the results, kept with them where they are checked ones. It must not be changed;
-    ``key`` names it, with all that it depends on besides the results.
+def derived(*settings: str) -> Callable[[_F], _F]:
+    """Keeps what a function derives from checked results with these; it must not be changed. ``settings`` names the
+    fields of the setting, its second argument, that it depends on.
     """
-    if not isinstance(results, _Checked):
-        return make()
-    if key not in results.derived:
-        results.derived[key] = make()
-    found: _T = results.derived[key]
-    return found
+
+    def decorate(function: _F) -> _F:
+        @functools.wraps(function)
+        def kept(results: Iterable[Result], *given: Any) -> Any:
+            if not isinstance(results, _Checked):
+                return function(results, *given)
+            key = (function.__name__, *(getattr(given[0], name) for name in settings))
+            if key not in results.derived:
+                results.derived[key] = function(results, *given)
+            return results.derived[key]
+
+        return cast(_F, kept)
+
+    return decorate
 
 
 def checked(results: Sequence[Result]) -> Sequence[Result]:
@@ -96,14 +104,11 @@ def unsupported(result: Result) -> bool:
 # -- Machines ---------------------------------------------------------------------------------------------------------
 
 
+@derived()
 def device_names(results: Iterable[Result]) -> dict[str, str]:
     """Machine fingerprint -> name for people, in the order of the results: the device kind, with the fingerprint where
     several machines are of one kind.
     """
-    return once(results, "device_names", lambda: _device_names(results))
-
-
-def _device_names(results: Iterable[Result]) -> dict[str, str]:
     kinds = {r.machine: r.device for r in results}
     several = {kind for kind in kinds.values() if list(kinds.values()).count(kind) > 1}
     return {machine: f"{kind} {machine[:8]}" if kind in several else kind for machine, kind in kinds.items()}
@@ -126,18 +131,16 @@ def devices_of(machines: Iterable[Machine]) -> dict[str, str]:
     return found
 
 
+@derived("primary")
 def primary(results: Sequence[Result], setting: Setting) -> list[Result]:
     """The results of the primary machine.
 
     Raises:
         UsageError: the setting names a machine that no result is of.
     """
-    return once(results, ("primary", setting.primary), lambda: _primary(results, setting.primary))
-
-
-def _primary(results: Sequence[Result], wanted: str) -> list[Result]:
     if not results:
         return []
+    wanted = setting.primary
     machine = next((r.machine for r in results if not wanted or wanted in (r.machine, r.device)), None)
     if machine is None:
         known = ", ".join(device_names(results).values())
@@ -192,12 +195,9 @@ class Pair:
         return tuple(t for r in self.cells if (t := timing_of(r)) is not None)
 
 
+@derived("suite")
 def pairs(results: Sequence[Result], setting: Setting) -> list[Pair]:
     """The (operator, direction) pairs of each sample, and those of the suite that the results lack."""
-    return once(results, ("pairs", setting.suite), lambda: _pairs(results, setting))
-
-
-def _pairs(results: Sequence[Result], setting: Setting) -> list[Pair]:
     groups: dict[tuple[str, str, str, int], list[Result]] = {}
     for r in results:
         groups.setdefault((r.task, r.category, r.case.direction, r.sample), []).append(r)
@@ -224,12 +224,9 @@ class Attempted:
     timed, or not correct."""
 
 
+@derived()
 def attempted(results: Sequence[Result]) -> dict[str, list[Attempted]]:
     """The samples of each task, tasks in the order of the results."""
-    return once(results, "attempted", lambda: _attempted(results))
-
-
-def _attempted(results: Sequence[Result]) -> dict[str, list[Attempted]]:
     groups: dict[tuple[str, int], list[Result]] = {}
     for r in results:
         groups.setdefault((r.task, r.sample), []).append(r)

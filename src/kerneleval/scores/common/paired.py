@@ -98,14 +98,8 @@ _CHANGES = ("rescued", "broken", "both_wrong", "faster", "slower", "not_told", "
 
 
 def compare(before: Sequence[Result], after: Sequence[Result]) -> Comparison:
-    """The second against the first, each of one generator.
-
-    Args:
-        before: results of one generator, each cell once.
-        after: the same of another run or generator, judged against the same baselines.
-
-    Raises:
-        UsageError: a cell comes twice, or no cell is in both.
+    """The second against the first, each of one generator and judged against the same baselines. Raises UsageError
+    where a cell comes twice, or no cell is in both.
     """
     names = device_names([*before, *after])
     first, second = _by_cell(checked(before)), _by_cell(checked(after))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerneleval.records import Result
-from kerneleval.scores.common.cells import device_names, once, primary, timing_of
+from kerneleval.scores.common.cells import derived, device_names, primary, timing_of
 from kerneleval.scores.common.intervals import FEW, Nested, nested
 from kerneleval.scores.common.registry import Setting
 
@@ -39,12 +39,9 @@ class Speeds:
         return int((self.nested.counts.sum(axis=1) > 0).sum())
 
 
+@derived("primary", "suite")
 def speeds(results: Sequence[Result], setting: Setting) -> Speeds:
     """Speedups of the correct, timed cells on the primary machine."""
-    return once(results, ("speeds", setting.primary, setting.suite), lambda: _speeds(results, setting))
-
-
-def _speeds(results: Sequence[Result], setting: Setting) -> Speeds:
     tasks = tuple(dict.fromkeys([*(r.task for r in results), *(task for task, _, _ in setting.suite)]))
     rows = []
     shapes: dict[tuple[str, object], set[tuple[tuple[str, int], ...]]] = {}
@@ -64,14 +61,11 @@ def _speeds(results: Sequence[Result], setting: Setting) -> Speeds:
     return Speeds(tasks, arranged, eligible)
 
 
+@derived("primary")
 def where(results: Sequence[Result], setting: Setting) -> str:
     """``on DEVICE`` if the results are of several machines, with the number of tasks where it saw but a part of them;
     else empty.
     """
-    return once(results, ("where", setting.primary), lambda: _where(results, setting))
-
-
-def _where(results: Sequence[Result], setting: Setting) -> str:
     names = device_names(results)
     if len(names) < 2:
         return ""

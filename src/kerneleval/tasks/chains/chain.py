@@ -68,16 +68,8 @@ class Step:
 
 
 def chain(bases: Mapping[str, Base], steps: Mapping[str, Step], *names: str, **more: Any) -> Task:
-    """A task from the names of a base and of steps.
-
-    Args:
-        bases: by name.
-        steps: by name.
-        names: the base, then the steps in their order.
-        more: as ``define.operator`` takes it.
-
-    Raises:
-        KeyError: an unknown name.
+    """A task from the names of a base and of the steps behind it, in their order; ``more`` is as ``define.operator``
+    takes it. Raises KeyError for an unknown name.
     """
     base, behind = bases[names[0]], [steps[name] for name in names[1:]]
     shape, shapes, args, counts = base.shape, [], list(base.args), []

@@ -47,14 +47,7 @@ _BINARY: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 class ProblemFile:
-    """A parsed problem file.
-
-    Args:
-        path: where it lies.
-
-    Raises:
-        UsageError: it cannot be read or parsed, or lacks one of :data:`NEEDED`.
-    """
+    """A parsed problem file; raises UsageError where it cannot be read or parsed, or lacks one of :data:`NEEDED`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -133,12 +133,9 @@ _MAX_TENSOR_ELEMENTS = 4096
 def _check_plain(file: ProblemFile, index: int, value: Any) -> None:
     if value is None or isinstance(value, (bool, int, float, str, torch.dtype)):
         return
-    if isinstance(value, (list, tuple)):
-        for element in value:
-            _check_plain(file, index, element)
-        return
-    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        for element in value.values():
+    named = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+    if named or isinstance(value, (list, tuple)):
+        for element in value.values() if named else value:
             _check_plain(file, index, element)
         return
     if isinstance(value, torch.Tensor) and value.numel() <= _MAX_TENSOR_ELEMENTS:

@@ -58,11 +58,7 @@ class Unit(NamedTuple):
 
 
 class Surveys:
-    """Surveys of one file by its dims, each made once.
-
-    Args:
-        file: the problem file.
-    """
+    """Surveys of one file by its dims, each made once."""
 
     def __init__(self, file: ProblemFile) -> None:
         self.file = file
@@ -99,11 +95,7 @@ class Surveys:
 
 
 def units(surveys: Surveys) -> list[Unit]:
-    """What can be varied, in the order of the file.
-
-    Raises:
-        UsageError: the file raises at its own sizes.
-    """
+    """What can be varied, in the order of the file; raises UsageError where the file raises at its own sizes."""
     file, base = surveys.file, surveys.at({})
     free = {
         name: value
