@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -176,22 +177,13 @@ def _write_parquet(path: Path, columns: Mapping[str, str], rows: Iterable[Row]) 
     with optional("Parquet needs"):
         import pyarrow
         from pyarrow import parquet
-    types: dict[str, Callable[[], Any]] = {
-        "string": pyarrow.string,
-        "int": pyarrow.int64,
-        "float": pyarrow.float64,
-        "bool": pyarrow.bool_,
-    }
-    layout = pyarrow.schema([(name, types[kind]()) for name, kind in columns.items()])
-    count = 0
+    types = {"string": pyarrow.string(), "int": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_()}
+    layout = pyarrow.schema([(name, types[kind]) for name, kind in columns.items()])
+    count, left = 0, iter(rows)
     with parquet.ParquetWriter(path, layout, compression="zstd") as writer:
-        batch: list[Row] = []
-        for row in rows:
-            batch.append(row)
-            if len(batch) == _BATCH:
-                writer.write_table(pyarrow.Table.from_pylist(batch, schema=layout))
-                count, batch = count + len(batch), []
-        if batch or not count:
+        while (batch := list(itertools.islice(left, _BATCH))) or not count:
             writer.write_table(pyarrow.Table.from_pylist(batch, schema=layout))
             count += len(batch)
+            if not batch:
+                break
     return count

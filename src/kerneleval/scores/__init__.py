@@ -30,10 +30,7 @@ def score_all(results: Iterable[Result], setting: Setting = DEFAULT) -> dict[str
     """Every score of every generator: generator -> score name -> score, or table of scores.
 
     The primary device is the same for all generators that were evaluated on it: that of the first result, unless the
-    setting names one.
-
-    Raises:
-        UsageError: the results hold a cell twice, or the setting names a device that was not evaluated.
+    setting names one. Raises UsageError where a cell comes twice, or the device was not evaluated.
     """
     groups = by_generator(results)
     first = next(iter(groups.values()), None)

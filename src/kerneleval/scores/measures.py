@@ -15,8 +15,6 @@ from kerneleval.scores.common.speeds import where
 AXES = ("K", "R", "H", "P", "A")
 """Axes of the Standard Kernel Rubric."""
 
-_COMPLEXITY = ("sum", "mean", "max")
-
 
 def median_over_attempts(
     told: Iterable[tuple[str, float]], never_outside: tuple[float, float], note: str = ""
@@ -64,11 +62,8 @@ def complexity(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
 
     Figures of different languages are not comparable. Interval and n as of ``maintainability``.
     """
-    found: Table = {}
-    for name in _COMPLEXITY:
-        told, note = _told(results, setting, f"complexity_{name}")
-        found[name] = median_over_attempts(told, (0.0, math.inf), note)
-    return found
+    told = {name: _told(results, setting, f"complexity_{name}") for name in ("sum", "mean", "max")}
+    return {name: median_over_attempts(of, (0.0, math.inf), note) for name, (of, note) in told.items()}
 
 
 @register

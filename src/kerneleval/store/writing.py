@@ -251,19 +251,16 @@ def put_verdict(
     origin: Origin | None = None,
     replace: bool = False,
 ) -> bool:
-    """Store a verdict with all its cells, at once; returns whether it was stored.
+    """Store a verdict with all its cells, in one writing transaction; returns whether it was stored.
 
     A verdict on an attempt that has one already is dropped, and outcomes known of a cell stay, unless ``replace``.
     A candidate that failed as a whole (:func:`effective_outcomes`) has its passed cells stored as failed, whatever was
     known of them. Cases beyond the plan are added to it.
 
     Args:
-        connection: of a writing transaction.
-        run: identifier.
-        generator: generator name.
-        sample: sample index.
+        connection, run, generator, sample: the attempt, with the verdict's task, machine and protocol.
         candidate: what was judged; None: the generator gave nothing (stage ``generate``).
-        verdict: task, machine and protocol say which attempt it is of.
+        verdict: the verdict.
         origin: who was asked and what it cost, where there is no candidate; else the candidate's counts.
         replace: whether verdict and outcomes take the place of older ones.
 

@@ -59,10 +59,8 @@ _OPERATORS = "kerneleval.tasks.operators"
 def all_tasks() -> dict[str, Task]:
     """Every built-in task by name, sorted by category and name. Imports all families, and torch, on the first call.
 
-    Raises:
-        KernelEvalError: two tasks share a name.
-        UsageError: a task's declaration does not hold together.
-        Exception: whatever importing a family raises is shown as it is.
+    Raises KernelEvalError where two tasks share a name, UsageError where a declaration does not hold together, and
+    whatever importing a family raises.
     """
     return dict(_builtin())
 

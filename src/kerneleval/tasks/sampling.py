@@ -268,18 +268,8 @@ def _rows(columns: int, count: int, *key: str) -> tuple[tuple[float, ...], ...]:
 
 
 def draw(task: Task, category: str, row: int, count: int, suite_seed: int, fits: Fits) -> dict[str, int] | None:
-    """Dims of one cell: row ``row`` of ``count`` in this category, shrunk to fit.
-
-    Args:
-        task: the task.
-        category: a shape category that :func:`exists` for the task.
-        row: index of the row.
-        count: rows of the hypercube.
-        suite_seed: public seed.
-        fits: whether dims are within the budget.
-
-    Returns:
-        The dims, in the task's order; None when no row, shrunk as far as it goes, meets both constraint and budget.
+    """Dims of one cell, in the task's order: row ``row`` of ``count`` of the hypercube of a category that the task has
+    (:func:`exists`), shrunk to fit; None when no row, shrunk as far as it goes, meets both constraint and budget.
     """
     allowed = task.constraint or (lambda dims: True)
 

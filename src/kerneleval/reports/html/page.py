@@ -16,8 +16,7 @@ from markupsafe import Markup
 
 from kerneleval import __version__
 from kerneleval.reports.html.document import SECTIONS, Document
-from kerneleval.reports.html.plots import COLOURS, GLYPHS, colours, figures
-from kerneleval.reports.html.strips import forest, panels
+from kerneleval.reports.html.plots import COLOURS, GLYPHS, colours, figures, forest, panels
 from kerneleval.reports.text import duration, figure, number, plural, safe
 
 Plain = dict[str, Any]

@@ -67,8 +67,7 @@ register, find, all_scores = SCORES.register, SCORES.find, SCORES.all
 
 def definition(name: str) -> str:
     """What a score means: the first paragraph of its docstring, on one line."""
-    text = inspect.getdoc(find(name)) or ""
-    return " ".join(text.split("\n\n")[0].split())
+    return explanation(name)["definition"]
 
 
 def explanation(name: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 
+from kerneleval.records import Dim
 from kerneleval.tasks.chains.chain import Base
 from kerneleval.tasks.define import bias, data, fixed, size, weight
 
@@ -28,6 +29,12 @@ def _pooled_conv_transpose3d(x: torch.Tensor, weight: torch.Tensor, bias: torch.
 _CHANNELS = (fixed("B", high=4), size("C", high=1024), size("O", low=4, high=512, multiple_of=4))
 _FACES = ("H", "W")
 _BLOCKS = ("D", "H", "W")
+
+
+def _plain(*dims: Dim) -> Base:
+    """Data as it is given."""
+    names = tuple(dim.name for dim in dims)
+    return Base(text="x", dims=dims, args=(data("x", " ".join(names)),), shape=names, run=_same, flops="0")
 
 
 def _unbiased(base: Base) -> Base:
@@ -99,34 +106,10 @@ def _of(*names: str) -> str:
 
 
 BASES: dict[str, Base] = {
-    "rows": Base(
-        text="x",
-        dims=(size("M"), size("N")),
-        args=(data("x", "M N"),),
-        shape=("M", "N"),
-        run=_same,
-        flops="0",
-    ),
-    "short_rows": Base(
-        text="x",
-        dims=(size("M"), fixed("N", low=2, high=8)),
-        args=(data("x", "M N"),),
-        shape=("M", "N"),
-        run=_same,
-        flops="0",
-    ),
-    "image": Base(
-        text="x",
-        dims=(
-            fixed("B", high=4),
-            size("O", low=4, multiple_of=4),
-            fixed("H", low=4, high=24),
-            fixed("W", low=4, high=24),
-        ),
-        args=(data("x", "B O H W"),),
-        shape=("B", "O", "H", "W"),
-        run=_same,
-        flops="0",
+    "rows": _plain(size("M"), size("N")),
+    "short_rows": _plain(size("M"), fixed("N", low=2, high=8)),
+    "image": _plain(
+        fixed("B", high=4), size("O", low=4, multiple_of=4), fixed("H", low=4, high=24), fixed("W", low=4, high=24)
     ),
     "linear": Base(
         text="(x weight^T + bias)",

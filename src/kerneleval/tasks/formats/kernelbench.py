@@ -32,9 +32,8 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
     """A KernelBench problem as a task.
 
     The file is executed: give only files that you trust, as with any Python program. Sizes and costs are found lazily,
-    by running the problem on tensors without memory. ``flops`` counts matrix products, convolutions and attentions as
-    written, 0 where there are none; ``bytes`` counts inputs, weights and outputs once. Neither bounds what a clever
-    candidate needs (a triangular matrix need not be read whole).
+    by running the problem on tensors without memory; :class:`Survey` says what is counted. Neither ``flops`` nor
+    ``bytes`` bounds what a clever candidate needs (a triangular matrix need not be read whole).
 
     Args:
         path: the problem file.
