@@ -71,7 +71,8 @@ def _version(package: str) -> str:
 
 def _device(name: str, cache_dir: Path) -> dict[str, Any]:
     if importlib.util.find_spec("torch") is None:
-        return {"name": name, "available": False, "reason": "PyTorch is not installed: pip install torch"}
+        reason = "PyTorch is not installed: pip install torch"
+        return {"name": name, "available": False, "reason": reason}
     from kerneleval import devices
     from kerneleval.judge.windows.worker_pool import WorkerPool
 

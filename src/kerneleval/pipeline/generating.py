@@ -175,7 +175,6 @@ class _Known:
     """What a store knows of a model."""
 
     ratio: float
-    """Characters of the prompt for each token."""
     tokens_out: list[float]
     cached: float
     """Share of the prompt's tokens out of the endpoint's cache."""
