@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib.util
 import os
 import random
 import sys
@@ -83,6 +85,45 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for tier in TIERS:
             if item.get_closest_marker(tier) and (reason := _why_not(tier)):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@contextlib.contextmanager
+def _missing_tools_are_skipped() -> Iterator[None]:
+    """Skip a test that needs what this machine lacks: a package of an extra, or a tool that passes its self-check.
+
+    A tool that ought to be there is not overlooked: ``tests/judge/test_tools.py`` tests each one that is installed.
+    """
+    from kerneleval.records import ToolError, UsageError
+
+    try:
+        yield
+    except (ToolError, UsageError) as error:
+        absent = isinstance(error.__cause__, ModuleNotFoundError) and not importlib.util.find_spec(error.__cause__.name)
+        if absent or isinstance(error, ToolError):
+            pytest.skip(f"not run: {error}")
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+    if pyfuncitem.path.name == "test_tools.py":
+        return (yield)
+    with _missing_tools_are_skipped():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup() -> Iterator[None]:
+    with _missing_tools_are_skipped():
+        return (yield)
+
+
+@pytest.fixture
+def triton_works(judge: Judge) -> None:
+    """Skips a test that runs Triton's interpreter in a process of its own, where its self-check fails."""
+    from kerneleval.records import Candidate
+
+    judge.pool.require(Candidate(files=(("x.py", ""),), language="triton"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

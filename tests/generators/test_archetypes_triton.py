@@ -12,6 +12,7 @@ pytest.importorskip("triton")
 HERE = Path(__file__).parent
 
 
+@pytest.mark.usefixtures("triton_works")
 @pytest.mark.parametrize("name", ["baseline", "fragile", "robust"])
 def test_kernels_in_the_interpreter(name):
     environment = os.environ | {"TRITON_INTERPRET": "1"}

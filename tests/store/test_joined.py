@@ -69,6 +69,7 @@ def test_portability_is_over_the_machines_of_both(place: str) -> None:
 def test_every_command_that_reads_runs_takes_several(
     place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    pytest.importorskip("plotly", reason="plotly is not installed (pip install 'kerneleval[report]')")
     both = ["cuda eager", "cpu eager", "--store", place]
     assert cli.main(["score", *both]) == 0
     assert "a cuda (cuda, x86_64); a cpu (cpu, x86_64)" in capsys.readouterr().out
