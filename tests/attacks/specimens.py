@@ -2,8 +2,9 @@
 
 ``# specimen: class=NAME task=TASK device=cpu|cuda|opencl|any stage=STAGE reason=SLUG[,SLUG...]`` for an attack; an
 honest one says ``verdict=passed``. ``any`` is the CPU or an NVIDIA GPU. Further keys: ``directions``, ``categories``
-(of shapes), ``allow`` (comma separated), ``timed=yes`` where only the clock's windows give it away, and ``tier`` where
-the quick one is too small. A task may also be a problem file below ``problems/``.
+(of shapes; without it tiny and small, and medium too for an honest one), ``allow`` (comma separated), ``timed=yes``
+where only the clock's windows give it away, and ``tier`` where the quick one is too small. A task may also be a problem
+file below ``problems/``.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def _read(path: Path) -> Specimen:
     def words(name: str, default: str = "") -> tuple[str, ...]:
         return tuple(w for w in keys.get(name, default).split(",") if w)
 
+    usual = "tiny,small,medium" if keys.get("verdict") == "passed" else "tiny,small"
     return Specimen(
         path=path,
         kind=keys["class"],
@@ -65,7 +67,7 @@ def _read(path: Path) -> Specimen:
         stages=words("stage"),
         reasons=words("reason"),
         directions=words("directions", "forward"),
-        categories=() if keys["task"].endswith(".py") else words("categories", "tiny,small,medium"),
+        categories=() if keys["task"].endswith(".py") else words("categories", usual),
         timed=keys.get("timed") == "yes",
         tier=keys.get("tier", "quick"),
         allow=words("allow", "custom,mixed,library"),

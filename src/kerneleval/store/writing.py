@@ -268,25 +268,19 @@ def put_verdict(
         UsageError: the run has no such attempt, or another protocol.
     """
     attempt = _attempt(connection, run, generator, sample, verdict)
-    present = connection.execute(
-        select(schema.verdicts.c.attempt).where(schema.verdicts.c.attempt == attempt.id)
-    ).scalar_one_or_none()
+    earlier = schema.verdicts.c.attempt == attempt.id
+    present = connection.execute(select(schema.verdicts.c.attempt).where(earlier)).scalar_one_or_none()
     if present is not None and not replace:
         return False
+    change = update(schema.attempts).where(schema.attempts.c.id == attempt.id)
     if candidate is not None:
         _put_outcomes(connection, candidate, verdict, replace=replace)
-        connection.execute(
-            update(schema.attempts)
-            .where(schema.attempts.c.id == attempt.id)
-            .values(candidate=candidate.hash, origin=dump(candidate.origin))
-        )
+        connection.execute(change.values(candidate=candidate.hash, origin=dump(candidate.origin)))
         _add_unplanned(connection, attempt.id, [c.case for c in verdict.cells])
     elif origin is not None:
-        connection.execute(
-            update(schema.attempts).where(schema.attempts.c.id == attempt.id).values(origin=dump(origin))
-        )
+        connection.execute(change.values(origin=dump(origin)))
     if present is not None:
-        connection.execute(delete(schema.verdicts).where(schema.verdicts.c.attempt == attempt.id))
+        connection.execute(delete(schema.verdicts).where(earlier))
     plain = to_plain(verdict)
     del plain["cells"]
     row = _row(
