@@ -152,7 +152,7 @@ TASKS = (
                 weight("x_scale", "one", values="variance", fan_in="steps"),
                 weight("w_scale", "N", values="variance", fan_in="K steps"),
             ),
-            "derive": {"one": 1, "steps": "32 ** 2"},
+            "derive": {"one": 1, "steps": "16 ** 2"},  # scales from 1 / 32: values beyond 4 alone are clipped
             "without": ("large_scale", "small_scale"),
         },
     ),
