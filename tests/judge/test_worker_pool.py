@@ -26,10 +26,11 @@ extern "C" int silu(const float *x, float *out, int64_t M, int64_t N, void *) {
 """
 SLOW = """
 template <int N> constexpr long sum() { long s = N; for (long i = 0; i < 200000; ++i) s += i % 7; return s; }
-template <int N> struct Slow { static constexpr long value = sum<N>() + Slow<N - 1>::value; };
+template <int N> constexpr long sums() { return sum<N>() + sum<N + 1000>() + sum<N + 2000>() + sum<N + 3000>(); }
+template <int N> struct Slow { static constexpr long value = sums<N>() + Slow<N - 1>::value; };
 template <> struct Slow<0> { static constexpr long value = 0; };
 """
-"""Its compiler takes more than 25 s."""
+"""Its compiler takes more than 100 s."""
 
 
 def _candidate(text: str) -> Candidate:
@@ -75,5 +76,5 @@ def test_nobody_waits_for_compilers_when_a_run_is_stopped(tmp_path: Path) -> Non
         began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             judge.build_ahead(slow, stop)
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 60  # on a busy machine; else some 2 s
         assert not [pid for pid in processes.descendants(os.getpid()) if processes.name_of(pid) == "cc1plus"]

