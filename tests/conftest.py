@@ -87,34 +87,43 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
-@contextlib.contextmanager
-def _missing_tools_are_skipped() -> Iterator[None]:
-    """Skip a test that needs what this machine lacks: a package of an extra, or a tool that passes its self-check.
+_INTERPRETER_FAILS = "triton on device 'cpu'"
+"""How the message of a failed self-check of Triton's interpreter begins."""
 
-    A tool that ought to be there is not overlooked: ``tests/judge/test_tools.py`` tests each one that is installed.
+
+@contextlib.contextmanager
+def _absent_packages_are_skipped() -> Iterator[None]:
+    """Skip a test that needs a package of an extra that is not installed, or Triton's interpreter where its self-check
+    fails, as that of Triton 3.6 beside NumPy 2.5. Every other refused tool fails the test.
+
+    ``tests/judge/test_tools.py`` fails for an interpreter that is installed and refused.
     """
     from kerneleval.records import ToolError, UsageError
 
     try:
         yield
-    except (ToolError, UsageError) as error:
-        absent = isinstance(error.__cause__, ModuleNotFoundError) and not importlib.util.find_spec(error.__cause__.name)
-        if absent or isinstance(error, ToolError):
-            pytest.skip(f"not run: {error}")
-        raise
+    except ToolError as error:
+        if not str(error).startswith(_INTERPRETER_FAILS):
+            raise
+        pytest.skip(f"not run: {error}")
+    except UsageError as error:
+        absent = error.__cause__.name if isinstance(error.__cause__, ModuleNotFoundError) else None
+        if absent is None or importlib.util.find_spec(absent.partition(".")[0]):
+            raise
+        pytest.skip(f"not run: {error}")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
     if pyfuncitem.path.name == "test_tools.py":
         return (yield)
-    with _missing_tools_are_skipped():
+    with _absent_packages_are_skipped():
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup() -> Iterator[None]:
-    with _missing_tools_are_skipped():
+    with _absent_packages_are_skipped():
         return (yield)
 
 

@@ -2,9 +2,9 @@
 
 ``# specimen: class=NAME task=TASK device=cpu|cuda|opencl|any stage=STAGE reason=SLUG[,SLUG...]`` for an attack; an
 honest one says ``verdict=passed``. ``any`` is the CPU or an NVIDIA GPU. Further keys: ``directions``, ``categories``
-(of shapes; without it tiny and small, and medium too for an honest one), ``allow`` (comma separated), ``timed=yes``
-where only the clock's windows give it away, and ``tier`` where the quick one is too small. A task may also be a problem
-file below ``problems/``.
+(of shapes; :func:`judged` has the usual ones), ``allow`` (comma separated), ``timed=yes`` where only the clock's
+windows give it away, and ``tier`` where the quick one is too small. A task may also be a problem file below
+``problems/``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ def _read(path: Path) -> Specimen:
     def words(name: str, default: str = "") -> tuple[str, ...]:
         return tuple(w for w in keys.get(name, default).split(",") if w)
 
-    usual = "tiny,small,medium" if keys.get("verdict") == "passed" else "tiny,small"
     return Specimen(
         path=path,
         kind=keys["class"],
@@ -67,7 +66,7 @@ def _read(path: Path) -> Specimen:
         stages=words("stage"),
         reasons=words("reason"),
         directions=words("directions", "forward"),
-        categories=() if keys["task"].endswith(".py") else words("categories", usual),
+        categories=() if keys["task"].endswith(".py") else words("categories"),
         timed=keys.get("timed") == "yes",
         tier=keys.get("tier", "quick"),
         allow=words("allow", "custom,mixed,library"),
@@ -76,7 +75,9 @@ def _read(path: Path) -> Specimen:
 
 
 def judged(judge: Judge, specimen: Specimen) -> Verdict:
-    """What the judge makes of it."""
+    """What the judge makes of it: at medium sizes too, but for attacks on the CPU, where small ones give them away."""
+    small = specimen.verdict != "passed" and judge.pool.device.name == "cpu"
+    categories = specimen.categories or (("tiny", "small") if small else ("tiny", "small", "medium"))
     return check(
         specimen.path,
         specimen.task,
@@ -84,7 +85,7 @@ def judged(judge: Judge, specimen: Specimen) -> Verdict:
         allow=specimen.allow,
         dtypes=specimen.dtypes,
         directions=specimen.directions,
-        categories=specimen.categories,
+        categories=() if specimen.task.endswith(".py") else categories,
         tier=specimen.tier,
         timed=specimen.timed,
     )

@@ -107,6 +107,16 @@ def test_every_task(part):
     assert len(hashes) == len(range(part, len(tasks.all_tasks()), len(LANGUAGES)))
 
 
+def test_the_text_of_a_reference_imports_what_it_uses_alone():
+    """But for torch, which every one imports."""
+    for name, task in tasks.all_tasks().items():
+        source = reference_source(task)
+        imported = re.findall(r"^(?:from \S+ )?import (?:\S+ as )?([\w.]+)$", source, re.M)
+        behind = re.sub(r"^(?:from|import) .*$", "", source, flags=re.M)
+        unused = {one for one in imported if not re.search(rf"\b{one}\b", behind)}
+        assert unused <= {"torch"}, name
+
+
 def test_the_hash_is_of_the_texts_and_the_template():
     prompt = render(asked("gelu"), language="triton", examples=1)
     assert prompt == render(asked("gelu"), language="triton", examples=1)

@@ -67,7 +67,8 @@ def test_a_thousand_samples_killed_and_resumed(tmp_path: Path) -> None:
             return Say(status=500, text="try again")
         if number % 97 == 11:
             return Say(cut_after=24)
-        return Say(usage=usage(body["seed"]), delay_s=0.3)  # so long that a busy machine has 64 under way too
+        # The first answers take so long that a busy machine, too, has 64 requests under way.
+        return Say(usage=usage(body["seed"]), delay_s=3.0 if number < 64 else 0.3)
 
     store = tmp_path / "s.db"
     with serving(script) as server:
@@ -79,7 +80,7 @@ def test_a_thousand_samples_killed_and_resumed(tmp_path: Path) -> None:
             time.sleep(0.01)
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
-        assert 16 <= server.most_open <= 64  # a busy machine opens fewer at once
+        assert 40 <= server.most_open <= 64
         time.sleep(0.5)
         with contextlib.closing(sqlite3.connect(store)) as database:
             ((kept,),) = database.execute("select count(*) from responses")

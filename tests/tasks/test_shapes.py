@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import math
 from collections import Counter
@@ -207,6 +208,9 @@ def test_rows_cover_each_range_evenly() -> None:
         assert all(i - 0.02 <= v <= i + 1.02 for i, v in enumerate(logs))
 
 
+@pytest.mark.skipif(
+    "rng" not in inspect.signature(qmc.LatinHypercube).parameters, reason="not run: SciPy older than 1.15"
+)
 @pytest.mark.parametrize(("columns", "count"), [(1, 1), (2, 3), (5, 16)])
 def test_rows_are_those_of_scipys_hypercube(columns: int, count: int) -> None:
     generator = np.random.default_rng(int(digest("shapes", "a", "b")[:16], 16))

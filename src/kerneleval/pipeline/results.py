@@ -227,10 +227,10 @@ def transitions(
 ) -> dict[str, Any]:
     """What became of candidates from one iteration to the next, as plain data.
 
-    The source is a run, whose rounds of refinement are told where it has some, or a file of KernelBench-X's corpus
-    (``.jsonl``). A change of speed without an interval must exceed ``noise``, a ratio minus 1. Error-correction and
-    optimisation pairs go to a file, ``.parquet`` or ``.jsonl``, where one is named. Raises UsageError where there is no
-    such file or corpus, or a file cannot be written.
+    The source is a run or a file of KernelBench-X's corpus (``.jsonl``). Of a run its rounds of refinement are read. A
+    change of speed without an interval must exceed ``noise``, a ratio minus 1. Error-correction and optimisation pairs
+    go to a file, ``.parquet`` or ``.jsonl``, where one is named. Raises UsageError where there is no such file or
+    corpus, or a file cannot be written.
     """
     from kerneleval.analysis import transitions as between
     from kerneleval.analysis.formats import kernelbenchx

@@ -1,7 +1,7 @@
 """Generators over a suite: plan, ask, judge, store.
 
-Where a generator refines, a draft is judged at other shapes than the final answer, what came out is told, and the
-generator is asked again.
+A generator that refines is asked in rounds: its draft is judged at other shapes than the final answer, and the next
+request has the result of that.
 """
 
 from __future__ import annotations

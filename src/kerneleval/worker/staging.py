@@ -6,11 +6,11 @@ is computed the mirror is destroyed before the worker says so: work that is put 
 then is kept aside, for the judge to see whether the candidate wrote to its inputs.
 
 :class:`InOrder`: a window in which nothing but the current stream's order says when inputs are ready and outputs are
-read. Ordinary windows reveal inputs before the call and wait for the whole device before outputs are collected: whoever
-works beside the current stream is right there, and pays for its time. A program that uses the kernel does neither. So
-here the stream is kept busy first; behind that the inputs are copied to where the call finds them (until then there is
-NaN), and the outputs are copied away right behind the call. Work that does not wait for the current stream reads NaN;
-work for which the current stream does not wait has not been done when the outputs are read.
+read. Ordinary windows reveal inputs before the call and wait for the whole device before outputs are collected. A
+candidate that works on another stream is right there, and its time counts. A program that uses the kernel does neither.
+So here the stream is kept busy first; behind that the inputs are copied to where the call finds them (until then there
+is NaN), and the outputs are copied away right behind the call. Work that does not wait for the current stream reads
+NaN; work for which the current stream does not wait has not been done when the outputs are read.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any
 from kerneleval.languages.binaries import elf
 
 MOST_KERNELS = 256
-"""Kernels of a file that are told."""
+"""The most kernels of one file that a verdict lists."""
 
 _EM_CUDA, _EM_AMDGPU = 190, 224
 _SHT_SYMTAB = 2

@@ -91,15 +91,15 @@ class _Writer:
         return self._text(f"def reference({', '.join(names)}):\n{body}")
 
     def _call(self, function: Any, given: list[str]) -> str:
-        found = self.expression(function)
-        if not found:
+        """The call of a function with these arguments; those that are bound to it already stand in the call."""
+        bound = function if isinstance(function, functools.partial) else functools.partial(function)
+        found = self.expression(bound.func)
+        fixed = [self.expression(value) for value in bound.args]
+        named = {name: self.expression(value) for name, value in bound.keywords.items()}
+        if not all((found, *fixed, *named.values())):
             raise TypeError("no source")
-        if isinstance(function, functools.partial) and "functools.partial" in found:
-            inner = self.expression(function.func)
-            fixed = [self.expression(value) for value in function.args]
-            named = [f"{name}={self.expression(value)}" for name, value in function.keywords.items()]
-            return f"{inner}({', '.join([*fixed, *given, *named])})"
-        return f"({found})({', '.join(given)})" if found.startswith("lambda") else f"{found}({', '.join(given)})"
+        called = f"({found})" if found.startswith("lambda") else found
+        return f"{called}({', '.join([*fixed, *given, *(f'{name}={value}' for name, value in named.items())])})"
 
     def _text(self, last: str) -> str:
         imports = "".join(f"{line}\n" for line in sorted(self._imports))
