@@ -54,3 +54,32 @@ def test_no_function_is_longer_than_sixty_lines() -> None:
         if (lines := (function.end_lineno or 0) - function.lineno + 1) > LINES
     ]
     assert not found
+
+
+def test_a_public_method_without_a_docstring_is_one_of_a_documented_interface() -> None:
+    """Devices and languages leave out docstrings of what their interfaces, such as ``Device``, describe."""
+    methods = {
+        (path, owner.name, method.name): ast.get_docstring(method) or ""
+        for room in ("devices", "languages")
+        for path in sorted((SOURCE / room).rglob("*.py"))
+        for owner in ast.parse(path.read_text()).body
+        if isinstance(owner, ast.ClassDef)
+        for method in owner.body
+        if isinstance(method, ast.FunctionDef)
+    }
+    interfaces = {("devices", "Device"), ("devices", "EventTimer")}
+    interfaces |= {("languages", name) for name in ("Language", "Loaded", "Native")}
+    described = {
+        (path.relative_to(SOURCE).parts[0], name)
+        for (path, owner, name), text in methods.items()
+        if text and (path.relative_to(SOURCE).parts[0], owner) in interfaces
+    }
+    missing = [
+        f"{path.relative_to(SOURCE)}: {owner}.{name}"
+        for (path, owner, name), text in methods.items()
+        if not text
+        and owner[0] != "_"
+        and name[0] != "_"
+        and (path.relative_to(SOURCE).parts[0], name) not in described
+    ]
+    assert not missing
