@@ -504,3 +504,10 @@ def test_filter_programs_are_well_formed() -> None:
                 if operation in (0x15, 0x35, 0x45):
                     assert index + 1 + max(step[2], step[3]) < len(steps)
             assert steps[-1][:2] == (0x06).to_bytes(2, sys.byteorder)
+
+
+def test_a_slot_that_an_older_version_left_is_read(tmp_path: Path) -> None:
+    slot = slots.Slot(number=0, base=str(tmp_path.resolve()), directory=str(tmp_path), uid=-1, token="t")
+    word = {"slot": to_plain(slot) | {"a_field_that_is_gone": []}}
+    assert reaper._slot(word, tmp_path) == slot
+    assert reaper._slot({"slot": []}, tmp_path) is None

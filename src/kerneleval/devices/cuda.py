@@ -11,7 +11,10 @@ from typing import Any
 
 from kerneleval.devices.common.base import Capabilities, register
 from kerneleval.devices.common.torch_gpu import IpcGpu, MemoryCalls
-from kerneleval.languages.binaries.nvidia import cuda_driver as _driver
+from kerneleval.languages.binaries.nvidia import cuda_driver
+
+_driver = functools.cache(cuda_driver)
+"""The driver's library, loaded once for all calls of this file."""
 
 _INSUFFICIENT_SIZE = 7
 _MEMORY_TEMPERATURE = 82

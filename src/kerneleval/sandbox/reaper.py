@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -265,9 +266,10 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _slot(word: dict[str, Any], base: Path) -> Slot | None:
-    try:
-        slot = from_plain(Slot, word["slot"])
-    except (KeyError, TypeError, UsageError):
+    names = {field.name for field in fields(Slot)}
+    try:  # an older version may have written fields that are gone; the others find what it left running
+        slot = from_plain(Slot, {name: value for name, value in word["slot"].items() if name in names})
+    except (AttributeError, KeyError, TypeError, UsageError):
         return None
     return slot if Path(slot.base) == base.resolve() else None
 

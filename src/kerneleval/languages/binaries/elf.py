@@ -63,21 +63,22 @@ def function_names(path: Path) -> list[str]:
 def exported(data: bytes, kind: int = -1) -> list[str]:
     """Symbols that a shared library defines for others, of one kind (``STT_FUNC`` is 2) or, -1, of any."""
     found = (
-        text_at(strings, name)
-        for _, info, section, strings, name in symbols(data, _SHT_DYNSYM)
+        text_at(data, *name)
+        for _, info, section, name in symbols(data, _SHT_DYNSYM)
         if section != 0 and kind in (-1, info & 0xF)
     )
     return list(itertools.islice(found, _MOST_SYMBOLS))
 
 
-def symbols(data: bytes, table: int) -> Iterator[tuple[int, int, int, bytes, int]]:
-    """Of each symbol in tables of a kind: its number, binding and type, section, and the names with its place there."""
+def symbols(data: bytes, table: int) -> Iterator[tuple[int, int, int, tuple[int, int]]]:
+    """Of each symbol in tables of a kind: its number, binding and type, section, and where in the file its name begins
+    and the names end. Copies nothing: a hostile file has thousands of tables whose names are all of it.
+    """
     for kind, offset, size, link_offset, link_size in sections(data):
         if kind == table:
-            strings = data[link_offset : link_offset + link_size]
             for number, at in enumerate(range(offset, min(offset + size, len(data)) - 23, 24)):
                 name, info, _, section, _, _ = struct.unpack_from("<IBBHQQ", data, at)
-                yield number, info, section, strings, name
+                yield number, info, section, (link_offset + name, link_offset + link_size)
 
 
 def foreign_names(path: Path) -> list[str]:
@@ -102,12 +103,12 @@ def _undefined(data: bytes) -> list[tuple[str, int]]:
     """Undefined dynamic symbols with the index of their version; 0 and 1: none."""
     start, size = next(((offset, n) for kind, offset, n, _, _ in sections(data) if kind == _SHT_GNU_VERSYM), (0, 0))
     found = []
-    for number, info, section, strings, name in symbols(data, _SHT_DYNSYM):
+    for number, info, section, name in symbols(data, _SHT_DYNSYM):
         if section == 0 and info >> 4 != _STB_LOCAL:
             place = start + 2 * number
             known = 2 * number + 2 <= size and place + 2 <= len(data)
             version = struct.unpack_from("<H", data, place)[0] & 0x7FFF if known else 0
-            found.append((text_at(strings, name), version))
+            found.append((text_at(data, *name), version))
     return found
 
 
@@ -218,8 +219,8 @@ def section_names(data: bytes) -> list[str]:
     return [text_at(strings, struct.unpack_from("<I", data, start + i * size)[0]) for i in range(count)]
 
 
-def text_at(strings: bytes, at: int) -> str:
-    """The zero-terminated name at that place of a section of names; of a longer one the first 4096 bytes."""
-    most = min(at + _MOST_NAME, len(strings))
-    end = strings.find(b"\0", at, most)
-    return strings[at : end if end >= 0 else most].decode(errors="replace")
+def text_at(strings: bytes, at: int, end: int | None = None) -> str:
+    """The zero-terminated name at that place of names that end at ``end``; of a longer one the first 4096 bytes."""
+    most = min(at + _MOST_NAME, len(strings) if end is None else end)
+    zero = strings.find(b"\0", at, most)
+    return strings[at : zero if zero >= 0 else most].decode(errors="replace")

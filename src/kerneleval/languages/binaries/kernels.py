@@ -117,7 +117,9 @@ def _cuda(binary: bytes) -> Iterator[Kernel]:
     if not named:
         return
     table = itertools.islice(elf.symbols(binary, _SHT_SYMTAB), _MOST_SYMBOLS)
-    symbols = {number: elf.text_at(strings, name) for number, _, _, strings, name in table}
+    symbols: dict[int, str] = {}
+    for number, _, _, place in table:
+        symbols.setdefault(number, elf.text_at(binary, *place))  # of several tables the first counts
     told: dict[tuple[int, str], int] = {}
     _, offset, size, _, _ = sections.get(".nv.info", (0, 0, 0, 0, 0))
     for attribute, payload in _entries(binary[offset : offset + size]):
