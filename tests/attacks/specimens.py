@@ -2,9 +2,9 @@
 
 ``# specimen: class=NAME task=TASK device=cpu|cuda|opencl|any stage=STAGE reason=SLUG[,SLUG...]`` for an attack; an
 honest one says ``verdict=passed``. ``any`` is the CPU or an NVIDIA GPU. Further keys: ``directions``, ``categories``
-(of shapes; :func:`judged` has the usual ones), ``allow`` (comma separated), ``timed=yes`` where only the clock's
-windows give it away, and ``tier`` where the quick one is too small. A task may also be a problem file below
-``problems/``.
+(of shapes: ``categories=`` means every one; without the key see :func:`judged`), ``allow`` (comma separated),
+``timed=yes`` where only the clock's windows give it away, and ``tier`` where the quick one is too small. A task may
+also be a problem file below ``problems/``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Specimen:
     stages: tuple[str, ...]
     reasons: tuple[str, ...]
     directions: tuple[str, ...]
-    categories: tuple[str, ...]
+    categories: tuple[str, ...] | None
+    """Empty: of every category; None: of the usual ones."""
     allow: tuple[str, ...]
     dtypes: tuple[str, ...]
     timed: bool
@@ -66,7 +67,7 @@ def _read(path: Path) -> Specimen:
         stages=words("stage"),
         reasons=words("reason"),
         directions=words("directions", "forward"),
-        categories=() if keys["task"].endswith(".py") else words("categories"),
+        categories=words("categories") if "categories" in keys else None,
         timed=keys.get("timed") == "yes",
         tier=keys.get("tier", "quick"),
         allow=words("allow", "custom,mixed,library"),
@@ -77,7 +78,8 @@ def _read(path: Path) -> Specimen:
 def judged(judge: Judge, specimen: Specimen) -> Verdict:
     """What the judge makes of it: at medium sizes too, but for attacks on the CPU, where small ones give them away."""
     small = specimen.verdict != "passed" and judge.pool.device.name == "cpu"
-    categories = specimen.categories or (("tiny", "small") if small else ("tiny", "small", "medium"))
+    usual = ("tiny", "small") if small else ("tiny", "small", "medium")
+    categories = usual if specimen.categories is None else specimen.categories
     return check(
         specimen.path,
         specimen.task,
