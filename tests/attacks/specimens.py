@@ -76,7 +76,9 @@ def _read(path: Path) -> Specimen:
 
 
 def judged(judge: Judge, specimen: Specimen) -> Verdict:
-    """What the judge makes of it: at medium sizes too, but for attacks on the CPU, where small ones give them away."""
+    """The verdict on it, up to the first case that fails: at medium sizes too, but for attacks on the CPU, where small
+    ones give them away.
+    """
     small = specimen.verdict != "passed" and judge.pool.device.name == "cpu"
     usual = ("tiny", "small") if small else ("tiny", "small", "medium")
     categories = usual if specimen.categories is None else specimen.categories
@@ -90,6 +92,7 @@ def judged(judge: Judge, specimen: Specimen) -> Verdict:
         categories=() if specimen.task.endswith(".py") else categories,
         tier=specimen.tier,
         timed=specimen.timed,
+        fail_fast=True,
     )
 
 

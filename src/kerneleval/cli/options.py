@@ -263,6 +263,7 @@ OPTIONS: dict[str, Option] = {
         declared=typer.Option(metavar="KEY", help="Judge only this case; a replay line names its key."),
         read=lambda key: None if key is None else _case_of(key),
     ),
+    "fail_fast": _flag("fail_fast", False, "--fail-fast", text="End at the first case that fails."),
     # CandidateSpec and RunSpec
     "device": Option(field="device", type=str | None, declared=_DEVICE, read=device_of),
     "store": Option(field="store_url", type=str | None, declared=_STORE, read=store_of),

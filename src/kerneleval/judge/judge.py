@@ -141,6 +141,7 @@ class Judge:
         *,
         cases: Sequence[Case] | None = None,
         replay: ReplaySource | None = None,
+        fail_fast: bool = False,
         trusted: bool = False,
         on_event: OnEvent | None = None,
     ) -> Verdict:
@@ -149,6 +150,7 @@ class Judge:
         Args:
             cases: judge only these; None: the plan.
             replay: where the verdict's replay lines find candidate and task again.
+            fail_fast: end at the first case that fails; later ones, and checks that call the candidate, are left out.
             trusted: the candidate is a task's own reference (A/A runs, self-tests) and may read the built-in tasks.
 
         Raises:
@@ -170,6 +172,7 @@ class Judge:
             cases=cases,
             replay=Replay(candidate, source, task_source, self.device.name, protocol, only, replay.store),
             machine=self.machine,
+            fail_fast=fail_fast,
             started_s=started_s,
             on_event=on_event,
         )
@@ -215,6 +218,10 @@ class Judge:
             for done, case in enumerate(job.cases):
                 outcomes[case] = judge.judge(case)
                 tell(job.on_event, "case", done + 1, len(job.cases), case.key)
+                if job.fail_fast and first_failure([outcomes[case]]) is not None:
+                    findings = judge.native_failures(outcomes)
+                    findings += checks.run_all(calls, job.cases, outcomes, without_worker=True)
+                    return verdict_of(job, loaded.runner.worker.trust, outcomes, findings, Conditions())
         outcomes |= judge.missing_gradients(outcomes)
         uses = self._uses.begin(loaded)
         findings = judge.native_failures(outcomes)

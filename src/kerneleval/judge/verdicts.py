@@ -136,6 +136,8 @@ class Job:
     replay: Replay
     """Makes the command lines that judge it again."""
     machine: Machine
+    fail_fast: bool
+    """Whether judging ends at the first case that fails."""
     started_s: float
     """When judging began, by ``time.perf_counter``."""
     on_event: OnEvent | None

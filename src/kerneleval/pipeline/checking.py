@@ -68,6 +68,7 @@ def check_candidate(
             protocol,
             cases=cases,
             replay=ReplaySource(source=source, task=spec.task_source, store=store),
+            fail_fast=spec.fail_fast,
             on_event=on_event,
         )
 

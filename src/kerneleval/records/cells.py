@@ -218,6 +218,8 @@ class CandidateSpec:
     """Name of the explicit backward entry point; empty: by convention."""
     case: str = ""
     """Key of the only case to judge; empty: every case of the plan."""
+    fail_fast: bool = False
+    """Whether judging ends at the first case that fails: the verdict is the same, and has no later case."""
     store_url: str | None = None
     """Path or URL of the store of a stored candidate; None: ``./kerneleval.db``."""
 
