@@ -29,7 +29,7 @@ import torch
 
 from benchmarks.report import Report, parser, until_ended
 from kerneleval import tasks
-from kerneleval.generators.library.kernels import KERNELS, LEFT_OUT, MODULES, Kernel
+from kerneleval.generators.library.kernels import KERNELS, MODULES, Kernel
 from kerneleval.judge import Judge
 from kerneleval.judge.windows.inputs import draw, laid_out, upstream
 from kerneleval.languages.triton import Triton
@@ -50,6 +50,20 @@ from kerneleval.tasks.shapes import EDGE
 
 _PLAIN_TIMEOUT_S = 120
 _SEED = 20_26
+
+LEFT_OUT: tuple[tuple[str, str, str], ...] = (
+    ("liger", "geglu", "tanh approximation times a second input: gelu and linear_bias_gelu are exact (erf)"),
+    ("liger", "fused gate_up silu_mul", "takes gate and up in one tensor: joining them would be the wrapper's work"),
+    ("liger", "fused_linear_cross_entropy", "a loss of x weight^T as a whole: no task has it"),
+    ("flaggems", "logsumexp", "not in the library; nor is conv_transpose2d"),
+    ("flaggems", "skip_layer_norm", "layer norm of a sum: no task has it"),
+    ("flaggems", "swiglu", "takes gate and up in one tensor"),
+    ("flaggems", "gelu tanh", "another function than the exact one"),
+    ("flaggems", "fused_add_rms_norm in place", "documented to overwrite both inputs: judged on copies"),
+    ("flaggems", "backward of add, sum, amax", "no kernel: the gradient is handed on, expanded or left to PyTorch"),
+    ("flaggems", "backward of an additive mask", "its sdpa backward takes no mask; see 'sdpa bool mask'"),
+)
+"""(library, entry, why it is not judged)."""
 
 
 def main() -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from benchmarks.libraries import compare
+from benchmarks.libraries import LEFT_OUT, compare
 
 from kerneleval import tasks
-from kerneleval.generators.library.kernels import KERNELS, LEFT_OUT, MODULES, Kernel
+from kerneleval.generators.library.kernels import KERNELS, MODULES, Kernel
 from kerneleval.records import Case
 
 

@@ -17,7 +17,6 @@ from kerneleval.records import CATEGORIES, REAL, Case, Protocol, Scalar, Task, U
 from kerneleval.tasks import all_tasks, find, real_shapes, shapes
 from kerneleval.tasks.case_keys import read_case
 from kerneleval.tasks.models.sources import SOURCES
-from kerneleval.tasks.sampling import lowest
 from kerneleval.tasks.shapes import secret_cases
 
 ROOMY = shapes.Budget(memory_bytes=1 << 40, flops=1 << 60)
@@ -94,7 +93,7 @@ def test_a_task_is_defined_at_its_shapes(name: str) -> None:
     for shape in found:
         assert task.constraint is None or task.constraint(shape.dims)
         for dim in task.dims:
-            assert shape.dims[dim.name] >= lowest(dim)
+            assert shape.dims[dim.name] >= dim.least
             assert shape.dims[dim.name] % dim.multiple_of == 0
         assert task.flops(shape.dims) > 0
         assert task.bytes(shape.dims, task.dtypes[0]) > 0

@@ -131,7 +131,7 @@ def test_any_task_under_any_budget(
         dims.append(Dim(name="batch", low=1, high=6, scaled=False))
     task = made_of(*dims)
     budget = shapes.Budget(memory_bytes=1 << memory_log, flops=1 << 60)
-    least = 8 * math.prod(sampling.lowest(dim) for dim in dims)
+    least = 8 * math.prod(dim.least for dim in dims)
     categories = tuple(c for c in SHAPE_CATEGORIES if sampling.exists(task, c))
     protocol = Protocol(suite_seed=seed, dtypes=("float32",), directions=("forward",))
     try:

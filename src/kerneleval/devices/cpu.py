@@ -114,7 +114,7 @@ def threads() -> int:
 
 
 def allowed_processors() -> frozenset[int]:
-    """Processors on which the calling thread may run; empty where the system does not tell."""
+    """Processors on which the calling thread may run; empty where the system does not say."""
     return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
 
 
@@ -267,11 +267,7 @@ def _shared_object() -> int:
 
 
 def _last_level_cache() -> int:
-    sizes = [0]
-    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = path.read_text().strip()
-        sizes.append(int(text[:-1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[text[-1]])
-    return max(sizes)
+    return max(_caches("/sys/devices/system/cpu", "cpu0").values(), default=0)
 
 
 @functools.cache
@@ -280,12 +276,17 @@ def caches_bytes(root: str = "/sys/devices/system/cpu") -> int:
 
     A machine has several last-level caches, one a socket or a group of cores, and exclusive ones add up.
     """
+    return sum(_caches(root, "cpu[0-9]*").values())
+
+
+def _caches(root: str, processor: str) -> dict[tuple[str, ...], int]:
+    """(level, kind, processors that share it) -> bytes of each cache with data."""
     found: dict[tuple[str, ...], int] = {}
-    for index in Path(root).glob("cpu[0-9]*/cache/index*"):
+    for index in Path(root).glob(f"{processor}/cache/index*"):
         kind, level, shared, size = (_text_of(index / name) for name in ("type", "level", "shared_cpu_list", "size"))
         if kind != "Instruction" and size[:-1].isdigit():
             found[level, kind, shared] = int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(size[-1], 0)
-    return sum(found.values())
+    return found
 
 
 def _text_of(path: Path) -> str:

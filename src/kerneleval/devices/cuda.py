@@ -171,7 +171,7 @@ def _nvml_conditions() -> dict[str, Any]:
     read("throttle_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons", kind=ctypes.c_ulonglong)
     mask = found.pop("throttle_reasons", 0)
     found["throttled"] = [name for bit, name in _THROTTLE_REASONS.items() if mask & bit]
-    count = ctypes.c_uint(0)  # asked with no room, NVML says how many there are
+    count = ctypes.c_uint(0)  # given no room, NVML says how many there are
     if library.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), None) in (0, _INSUFFICIENT_SIZE):
         found["compute_processes"] = int(count.value)
     return found

@@ -1,6 +1,6 @@
 """An OpenCL device that is the host's processor under another runtime, such as PoCL.
 
-PyTorch has no OpenCL backend: tensors lie in the host's memory and are shared as on the CPU, the judge computes there,
+PyTorch has no OpenCL backend: tensors are in the host's memory and are shared as on the CPU, the judge computes there,
 and the baseline is PyTorch on the host, which is what a user without such a backend runs instead. Kernels of candidates
 run on the OpenCL device. Only devices of the type CPU are taken (``languages/common/opencl_runtime.py``).
 """

@@ -20,17 +20,11 @@ names = GENERATORS.names
 
 
 def find(name: str, cache: Cache | None = None) -> Generator | Asked:
-    """The generator of that name.
-
-    Args:
-        name: a built-in generator's name; or the path of a directory of candidate files
-            (:mod:`kerneleval.generators.common.directory`), of a Python module that declares a generator with
-            ``@register``, of a TOML file with a table ``[generator]`` (:mod:`kerneleval.generators.common.settings`),
-            or of a file of samples from ``kerneleval export``.
-        cache: where the answers of a model or agent are kept; None: nowhere.
-
-    Raises:
-        UsageError: there is no such generator, or the module at that path cannot be loaded or declares none.
+    """The generator of that name: a built-in one or, by its path, a directory of candidate files
+    (:mod:`kerneleval.generators.common.directory`), a Python module that declares a generator with ``@register``, a
+    TOML file with a table ``[generator]`` (:mod:`kerneleval.generators.common.settings`), or a file of samples from
+    ``kerneleval export``. The answers of a model or agent are kept in ``cache``; None: nowhere. Raises UsageError:
+    there is no such generator, or the module at that path cannot be loaded or declares none.
     """
     known = GENERATORS.all()
     if name in known:

@@ -74,8 +74,8 @@ class Compiled:
         options += ["fullgraph=True"] if self.fullgraph else []
         options += [f"dynamic={self.dynamic}"] if self.dynamic is not None else []
         tail = _HEAD + (_MODULE if task.module else _FUNCTION)
-        told = ", ".join(options)
-        text = tail.format(limit=self.recompile_limit, options=told if task.module or not told else f", {told}")
+        given = ", ".join(options)
+        text = tail.format(limit=self.recompile_limit, options=given if task.module or not given else f", {given}")
         yield Candidate(
             files=(("candidate.py", f"{source.rstrip()}\n\n{text}"),),
             language="torch",

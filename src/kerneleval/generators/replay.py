@@ -36,7 +36,7 @@ Kept = Callable[[], Iterator[tuple[str, Candidate]]]
 
 class Replay:
     """Earlier candidates, with the origin that they had: model, prompt and cost are those of their making, and count as
-    they did then; nothing is spent anew. They are read when candidates are asked for first; ``only`` those of that
+    they did then; nothing is spent anew. They are read when candidates are needed first; ``only`` those of that
     generator count.
     """
 

@@ -97,7 +97,7 @@ class Cuda(Language):
     def load(self, candidate: Candidate, build_dir: Path, device: str, names: Sequence[str] = ()) -> Loaded:
         self.check_device(device)
         if _on_amd(device):
-            return hip.load(candidate, build_dir, device, names)
+            return hip.Hip().load(candidate, build_dir, device, names)
         return NativeLoaded(built(candidate, build_dir, _CUBIN, device, DeviceModule), candidate, names, device)
 
     def foreign(self, candidate: Candidate, build_dir: Path) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ class Hip(Language):
 
     def load(self, candidate: Candidate, build_dir: Path, device: str, names: Sequence[str] = ()) -> Loaded:
         self.check_device(device)
-        return load(candidate, build_dir, device, names)
+        return NativeLoaded(built(candidate, build_dir, _CODE, device, amd.HipModule), candidate, names, device)
 
     def foreign(self, candidate: Candidate, build_dir: Path) -> tuple[str, ...]:
         """See :meth:`Language.foreign`. The HIP runtime is linked dynamically: what needs the loader is the source."""
@@ -79,19 +79,11 @@ def build(
         if translate:
             sources = amd.hipified(folder, sources)
         kind = ["-x", "hip"]  # also of what keeps its suffix because nothing had to be translated
-        if launches:
-            amd.compile_hip(["--genco", *flags, *kind, *sources], arch, folder, out_dir / _CODE)
-        else:
-            library = out_dir / library_name(candidate)
-            amd.compile_hip(["-shared", *flags, *kind, *sources], arch, folder, library)
+        what, out = ("--genco", _CODE) if launches else ("-shared", library_name(candidate))
+        amd.compile_hip([what, *flags, *kind, *sources], arch, folder, out_dir / out)
     if launches and (objects := amd.code_objects((out_dir / _CODE).read_bytes())):
         names = {name for _, code in objects for name in exported(code) if name.endswith(".kd")}
         check_kernels(out_dir / _CODE, launches, sorted(name.removesuffix(".kd") for name in names))
-
-
-def load(candidate: Candidate, build_dir: Path, device: str, names: Sequence[str]) -> Loaded:
-    """Load what :func:`build` made; see :meth:`Language.load`."""
-    return NativeLoaded(built(candidate, build_dir, _CODE, device, amd.HipModule), candidate, names, device)
 
 
 def toolchain(language: str, arch: str) -> str:

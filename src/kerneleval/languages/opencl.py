@@ -1,7 +1,7 @@
 """OpenCL C candidates: kernels and, in the header, how they are launched (``launches.py``); there is no host code.
 
 The loader makes the buffers, launches the kernels and waits for them, so launches are seen and can be left out. Tensors
-lie in the host's memory and buffers are laid over them (``CL_MEM_USE_HOST_PTR``): where the device shares that memory,
+are in the host's memory and buffers are laid over them (``CL_MEM_USE_HOST_PTR``): where the device shares that memory,
 as a processor does, nothing is copied; what an implementation copies all the same, it copies within the call.
 """
 

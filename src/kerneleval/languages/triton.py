@@ -100,7 +100,7 @@ def _describe_compiled(kernel: Any) -> tuple[str, str]:
 def _autotune_without_clock() -> None:
     """Lets autotuned kernels run in the interpreter, with the first configuration that pruning leaves.
 
-    Triton asks the GPU driver for a benchmark function, and there is none; and a time taken in the interpreter would
+    Triton takes a benchmark function from the GPU driver, and there is none; and a time taken in the interpreter would
     say nothing about a configuration.
     """
     from triton.runtime.autotuner import Autotuner

@@ -1,5 +1,5 @@
 """The unit that is judged (candidate x case x machine x protocol), what a machine can do at best (measured peaks and
-the two roofs of its roofline), and what a user asks for.
+the two roofs of its roofline), and what a user wants.
 
 The command line and the Python API build :class:`CandidateSpec`, :class:`RunSpec` and :class:`AuditSpec` from their
 options, and everything below takes the records. An option is one field: of :class:`Protocol` where it changes the
@@ -231,7 +231,7 @@ class CandidateSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """Which generators are asked, for which tasks and where, and what that may cost."""
+    """Which generators run, for which tasks and where, and what that may cost."""
 
     generators: tuple[str, ...] = ()
     """Names, or paths: of directories with candidates, of files with settings; empty: the archetypes."""
@@ -350,7 +350,7 @@ class Peaks:
     peaks: tuple[Peak, ...] = ()
 
     def find(self, name: str) -> Peak | None:
-        """The peak of that name; None: it was not asked for yet."""
+        """The peak of that name; None: it was not measured yet."""
         return next((peak for peak in self.peaks if peak.name == name), None)
 
     def rate(self, *names: str) -> float:
@@ -367,7 +367,7 @@ class Limits:
     flop_per_s: tuple[tuple[str, float], ...]
     """(data type, operations a second) at best of large matrix products and of chains of multiply-adds in that type."""
     cache_bytes_per_s: float = 0.0
-    """The same bytes where they lie in a cache; 0: not measured."""
+    """The same bytes where they are in a cache; 0: not measured."""
     cache_bytes: int = 0
     """All caches together; 0: not known, and everything counts as coming from memory."""
 
@@ -379,7 +379,7 @@ class Limits:
     def memory_s(self, nbytes: float, calls: int = 0) -> float:
         """The least time of a call that moves so many bytes, one of ``calls`` that run one after another.
 
-        When they begin, the first inputs may lie in the caches; when they end, the last outputs may lie there still. So
+        When they begin, the first inputs may be in the caches; when they end, the last outputs may still be there. So
         up to twice the caches' size moves at the caches' speed (in no time, where that was not measured), and the rest
         at the memory's. 0 calls: everything comes from memory, as on a machine without caches.
         """

@@ -1,4 +1,4 @@
-"""What a generator that is asked gets and gives: a task with what was said of earlier rounds, and an answer."""
+"""Requests to a generator and its answers: a task with the feedback on earlier rounds, and what came of it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["PROBLEMS", "Answer", "EarlierRound", "Problem", "Request"]
 Problem = Literal["", "no_code", "refused", "truncated", "endpoint", "budget"]
 
 PROBLEMS: tuple[Problem, ...] = ("", "no_code", "refused", "truncated", "endpoint", "budget")
-"""Why an answer holds no candidate. ``no_code``: it holds no source in the language asked for; ``refused``: the model
+"""Why an answer holds no candidate. ``no_code``: it holds no source in the wanted language; ``refused``: the model
 declined; ``truncated``: the source is cut off; ``endpoint``: nothing came, after all retries; ``budget``: a cap was
-reached before it was asked. Empty: it holds one."""
+reached before the request. Empty: it holds one."""
 
 
 @dataclass(frozen=True, kw_only=True)

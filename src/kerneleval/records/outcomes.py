@@ -179,11 +179,11 @@ class CodeUse:
 
 
 Level = Literal["info", "warn", "fail"]
-"""``fail`` makes the verdict fail; ``warn`` and ``info`` only tell."""
+"""``fail`` makes the verdict fail; ``warn`` and ``info`` are only reported."""
 
 Ghost = Literal["", "needed", "little", "decoy"]
 """What came of calls with own kernels made no-ops: outputs are wrong without them, nearly right, or right. Empty: this
-was not tried, or does not tell."""
+was not tried, or shows nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,7 +237,7 @@ class UsesEvidence:
 
     kernels: tuple[CodeUse, ...]
     why: str = ""
-    """What could not be told; empty: nothing."""
+    """What could not be found out; empty: nothing."""
     complete: bool = False
     """Whether this is the code of all kernels that were launched."""
 

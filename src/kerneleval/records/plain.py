@@ -58,7 +58,7 @@ class Open:
 
 @dataclass(frozen=True)
 class Within:
-    """Annotation of a number that must lie in this range, both ends included; no NaN does."""
+    """Annotation of a number that must be in this range, both ends included; no NaN does."""
 
     low: float
     high: float
@@ -105,14 +105,8 @@ def _record(value: Any) -> dict[str, Any]:
             plain |= {k: v for k, v in to_plain(held).items() if k not in names}
         elif form != "optional" or held != f.default:
             plain[f.name] = to_plain(held)
-    tag = _tag(type(value))
-    return plain | ({tag[0]: tag[1]} if tag else {})
-
-
-def _tag(kind: Any) -> tuple[str, Any] | None:
-    """The (name, value) by which a record is told from the others of a union; None: it has none."""
-    found: tuple[str, Any] | None = getattr(kind, "TAG", None)
-    return found
+    tag = getattr(type(value), "TAG", ())  # (name, value) by which a record is distinguished from the others of a union
+    return plain | dict([tag] if tag else [])
 
 
 # -- Reading -----------------------------------------------------------------------------------------------------------
@@ -222,20 +216,20 @@ def _tuple_reader(arguments: Sequence[Any]) -> _Reader:
 
 def _union_reader(arguments: Sequence[Any]) -> _Reader:
     """Reads the member that the value's tag names; without tags the first member that the value fits."""
-    tags = [_tag(one) for one in arguments]
+    tags: list[Any] = [getattr(one, "TAG", ()) for one in arguments]
     if all(tags):
         known = {tag: _reader(one) for tag, one in zip(tags, arguments, strict=True)}
-        name = tags[0][0] if tags[0] else ""
-        values = ", ".join(str(tag[1]).lower() for tag in tags if tag)
+        name = tags[0][0]
+        values = ", ".join(str(tag[1]).lower() for tag in tags)
 
         def tagged(value: Any) -> Any:
             if not isinstance(value, Mapping):
                 raise _MismatchError("an object")
             rest = dict(value)
-            told = rest.pop(name, None)
-            if not isinstance(told, bool) or (name, told) not in known:
-                raise UsageError(f"field {name!r} must be one of {values}, got {told!r:.80}")
-            return known[name, told](rest)
+            tag = rest.pop(name, None)
+            if not isinstance(tag, bool) or (name, tag) not in known:
+                raise UsageError(f"field {name!r} must be one of {values}, got {tag!r:.80}")
+            return known[name, tag](rest)
 
         return tagged
     readers = [_reader(one) for one in sorted(arguments, key=lambda one: one is not type(None))]

@@ -14,12 +14,11 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Generic, TypeVar, overload
 
 from kerneleval.records.errors import KernelEvalError, UsageError, near
 from kerneleval.records.plain import digest
-
-__all__ = ["Registry"]
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -35,16 +34,12 @@ class _Entry(Generic[T]):
 
 
 class Registry(Generic[T]):
-    """The plugins of one package by name.
+    """The plugins of one package by name. Each of its direct modules must declare a plugin.
 
-    Args:
-        noun: what a plugin is, for messages: ``language``.
-        package: full name of the package. Each of its direct modules must declare a plugin.
-        problem: why an object is no such plugin; an empty text: it is one.
-        module_is_name: whether a plugin has the name of its module.
-        packages: whether sub-packages hold plugins too, all but ``common``; otherwise they hold helpers.
-        beside: another registry of the same package; a module may declare a plugin in either.
-        options: what a declaration may say of its plugin beyond the name, with the defaults.
+    ``noun`` is what a plugin is, for messages (``language``); ``problem`` gives why an object is no such plugin, an
+    empty text where it is one. ``module_is_name``: a plugin has the name of its module. ``packages``: sub-packages hold
+    plugins too, all but ``common``; otherwise they hold helpers. A module may declare a plugin of the registry
+    ``beside`` instead. ``options``: what a declaration may say of its plugin beyond the name, with the defaults.
     """
 
     def __init__(
@@ -155,20 +150,29 @@ class Registry(Generic[T]):
         They do not join the registry, and may have the names of plugins there. Raises UsageError: the file cannot be
         executed; the message has the error.
         """
-        module_name = f"kerneleval_{self.noun}_{digest(str(path.resolve()))[:16]}"
-        spec = importlib.util.spec_from_file_location(module_name, path)
-        if spec is None or spec.loader is None:
-            raise UsageError(f"cannot load {path} as a Python module")
-        module = importlib.util.module_from_spec(spec)
         self._load()  # so that nothing but the file's own plugins is declared below
         with self._lock:
             kept, self._entries = self._entries, {}
-            sys.modules[module_name] = module  # dataclasses look up their module while it is executed
             try:
-                spec.loader.exec_module(module)
+                name = f"kerneleval_{self.noun}_{digest(str(path.resolve()))[:16]}"
+                execute(path, name, f"the {self.noun} {path} cannot be used:")
                 return {name: entry.plugin for name, entry in self._entries.items()}
-            except Exception as error:
-                del sys.modules[module_name]
-                raise UsageError(f"the {self.noun} {path} cannot be used: {type(error).__name__}: {error}") from error
             finally:
                 self._entries = kept
+
+
+def execute(path: Path, name: str, failed: str) -> ModuleType:
+    """The module that a Python file of the user becomes under that name. Raises UsageError: it cannot be loaded, or
+    raises; the message begins with ``failed``, and has the error.
+    """
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"cannot load {path} as a Python module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and inspect look a module up by its name while it is executed
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise UsageError(f"{failed} {type(error).__name__}: {error}") from error
+    return module

@@ -1,4 +1,4 @@
-"""One candidate on several devices: how far what they compute lies apart, and how far it came on each target."""
+"""One candidate on several devices: how much their outputs differ, and how far it came on each target."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class DeviceAnswer:
     of_bound: float = 0.0
     """Greatest rms error over its bound among the floating outputs; 1 is the bound itself."""
     native: Literal["", "right", "wrong"] = ""
-    """Whether PyTorch's own reference is right on that device on these inputs; empty: not asked."""
+    """Whether PyTorch's own reference is right on that device on these inputs; empty: not tried."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,7 +63,7 @@ _ALLOWED = (
 
 
 class Sizes(dict[str, Any]):
-    """Values of names: a task's dims, and the names derived from them, each computed once, when it is asked for."""
+    """Values of names: a task's dims, and the names derived from them, each computed once, when it is used."""
 
     __slots__ = ("_derive", "_place")
 
@@ -145,6 +145,11 @@ class Dim:
     """Every sampled value is a multiple of this."""
     scaled: bool = True
     """Whether the shape category sets this dim's range; False: sampled from ``low`` to ``high`` in every category."""
+
+    @property
+    def least(self) -> int:
+        """The smallest value that it may take."""
+        return -(-self.low // self.multiple_of) * self.multiple_of
 
 
 Values = Literal[
@@ -436,6 +441,15 @@ class Task:
     """Whether candidates are modules: class ``ModelNew`` built from ``init_args``, weights revealed by state_dict."""
     build: Callable[[Mapping[str, int], str], Any] | None = None
     """For module tasks: (dims, device) -> a fresh ``ModuleProblem`` (see ``tasks/formats/kernelbench.py``)."""
+
+    @property
+    def least_dims(self) -> dict[str, int]:
+        """Every dim at its smallest, whether they are allowed together or not."""
+        return {dim.name: dim.least for dim in self.dims}
+
+    def allows(self, dims: Mapping[str, int]) -> bool:
+        """Whether these dims are allowed together."""
+        return self.constraint is None or bool(self.constraint(dims))
 
     @property
     def directions(self) -> tuple[Direction, ...]:

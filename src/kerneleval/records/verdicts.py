@@ -72,12 +72,12 @@ class SpeedupSummary:
 
 
 Reading = Mapping[str, Any]
-"""What a device told of its state by name: numbers, texts or lists of texts; which names depends on the device."""
+"""What a device says of its state by name: numbers, texts or lists of texts; which names depends on the device."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """Clocks, temperature, power, throttling and other work on the machine, as the device told them."""
+    """Clocks, temperature, power, throttling and other work on the machine, as the device reports them."""
 
     first: Reading | None = field(default=None, metadata=OPTIONAL)
     """After the first timed cell; None: nothing was timed."""

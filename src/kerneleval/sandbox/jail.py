@@ -48,12 +48,10 @@ def command(
     """Words that start a process which confines itself and becomes the monitor of ``argv``; for this process to start.
     Raises UsageError: this system cannot confine it.
 
-    Args:
-        argv: what is to be run; looked up on the ``PATH`` of the environment that the process is started with.
-        readable: files and directories that may be read and executed, besides the system, this interpreter, and what
-            of ``/etc`` everybody may read; device nodes may be used.
-        writable: files and directories that may be changed; new files can be made there.
-        network: whether it may use the network; else it gets no socket but Unix ones.
+    ``argv`` is looked up on the ``PATH`` of the environment that the process is started with. ``readable`` files and
+    directories may be read and executed, besides the system, this interpreter, and what of ``/etc`` everybody may read;
+    device nodes may be used. ``writable`` ones may be changed; new files can be made there. Without ``network`` it gets
+    no socket but Unix ones.
     """
     if said := _why_not():
         raise UsageError(f"no agent can be run here: {said}")
@@ -120,7 +118,7 @@ def _say(text: str) -> None:
 
 
 def _watch(child: int, reach: monitor.Reach) -> None:
-    """Until the command has ended, or was asked to and had its time; its status stays to be collected."""
+    """Until the command has ended, or had its time after SIGTERM; its status stays to be collected."""
     while not _has_ended(child):
         if signal.sigwait({signal.SIGTERM, signal.SIGCHLD}) != signal.SIGTERM:
             continue
@@ -191,7 +189,7 @@ def _prefixes() -> list[str]:
 def _public(path: str) -> tuple[bool, list[str]]:
     """What everybody may read at ``path`` and below, in as few paths as possible; first whether that is all of it.
 
-    Modes are asked and not access: as the superuser a command reads what its owner alone may read.
+    Modes are read, and access is not tried: as the superuser a command reads what its owner alone may read.
     """
     try:
         mode = os.lstat(path).st_mode

@@ -110,12 +110,10 @@ def enter(
     status or signal. So its id is the worker's handle, for :func:`kill_all`, :func:`resident_bytes` and reaping. Raises
     InfrastructureError: a step failed half-way; the process must end without running anything.
 
-    Args:
-        device: device kind; ``cpu`` allows more to be taken away than a driver would bear.
-        keep_fds: descriptors to keep besides standard output and error; every other is closed, so Python objects that
-            own one must have been closed or detached before.
-        parent_pid: the zygote's id, read before the fork: shows that the zygote died meanwhile.
-        costs: filled with the milliseconds that each step took.
+    On the device kind ``cpu`` more is taken away than a driver would bear. Descriptors other than ``keep_fds``,
+    standard output and error are closed, so Python objects that own one must have been closed or detached before.
+    ``parent_pid`` is the zygote's id, read before the fork: shows that the zygote died meanwhile. ``costs`` is filled
+    with the milliseconds that each step took.
     """
     entered = Entry(slot, limits, device, costs)
     try:
@@ -214,19 +212,14 @@ def _split(entry: Entry, parent_pid: int | None) -> None:
         os._exit(1)
     if write_end is not None and read_end is not None:
         os.close(read_end)
-        _become_second(write_end)
+        # the first process of a PID namespace cannot be signalled from inside: it only reaps
+        if second := os.fork():
+            monitor.become_init(second, write_end)
+        os.close(write_end)
     os.setsid()
     monitor.leave_monitor()
     entry.layers.append(f"monitor-{reach_by}")
     entry.costs["monitor"] = (time.perf_counter() - started) * 1e3
-
-
-def _become_second(report: int) -> None:
-    """In a PID namespace: leave its first process, which cannot be signalled from inside, to reap."""
-    child = os.fork()
-    if child:
-        monitor.become_init(child, report)
-    os.close(report)
 
 
 def _choose_reach(entry: Entry) -> monitor.Reach:
@@ -360,11 +353,9 @@ def _limit(entry: Entry) -> None:
 
 
 def _set_limits(limits: ResourceLimits, device: str, *, processes_now: int) -> tuple[str, ...]:
-    """Set the limits of this process. Returns ``name: reason`` for each limit that could not be set.
-
-    Args:
-        device: on devices other than the host the address space stays free: their drivers reserve terabytes of it.
-        processes_now: processes that the kernel already counts against this user, to be allowed on top.
+    """Set the limits of this process. Returns ``name: reason`` for each limit that could not be set. On devices other
+    than the host the address space stays free: their drivers reserve terabytes of it. Processes that the kernel already
+    counts against this user (``processes_now``) are allowed on top.
     """
     wanted = {
         "CORE": (0, 0),
@@ -381,7 +372,8 @@ def _set_limits(limits: ResourceLimits, device: str, *, processes_now: int) -> t
         failed.append("processes: only Linux can limit those of a worker")
     if torch_device(device) == "cpu" and sys.platform == "linux":
         threads = 2 * (os.cpu_count() or 1)
-        wanted["AS"] = (_mapped_bytes() + limits.memory_bytes + threads * _THREAD_BYTES,) * 2
+        mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        wanted["AS"] = (mapped + limits.memory_bytes + threads * _THREAD_BYTES,) * 2
     for name, values in wanted.items():
         kind = getattr(resource, f"RLIMIT_{name}", None)
         if kind is None:
@@ -393,10 +385,6 @@ def _set_limits(limits: ResourceLimits, device: str, *, processes_now: int) -> t
         except (OSError, ValueError) as error:
             failed.append(f"{name.lower()}: {error}")
     return tuple(failed)
-
-
-def _mapped_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 def _make_scratch(entry: Entry) -> None:

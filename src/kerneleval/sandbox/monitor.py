@@ -71,12 +71,8 @@ def become_init(worker: int, report: int) -> NoReturn:
 
 
 def become_monitor(child: int, report: int | None, reach: Reach, uid: int) -> NoReturn:
-    """Wait for the worker, kill what it left, end as it ended.
-
-    Args:
-        child: the worker, or the first process of its PID namespace.
-        report: read end of the pipe on which that first process reports the worker's status.
-        uid: the worker's user for ``uid``.
+    """Wait for the worker, kill what it left, end as it ended. ``child`` is the worker, or the first process of its PID
+    namespace, which reports the worker's status on the pipe whose read end is ``report``; ``uid`` is the worker's user.
     """
     linux.close_from(set() if report is None else {report})
     status = _watch(child)

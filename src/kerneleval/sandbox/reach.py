@@ -83,7 +83,7 @@ def package_folders() -> list[str]:
 def readable_paths(slot: Slot, device: str) -> list[str]:
     """Subtrees to read and execute: the system, this interpreter, its libraries, and this package's worker side.
 
-    Called in the worker, whose imported modules show where the libraries are. None of them lies below another.
+    Called in the worker, whose imported modules show where the libraries are. None of them is below another.
     """
     paths = [*_SYSTEM, *slot.readable]
     if torch_device(device) != "cpu":

@@ -38,16 +38,12 @@ def build(
 ) -> str:
     """Mount the new root at the existing directory ``target``, in a mount namespace that is already this process's own.
     Returns why ``/proc`` still shows other processes; empty when it does not. Raises OSError: something could not be
-    mounted; the namespace is as before but for mounts below ``target``.
+    mounted; the namespace is as before but for mounts below ``target``, which nothing outside of it sees.
 
-    Args:
-        target: where to build; nothing outside this namespace sees it.
-        readable: subtrees and files to bind read-only, none below another.
-        writable: directory to bind as it is.
-        nodes: device nodes to bind.
-        disk_bytes: size of ``/tmp`` and of ``/dev/shm``.
-        own_pids: this process is in a new PID namespace, so ``/proc`` may be mounted anew.
-        superuser: mounting is the superuser's, not that of a user namespace.
+    Bound are ``readable`` (subtrees and files, none below another) read-only, the directory ``writable`` as it is, and
+    the device ``nodes``; ``/tmp`` and ``/dev/shm`` have ``disk_bytes`` each. ``own_pids``: this process is in a new PID
+    namespace, so ``/proc`` may be mounted anew; ``superuser``: mounting is the superuser's, not that of a user
+    namespace.
     """
     linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
     options = f"mode=0755,size=1m,nr_inodes={_INODES}"

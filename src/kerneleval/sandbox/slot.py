@@ -79,17 +79,12 @@ class ResourceLimits:
 
 
 def prepare(number: int, root: str | Path, *, readable: Sequence[str] = ()) -> Slot:
-    """Make the directories of a slot under ``root`` and, for a superuser, choose a user for its worker.
+    """Make the directories of a slot under ``root`` and, for a superuser, choose a user for its worker: users are tried
+    from ``UID_BASE + number`` on. The worker may also read the paths ``readable``.
 
-    Args:
-        number: any number from zero; users are tried from ``UID_BASE + number`` on.
-        root: existing directory of the host. As a superuser it must be open for others to pass (mode 0711), as must
-            every directory above it.
-        readable: further paths that the worker may read.
-
-    Raises:
-        UsageError: ``root`` is missing or closed to other users.
-        InfrastructureError: every user of the range is in use.
+    ``root`` is an existing directory of the host. As a superuser it must be open for others to pass (mode 0711), as
+    must every directory above it. Raises UsageError: ``root`` is missing or closed to other users; InfrastructureError:
+    every user of the range is in use.
     """
     root = Path(root).resolve()
     if not root.is_dir():
@@ -118,18 +113,14 @@ def prepare(number: int, root: str | Path, *, readable: Sequence[str] = ()) -> S
         readable=tuple(readable),
         token=token,
     )
-    _mark(slot)
+    # word of who made the slot, so that a later host can clean up after one that was killed
+    (base / MARK).write_text(json.dumps(host_word() | {"slot": to_plain(slot)}))
     return slot
 
 
 def host_word() -> dict[str, Any]:
     """This process, so that no later one with its number is taken for it."""
     return {"host": os.getpid(), "started": processes.start_time(os.getpid())}
-
-
-def _mark(slot: Slot) -> None:
-    """Leave word of who made the slot, so that a later host can clean up after one that was killed."""
-    Path(slot.base, MARK).write_text(json.dumps(host_word() | {"slot": to_plain(slot)}))
 
 
 def release(slot: Slot) -> None:

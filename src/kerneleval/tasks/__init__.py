@@ -7,12 +7,11 @@ tasks are written, ``sampling.py`` and ``shapes.py`` plan the sizes at which the
 
 from __future__ import annotations
 
-import ast
 import functools
 import importlib
 import importlib.util
 import re
-import sys
+import symtable
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from kerneleval.records import (
     digest,
     near,
 )
+from kerneleval.records.registry import execute
 
 __all__ = ["ALIASES", "CORE", "all_tasks", "find", "home", "open_task"]
 
@@ -66,12 +66,9 @@ def all_tasks() -> dict[str, Task]:
 
 
 def find(name: str) -> Task:
-    """The built-in task of that name, or of the name of which that is an alias.
-
-    Imports families one after the other, the likeliest by their text first, until one has the task.
-
-    Raises:
-        UsageError: there is none; with the nearest names.
+    """The built-in task of that name, or of the name of which that is an alias. Imports families one after the other,
+    the likeliest by their text first, until one has the task. Raises UsageError, with the nearest names, for an unknown
+    one.
     """
     name = ALIASES.get(name, name)
     return _family(home(name))[name]
@@ -91,17 +88,12 @@ def home(name: str) -> str:
 
 
 def open_task(name_or_path: str, *, sweep: bool = False, suite_seed: int = 0) -> Task:
-    """A task by name, or from a Python file.
+    """A task by name, or from a Python file, which is executed: give only files that you trust, as with any program.
 
-    Args:
-        name_or_path: a built-in name; or a path ending in ``.py``: a KernelBench problem (``class Model`` with
-            ``get_inputs``), or a file of one's own that defines ``TASKS``. ``file.py:name`` picks one of several tasks.
-            Such a file is executed here: give only files that you trust, as with any Python program.
-        sweep: judge a KernelBench problem at other sizes than its own, too.
-        suite_seed: public seed of these sizes; a built-in task's are drawn when its cases are planned.
-
-    Raises:
-        UsageError: no such task or file, or the file is neither of the two.
+    A path ends in ``.py``: a KernelBench problem (``class Model`` with ``get_inputs``), or a file of one's own that
+    defines ``TASKS``; ``file.py:name`` picks one of several tasks. ``sweep``: judge a KernelBench problem at other
+    sizes than its own, too, drawn by the public ``suite_seed``; a built-in task's are drawn when its cases are planned.
+    Raises UsageError: no such task or file, or the file is neither of the two.
     """
     path, _, wanted = name_or_path.rpartition(":") if ".py:" in name_or_path else (name_or_path, "", "")
     if not path.endswith(".py"):
@@ -109,13 +101,13 @@ def open_task(name_or_path: str, *, sweep: bool = False, suite_seed: int = 0) ->
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8")
-        tree = ast.parse(text, filename=path)
-    except (OSError, UnicodeDecodeError, SyntaxError) as error:
+        names = symtable.symtable(text, path, "exec").get_symbols()
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise UsageError(f"cannot read the task file {path}: {error}") from error
-    names = _top_level_names(tree)
-    if "TASKS" in names:
+    bound = {name.get_name() for name in names if name.is_assigned() or name.is_imported()}
+    if "TASKS" in bound:
         return _choose(_own_tasks(file, text), wanted, path)
-    if {"Model", "get_inputs"} <= names and not wanted:
+    if {"Model", "get_inputs"} <= bound and not wanted:
         from kerneleval.tasks.formats import kernelbench
 
         return kernelbench.read(file, sweep=sweep, suite_seed=suite_seed)
@@ -217,39 +209,17 @@ def _problems(task: Task) -> Iterator[str]:
     if len(set(names)) != len(names):
         yield f"two dims share a name in {', '.join(names)}"
     for dim in task.dims:
-        if dim.low < 1 or -(-dim.low // dim.multiple_of) * dim.multiple_of > dim.high:
+        if dim.low < 1 or dim.least > dim.high:
             yield f"dim {dim.name}: no multiple of {dim.multiple_of} lies in [{dim.low}, {dim.high}], low >= 1"
     if not task.case_dims and not any(dim.scaled for dim in task.dims):
         yield "no dim is scaled and there are no case_dims, so there is nothing to sample"
 
 
-def _top_level_names(tree: ast.Module) -> set[str]:
-    names: set[str] = set()
-    for node in tree.body:
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
-            names.add(node.name)
-        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names.update(target.id for target in targets if isinstance(target, ast.Name))
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            names.update(alias.asname or alias.name for alias in node.names)
-    return names
-
-
 def _own_tasks(file: Path, text: str) -> dict[str, Task]:
     """Execute a user's file under a name of its own and take its TASKS."""
     name = f"kerneleval_task_{digest(str(file.resolve()), text)[:16]}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"cannot load {file} as a Python module")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and inspect look a module up by name while it is being executed
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise UsageError(f"executing the task file {file} raised {type(error).__name__}: {error}") from error
-    tasks = module.TASKS
+    module = execute(file, name, f"executing the task file {file} raised")
+    tasks = getattr(module, "TASKS", None)
     if not isinstance(tasks, (tuple, list)) or not tasks or not all(isinstance(task, Task) for task in tasks):
         raise UsageError(f"{file}: TASKS must be a tuple of one or more kerneleval.records.Task")
     # the baseline's worker has no such file: it executes the text and takes the reference out of it

@@ -7,8 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import cast
 
-from kerneleval.records import Case, Dim, Direction, Protocol, Task, UsageError
-from kerneleval.tasks.sampling import lowest
+from kerneleval.records import Case, Direction, Protocol, Task, UsageError
 from kerneleval.tasks.shapes import case_bytes, dims_text, judged_in
 
 FORM = "TASK/DIRECTION/DIMS/DTYPE/LAYOUT/DISTRIBUTION"
@@ -21,20 +20,13 @@ _LONGEST_VALUE = 20
 
 
 def read_case(key: str, task: Task, protocol: Protocol, planned: Sequence[Case], memory_bytes: int) -> Case:
-    """The case of that key: a planned one, or any other that the task defines and the machine can hold.
+    """The case of that key (:attr:`Case.key`): a planned one, of which there is at least one, or any other that the
+    task defines and the machine can hold. The protocol says what else the user wants, which the case must not
+    contradict; the largest case takes ``memory_bytes``, as :func:`shapes.case_bytes` counts.
 
-    Dims other than planned ones must lie within the task's own limits and meet its constraint; 0 is allowed where the
-    task is defined for empty tensors. A task with sizes of its own (``case_dims``) has no others.
-
-    Args:
-        key: as :attr:`Case.key` writes it.
-        task: the task.
-        protocol: what else was asked for, which the case must not contradict.
-        planned: the cases that the protocol gives, at least one.
-        memory_bytes: the largest case that can be judged, as :func:`shapes.case_bytes` counts.
-
-    Raises:
-        UsageError: it is no such case; the message names the first part that is wrong and what would be right.
+    Dims other than planned ones must be within the task's own limits and meet its constraint; 0 is allowed where the
+    task is defined for empty tensors. A task with sizes of its own (``case_dims``) has no others. Raises UsageError: it
+    is no such case; the message names the first part that is wrong and what would be right.
     """
     known = {case.key: case for case in reversed(planned)}  # of two with one key the first: the other is an edge case
     if key in known:
@@ -96,15 +88,12 @@ def _dims(where: str, text: str, task: Task, planned: Sequence[Case]) -> dict[st
         allowed = value is not None and dim.low <= value <= dim.high and value % dim.multiple_of == 0
         if not allowed and not (task.empty and value == 0):
             said = given if len(given) <= _LONGEST_VALUE else given[:_LONGEST_VALUE] + "..."
-            raise UsageError(f"{where}: {dim.name} must be {_limits(dim, task.empty)}, not {said!r}")
-    if task.constraint is not None and not task.constraint(dims):
+            kind = "an integer" if dim.multiple_of == 1 else f"a multiple of {dim.multiple_of}"
+            limits = f"{kind} from {dim.least} to {dim.high}" + (" or 0" if task.empty else "")
+            raise UsageError(f"{where}: {dim.name} must be {limits}, not {said!r}")
+    if not task.allows(dims):
         raise UsageError(
             f"{where}: task {task.name} does not allow {dims_text(dims)} together; "
             f"it allows {dims_text(planned[0].dims_map)}"
         )
     return dims
-
-
-def _limits(dim: Dim, may_be_0: bool) -> str:
-    kind = "an integer" if dim.multiple_of == 1 else f"a multiple of {dim.multiple_of}"
-    return f"{kind} from {lowest(dim)} to {dim.high}" + (" or 0" if may_be_0 else "")

@@ -14,13 +14,12 @@ Conventions of all built-in operators, which candidates may rely on:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from kerneleval.records import (
     DISTRIBUTIONS,
-    LAYOUTS,
     Arg,
     Dim,
     Law,
@@ -60,9 +59,12 @@ _GROUP = {
 _COMPLEXITY = {"normalization": 2, "gemm": 3, "convolution": 3, "attention": 3}
 """What a task of each category is, unless its table says otherwise."""
 
+_USUAL: dict[str, Any] = {"source": "aten", "level": 1, "dtypes": FLOATS}
+"""Fields of every task, unless its table says otherwise."""
+
 
 FAR_BELOW = -200.0
-"""What rows of unlikely things lie about (log-probabilities): exp gives 0 there in fp32 and bf16 unless the maximum,
+"""Mean of rows of small log-probabilities: exp gives 0 there in fp32 and bf16 unless the maximum,
 which is no larger, is taken off."""
 
 _KEPT = 2.0
@@ -145,129 +147,55 @@ def _output(position: int, text: str) -> Arg:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Operator:
-    """An operator as its table says it; :meth:`task` makes the task. Fields that ``Task`` or ``Tolerance`` has too mean
-    what they mean there.
-    """
+class _Own:
+    """What an operator's table says beyond the fields of :class:`Table`, :class:`Tolerance` and :class:`Task`."""
 
-    name: str
-    category: str
-    summary: str
-    dims: tuple[Dim, ...]
     args: tuple[Arg | Plain, ...]
     """The arguments, in the order of the call."""
     out: tuple[str, ...]
     """Shapes of the outputs; ``"M: int64"`` where the dtype is not the case's."""
-    reference: Callable[..., Any]
     flops: str
     """Operations of one forward call."""
-    unfused: tuple[Callable[..., Any], ...] = ()
     in_type: bool = True
-    """Whether these keep what is between the calls in half types."""
-    reduction: str = ""
-    """Terms summed into one output element (empty: 1)."""
-    gathered: str = ""
-    normwise: bool = False
-    derive: Mapping[str, str | int] = field(default_factory=dict)
-    """Further names for shapes and formulas, each a formula of those before it."""
-    where: str = ""
-    """Which dims are allowed together. It alone says which dims may be 0 in empty cases."""
+    """Whether the calls of ``unfused`` keep what is between them in half types."""
     without: tuple[str, ...] = ()
     """Distributions left out, because the operator is ill-conditioned or overflows there."""
-    forward_only: tuple[str, ...] = ()
     nonfinite: bool | Literal["nan"] = "nan"
     """Whether IEEE arithmetic defines the output for infinities and NaN; ``"nan"``: for NaN alone, because kernels
     that are right, PyTorch's own among them, differ about infinities."""
-    empty: bool = False
-    """Whether a dim (any that ``where`` allows) may be 0."""
-    layouts: tuple[str, ...] = LAYOUTS
     index_output: bool = False
     """Whether the outputs are indices, judged by the elements that they select."""
     exact: bool = False
     """Whether outputs must be equal to the reference's, because nothing is computed or what is has no rounding."""
-    dtypes: tuple[str, ...] = FLOATS
-    backward_dtypes: tuple[str, ...] = ()
-    factor: float = 1.0
-    law: Law | None = None
-    exact_form: Callable[..., Any] | None = None
-    contract: tuple[float, float, float] = (0.95, 0.05, 0.1)
-    """Least cosine, largest relative L1 and rms errors against it."""
-    no_backward: str = ""
-    relations: tuple[Relation, ...] = ()
-    source: str = "aten"
-    level: int = 1
     group: str = ""
     """One of ``records.GROUPS``; empty: what the category has."""
     complexity: int = 0
     """K of the rubric; 0: what the category has."""
 
-    def table(self) -> Table:
-        """The table, checked.
+    def arguments(self, no_backward: str) -> tuple[Arg | Plain, ...]:
+        """The arguments with what the whole operator says of each."""
+        changed: dict[str, Any] = {"nan_only": True} if self.nonfinite == "nan" else {}
+        changed |= {"differentiable": False} if no_backward else {}
+        return tuple(replace(a, **changed) if isinstance(a, Arg) else a for a in self.args)
 
-        Raises:
-            UsageError: a formula is none, or it or a shape names what is no dim; with the task, the place and the
-                formula.
-        """
-        args = self.args
-        if self.nonfinite == "nan":
-            args = tuple(replace(a, nan_only=True) if isinstance(a, Arg) else a for a in args)
-        if self.no_backward:
-            args = tuple(replace(a, differentiable=False) if isinstance(a, Arg) else a for a in args)
-        made = Table(
-            task=self.name,
-            args=args,
-            outputs=tuple(_output(i, text) for i, text in enumerate(self.out)),
-            derive=self.derive,
-            flops=self.flops,
-            where=self.where,
-            reduction=self.reduction,
-            gathered=self.gathered,
-        )
-        return _checked(made, self.dims)
-
-    def task(self) -> Task:
-        """The task; raises as :meth:`table`."""
-        table = self.table()
-        return Task(
-            table=table,
-            arguments=table.arguments,
-            flops=table.function("flops"),
-            bytes=table.bytes,
-            group=self.group or _GROUP[self.category],
-            complexity=self.complexity or _COMPLEXITY.get(self.category, 1),
-            tolerance=self._tolerance(table),
-            constraint=table.function("where") if self.where else None,
-            distributions=self._distributions(),
-            **{name: getattr(self, name) for name in _AS_DECLARED},
-        )
-
-    def _tolerance(self, table: Table) -> Tolerance:
-        kind: Any = "index" if self.index_output else "exact" if self.exact else "float"
-        return Tolerance(
-            kind="random" if self.law is not None else kind,
-            law=self.law,
-            reduction=table.function("reduction") if self.reduction else None,
-            gathered=table.function("gathered") if self.gathered else None,
-            factor=self.factor,
-            normwise=self.normwise,
-            kept=_KEPT if self.unfused and self.in_type else 0.0,
-            exact_form=self.exact_form,
-            contract=self.contract,
-        )
-
-    def _distributions(self) -> tuple[str, ...]:
+    def distributions(self) -> tuple[str, ...]:
+        """Those in which the operator is judged."""
         tensors = [a for a in self.args if isinstance(a, Arg)]
         discrete = all(a.values in ("integers", "bits", "bool") for a in tensors if a.role == "data")
         known = _DISCRETE if discrete else _DISTRIBUTIONS
         kept = (d for d in known if d not in self.without and (self.nonfinite or d != "nonfinite"))
         return (*kept, *(("common",) if any(a.common for a in tensors) else ()))
 
+    def kind(self, law: Law | None) -> Any:
+        """``Tolerance.kind``."""
+        if law is not None:
+            return "random"
+        return "index" if self.index_output else "exact" if self.exact else "float"
 
-_AS_DECLARED = (
-    *("name", "category", "summary", "source", "level", "dims", "dtypes", "backward_dtypes", "layouts", "empty"),
-    *("reference", "unfused", "relations", "forward_only", "no_backward"),
-)
-"""Fields that an operator and its task share."""
+
+def _part(record: type, declared: dict[str, Any]) -> dict[str, Any]:
+    """Takes the fields of a record out of what is declared."""
+    return {f.name: declared.pop(f.name) for f in fields(record) if f.name in declared}
 
 
 def operator(
@@ -275,15 +203,51 @@ def operator(
     category: str,
     summary: str,
     *,
+    dims: tuple[Dim, ...],
     common_relations: Iterable[Relation] = (),
     relations: Iterable[Relation] = (),
     **declared: Any,
 ) -> Task:
-    """A task from the fields of :class:`Operator`; ``common_relations`` are those of every operator that a short form
-    declares, and come first. Raises UsageError as :meth:`Operator.table`, TypeError for a missing or unknown field.
+    """A task from the fields of :class:`_Own`, ``Table``, ``Tolerance`` and ``Task``; ``common_relations`` are those of
+    every operator that a short form declares, and come first. ``where`` alone says which dims may be 0 in empty cases.
+
+    Raises:
+        UsageError: a formula is none, or it or a shape names what is no dim; with the task, the place and the formula.
+        TypeError: a field is missing or unknown.
     """
-    every = (*common_relations, *relations)
-    return Operator(name=name, category=category, summary=summary, relations=every, **declared).task()
+    own = _Own(**_part(_Own, declared))
+    made = Table(
+        task=name,
+        args=own.arguments(declared.get("no_backward", "")),
+        outputs=tuple(_output(i, text) for i, text in enumerate(own.out)),
+        flops=own.flops,
+        **_part(Table, declared),
+    )
+    table = _checked(made, dims)
+    tolerance = Tolerance(
+        kind=own.kind(declared.get("law")),
+        reduction=table.function("reduction") if table.reduction else None,
+        gathered=table.function("gathered") if table.gathered else None,
+        kept=_KEPT if declared.get("unfused") and own.in_type else 0.0,
+        **_part(Tolerance, declared),
+    )
+    return Task(
+        name=name,
+        category=category,
+        summary=summary,
+        dims=dims,
+        table=table,
+        arguments=table.arguments,
+        flops=table.function("flops"),
+        bytes=table.bytes,
+        group=own.group or _GROUP[category],
+        complexity=own.complexity or _COMPLEXITY.get(category, 1),
+        tolerance=tolerance,
+        constraint=table.function("where") if table.where else None,
+        distributions=own.distributions(),
+        relations=(*common_relations, *relations),
+        **_USUAL | declared,
+    )
 
 
 def _checked(table: Table, dims: tuple[Dim, ...]) -> Table:

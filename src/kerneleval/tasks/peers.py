@@ -65,11 +65,8 @@ class Counts:
 
 
 def names(system: str = "", group: str = "") -> tuple[PeerName, ...]:
-    """Names of a peer, of one of its groups, or of all peers, in the order of the map.
-
-    Raises:
-        UsageError: no such peer or group.
-        KernelEvalError: the map does not hold together.
+    """Names of a peer, of one of its groups, or of all peers, in the order of the map. Raises UsageError: no such peer
+    or group; KernelEvalError: the map does not hold together.
     """
     found = _all()
     if system:

@@ -28,7 +28,7 @@ _BOUNDED: dict[Values, tuple[str, ...]] = {
     "symmetric": ("outlier", "large_scale"),
     "above_one": ("small_scale",),
 }
-"""Distributions whose numbers lie outside of where the operator is defined."""
+"""Distributions whose numbers are outside of where the operator is defined."""
 
 
 def pointwise(
@@ -45,17 +45,10 @@ def pointwise(
 ) -> Task:
     """A task over (M, N); other arguments are as ``define.operator`` takes them.
 
-    Args:
-        name: unique slug.
-        summary: one line with the formula.
-        reference: the operator in plain PyTorch.
-        each: operations for an element.
-        plains: plain arguments, which come last.
-        over: names of the tensor arguments, or the arguments themselves.
-        values: how the arguments that are given by name are drawn.
-        out: dtype of the output, where it is not the case's.
-        without: distributions left out, beside those that lie outside of ``values``.
-        more: further fields.
+    ``reference`` is the operator in plain PyTorch, ``each`` the operations for an element, ``plains`` are plain
+    arguments, which come last. ``over`` has the tensor arguments, or their names: these are drawn as ``values`` says.
+    ``out`` is the output's dtype where it is not the case's, ``without`` distributions left out besides those outside
+    of ``values``.
     """
     args = tuple(data(a, "M N", values=values) if isinstance(a, str) else a for a in over)
     found = []

@@ -14,7 +14,7 @@ from kerneleval.records import Task
 from kerneleval.tasks.models import attention, images, rows
 from kerneleval.tasks.models.sources import SOURCES
 from kerneleval.tasks.models.table import Table
-from kerneleval.tasks.sampling import RANGES, lowest
+from kerneleval.tasks.sampling import RANGES
 
 TABLES: tuple[Table, ...] = (*rows.TABLES, *attention.TABLES, *images.TABLES)
 """Of several with the same dims the first one that means a task counts."""
@@ -59,8 +59,8 @@ def _allowed(task: Task, dims: dict[str, int], *, limited: bool) -> bool:
     limited = limited and task.tolerance.kind != "exact"
     for dim in task.dims:
         value = dims[dim.name]
-        if value < lowest(dim) or value % dim.multiple_of:
+        if value < dim.least or value % dim.multiple_of:
             return False
         if limited and dim.scaled and dim.high < RANGES["large"][1] and value > dim.high:
             return False
-    return task.constraint is None or bool(task.constraint(dims))
+    return task.allows(dims)

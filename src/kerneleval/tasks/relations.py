@@ -42,26 +42,10 @@ def _selection(name: str, inputs: Mapping[int, int], outputs: Mapping[int, int],
     )
 
 
-def homogeneity(factors: Mapping[int, float], outputs: Mapping[int, float]) -> Relation:
-    """Multiplying arguments by powers of two (exact in floating point) multiplies the outputs as stated."""
-
-    def scale(values: Sequence[Any], by: Mapping[int, float]) -> list[Any]:
-        return [v * by[i] if i in by else v for i, v in enumerate(values)]
-
-    return Relation(
-        name="homogeneity",
-        transform=lambda args, generator: scale(args, factors),
-        expect=lambda outs, args, generator: scale(outs, outputs),
-    )
-
-
 def additivity(arg: int, constant: int | None = None, per_channel: int | None = None) -> Relation:
-    """f(x - y) = f(x) - f(y) for an operator linear in ``arg``, with y = x rolled by one along the batch dim 0.
-
-    Args:
-        arg: position of x; its dim 0 is the output's dim 0.
-        constant: position of an additive bias b, for which f(x - y) = f(x) - f(y) + b.
-        per_channel: dim of the output along which the bias lies (None: the last).
+    """f(x - y) = f(x) - f(y) for an operator linear in the argument ``arg``, with y = x rolled by one along dim 0,
+    which is the output's too. ``constant`` is the position of an additive bias b, for which f(x - y) = f(x) - f(y) + b;
+    ``per_channel`` is the dim of the output along which the bias extends (None: the last).
     """
 
     def shaped(b: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
@@ -69,15 +53,15 @@ def additivity(arg: int, constant: int | None = None, per_channel: int | None = 
         shape[-1 if per_channel is None else per_channel] = b.numel()
         return b.view(shape)
 
-    def transform(args: Sequence[Any], generator: Any) -> list[Any]:
+    def transform(*args: Any) -> list[Any]:
         return [v - v.roll(1, 0) if i == arg else v for i, v in enumerate(args)]
 
-    def expect(outs: Sequence[Any], args: Sequence[Any], generator: Any) -> list[Any]:
+    def expect(outs: Sequence[Any], args: Sequence[Any]) -> list[Any]:
         (out,) = outs
         difference = out - out.roll(1, 0)
         return [difference if constant is None else difference + shaped(args[constant], out)]
 
-    return Relation(name="additivity", transform=transform, expect=expect)
+    return mapping("additivity", transform, expect)
 
 
 def shift(name: str, arg: int, moves_output: bool) -> Relation:
@@ -96,6 +80,15 @@ def shift(name: str, arg: int, moves_output: bool) -> Relation:
         ],
         expect=lambda outs, args, generator: [out + steps(args, generator) if moves_output else out for out in outs],
     )
+
+
+def homogeneity(factors: Mapping[int, float], outputs: Mapping[int, float]) -> Relation:
+    """Multiplying arguments by powers of two (exact in floating point) multiplies the outputs as stated."""
+
+    def scale(values: Sequence[Any], by: Mapping[int, float]) -> list[Any]:
+        return [v * by[i] if i in by else v for i, v in enumerate(values)]
+
+    return mapping("homogeneity", lambda *args: scale(args, factors), lambda outs, _: scale(outs, outputs))
 
 
 def mapping(

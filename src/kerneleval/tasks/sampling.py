@@ -42,7 +42,7 @@ these ranges span medium and large, so that their times matter. In rectangular c
 longest."""
 
 _GAPS = ((17, 31), (17, 31), (129, 255))
-"""What lies between the ranges of the sizes; the lower part twice: it is drawn in two of three dims."""
+"""What is between the ranges of the sizes; the lower part twice: it is drawn in two of three dims."""
 
 _FEW = 7
 """Steps by which sizes near one another differ at most."""
@@ -72,11 +72,6 @@ def is_power_of_two(value: int) -> bool:
     return value > 0 and value & (value - 1) == 0
 
 
-def lowest(dim: Dim) -> int:
-    """The smallest value that the dim may take."""
-    return -(-dim.low // dim.multiple_of) * dim.multiple_of
-
-
 def _highest(dim: Dim) -> int:
     return dim.high // dim.multiple_of * dim.multiple_of
 
@@ -93,20 +88,20 @@ def _range(dim: Dim, category: str) -> tuple[int, int]:
     if inside := _values(dim, low, high):
         return inside[0], inside[-1]
     if low > _highest(dim):
-        return max(lowest(dim), _highest(dim) // 4), _highest(dim)
-    return lowest(dim), min(4 * lowest(dim), _highest(dim))
+        return max(dim.least, _highest(dim) // 4), _highest(dim)
+    return dim.least, min(4 * dim.least, _highest(dim))
 
 
 def _values(dim: Dim, low: int = 1, high: int = 1 << 62) -> range:
     """The values that the dim may take between two bounds."""
-    first = max(lowest(dim), -(-low // dim.multiple_of) * dim.multiple_of)
+    first = max(dim.least, -(-low // dim.multiple_of) * dim.multiple_of)
     return range(first, min(dim.high, high) + 1, dim.multiple_of)
 
 
 def _square_step(dims: Sequence[Dim]) -> tuple[int, int, int]:
     """Lowest, highest and step of the values that all dims may take at once."""
     step = math.lcm(*(dim.multiple_of for dim in dims))
-    low = -(-max(lowest(dim) for dim in dims) // step) * step
+    low = -(-max(dim.least for dim in dims) // step) * step
     return low, min(dim.high for dim in dims) // step * step, step
 
 
@@ -118,7 +113,7 @@ def exists(task: Task, category: str) -> bool:
     if category == "non_power_of_two":
         return all(not all(is_power_of_two(v) for v in _values(dim)) for dim in dims)
     if category == "rectangular":
-        return len(dims) > 1 and max(_highest(dims[0]) / lowest(dims[1]), _highest(dims[1]) / lowest(dims[0])) >= RATIO
+        return len(dims) > 1 and max(_highest(dims[0]) / dims[1].least, _highest(dims[1]) / dims[0].least) >= RATIO
     if category == "square":
         low, high, _ = _square_step(dims)
         return low <= high
@@ -128,8 +123,8 @@ def exists(task: Task, category: str) -> bool:
 def belongs(task: Task, category: str, dims: Mapping[str, int]) -> bool:
     """Whether dims are a member of the shape category.
 
-    For the four categories of size: at least one scaled dim lies in the range (a budget may have taken the others out)
-    and none lies above it, unless its own limits begin there.
+    For the four categories of size: at least one scaled dim is in the range (a budget may have taken the others out)
+    and none is above it, unless its own limits begin there.
     """
     scaled = [dims[dim.name] for dim in _scaled(task)]
     if category == "power_of_two":
@@ -142,36 +137,34 @@ def belongs(task: Task, category: str, dims: Mapping[str, int]) -> bool:
         return len(set(scaled)) == 1
     low, high = RANGES[category]
     return any(low <= v <= high for v in scaled) and all(
-        dims[dim.name] <= max(high, lowest(dim)) for dim in _scaled(task)
+        dims[dim.name] <= max(high, dim.least) for dim in _scaled(task)
     )
 
 
 def between(task: Task, seed: int, fits: Fits) -> dict[str, int] | None:
-    """Dims of which every scaled one lies between the ranges of the sizes, from 17 to 31 or from 129 to 255; None where
+    """Dims of which every scaled one is between the ranges of the sizes, from 17 to 31 or from 129 to 255; None where
     the task allows none within the budget.
     """
-    allowed = task.constraint or (lambda dims: True)
     chance = random.Random(seed)
     for _ in range(_ATTEMPTS):
         dims = {}
         for dim in task.dims:
             low, high = chance.choice(_GAPS) if dim.scaled else (1, 1 << 62)
-            dims[dim.name] = chance.choice(_values(dim, low, high) or [lowest(dim)])
-        if allowed(dims) and fits(dims):
+            dims[dim.name] = chance.choice(_values(dim, low, high) or [dim.least])
+        if task.allows(dims) and fits(dims):
             return dims
     return None
 
 
 def smaller(task: Task, dims: Mapping[str, int], seed: int, fits: Fits) -> list[dict[str, int]]:
     """The same dims but for one that is smaller by a few steps; another one each time, in an order of the seed. Whether
-    they fit is asked again: a smaller stride or kernel makes an output larger.
+    they fit is checked again: a smaller stride or kernel makes an output larger.
     """
-    allowed = task.constraint or (lambda dims: True)
     chance = random.Random(seed)
     found = []
     for dim in chance.sample(task.dims, len(task.dims)):
         less = _values(dim, dims[dim.name] - _FEW * dim.multiple_of, dims[dim.name] - 1)
-        if less and allowed(other := {**dims, dim.name: chance.choice(less)}) and fits(other):
+        if less and task.allows(other := {**dims, dim.name: chance.choice(less)}) and fits(other):
             found.append(other)
     return found
 
@@ -180,12 +173,11 @@ def turned(task: Task, dims: Mapping[str, int], seed: int, fits: Fits) -> dict[s
     """The same dims but for two scaled ones that have changed places: often as many elements in another shape; None: no
     two may.
     """
-    allowed = task.constraint or (lambda dims: True)
     pairs = list(itertools.combinations([dim for dim in task.dims if dim.scaled], 2))
     for one, other in random.Random(seed).sample(pairs, len(pairs)):
         found = {**dims, one.name: dims[other.name], other.name: dims[one.name]}
         fit = all(found[dim.name] in _values(dim, found[dim.name], found[dim.name]) for dim in (one, other))
-        if found != dims and fit and allowed(found) and fits(found):
+        if found != dims and fit and task.allows(found) and fits(found):
             return found
     return None
 
@@ -197,12 +189,11 @@ def thin(task: Task, dims: Mapping[str, int], names: Sequence[str], least: Seque
     A single row, query, column or channel is common (decoding, instance norm), and kernels have paths for it; few rows
     by few columns are, too (split sums of a product).
     """
-    allowed = task.constraint or (lambda dims: True)
     found = dict(dims)
     for name, above in zip(names, least or [0] * len(names), strict=True):
         dim = next(dim for dim in task.dims if dim.name == name)
         trials = ({**found, name: value} for value in _values(dim)[above : above + _FEW] if value < dims[name])
-        less = next(filter(allowed, trials), None)
+        less = next(filter(task.allows, trials), None)
         if less is None:
             return None
         found = less
@@ -213,7 +204,6 @@ def twins(task: Task, dims: Mapping[str, int], dtype: str) -> list[dict[str, int
     """Dims at which every tensor has the shape that it has at these, and another plain argument (a stride, a number of
     groups) another value: a plan kept by shapes alone is wrong there.
     """
-    allowed = task.constraint or (lambda dims: True)
 
     def form(at: Mapping[str, int]) -> tuple[list[tuple[int, ...]], list[int]]:
         specs = task.arguments(at, dtype)
@@ -234,7 +224,7 @@ def twins(task: Task, dims: Mapping[str, int], dtype: str) -> list[dict[str, int
             for change in ({}, *({name: size} for name, size in product.items())):
                 trial = {**dims, dim.name: value, **change}
                 inside = all(trial[d.name] in _values(d) for d in task.dims)
-                if inside and allowed(trial) and form(trial)[0] == shapes and form(trial)[1] != plain:
+                if inside and task.allows(trial) and form(trial)[0] == shapes and form(trial)[1] != plain:
                     found.append(trial)
     return found
 
@@ -271,7 +261,6 @@ def draw(task: Task, category: str, row: int, count: int, suite_seed: int, fits:
     """Dims of one cell, in the task's order: row ``row`` of ``count`` of the hypercube of a category that the task has
     (:func:`exists`), shrunk to fit; None when no row, shrunk as far as it goes, meets both constraint and budget.
     """
-    allowed = task.constraint or (lambda dims: True)
 
     def members() -> Iterator[_Member]:
         for attempt in range(_ATTEMPTS):
@@ -281,9 +270,9 @@ def draw(task: Task, category: str, row: int, count: int, suite_seed: int, fits:
     # First rows that meet the constraint as they are, then whatever meets it on the way down.
     for as_sampled in (True, False):
         for member in members():
-            if not as_sampled or allowed(member.dims(member.corners()[0])):
+            if not as_sampled or task.allows(member.dims(member.corners()[0])):
                 for dims in member.path(fits):
-                    if allowed(dims):
+                    if task.allows(dims):
                         return dims
     return None
 
@@ -326,7 +315,7 @@ class _Member:
         """The path's corners, from the sample to the smallest member."""
         dims = self.task.dims
         sample = [dim.low + self.units[i] * (dim.high + dim.multiple_of - dim.low) for i, dim in enumerate(dims)]
-        low = [float(lowest(dim)) for dim in dims]
+        low = [float(dim.least) for dim in dims]
         if self.category in SHAPE_CATEGORIES[:4]:
             return self._corners_of_size(sample, low)
         for i in self.scaled:
@@ -376,16 +365,16 @@ class _Member:
         dims = self.task.dims
         order = [(first, second), (second, first)] if self.units[-1] < 0.5 else [(second, first), (first, second)]
         for short, long in order:
-            if _highest(dims[long]) >= RATIO * lowest(dims[short]):
+            if _highest(dims[long]) >= RATIO * dims[short].least:
                 return short, long
         return order[0]
 
     def dims(self, values: Sequence[float]) -> dict[str, int]:
-        """Real values as allowed integers: rounded down, then to what the category asks for."""
+        """Real values as allowed integers: rounded down, then to what the category demands."""
         result: dict[str, int] = {}
         for i, (dim, value) in enumerate(zip(self.task.dims, values, strict=True)):
             whole = int(value + 1e-9) // dim.multiple_of * dim.multiple_of
-            whole = min(max(whole, lowest(dim)), _highest(dim))
+            whole = min(max(whole, dim.least), _highest(dim))
             if dim.scaled and self.category == "power_of_two":
                 whole = max((v for v in _powers(dim) if v <= whole), default=min(_powers(dim), default=whole))
             elif dim.scaled and self.category == "non_power_of_two":
@@ -397,14 +386,14 @@ class _Member:
         if self.category == "rectangular":
             short, long = (self.task.dims[i] for i in self._sides())
             most = result[long.name] // RATIO // short.multiple_of * short.multiple_of
-            result[short.name] = max(lowest(short), min(result[short.name], most))
+            result[short.name] = max(short.least, min(result[short.name], most))
         return result
 
 
 def _powers(dim: Dim) -> list[int]:
     """Powers of two that the dim may take, rising."""
     powers = (1 << i for i in range(dim.high.bit_length()))
-    return [v for v in powers if lowest(dim) <= v <= dim.high and v % dim.multiple_of == 0]
+    return [v for v in powers if dim.least <= v <= dim.high and v % dim.multiple_of == 0]
 
 
 @functools.lru_cache(maxsize=65536)
@@ -412,7 +401,7 @@ def _crooked(dim: Dim, value: int, kind: str) -> int:
     """A value near the given one that is no power of two: a prime, an odd number or any, as far as multiples allow."""
     # 40 steps hold a value of every kind: below 8192 the widest gap between primes is 34.
     near = sorted(range(-40 * dim.multiple_of, 41 * dim.multiple_of, dim.multiple_of), key=lambda d: (abs(d), d > 0))
-    usable = [v for d in near if lowest(dim) <= (v := value + d) <= dim.high and not is_power_of_two(v)]
+    usable = [v for d in near if dim.least <= (v := value + d) <= dim.high and not is_power_of_two(v)]
     wanted = [v for v in usable if kind == "any" or (v % 2 == 1 if kind == "odd" else _is_prime(v))]
     return next(iter(wanted or usable), value)
 

@@ -1,4 +1,4 @@
-"""Which tasks are asked for: by what they are, and by words."""
+"""Finds tasks by what they are, and by words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kerneleval.tasks.real_shapes import real_shapes
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """What tasks must be; an empty field asks for nothing, and of several values in one any will do."""
+    """What tasks must be; an empty field demands nothing; of several values in a field one is enough."""
 
     categories: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
@@ -25,10 +25,8 @@ class Query:
     """Words of which each is somewhere in the name or the formula, in any case."""
 
     def select(self, tasks: Iterable[Task]) -> list[Task]:
-        """Those of the tasks that meet all of it, in their order.
-
-        Raises:
-            UsageError: there is a text, and none of the tasks holds it.
+        """Those of the tasks that meet all of it, in their order. Raises UsageError: no task's name or formula has the
+        text.
         """
         tasks = list(tasks)
         if self.text and not any(self._holds(task) for task in tasks):

@@ -27,7 +27,7 @@ from kerneleval.records import (
     near,
 )
 from kerneleval.tasks.real_shapes import real_shapes
-from kerneleval.tasks.sampling import Fits, between, draw, exists, few, lowest, smaller, thin, turned, twins
+from kerneleval.tasks.sampling import Fits, between, draw, exists, few, smaller, thin, turned, twins
 
 EDGE = "edge"
 """Shape category of the smallest, the thin and the empty cases."""
@@ -64,30 +64,23 @@ def case_bytes(task: Task, direction: str, dims: Mapping[str, int], dtype: str) 
 
 
 def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:
-    """The cases at which a candidate for the task is judged, the same for every candidate.
+    """The cases at which a candidate for the task is judged, the same for every candidate: at least one, all different,
+    forward before backward, in the order of the task's dtypes and categories.
 
     For each direction and dtype: the standard distribution, contiguous, once in each shape category that exists for the
     task; then other distributions and layouts over further small and medium shapes (every one at least twice forward
     and once backward; in the ``quick`` tier every layout once forward and two backward), the distributions also in
     contiguous inputs, for which kernels have paths of their own (in the ``quick`` tier one of them backward); then the
     edges: the smallest shape, large ones of which one dim, or all but one, is at its lowest and, where defined, empty
-    ones.
-    Where the protocol names distributions: exactly those, contiguous, in every shape category.
-    Infinities and NaN are given forward only: IEEE arithmetic defines outputs, not gradients.
-    Where the protocol asks for real shapes: those of models (``real_shapes.py``) that fit the budget instead of sampled
+    ones. Where the protocol names distributions: exactly those, contiguous, in every shape category. Infinities and NaN
+    are given forward only: IEEE arithmetic defines outputs, not gradients.
+
+    Where the protocol has real shapes: those of models (``real_shapes.py``) that fit the budget instead of sampled
     ones, in the standard distribution, contiguous; other distributions and layouts once, at the smallest of them.
+    Shapes shrink to meet the budget of one case (``sampling.py``); a task's own ``case_dims`` do not.
 
-    Args:
-        task: the task.
-        protocol: restricts dtypes, directions, shape categories (with ``edge``) and distributions; gives tier and seed.
-        budget: limits of one case. Shapes shrink to meet it (see ``sampling.py``); a task's own ``case_dims`` do not.
-
-    Returns:
-        At least one case, all different, forward before backward, in the order of the task's dtypes and categories.
-
-    Raises:
-        UsageError: the protocol names something unknown or that the task does not have; or a case cannot be made to fit
-            the budget (the message names the task, the smallest size and the budget); or no shape of a model does.
+    Raises UsageError: the protocol names something unknown or that the task does not have; or a case cannot be made to
+    fit the budget (the message names the task, the smallest size and the budget); or no shape of a model does.
     """
     if protocol.shapes == "real":
         _ask_for_real(task, protocol)
@@ -121,7 +114,7 @@ def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:
 
 
 def _ask_for_real(task: Task, protocol: Protocol) -> None:
-    """Whether real shapes can be asked for; raises UsageError."""
+    """Raises UsageError where the protocol or the task allows no real shapes."""
     if protocol.categories:
         named = ", ".join(protocol.categories)
         raise UsageError(f"shape categories ({named}) are for sampled shapes; leave out either them or real shapes")
@@ -134,7 +127,7 @@ def _ask_for_real(task: Task, protocol: Protocol) -> None:
 
 
 def left_out(task: Task, protocol: Protocol, budget: Budget) -> tuple[str, ...]:
-    """A line for each real shape that the protocol asks for and the budget has no room for, with the reason; in the
+    """A line for each real shape of the protocol that the budget has no room for, with the reason; in the
     order of the table.
     """
     if protocol.shapes != "real":
@@ -198,7 +191,7 @@ def is_timed(case: Case, task: Task, protocol: Protocol) -> bool:
 def _restrict(
     task: Task, what: str, own: Sequence[str], asked: Sequence[str], vocabulary: Sequence[str]
 ) -> tuple[str, ...]:
-    """The task's own values that were asked for (all, when none were named), in the task's order."""
+    """Those of the task's own values that the protocol names (all, when it names none), in the task's order."""
     for name in asked:
         if name not in vocabulary and name not in own:
             raise UsageError(f"{what} {name!r} is unknown; {near(name, vocabulary)}")
@@ -340,12 +333,11 @@ class _Planner:
 
     def _smallest(self) -> dict[str, int]:
         """Every dim at its lowest; where the constraint forbids that, the last dims a little above."""
-        allowed = self.task.constraint or (lambda dims: True)
-        dims = {dim.name: lowest(dim) for dim in self.task.dims}
+        dims = self.task.least_dims
         for dim in reversed(self.task.dims):
             for steps in range(8):
-                trial = dims | {dim.name: min(lowest(dim) + steps * dim.multiple_of, dim.high)}
-                if allowed(trial):
+                trial = dims | {dim.name: min(dim.least + steps * dim.multiple_of, dim.high)}
+                if self.task.allows(trial):
                     return trial
         raise UsageError(
             f"task {self.task.name}: its constraint forbids the smallest dims, {dims_text(dims)}, and their like"
@@ -370,9 +362,8 @@ class _Planner:
         rows = [row for row in self._thin(chosen) if self._fits(row)]
         edges += rows if turn == 0 or not quick else rows[turn % len(rows) :][:1] if rows else []
         if self.task.empty and (self.direction == "forward" or turn == 0 or not quick):
-            allowed = self.task.constraint or (lambda dims: True)
             base = self._dims("small", 0) if exists(self.task, "small") else smallest
-            empty = [trial for dim in self.task.dims if allowed(trial := base | {dim.name: 0})]
+            empty = [trial for dim in self.task.dims if self.task.allows(trial := base | {dim.name: 0})]
             edges += empty[:1] + (empty[1:][-1:] if self.direction == "forward" else [])
         return edges
 
@@ -419,7 +410,7 @@ _MOST_FEW = 10
 """Secret cases at most for choices of kernel width, stride and the like that are not planned."""
 
 _THIN = 6
-"""Steps above its lowest value that a secret thin dim lies at most."""
+"""Steps above its lowest value of a secret thin dim, at most."""
 
 _MOST_THIN = 3
 """Secret cases at most, in the first dtype, of which some dims are thin that are in no planned case together."""
@@ -600,13 +591,12 @@ def _unlike(
     """Secret sizes of kinds that the plan leaves out: choices of the dims of few values that no standard case makes;
     and tensors shaped as those of a planned case under other plain arguments.
     """
-    allowed = task.constraint or (lambda dims: True)
     left = [c for c in few(task) if not any(c.items() <= case.dims_map.items() for case in planned)]
     small = "small" if "small" in categories else categories[0]
     for choice in _CHANCE.sample(left, min(len(left), _MOST_FEW)):
         drawn = (sizes(category=small) for _ in range(_TRIALS))
         trials = (dims | choice for dims in drawn if dims is not None)
-        yield from itertools.islice((dims for dims in trials if allowed(dims) and fits(dims)), 1)
+        yield from itertools.islice((dims for dims in trials if task.allows(dims) and fits(dims)), 1)
     for case in _CHANCE.sample(planned, len(planned)):
         alike = [dims for dims in twins(task, case.dims_map, case.dtype) if fits(dims)]
         if case.shape_category != EDGE and alike:

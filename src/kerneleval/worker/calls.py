@@ -24,7 +24,7 @@ class PreparedCall:
     outputs: list[Any]
     """``languages.OutputSpec`` of everything that must come out."""
     wanted: list[int]
-    """Positions of the arguments whose gradients are asked for."""
+    """Positions of the arguments whose gradients are wanted."""
     dims: dict[str, int]
     turn: int
     """Whose gradients are taken first, where several forward calls come before them."""
@@ -60,7 +60,7 @@ class NoGradientError(NotImplementedError):
 
 
 class Calling:
-    """Calls one loaded candidate. ``is_revealed`` says whether a tensor lies in the memory in which the judge reveals
+    """Calls one loaded candidate. ``is_revealed`` says whether a tensor is in the memory in which the judge reveals
     inputs, and destroys them.
     """
 
@@ -81,7 +81,7 @@ class Calling:
         return self.in_training if direction == "training" else self.forward
 
     def forward(self, call: PreparedCall) -> Any:
-        """Outputs, while no gradients are asked for."""
+        """Outputs, while no gradients are wanted."""
         return self._loaded.forward(call.args, call.outputs, call.dims)
 
     def explicit_backward(self, call: PreparedCall) -> Any:
@@ -111,7 +111,7 @@ class Calling:
 
     def _graph(self, call: PreparedCall, *, inside: bool = False) -> tuple[list[Any], list[Any], list[Any]]:
         """The outputs of a forward call that carry gradients, the leaves that these are for, and their upstream
-        gradients. An output may depend on none of the arguments that gradients are asked for. ``inside``: arguments
+        gradients. An output may depend on none of the arguments that gradients are wanted for. ``inside``: arguments
         are no leaves but made from them, as activations inside a network are.
         """
         import torch
@@ -143,7 +143,7 @@ class Calling:
         return found
 
     def in_training(self, call: PreparedCall) -> Any:
-        """The outputs of what :meth:`backward` calls; until then, the candidate cannot tell one from the other."""
+        """The outputs of what :meth:`backward` calls; until then, the candidate cannot distinguish the two."""
         import torch
 
         with torch.enable_grad():
@@ -195,7 +195,7 @@ def written(result: Any) -> list[Any]:
 
 
 def _repeats(tensor: Any) -> bool:
-    """Whether two elements may lie in one place: by strides from the smallest on, each must step over all before."""
+    """Whether two elements may be in one place: by strides from the smallest on, each must step over all before."""
     reach = 0
     for stride, size in sorted((stride, size) for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):
         if size > 1:

@@ -4,7 +4,7 @@ It holds no secret: inputs appear in memory that the judge allocated, outputs ar
 names only after the computation, and the messages carry shapes, not values.
 
 A window is ``go`` (run every prepared call, wait for the device, say so) and ``collect`` (copy the outputs to the
-places named). Correctness and timing use the same two messages, so a candidate cannot tell which it is in. Between
+places named). Correctness and timing use the same two messages, so a candidate cannot know which it is in. Between
 ``observe`` and ``observed``, windows are watched: what they dispatch and launch is counted, or own kernels do nothing,
 or inputs and outputs are there and read in the order of the current stream alone.
 """
@@ -289,7 +289,7 @@ class Worker:
         return wrong
 
     def on_observe(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Watch the coming windows: count launches and, if told to, ATen operators; or make own kernels no-ops.
+        """Watch the coming windows: count launches and, with ``record``, ATen operators; or make own kernels no-ops.
 
         ``in_order`` lets the calls that are prepared run in the order of the current stream alone.
         """
@@ -299,7 +299,7 @@ class Worker:
         return {"op": "observing"}
 
     def on_observed(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Watch no longer, and tell what was seen."""
+        """Watch no longer, and report what was seen."""
         assert self.loaded is not None and self.observing is not None
         self.recording, self.moved = contextlib.nullcontext(), []
         return {"op": "observed", **self.observing.end(self.loaded), "tampering": self._tampering()}
@@ -313,7 +313,7 @@ class Worker:
         return None
 
     def _is_revealed(self, value: Any) -> bool:
-        """Whether a tensor lies in the memory in which the judge reveals inputs, and destroys them."""
+        """Whether a tensor is in the memory in which the judge reveals inputs, and destroys them."""
         import torch
 
         if not isinstance(value, torch.Tensor) or value.numel() == 0 or "in" not in self.arenas:
@@ -357,7 +357,7 @@ class Worker:
 
 
 def _later(plain: dict[str, Any], nbytes: int) -> dict[str, Any]:
-    """A call of the same form whose inputs lie so many bytes further on."""
+    """A call of the same form whose inputs are so many bytes further on."""
 
     def moved(one: dict[str, Any]) -> dict[str, Any]:
         return {"tensor": [one["tensor"][0] + nbytes, *one["tensor"][1:]]} if "tensor" in one else one
@@ -366,7 +366,7 @@ def _later(plain: dict[str, Any], nbytes: int) -> dict[str, Any]:
 
 
 def _allow_tf32(allowed: bool) -> None:
-    """PyTorch lets cuDNN use TF32 unless told otherwise; here it is the task's or the user's choice, never silent."""
+    """PyTorch lets cuDNN use TF32 by default; here it is the task's or the user's choice, never silent."""
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = allowed
@@ -398,12 +398,6 @@ def _error(operation: str, error: BaseException) -> dict[str, Any]:
     }
 
 
-def _redirect(output_fd: int) -> None:
-    for target in (1, 2):
-        os.dup2(output_fd, target)
-    os.close(output_fd)
-
-
 def main(
     worker_fd: int,
     output_fd: int,
@@ -413,7 +407,9 @@ def main(
     zygote_pid: int,
 ) -> None:
     """Enter the sandbox, say so, serve. Called in the forked process; never returns to the zygote's code."""
-    _redirect(output_fd)
+    for target in (1, 2):
+        os.dup2(output_fd, target)
+    os.close(output_fd)
     channel = Channel(socket.socket(fileno=worker_fd), accept_fds=True)
     with contextlib.suppress(Closed):  # the judge may be gone at any moment: then there is no one to answer
         try:

@@ -53,7 +53,7 @@ _SWITCHES = {
 """What switches off the recording of operators; only PyTorch itself has a use for it."""
 
 _LOOKED_THROUGH = frozenset(("_io", "codecs", "ctypes", "inspect", "io", "os", "pathlib"))
-"""Modules that only do as they are told: what counts is who called them."""
+"""Modules that act for their caller: what counts is who called them."""
 
 _HARNESS = "kerneleval"
 _MODULE_NAME = "candidate"
@@ -142,7 +142,7 @@ class Guard:
     # -- audit events -------------------------------------------------------------------------------------------------
 
     def _reach(self) -> dict[str, Callable[[tuple[Any, ...], FrameType], None]]:
-        """What is asked at which event, with the event's arguments and the frame that caused it."""
+        """What is checked at which event, with the event's arguments and the frame that caused it."""
 
         def asked(judge: Callable[[tuple[Any, ...], bool], tuple[str, str] | None]) -> Any:
             def on_event(args: tuple[Any, ...], frame: FrameType) -> None:
@@ -227,7 +227,7 @@ def _is_harness(names: Any) -> bool:
 
 
 def _frame(args: tuple[Any, ...], through: bool) -> tuple[str, str] | None:
-    """A frame of the worker was asked for; its own frames are the candidate's affair."""
+    """A frame of the worker was read; its own frames are the candidate's affair."""
     if args and isinstance(args[0], FrameType) and _is_harness(args[0].f_globals):
         return "fail", "reads a frame of the worker (sys._getframe)"
     return None

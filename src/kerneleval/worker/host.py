@@ -1,4 +1,4 @@
-"""The trusted end: starts zygotes and workers, asks with a deadline, watches memory and output, kills and reaps.
+"""The trusted end: starts zygotes and workers, sends with a deadline, watches memory and output, kills and reaps.
 
 Whatever a worker does wrong ends as a :class:`WorkerFailure` with a reason that names it; the judge goes on with a new
 worker. No answer of a worker is believed beyond its form.
@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from kerneleval.devices.cpu import SPIN_COUNT, threads
 from kerneleval.languages import torch_device
-from kerneleval.records import InfrastructureError, KernelEvalError, Reason, Trust, to_plain
+from kerneleval.records import InfrastructureError, KernelEvalError, Reason, Trust, from_plain, to_plain
 from kerneleval.sandbox import lifecycle, processes, reach, reaper
 from kerneleval.sandbox.slot import ResourceLimits, Slot, prepare
 from kerneleval.worker.wire import Channel, Closed, WireError, WireTimeout
@@ -78,13 +78,11 @@ class WorkerError(KernelEvalError):
 
 
 class Zygote:
-    """The forking server of one device kind. A context manager; ending it ends every worker.
+    """The forking server of one device kind, with compilers ready for ``arch`` (``Machine.arch``; empty: for none). A
+    context manager; ending it ends every worker.
 
-    It loads PyTorch, for seconds, while its caller does something else: the first request waits for that. Threads
-    may share it: one request is answered before the next is sent.
-
-    Args:
-        arch: the device's architecture, as ``Machine.arch``, for which compilers are made ready; empty: for none.
+    It loads PyTorch, for seconds, while its caller does something else: the first request waits for that. Threads may
+    share it: one request is answered before the next is sent.
     """
 
     def __init__(self, device: str, arch: str = "") -> None:
@@ -149,12 +147,7 @@ class Zygote:
         channel = Channel(ours, limit_bytes=_WORKER_MESSAGE_BYTES)
         worker = Worker(self, number, slot, int(forked["pid"]), channel, read_end, limits.memory_bytes)
         ready = worker.request("enter", None, "ready", timeout_s=_START_TIMEOUT_S)
-        trust = ready["trust"]
-        worker.trust = Trust(
-            level=str(trust["level"]),
-            layers=tuple(str(x) for x in trust["layers"]),
-            missing=tuple(str(x) for x in trust["missing"]),
-        )
+        worker.trust = from_plain(Trust, ready["trust"])
         worker.fork_s = time.perf_counter() - started
         return worker
 
@@ -232,11 +225,9 @@ class Worker:
         fds: Sequence[int] = (),
         spin_s: float = 0.0,
     ) -> dict[str, Any]:
-        """Send (unless ``message`` is None) and wait for the answer ``expect``, at first without sleeping.
-
-        Raises:
-            WorkerError: the operation raised in the worker, which lives on.
-            WorkerFailure: the worker is gone; everything of it has been killed.
+        """Send (unless ``message`` is None) and wait for the answer ``expect``, at first without sleeping. Raises
+        WorkerError: the operation raised in the worker, which lives on; WorkerFailure: the worker is gone, and all of
+        it was killed.
         """
         try:
             if message is not None:

@@ -30,11 +30,8 @@ _BUILT_IN = frozenset(("aten", "prim", "prims"))
 
 
 class Observing:
-    """What the watching of one candidate needs; made before the candidate is loaded.
-
-    Args:
-        worker: the class that serves the judge's messages; its methods are among what must stay as it is.
-        device: the worker's device; so are its.
+    """What the watching of one candidate needs; made before the candidate is loaded. Methods of ``worker``, the class
+    that serves the judge's messages, and of the worker's device are among what must stay as it is.
     """
 
     def __init__(self, worker: type, device: object) -> None:
@@ -127,7 +124,7 @@ def _registered(registry: tuple[set[str], ...]) -> frozenset[str]:
 def _compiled() -> bool:
     """Whether ``torch.compile`` has made code in this process; also where its count is not what PyTorch makes of it.
 
-    Read by the built-in types' own methods: the count lies where the candidate can put something else.
+    Read by the built-in types' own methods: the count is where the candidate can put something else.
     """
     module = sys.modules.get("torch._dynamo.utils")
     if module is None:
@@ -144,7 +141,7 @@ def _extensions() -> list[str]:
     folder = os.environ.get("TORCH_EXTENSIONS_DIR", "")
     try:
         mapped = Path("/proc/self/maps").read_text().splitlines()
-    except OSError:  # no Linux: nothing is told, and the candidate is on the library track
+    except OSError:  # no Linux: nothing is known, and the candidate is on the library track
         return []
     paths = {line.split(None, 5)[-1] for line in mapped if folder and folder in line}
     return sorted(Path(path).stem for path in paths if path.endswith(".so"))[:8]
@@ -206,6 +203,6 @@ def triton_binaries(folder: str, most_bytes: int) -> list[dict[str, Any]]:
         with contextlib.suppress(OSError, ValueError, RecursionError):  # no description, or none of Triton's
             described = json.loads(path.with_suffix(".json").read_text())
         of = described if isinstance(described, dict) else {}
-        told = {"kernel": path.stem, "kind": path.suffix[1:], "shared": of.get("shared", 0), "hash": of.get("hash", "")}
-        found.append({"data": base64.b64encode(path.read_bytes()).decode(), **told})
+        row = {"kernel": path.stem, "kind": path.suffix[1:], "shared": of.get("shared", 0), "hash": of.get("hash", "")}
+        found.append({"data": base64.b64encode(path.read_bytes()).decode(), **row})
     return found

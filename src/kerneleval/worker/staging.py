@@ -64,7 +64,7 @@ _POISON = 0xFF
 
 @dataclass(frozen=True, kw_only=True)
 class Moved:
-    """A call whose tensors lie in memory of their own."""
+    """A call whose tensors are in memory of their own."""
 
     call: Any
     """The call, over ``private``."""

@@ -44,11 +44,8 @@ class WireTimeout(WireError):  # noqa: N818 - an event of the wire, read as a wo
 class Channel:
     """One end of a stream socket that carries messages (JSON objects) and descriptors.
 
-    Only the untrusted end accepts descriptors: on the judge's end the kernel discards what a worker attaches.
-
-    Args:
-        accept_fds: whether descriptors may arrive.
-        limit_bytes: how large a message may arrive; what is sent may have ``MAX_FRAME_BYTES``.
+    Only the untrusted end accepts descriptors (``accept_fds``): on the judge's end the kernel discards what a worker
+    attaches. A message of more than ``limit_bytes`` is refused; what is sent may have ``MAX_FRAME_BYTES``.
     """
 
     def __init__(self, sock: socket.socket, *, accept_fds: bool = False, limit_bytes: int = MAX_FRAME_BYTES) -> None:

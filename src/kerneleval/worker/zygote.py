@@ -2,7 +2,7 @@
 
 Started by the host as ``python -m kerneleval.worker.zygote FD DEVICE ARCH`` with an environment made from scratch. It
 speaks the wire on descriptor FD: ``fork`` makes a worker (two descriptors travel along: the worker's end of its own
-socket and the write end of its output pipe), ``reap`` tells how a worker ended, ``quit`` ends it. It runs nothing of a
+socket and the write end of its output pipe), ``reap`` says how a worker ended, ``quit`` ends it. It runs nothing of a
 candidate.
 """
 

@@ -17,14 +17,12 @@ from kerneleval.generators.agent.check_socket import CheckSocket
 from kerneleval.generators.agent.running import Ended, read_usage, run
 from kerneleval.generators.agent.settings import STDOUT, Settings, settings_of
 from kerneleval.generators.agent.workspace import Workspace
-from kerneleval.generators.common.base import Cache, usual_language
+from kerneleval.generators.common.base import Cache, candidate_name, usual_language
 from kerneleval.generators.common.prompts import Prompt, render
 from kerneleval.generators.common.prompts.facts import clean
 from kerneleval.generators.common.registry import KINDS
 from kerneleval.records import Answer, Candidate, InfrastructureError, Origin, Problem, Request, UsageError, digest
 from kerneleval.sandbox import jail
-
-__all__ = ["Agent", "from_settings"]
 
 _LAST = 300
 """Characters of a command's last words that a message has."""
@@ -71,8 +69,8 @@ class Agent:
         return self.settings.language or usual_language(device)
 
     def prompt(self, request: Request) -> Prompt:
-        """The task in words, as the workspace has it; earlier rounds lie beside it. Raises UsageError where the task
-        cannot be asked for in this language.
+        """The task in words, as the workspace has it; earlier rounds are beside it. Raises UsageError where there is
+        no prompt for the task in this language.
         """
         return render(dataclasses.replace(request, history=()), language=self.language(request.device))
 
@@ -114,7 +112,7 @@ class Agent:
         workspace = Workspace(
             request,
             prompt,
-            candidate=given.candidate_for(language),
+            candidate=given.candidate or candidate_name(language),
             seconds=given.max_seconds,
             checks=budget,
             network=given.network,

@@ -172,8 +172,8 @@ def read_usage(text: str) -> dict[str, Any]:
     ``turns``.
     """
     for found in _objects(text):
-        if told := _read(found):
-            return told
+        if usage := _read(found):
+            return usage
     return {}
 
 
@@ -211,26 +211,26 @@ def _read(found: Mapping[str, Any]) -> dict[str, Any]:
     parts: list[Mapping[str, Any]] = [found]
     if isinstance(inner, dict):
         parts = [inner, *(inner[name] for name in _DETAILS if isinstance(inner.get(name), dict)), found]
-    told: dict[str, Any] = {}
+    usage: dict[str, Any] = {}
     tokens_in, out = _count(parts, _IN), _count(parts, _OUT)
     if tokens_in is not None:
         beside = [_count(parts, (name,)) or 0 for name in _BESIDE]
-        told["tokens_in"] = tokens_in + sum(beside)
+        usage["tokens_in"] = tokens_in + sum(beside)
     if out is not None:
-        told["tokens_out"] = out
+        usage["tokens_out"] = out
     for name, keys, of in (("tokens_cached", _CACHED, "tokens_in"), ("tokens_reasoning", _REASONING, "tokens_out")):
         part = _count(parts, keys)
-        if part is not None and part <= told.get(of, -1):
-            told[name] = part
+        if part is not None and part <= usage.get(of, -1):
+            usage[name] = part
     turns = _count(parts, _TURNS)
     if turns is not None:
-        told["turns"] = turns
+        usage["turns"] = turns
     money = _first(parts, _MONEY)
     if _is_number(money) and 0 <= money <= _MOST:
-        told |= {"money_usd": float(money), "prices": PRICES}
-    if told and (model := _model(found)):
-        told["model"] = model
-    return told
+        usage |= {"money_usd": float(money), "prices": PRICES}
+    if usage and (model := _model(found)):
+        usage["model"] = model
+    return usage
 
 
 def _model(found: Mapping[str, Any]) -> str:

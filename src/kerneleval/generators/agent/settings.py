@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kerneleval.generators.common.base import candidate_name
 from kerneleval.generators.common.settings import check_bounds, check_language, typed
 from kerneleval.records import UsageError
 
@@ -54,10 +53,6 @@ class Settings:
         """All that an answer depends on, besides the task, the sample and the round."""
         names = ("name", "command", "checks", "max_seconds", "candidate", "reads", "writes", "env", "network", "gpu")
         return {name: getattr(self, name) for name in names}
-
-    def candidate_for(self, language: str) -> str:
-        """Name of the file that is taken."""
-        return self.candidate or candidate_name(language)
 
 
 _AT_LEAST = {"samples": 1, "rounds": 1, "concurrency": 1, "checks": 0}

@@ -9,7 +9,6 @@ import os
 import shlex
 import shutil
 import stat
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -20,6 +19,7 @@ from kerneleval.generators.common.prompts.facts import clean, device_facts
 from kerneleval.generators.common.prompts.source import reference_source
 from kerneleval.languages import read_candidate
 from kerneleval.records import Candidate, Request, UsageError
+from kerneleval.sandbox import reaper
 
 _PREFIX = "kerneleval-agent-"
 _LOCK = "lock"
@@ -103,7 +103,8 @@ class Workspace:
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        _remove(self._base)
+        if self._base.name:
+            reaper.remove(str(self._base))
         if self._held >= 0:
             os.close(self._held)
             self._held = -1
@@ -116,8 +117,8 @@ class Workspace:
         self._write("TASK.md", "\n\n".join([first.strip(), *(text for _, text in self._prompt.messages)]) + "\n")
         budget = _CHECKS.format(candidate=self._candidate, budget=self._checks) if self._checks else _NO_CHECKS
         network = "" if self._network else " There is no network."
-        told = _README.format(suffix=suffix, candidate=self._candidate, checks=budget, network=network)
-        self._write("README.md", told)
+        readme = _README.format(suffix=suffix, candidate=self._candidate, checks=budget, network=network)
+        self._write("README.md", readme)
         self._write("reference.py", clean(reference_source(request.task)))
         self._write("device.json", json.dumps(device_facts(request), indent=1) + "\n")
         for number, turn in enumerate(request.history, 1):
@@ -173,17 +174,6 @@ class Workspace:
             return ""
 
 
-def _remove(base: Path) -> None:
-    """Remove a tree of any modes and depth, without following links; what can't be removed stays."""
-    if not base.name.startswith(_PREFIX):
-        return
-    with contextlib.suppress(RecursionError):
-        shutil.rmtree(base, ignore_errors=True)
-    if base.exists():  # deeper than Python climbs, or closed directories with something in them
-        for words in (["chmod", "-R", "u+rwX", "--", str(base)], ["rm", "-rf", "--", str(base)]):
-            subprocess.run(words, check=False, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
 def _sweep() -> None:
     """Remove what a process that was killed left: its lock is free. Others' directories are left alone."""
     for base in Path(tempfile.gettempdir()).glob(_PREFIX + "*"):
@@ -194,6 +184,6 @@ def _sweep() -> None:
             held = os.open(base / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(base)
+                reaper.remove(str(base))
             finally:
                 os.close(held)

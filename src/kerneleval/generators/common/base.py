@@ -1,4 +1,4 @@
-"""What a generator is: anything with a name that gives candidates for a task, all at once or when it is asked."""
+"""What a generator is: anything with a name that gives candidates for a task, all at once or one for each request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SUFFIXES = {"cuda": ".cu", "hip": ".hip", "cpp": ".cpp", "opencl": ".cl", "meta
 
 
 def usual_language(device: str) -> str:
-    """The language that is asked for on a device kind, where nothing names another: Triton where it runs."""
+    """The language of candidates for a device kind, where nothing names another: Triton where it runs."""
     return _LANGUAGES.get(device, "triton")
 
 
@@ -45,9 +45,7 @@ class Generator(_Named, Protocol):
 
 @runtime_checkable
 class Asked(_Named, Protocol):
-    """A generator that makes a candidate when it is asked: a model, an agent. It may be asked again, with what was said
-    of its earlier answers.
-    """
+    """A generator that makes a candidate for each request, which may have feedback on earlier ones (model, agent)."""
 
     samples: int
     rounds: int
@@ -60,10 +58,8 @@ class Asked(_Named, Protocol):
         """Digest of the settings that its answers depend on: a run with others is another run."""
 
     def ask(self, request: Request) -> Answer:
-        """One answer; what goes wrong on the way is an answer too (:data:`~kerneleval.records.PROBLEMS`).
-
-        Raises:
-            UsageError: the generator's own settings are wrong, so that no request can come to anything.
+        """One answer; what goes wrong on the way is an answer too (:data:`~kerneleval.records.PROBLEMS`). Raises
+        UsageError: the generator's own settings are wrong, so that no request can succeed.
         """
 
 
@@ -76,7 +72,7 @@ class Stoppable(Protocol):
 
 
 class Cache(Protocol):
-    """Where answers are kept, so that what was paid for is not asked for again; a store is one."""
+    """Where answers are kept, so that nothing is paid for twice; a store is one."""
 
     def response(self, key: str) -> dict[str, Any] | None:
         """What was kept under that key; None: nothing."""

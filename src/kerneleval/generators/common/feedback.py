@@ -75,8 +75,8 @@ def _counts(cells: Sequence[CellResult]) -> str:
         all_of = Counter(getattr(c.case, field) for c in judged)
         bad = Counter(getattr(c.case, field) for c in wrong)
         if len(all_of) > 1 and any(bad[value] < count for value, count in all_of.items()):
-            told = ", ".join(f"{value} {bad[value]} of {count}" for value, count in all_of.items() if bad[value])
-            lines.append(f"- wrong by {name}: {told}")
+            shown = ", ".join(f"{value} {bad[value]} of {count}" for value, count in all_of.items() if bad[value])
+            lines.append(f"- wrong by {name}: {shown}")
     lines += [f"- {said}" for said in _pattern(judged, wrong)]
     return "\n".join(lines)
 
@@ -153,8 +153,8 @@ def _unsupported(cells: Sequence[CellResult]) -> str:
 
 
 def _findings(verdict: Verdict) -> str:
-    told = [f.message for f in verdict.findings if f.level != "info"]
-    lines = [f"- {_short(text, 600)}" for text in dict.fromkeys(told) if text and text != verdict.message]
+    shown = [f.message for f in verdict.findings if f.level != "info"]
+    lines = [f"- {_short(text, 600)}" for text in dict.fromkeys(shown) if text and text != verdict.message]
     return "Found besides:\n" + "\n".join(lines[:6]) if lines else ""
 
 
@@ -163,8 +163,8 @@ def _resources(verdict: Verdict) -> str:
     lines = []
     for check in ("resources", "uses"):
         found = [f for f in verdict.findings if f.check == check]
-        told = [f.message for f in found if getattr(f.evidence, "kernels", True)]  # a message of no kernel says nothing
-        lines += [f"- {line}" for text in told for line in text.split("; ") if line][:8]
+        said = [f.message for f in found if getattr(f.evidence, "kernels", True)]  # a message of no kernel says nothing
+        lines += [f"- {line}" for text in said for line in text.split("; ") if line][:8]
     return "\n".join(["The kernels as compiled here:", *lines]) if lines else ""
 
 

@@ -25,7 +25,7 @@ _LIST = "tuple[str, ...]"
 
 def read_settings(path: Path, cache: Cache | None) -> Generator | Asked:
     """The generator that a TOML file describes. Raises UsageError, which names file and key, where the file cannot
-    be read, is no TOML, or asks for what there is not.
+    be read, is no TOML, or names what there is not.
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -86,7 +86,7 @@ def check_bounds(
 
 
 def check_language(language: str, place: str) -> None:
-    """Raises UsageError for a language in which no prompt asks; an empty text is the device's usual one."""
+    """Raises UsageError for a language without a prompt; an empty text is the device's usual one."""
     languages = sorted({one.language for one in TEMPLATES.values() if one.language})
     if language and language not in languages:
         raise UsageError(f"{place} language {language!r:.80} has no prompt; {near(language, languages)}")

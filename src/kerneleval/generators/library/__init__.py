@@ -19,8 +19,6 @@ from kerneleval.generators.common.settings import known_keys
 from kerneleval.generators.library.kernels import KERNELS, MODULES
 from kerneleval.records import Candidate, Origin, Task, UsageError, near
 
-__all__ = ["Library", "Operator", "from_settings"]
-
 _DISTRIBUTIONS = {"liger": "liger-kernel", "flaggems": "flag-gems"}
 _LICENCES = {"liger": "BSD-2-Clause", "flaggems": "Apache-2.0"}
 _DEVICES = ("cuda", "rocm")
@@ -105,20 +103,19 @@ class Library:
 
 def _wrapper(operator: Operator, task: Task) -> str:
     """A file that calls the function with the task's arguments, and does nothing else."""
-    smallest = {dim.name: -(-dim.low // dim.multiple_of) * dim.multiple_of for dim in task.dims}
-    names = [argument.name for argument in task.arguments(smallest, task.dtypes[0])]
+    names = [argument.name for argument in task.arguments(task.least_dims, task.dtypes[0])]
     handed = names if operator.arguments is None else list(operator.arguments)
     for one in handed:
         if isinstance(one, str) and one not in names:
             raise UsageError(f"{operator.entry}: task {task.name} has no argument {one!r:.80}; {near(one, names)}")
     module, _, function = operator.call.partition(":")
-    told = [one if isinstance(one, str) else repr(one) for one in handed]
-    told += [f"{key}={value!r}" for key, value in (operator.options or {}).items()]
+    passed = [one if isinstance(one, str) else repr(one) for one in handed]
+    passed += [f"{key}={value!r}" for key, value in (operator.options or {}).items()]
     first, _, rest = function.partition(".")
     called = "_library" + (f".{rest}" if rest else "")
     return (
         f"from {module} import {first} as _library\n\n\ndef run({', '.join(names)}):\n"
-        f"    return {called}({', '.join(told)})\n"
+        f"    return {called}({', '.join(passed)})\n"
     )
 
 

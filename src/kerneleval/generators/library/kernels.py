@@ -326,17 +326,3 @@ _GEMS = (
 
 KERNELS: tuple[Kernel, ...] = (*_LIGER, *_GEMS)
 """Every wrapper."""
-
-LEFT_OUT: tuple[tuple[str, str, str], ...] = (
-    ("liger", "geglu", "tanh approximation times a second input: gelu and linear_bias_gelu are exact (erf)"),
-    ("liger", "fused gate_up silu_mul", "takes gate and up in one tensor: joining them would be the wrapper's work"),
-    ("liger", "fused_linear_cross_entropy", "a loss of x weight^T as a whole: no task has it"),
-    ("flaggems", "logsumexp", "not in the library; nor is conv_transpose2d"),
-    ("flaggems", "skip_layer_norm", "layer norm of a sum: no task has it"),
-    ("flaggems", "swiglu", "takes gate and up in one tensor"),
-    ("flaggems", "gelu tanh", "another function than the exact one"),
-    ("flaggems", "fused_add_rms_norm in place", "documented to overwrite both inputs: judged on copies"),
-    ("flaggems", "backward of add, sum, amax", "no kernel: the gradient is handed on, expanded or left to PyTorch"),
-    ("flaggems", "backward of an additive mask", "its sdpa backward takes no mask; see 'sdpa bool mask'"),
-)
-"""(library, entry, why it is not judged)."""

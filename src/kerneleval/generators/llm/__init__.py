@@ -18,8 +18,6 @@ from kerneleval.generators.llm.endpoint import Anthropic, Declined, Exchange, Mi
 from kerneleval.generators.llm.settings import Settings, Usage, price_of, settings_of
 from kerneleval.records import Answer, Candidate, Origin, Request, digest
 
-__all__ = ["Model", "from_settings"]
-
 
 @KINDS.register(name="llm")
 def from_settings(table: Mapping[str, Any], place: str, cache: Cache | None = None) -> Model:
@@ -28,8 +26,8 @@ def from_settings(table: Mapping[str, Any], place: str, cache: Cache | None = No
 
 
 class Model:
-    """A model that is asked for candidates. ``place`` is where the settings stand, for messages; answers are kept in
-    the cache; without an endpoint what the settings say is asked, found when it is asked first.
+    """A model that gives candidates. ``place`` is where the settings stand, for messages; answers are kept in
+    the cache; without an endpoint the one of the settings is used, opened for the first request.
     """
 
     def __init__(
@@ -58,7 +56,7 @@ class Model:
         return self.settings.language or usual_language(device)
 
     def prompt(self, request: Request) -> Prompt:
-        """What the model is asked. Raises UsageError where the task cannot be asked for in this language, or for an
+        """What is sent to the model. Raises UsageError where the task has no prompt in this language, or for an
         error in the template.
         """
         return render(

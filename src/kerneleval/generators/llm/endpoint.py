@@ -1,5 +1,5 @@
 """One exchange with an endpoint, by OpenAI's chat completions or Anthropic's messages: what is sent, what every mishap
-becomes, and the same request again after one: exponential waits with jitter, and the pauses that an endpoint asks for.
+becomes, and the same request again after one: exponential waits with jitter, and the pauses that an endpoint demands.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Mishap(Exception):  # noqa: N818 - it is no error but something to be trie
     def __init__(self, message: str, wait_s: float = 0.0) -> None:
         super().__init__(message)
         self.wait_s = wait_s
-        """For how long the endpoint asked to be left alone."""
+        """For how long the endpoint wants no request."""
 
 
 class Declined(Exception):  # noqa: N818 - an answer, of its kind
@@ -77,12 +77,8 @@ class Exchange(abc.ABC):
         self._client.close()
 
     def complete(self, messages: Sequence[tuple[str, str]], sample: int) -> Reply:
-        """The answer to (role, text) messages; called from many threads.
-
-        Raises:
-            Mishap: nothing whole came.
-            Declined: the request is not taken.
-            UsageError: no request is taken with these settings.
+        """The answer to (role, text) messages; called from many threads. Raises Mishap: nothing whole came; Declined:
+        the request is not taken; UsageError: no request is taken with these settings.
         """
         import httpx2
 
@@ -129,10 +125,7 @@ class OpenAI(Exchange):
             body["seed"] = given.seed + sample
         if given.reasoning_effort:
             body["reasoning_effort"] = given.reasoning_effort
-        for name in ("temperature", "top_p"):
-            if not math.isnan(value := getattr(given, name)):
-                body[name] = value
-        return body
+        return body | given.sampling
 
     def _gathered(self, stream: Any, until: float) -> Reply:
         """An answer from its pieces; one that ends without saying why was cut."""
@@ -186,7 +179,7 @@ def _told(
 
 
 def pause_of(headers: Mapping[str, str]) -> float:
-    """Seconds for which a response asks to be left alone (RFC 9110, 10.2.3: seconds or a date); 0: it does not say."""
+    """Seconds for which a response wants no request (RFC 9110, 10.2.3: seconds or a date); 0: it does not say."""
     for name, unit_s in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
         said = (headers.get(name) or "").strip()
         try:
@@ -248,7 +241,7 @@ class Stopped(Exception):  # noqa: N818 - the answer is not wanted any more
 
 
 class Retries:
-    """Sends requests again, from many threads; a pause that the endpoint asks one of them for holds for all."""
+    """Sends requests again, from many threads; a pause that the endpoint demands of one of them holds for all."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -261,13 +254,9 @@ class Retries:
         self._stop.set()
 
     def call(self, send: Callable[[], _T]) -> tuple[_T, list[str]]:
-        """What ``send`` gives, and what went wrong before.
-
-        Raises:
-            Mishap: it went wrong as often as the settings allow, or the endpoint asks for too long a pause; the message
-                says how often, and why the last time.
-            Declined: as ``send`` raises it.
-            Stopped: it was given up.
+        """What ``send`` gives, and what went wrong before. Raises Mishap: it went wrong as often as the settings allow,
+        or the endpoint wants too long a pause (the message says how often, and why the last time); Declined: as
+        ``send`` raises it; Stopped: it was given up.
         """
         with optional("asking models needs"):
             import tenacity
@@ -343,17 +332,14 @@ class Anthropic(Exchange):
 
     def _request(self, messages: Sequence[tuple[str, str]]) -> dict[str, Any]:
         given = self._settings
-        body: dict[str, Any] = {
+        return {
             "model": given.model,
             "max_tokens": given.max_tokens or _MOST_TOKENS,
             "system": "\n\n".join(text for role, text in messages if role == "system"),
             "messages": [{"role": role, "content": text} for role, text in messages if role != "system"],
-            "extra_body": dict(given.extra),
+            # not all models take a temperature: the package no longer knows it
+            "extra_body": dict(given.extra) | given.sampling,
         }
-        for name in ("temperature", "top_p"):
-            if not math.isnan(value := getattr(given, name)):
-                body["extra_body"][name] = value  # not all models take them: the package no longer knows them
-        return body
 
     def _answered(self, messages: Sequence[tuple[str, str]], sample: int, until: float) -> Reply:
         with self._client.messages.stream(**self._request(messages)) as stream:

@@ -20,7 +20,7 @@ APIS = ("openai", "anthropic")
 """Protocols: chat completions, as almost every server speaks them, and Anthropic's messages."""
 
 HOSTED = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
-"""API -> where it is asked when no ``base_url`` is given."""
+"""API -> its address when no ``base_url`` is given."""
 
 _KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 """API -> environment variable of its key, where no ``base_url`` is given."""
@@ -40,7 +40,7 @@ class PriceTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """A model, where it is asked, and how."""
+    """A model, its endpoint, and how it is used."""
 
     model: str
     name: str = ""
@@ -79,7 +79,7 @@ class Settings:
     """Time after which an answer is given up, however it flows."""
     tries: int = 8
     max_wait_s: float = 600.0
-    """Longest wait before it is sent again; an endpoint that asks for more is given up."""
+    """Longest wait before it is sent again; an endpoint that wants more is given up."""
     guidance: str = ""
     """What guidance the prompt gives beyond the task, for your own template (``Origin.guidance``); empty: ``none``
     for a built-in template, not recorded for another."""
@@ -102,10 +102,13 @@ class Settings:
         """All that an answer depends on, besides the messages and the sample."""
         names = ("model", "api", "max_tokens", "max_tokens_key", "reasoning_effort", "seed")
         found: dict[str, Any] = {name: getattr(self, name) for name in names}
-        for name in ("temperature", "top_p"):
-            value = getattr(self, name)
-            found[name] = None if math.isnan(value) else value
+        found |= {"temperature": None, "top_p": None} | self.sampling
         return found | {"url": self.url, "extra": dict(self.extra)}
+
+    @property
+    def sampling(self) -> dict[str, float]:
+        """Temperature and ``top_p``, as far as they are set."""
+        return {name: value for name in ("temperature", "top_p") if not math.isnan(value := getattr(self, name))}
 
 
 _AT_LEAST = {
@@ -134,9 +137,7 @@ def settings_of(table: Mapping[str, Any], place: str) -> Settings:
         raise UsageError(f"{place} model is missing: the model's name, as the endpoint knows it")
     made = Settings(**values)
     _limits(made, place)
-    name = made.name or PurePosixPath(made.model).name or made.model
-    if ":" in name or "/" in name or not name.isprintable():
-        name = name.replace(":", "-").replace("/", "-") if not made.name else name
+    name = made.name or (PurePosixPath(made.model).name or made.model).replace(":", "-").replace("/", "-")
     if ":" in name or not name.isprintable():
         raise UsageError(f"{place} name {name!r:.80} must have neither colons nor control characters")
     return dataclasses.replace(made, name=name)
@@ -182,8 +183,8 @@ class Usage:
 
 def price_of(usage: Usage, settings: Settings, model: str = "") -> tuple[float, str]:
     """(US dollars, the list they are from); (0, "") where no list has the model: nothing is made up. The settings'
-    own table counts, where there is one. ``model`` is the one that answered, as the endpoint says; empty: the one asked
-    for.
+    own table counts, where there is one. ``model`` is the one that answered, as the endpoint says; empty: the settings'
+    own.
     """
     if settings.prices is not None:
         date = settings.prices.date

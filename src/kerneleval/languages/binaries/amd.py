@@ -131,7 +131,7 @@ def hipified(folder: Path, sources: Sequence[str]) -> list[str]:
 
 
 def translated_flags(flags: Sequence[str], file: str) -> list[str]:
-    """The flags of nvcc that a CUDA source asks for, as hipcc's. Raises BuildError: hipcc has no such flag."""
+    """The flags of nvcc in a CUDA source's header, as hipcc's. Raises BuildError: hipcc has no such flag."""
     known = {"use_fast_math": "-ffast-math", "fmad=false": "-ffp-contract=off", "fmad=true": "-ffp-contract=fast"}
     found = []
     for flag in flags:
@@ -150,7 +150,7 @@ def translated_flags(flags: Sequence[str], file: str) -> list[str]:
 def code_objects(data: bytes) -> list[tuple[str, bytes]]:
     """(target, ELF) of the device code in a file that hipcc made: ``gfx90a`` of ``hipv4-amdgcn-amd-amdhsa--gfx90a``.
 
-    The bundle, by itself or within a library, is a magic word, the number of entries, and for each where it lies from
+    The bundle, by itself or within a library, is a magic word, the number of entries, and for each its offset from
     there, its size and its name (Clang's "Clang Offload Bundler"). Empty: there is none, or it is compressed.
     """
     found: list[tuple[str, bytes]] = []
@@ -203,7 +203,7 @@ class HipModule(DeviceModule):
         return library
 
     def _allow_shared(self, name: str, handle: Any, shared: int) -> None:
-        """Nothing: HIP gives what the launch asks for, or refuses it."""
+        """Nothing: HIP gives what the launch needs, or refuses it."""
 
     def _error_name(self, status: int) -> str:
         return (self._driver.hipGetErrorName(status) or b"?").decode()

@@ -131,10 +131,10 @@ def length(data: bytes) -> int:
 
 
 def code_digest(data: bytes) -> str:
-    """Hash of a file, but for what debuggers alone read: lines of a source tell in which folder it lay.
+    """Hash of a file, but for what debuggers alone read: lines of a source name its folder.
 
     Two files of one hash are equal but for the contents of sections that are named as debuggers' are, that no processor
-    loads, and that lie in nothing else; where that is not so, it is the hash of all bytes.
+    loads, and that are part of nothing else; where that is not so, it is the hash of all bytes.
     """
     kept = bytearray(data)
     for start, stop in _debugging(data):

@@ -58,7 +58,7 @@ _GFX = {
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """A compiled kernel and what it takes; -1: not told."""
+    """A compiled kernel and what it takes; -1: the binary does not say."""
 
     name: str
     """As the binary has it."""
@@ -120,20 +120,21 @@ def _cuda(binary: bytes) -> Iterator[Kernel]:
     symbols: dict[int, str] = {}
     for number, _, _, place in table:
         symbols.setdefault(number, elf.text_at(binary, *place))  # of several tables the first counts
-    told: dict[tuple[int, str], int] = {}
+    figures: dict[tuple[int, str], int] = {}
     _, offset, size, _, _ = sections.get(".nv.info", (0, 0, 0, 0, 0))
     for attribute, payload in _entries(binary[offset : offset + size]):
         if len(payload) == 8:
             symbol, value = struct.unpack("<II", payload)
-            told[attribute, symbols.get(symbol, "")] = value
+            figures[attribute, symbols.get(symbol, "")] = value
+    arch = f"sm_{binary[48 if binary[8] <= 7 else 49]}"  # of the flags the lowest byte up to ABI 7, then the second
     for section in named:
         name = section.removeprefix(".text.")
         shared = sections.get(f".nv.shared.{name}", (0, 0, 0, 0, 0))[2]
-        if (_REGISTERS, name) not in told:
+        if (_REGISTERS, name) not in figures:
             continue  # a function that kernels call
-        local = max(told.get((_FRAME_SIZE, name), 0), told.get((_MIN_STACK_SIZE, name), 0))
-        registers = told[_REGISTERS, name]
-        yield Kernel(name=name, arch=_sm(binary), registers=registers, spilled=local, shared_bytes=shared)
+        local = max(figures.get((_FRAME_SIZE, name), 0), figures.get((_MIN_STACK_SIZE, name), 0))
+        registers = figures[_REGISTERS, name]
+        yield Kernel(name=name, arch=arch, registers=registers, spilled=local, shared_bytes=shared)
 
 
 def _entries(info: bytes) -> Iterator[tuple[int, bytes]]:
@@ -146,25 +147,20 @@ def _entries(info: bytes) -> Iterator[tuple[int, bytes]]:
             at += length
 
 
-def _sm(binary: bytes) -> str:
-    """Of the header's flags the lowest byte up to ABI 7; bits 8 to 15 since."""
-    return f"sm_{binary[48 if binary[8] <= 7 else 49]}"
-
-
 # -- AMD ---------------------------------------------------------------------------------------------------------------
 
 
 def _amd(data: bytes, arch: str) -> tuple[Kernel, ...]:
     """From the note of the code object, which is MessagePack: ``amdhsa.kernels`` has a map for each kernel."""
     names = sorted({name.removesuffix(".kd") for name in elf.exported(data) if name.endswith(".kd")})
-    told = {str(one.get(".symbol", "")).removesuffix(".kd"): one for one in _metadata(data)}
+    figures = {str(one.get(".symbol", "")).removesuffix(".kd"): one for one in _metadata(data)}
     return tuple(
         Kernel(
             name=name,
             arch=arch,
-            registers=_figure(told.get(name), ".vgpr_count"),
-            spilled=_figure(told.get(name), ".vgpr_spill_count"),
-            shared_bytes=_figure(told.get(name), ".group_segment_fixed_size"),
+            registers=_figure(figures.get(name), ".vgpr_count"),
+            spilled=_figure(figures.get(name), ".vgpr_spill_count"),
+            shared_bytes=_figure(figures.get(name), ".group_segment_fixed_size"),
         )
         for name in names
     )

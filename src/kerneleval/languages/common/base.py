@@ -81,19 +81,12 @@ class Loaded(ABC):
 
     @abstractmethod
     def forward(self, args: Sequence[Any], outputs: Sequence[OutputSpec], dims: Mapping[str, int]) -> Any:
-        """Calls the candidate once.
+        """Calls the candidate once with the task's arguments in their order: tensors on the device, or plain values.
+        Gives one tensor, or a tuple of tensors; of Python candidates whatever the entry point returned, unchecked.
 
-        Args:
-            args: the task's arguments in order: tensors on the device, or plain values.
-            outputs: shape and dtype of each output, in order (native candidates only; others ignore them).
-            dims: the task's dims, in the task's order.
-
-        Returns:
-            One tensor, or a tuple of tensors. Of Python candidates: whatever the entry point returned, unchecked.
-
-        Raises:
-            NotImplementedError: the candidate declares that it does not support this call.
-            Exception: whatever else candidate code raises; native code that returns an error code: RuntimeError.
+        ``outputs``: shape and dtype of each output, in order, for native candidates alone; ``dims``: the task's dims,
+        in its order. Raises NotImplementedError: the candidate declares that it does not support this call;
+        RuntimeError: native code returned an error code; and whatever else candidate code raises.
         """
 
     def make_module(self, init_args: Sequence[Any], seed: int | None = None) -> torch.nn.Module:
@@ -153,16 +146,11 @@ class Language(ABC):
     def build(self, candidate: Candidate, out_dir: Path, device: str, arch: str) -> None:  # noqa: B027
         """Compiles into ``out_dir`` (made if missing); runs compilers only, never candidate code.
 
-        Args:
-            out_dir: private to this candidate, device and :meth:`toolchain`; the caller caches it by content. Only
-                regular files, the build outputs, are left there.
-            device: a device kind, or a torch device such as ``cuda:0``.
-            arch: the device's architecture, ``sm_90``; unused by languages that compile for the host.
-
-        Raises:
-            BuildError: the source does not compile, or a flag is not allowed.
-            UsageError: the language does not run on the device.
-            InfrastructureError: there is no compiler.
+        ``out_dir`` is private to this candidate, device and :meth:`toolchain`; the caller caches it by content. Only
+        regular files, the build outputs, are left there. ``device`` is a device kind, or a torch device such as
+        ``cuda:0``; ``arch`` is its architecture (``sm_90``), unused by languages that compile for the host. Raises
+        BuildError: the source does not compile, or a flag is not allowed; UsageError: the language does not run on the
+        device; InfrastructureError: there is no compiler.
         """
 
     def foreign(self, candidate: Candidate, build_dir: Path) -> tuple[str, ...]:
@@ -175,15 +163,10 @@ class Language(ABC):
     def load(self, candidate: Candidate, build_dir: Path, device: str, names: Sequence[str] = ()) -> Loaded:
         """Loads the candidate, **running its code**, and finds its entry points.
 
-        Args:
-            build_dir: where :meth:`build` wrote; must be writable for Python languages, which put their sources there.
-            device: a device kind, or a torch device such as ``cuda:0``.
-            names: what the forward entry point may be called besides the conventions: the task's name.
-
-        Raises:
-            LoadError: importing or linking failed, or no entry point was found.
-            UsageError: the language does not run on the device.
-            InfrastructureError: something that the language needs is not installed.
+        ``build_dir`` is where :meth:`build` wrote; it must be writable for Python languages, which put their sources
+        there. ``names``: what the forward entry point may be called besides the conventions (the task's name). Raises
+        LoadError: importing or linking failed, or no entry point was found; UsageError: the language does not run on
+        the device; InfrastructureError: something that the language needs is not installed.
         """
 
     def preload(self, device: str, arch: str) -> None:  # noqa: B027 - most have nothing to do ahead

@@ -140,15 +140,12 @@ def tool_version(path: str) -> str:
 
 
 def run_compiler(command: Sequence[str], cwd: Path, timeout_s: float, further: Mapping[str, str] | None = None) -> str:
-    """Runs one compiler to its end, in a session of its own that is killed as a whole when time is up.
+    """Runs one compiler to its end, without a shell, in a session of its own that is killed as a whole when time is up.
+    Returns the first 8 KiB of its output (warnings).
 
     The environment holds only PATH, LANG and TMPDIR (``cwd``), so that nothing of the caller's leaks in, and
-    ``further`` variables that this compiler needs. No shell is involved. Returns the first 8 KiB of its output
-    (warnings).
-
-    Raises:
-        BuildError: exit status other than 0, or out of time; with the first 8 KiB of its output.
-        InfrastructureError: the program cannot be started.
+    ``further`` variables that this compiler needs. Raises BuildError: exit status other than 0, or out of time, with
+    the first 8 KiB of its output; InfrastructureError: the program cannot be started.
     """
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "TMPDIR": str(cwd)} | dict(
         further or {}
@@ -198,13 +195,10 @@ def compile_into(
     timeout_s: float,
     further: Mapping[str, str] | None = None,
 ) -> None:
-    """Runs a compiler that makes one file, which is there as a whole or not at all: a killed build leaves no half.
-
-    Args:
-        out: the file.
-        command: program and flags, before ``-I.`` and ``-o``.
-        inputs: what follows these: sources, relative to ``cwd``, so that messages name the candidate's files alone.
-        cwd: as of :func:`run_compiler`, as are the others and what is raised.
+    """Runs a compiler that makes one file, ``out``, which is there as a whole or not at all: a killed build leaves no
+    half. ``command`` has program and flags, before ``-I.`` and ``-o``; ``inputs`` follow these: sources, relative to
+    ``cwd``, so that messages name the candidate's files alone. The rest as of :func:`run_compiler`, as is what is
+    raised.
     """
     made = out.with_name(f"{out.name}.{os.getpid()}")
     try:

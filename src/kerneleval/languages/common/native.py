@@ -112,7 +112,7 @@ class NativeLoaded(Loaded):
 
     def forward(self, args: Sequence[Any], outputs: Sequence[OutputSpec], dims: Mapping[str, int]) -> Any:
         """See :meth:`Loaded.forward`; outputs are fresh, uninitialised, contiguous tensors."""
-        if not outputs:  # as when asked for gradients by autograd: the call would pass too few arguments
+        if not outputs:  # as in a forward call of autograd's: the call would pass too few arguments
             raise NotImplementedError(f"no backward entry point: looked for {', '.join(self._backward_names)}")
         made = self._call(False, args, outputs, dims)
         return made[0] if len(made) == 1 else made
@@ -209,7 +209,7 @@ class NativeLoaded(Loaded):
 
     @staticmethod
     def _tried(names: Sequence[str], dtype: str) -> list[str]:
-        # A name without suffix means float32, except where no tensor is floating and there is nothing to tell apart.
+        # A name without suffix means float32, except where no tensor is floating and there is nothing to distinguish.
         floating = dtype.startswith(("float", "bfloat", "complex"))
         tried = [f"{name}_{dtype}" for name in names]
         return tried + list(names) if dtype == "float32" or not floating else tried

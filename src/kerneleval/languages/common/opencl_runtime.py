@@ -61,25 +61,25 @@ def identity() -> str:
 
 
 def set_up(pyopencl: Path) -> None:
-    """Set ``PYOPENCL_HOME`` for this process, before the first platform is asked for, from the package's folder.
+    """Set ``PYOPENCL_HOME`` for this process, before the first platform is listed, from the package's folder.
 
     The loader of pyopencl's wheel dies where that is missing. Importing sets it, but a worker's environment is made
     anew after that.
     """
     home = pyopencl
     if library := chosen_library():
-        home = _folder()
+        home = Path(_temporary().name)
         (home / ".libs").mkdir(parents=True, exist_ok=True)
         (home / ".libs" / "chosen.icd").write_text(str(library))
         os.environ["OCL_ICD_VENDORS"] = str(home / ".libs")
     elif _built_ins_misfit() and (pyopencl.parent / _POCL_FILES / _BUILT_INS.format("avx512")).is_file():
-        home = _with_avx2(pyopencl)
+        # PoCL with the built-in functions for AVX2 in the place of those for AVX-512
+        root = Path(_temporary().name)
+        home, built_ins = linked_pocl(pyopencl, root), root / _POCL_FILES / _BUILT_INS.format("avx512")
+        built_ins.unlink()
+        built_ins.symlink_to(pyopencl.parent / _POCL_FILES / _BUILT_INS.format("avx2"))
         os.environ["POCL_CACHE_DIR"] = str(home / "cache")  # no kernels of before
     os.environ["PYOPENCL_HOME"] = str(home)
-
-
-def _folder() -> Path:
-    return Path(_temporary().name)
 
 
 @functools.cache
@@ -101,15 +101,6 @@ def _built_ins_misfit() -> bool:
     except OSError:
         return False
     return "AuthenticAMD" in first and " avx512f " in first
-
-
-def _with_avx2(pyopencl: Path) -> Path:
-    """PoCL with the built-in functions for AVX2 in the place of those for AVX-512."""
-    home = linked_pocl(pyopencl, _folder())
-    built_ins = _folder() / _POCL_FILES / _BUILT_INS.format("avx512")
-    built_ins.unlink()
-    built_ins.symlink_to(pyopencl.parent / _POCL_FILES / _BUILT_INS.format("avx2"))
-    return home
 
 
 def linked_pocl(pyopencl: Path, root: Path) -> Path:
@@ -210,7 +201,7 @@ def unusable() -> str:
 
 @functools.cache
 def _chosen() -> Any:
-    """The ``pyopencl.Device``. Raises InfrastructureError where there is none, or none of the name asked for."""
+    """The ``pyopencl.Device``. Raises InfrastructureError where there is none, or none of the chosen name."""
     try:
         import pyopencl
     except ImportError as error:
@@ -240,10 +231,10 @@ def _chosen() -> Any:
 
 
 def _give_root() -> None:
-    """Have hwloc, which tells PoCL of memory and processors, read them through links where ``/`` cannot be opened.
+    """Have hwloc, from which PoCL knows memory and processors, read them through links where ``/`` cannot be opened.
 
     It opens that directory first and reads below it. A confined worker may read ``/sys`` and ``/proc`` but not what
-    lies beside them, and PoCL ends the process if hwloc reports no memory.
+    is beside them, and PoCL ends the process if hwloc reports no memory.
     """
     try:
         os.close(os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))

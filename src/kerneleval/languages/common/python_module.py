@@ -169,17 +169,22 @@ class PythonLoaded(Loaded):
 
 
 def imports(text: str, package: str) -> bool:
-    """Whether Python source imports the package anywhere, in functions and branches too; False if it does not parse."""
+    """Whether Python source imports the package anywhere; False if it does not parse."""
     try:
-        tree = ast.parse(text)
+        return package in imported(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last: nested too deep for the parser
         return any(line.split()[:2] in (["import", package], ["from", package]) for line in text.splitlines())
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """Packages that a module imports, in functions and branches too."""
+    names: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import) and any(alias.name.split(".")[0] == package for alias in node.names):
-            return True
-        if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == package:
-            return True
-    return False
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names
 
 
 # -- Importing ---------------------------------------------------------------------------------------------------------

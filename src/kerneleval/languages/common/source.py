@@ -86,20 +86,15 @@ _MOST_LINES = 20_000
 def read_candidate(
     path: str | os.PathLike[str], task_name: str = "", entry: str = "", language: str = "", backward_entry: str = ""
 ) -> Candidate:
-    """Reads a candidate from a file, or from a directory that holds one file for the task.
+    """Reads a candidate from a file, or from a directory that holds one file ``<task_name>.<suffix>`` of a known
+    suffix. An empty ``language`` is found from suffix and text; empty entry points are found by convention when it is
+    loaded.
 
     The file's own name does not enter the candidate (it becomes ``candidate.py``, ``candidate.cpp`` ...), so that equal
     files under different names are one candidate. Its origin comes from the side file ``<stem>.origin.json`` if there
     is one, else from a ``kerneleval-origin`` header, else it is ``Origin()``. Raises UsageError: the file is missing,
     too large (4 MiB), empty, not UTF-8, of no known language, or its origin is not what it should be; the message names
     the file.
-
-    Args:
-        path: the file; or a directory with a file ``<task_name>.<suffix>`` for exactly one known suffix.
-        task_name: the task to solve; only used to choose the file in a directory.
-        entry: name of the forward entry point; empty: by convention.
-        language: name of the language; empty: detected by suffix and text.
-        backward_entry: name of the explicit backward entry point; empty: by convention.
     """
     file = Path(path)
     if file.is_dir():
@@ -119,7 +114,7 @@ def read_candidate(
 
 
 def candidate_of(text: str, language: str = "") -> Candidate:
-    """A candidate of a text that lies in no file, the same as that of a file with it. Without a language it has that of
+    """A candidate of a text that is in no file, the same as that of a file with it. Without a language it has that of
     a ``.py`` file. Raises UsageError: it is empty or too large (4 MiB), the language is unknown, or its origin is not
     what it should be.
     """
@@ -163,7 +158,7 @@ def _read_text(file: Path, limit_bytes: int) -> str:
 
 
 def _origin(file: Path, text: str) -> Origin:
-    """Who made it; where what was written first lies beside it, with the lines that were changed since."""
+    """Who made it; where a file beside it has what was written first, with the lines that were changed since."""
     origin = _stated(file, text)
     written = file.with_name(file.stem + ".written.txt")
     if not written.exists():

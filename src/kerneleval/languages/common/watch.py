@@ -46,7 +46,7 @@ class LaunchWatch:
         self.muted = False
         self._patches = tuple(patches)
         self._source_dir = source_dir
-        library_folders()  # asked before the candidate could change the answer
+        library_folders()  # cached before the candidate could change the answer
         # By id, with the object kept alive so that no id is used again; launches must stay cheap.
         self._names: dict[int, tuple[Any, str | None]] = {}
 

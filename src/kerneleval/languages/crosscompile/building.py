@@ -1,6 +1,6 @@
 """Builds a CUDA or HIP candidate for a GPU that is not there: the program of a confined process.
 
-Nothing of the candidate runs, but its compilers read what it includes and write where they are told, so they do it with
+Nothing of the candidate runs, but its compilers read what it includes and write where their options say, so they have
 the rights of that process: its arguments are a specification in JSON and the only folder that it may write to, which
 gets ``build`` with what was made and ``told.json``.
 """

@@ -1,7 +1,7 @@
 """Compiles a Triton candidate for GPUs that are not there: ``python -m ...program SPEC OUT``.
 
 It imports the candidate and calls it on zeros in the host's memory, in a process for each target that looks to the
-candidate like one on that GPU: tensors say that they lie there, and what PyTorch computes, the host does. A launch
+candidate like one on that GPU: tensors say that they are there, and what PyTorch computes, the host does. A launch
 compiles its kernel with the very signature and constants, writes what came into OUT, and launches nothing. All of it
 runs the candidate's code: start it confined, believe nothing it says of binaries that it did not write.
 
@@ -35,7 +35,7 @@ _THERE, _HERE = torch.device("cuda", 0), torch.device("cpu")
 
 
 class OnDevice(TorchFunctionMode):
-    """Inside of it tensors in the host's memory say they are on the GPU, and what asks for the GPU gets the host."""
+    """Inside of it tensors in the host's memory say they are on the GPU, and calls that name the GPU get the host."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         told = _told().get(func)
@@ -64,7 +64,7 @@ def _moved(value: Any) -> Any:
 
 
 def dress(target: Target) -> None:
-    """``torch.cuda`` and ``torch.version`` tell of the target."""
+    """``torch.cuda`` and ``torch.version`` describe the target."""
     major, minor = target.capability
     properties = types.SimpleNamespace(
         name=target.product,
@@ -103,7 +103,7 @@ def dress(target: Target) -> None:
 
 
 def _giving(value: Any) -> Any:
-    """A function of its own that gives the value: PyTorch's compiler tells functions by identity."""
+    """A function of its own that gives the value: PyTorch's compiler distinguishes functions by identity."""
     return lambda *args, **keywords: value
 
 

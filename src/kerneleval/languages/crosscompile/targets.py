@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from kerneleval.records import UsageError, near
 
-_KIB = 1024
-
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
@@ -17,7 +15,7 @@ class Target:
     name: str
     """``sm_90`` or ``gfx942``."""
     product: str
-    """A GPU of it, whose figures a candidate sees that asks for them while it is compiled."""
+    """A GPU of it, whose figures a candidate gets from PyTorch while it is compiled."""
     warp: int
     """Threads of a warp (wavefront)."""
     shared_bytes: int
@@ -34,40 +32,36 @@ class Target:
 
     @property
     def capability(self) -> tuple[int, int]:
-        """What PyTorch tells as compute capability: of NVIDIA's (9, 0) for sm_90, of AMD's (9, 4) for gfx942."""
+        """What PyTorch gives as compute capability: of NVIDIA's (9, 0) for sm_90, of AMD's (9, 4) for gfx942."""
         number = self.name.removeprefix("sm_") if self.vendor == "nvidia" else self.name.removeprefix("gfx")[:-1]
         return int(number[:-1]), int(number[-1])
-
-
-def _target(name: str, product: str, warp: int, shared_kib: int, units: int, memory_gib: int) -> Target:
-    return Target(
-        name=name,
-        product=product,
-        warp=warp,
-        shared_bytes=shared_kib * _KIB,
-        units=units,
-        memory_bytes=memory_gib * _KIB**3,
-    )
 
 
 # Shared memory: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" (maximum amount of shared
 # memory per thread block); AMD's CDNA 3 and CDNA 4 ISA guides and whitepapers (LDS of a compute unit). The rest: data
 # sheets of the products.
 TARGETS: dict[str, Target] = {
-    target.name: target
-    for target in (
-        _target("sm_75", "NVIDIA T4", 32, 64, 40, 16),
-        _target("sm_80", "NVIDIA A100", 32, 163, 108, 80),
-        _target("sm_86", "NVIDIA A40", 32, 99, 84, 48),
-        _target("sm_89", "NVIDIA L40S", 32, 99, 142, 48),
-        _target("sm_90", "NVIDIA H100", 32, 227, 132, 80),
-        _target("sm_100", "NVIDIA B200", 32, 227, 148, 180),
-        _target("sm_120", "NVIDIA GeForce RTX 5090", 32, 99, 170, 32),
-        _target("gfx90a", "AMD Instinct MI210", 64, 64, 104, 64),
-        _target("gfx942", "AMD Instinct MI300X", 64, 64, 304, 192),
-        _target("gfx950", "AMD Instinct MI355X", 64, 160, 256, 288),
-        _target("gfx1100", "AMD Radeon RX 7900 XTX", 32, 64, 48, 24),
-        _target("gfx1201", "AMD Radeon RX 9070 XT", 32, 64, 32, 16),
+    name: Target(
+        name=name,
+        product=product,
+        warp=warp,
+        shared_bytes=shared_kib << 10,
+        units=units,
+        memory_bytes=memory_gib << 30,
+    )
+    for name, product, warp, shared_kib, units, memory_gib in (
+        ("sm_75", "NVIDIA T4", 32, 64, 40, 16),
+        ("sm_80", "NVIDIA A100", 32, 163, 108, 80),
+        ("sm_86", "NVIDIA A40", 32, 99, 84, 48),
+        ("sm_89", "NVIDIA L40S", 32, 99, 142, 48),
+        ("sm_90", "NVIDIA H100", 32, 227, 132, 80),
+        ("sm_100", "NVIDIA B200", 32, 227, 148, 180),
+        ("sm_120", "NVIDIA GeForce RTX 5090", 32, 99, 170, 32),
+        ("gfx90a", "AMD Instinct MI210", 64, 64, 104, 64),
+        ("gfx942", "AMD Instinct MI300X", 64, 64, 304, 192),
+        ("gfx950", "AMD Instinct MI355X", 64, 160, 256, 288),
+        ("gfx1100", "AMD Radeon RX 7900 XTX", 32, 64, 48, 24),
+        ("gfx1201", "AMD Radeon RX 9070 XT", 32, 64, 32, 16),
     )
 }
 """By name."""

@@ -186,26 +186,19 @@ def _norm(text: str, run: Any, each: int, args: _Args, over: _Shape, **more: Any
 
 
 STEPS: dict[str, Step] = {
-    "relu": Step(text="relu({x})", run=F.relu),
+    **{
+        name: Step(text=f"{name}({{x}})", run=getattr(home, name), each=each)
+        for home, name, each in (
+            *((F, "relu", 1), (F, "gelu", 5), (F, "silu", 4), (F, "mish", 5), (F, "elu", 3), (F, "selu", 4)),
+            *((F, "softplus", 3), (F, "hardswish", 5), (F, "hardsigmoid", 4), (F, "hardtanh", 2), (F, "hardshrink", 2)),
+            *((torch, "tanh", 1), (torch, "sigmoid", 3), (torch, "exp", 1), (torch, "cos", 1)),
+        )
+    },
     "leaky_relu": Step(text="leaky_relu({x}, slope)", run=F.leaky_relu, each=2, args=_numbers(slope=0.2)),
-    "gelu": Step(text="gelu({x})", run=F.gelu, each=5),
     "gelu_tanh": Step(text="gelu_tanh({x})", run=partial(F.gelu, approximate="tanh"), each=8),
-    "silu": Step(text="silu({x})", run=F.silu, each=4),
-    "mish": Step(text="mish({x})", run=F.mish, each=5),
-    "tanh": Step(text="tanh({x})", run=torch.tanh),
-    "sigmoid": Step(text="sigmoid({x})", run=torch.sigmoid, each=3),
-    "elu": Step(text="elu({x})", run=F.elu, each=3),
-    "selu": Step(text="selu({x})", run=F.selu, each=4),
-    "softplus": Step(text="softplus({x})", run=F.softplus, each=3),
-    "hardswish": Step(text="hardswish({x})", run=F.hardswish, each=5),
-    "hardsigmoid": Step(text="hardsigmoid({x})", run=F.hardsigmoid, each=4),
-    "hardtanh": Step(text="hardtanh({x})", run=F.hardtanh, each=2),
-    "hardshrink": Step(text="hardshrink({x})", run=F.hardshrink, each=2),
-    "exp": Step(text="exp({x})", run=torch.exp),
     "log": Step(text="log {x}", run=torch.log),
     "sqrt": Step(text="sqrt {x}", run=torch.sqrt),
     "rsqrt": Step(text="{x} ** -0.5", run=torch.rsqrt, each=2),
-    "cos": Step(text="cos({x})", run=torch.cos),
     "abs": Step(text="|{x}|", run=torch.abs),
     "softmax": _softmax("softmax({x}, dim=1)", partial(F.softmax, dim=1), lambda s: s[1:2]),
     "log_softmax": _softmax("log_softmax({x}, dim=1)", partial(F.log_softmax, dim=1), lambda s: s[1:2]),

@@ -29,26 +29,19 @@ none is."""
 
 
 def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
-    """A KernelBench problem as a task.
+    """A KernelBench problem as a task, whose name holds eight digits of the content's hash, so that results of two
+    files of one name never mix. Candidates are classes ``ModelNew``; ``build(dims, device)`` gives a
+    :class:`ModuleProblem`.
 
     The file is executed: give only files that you trust, as with any Python program. Sizes and costs are found lazily,
     by running the problem on tensors without memory; :class:`Survey` says what is counted. Neither ``flops`` nor
     ``bytes`` bounds what a clever candidate needs (a triangular matrix need not be read whole).
 
-    Args:
-        path: the problem file.
-        sweep: also judge other sizes, found by varying the file's top-level integers (``sweep.py``).
-        suite_seed: public seed of the sizes that a sweep chooses.
+    ``sweep``: also judge other sizes, chosen by the public ``suite_seed`` and found by varying the file's top-level
+    integers (``sweep.py``). At the file's own sizes, inputs of other scale and sign are judged too where the problem is
+    defined there: most files draw from [0, 1) alone, where a softmax needs no maximum and a ReLU is the identity.
 
-    At the file's own sizes, inputs of other scale and sign are judged too where the problem is defined there: most
-    files draw from [0, 1) alone, where a softmax needs no maximum and a ReLU is the identity.
-
-    Returns:
-        A module task: candidates are classes ``ModelNew``; ``build(dims, device)`` gives a :class:`ModuleProblem`. The
-        name holds eight digits of the content's hash, so that results of two files of one name never mix.
-
-    Raises:
-        UsageError: the file is missing, is no problem file, or raises (the message names path, line and error).
+    Raises UsageError: the file is missing, is no problem file, or raises (the message names path, line and error).
     """
     file = ProblemFile(Path(path))
     init_arguments(file, file.execute({}), 0)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
 
 from kerneleval.records import UsageError, digest
 from kerneleval.tasks.formats.problem_file import ProblemFile, problem_error, seeded
@@ -24,7 +25,7 @@ from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, i
 _SCALES = {"large_scale": 128.0, "small_scale": -1.0 / 16.0, "negative": -8.0}
 """Factors of the distributions beyond the file's own. Exponentials of the large ones overflow where no maximum was
 taken off. Signs are turned because most problems draw from [0, 1), where a ReLU is the identity and no activation meets
-its lower end; these lie above -8. One factor for a whole tensor keeps it symmetric, triangular or sparse."""
+its lower end; these are above -8. One factor for a whole tensor keeps it symmetric, triangular or sparse."""
 
 DISTRIBUTIONS = (*_SCALES, "outlier", "trained")
 """Distributions beyond the file's own."""
@@ -46,15 +47,9 @@ _RANDOM = 1e-3
 
 
 class ModuleProblem:
-    """A problem at given sizes on one device.
-
-    Args:
-        file: the problem file.
-        dims: its integers; those left out stay as written.
-        device: ``cpu``, ``cuda`` ...
-
-    Raises:
-        UsageError: the file, its Model or its get_init_inputs() raises at these sizes; the message names the line.
+    """A problem at given sizes on one device (``cpu``, ``cuda`` ...); integers of the file that ``dims`` leaves out
+    stay as written. Raises UsageError: the file, its Model or its get_init_inputs() raises at these sizes; names the
+    line.
     """
 
     def __init__(self, file: ProblemFile, dims: Mapping[str, int], device: str) -> None:
@@ -70,22 +65,18 @@ class ModuleProblem:
     # -- inputs -------------------------------------------------------------------------------------------------------
 
     def inputs(self, seed: int, distribution: str = "standard") -> list[Any]:
-        """Arguments of ``forward``: what ``get_inputs()`` gives under the seed, drawn on the device; contiguous (how it
-        lays them out is a trait).
+        """Arguments of ``forward``: what ``get_inputs()`` gives under the seed (of 63 bits at most), drawn on the
+        device; contiguous (how it lays them out is a trait).
 
         A floating tensor that comes out the same under every seed is varied: each finite element by up to 10 %, zeros
         staying zero so that masks stay masks; a tensor of nothing but zeros becomes normal noise of scale 0.1. Integers
         and booleans are always left as they are.
 
-        Args:
-            seed: up to 63 bits; other seeds give other content.
-            distribution: ``standard``, or one of :data:`DISTRIBUTIONS`. Under all but ``trained``, which is about
-                weights, floating tensors with more than a few distinct values (no labels, no masks) are multiplied by a
-                factor, plain floats by one between 0.8 and 0.95. ``outlier`` gives rows sizes of their own and elements
-                secret signs, and makes a few large; what elements depend on one another stays as it is there.
-
-        Raises:
-            UsageError: get_inputs() raises, or an unknown distribution.
+        The distribution is ``standard``, or one of :data:`DISTRIBUTIONS`. Under all of these but ``trained``, which is
+        about weights, floating tensors with more than a few distinct values (no labels, no masks) are multiplied by a
+        factor, plain floats by one between 0.8 and 0.95. ``outlier`` gives rows sizes of their own and elements secret
+        signs, and makes a few large; what elements depend on one another stays as it is there. Raises UsageError:
+        get_inputs() raises, or an unknown distribution.
         """
         if distribution != "standard" and distribution not in DISTRIBUTIONS:
             raise UsageError(
@@ -99,7 +90,9 @@ class ModuleProblem:
         if distribution not in ("standard", "trained"):
             for index, value in enumerate(args):
                 if type(value) is float:
-                    args[index] = value * self._scalar_factor(index)
+                    # by a factor in [0.8, 0.95): the same in all calls, and a probability stays one
+                    part = int(digest(self.file.hash, f"argument {index}")[:8], 16) / 2**32
+                    args[index] = value * (0.8 + 0.15 * part)
                 elif is_float(value) and index not in traits.labels:
                     if distribution in _SCALES:
                         args[index] = value * _SCALES[distribution]
@@ -107,13 +100,9 @@ class ModuleProblem:
                         args[index] = _uneven(value, generator)
         return args
 
-    def _scalar_factor(self, index: int) -> float:
-        """What a plain number is multiplied by, in [0.8, 0.95): the same in all calls, and a probability stays one."""
-        return 0.8 + 0.15 * int(digest(self.file.hash, f"argument {index}")[:8], 16) / 2**32
-
     @property
     def traits(self) -> InputTraits:
-        """Which inputs never vary, hold labels, are structured or lie otherwise than row-major. Draws once."""
+        """Which inputs never vary, hold labels, are structured or not row-major. Draws once."""
         if self._traits is None:
             other = sample(self._draw(1))
             self._traits = InputTraits.of(self._draw(0), other)
@@ -159,14 +148,12 @@ class ModuleProblem:
     # -- the model ----------------------------------------------------------------------------------------------------
 
     def reference(self, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """The outputs of ``Model`` with these weights, in its own dtypes, in train or eval mode as it was built.
+        """The outputs of ``Model`` with these weights, in its own dtypes, in train or eval mode as it was built. Nested
+        tuples, lists and dicts are flattened in order; what is no tensor is dropped. The arguments stay as they are,
+        and no output shares memory with them.
 
-        Nested tuples, lists and dicts are flattened in order; what is no tensor is dropped. The arguments stay as they
-        are, and no output shares memory with them.
-
-        Raises:
-            UsageError: forward raises; it returns no tensor; or its outputs are random, or depend on random state that
-                the candidate cannot be given, so that no candidate could be judged by them.
+        Raises UsageError: forward raises; it returns no tensor; or its outputs are random, or depend on random state
+        that the candidate cannot be given, so that no candidate could be judged by them.
         """
         if self._examined:
             return self._run(self._model, args, weights)
@@ -185,16 +172,14 @@ class ModuleProblem:
         return outputs
 
     def oracle(self, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """The same outputs computed in fp64; integer outputs stay integer.
+        """The same outputs computed in fp64; integer outputs stay integer. Floating arguments, weights and buffers are
+        converted; the default dtype is fp64 meanwhile, and casts to fp32 that the file writes out (``x.float()``,
+        ``dtype=torch.float32``) go to fp64 as well.
 
-        Floating arguments, weights and buffers are converted; the default dtype is fp64 meanwhile, and casts to fp32
-        that the file writes out (``x.float()``, ``dtype=torch.float32``) go to fp64 as well.
-
-        Raises:
-            UsageError: forward raises in fp64, or yields a floating output that is not fp64; the message names the
-                line.
+        Raises UsageError: forward raises in fp64, or yields a floating output that is not fp64; the message names the
+        line.
         """
-        wide = {name: t.double() if t.is_floating_point() else t for name, t in weights.items()}
+        wide = {name: _widened(tensor) for name, tensor in weights.items()}
         wide_args = [v.double() if is_float(v) else v for v in args]
         with _in_double():
             outputs = self._run(self._model, wide_args, wide, double=True)
@@ -221,7 +206,7 @@ class ModuleProblem:
             if double:
                 fresh = fresh.double()
                 for module, name, value in _own_values(fresh):
-                    setattr(module, name, _widened(value))
+                    setattr(module, name, tree_map_only(torch.Tensor, _widened, value))
             fresh.load_state_dict(weights, strict=True)
             given = list(args)
             if not self._examined or self._writes_inputs:
@@ -381,15 +366,8 @@ def _own_values(model: torch.nn.Module) -> list[tuple[torch.nn.Module, str, Any]
     ]
 
 
-def _widened(value: Any) -> Any:
-    """The value with every floating tensor in it as fp64."""
-    if isinstance(value, torch.Tensor):
-        return value.double() if value.is_floating_point() else value
-    if isinstance(value, dict):
-        return {key: _widened(v) for key, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)([_widened(v) for v in value])
-    return value
+def _widened(value: torch.Tensor) -> torch.Tensor:
+    return value.double() if value.is_floating_point() else value
 
 
 class _Widen(TorchFunctionMode):
@@ -418,7 +396,7 @@ def _in_double() -> Iterator[None]:
 # -- What inputs promise beyond shape and dtype ----------------------------------------------------------------------
 
 # A problem file draws inputs by code of its own; nothing declares that a matrix is symmetric or that a vector holds
-# labels. Code that changes such inputs must keep what the problem's candidates may rely on: samples tell.
+# labels. Code that changes such inputs must keep what the problem's candidates may rely on: samples show it.
 
 _SAMPLE = 4096
 _FEW_VALUES = 16
@@ -449,7 +427,7 @@ class InputTraits:
     """Their elements depend on one another: symmetric, a quarter or more of zeros (triangular, sparse), or rows that
     sum to 1. Exchanging single elements breaks that; scaling the whole tensor keeps the first two."""
     placed: Mapping[int, Place]
-    """Where the elements of those lie that are not row-major from the start of their storage: transposes, slices."""
+    """The places of those that are not row-major from the start of their storage: transposes, slices."""
 
     @classmethod
     def of(cls, args: Sequence[Any], other: Mapping[int, torch.Tensor]) -> InputTraits:
@@ -480,7 +458,7 @@ def sample(args: Sequence[Any]) -> Samples:
 
 
 def _place(value: Any) -> Place | None:
-    """Where a tensor's elements lie; None: row-major, no two apart (expanded), or too far from one another."""
+    """The places of a tensor's elements; None: row-major, no two apart (expanded), or too far from one another."""
     if not isinstance(value, torch.Tensor) or not value.numel():
         return None
     offset, strides = int(value.storage_offset()) % _START, tuple(map(int, value.stride()))

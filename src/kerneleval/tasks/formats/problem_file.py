@@ -54,13 +54,15 @@ class ProblemFile:
         try:
             self.text = path.read_text(encoding="utf-8")
             self.tree = ast.parse(self.text, filename=str(path))
+            names = symtable.symtable(self.text, str(path), "exec").get_symbols()
         except SyntaxError as error:
             raise UsageError(f"{path}, line {error.lineno}: not Python: {error.msg}") from error
         except (OSError, ValueError) as error:
             raise UsageError(f"cannot read the problem file {path}: {error}") from error
         except (RecursionError, MemoryError) as error:
             raise UsageError(f"cannot read the problem file {path}: nested too deep for Python's parser") from error
-        missing = [name for name in NEEDED if name not in _bound_names(self.tree)]
+        bound = {name.get_name() for name in names if name.is_assigned() or name.is_imported()}
+        missing = [name for name in NEEDED if name not in bound]
         if missing:
             raise UsageError(
                 f"{path} is no KernelBench problem: it defines no {' and no '.join(missing)}; "
@@ -120,13 +122,8 @@ class ProblemFile:
     # -- execution ----------------------------------------------------------------------------------------------------
 
     def execute(self, dims: Mapping[str, int]) -> ModuleType:
-        """Execute the file with these integers instead of its own; returns the fresh namespace.
-
-        Args:
-            dims: any of :attr:`integers` with other values; those left out stay as written.
-
-        Raises:
-            UsageError: a dim that the file does not have; or the file raised (the message names the line).
+        """Execute the file with these integers (of :attr:`integers`) instead of its own; returns the fresh namespace.
+        Raises UsageError: a dim that the file does not have; or the file raised (the message names the line).
         """
         for name in dims:
             if name not in self.integers:
@@ -168,11 +165,8 @@ class ProblemFile:
 
 @contextlib.contextmanager
 def problem_error(path: Path, doing: str) -> Iterator[None]:
-    """Turn whatever the file raises into a UsageError with the path, its line and what was being done.
-
-    Raises:
-        UsageError: the body raised; ``__cause__`` is the original. UsageErrors pass through.
-        InfrastructureError: the device has too little memory.
+    """Turn whatever the file raises into a UsageError with the path, its line and what was being done, ``__cause__``
+    being the original; UsageErrors pass through. Raises InfrastructureError: the device has too little memory.
     """
     try:
         yield
@@ -189,12 +183,9 @@ def problem_error(path: Path, doing: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def seeded(seed: int, device: str, *, place: bool = True) -> Iterator[None]:
-    """Seed torch, NumPy and ``random``, and restore their states afterwards.
-
-    Args:
-        seed: up to 63 bits.
-        device: whose generator is restored too: ``cpu``, ``cuda``, ``cuda:1``, ``meta``.
-        place: whether tensors that are created without a device come out there: random numbers are then drawn on it.
+    """Seed torch, NumPy and ``random`` (with 63 bits at most), and restore their states afterwards, that of the
+    device's generator (``cpu``, ``cuda:1``, ``meta`` ...) too. ``place``: whether tensors that are created without a
+    device come out there: random numbers are then drawn on it.
     """
     state, numpy_state = random.getstate(), numpy.random.get_state()
     kind = torch.device(device).type
@@ -230,23 +221,6 @@ def _import_compiler() -> None:
 
 
 # -- Constants in the source ------------------------------------------------------------------------------------------
-
-
-def _bound_names(tree: ast.Module) -> set[str]:
-    """Names that the file binds at top level, also inside its ``if``, ``try`` and ``with`` blocks."""
-    names: set[str] = set()
-    waiting: list[ast.AST] = list(tree.body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
-            names.add(node.name)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            names.update(alias.asname or alias.name for alias in node.names)
-        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
-            names.update(name for name, _ in _bindings(node))
-        elif isinstance(node, (ast.If, ast.Try, ast.With, ast.ExceptHandler)):
-            waiting += list(ast.iter_child_nodes(node))
-    return names
 
 
 def _global_reads(tree: ast.Module, text: str, path: str) -> dict[str, set[str]]:

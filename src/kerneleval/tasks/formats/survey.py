@@ -64,10 +64,8 @@ class Survey:
 
 
 def survey(file: ProblemFile, dims: Mapping[str, int]) -> Survey:
-    """Run the problem once, on ``meta`` tensors; on real ones on the CPU where its control flow reads values.
-
-    Raises:
-        UsageError: the file raises at these sizes; the message says which of its lines.
+    """Run the problem once, on ``meta`` tensors; on real ones on the CPU where its control flow reads values. Raises
+    UsageError: the file raises at these sizes; the message says which of its lines.
     """
     namespace = file.execute(dims)
     init_args = init_arguments(file, namespace, 0)
@@ -113,10 +111,8 @@ def _run(file: ProblemFile, namespace: ModuleType, model: torch.nn.Module, devic
 
 
 def init_arguments(file: ProblemFile, namespace: ModuleType, seed: int) -> list[Any]:
-    """What ``get_init_inputs`` gives; it is sent to the candidate's worker, so it must be plain.
-
-    Raises:
-        UsageError: it raises, gives no list, or holds something that is no plain data.
+    """What ``get_init_inputs`` gives; it is sent to the candidate's worker, so it must be plain. Raises UsageError: it
+    raises, gives no list, or holds something that is no plain data.
     """
     with problem_error(file.path, "get_init_inputs()"), seeded(seed, "cpu"):
         given = namespace.get_init_inputs()
@@ -150,10 +146,8 @@ def _check_plain(file: ProblemFile, index: int, value: Any) -> None:
 def build_model(
     file: ProblemFile, namespace: ModuleType, init_args: Sequence[Any], device: str, seed: int
 ) -> torch.nn.Module:
-    """``Model(*init_args)`` on the device, its weights drawn there under the seed; in train mode, as built.
-
-    Raises:
-        UsageError: it raises, or is no ``torch.nn.Module``.
+    """``Model(*init_args)`` on the device, its weights drawn there under the seed; in train mode, as built. Raises
+    UsageError: it raises, or is no ``torch.nn.Module``.
     """
     # Without gradients every tensor that it computes for itself is a leaf, which deepcopy needs.
     with problem_error(file.path, "Model(...)"), seeded(seed, device), torch.no_grad():
@@ -165,9 +159,7 @@ def build_model(
 
 def call_inputs(file: ProblemFile, namespace: ModuleType, device: str, seed: int) -> list[Any]:
     """``get_inputs()`` under the seed, drawn on the device; tensors are detached and there, with their own strides.
-
-    Raises:
-        UsageError: it raises or gives no list.
+    Raises UsageError: it raises or gives no list.
     """
     with problem_error(file.path, "get_inputs()"), seeded(seed, device), torch.no_grad():
         given = namespace.get_inputs()
@@ -274,7 +266,7 @@ def _spec(name: str, tensor: torch.Tensor, role: Any) -> TensorSpec:
     dtype = str(tensor.dtype)[6:]
     if role == "data" and not tensor.is_floating_point():
         role = "mask" if tensor.dtype == torch.bool else "index"
-    # How values are drawn is the file's own affair (``get_inputs``); the spec tells shape, dtype and role alone.
+    # How values are drawn is the file's own affair (``get_inputs``); the spec has shape, dtype and role alone.
     return TensorSpec(name=name, shape=tuple(tensor.shape), dtype=dtype, role=role)
 
 

@@ -110,21 +110,14 @@ def units(surveys: Surveys) -> list[Unit]:
         twins = [n for n, v in free.items() if v == value and n != name and n not in taken]
         for names in ((name,), *((name, twin) for twin in twins), (name, *twins)):
             unit = Unit(names, value)
-            other = _first_that_runs(surveys, {}, unit, (value // 2, value - 1, value - 8))
-            if other is not None:
+            tries = (surveys.probe(unit.at(v)) for v in (value // 2, value - 1, value - 8) if v >= 1)
+            if (other := next((made for made in tries if made is not None), None)) is not None:
                 wider = other.weights != base.weights and not any(map(_HEADS.search, names))
                 if wider or other.arguments != base.arguments:
                     found.append(unit)
                     taken.update(names)
                 break
     return found
-
-
-def _first_that_runs(surveys: Surveys, dims: Mapping[str, int], unit: Unit, values: tuple[int, ...]) -> Survey | None:
-    for value in values:
-        if value >= 1 and (made := surveys.probe({**dims, **unit.at(value)})) is not None:
-            return made
-    return None
 
 
 # -- Variants ---------------------------------------------------------------------------------------------------------
@@ -179,12 +172,9 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
     """Up to six (shape category, dims) pairs other than the file's own, the same for equal file and seed.
 
     For each kind of change every unit is changed in turn, each by the first proposal at which the problem still runs
-    together with the changes so far. The category tells what was aimed at; a unit that allows none stays. Small
-    variants at which the problem degenerates are mended by leaving one unit as it is, or else dropped.
-    No variant is more than :data:`GROWTH` times as large or as costly as the original.
-
-    Raises:
-        UsageError: the file raises at its own sizes.
+    together with the changes so far. The category says what was aimed at; a unit that allows none stays. Small variants
+    at which the problem degenerates are mended by leaving one unit as it is, or else dropped. No variant is more than
+    :data:`GROWTH` times as large or as costly as the original. Raises UsageError: the file raises at its own sizes.
     """
     file, base, varied = surveys.file, surveys.at({}), units(surveys)
     rng = random.Random(digest(file.text, str(suite_seed)))
@@ -193,7 +183,10 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
 
     def keep(category: str, dims: dict[str, int]) -> bool:
         made = surveys.probe(dims)
-        if made is None or made.form in forms or not _fits(made, base) or not _sound(surveys, made, dims):
+        if made is None or made.form in forms:
+            return False
+        grown = made.bytes > GROWTH * base.bytes or made.flops > GROWTH * max(base.flops, 1)
+        if grown or not _sound(surveys, made, dims):
             return False
         forms.append(made.form)
         found.append((category, file.sizes | dims))
@@ -217,10 +210,6 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
         if keep("rectangular", {**long.at(2 * long.value), **short.at(short.value // 4)}):
             break
     return tuple(found)
-
-
-def _fits(made: Survey, base: Survey) -> bool:
-    return made.bytes <= GROWTH * base.bytes and made.flops <= GROWTH * max(base.flops, 1)
 
 
 def _sound(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:
@@ -251,10 +240,7 @@ def _depends(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def shrink(surveys: Surveys, max_bytes: int, max_flops: int) -> dict[str, int]:
     """Dims at which the problem takes at most so many bytes and operations, by halving its largest units; as near to
-    that as it goes where the file fixes sizes in its functions.
-
-    Raises:
-        UsageError: the file raises at its own sizes.
+    that as it goes where the file fixes sizes in its functions. Raises UsageError: the file raises at its own sizes.
     """
     dims: dict[str, int] = {}
     now, current = surveys.at({}), {unit: unit.value for unit in units(surveys)}
@@ -281,10 +267,8 @@ def safe_distributions(surveys: Surveys) -> tuple[str, ...]:
     """Input distributions beyond the file's own at which the problem is still defined.
 
     A miniature of the problem runs on the CPU with inputs and weights of each of :data:`DISTRIBUTIONS`: outputs must be
-    finite and agree with fp64 within 1e-3 of the largest. Logarithms, roots and probabilities fall out here.
-
-    Raises:
-        UsageError: the problem cannot be judged even on its own inputs.
+    finite and agree with fp64 within 1e-3 of the largest. Logarithms, roots and probabilities fall out here. Raises
+    UsageError: the problem cannot be judged even on its own inputs.
     """
     problem = ModuleProblem(surveys.file, shrink(surveys, _MINIATURE_BYTES, _MINIATURE_FLOPS), "cpu")
     problem.reference(problem.inputs(1, "standard"), problem.weights(0))

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kerneleval.generators.common.prompts.facts import FORMS, PYTHON
+from kerneleval.languages.common.python_module import imported
 from kerneleval.records import Problem
 
 _MOST_BYTES = 4 << 20
@@ -407,7 +408,7 @@ def _python(source: str, language: str) -> Reading:
         return Reading(rank=NOTHING, source=source)
     if not any(_is_entry(s) for s in statements):
         return Reading(rank=PARTS, source=source)
-    return Reading(rank=OWN if language in _imports(tree) else ENTRY, source=source)
+    return Reading(rank=OWN if language in imported(tree) else ENTRY, source=source)
 
 
 def _parsed(source: str) -> ast.Module | None:
@@ -449,16 +450,6 @@ def _decorator(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return f"{node.value.id}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""
-
-
-def _imports(tree: ast.Module) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module.partition(".")[0])
-    return names
 
 
 def _native(source: str, language: str) -> Reading:

@@ -41,10 +41,7 @@ _UNITS = {"cpu": "cores", "opencl": "compute units", "metal": "cores"}
 """What a machine's units are called; elsewhere multiprocessors."""
 
 _CATEGORIES = {
-    "tiny": "every size",
-    "small": "every size",
-    "medium": "every size",
-    "large": "every size",
+    **dict.fromkeys(("tiny", "small", "medium", "large"), "every size"),
     "power_of_two": "every size a power of two",
     "non_power_of_two": "no size a power of two",
     "rectangular": "one size at least 8 times another",
@@ -113,15 +110,16 @@ def task_facts(task: Task, language: str, device: str) -> dict[str, Any]:
     """
     table = task.table
     samples = _samples(task, device)
-    arguments = () if task.module else task.arguments(samples[0][1] if samples else _lowest(task), task.dtypes[0])
+    dims = samples[0][1] if samples else task.least_dims
+    arguments = () if task.module else task.arguments(dims, task.dtypes[0])
     differentiable = [a.name for a in arguments if isinstance(a, TensorSpec) and a.differentiable]
     backward = "backward" in task.directions and bool(differentiable)
     source = clean(reference_source(task))
     if (over := len(source) - _MOST_SOURCE) > 0:
         source = f"{source[:_MOST_SOURCE]}\n# ... {over} more characters are left out here\n"
-    told = [_specified(a) for a in arguments]
+    described = [_specified(a) for a in arguments]
     if table.args and arguments:
-        told = [_declared(*pair) for pair in zip(table.args, arguments, strict=True)]
+        described = [_declared(*pair) for pair in zip(table.args, arguments, strict=True)]
     facts = {
         "name": task.name,
         "entry": re.sub(r"\W", "_", task.name),
@@ -134,8 +132,8 @@ def task_facts(task: Task, language: str, device: str) -> dict[str, Any]:
         "dims": [_dim(dim.name, dim.low, dim.high, dim.multiple_of, dim.scaled) for dim in task.dims],
         "size_names": [dim.name for dim in task.dims],
         "derived": [f"{name} = {formula}" for name, formula in table.derive.items() if formula != 1],
-        "constraint": _constraint(task, table, samples[-1][1] if samples else _lowest(task)),
-        "arguments": told,
+        "constraint": _constraint(task, table, samples[-1][1] if samples else dims),
+        "arguments": described,
         "argument_names": [a.name for a in arguments],
         "outputs": [f"tensor [{_shape(out.shape)}], {out.dtype or 'dtype of the case'}" for out in table.outputs],
         "dtypes": list(task.dtypes),
@@ -158,7 +156,7 @@ def task_facts(task: Task, language: str, device: str) -> dict[str, Any]:
         "signatures": [],
     }
     if language in NATIVE and not task.module:
-        facts["signatures"] = signatures(task, language, arguments, table, samples[0][1] if samples else _lowest(task))
+        facts["signatures"] = signatures(task, language, arguments, table, dims)
     return facts
 
 
@@ -192,9 +190,9 @@ def _constraint(task: Task, table: Table, dims: Mapping[str, int]) -> str:
     """Which sizes are allowed together: as a formula, else how small each may be beside ordinary ones."""
     if task.constraint is None:
         return ""
-    told = clean(table.where)
-    if told:
-        return told
+    described = clean(table.where)
+    if described:
+        return described
     least = []
     for dim in task.dims:
         steps = [dim.low + step * dim.multiple_of for step in range(_STEPS)]
@@ -301,10 +299,6 @@ def _samples(task: Task, device: str) -> list[tuple[str, dict[str, int]]]:
     wanted = [name for name in ("medium", "large") if exists(task, name)] or [n for n in RANGES if exists(task, n)][:1]
     drawn = [(name, draw(task, name, 0, 1, _EXAMPLE_SEED, fits)) for name in wanted]
     return [(name, dims) for name, dims in drawn if dims is not None]
-
-
-def _lowest(task: Task) -> dict[str, int]:
-    return {dim.name: -(-dim.low // dim.multiple_of) * dim.multiple_of for dim in task.dims}
 
 
 def _cost(task: Task, category: str, dims: Mapping[str, int]) -> str:

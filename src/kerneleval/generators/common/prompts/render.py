@@ -31,7 +31,7 @@ _TAGS = {"cuda": "cuda", "hip": "cpp", "cpp": "cpp", "opencl": "opencl", "metal"
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """What a model is asked."""
+    """What is sent to a model."""
 
     messages: tuple[tuple[str, str], ...]
     """(role, text), the role one of system, user, assistant; the last one is the user's."""
@@ -48,7 +48,7 @@ class Template:
     name: str
     file: str
     language: str
-    """Language of the candidates that it asks for; empty: it is a turn of a refinement."""
+    """Language of the candidates that it is for; empty: it is a turn of a refinement."""
     version: int
     """Raised whenever its text, or that of a part which it includes, changes."""
 
@@ -236,8 +236,8 @@ def _feedback(
 ) -> Iterable[tuple[str, str]]:
     newest = max((one for one in TEMPLATES.values() if not one.language), key=lambda one: one.version)
     said = clean(turn.feedback.strip() or turn.answer.message or "Nothing was said of it.")
-    told = {**facts, "feedback": said, "problem": turn.answer.problem, "number": number}
-    return _messages(environment, newest.file, told)
+    given = {**facts, "feedback": said, "problem": turn.answer.problem, "number": number}
+    return _messages(environment, newest.file, given)
 
 
 def _where(error: Exception, file: str) -> str:

@@ -79,7 +79,7 @@ class _Writer:
 
     def chain(self, steps: Mapping[str, Any], task: Task) -> str:
         """A chain as the calls that it makes, one a line."""
-        names = [a.name for a in task.arguments({d.name: max(d.low, d.multiple_of) for d in task.dims}, task.dtypes[0])]
+        names = [a.name for a in task.arguments(task.least_dims, task.dtypes[0])]
         taken = len(steps["base"].args)
         again = any(step.again for step in steps["behind"])
         lines = [f"x = {'origin = ' if again else ''}{self._call(steps['base'].run, names[:taken])}"]
