@@ -71,6 +71,35 @@ def new_cache(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
     return made
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _shared_zygotes() -> Iterator[None]:
+    """Judges of this process that would start equal zygotes share one: it loads PyTorch, for two seconds of processor
+    time. Their workers are their own.
+    """
+    from kerneleval.judge.windows import worker_pool
+    from kerneleval.worker import host
+
+    kept: dict[object, host.Zygote] = {}
+
+    class Kept(host.Zygote):
+        def close(self) -> None:
+            """It lives on for the next judge."""
+
+    def shared(device: str, arch: str = "") -> host.Zygote:
+        environment = host._environment(device, Path())
+        key = (device, arch, tempfile.gettempdir(), tuple(sorted(environment.items())))
+        if key in kept and kept[key]._process.poll() is None:
+            return kept[key]
+        kept[key] = Kept(device, arch)
+        return kept[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker_pool, "Zygote", shared)
+        yield
+    for zygote in kept.values():
+        host.Zygote.close(zygote)
+
+
 @pytest.fixture(scope="session")
 def judge(new_cache: Callable[[], Path]) -> Iterator[Judge]:
     """A judge of the CPU for every test that does not ask how one begins and ends, which takes seconds."""
