@@ -13,7 +13,7 @@ import sqlite3
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ BUSY_TIMEOUT_S = 60.0
 """How long a transaction waits for another process's write transaction on the same SQLite file."""
 
 CONNECT_TIMEOUT_S = 10
-"""How long a PostgreSQL server may take to answer, unless the URL says ``connect_timeout``."""
+"""How long a PostgreSQL server may take to answer, unless the URL has ``connect_timeout``."""
 
 DEFAULT_PATH = "kerneleval.db"
 
@@ -47,7 +47,7 @@ def masked(url: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """The URL as it may stand in a command line that others read; the server asks for the password elsewhere."""
+    """The URL for a command line that others may read; the password is given elsewhere."""
     url = re.sub(r"(://[^:/@]*):.*@", r"\1@", url)
     return re.sub(r"(?i)(?<=[?&])password=[^&]*&?", "", url).rstrip("?&")
 
@@ -76,10 +76,8 @@ class Database:
             ) from error
 
     def verify(self) -> None:
-        """For a reader that finds nothing where something should be: whether the pages of a file fit together.
-
-        Raises:
-            InfrastructureError: they do not.
+        """For a reader that finds nothing where something should be: raises InfrastructureError where the pages of a
+        file do not fit together.
         """
         if self.path is None:
             return
@@ -111,9 +109,7 @@ class Database:
         """Whether both are one file, or one database and schema of one server by the same URL but for the user."""
         if self.path is not None and other.path is not None:
             return self.path.exists() and other.path.exists() and self.path.samefile(other.path)
-        if self.path is not None or other.path is not None:
-            return False
-        return _place(self.engine.url) == _place(other.engine.url)
+        return self.path is other.path and _place(self.engine.url) == _place(other.engine.url)
 
     def explained(self, error: BaseException) -> KernelEvalError:
         """What a driver's error means, with the place and the way out."""
@@ -123,15 +119,11 @@ class Database:
 
 
 def connect(url: str | os.PathLike[str] | None, *, create: bool, write: bool) -> Database:
-    """Open a database file or server without looking at its tables.
-    Arguments and errors are those of :func:`kerneleval.store.open_store`.
-    """
+    """Open a database file or server, not its tables; arguments and errors as :func:`kerneleval.store.open_store`."""
     text = DEFAULT_PATH if url is None else os.fspath(url)
     scheme, mark, rest = text.partition("://")
-    if not mark:
-        return _connect_file(Path(text), create=create, write=write)
-    if scheme == "sqlite":
-        return _connect_file(Path(rest.removeprefix("/")), create=create, write=write)
+    if not mark or scheme == "sqlite":
+        return _connect_file(Path(rest.removeprefix("/") if mark else text), create=create, write=write)
     if scheme not in _SERVERS:
         hint = near(scheme, ("sqlite", *_SERVERS))
         raise UsageError(
@@ -219,11 +211,8 @@ def _use_wal(path: Path) -> None:
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
-            connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
-            try:
+            with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)) as connection:
                 connection.execute("PRAGMA journal_mode = WAL")
-            finally:
-                connection.close()
             return
         except sqlite3.Error as error:
             busy = _primary(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -300,7 +289,7 @@ _LOGIN = re.compile(r"authentication failed|no password supplied|does not exist|
 def _server_error(error: BaseException, place: str) -> KernelEvalError:
     said = masked(" ".join(str(error).split()))
     state = str(getattr(error, "sqlstate", None) or "")
-    # libpq gives no SQLSTATE for a connection that never came about, only the server's sentence
+    # libpq gives no SQLSTATE for a connection that was never made, only the server's sentence
     if state[:2] in ("28", "3D") or (not state and _LOGIN.search(said)):
         return UsageError(f"store {place}: the server refused the login or has no such database ({said})")
     if not state and "invalid connection option" in said:

@@ -44,7 +44,7 @@ class MergedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
-    """What merging one source came to."""
+    """The result of merging one source."""
 
     source: str
     """Path, or URL without password."""
@@ -154,10 +154,10 @@ def _there(work: _Work, table: Table, key: str, values: Sequence[Any]) -> dict[A
 
 
 def _shared(work: _Work, table: Table, key: str, columns: Sequence[str], read: Callable[[str], Any]) -> None:
-    """Rows that runs share. Those with the same key must say the same: it is a digest of their contents."""
+    """Rows that runs share. Those with the same key must be the same: it is a digest of their contents."""
     for chunk in work.chunks(select(table).order_by(table.c[key])):
         if table is schema.candidates:
-            for row in chunk:  # a source that is not what its hash says would be judged under another's name
+            for row in chunk:  # a source that does not match its hash would be judged under another's name
                 reading.candidate_of(row, work.source.place)
         there = _there(work, table, key, [getattr(row, key) for row in chunk])
         new = []

@@ -13,7 +13,7 @@ from kerneleval.records import Candidate, Case, Limits, Machine, Origin, Protoco
 class Planned:
     """One generator's sample for one task on one machine, with every case at which it will be judged.
 
-    Plans are stored before anything is judged, so that what never came out still counts against the generator.
+    Plans are stored before anything is judged, so that what was never finished still counts against the generator.
     """
 
     generator: str
@@ -31,7 +31,7 @@ class Planned:
     candidate: Candidate | None = None
     """The candidate, where it is known already (see :meth:`Store.put_candidate`)."""
     origin: Origin | None = None
-    """Who was asked and what it cost, where no candidate came of it; else the candidate's counts."""
+    """The generator and what its answer cost, where there is no candidate; else the candidate's counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,11 +47,11 @@ class NewRun:
     protocol: Protocol
     plan: tuple[Planned, ...]
     not_evaluated: Mapping[str, str] = field(default_factory=dict)
-    """Devices asked for and not available: kind -> why."""
+    """Requested devices that were not available: kind -> why."""
     tasks: Mapping[str, str] = field(default_factory=dict)
     """Where tasks were found: name -> what was given as ``--task``."""
     audit: Mapping[str, Any] = field(default_factory=dict)
-    """What an audit was asked for, its ``of`` the run that it judges again; empty: this is no audit."""
+    """The request of an audit, its ``of`` the run that it judges again; empty: this is no audit."""
     limits: Mapping[str, Limits] = field(default_factory=dict)
     """What the machines can do at best: fingerprint -> limits."""
     identity: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ class RunInfo:
     not_evaluated: Mapping[str, str] = field(default_factory=dict)
     tasks: Mapping[str, str] = field(default_factory=dict)
     audit: Mapping[str, Any] = field(default_factory=dict)
-    """Of an audit: ``of`` (the run that it judges again) and what else was asked of it; empty: no audit."""
+    """Of an audit: ``of`` (the run that it judges again) and the rest of its request; empty: no audit."""
     rounds_of: str = ""
 
     groups: Mapping[str, str] = field(default_factory=dict)

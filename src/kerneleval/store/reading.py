@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 
 _CHUNK = 500  # parameters of one IN list
 _YEAR_10000 = 253402300800  # in seconds since 1970: later ones are no dates
-_ROWS = 1000  # rows fetched at once, so that a large run never stands in memory whole
+_ROWS = 1000  # rows fetched at once, so that a large run is never in memory as a whole
 
 
 def _read(what: str, make: Callable[[Any], _T], text: str) -> _T:
@@ -101,13 +101,9 @@ def runs(connection: Connection, only: Sequence[str] | None = None) -> tuple[Run
         row.fingerprint: _record(Machine, f"machine {row.fingerprint}", row.body)
         for row in connection.execute(select(schema.machines.c.fingerprint, schema.machines.c.body))
     }
-    planned = _count(connection, select(schema.attempts.c.run, func.count()))
-    finished = _count(
-        connection,
-        select(schema.attempts.c.run, func.count()).join(
-            schema.verdicts, schema.verdicts.c.attempt == schema.attempts.c.id
-        ),
-    )
+    table, judged = schema.attempts, schema.verdicts.c.attempt
+    counting = select(table.c.run, func.count(), func.count(judged)).outerjoin(schema.verdicts, judged == table.c.id)
+    counts = {run: (planned, finished) for run, planned, finished in connection.execute(counting.group_by(table.c.run))}
     query = select(schema.runs, schema.protocols.c.body.label("protocol_body")).join(
         schema.protocols, schema.protocols.c.key == schema.runs.c.protocol
     )
@@ -115,8 +111,7 @@ def runs(connection: Connection, only: Sequence[str] | None = None) -> tuple[Run
         query = query.where(schema.runs.c.id.in_(only))
     found = []
     for row in connection.execute(query.order_by(schema.runs.c.created_unix_s.desc(), schema.runs.c.id.desc())):
-        counts = planned.get(row.id, 0), finished.get(row.id, 0)
-        found.append(_read(f"run {row.id}", partial(_run, row, machines, counts), row.body))
+        found.append(_read(f"run {row.id}", partial(_run, row, machines, counts.get(row.id, (0, 0))), row.body))
     return tuple(found)
 
 
@@ -139,10 +134,6 @@ def _run(row: Any, machines: Mapping[str, Machine], counts: tuple[int, int], bod
         groups={str(name): str(group) for name, group in body.get("groups", {}).items()},
         limits={str(machine): from_plain(Limits, of) for machine, of in body.get("limits", {}).items()},
     )
-
-
-def _count(connection: Connection, query: Select[Any]) -> dict[str, int]:
-    return {row[0]: row[1] for row in connection.execute(query.group_by(schema.attempts.c.run))}
 
 
 def find_run(connection: Connection, text: str, place: str) -> str:
@@ -236,7 +227,7 @@ def candidate(connection: Connection, text: str, place: str) -> Candidate:
 
 
 def candidate_of(row: Any, place: str) -> Candidate:
-    """The source of a row, without origin. Raises UsageError where it is not what its hash says."""
+    """The source of a row, without origin. Raises UsageError where it does not match its hash."""
     found = Candidate(
         files=_read(f"candidate {row.hash}", lambda files: tuple((str(p), str(t)) for p, t in files), row.files),
         language=row.language,
@@ -368,7 +359,7 @@ def _cells_query() -> Select[Any]:
 
 
 def _not_judged(row: Any) -> Failed:
-    """The outcome of a planned cell that was never judged: it failed, and says why."""
+    """The outcome of a planned cell that was never judged: it failed, with the reason."""
     what = f"{row.generator}, task {row.task}, sample {row.sample}"
     evidence = {"judged": False}
     if row.verdict == "failed":
@@ -394,7 +385,7 @@ def verdicts(connection: Connection, run: str, *, cells: bool = True) -> Iterato
 def _verdict(connection: Connection, number: int, attempt: Attempt, *, cells: bool = True) -> Verdict:
     table = schema.verdicts
     row = connection.execute(select(table).where(table.c.attempt == number)).one()
-    # what scores and people's queries see counts: a body that says otherwise does not
+    # the columns count, which scores and people's queries see, not a body that differs
     columns = {name: getattr(row, name) for name in ("verdict", "stage", "reason", "track")}
     what = f"verdict of {attempt.task}"
 

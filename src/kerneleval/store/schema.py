@@ -6,18 +6,7 @@ surrogate, which PostgreSQL refuses in both of its JSON types, and which ASCII J
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    Boolean,
-    Column,
-    Float,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    Table,
-    Text,
-    UniqueConstraint,
-)
+from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, MetaData, Table, Text, UniqueConstraint
 
 VERSION = 2
 """Version of the tables below; every rise needs a function in ``migrations.MIGRATIONS``."""
@@ -142,7 +131,7 @@ verdicts = Table(
     Column("format", Integer, nullable=False),
     Column("body", Text, nullable=False),
 )
-"""``body`` is the verdict without its cells, which stand in run_cells and outcomes."""
+"""``body`` is the verdict without its cells, which are in run_cells and outcomes."""
 
 responses = Table(
     "responses",
@@ -152,4 +141,4 @@ responses = Table(
     Column("format", Integer, nullable=False),
     Column("body", Text, nullable=False),
 )
-"""What models and agents answered, by a digest of all that they were asked: what was paid for is not asked again."""
+"""Answers of models and agents, by a digest of the whole request: what was paid for is not requested again."""

@@ -41,23 +41,14 @@ def opened(url: str | os.PathLike[str] | None, *, create: bool, write: bool) -> 
     return Store(database)
 
 
-def _reads(function: Callable[Concatenate[Connection, _P], _R]) -> Callable[Concatenate[Store, _P], _R]:
-    """A method that calls the function in one transaction that reads."""
+def _method(
+    function: Callable[Concatenate[Connection, _P], _R], *, write: bool = False
+) -> Callable[Concatenate[Store, _P], _R]:
+    """A method that calls the function in one transaction."""
 
     @functools.wraps(function)
     def method(store: Store, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        with store._database.reading() as connection:
-            return function(connection, *args, **kwargs)
-
-    return method
-
-
-def _writes(function: Callable[Concatenate[Connection, _P], _R]) -> Callable[Concatenate[Store, _P], _R]:
-    """A method that calls the function in one transaction that writes."""
-
-    @functools.wraps(function)
-    def method(store: Store, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        with store._database.writing() as connection:
+        with store._database.writing() if write else store._database.reading() as connection:
             return function(connection, *args, **kwargs)
 
     return method
@@ -92,30 +83,25 @@ class Store:
         """Give back what the engine holds; no connection stays open between calls anyway."""
         self._database.engine.dispose()
 
-    begin_run = _writes(writing.begin_run)
-    add_attempts = _writes(writing.add_attempts)
-    put_candidate = _writes(writing.put_candidate)
-    put_verdict = _writes(writing.put_verdict)
-    put_response = _writes(writing.put_response)
-    response = _reads(reading.response)
-    runs = _reads(reading.runs)
-    lookup = _reads(reading.lookup)
-    cached_verdict = _reads(reading.cached_verdict)
+    begin_run = _method(writing.begin_run, write=True)
+    add_attempts = _method(writing.add_attempts, write=True)
+    put_candidate = _method(writing.put_candidate, write=True)
+    put_verdict = _method(writing.put_verdict, write=True)
+    put_response = _method(writing.put_response, write=True)
+    response = _method(reading.response)
+    runs = _method(reading.runs)
+    lookup = _method(reading.lookup)
+    cached_verdict = _method(reading.cached_verdict)
 
     def merge(self, source: Store, tell: merging.OnRows = lambda done, total: None) -> merging.Merged:
         """Copy every run of another store into this one, with all that they need, in one transaction.
 
         Runs keep their identifiers, so that merging again changes nothing; what a run has more than it had is added.
         Of a cell that both stores judged, this one's outcome stays, unless only the other one failed: then it has
-        failed.
+        failed. The source is only read; ``tell`` is called with the rows done and their number.
 
-        Args:
-            source: only read.
-            tell: called with the rows done and their number.
-
-        Raises:
-            UsageError: both are one store; a run, or what it needs, is in both with other contents.
-            InfrastructureError: the source is damaged; disk or server fail. This store is then as it was.
+        Raises UsageError where both are one store, or a run, or what it needs, is in both with other contents;
+        InfrastructureError where the source is damaged, disk or server fail. This store is then as it was.
         """
         if source._database.same(self._database):
             raise UsageError(f"{source.place} is both source and target; give another --store")
@@ -128,10 +114,7 @@ class Store:
 
     def run(self, text: str = "latest") -> RunInfo:
         """The run meant: an identifier, the beginning of just one, a name (its latest run), or ``latest``: the latest
-        that is neither an audit nor a run's rounds.
-
-        Raises:
-            UsageError: there is no such run, or more than one.
+        that is neither an audit nor a run's rounds. Raises UsageError where there is no such run, or more than one.
         """
         with self._database.reading() as connection:
             return reading.runs(connection, [reading.find_run(connection, text, self.place)])[0]
@@ -147,21 +130,15 @@ class Store:
             return reading.attempts(connection, reading.find_run(connection, run, self.place), unfinished=True)
 
     def candidate(self, hash_: str) -> Candidate:
-        """The source with this content hash, or whose hash alone begins so; its origin is the attempt's.
-
-        Raises:
-            UsageError: it is not in the store, more than one begins so, or its files are not what they were.
+        """The source with this content hash, or whose hash alone begins so; its origin is the attempt's. Raises
+        UsageError where it is not in the store, more than one begins so, or its files are not what they were.
         """
         with self._database.reading() as connection:
             return reading.candidate(connection, hash_, self.place)
 
     def verdicts(self, run: str = "latest", *, cells: bool = True) -> Iterator[tuple[Attempt, Verdict]]:
-        """Every finished attempt of a run with its verdict.
-
-        Args:
-            run: as in :meth:`run`.
-            cells: whether the attempts come with their cases, and the verdicts with their cells; both are empty
-                otherwise, which reads far less.
+        """Every finished attempt of a run with its verdict. Without ``cells`` the attempts come without their cases and
+        the verdicts without their cells, which reads far less.
         """
         with self._database.reading() as connection:
             yield from reading.verdicts(connection, reading.find_run(connection, run, self.place), cells=cells)
@@ -171,14 +148,8 @@ class Store:
 
         A cell that was planned and never judged comes as ``Failed``: with its verdict's stage and reason where the
         candidate failed before; ``generate``/``missing`` where there is no candidate; else ``build``/``unfinished``.
-
-        Args:
-            runs: one or more runs, as in :meth:`run`.
-            filters: ``generators``, ``tasks``, ``categories``, ``levels``, ``devices``, ``directions``, ``dtypes``,
-                ``shape_categories``: allowed values; an empty sequence allows all.
-
-        Raises:
-            UsageError: no such run, or no such filter.
+        Filters are the allowed values of each of :data:`reading.FILTERS`; an empty sequence allows all. Raises
+        UsageError for no such run, or no such filter.
         """
         names = (runs,) if isinstance(runs, str) else runs
         with self._database.reading() as connection:

@@ -29,15 +29,11 @@ from kerneleval.store import schema
 from kerneleval.store.plan import NewRun, Planned
 
 WHOLE_CANDIDATE_STAGES = ("generate", "build", "load", "honesty")
-"""A verdict that failed at one of these says something of the candidate, not of one cell."""
+"""A verdict that failed at one of these is about the candidate, not about one cell."""
 
 
 def dump(value: Any) -> str:
-    """Plain ASCII JSON text of a record or of plain data.
-
-    Raises:
-        TypeError: for a value without a plain form.
-    """
+    """Plain ASCII JSON text of a record or of plain data; raises TypeError for a value without a plain form."""
     return json.dumps(to_plain(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
@@ -72,16 +68,9 @@ def _candidate_row(candidate: Candidate) -> dict[str, Any]:
 
 
 def begin_run(connection: Connection, new: NewRun, *, resume: bool = False) -> str:
-    """Store a run with everything that it is going to judge; returns its identifier.
-
-    Args:
-        connection: of a writing transaction.
-        new: the run.
-        resume: return the latest run of the same name, generators, machines, protocol, plan and identity instead, if
-            it was interrupted.
-
-    Raises:
-        UsageError: an empty plan, an attempt without cases, planned twice, or on an unknown machine.
+    """Store a run with everything that it is going to judge; returns its identifier, or (``resume``) that of the latest
+    run of the same name, generators, machines, protocol, plan and identity, if it was interrupted. Raises UsageError
+    for an empty plan, an attempt without cases, planned twice, or on an unknown machine.
     """
     fingerprints = [machine.fingerprint for machine in new.machines]
     plan = _resolved(new.plan, new.generators, fingerprints)
@@ -92,18 +81,9 @@ def begin_run(connection: Connection, new: NewRun, *, resume: bool = False) -> s
     run = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(3)}"
     add_new(connection, schema.machines, [_row(schema.machines, m, body=dump(m)) for m in new.machines], "fingerprint")
     add_new(connection, schema.protocols, [{"key": new.protocol.key, "body": dump(new.protocol)}], "key")
-    body: dict[str, Any] = {
-        "generators": list(new.generators),
-        "machines": fingerprints,
-        "not_evaluated": dict(new.not_evaluated),
-        "tasks": dict(new.tasks),
-        "groups": {p.task: p.group for p in plan if p.group},
-        "limits": to_plain(dict(new.limits)),
-    }
-    if new.audit:
-        body["audit"] = dict(new.audit)
-    if new.rounds_of:
-        body["rounds_of"] = new.rounds_of
+    body = {name: getattr(new, name) for name in ("generators", "not_evaluated", "tasks", "limits")}
+    body |= {"machines": fingerprints, "groups": {p.task: p.group for p in plan if p.group}}
+    body |= {name: of for name in ("audit", "rounds_of") if (of := getattr(new, name))}
     values = {"id": run, "name": new.name, "created_unix_s": now, "protocol": new.protocol.key, "plan": plan_key}
     connection.execute(insert(schema.runs).values(values | {"body": dump(body)}))
     _add_attempts(connection, run, plan)
@@ -170,10 +150,8 @@ def _interrupted(connection: Connection, plan_key: str) -> str | None:
 
 
 def add_attempts(connection: Connection, run: str, plan: Sequence[Planned]) -> None:
-    """Plan more attempts of a run that has begun; those that it has already stay as they are.
-
-    Raises:
-        UsageError: there is no such run; or as :func:`begin_run`.
+    """Plan more attempts of a run that has begun; those that it has already stay as they are. Raises UsageError where
+    there is no such run; else as :func:`begin_run`.
     """
     found = connection.execute(select(schema.runs.c.body).where(schema.runs.c.id == run)).scalar_one_or_none()
     if found is None:
@@ -191,22 +169,18 @@ def _add_attempts(connection: Connection, run: str, plan: Sequence[Planned]) -> 
     add_new(connection, schema.candidates, sources, "hash")
     add_new(connection, schema.cases, [_case_row(case) for p in plan for case in p.cases], "id")
     for p in plan:
+        origin = p.origin if p.candidate is None else p.candidate.origin
         attempt = connection.execute(
             insert(schema.attempts)
             .values(
                 **{name: getattr(p, name) for name in ("generator", "sample", "task", "category", "level", "machine")},
                 run=run,
                 candidate=None if p.candidate is None else p.candidate.hash,
-                origin=_origin_of(p),
+                origin=None if origin is None else dump(origin),
             )
             .returning(schema.attempts.c.id)
         ).scalar_one()
         _add_cells(connection, attempt, p.cases, 0)
-
-
-def _origin_of(planned: Planned) -> str | None:
-    origin = planned.origin if planned.candidate is None else planned.candidate.origin
-    return None if origin is None else dump(origin)
 
 
 def _add_cells(connection: Connection, attempt: int, cases: Sequence[Case], start: int) -> None:
@@ -223,10 +197,8 @@ def _add_cells(connection: Connection, attempt: int, cases: Sequence[Case], star
 def put_candidate(
     connection: Connection, run: str, generator: str, sample: int, task: str, candidate: Candidate
 ) -> None:
-    """Store what a generator made before it is judged, for all machines on which the attempt is unfinished.
-
-    Raises:
-        UsageError: the run has no such unfinished attempt.
+    """Store what a generator made before it is judged, for all machines on which the attempt is unfinished. Raises
+    UsageError where the run has no such attempt.
     """
     add_new(connection, schema.candidates, [_candidate_row(candidate)], "hash")
     table = schema.attempts
@@ -258,14 +230,12 @@ def put_verdict(
     known of them. Cases beyond the plan are added to it.
 
     Args:
-        connection, run, generator, sample: the attempt, with the verdict's task, machine and protocol.
+        connection, run, generator, sample: the attempt, with the verdict's task, machine and protocol; UsageError where
+            the run has no such attempt, or another protocol.
         candidate: what was judged; None: the generator gave nothing (stage ``generate``).
         verdict: the verdict.
-        origin: who was asked and what it cost, where there is no candidate; else the candidate's counts.
+        origin: as :class:`Planned` has it.
         replace: whether verdict and outcomes take the place of older ones.
-
-    Raises:
-        UsageError: the run has no such attempt, or another protocol.
     """
     attempt = _attempt(connection, run, generator, sample, verdict)
     earlier = schema.verdicts.c.attempt == attempt.id
@@ -337,8 +307,10 @@ def effective_outcomes(verdict: Verdict) -> list[tuple[Case, Outcome]]:
     judged: list[tuple[Case, Outcome]] = [(c.case, c.outcome) for c in verdict.cells]
     if not _failed_as_a_whole(verdict):
         return judged
+    said = {name: getattr(verdict, name) for name in ("stage", "reason", "message", "replay")}
     return [
-        (case, _disqualified(verdict, outcome) if isinstance(outcome, Passed) else outcome) for case, outcome in judged
+        (case, Failed(**said, evidence={"cell": to_plain(outcome)}) if isinstance(outcome, Passed) else outcome)
+        for case, outcome in judged
     ]
 
 
@@ -347,16 +319,6 @@ def _failed_as_a_whole(verdict: Verdict) -> bool:
         return False
     failed = [c for c in verdict.cells if isinstance(c.outcome, Failed) and c.outcome.reason != "unsupported"]
     return verdict.stage in WHOLE_CANDIDATE_STAGES or not failed
-
-
-def _disqualified(verdict: Verdict, outcome: Passed) -> Failed:
-    return Failed(
-        stage=verdict.stage,
-        reason=verdict.reason,
-        message=verdict.message,
-        evidence={"cell": to_plain(outcome)},
-        replay=verdict.replay,
-    )
 
 
 def _put_outcomes(connection: Connection, candidate: Candidate, verdict: Verdict, *, replace: bool) -> None:
