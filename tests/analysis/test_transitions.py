@@ -228,7 +228,7 @@ def test_what_is_no_corpus_is_named(tmp_path: Path, bad: str, said: str) -> None
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="can't be read: No such file"):
+    with pytest.raises(UsageError, match="can't be read: no such file"):
         kernelbenchx.read(tmp_path / "none.jsonl")
     (tmp_path / "bytes.jsonl").write_bytes(b"\xff\xfe{")
     with pytest.raises(UsageError, match="not UTF-8 text"):

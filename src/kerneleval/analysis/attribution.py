@@ -9,6 +9,7 @@ deviance that a model takes away.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,15 +19,12 @@ from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
 from kerneleval.records import Result, Score, UsageError
-from kerneleval.scores.common.cells import by_generator, checked, pairs, primary
-from kerneleval.scores.common.intervals import NOTHING, share
+from kerneleval.scores.common.cells import by_generator, checked, grouped, pairs, primary
+from kerneleval.scores.common.intervals import NOTHING, SEED, share
 from kerneleval.scores.common.registry import DEFAULT, Setting
 
 PERMUTATIONS = 2000
 """Rearrangements behind a permutation p-value, which is therefore never below 1 / 2001."""
-
-SEED = 20240607
-"""Fixed, so that the same results always give the same p-value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +73,8 @@ def rows(
     results: Iterable[Result], setting: Setting = DEFAULT, *, key: Callable[[Result], str] = of_category
 ) -> list[Row]:
     """The pairs of the primary machine, of all generators; those whose category (``key``) is empty are left out. A
-    pair that a generator did not try is wrong.
-
-    Raises:
-        UsageError: a cell comes twice, or the setting names a device that was not evaluated.
+    pair that a generator did not try is wrong. Raises UsageError where a cell comes twice, or the setting names a
+    device that was not evaluated.
     """
     found = []
     for method, of in by_generator(primary(list(results), setting)).items():
@@ -128,28 +124,19 @@ def _permuted(data: Sequence[Row], level: str, unit: tuple[str, ...], block: tup
     """
 
     def p() -> float:
-        sums: dict[tuple[Any, ...], tuple[int, int]] = {}
-        first: dict[tuple[Any, ...], Row] = {}
-        for row in data:
-            key = tuple(getattr(row, name) for name in unit)
-            k, n = sums.get(key, (0, 0))
-            sums[key] = (k + row.right, n + 1)
-            first.setdefault(key, row)
-        blocks = [tuple(getattr(row, name) for name in block) for row in first.values()]
+        units = list(grouped(data, lambda row: tuple(getattr(row, name) for name in unit)).values())
+        blocks = [tuple(getattr(of[0], name) for name in block) for of in units]
         place = {one: i for i, one in enumerate(dict.fromkeys(blocks))}
-        levels = [getattr(row, level) for row in first.values()]
-        return _permutation_p(np.array(list(sums.values())), levels, np.array([place[one] for one in blocks]))
+        sums = np.array([(sum(row.right for row in of), len(of)) for of in units])
+        levels = [getattr(of[0], level) for of in units]
+        return _permutation_p(sums, levels, np.array([place[one] for one in blocks]))
 
     return p
 
 
 def _permutation_p(sums: NDArray[np.int_], levels: Sequence[str], within: NDArray[np.int_]) -> float:
-    """Share of rearrangements of the levels among units of the same block that fit at least as well as what is.
-
-    Args:
-        sums: (units, 2) rows that are right, and rows.
-        levels: the level of each unit.
-        within: (units,) the block of each.
+    """Share of rearrangements of the levels among units of the same block (``within``) that fit at least as well as the
+    data; ``sums`` is (units, 2): rows that are right, and rows.
     """
     names = {level: i for i, level in enumerate(dict.fromkeys(levels))}
     ids = np.array([names[level] for level in levels])
@@ -174,10 +161,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class LikelihoodRatio:
-    """Whether a model says more than the one inside it: 2 (log L - log L0), chi-squared if it does not (Wilks 1938)."""
+    """Whether a model explains more than one inside it: 2 (log L - log L0), chi-squared if not (Wilks 1938)."""
 
     statistic: float
-    """Twice the difference of the log-likelihoods; NaN: not to be had."""
+    """Twice the difference of the log-likelihoods; NaN: not available."""
     df: int
     """Parameters that the larger model has more."""
     p: float
@@ -191,7 +178,7 @@ class Level:
 
     factor: str
     level: str
-    """Its name; of the intercept the levels that it stands for."""
+    """Its name; of the intercept the levels that it represents."""
     n: int
     right: int
     coefficient: float
@@ -318,11 +305,7 @@ def _tabulate(factors: Mapping[str, Sequence[str]], right: Sequence[bool]) -> _T
 
 def _reference(levels: Sequence[str], right: Sequence[bool]) -> str:
     """The most frequent level that has both outcomes, so that as few coefficients as can be are unbounded."""
-    n: dict[str, int] = dict.fromkeys(levels, 0)
-    k: dict[str, int] = dict.fromkeys(levels, 0)
-    for level, is_right in zip(levels, right, strict=True):
-        n[level] += 1
-        k[level] += is_right
+    n, k = Counter(levels), Counter(level for level, is_right in zip(levels, right, strict=True) if is_right)
     return max(n, key=lambda level: (0 < k[level] < n[level], n[level]))
 
 

@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
-from kerneleval.analysis.rubric import Key, compiled_in
+from kerneleval.analysis.rubric import compiled_in
 from kerneleval.languages.binaries.instructions import FRONTIER, MATRIX, PIPELINE, VECTOR
 from kerneleval.records import ResourcesEvidence, Result, Score, Verdict
 from kerneleval.scores.common.cells import by_generator, primary
-from kerneleval.scores.common.registry import DEFAULT
+from kerneleval.scores.common.registry import DEFAULT, AttemptKey
 from kerneleval.scores.measures import median_over_attempts
 
 
@@ -85,7 +85,9 @@ def _resources(verdict: Verdict) -> dict[str, float]:
     return {name: float(max(getattr(kernel, name)[1] for kernel in kernels)) for name in names}
 
 
-def by_generators(measured: Mapping[Key, CompiledMetrics], results: Iterable[Result]) -> dict[str, dict[str, Score]]:
+def by_generators(
+    measured: Mapping[AttemptKey, CompiledMetrics], results: Iterable[Result]
+) -> dict[str, dict[str, Score]]:
     """Generator -> metric -> median over its attempts (right or wrong) on the first machine of the results, for
     which they were measured; n is their number.
     """

@@ -1,7 +1,7 @@
 """What makes tasks difficult: static proxies of each task, and how they go with failure.
 
-KernelBench-X calls such figures task-level static proxies. They are known before anybody tries; a rank correlation with
-the observed share of wrong attempts says which of them predict anything.
+KernelBench-X calls such figures task-level static proxies. They are known before the first attempt; a rank correlation
+with the observed share of wrong attempts shows which of them predict anything.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scipy import stats
 
 from kerneleval.records import Protocol, Result, Score, Task
 from kerneleval.scores.common.cells import attempted, by_generator, checked, primary
-from kerneleval.scores.common.intervals import NOTHING, Draw, interval
+from kerneleval.scores.common.intervals import NOTHING, SEED, Draw, interval
 from kerneleval.scores.common.registry import DEFAULT, Setting
 
 Floats = NDArray[np.float64]
@@ -43,7 +43,6 @@ FEWEST_TASKS = 5
 """Of fewer, no rank correlation has a p-value below 0.05 (4! = 24 orders, two of which are extreme)."""
 
 PERMUTATIONS = 9999
-SEED = 20240607
 
 _MEDIUM_BYTES, _MEDIUM_FLOPS = 64 << 20, 1 << 36
 
@@ -57,7 +56,7 @@ class TaskDifficulty:
     group: str
     """Category in KernelBench-X's taxonomy; empty: none."""
     proxies: Mapping[str, float]
-    """Proxy -> value; NaN: not to be had of this task."""
+    """Proxy -> value; NaN: not available for this task."""
     right: float
     """Share of the attempts that are right in every supported case: mean over samples, then over generators."""
     attempts: int
@@ -89,11 +88,9 @@ class Difficulty:
 
 
 def difficulty(results: Iterable[Result], tasks: Mapping[str, Task], setting: Setting = DEFAULT) -> Difficulty:
-    """Static proxies of every task beside the share of attempts that got it right, on the primary machine. Tasks
-    that are missing have no proxies.
-
-    Raises:
-        UsageError: a cell comes twice, or the setting names a device that was not evaluated.
+    """Static proxies of every task, and the share of attempts that got it right, on the primary machine. Tasks that are
+    missing have no proxies. Raises UsageError where a cell comes twice, or the setting names a device that was not
+    evaluated.
     """
     cells = primary(list(results), setting)
     shares: dict[str, list[float]] = {}

@@ -1,4 +1,4 @@
-"""What a source reaches for, as the Standard Kernel Rubric asks: how it is expressed (R), and for which hardware (H).
+"""Features of a source that the Standard Kernel Rubric rates: how it is expressed (R), and for which hardware (H).
 
 One row of :data:`FEATURES` is one thing to look for; what it proves is a level of one axis. Comments, docstrings,
 strings that are no code, and what ``#if 0`` leaves out prove nothing. Where the judge saw which kernels were launched,
@@ -298,7 +298,7 @@ def _statements(code: str, strings: Sequence[tuple[int, str]]) -> Iterator[tuple
     done = 0
     for match in _ASM.finditer(code):
         end = closed.get(match.end() - 1, 0)
-        if match.start() >= done and end:  # none stands within another
+        if match.start() >= done and end:  # no statement is inside another
             done = end
             yield match.start(), list(strings[bisect.bisect(places, match.start()) : bisect.bisect(places, end)])
 
@@ -351,7 +351,7 @@ def _python_marks(source: Any, file: str) -> Iterator[Mark]:
         if name == f"{_TL}.inline_asm_elementwise":
             for node in ast.walk(call):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    # the kernel around it is Triton's all the same: it says something of the hardware alone
+                    # the kernel around it is still Triton's: this is evidence for the hardware axis alone
                     yield from (m for m in _assembly(file, node.value, node.lineno) if m.axis == "H")
         for keyword in call.keywords:
             value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None

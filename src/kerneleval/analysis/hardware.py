@@ -19,7 +19,8 @@ from scipy import stats
 from kerneleval.analysis.rubric import uncertainty
 from kerneleval.records import Case, Result, Score, Timing
 from kerneleval.scores.common.cells import device_names, timing_of
-from kerneleval.scores.common.intervals import FEW, NOTHING, median_over_cells, nested
+from kerneleval.scores.common.intervals import NOTHING, median_over_cells, nested, scored
+from kerneleval.scores.common.speeds import few_tasks
 
 _Key = TypeVar("_Key")
 
@@ -232,9 +233,7 @@ def _median_cv(kernels: Sequence[Kernel], machines: int) -> Score:
         return NOTHING("no kernel has a cell that is right and timed on two machines")
     tasks = tuple(dict.fromkeys(kernel.task for kernel in told))
     table = nested(tasks, [(kernel.task, 0, kernel.cv) for kernel in told])
-    value, low, high = median_over_cells(table, never_outside=(0.0, math.inf))
-    note = "" if len(tasks) >= FEW else f"{len(tasks)} task{'s' * (len(tasks) != 1)}: the interval is too narrow"
-    return Score(value=value, low=low, high=high, n=len(told), note=note)
+    return scored(median_over_cells(table, never_outside=(0.0, math.inf)), len(told), few_tasks(len(tasks)))
 
 
 def _agreement(first: str, second: str, tables: Mapping[tuple[str, str], Table]) -> Agreement:

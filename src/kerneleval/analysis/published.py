@@ -33,6 +33,7 @@ from kerneleval.records import (
     SpeedupSummary,
     Timing,
     Trust,
+    UsageError,
     Verdict,
 )
 from kerneleval.records.registry import Registry
@@ -42,31 +43,15 @@ if TYPE_CHECKING:
     from kerneleval.store.store import Store
 
 
-def load(
-    path: str | os.PathLike[str],
-    *,
-    file_format: str = "kernelbench",
-    baseline: str | os.PathLike[str] | None = None,
-    solutions: str | os.PathLike[str] | None = None,
-    name: str = "",
-    **options: Any,
-) -> Published:
+def load(path: str | os.PathLike[str], *, file_format: str = "kernelbench", **options: Any) -> Published:
     """Read what others published: an ``eval_results.json`` of KernelBench, or a ``.jsonl`` of KernelBench-X's
-    corpus. The format is a module of ``analysis/formats``, the other options are :class:`PublishedFiles`'.
-
-    Raises:
-        UsageError: an unknown format, a file that is none, options that the format has not, a level that is not given,
-            or hardware that differs from what the files state.
+    corpus. The format is a module of ``analysis/formats``, the other options are the fields of :class:`PublishedFiles`.
+    Raises UsageError for an unknown format, a file that is none, options that the format has not, a level that is not
+    given, or hardware that differs from what the files state.
     """
-    return FORMATS.find(file_format)(
-        PublishedFiles(
-            path=Path(path),
-            baseline=None if baseline is None else Path(baseline),
-            solutions=None if solutions is None else Path(solutions),
-            name=clean(name, 200),
-            **options,
-        )
-    )
+    places = {name: Path(options[name]) if options.get(name) else None for name in ("baseline", "solutions")}
+    files = PublishedFiles(**{**options, **places, "path": Path(path), "name": clean(options.get("name", ""), 200)})
+    return FORMATS.find(file_format)(files)
 
 
 def put(store: Store, published: Published) -> tuple[str, bool]:
@@ -99,8 +84,10 @@ NOT_JUDGED = "published by others, not judged here"
 PROTOCOL = Protocol(tier="quick", directions=("forward",), allow=TRACKS)
 """What is known of every format's protocol."""
 
+_MOST_BYTES = 2**30
+
 _MOST_CHARACTERS, _MOST_ENTRIES, _MOST_DEPTH = 2000, 50, 4
-"""What is kept of texts, of lists and objects, and of their nesting that was published beside a result."""
+"""What is kept of texts, of lists and objects, and of their nesting that was published with a result."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,16 +186,19 @@ def outcome_of(passed: bool, timing: Timing | None, facts: Mapping[str, Any], fa
 
 
 def verdict_of(planned: Planned, outcome: Outcome, machine: Machine, protocol: Protocol) -> Verdict:
-    """The verdict on an attempt, which says that nothing was judged here."""
+    """The verdict on an attempt, with the note that nothing was judged here."""
     timing, speedup = outcome.timing if isinstance(outcome, Passed) else None, None
     if timing is not None:
         low, high = timing.low, timing.high
         speedup = SpeedupSummary(value=timing.speedup, low=low, high=high, claim="inconclusive", cells=1)
+    stage, reason, message = "correctness" if timing is None else "timing", "ok", ""
+    if isinstance(outcome, Failed):
+        stage, reason, message = outcome.stage, outcome.reason, outcome.message
     return Verdict(
-        verdict="passed" if isinstance(outcome, Passed) else "failed",
-        stage=outcome.stage if isinstance(outcome, Failed) else "correctness" if timing is None else "timing",
-        reason=outcome.reason if isinstance(outcome, Failed) else "ok",
-        message=(outcome.message if isinstance(outcome, Failed) else "") or NOT_JUDGED,
+        verdict="failed" if isinstance(outcome, Failed) else "passed",
+        stage=stage,
+        reason=reason,
+        message=message or NOT_JUDGED,
         task=planned.task,
         candidate="" if planned.candidate is None else planned.candidate.hash,
         track="",
@@ -236,13 +226,13 @@ def collected(
     missing = sum(v.stage == "generate" for v in verdicts)
     problems, samples = len({v.task for v in verdicts}), len(verdicts) - missing
     counts = {"problems": problems, "samples": samples, "passed": passed, "timed": timed, "missing": missing}
-    notes = [f"{NOT_JUDGED}: correctness and speed are as they stand in the file", *remarks]
+    notes = [f"{NOT_JUDGED}: correctness and speed are as stated in the file", *remarks]
     if passed > timed:
         notes.append(f"correct without a speedup: {passed - timed} (no time, or no baseline on the same hardware)")
     if missing:
         notes.append(f"attempts without a result, which count as failed: {missing} (the baseline has their problems)")
     if sources < samples:
-        notes.append(f"samples without a source: {samples - sources} (a comment stands for each)")
+        notes.append(f"samples without a source: {samples - sources} (a comment takes the place of each)")
     return Published(
         name=name,
         generators=(name,),
@@ -276,9 +266,26 @@ def _plain(value: Any, depth: int = 0) -> Any:
     return text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + " ..."
 
 
+def text_of(file: Path, fix: str) -> str:
+    """The text of a published file. Raises UsageError, which ends with what to do (``fix``), where it cannot be read,
+    is too large or is no UTF-8.
+    """
+    try:
+        if not file.is_file():
+            why = "not a regular file" if file.exists() else "no such file"
+            raise UsageError(f"{file} can't be read: {why}; {fix}")
+        if file.stat().st_size > _MOST_BYTES:
+            raise UsageError(f"{file} is larger than 1 GiB; {fix}")
+        return file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{file} can't be read: {error.strerror}; {fix}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file} is not UTF-8 text ({error.reason} at byte {error.start}); {fix}") from error
+
+
 @dataclass(frozen=True, kw_only=True)
 class PublishedFiles:
-    """What is to be read, and what the reader was told of it."""
+    """What is to be read, and what the caller says of it."""
 
     path: Path
     baseline: Path | None = None

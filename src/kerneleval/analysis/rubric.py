@@ -28,8 +28,8 @@ from kerneleval.records import (
     UsesEvidence,
     Verdict,
 )
-from kerneleval.scores.common.cells import attempted, by_generator, checked, primary, timing_of
-from kerneleval.scores.common.registry import DEFAULT, Setting
+from kerneleval.scores.common.cells import attempted, by_generator, checked, grouped, primary, timing_of
+from kerneleval.scores.common.registry import DEFAULT, AttemptKey, Setting
 from kerneleval.scores.measures import median_over_attempts
 
 AXES: dict[str, str] = {
@@ -110,7 +110,7 @@ class Seen:
 
 
 def seen(verdict: Verdict) -> Seen:
-    """What a verdict has: track, launches, and what compiled code uses where the finding ``uses`` says it of all."""
+    """What a verdict has: track, launches, and what compiled code uses, if the finding ``uses`` covers all of it."""
     evidence = [f.evidence for f in verdict.findings]
     launched = {name: None for of in evidence if isinstance(of, TrackEvidence) for name in of.launches}
     uses = [f.evidence for f in verdict.findings if f.check == "uses"]
@@ -119,36 +119,32 @@ def seen(verdict: Verdict) -> Seen:
 
 
 def compiled_in(verdict: Verdict) -> tuple[CodeUse, ...]:
-    """What a verdict's finding ``uses`` says of compiled kernels."""
+    """What a verdict's finding ``uses`` holds of compiled kernels."""
     evidence = (f.evidence for f in verdict.findings)
     return tuple(use for of in evidence if isinstance(of, UsesEvidence) for use in of.kernels)
-
-
-Key = tuple[str, str, int]
-"""Generator, task, sample."""
 
 
 def rate(
     results: Iterable[Result],
     tasks: Mapping[str, Task],
     candidates: Mapping[str, Candidate],
-    verdicts: Mapping[Key, Seen],
+    verdicts: Mapping[AttemptKey, Seen],
     setting: Setting = DEFAULT,
 ) -> list[Rating]:
     """Every attempt on the primary machine on the five axes. The right kernels of the results are the best known
-    implementations, beside the baseline. A task that is missing has no K, a candidate that is missing neither R nor H;
+    implementations, besides the baseline. A task that is missing has no K, a candidate that is missing neither R nor H;
     ``verdicts`` are what the judge saw of each attempt. Raises UsageError where a cell comes twice, or the setting
     names a device that was not evaluated.
     """
     cells = primary(list(results), setting)
-    attempts: dict[Key, list[Result]] = {}
-    right: set[Key] = set()
+    attempts: dict[AttemptKey, list[Result]] = {}
+    right: set[AttemptKey] = set()
     for generator, of in by_generator(cells).items():
         for r in checked(of):
             attempts.setdefault((generator, r.task, r.sample), []).append(r)
         right |= {(generator, a.task, a.sample) for each in attempted(of).values() for a in each if a.correct}
     timed = {key: {r.case: t for r in attempts[key] if (t := timing_of(r)) is not None} for key in attempts}
-    rivals: dict[str, dict[Key, Mapping[Case, Timing]]] = {}
+    rivals: dict[str, dict[AttemptKey, Mapping[Case, Timing]]] = {}
     for key in right:
         rivals.setdefault(key[1], {})[key] = timed[key]
     origins = {of[0].candidate: of[0].origin for of in attempts.values() if of[0].candidate}
@@ -174,7 +170,7 @@ def source_grades(candidate: Candidate | None, saw: Seen) -> tuple[Grade, Grade]
     """R and H of a candidate, from its source, and from compiled code where there is some.
 
     The rubric rates what a kernel targets, and leaves to the compiler of a high-level DSL what that chooses: so the
-    source must ask for a feature, and compiled code, where there is some, must have an instruction of it. Of CUDA and
+    source must name a feature, and compiled code, where there is some, must have an instruction of it. Of CUDA and
     HIP C++, whose compiler chooses none of these features by itself, the compiled code alone is enough.
     """
     if candidate is None:
@@ -249,7 +245,7 @@ def _reason(level: int | None, reading: Reading, saw: Seen) -> str:
     return "; ".join(said)
 
 
-def _performance(own: Mapping[Case, Timing], others: Mapping[Key, Mapping[Case, Timing]]) -> Grade:
+def _performance(own: Mapping[Case, Timing], others: Mapping[AttemptKey, Mapping[Case, Timing]]) -> Grade:
     """Geometric mean speed over that of the fastest implementation known: the baseline, or another right kernel of
     these results that is timed in at least half of the same cells.
     """
@@ -332,10 +328,8 @@ def _edited(origin: Origin, candidate: Candidate | None, edits: int) -> Grade:
 
 def profiles(ratings: Iterable[Rating]) -> list[Profile]:
     """Each generator on each axis: how many attempts are on which level."""
-    of_generator: dict[str, list[Rating]] = {}
-    for rating in ratings:
-        of_generator.setdefault(rating.generator, []).append(rating)
-    return [_profile(generator, axis, of) for generator, of in of_generator.items() for axis in AXES]
+    groups = grouped(ratings, lambda rating: rating.generator)
+    return [_profile(generator, axis, of) for generator, of in groups.items() for axis in AXES]
 
 
 def _profile(generator: str, axis: str, ratings: Sequence[Rating]) -> Profile:

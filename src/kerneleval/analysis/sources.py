@@ -65,9 +65,7 @@ class SourceMetrics:
 
 def measure(candidate: Candidate) -> SourceMetrics:
     """The metrics of a candidate's sources. A source that does not parse gives NaN and a note, never an exception.
-
-    Raises:
-        UsageError: Radon or Lizard is not installed.
+    Raises UsageError where Radon or Lizard is not installed.
     """
     parts: list[_Part] = []
     notes: list[str] = []
@@ -191,7 +189,7 @@ _CONDITION = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b[ \t]*
 
 def native_code(text: str, *, strings: Callable[[int, str], object] | None = None) -> str:
     """A C-like source with comments, strings and what ``#if 0`` leaves out blanked, every line where it was.
-    ``strings`` is called with the position and the text of every string, as it stands there.
+    ``strings`` is called with the position and the text of every string, as it is in the source.
     """
 
     def blank(match: re.Match[str]) -> str:
@@ -205,7 +203,7 @@ def native_code(text: str, *, strings: Callable[[int, str], object] | None = Non
 
 
 def _living(code: str) -> str:
-    """The code without what stands in ``#if 0`` up to its ``#else``, ``#elif`` or ``#endif``."""
+    """The code without what is in ``#if 0`` up to its ``#else``, ``#elif`` or ``#endif``."""
     kept: list[str] = []
     dead = 0  # how deep in conditions, from the first #if 0 on
     for line in code.splitlines(keepends=True):

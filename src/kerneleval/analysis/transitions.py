@@ -20,7 +20,7 @@ import numpy as np
 from scipy import stats
 
 from kerneleval.records import Candidate, Passed, Score, Verdict
-from kerneleval.scores.common.intervals import NOTHING, share
+from kerneleval.scores.common.intervals import NOTHING, Z, log_error, share
 from kerneleval.store import Attempt
 
 NOISE = 0.02
@@ -30,9 +30,7 @@ published timings of the same code in KernelBench-X's corpus is 1.8 %."""
 STATES = ("rescued", "regressed", "still_failing", "still_passing", "not_told")
 
 SPEEDS = ("faster", "slower", "unchanged", "same_code", "other_machine", "newly_timed", "no_longer_timed", "untimed")
-"""``unchanged``: within noise; ``same_code``: whatever the clocks said, nothing changed."""
-
-_Z = 1.959963984540054
+"""``unchanged``: within noise; ``same_code``: nothing changed, whatever was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,10 +90,10 @@ def _speed(before: Step, after: Step, changed: bool, noise: float) -> str:
         return "other_machine"
     effect, error = _effect(before, after)
     floors = [math.log1p(step.noise if step.noise >= 0 else noise) for step in (before, after)]
-    if math.isnan(error):  # no interval: the threshold stands for both
+    if math.isnan(error):  # no interval: the threshold replaces both
         beyond = abs(effect) > max(math.log1p(noise), *floors)
     else:
-        beyond = abs(effect) > _Z * error and abs(effect) > math.hypot(*floors)
+        beyond = abs(effect) > Z * error and abs(effect) > math.hypot(*floors)
     if not beyond:
         return "unchanged"
     return "faster" if effect > 0 else "slower"
@@ -110,18 +108,11 @@ def _effect(before: Step, after: Step) -> tuple[float, float]:
     same = sorted(before.cells.keys() & after.cells.keys())
     if not same:
         effect = math.log(after.speedup / before.speedup)
-        return effect, math.hypot(_error(before.low, before.high), _error(after.low, after.high))
+        return effect, math.hypot(*(log_error(step.low, step.high, unknown=math.nan) for step in (before, after)))
     pairs = [(before.cells[key], after.cells[key]) for key in same]
     effect = math.fsum(math.log(after / before) for (before, _, _), (after, _, _) in pairs) / len(same)
-    errors = [_error(low, high) for pair in pairs for _, low, high in pair]
+    errors = [log_error(low, high, unknown=math.nan) for pair in pairs for _, low, high in pair]
     return effect, math.hypot(*errors) / len(same)
-
-
-def _error(low: float, high: float) -> float:
-    """Standard error of the logarithm of a speedup, from the ends of its 95 % interval; NaN: there is none."""
-    if not 0 < low <= high < math.inf:
-        return math.nan
-    return math.log(high / low) / (2 * _Z)
 
 
 def counts(found: Sequence[Transition]) -> dict[str, dict[str, int]]:
@@ -166,10 +157,10 @@ class Bias:
 
 
 def repair_bias(found: Sequence[Transition]) -> Bias:
-    """Repair bias: the speedups of rescued candidates beside those of candidates that were right already.
+    """Repair bias: the speedups of rescued candidates compared with those of candidates that were right already.
 
     Medians with their distribution-free intervals (order statistics, by the binomial distribution; Conover 1999,
-    Practical Nonparametric Statistics, section 3.2). The difference says nothing of single tasks: what had to be
+    Practical Nonparametric Statistics, section 3.2). The difference is no statement about single tasks: what had to be
     rescued is harder.
     """
     rescued = [t.after.speedup for t in found if t.correct == "rescued" and t.after.timed]

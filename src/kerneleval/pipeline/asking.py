@@ -1,4 +1,4 @@
-"""Candidates of generators: taken where there are some, asked for, many at a time, where they are made on demand."""
+"""Candidates of generators: taken where they exist, requested, many at a time, where they are made on demand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Caps:
     hours a run may go on from now, asking and judging; None: no limit. Shared by all threads.
 
     All answers of a run count, those that an earlier, interrupted call of it paid for too. What is under way when a
-    limit is reached comes to its end, and is reckoned beforehand as the mean of what came before. Raises UsageError for
+    limit is reached is finished, and is counted beforehand as the mean of the answers before it. Raises UsageError for
     a limit that is not above 0.
     """
 
@@ -55,8 +55,8 @@ class Caps:
         if self._usd is not None and answered and not origin.prices:
             raise UsageError(
                 f"--max-usd cannot be kept: what {origin.generator} costs is not known ({origin.model or 'no model'} "
-                "is in no price list, or the endpoint does not tell its usage); give it a table [generator.prices], or "
-                "limit --max-tokens"
+                "is in no price list, or the endpoint does not report its usage); give it a table [generator.prices], "
+                "or limit --max-tokens"
             )
 
     def out_of_time(self) -> str:
@@ -119,7 +119,7 @@ def ask_all(
     caps: Caps | None = None,
     check: Callable[[Candidate, Task], tuple[bool, str]] | None = None,
 ) -> list[Answer]:
-    """The answers to all requests, in their order; as many are under way at once as the generator bears.
+    """The answers to all requests, in their order; as many are under way at once as the generator allows.
 
     Ctrl-C, and an error of one request, end the others without waiting for them; what they brought is in the cache.
     Requests beyond ``caps`` are answered by the problem ``budget``. ``check`` judges a draft for a generator that tries
@@ -142,7 +142,7 @@ def ask_all(
 
 
 class _Desk:
-    """Requests that threads take to the generator, and what they bring back; drafts are judged by who serves it.
+    """Requests that threads take to the generator, and their answers; drafts are judged in the thread that serves it.
 
     Its threads are daemons: a connection that hangs does not keep the program from ending.
     """
@@ -213,7 +213,7 @@ class _Desk:
         return answer
 
     def _checked(self, task: Task, candidate: Candidate) -> tuple[bool, str]:
-        """What the judge's thread says of a draft."""
+        """The result of judging a draft in the judge's thread."""
         said: Future[tuple[bool, str]] = Future()
         self._events.put(functools.partial(self._judge, candidate, task, said))
         while not said.done():

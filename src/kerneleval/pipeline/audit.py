@@ -42,12 +42,12 @@ _Key = tuple[str, int, str]
 
 
 def audit(spec: AuditSpec, *, judge: Judge | None = None, on_event: OnEvent | None = None) -> dict[str, Any]:
-    """Judge the verdicts of a stored run again and tell what changed.
+    """Judge the verdicts of a stored run again, and report what changed.
 
     Returns plain data: ``format``, ``of`` and ``audit`` (identifiers of the two runs), ``same_shapes``, ``protocol``,
-    ``audited``, ``changed``, ``skipped`` (verdicts that had no candidate), and ``verdicts``, each with what it says
-    ``before`` and ``after``, ``changes``, ``notes``, ``same_shapes`` and ``replay``. Raises UsageError where there is
-    no such store, run or task, a candidate or task is not there any more, or there is nothing to audit;
+    ``audited``, ``changed``, ``skipped`` (verdicts that had no candidate), and ``verdicts``, each with its
+    contents ``before`` and ``after``, ``changes``, ``notes``, ``same_shapes`` and ``replay``. Raises UsageError where
+    there is no such store, run or task, a candidate or task is not there any more, or there is nothing to audit;
     InfrastructureError where the machine, the disk or the database failed.
     """
     from kerneleval.store import open_store
@@ -90,7 +90,7 @@ def _stored(store: Store, info: RunInfo, kind: str, only: Sequence[str]) -> tupl
         where = f" of {', '.join(only)}" if only else ""
         raise UsageError(f"run {info.id} has nothing to audit: no candidate{where} was judged there on {kind}")
     for attempt in stored:
-        store.candidate(attempt.candidate)  # all that is missing is said before anything is judged
+        store.candidate(attempt.candidate)  # what is missing is an error before anything is judged
     return stored, len(finished) - len(stored)
 
 
@@ -126,7 +126,7 @@ def _key(attempt: Attempt) -> _Key:
 
 
 def _interrupted(store: Store, judge: Judge, request: dict[str, Any], tier: str) -> RunInfo | None:
-    """The latest audit that was asked for the same here, unless it is complete."""
+    """The latest audit with the same request on this machine, unless it is complete."""
     for info in store.runs():
         same = dict(info.audit) == request and info.protocol.tier == tier
         if same and info.machines[0].fingerprint == judge.machine.fingerprint:

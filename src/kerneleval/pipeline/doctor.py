@@ -39,7 +39,7 @@ _STALL = 0.10
 
 
 def examine(store: str | None, cache_dir: Path) -> dict[str, Any]:
-    """Everything that can be said of this machine, as plain data: ``usable`` (some device can judge candidates in some
+    """Everything that is known of this machine, as plain data: ``usable`` (some device can judge candidates in some
     language), ``versions``, ``devices``, ``compilers``, ``clock``, ``memory``, ``store`` and ``advice``: sentences that
     say what is missing and how to get it.
     """
@@ -132,7 +132,7 @@ def _refused(pool: WorkerPool, language: Language) -> str:
 
 
 def _sandbox(pool: WorkerPool) -> dict[str, Any]:
-    """Start a zygote and two workers, as a judge does, and tell how well the second was contained and what it cost."""
+    """Start a zygote and two workers, as a judge does: how well the second was contained, and what it cost."""
     from kerneleval.sandbox.slot import ResourceLimits
 
     try:
@@ -309,7 +309,7 @@ def peaks(
     """The peaks of a machine: from the cache, and measured now as far as they are not known (``again``: all of them).
 
     Returns plain data: ``machine``, ``fingerprint``, ``product`` and ``source`` (empty: no vendor's figures are known),
-    ``unsteady`` (what speaks against what was measured now), and ``peaks``: the fields of :class:`Peak`, with
+    ``unsteady`` (why what was measured now is in doubt), and ``peaks``: the fields of :class:`Peak`, with
     ``datasheet`` and ``share`` of it (None: not stated). Raises UsageError where there is no such device, or it is not
     usable here, InfrastructureError where it has no memory left to measure with.
     """

@@ -25,6 +25,7 @@ from kerneleval.records import (
     UsageError,
     to_plain,
 )
+from kerneleval.scores.common.intervals import Z
 
 if TYPE_CHECKING:
     from kerneleval.generators import Asked, Generator
@@ -37,16 +38,17 @@ def prompts(spec: RunSpec, protocol: Protocol) -> list[dict[str, Any]]:
     (role and content). The store may know the machine's limits, which are measured now where it does not. Raises
     UsageError for an unknown task or device, or a generator that is no model.
     """
+    from kerneleval.generators.llm import Model
+
     maker, suite = _opened(spec, protocol, None)
-    model = as_model(maker)
-    if model is None:
+    if not isinstance(maker, Model):
         raise UsageError(f'{spec.generators[0]} has no prompts: only models (kind = "llm") are asked in words')
     with borrowed(None, spec.device) as judge:
         limits = known_limits(there(spec.store_url), judge, in_float32(protocol))
         found = []
         for task in suite:
             request = Request(task=task, device=judge.machine.device, machine=judge.machine, limits=limits)
-            prompt = model.prompt(request)
+            prompt = maker.prompt(request)
             messages = [{"role": role, "content": text} for role, text in prompt.messages]
             found.append({"task": task.name, "template": prompt.template, "hash": prompt.hash, "messages": messages})
     return found
@@ -58,13 +60,13 @@ def generate(
     """Write what a generator has for each task into a folder, which is a generator itself (``-g FOLDER``). Nothing is
     judged, so that there is one round.
 
-    The files are ``TASK/sample_N.SUFFIX``, beside each its origin (``.origin.json``) and what was written
+    The files are ``TASK/sample_N.SUFFIX``, each with its origin (``.origin.json``) and what was written
     (``.written.txt``), from which later edits are counted; of an answer without a candidate ``.answer.txt``.
 
     Returns plain data: ``folder``, ``candidates``, ``without`` (problem -> number of answers) and what they cost
     together: ``tokens_in``, ``tokens_out``, ``usd``, ``seconds``. Raises UsageError for an unknown generator, task or
     device, a cap that cannot be kept, a folder that cannot be written; InfrastructureError where an endpoint did not
-    answer: what came is written and kept.
+    answer: the answers received are written and kept.
     """
     from kerneleval.generators import Asked
 
@@ -114,8 +116,8 @@ def _told(folder: str, answers: Sequence[Answer]) -> dict[str, Any]:
     broken = [answer for answer in answers if answer.problem == "endpoint"]
     if broken:
         raise InfrastructureError(
-            f"{len(broken)} of {len(answers)} samples got no answer, the first of them: {broken[0].message}; what came "
-            f"is in {folder}, and the same command asks for the rest"
+            f"{len(broken)} of {len(answers)} samples got no answer, the first of them: {broken[0].message}; the "
+            f"others are in {folder}, and the same command requests the rest"
         )
     origins = [answer.origin for answer in answers]
     return {
@@ -138,13 +140,6 @@ def _opened(spec: RunSpec, protocol: Protocol, cache: Kept | None) -> tuple[Gene
     return maker, list(suite_of(spec, protocol).values())
 
 
-def as_model(maker: Generator | Asked) -> Model | None:
-    """The generator, if it is a model behind an endpoint."""
-    from kerneleval.generators.llm import Model
-
-    return maker if isinstance(maker, Model) else None
-
-
 def there(store_url: str | None) -> Store | None:
     """The store, if there is one."""
     from kerneleval.store import open_store
@@ -165,7 +160,6 @@ TOKENS_OUT = 3000
 FEEDBACK = 3000
 """Characters of feedback for each round."""
 
-_SURE = 1.959963984540054
 _WIDE = 2.0
 """An assumption may be off by this factor either way."""
 
@@ -188,7 +182,7 @@ def estimate(spec: RunSpec, protocol: Protocol, *, against: str = "") -> dict[st
     Prompts are rendered and counted. Tokens for each character, answers and seconds are those of the same model's
     earlier answers in the store, seconds of judging those of earlier verdicts in the same tier on this machine, of the
     same task where there is one; intervals hold 95 % of the totals, if answers are independent. What the store knows
-    nothing of is assumed, with a factor of 2 either way, and said to be; judging time is not assumed.
+    nothing of is assumed, with a factor of 2 either way, and marked so; judging time is not assumed.
 
     Returns plain data: ``generators``: name -> ``requests``, and ``tokens_in``, ``tokens_out``, ``usd``, ``asking_s``,
     ``judging_s``, each with ``value``, ``low``, ``high`` and ``basis`` and, with the run ``against``, ``actual``.
@@ -231,16 +225,17 @@ def _row(maker: Generator | Asked, requests: Sequence[Request], store: Store | N
 
 
 def _asking(maker: Asked, requests: Sequence[Request], store: Store | None) -> dict[str, Any]:
+    from kerneleval.generators.llm import Model
+
     count = len(requests) * maker.samples * maker.rounds
-    model = as_model(maker)
-    if model is None:
+    if not isinstance(maker, Model):
         return {"requests": count}
-    known = _history(store, model)
+    known = _history(store, maker)
     ratio = known.ratio if known else CHARACTERS
     length = known.characters_out if known else TOKENS_OUT * CHARACTERS
     inputs = 0.0
     for request in requests:
-        characters = sum(len(text) for _, text in model.prompt(request).messages)
+        characters = sum(len(text) for _, text in maker.prompt(request).messages)
         for number in range(maker.rounds):
             inputs += maker.samples * (characters + number * (length + FEEDBACK)) / ratio
     outs = known.tokens_out if known else [float(TOKENS_OUT)]
@@ -248,7 +243,7 @@ def _asking(maker: Asked, requests: Sequence[Request], store: Store | None) -> d
     tokens_in = _figure(inputs, 0.05 * inputs, basis) if known else _assumed(inputs, basis)
     tokens_out = _total(outs, count, basis) if known else _assumed(outs[0] * count, basis)
     row = {"requests": count, "tokens_in": tokens_in, "tokens_out": tokens_out}
-    price = _pricing(model, known)
+    price = _pricing(maker, known)
     if price is not None:
         row["usd"] = {k: price(tokens_in[k], tokens_out[k]) for k in ("value", "low", "high")} | {"basis": basis}
     if known:
@@ -322,7 +317,7 @@ def _total(values: Sequence[float], count: int, basis: str) -> dict[str, Any]:
 
 
 def _figure(value: float, error: float, basis: str) -> dict[str, Any]:
-    low, high = max(0.0, value - _SURE * error), value + _SURE * error
+    low, high = max(0.0, value - Z * error), value + Z * error
     return {"value": value, "low": low, "high": high, "basis": basis}
 
 

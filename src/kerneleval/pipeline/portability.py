@@ -1,5 +1,5 @@
 """One candidate on many targets: compiled for each and judged on those that are here; and on several devices of this
-machine by the same secret inputs: which is wrong, and how far the others lie apart.
+machine by the same secret inputs: which is wrong, and how far the others differ.
 """
 
 from __future__ import annotations
@@ -32,15 +32,13 @@ from kerneleval.records import (
     near,
     tell,
 )
+from kerneleval.scores.p_hw import THRESHOLD
 
 if TYPE_CHECKING:
     from kerneleval.analysis.rubric import Seen
     from kerneleval.judge.judge import Judge
     from kerneleval.languages.crosscompile.targets import Target
 
-
-FAST = 0.8
-"""Share of the baseline's speed from which a device counts (DESIGN, P_hw)."""
 
 _BYTES, _FLOPS = 1 << 24, 1 << 28
 _MOST_LINES = 16
@@ -80,7 +78,7 @@ def matrix(
         rows = _with(rows, verdict, candidate)
     for name in (name for name in here if name in targets and name not in places):
         why = f"{candidate.language} candidates do not run there: they run on {', '.join(runs_on)}"
-        rung = Rung(answer="not evaluated", why="only compiled, as was asked for" if name in runs_on else why)
+        rung = Rung(answer="not evaluated", why="only compiled, as requested" if name in runs_on else why)
         rows.append(MatrixRow(target=name, product="", compiles=rung, runs=rung, correct=rung, fast=rung))
     rows = [_rated(row, candidate) for row in rows]
     return Matrix(task=task.name, candidate=candidate.hash, language=candidate.language, rows=tuple(rows))
@@ -103,7 +101,7 @@ def _wanted(targets: Sequence[str], here: Sequence[str]) -> Sequence[Target]:
 
 
 def _rated(row: MatrixRow, candidate: Candidate) -> MatrixRow:
-    """With R and H of the rubric, by the source and what was compiled for the target; else as it stands."""
+    """With R and H of the rubric, by the source and what was compiled for the target; else unchanged."""
     from kerneleval.analysis.rubric import Seen
 
     if row.compiles.answer != "yes" or not row.kernels:
@@ -173,12 +171,12 @@ def _rungs(verdict: Verdict) -> tuple[Rung, Rung, Rung, float | None]:
     if value is None:
         untimed = next((f.message for f in verdict.findings if f.check == "timing"), "it was not timed")
         return runs, correct, Rung(answer="not evaluated", why=untimed), None
-    told = f"{value:.2f} times the speed of the baseline"
-    return runs, correct, Rung(answer="yes" if value >= FAST else "no", why="" if value >= FAST else told), value
+    slow = Rung(answer="no", why=f"{value:.2f} times the speed of the baseline")
+    return runs, correct, Rung(answer="yes") if value >= THRESHOLD else slow, value
 
 
 REFERENCE = "reference"
-"""What stands for a source where PyTorch's own operators run."""
+"""Name in place of a source where PyTorch's own operators run."""
 
 
 def differ(
@@ -194,8 +192,7 @@ def differ(
     """What a candidate gives on several devices, on the same secret inputs; nothing is timed.
 
     Args:
-        spec: the task, the language and entry points of the files, and the only case; its ``source`` and ``device`` are
-            not used.
+        spec: the task, the language and entry points of the files, and the only case; no other field is used.
         protocol: how the cases are planned.
         paths: files of one operator: one that runs on several devices, or one for each device; none with ``reference``.
         devices: device kinds; empty: all that are here and that a file runs on. At least two.
@@ -203,8 +200,8 @@ def differ(
         judges: warm judges to use, by device kind; others are started for this call.
         on_event: called as the work proceeds.
 
-    Raises UsageError for no file, or files beside ``reference``; a device that is unknown or not usable here, for which
-    there is no file or more than one; fewer than two devices; else as :func:`kerneleval.check`.
+    Raises UsageError for no file, or files together with ``reference``; a device that is unknown or not usable here,
+    for which there is no file or more than one; fewer than two devices; else as :func:`kerneleval.check`.
     """
     from kerneleval.judge import Judge
 
@@ -300,7 +297,7 @@ def _too_few(fitting: Sequence[str], asked: Sequence[str], files: bool) -> str:
     if len(here) > 1:
         instead = "a file for another one" if files else "files of a candidate instead"
         return f"and of those that are here ({', '.join(here)}) {what} on {alone}; give {instead}"
-    return f"and only {here[0] if here else 'none'} is here; kerneleval doctor tells what the others need"
+    return f"and only {here[0] if here else 'none'} is here; kerneleval doctor shows what the others need"
 
 
 def _shared_out(fitting: Mapping[str, Sequence[str]], runs_on: Mapping[str, Sequence[str]]) -> dict[str, str]:

@@ -6,6 +6,7 @@ path or URL; None: ``./kerneleval.db``. Each function raises UsageError where th
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
     from kerneleval.store.store import Store
 
 
-@collects_later
+@collects_later()
 def score(store_url: str | None = None, run: str | Sequence[str] = "latest") -> dict[str, Any]:
     """Every score of the generators of one or more runs, as plain data: ``run`` and ``scores``."""
     runs = StoredRuns(store_url, run)
     return {"run": to_plain(runs.info), "scores": to_plain(runs.scores)}
 
 
-@collects_later
+@collects_later()
 def export(
     folder: str | Path,
     run: str | Sequence[str] = "latest",
@@ -62,24 +63,15 @@ def export(
     return {str(paths[name]): tables.write_table(paths[name], tables.TABLES[name], of) for name, of in rows.items()}
 
 
-def import_results(
-    path: str | Path,
-    *,
-    baseline: str | Path = "",
-    solutions: str | Path = "",
-    store_url: str | None = None,
-    **options: Any,
-) -> dict[str, Any]:
+def import_results(path: str | Path, *, store_url: str | None = None, **options: Any) -> dict[str, Any]:
     """Store what others published as a run; nothing of it is judged. Arguments and errors are those of
-    :func:`kerneleval.analysis.published.load`.
-
-    Returns:
-        ``run``, ``written`` (whether it was not there yet), ``name``, ``machine``, ``counts`` and ``remarks``.
+    :func:`kerneleval.analysis.published.load`. Returns ``run``, ``written`` (whether it was not there yet), ``name``,
+    ``machine``, ``counts`` and ``remarks``.
     """
     from kerneleval.analysis import published
     from kerneleval.store import open_store
 
-    found = published.load(path, baseline=baseline or None, solutions=solutions or None, **options)
+    found = published.load(path, **options)
     with open_store(store_url) as store:
         run, written = published.put(store, found)
     return {
@@ -92,7 +84,7 @@ def import_results(
     }
 
 
-@collects_later
+@collects_later()
 def compare(first: str, second: str, *, store_url: str | None = None) -> dict[str, Any]:
     """The second of two runs, or of two generators, against the first, as plain data.
 
@@ -142,7 +134,7 @@ def compare(first: str, second: str, *, store_url: str | None = None) -> dict[st
     return {"comparisons": comparisons, "not_compared": left}
 
 
-@collects_later
+@collects_later()
 def report(
     run: str | Sequence[str] = "latest",
     *,
@@ -186,8 +178,6 @@ def _in_roofline(point: Point) -> dict[str, Any]:
         "intensity": point.flop / point.nbytes if point.nbytes else math.inf,
         "achieved_flop_s": point.flop / point.time_s,
         "fraction": point.fraction,
-        "iou": point.iou,
-        "bound": point.bound,
     }
 
 
@@ -201,7 +191,7 @@ def _as_levels(profiles: Sequence[Profile]) -> dict[str, dict[str, dict[str, Any
     return found
 
 
-@collects_later
+@collects_later()
 def analyse(run: str | Sequence[str] = "latest", *, store_url: str | None = None) -> dict[str, Any]:
     """What correctness depends on, what makes tasks hard, how readable the code is, how machines differ; plain data.
     Raises UsageError where a package is missing.
@@ -280,10 +270,10 @@ def _side(store: Store, text: str) -> tuple[RunInfo, list[str]]:
 
 def merge(sources: Sequence[str], *, store_url: str | None = None, on_event: OnEvent | None = None) -> dict[str, Any]:
     """Copy every run of other stores, which are only read, with all that they need, into one store, made where there is
-    none; as plain data what came of it.
+    none; and give the result as plain data.
 
     Each source is one transaction: after a failure the store holds the sources before it and nothing of the one that
-    failed, and the same call goes on. What is there already stays as it is.
+    failed, and the same call continues. What is there already stays as it is.
 
     Returns ``store``; ``sources``: a :class:`kerneleval.store.merging.Merged` for each; ``names``: names that several
     runs of the store have -> identifiers, the latest first; ``machines``: number of machines of all merged runs. Raises
@@ -298,12 +288,9 @@ def merge(sources: Sequence[str], *, store_url: str | None = None, on_event: OnE
     found = []
     with open_store(store_url) as target:
         for source in opened:
-
-            def told(done: int, total: int, place: str = source.place) -> None:
-                tell(on_event, "merge", done, total, place)
-
             with source:
-                found.append(target.merge(source, told))
+                on_rows = functools.partial(tell, on_event, "merge", text=source.place)
+                found.append(target.merge(source, on_rows))
         names: dict[str, list[str]] = {}
         for info in target.runs():
             names.setdefault(info.name, []).append(info.id)

@@ -1,4 +1,4 @@
-"""Rewards for training, from a judge that stays warm; what a verdict is worth says ``scores/common/rewards.py``."""
+"""Rewards for training, from a judge that stays warm; the rules are in ``scores/common/rewards.py``."""
 
 from __future__ import annotations
 

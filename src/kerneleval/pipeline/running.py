@@ -49,7 +49,7 @@ ARCHETYPES = ("baseline", "fragile", "robust")
 """What ``run`` judges when no generator is named."""
 
 UNANSWERED = ("endpoint", "budget")
-"""Problems that are not the generator's: its attempt stays open, and is asked again when the run goes on."""
+"""Problems that are not the generator's: its attempt stays open, and is requested again when the run continues."""
 
 SHARED = ("edge", "tiny")
 """Shape categories with so few sizes that any two suites share some."""
@@ -70,7 +70,7 @@ def run(
 
     An interrupted run of the same plan is resumed; what is in the store for the same candidate, case, machine and
     protocol is not judged again, and what a model answered is not asked again. What a cap keeps from being asked or
-    judged stays open: the run goes on when it is begun again.
+    judged stays open: the run continues when it is begun again.
 
     Args:
         generators: names, or paths: of directories with candidates, of files with settings; empty: the archetypes.
@@ -81,8 +81,8 @@ def run(
             may pass, and it is judged in float32, unless ``allow`` and ``dtypes`` say otherwise.
 
     Raises UsageError for an unknown generator, task, device or option, a cap that cannot be kept, or a store that
-    cannot be used; InfrastructureError where the machine, the disk, the database or an endpoint failed: what came is
-    stored.
+    cannot be used; InfrastructureError where the machine, the disk, the database or an endpoint failed: what is
+    done is stored.
     """
     given = {"allow": TRACKS, **options, "generators": tuple(generators), "tasks": tuple(tasks)}
     spec, protocol = asked(RunSpec, given)
@@ -206,7 +206,7 @@ class _Work:
         return known | found
 
     def _judge_all(self, run_id: str, attempts: Sequence[Attempt], answers: Mapping[_Key, Answer], total: int) -> None:
-        """Judge what is open, and tell what stays so."""
+        """Judge what is open, and report what stays open."""
         coming = {_key(a): answers[_key(a)] for a in attempts}
         unanswered = {key: answer for key, answer in coming.items() if answer.problem in UNANSWERED}
         self.judge.build_ahead([a.candidate for a in coming.values() if a.candidate is not None], self.on_event)
@@ -304,11 +304,8 @@ def _tell_open(
     run_id: str,
     on_event: OnEvent | None,
 ) -> None:
-    """Say what was not asked or judged, and why.
-
-    Raises:
-        ToolError: candidates could not be judged with the tools that are here.
-        InfrastructureError: an endpoint did not answer.
+    """Say what was not asked or judged, and why. Raises ToolError where candidates could not be judged with the tools
+    that are here, InfrastructureError where an endpoint did not answer.
     """
     again = f"run {run_id} goes on when the same command is given again"
     broken = [(key, answer) for key, answer in unanswered.items() if answer.problem == "endpoint"]
@@ -329,7 +326,7 @@ def _tell_open(
 
 
 def in_float32(protocol: Protocol) -> Protocol:
-    """How a run judges: in float32 where no dtype is asked for."""
+    """How a run judges: in float32 where no dtype is given."""
     return protocol if protocol.dtypes else replace(protocol, dtypes=("float32",))
 
 
@@ -359,14 +356,14 @@ def known_limits(store: Store | None, judge: Judge, protocol: Protocol, keep: Ke
 
 def _feedback_protocol(final: Protocol) -> Protocol:
     """How drafts are judged: as the final answers are, at shapes of another seed. It follows from the final one, so
-    that a run that goes on finds what it judged.
+    that a continued run finds what it judged.
     """
     return replace(final, suite_seed=final.suite_seed + 1)
 
 
 def feedback_cases(judge: Judge, task: Task, final: Protocol) -> tuple[Case, ...]:
     """Cases at which drafts are judged: none has the sizes of a case at which the final verdict is reached, so that no
-    feedback tells such sizes. Tiny sizes and edges, of which there are too few for two suites, and a problem file's own
+    feedback shows such sizes. Tiny sizes and edges, of which there are too few for two suites, and a problem file's own
     sizes are the same.
     """
     planned = judge.plan(task, _feedback_protocol(final))
@@ -385,7 +382,7 @@ class _Chain:
     turns: list[EarlierRound] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     stopped: Answer | None = None
-    """An answer that never came: nothing goes on behind it."""
+    """An answer that never arrived: no round follows it."""
     done: bool = False
 
     def final(self) -> Answer:
@@ -450,7 +447,7 @@ class _Rounds:
         return {(maker.name, c.task.name, c.sample): c.final() for c in chains}
 
     def _judge(self, active: Sequence[_Chain], answers: Sequence[Answer], number: int) -> None:
-        """Judge one round, and add what came of it to the chains."""
+        """Judge one round, and add its results to the chains."""
         work, maker = self._work, self._maker
         came = []
         for chain, answer in zip(active, answers, strict=True):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from kerneleval.generators.common.feedback import feedback_of
 from kerneleval.pipeline.checking import open_task
@@ -23,28 +23,21 @@ if TYPE_CHECKING:
     from kerneleval.store.store import Store
 
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
 _METRICS = ("maintainability", "complexity_sum", "complexity_mean", "complexity_max")
 
 
-def collects_later(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Runs it without Python's search for cyclic garbage: it reads millions of records, none of them in a cycle, and
-    the search through them again and again takes a quarter of the time.
+@contextlib.contextmanager
+def collects_later() -> Iterator[None]:
+    """Runs without Python's search for cyclic garbage what reads millions of records, none of them in a cycle: the
+    search through them again and again takes a quarter of the time.
     """
-
-    @functools.wraps(function)
-    def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        if not gc.isenabled():
-            return function(*args, **kwargs)
-        gc.disable()
-        try:
-            return function(*args, **kwargs)
-        finally:
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
             gc.enable()
-
-    return run
 
 
 class StoredRuns:
@@ -196,13 +189,10 @@ CHAINS = 24
 
 
 def rounds_of(store: Store, runs: Sequence[str]) -> dict[str, Any]:
-    """What a report shows of the rounds of runs; empty: nothing was refined.
-
-    Returns:
-        ``by_round``: for each generator and round ``asked``, ``built``, ``right``, ``usd``, ``tokens``; ``counts``,
-        ``shares`` and ``repair_bias`` as :func:`kerneleval.pipeline.transitions` has them; ``chains``: some samples,
-        each with ``generator``, ``task``, ``sample`` and ``rounds``, each with what it cost, what the judge said, what
-        was told and the source; ``total``: how many samples there are.
+    """What a report shows of the rounds of runs; empty: nothing was refined. ``by_round``: for each generator and round
+    ``asked``, ``built``, ``right``, ``usd``, ``tokens``; ``counts``, ``shares`` and ``repair_bias`` as
+    :func:`kerneleval.pipeline.transitions` has them; ``chains``: some samples, each with ``generator``, ``task``,
+    ``sample`` and ``rounds``, each with its cost, verdict, feedback (``told``) and source; ``total``: how many samples.
     """
     from kerneleval.analysis import transitions as between
 
@@ -246,16 +236,11 @@ def rounds_of(store: Store, runs: Sequence[str]) -> dict[str, Any]:
 
 def _round(origin: Origin, verdict: Verdict) -> dict[str, Any]:
     return {
-        "round": origin.round,
-        "verdict": verdict.verdict,
-        "stage": verdict.stage,
-        "reason": verdict.reason,
-        "speedup": to_plain(verdict.speedup),
-        "tokens_in": origin.tokens_in,
-        "tokens_out": origin.tokens_out,
+        **{name: getattr(verdict, name) for name in ("verdict", "stage", "reason")},
+        **{name: getattr(origin, name) for name in ("round", "tokens_in", "tokens_out", "seconds")},
         "usd": origin.money_usd,
-        "seconds": origin.seconds,
         "judged_s": verdict.seconds,
+        "speedup": to_plain(verdict.speedup),
     }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from kerneleval.records import CATEGORIES, DIRECTIONS, GROUPS, Result, Score
 from kerneleval.scores.common.cells import Pair, checked, pairs, primary
-from kerneleval.scores.common.intervals import Draw, Floats, in_order, notes, share
+from kerneleval.scores.common.intervals import Floats, in_order, notes, share
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import where
 
@@ -27,13 +27,6 @@ def counts(all_pairs: Sequence[Pair], tasks: Sequence[str]) -> Floats:
     for pair in all_pairs:
         table[place[pair.task]] += (coverage(pair), 1)
     return table
-
-
-def over_pairs(table: Floats, draw: Draw) -> Floats:
-    """(resamples,): coverage over the pairs of the tasks drawn; NaN where none of them was asked for on the machine."""
-    covered, total = draw.sums(table).T
-    out: Floats = np.divide(covered, total, out=np.full(len(total), np.nan), where=total > 0)
-    return out
 
 
 @register

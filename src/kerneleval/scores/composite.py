@@ -43,7 +43,7 @@ def _factors(
         return (
             draw.median(table.nested),
             cv_shape.over_groups(table, draw),
-            c_op.over_pairs(covered, draw),
+            draw.ratio(covered),
             p_hw.over_devices(devices, draw),
         )
 

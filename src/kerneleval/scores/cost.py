@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kerneleval.records import PUBLISHED, Result, Score
-from kerneleval.scores.common.cells import attempted, beyond_noise, checked, primary, timing_of
-from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, interval, scored
+from kerneleval.scores.common.cells import attempted, beyond_noise, checked, grouped, primary, timing_of
+from kerneleval.scores.common.intervals import NOTHING, interval, scored
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import few_tasks
 
@@ -59,12 +59,9 @@ def cost(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
 
 
 def _samples(results: Sequence[Result]) -> list[_Sample]:
-    cells: dict[tuple[str, int], list[Result]] = {}
-    for r in results:
-        cells.setdefault((r.task, r.sample), []).append(r)
     right = {(a.task, a.sample) for of in attempted(results).values() for a in of if a.correct}
     found = []
-    for key, of in cells.items():
+    for key, of in grouped(results, lambda r: (r.task, r.sample)).items():
         costs = tuple(function(of[0]) for function in _KINDS.values())
         faster = any(
             beyond_noise([t for r in of if r.case.direction == direction and (t := timing_of(r)) is not None]) > 0
@@ -85,12 +82,8 @@ def _ratio(samples: Sequence[_Sample], position: int, per: str, all_samples: int
     if not sums[:, 1].any():
         return NOTHING(f"no {per} sample")
 
-    def statistic(draw: Draw) -> Floats:
-        total, count = draw.sums(sums).T
-        out: Floats = np.where(count > 0, total / np.maximum(count, 1), math.nan)
-        return out
-
-    value, low, high, undefined = interval(statistic, len(tasks), len(tasks), never_outside=(0.0, math.inf))
+    bounds = (0.0, math.inf)
+    value, low, high, undefined = interval(lambda draw: draw.ratio(sums), len(tasks), len(tasks), never_outside=bounds)
     said = [few_tasks(len(tasks))]
     if len(samples) < all_samples:
         said.append(f"recorded of {len(samples)} of {all_samples} samples")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerneleval.records import CATEGORIES, SHAPE_CATEGORIES, Result, Score
-from kerneleval.scores.common.cells import checked, primary, timing_of
+from kerneleval.scores.common.cells import checked, grouped, primary, timing_of
 from kerneleval.scores.common.intervals import (
     FEW,
     NOTHING,
@@ -21,6 +21,7 @@ from kerneleval.scores.common.intervals import (
     in_order,
     interval,
     nested,
+    quotient,
     ratio_over_tasks,
     scored,
 )
@@ -32,18 +33,15 @@ def over_groups(table: Speeds, draw: Draw) -> Floats:
     """(resamples,): mean over the eligible groups of standard deviation / mean.
 
     A resample of n cells has on average only (n - 1) / n of the data's variance, because cells repeat; with three
-    shapes a group that is 18 % of the standard deviation. Resamples are scaled up by that, so that the interval lies
+    shapes a group that is 18 % of the standard deviation. Resamples are scaled up by that, so that the interval is
     around the value and not below it.
     """
     if draw.whole:
         found = _of_groups(table.nested.values, table.eligible)
-        total, groups = draw.sums(np.stack([found.sum(axis=1), table.eligible.sum(axis=1)], axis=1)).T
-    else:
-        eligible = table.eligible[draw.tasks]
-        found = _of_groups(draw.cells(table.nested), eligible, drawn=True)
-        total, groups = found.sum(axis=(1, 2)), eligible.sum(axis=(1, 2))
-    out: Floats = np.divide(total, groups, out=np.full(len(total), math.nan), where=groups > 0)
-    return out
+        return draw.ratio(np.stack([found.sum(axis=1), table.eligible.sum(axis=1)], axis=1))
+    eligible = table.eligible[draw.tasks]
+    found = _of_groups(draw.cells(table.nested), eligible, drawn=True)
+    return quotient(found.sum(axis=(1, 2)), eligible.sum(axis=(1, 2)))
 
 
 def _of_groups(cells: Floats, eligible: NDArray[np.bool_], *, drawn: bool = False) -> Floats:
@@ -84,7 +82,7 @@ def with_interval(table: Speeds) -> tuple[float, float, float]:
     if there.sum() >= FEW:
         total = _of_groups(table.nested.values, table.eligible).sum(axis=1)[there]
         value, low, high = ratio_over_tasks(total, table.eligible.sum(axis=1)[there].astype(np.float64))
-        return value, max(min(low, value), 0.0), max(high, value)
+        return value, max(low, 0.0), high
     found = interval(
         lambda draw: over_groups(table, draw),
         len(table.tasks),
@@ -113,10 +111,8 @@ def cv_by_shape(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     of them a bootstrap; n is the number of cells.
     """
     mine = primary(checked(results), setting)
-    groups: dict[tuple[object, ...], list[Result]] = {}
-    for r in mine:
-        if timing_of(r) is not None:
-            groups.setdefault((r.task, r.sample, r.case.direction, r.case.dtype), []).append(r)
+    timed = [r for r in mine if timing_of(r) is not None]
+    groups = grouped(timed, lambda r: (r.task, r.sample, r.case.direction, r.case.dtype))
     squares: dict[str, dict[str, list[float]]] = {}
     for cells in groups.values():
         if len({r.case.dims for r in cells}) < MIN_SHAPES:
@@ -137,16 +133,8 @@ def _root(of_tasks: Collection[list[float]], note: str) -> Score:
     if len(sums) >= FEW:
         found = ratio_over_tasks(sums[:, 0], sums[:, 1])
     else:
-
-        def ratio(draw: Draw) -> Floats:
-            total, count = draw.sums(sums).T
-            out: Floats = total / count
-            return out
-
-        found = interval(ratio, len(sums), len(sums), never_outside=(0.0, math.inf))[:3]
-    value, low, high = found
-    ends = [math.sqrt(max(end, 0.0)) for end in (value, min(low, value), max(high, value))]
-    return scored(ends, int(sums[:, 1].sum()), note, few_tasks(len(sums)))
+        found = interval(lambda draw: draw.ratio(sums), len(sums), len(sums), never_outside=(0.0, math.inf))[:3]
+    return scored([math.sqrt(max(end, 0.0)) for end in found], int(sums[:, 1].sum()), note, few_tasks(len(sums)))
 
 
 _SIDES = ("power_of_two", "non_power_of_two")
@@ -172,12 +160,7 @@ def shape_gap(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
         if not of.counts.sum():
             return NOTHING(f"no correct cell of {side} shapes was timed")
 
-    def statistic(draw: Draw) -> Floats:
-        there, elsewhere = (draw.median(of) for of in sides)
-        out: Floats = np.divide(there, elsewhere, out=np.full_like(there, math.nan), where=elsewhere > 0)
-        return out
-
-    size = sum(of.values.size for of in sides)
-    *found, _ = interval(statistic, len(tasks), size, never_outside=(0.0, math.inf))
+    size, bounds = sum(of.values.size for of in sides), (0.0, math.inf)
+    *found, _ = interval(lambda draw: quotient(*map(draw.median, sides)), len(tasks), size, never_outside=bounds)
     n = int(sum(of.counts.sum() for of in sides))
     return scored(found, n, where(results, setting), few_tasks(len(tasks)))

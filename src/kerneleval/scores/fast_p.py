@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from kerneleval.records import Result, Score
 from kerneleval.scores.common.cells import Attempted, attempted, checked, primary
-from kerneleval.scores.common.intervals import NOTHING, geometric_mean_of, notes, scored, share
+from kerneleval.scores.common.intervals import NOTHING, geometric_mean_of, notes, share
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import where
 
@@ -64,12 +65,7 @@ def geometric_mean(results: Sequence[Result], setting: Setting = DEFAULT) -> Sco
             logs.append(sum(good) / len(good))
     if not logs:
         return NOTHING("no correct task was timed")
-    note = f"over {len(logs)} of {len(tasks)} tasks"
-    return scored(geometric_mean_of(logs), len(logs), where(results, setting), note, _no_interval(logs))
-
-
-def _no_interval(logs: Sequence[float]) -> str:
-    return "fewer than 3 tasks: no interval" if len(logs) < 3 else ""
+    return geometric_mean_of(logs, where(results, setting), f"over {len(logs)} of {len(tasks)} tasks")
 
 
 # -- k samples --------------------------------------------------------------------------------------------------------
@@ -113,30 +109,22 @@ def _at_k(results: Sequence[Result], setting: Setting, good: Callable[[Attempted
         n = len(values)
         return share(sum(values) / n, n, independent=n, note=where(results, setting))
 
-    return _by_k(
-        results,
-        setting,
-        at_least_one_good,
-        lambda short: f"{short[0]} and {len(short) - 1} more tasks have" if len(short) > 1 else f"{short[0]} has",
-    )
+    return _by_k(results, setting, at_least_one_good)
 
 
 def _by_k(
-    results: Sequence[Result],
-    setting: Setting,
-    score: Callable[[Sequence[Sequence[Attempted]], int], Score],
-    who: Callable[[Sequence[str]], str],
+    results: Sequence[Result], setting: Setting, score: Callable[[Sequence[Sequence[Attempted]], int], Score]
 ) -> Table:
     """The score of the samples of all tasks at every k; none where a task has fewer samples."""
     tasks = with_suite(checked(results), setting)
     table: Table = {}
     for k in setting.ks:
         short = [task for task, samples in tasks.items() if len(samples) < k]
-        if short or not tasks:
-            why = f"{who(short)} fewer than {k} samples" if short else "nothing planned"
-            table[str(k)] = NOTHING(why, len(tasks))
+        if short:
+            who = f"{short[0]} and {len(short) - 1} more tasks have" if len(short) > 1 else f"{short[0]} has"
+            table[str(k)] = NOTHING(f"{who} fewer than {k} samples", len(tasks))
         else:
-            table[str(k)] = score(list(tasks.values()), k)
+            table[str(k)] = score(list(tasks.values()), k) if tasks else NOTHING("nothing planned")
     return table
 
 
@@ -166,14 +154,8 @@ def best_of_k(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """
 
     def best(tasks: Sequence[Sequence[Attempted]], k: int) -> Score:
-        logs = [expected_best([_gain(of) for of in samples], k) for samples in tasks]
-        value, low, high = geometric_mean_of(logs)
-        low = low if math.isnan(low) else max(low, 1.0)
-        return scored((value, low, high), len(logs), where(results, setting), _no_interval(logs))
+        gains = [[max(math.log(of.speedup), 0.0) if of.speedup > 0 else 0.0 for of in samples] for samples in tasks]
+        found = geometric_mean_of([expected_best(of, k) for of in gains], where(results, setting))
+        return replace(found, low=max(found.low, 1.0))  # NaN stays
 
-    return _by_k(results, setting, best, lambda short: f"{len(short)} tasks have")
-
-
-def _gain(of: Attempted) -> float:
-    """Logarithm of the speedup that a user has of it."""
-    return max(math.log(of.speedup), 0.0) if of.correct and of.speedup > 0 else 0.0
+    return _by_k(results, setting, best)

@@ -30,8 +30,6 @@ class Point:
     least_s: float
     """Time of a call at the machine's limit: the longer one of its operations at the measured peak of its data type and
     its bytes at the measured bandwidth, as far as the caches cannot hold them."""
-    memory_s: float
-    """That of its bytes alone."""
 
     @property
     def fraction(self) -> float:
@@ -39,16 +37,6 @@ class Point:
         operations or bytes than the task states will do, or the machine was busier when the limit was measured.
         """
         return self.least_s / self.time_s
-
-    @property
-    def iou(self) -> float:
-        """Share of the bandwidth that is used: ``memory_s / time_s``."""
-        return self.memory_s / self.time_s
-
-    @property
-    def bound(self) -> str:
-        """What the limit is: ``memory`` or ``arithmetic``."""
-        return "arithmetic" if self.least_s > self.memory_s else "memory"
 
 
 def roofline(results: Sequence[Result], setting: Setting) -> Iterator[Point]:
@@ -64,18 +52,8 @@ def roofline(results: Sequence[Result], setting: Setting) -> Iterator[Point]:
         work, times = setting.work(r.case), _times(timing)
         if work is None or times is None or not any(work):
             continue
-        calls = timing.samples.calls
-        least = limits.least_s(*work, r.case.dtype, calls=calls)
-        memory = limits.memory_s(work[1], calls)
-        yield Point(
-            result=r,
-            flop=work[0],
-            nbytes=work[1],
-            time_s=times[0],
-            baseline_s=times[1],
-            least_s=least,
-            memory_s=memory,
-        )
+        least = limits.least_s(*work, r.case.dtype, calls=timing.samples.calls)
+        yield Point(result=r, flop=work[0], nbytes=work[1], time_s=times[0], baseline_s=times[1], least_s=least)
 
 
 def _times(timing: Timing) -> tuple[float, float] | None:

@@ -31,7 +31,7 @@ def median_over_attempts(
 
 
 def _told(results: Sequence[Result], setting: Setting, name: str) -> tuple[list[tuple[str, float]], str]:
-    """(task, value) of the attempts on the primary device that have a value, and what is to be said of the others."""
+    """(task, value) of the attempts on the primary device that have a value, and a note on the others."""
     cells = primary(checked(results), setting)
     attempts = list(dict.fromkeys((r.generator, r.task, r.sample) for r in cells))
     known = setting.measured.get(name, {})

@@ -1,4 +1,4 @@
-"""KernelBench's published results: an ``eval_results.json``, with or without a ``baseline_time_torch.json`` beside it.
+"""KernelBench's published results: an ``eval_results.json``, with or without a ``baseline_time_torch.json``.
 
 What they state is taken as stated: nothing here was judged by this program. Times are milliseconds, means over trials
 rounded to three significant digits (KernelBench, ``src/kernelbench/timing.py``).
@@ -16,20 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kerneleval.analysis.published import (
-    PROTOCOL,
-    Published,
-    PublishedFiles,
-    candidate_of,
-    clean,
-    collected,
-    machine_of,
-    outcome_of,
-    planned_of,
-    register,
-    timing_of,
-    verdict_of,
-)
+from kerneleval.analysis import published
+from kerneleval.analysis.published import Published, PublishedFiles, clean, register
 from kerneleval.records import Failed, Machine, Origin, Protocol, Timing, UsageError, Verdict, digest
 from kerneleval.store import Planned
 
@@ -53,9 +41,9 @@ def _read(files: PublishedFiles) -> Published:
         or clean(file.resolve().parent.name if file.stem == "eval_results" else file.stem, 200)
         or "published"
     )
-    machine = machine_of(clean(hardware, 200), _named_baseline(samples, times))
+    machine = published.machine_of(clean(hardware, 200), _named_baseline(samples, times))
     against = "compile" if baseline is not None and "compile" in baseline.stem else "eager"
-    protocol = replace(PROTOCOL, baseline=against, dtypes=("float32",))
+    protocol = replace(published.PROTOCOL, baseline=against, dtypes=("float32",))
     results = digest(file.read_bytes())[:16]
     source = sources_in(files.solutions, level)
     known = [row.name for row in peers.names("KernelBench") if row.group == f"level{level}"]
@@ -71,14 +59,14 @@ def _read(files: PublishedFiles) -> Published:
             text = f"# KernelBench, results {results}: {stated}. Its source was not published with it.\n"
         origin = Origin(generator=name, sample=one.sample)
         place = f"{results}/level_{level}_problem_{one.problem}_sample_{one.sample}_kernel.py"
-        planned = planned_of(task, level, "float32", origin, candidate_of(place, text, origin))
+        planned = published.planned_of(task, level, "float32", origin, published.candidate_of(place, text, origin))
         timing, facts = _timed(one, times, hardware)
         facts |= {"system": "KernelBench", "metadata": one.metadata}
-        outcome = outcome_of(one.passed, timing, facts, failure(one))
-        made.append((planned, verdict_of(planned, outcome, machine, protocol)))
+        outcome = published.outcome_of(one.passed, timing, facts, failure(one))
+        made.append((planned, published.verdict_of(planned, outcome, machine, protocol)))
     if times is not None:
         made += _missing(samples, times, name, machine, protocol)
-    return collected(made, name, machine, protocol, sources, remarks)
+    return published.collected(made, name, machine, protocol, sources, remarks)
 
 
 def _timed(one: Sample, times: Baseline | None, hardware: str) -> tuple[Timing | None, dict[str, Any]]:
@@ -89,7 +77,7 @@ def _timed(one: Sample, times: Baseline | None, hardware: str) -> tuple[Timing |
     if not one.passed or one.time is None or base is None or {one.hardware, base.hardware} - {"", hardware}:
         return None, facts
     found = speedup(one.time, base)
-    return None if found is None else timing_of(*found), facts
+    return None if found is None else published.timing_of(*found), facts
 
 
 def _named_baseline(samples: Sequence[Sample], times: Baseline | None) -> str:
@@ -109,12 +97,10 @@ def _missing(
         for sample in range(most if number not in tried else 0):
             task = f"KernelBench/level{times.level}/{of}"
             origin = Origin(generator=name, sample=sample)
-            planned = planned_of(task, times.level, "float32", origin, None)
+            planned = published.planned_of(task, times.level, "float32", origin, None)
             failed = Failed(stage="generate", reason="missing", message="the published results have none for it")
-            yield planned, verdict_of(planned, failed, machine, protocol)
+            yield planned, published.verdict_of(planned, failed, machine, protocol)
 
-
-_MOST_BYTES = 2**30
 
 _MOST_NUMBER = 10**9
 """Numbers of problems and samples, and of trials, are below this."""
@@ -123,7 +109,7 @@ _MESSAGES = (
     *("compilation_error", "cuda_error", "runtime_error", "correctness_issue", "other_error", "error"),
     *("compilation_error_name", "cuda_error_name", "runtime_error_name", "other_error_name"),
 )
-"""Where KernelBench's metadata say why a sample failed, what says most first."""
+"""Where KernelBench's metadata give the reason of a failure, the most precise first."""
 
 _SHAPE = re.compile(r"shape mismatch", re.IGNORECASE)
 _TIMEOUT = re.compile(r"timed out|timeouterror", re.IGNORECASE)
@@ -182,10 +168,8 @@ class Baseline:
 
 def read(path: str | os.PathLike[str]) -> list[Sample]:
     """Every sample of an ``eval_results.json``, by problem and sample. Two forms are known: ``{problem: [sample,
-    ...]}``, and the older ``{problem: sample}`` with one sample a problem (``sample_id`` 0 where it has none).
-
-    Raises:
-        UsageError: naming file, problem and field where it is no such file, or holds a sample twice.
+    ...]}``, and the older ``{problem: sample}`` with one sample a problem (``sample_id`` 0 where it has none). Raises
+    UsageError, naming file, problem and field, where it is no such file, or holds a sample twice.
     """
     file = Path(path)
     plain = _json(file, "give an eval_results.json of KernelBench")
@@ -242,7 +226,7 @@ def failure(sample: Sample) -> tuple[str, str, str]:
     """Stage, reason and message of a sample that did not pass.
 
     The stage follows ``compiled`` and ``correctness``; only a timeout and an error of the device, which KernelBench
-    records as not compiled, are distinguished by what the metadata say. The message is theirs, unchanged.
+    records as not compiled, are distinguished by the metadata. The message is theirs, unchanged.
     """
     metadata = sample.metadata if isinstance(sample.metadata, Mapping) else {}
     said = ((str(metadata[key]).strip(), key) for key in _MESSAGES if isinstance(metadata.get(key), str))
@@ -262,10 +246,8 @@ def failure(sample: Sample) -> tuple[str, str, str]:
 
 def read_baseline(path: str | os.PathLike[str], level: int | None = None) -> Baseline:
     """The times of one level of a ``baseline_time_torch.json``: ``{level: {file of the problem: times}}``; without a
-    level those of the only one that it holds.
-
-    Raises:
-        UsageError: naming file, level, problem and field where it is no such file, or has no such level.
+    level those of the only one that it holds. Raises UsageError, naming file, level, problem and field, where it is no
+    such file, or has no such level.
     """
     file = Path(path)
     plain = _json(file, "give a baseline_time_torch.json of KernelBench")
@@ -329,7 +311,7 @@ def _rounding(mean: float) -> float:
 
 
 def hardware_of(samples: Sequence[Sample], times: Baseline | None, wanted: str = "") -> tuple[str, list[str]]:
-    """The device that counts, empty where nothing states it, and what to say of it. Raises UsageError where the
+    """The device that counts, empty where nothing states it, and remarks on it. Raises UsageError where the
     results state others than the one wanted, or the baseline does.
     """
     stated = Counter(s.hardware for s in samples if s.hardware)
@@ -378,15 +360,7 @@ def _source(file: Path) -> str | None:
 
 def _json(file: Path, fix: str) -> dict[str, Any]:
     try:
-        if not file.is_file():
-            raise UsageError(f"{file}: {'not a regular file' if file.exists() else 'no such file'}; {fix}")
-        if file.stat().st_size > _MOST_BYTES:
-            raise UsageError(f"{file} is larger than 1 GiB; {fix}")
-        plain = json.loads(file.read_text(encoding="utf-8-sig"), object_pairs_hook=_once)
-    except OSError as error:
-        raise UsageError(f"{file} can't be read: {error.strerror}; {fix}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{file} is not UTF-8 text ({error.reason} at byte {error.start}); {fix}") from error
+        plain = json.loads(published.text_of(file, fix), object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file} is not JSON: {error}; {fix}") from error
     if not isinstance(plain, dict):

@@ -11,24 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kerneleval.analysis.published import (
-    PROTOCOL,
-    Published,
-    PublishedFiles,
-    candidate_of,
-    clean,
-    collected,
-    machine_of,
-    outcome_of,
-    planned_of,
-    register,
-    timing_of,
-    verdict_of,
-)
+from kerneleval.analysis import published
+from kerneleval.analysis.published import Published, PublishedFiles, clean, register
 from kerneleval.analysis.transitions import Step
 from kerneleval.records import Origin, UsageError, digest
-
-_MOST_BYTES = 2**30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,14 +33,7 @@ def read(path: str | os.PathLike[str]) -> list[Record]:
     such file.
     """
     file = Path(path)
-    try:
-        if file.stat().st_size > _MOST_BYTES:
-            raise UsageError(f"{file} is larger than 1 GiB, more than the corpus; give another file")
-        lines = file.read_text(encoding="utf-8").split("\n")
-    except OSError as error:
-        raise UsageError(f"{file} can't be read: {error.strerror}; give a .jsonl file of the corpus") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{file} is not UTF-8 text ({error.reason} at byte {error.start})") from error
+    lines = published.text_of(file, "give a .jsonl file of the corpus").split("\n")
     found = [_record(line, f"{file}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
     if not found:
         raise UsageError(f"{file} holds no record")
@@ -132,8 +111,8 @@ def _published(files: PublishedFiles) -> Published:
     name = files.name or "KernelBench-X"
     halves = {"bf16": "bfloat16", "fp16": "float16"}
     dtypes = {task: halves.get(task.removesuffix(".py").rpartition("_")[2], "float32") for task in steps}
-    machine = machine_of(clean(files.hardware, 200), "of KernelBench-X")
-    protocol = replace(PROTOCOL, dtypes=tuple(dict.fromkeys(dtypes.values())))
+    machine = published.machine_of(clean(files.hardware, 200), "of KernelBench-X")
+    protocol = replace(published.PROTOCOL, dtypes=tuple(dict.fromkeys(dtypes.values())))
     results = digest(file.read_bytes())[:16]
     made = []
     for task, rounds in steps.items():
@@ -142,12 +121,12 @@ def _published(files: PublishedFiles) -> Published:
         for number, step in sorted(rounds.items()):
             origin = Origin(generator=name, sample=number, round=number, parent=parents.get(number - 1, ""))
             place = re.sub(r"[^\w.-]", "_", stem)
-            candidate = candidate_of(f"{results}/round_{number}_{place}.py", step.code, origin)
+            candidate = published.candidate_of(f"{results}/round_{number}_{place}.py", step.code, origin)
             parents[number] = candidate.hash
-            planned = planned_of(f"KernelBench-X/{stem}", 0, dtypes[task], origin, candidate)
-            timing = timing_of(step.speedup) if step.timed else None
+            planned = published.planned_of(f"KernelBench-X/{stem}", 0, dtypes[task], origin, candidate)
+            timing = published.timing_of(step.speedup) if step.timed else None
             facts = {"system": "KernelBench-X", "round": number}
-            outcome = outcome_of(step.correct, timing, facts, (step.stage, step.reason, step.message))
-            made.append((planned, verdict_of(planned, outcome, machine, protocol)))
+            outcome = published.outcome_of(step.correct, timing, facts, (step.stage, step.reason, step.message))
+            made.append((planned, published.verdict_of(planned, outcome, machine, protocol)))
     remarks = ["a sample is a round of refinement", "the data type follows from a task's name alone"]
-    return collected(made, name, machine, protocol, len(made), remarks)
+    return published.collected(made, name, machine, protocol, len(made), remarks)

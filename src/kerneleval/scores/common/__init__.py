@@ -1,1 +1,1 @@
-"""What scores share: cells, intervals, the registry. Plugins stand one level up, one score or family a file."""
+"""What scores share: cells, intervals, the registry. Plugins are one level up, one score or family a file."""

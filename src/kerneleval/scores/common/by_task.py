@@ -17,7 +17,7 @@ import numpy as np
 
 from kerneleval.records import Result, Score, UsageError, near
 from kerneleval.scores.common.cells import Pair, checked, pairs
-from kerneleval.scores.common.intervals import NOTHING, SEED, geometric_mean_of, scored, share
+from kerneleval.scores.common.intervals import NOTHING, SEED, geometric_mean_of, share
 from kerneleval.scores.common.registry import DEFAULT
 
 _PERMUTATIONS = 9999
@@ -149,5 +149,4 @@ def _speed(found: Sequence[TaskPair]) -> Score:
             of_tasks.setdefault(pair.task, []).append(math.log(pair.ratio))
     if not of_tasks:
         return NOTHING("no pair is right and timed on both sides")
-    note = "" if len(of_tasks) >= 3 else "fewer than 3 tasks: no interval"
-    return scored(geometric_mean_of([_mean(logs) for logs in of_tasks.values()]), len(of_tasks), note)
+    return geometric_mean_of([_mean(logs) for logs in of_tasks.values()])

@@ -6,20 +6,27 @@ import functools
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from kerneleval.records import Failed, Machine, Passed, Result, Timing, UsageError
 from kerneleval.scores.common.registry import Setting
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_K = TypeVar("_K", bound=Hashable)
+_T = TypeVar("_T")
+
+
+def grouped(items: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:
+    """The items of each key, keys in the order of their first item."""
+    groups: dict[_K, list[_T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def by_generator(results: Iterable[Result]) -> dict[str, list[Result]]:
     """The results of each generator, generators in the order of their first result."""
-    groups: dict[str, list[Result]] = {}
-    for result in results:
-        groups.setdefault(result.generator, []).append(result)
-    return groups
+    return grouped(results, lambda r: r.generator)
 
 
 class _Checked(list[Result]):
@@ -80,6 +87,24 @@ def timing_of(result: Result) -> Timing | None:
     return result.outcome.timing if isinstance(result.outcome, Passed) else None
 
 
+class Pooled(NamedTuple):
+    """The geometric mean of some speedups."""
+
+    centre: float
+    """Its logarithm."""
+    half: float
+    """Half the 95 % interval of that."""
+    noise: float
+    """Mean noise floor, as a ratio minus 1."""
+
+
+def pooled(timings: Sequence[Timing]) -> Pooled:
+    """The geometric mean of the speedups; the timings are independent, and have intervals."""
+    n = len(timings)
+    half = math.sqrt(sum((math.log(t.high / t.low) / 2) ** 2 for t in timings)) / n
+    return Pooled(sum(math.log(t.speedup) for t in timings) / n, half, sum(t.noise for t in timings) / n)
+
+
 def beyond_noise(timings: Sequence[Timing]) -> int:
     """1: together faster than the baseline, -1: slower, 0: neither beyond doubt. The geometric mean of the speedups
     must have an interval that excludes 1, and be further from 1 than the noise floor.
@@ -87,11 +112,8 @@ def beyond_noise(timings: Sequence[Timing]) -> int:
     timed = [t for t in timings if t.speedup > 0 and t.low > 0]
     if not timed:
         return 0
-    n = len(timed)
-    centre = sum(math.log(t.speedup) for t in timed) / n
-    half = math.sqrt(sum((math.log(t.high / t.low) / 2) ** 2 for t in timed)) / n
-    noise = sum(t.noise for t in timed) / n
-    if abs(centre) <= half or abs(centre) <= math.log1p(noise):
+    centre, half, noise = pooled(timed)
+    if abs(centre) <= max(half, math.log1p(noise)):
         return 0
     return 1 if centre > 0 else -1
 
@@ -117,7 +139,7 @@ def device_names(results: Iterable[Result]) -> dict[str, str]:
 def devices_of(machines: Iterable[Machine]) -> dict[str, str]:
     """Machine fingerprint -> device, by which P_hw counts: the kind, with the product where the machines have several
     of that kind. Two machines of one product, architecture and number of units are one device, whatever their drivers,
-    hosts and memory: a second host of the same GPU says nothing of portability.
+    hosts and memory: a second host of the same GPU is no evidence of portability.
     """
     models = {m.fingerprint: (m.device, m.name, m.arch, m.units) for m in machines}
     different = set(models.values())
@@ -166,7 +188,7 @@ class Pair:
     @functools.cached_property
     def correct(self) -> bool:
         """Whether it is right in every supported case, and supports one."""
-        return _correct(self.cells)
+        return all_right(self.cells)
 
     @functools.cached_property
     def supported(self) -> float:
@@ -177,9 +199,9 @@ class Pair:
     def regressing(self) -> bool:
         """Whether the pair as a whole is slower than the baseline beyond noise.
 
-        As a whole: the geometric mean of its timed cells, whose interval must lie below 1 and which must be below the
+        As a whole: the geometric mean of its timed cells, whose interval must be below 1 and which must be below the
         noise floor. One slow shape is a regression of that cell (the score ``regressions`` lists it) and shows in
-        CV_shape; were it to cost the whole pair, coverage would say over again what robustness says.
+        CV_shape; if it cost the whole pair, coverage would count the same thing as robustness again.
         """
         return beyond_noise(self.timings) < 0
 
@@ -227,12 +249,9 @@ class Attempted:
 @derived()
 def attempted(results: Sequence[Result]) -> dict[str, list[Attempted]]:
     """The samples of each task, tasks in the order of the results."""
-    groups: dict[tuple[str, int], list[Result]] = {}
-    for r in results:
-        groups.setdefault((r.task, r.sample), []).append(r)
     tasks: dict[str, list[Attempted]] = {}
-    for (task, sample), cells in groups.items():
-        correct = _correct(cells)
+    for (task, sample), cells in grouped(results, lambda r: (r.task, r.sample)).items():
+        correct = all_right(cells)
         speedup = _task_speedup(cells) if correct else math.nan
         tasks.setdefault(task, []).append(Attempted(task=task, sample=sample, correct=correct, speedup=speedup))
     return tasks
@@ -246,6 +265,7 @@ def _task_speedup(cells: Sequence[Result]) -> float:
     return math.nan
 
 
-def _correct(cells: Sequence[Result]) -> bool:
+def all_right(cells: Sequence[Result]) -> bool:
+    """Whether the candidate supports one of the cells, and is right in each that it supports."""
     supported = [r for r in cells if not unsupported(r)]
     return bool(supported) and all(isinstance(r.outcome, Passed) for r in supported)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 
-from kerneleval.records import Case, Failed, Passed, Timing, Verdict
+from kerneleval.records import Failed, Passed, Timing, Verdict
+from kerneleval.scores.common.cells import Pooled, pooled
 
 KINDS = ("passed->failed", "failed->passed", "cells", "reason", "track", "speedup")
 """What can change, the worst first; ``cells``: the stored verdict and its stored cells contradict each other."""
 
 _LEAST_CELLS = 3
-"""Fewer timed cells than these say nothing of how far the same candidate's cells scatter."""
+"""With fewer timed cells the scatter of the same candidate's cells is not known."""
 
 _SURE = 3.29 / 1.96
 """A 99.9 % interval is so many times as wide as the 95 % one: an audit compares many verdicts."""
@@ -24,7 +24,7 @@ _LEVEL = 0.9995
 """Quantile of a two-sided statement at 99.9 %."""
 
 _ELSEWHERE = {"hard_coded_shapes": "unsupported"}
-"""Reason -> what it must become at other shapes: who refuses all but the planned sizes refuses every one of them."""
+"""Reason -> its counterpart at other shapes: a candidate that supports the planned sizes alone refuses all others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ def compare(before: Verdict, after: Verdict) -> Comparison:
 
 
 def _contradiction(verdict: Verdict) -> str:
-    """What the cells of a stored verdict say against it; empty: nothing."""
+    """How the cells of a stored verdict contradict it; empty: they do not."""
     failed = [c.outcome for c in verdict.cells if isinstance(c.outcome, Failed) and c.outcome.reason != "unsupported"]
     passed = any(isinstance(c.outcome, Passed) for c in verdict.cells)
     if verdict.verdict == "passed" and failed:
@@ -117,10 +117,11 @@ def _speed(before: Verdict, after: Verdict, same_shapes: bool) -> Change | str:
         return ""
     if why := _incomparable(before, after):
         return f"speedups not compared: {why}"
-    pairs = _pairs(before, after, same_shapes)
+    earlier, later = (_pooled(verdict, same_shapes) for verdict in (before, after))
+    pairs = [(side, later[key]) for key, side in earlier.items() if key in later]
     if len(pairs) < _LEAST_CELLS:
         return f"speedups not compared: {len(pairs)} pairs of timed cells, which is less than {_LEAST_CELLS}"
-    differences = np.array([later.centre - earlier.centre for earlier, later in pairs])
+    differences = np.array([now.centre - then.centre for then, now in pairs])
     mean, n = float(differences.mean()), len(pairs)
     intervals = _SURE * sum(math.sqrt(sum(side.half**2 for side in of)) / n for of in zip(*pairs, strict=True))
     floors = sum(math.log1p(float(np.mean([side.noise for side in of]))) for of in zip(*pairs, strict=True))
@@ -149,39 +150,13 @@ def _incomparable(before: Verdict, after: Verdict) -> str:
     return ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Side:
-    """The log speedup of one cell, or the mean of several."""
-
-    centre: float
-    half: float
-    """Half the 95 % interval."""
-    noise: float
-
-
-def _pairs(before: Verdict, after: Verdict, same_shapes: bool) -> list[tuple[_Side, _Side]]:
-    earlier, later = _sides(before, same_shapes), _sides(after, same_shapes)
-    return [(side, later[key]) for key, side in earlier.items() if key in later]
-
-
-def _sides(verdict: Verdict, same_shapes: bool) -> dict[object, _Side]:
-    """Timed cells of the verdict's direction by what pairs them."""
+def _pooled(verdict: Verdict, same_shapes: bool) -> dict[object, Pooled]:
+    """Timed cells of the verdict's direction by what pairs them: the case, or direction, dtype and shape category."""
     direction = "forward" if verdict.speedup is None else verdict.speedup.direction
     groups: dict[object, list[Timing]] = {}
     for cell in verdict.cells:
-        if isinstance(cell.outcome, Passed) and cell.outcome.timing is not None and cell.case.direction == direction:
-            groups.setdefault(_key(cell.case, same_shapes), []).append(cell.outcome.timing)
-    return {key: _mean(timings) for key, timings in groups.items()}
-
-
-def _key(case: Case, same_shapes: bool) -> object:
-    return case if same_shapes else (case.direction, case.dtype, case.shape_category)
-
-
-def _mean(timings: Sequence[Timing]) -> _Side:
-    n = len(timings)
-    return _Side(
-        centre=sum(math.log(t.speedup) for t in timings) / n,
-        half=math.sqrt(sum((math.log(t.high / t.low) / 2) ** 2 for t in timings)) / n,
-        noise=sum(t.noise for t in timings) / n,
-    )
+        case, outcome = cell.case, cell.outcome
+        if isinstance(outcome, Passed) and outcome.timing is not None and case.direction == direction:
+            key = case if same_shapes else (case.direction, case.dtype, case.shape_category)
+            groups.setdefault(key, []).append(outcome.timing)
+    return {key: pooled(timings) for key, timings in groups.items()}

@@ -1,9 +1,9 @@
 """Uncertainty of scores: Wilson's interval for shares, Student's t for means over tasks, Hall's transformed t for
 ratios, a sign test turned round for medians, a hierarchical bootstrap for the rest.
 
-The units are the tasks: the cells of one are alike, and their number says little of how tasks differ. The hierarchical
+The units are the tasks: the cells of one are alike, and their number tells little of how tasks differ. The hierarchical
 bootstrap draws tasks with replacement, each with all of its cells: to draw these anew on top would count their scatter
-twice. Only of fewer than :data:`FEW` tasks, which say too little by themselves, the timed cells are drawn too (within
+twice. Only of fewer than :data:`FEW` tasks, which are too few by themselves, the timed cells are drawn too (within
 every sample, direction and dtype). Its percentiles are those of Hesterberg's expanded interval (The American
 Statistician 69:371, 2015). ``benchmarks/interval_coverage.py`` measures how often the intervals hold the truth.
 
@@ -33,11 +33,12 @@ FEW = 5
 """With fewer tasks than these, cells are drawn too, and scores note that there are few."""
 
 SEED = 20240607
-"""Fixed, so that the same results always give the same interval."""
+"""Fixed, so that the same results always give the same interval, p-value and report."""
 
 _CHUNK = 2**22  # numbers at once: bounds memory to some 100 MB whatever the size of the suite
 
-_Z = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
+Z = 1.959963984540054
+"""97.5 % quantile of the standard normal distribution."""
 
 
 def NOTHING(note: str, n: int = 0) -> Score:  # noqa: N802 - a constant but for its note
@@ -46,13 +47,13 @@ def NOTHING(note: str, n: int = 0) -> Score:  # noqa: N802 - a constant but for 
 
 
 def scored(found: Sequence[float], n: int, *said: str) -> Score:
-    """A value and the ends of its interval as a score of n units; what is said of it makes its note."""
+    """A value and the ends of its interval as a score of n units, with remarks that make its note."""
     value, low, high = found
     return Score(value=value, low=low, high=high, n=n, note=notes(*said))
 
 
 def notes(*said: str) -> str:
-    """What there is to say, as one note."""
+    """The remarks as one note."""
     return "; ".join(filter(None, said))
 
 
@@ -62,17 +63,12 @@ def in_order(found: Collection[str], order: Sequence[str]) -> list[str]:
 
 
 def share(value: float, n: int, *, independent: int, note: str = "") -> Score:
-    """A share with Wilson's score interval (Wilson 1927, JASA 22:209), which is honest at 0 and 1 too.
-
-    Args:
-        value: the share, in [0, 1]; a mean of shares over units counts as one.
-        n: number of units that it is a share of.
-        independent: number of independent units among them (operators, not their directions).
-        note: what the reader must know.
+    """A share (in [0, 1], of n units; a mean of shares counts as one) with Wilson's score interval (Wilson 1927, JASA
+    22:209), which is honest at 0 and 1 too. ``independent``: number of independent units (operators, not directions).
     """
     if n == 0:
         return NOTHING(note or "nothing planned")
-    m, z = independent, _Z
+    m, z = independent, Z
     centre = (value + z**2 / (2 * m)) / (1 + z**2 / m)
     half = z / (1 + z**2 / m) * math.sqrt(value * (1 - value) / m + z**2 / (4 * m**2))
     low, high = min(max(0.0, centre - half), value), max(min(1.0, centre + half), value)
@@ -95,10 +91,17 @@ def mean_over_tasks(values: Sequence[float]) -> tuple[float, float, float]:
     return value, float(found.low), float(found.high)
 
 
-def geometric_mean_of(logs: Sequence[float]) -> tuple[float, float, float]:
+def geometric_mean_of(logs: Sequence[float], *said: str) -> Score:
     """Geometric mean of values given by their logarithms, with the interval of :func:`mean_over_tasks`."""
-    value, low, high = (math.exp(v) for v in mean_over_tasks(logs))
-    return value, low, high
+    few = "fewer than 3 tasks: no interval" if len(logs) < 3 else ""
+    return scored([math.exp(v) for v in mean_over_tasks(logs)], len(logs), *said, few)
+
+
+def log_error(low: float, high: float, *, unknown: float) -> float:
+    """Standard error of the logarithm of a ratio, from its 95 % interval; ``unknown``: the result where that is no
+    interval.
+    """
+    return math.log(high / low) / (2 * Z) if 0 < low <= high < math.inf else unknown
 
 
 def ratio_over_tasks(above: Floats, below: Floats) -> tuple[float, float, float]:
@@ -187,6 +190,10 @@ class Draw:
         out: Floats = self.times @ of
         return out
 
+    def ratio(self, of: Floats) -> Floats:
+        """(tasks, 2) -> (resamples,): sum of the first column over that of the second; NaN where that is 0."""
+        return quotient(*self.sums(of).T)
+
     def median(self, of: Nested) -> Floats:
         """(resamples,): median over all cells drawn; NaN where there is none."""
         if not self.whole:
@@ -271,7 +278,7 @@ def median_over_cells(table: Nested, *, never_outside: tuple[float, float]) -> t
         )
         return found[:3]
     values, sums, squares = _votes(table)
-    reach = _Z * np.sqrt(np.maximum(squares, 0.0)) + 1e-9
+    reach = Z * np.sqrt(np.maximum(squares, 0.0)) + 1e-9
     too_low, too_high = np.flatnonzero(sums < -reach), np.flatnonzero(sums > reach)
     low = float(values[too_low[-1] + 1] if len(too_low) else values[0])
     high = float(values[too_high[0]] if len(too_high) else values[-1])
@@ -309,15 +316,12 @@ def interval(
     statistic: Callable[[Draw], Floats], n_tasks: int, size: int, *, never_outside: tuple[float, float]
 ) -> tuple[float, float, float, float]:
     """(value, low, high, share of undefined resamples) of a statistic by the hierarchical bootstrap, expanded
-    percentiles.
+    percentiles. The interval is widened to hold the value, where the percentiles of a skewed statistic miss it.
 
     Args:
         statistic: draw -> (resamples,) values, NaN where undefined.
-        n_tasks: number of tasks.
-        size: number of cells, for chunking.
+        n_tasks, size: number of tasks, and of cells (for chunking).
         never_outside: the bounds of the statistic.
-
-    The interval is widened to hold the value, where the percentiles of a skewed statistic miss it.
     """
     value = float(statistic(Draw(np.arange(n_tasks)[None, :], None))[0])
     if math.isnan(value):
@@ -357,6 +361,12 @@ def _tail(n: int) -> float:
     from scipy import stats
 
     return float(stats.norm.sf(math.sqrt(n / (n - 1)) * stats.t.ppf(0.975, n - 1)))
+
+
+def quotient(above: Floats, below: Floats) -> Floats:
+    """The one over the other, elementwise; NaN where that is not above 0."""
+    out: Floats = np.divide(above, below, out=np.full(np.shape(above), math.nan), where=below > 0)
+    return out
 
 
 def median(values: Floats) -> Floats:

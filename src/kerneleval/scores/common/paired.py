@@ -17,15 +17,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from kerneleval.records import Failed, Passed, Result, Score, Timing, UsageError
-from kerneleval.scores.common.cells import checked, device_names, timing_of
-from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, interval, nested, scored, share
+from kerneleval.records import Passed, Result, Score, UsageError
+from kerneleval.scores.common.cells import all_right, checked, device_names, timing_of
+from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, Z, interval, log_error, nested, scored, share
 from kerneleval.scores.common.speeds import few_tasks
 
 LEVEL = 0.05
 """False discovery rate of the cells that are called faster or slower."""
-
-_Z = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,17 +146,10 @@ def _cell(one: Result, other: Result, names: dict[str, str]) -> Cell:
     if mine is None or theirs is None or not (mine.speedup > 0 and theirs.speedup > 0):
         return bare
     ratio = theirs.speedup / mine.speedup
-    error = math.hypot(_error(mine), _error(theirs))
+    error = math.hypot(*(log_error(t.low, t.high, unknown=math.inf) for t in (mine, theirs)))
     p = float(2 * stats.norm.sf(abs(math.log(ratio)) / error)) if error > 0 else float(ratio == 1)
-    low, high = ratio * math.exp(-_Z * error), ratio * math.exp(_Z * error)
+    low, high = ratio * math.exp(-Z * error), ratio * math.exp(Z * error)
     return replace(bare, change="not_told", ratio=ratio, low=low, high=high, p=p)
-
-
-def _error(timing: Timing) -> float:
-    """Standard error of the logarithm of a speedup, from its 95 % interval."""
-    if not 0 < timing.low <= timing.high < math.inf:
-        return math.inf
-    return math.log(timing.high / timing.low) / (2 * _Z)
 
 
 def _noise(one: Result, other: Result) -> float:
@@ -191,8 +182,8 @@ def _pairs(cells: Sequence[Cell], before: Sequence[Result], after: Sequence[Resu
             Pair(
                 task=task,
                 direction=direction,
-                before=_right([before[i] for i in members]),
-                after=_right([after[i] for i in members]),
+                before=all_right([before[i] for i in members]),
+                after=all_right([after[i] for i in members]),
                 ratio=math.exp(sum(logs) / len(logs)) if logs else math.nan,
                 faster=sum(cells[i].change == "faster" for i in members),
                 slower=sum(cells[i].change == "slower" for i in members),
@@ -200,12 +191,6 @@ def _pairs(cells: Sequence[Cell], before: Sequence[Result], after: Sequence[Resu
             )
         )
     return found
-
-
-def _right(results: Sequence[Result]) -> bool:
-    """Right in every case that is not declared unsupported, of which there is one."""
-    supported = [r for r in results if not (isinstance(r.outcome, Failed) and r.outcome.reason == "unsupported")]
-    return bool(supported) and all(isinstance(r.outcome, Passed) for r in supported)
 
 
 def _speed(cells: Sequence[Cell]) -> Score:

@@ -21,7 +21,7 @@ class Setting:
     primary: str = ""
     """Device kind or machine fingerprint on which speed and coverage are judged; empty: that of the first result."""
     not_evaluated: Mapping[str, str] = field(default_factory=dict)
-    """Devices asked for and not available: kind -> why."""
+    """Requested devices that were not available: kind -> why."""
     suite: tuple[tuple[str, str, str], ...] = ()
     """(task, category, direction) of the whole suite, where the results hold only a part of it; empty: they hold all
     (a stored run's results do: they have a row for everything planned)."""
@@ -71,7 +71,7 @@ def definition(name: str) -> str:
 
 
 def explanation(name: str) -> dict[str, str]:
-    """All that there is to say of a score: ``name``, ``definition``, ``details`` (the rest of the docstring, paragraphs
+    """The explanation of a score: ``name``, ``definition``, ``details`` (the rest of the docstring, paragraphs
     with empty lines between), ``file`` (its module). Raises UsageError with near names for an unknown one.
     """
     function = find(name)

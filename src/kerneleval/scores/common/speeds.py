@@ -14,7 +14,7 @@ from kerneleval.scores.common.intervals import FEW, Nested, nested
 from kerneleval.scores.common.registry import Setting
 
 MIN_SHAPES = 3
-"""Fewer shapes say nothing of a variation over shapes."""
+"""With fewer shapes a variation over shapes is not known."""
 
 
 @dataclass(frozen=True)
@@ -75,5 +75,5 @@ def where(results: Sequence[Result], setting: Setting) -> str:
 
 
 def few_tasks(tasks: int) -> str:
-    """A warning where resampling tasks says little; else empty."""
+    """A warning where there are too few tasks to resample; else empty."""
     return f"{tasks} task{'s' * (tasks != 1)}: the interval is too narrow" if 0 < tasks < FEW else ""
