@@ -55,14 +55,12 @@ MEASURED = {SOURCE.hash: measure(SOURCE)}
 
 VIEWS = {
     "attribution": lambda of: (view.render_attribution, attribute(of)),
-    "difficulty": lambda of: (view.render_difficulty, difficulty(of, LIBRARY), PROXIES),
+    "difficulty": lambda of: (view.render_difficulty, difficulty(of, LIBRARY)),
     "hardware": lambda of: (view.render_hardware, hardware(of)),
     "sources": lambda of: (view.render_sources, by_generators(MEASURED, of)),
     "rubric": lambda of: (
         view.render_rubric,
         rubric.profiles(rubric.rate(of, LIBRARY, {SOURCE.hash: SOURCE}, {})),
-        rubric.AXES,
-        rubric.LEVELS,
     ),
 }
 

@@ -24,7 +24,7 @@ from kerneleval.cli.options import (
     store_of,
     takes,
 )
-from kerneleval.cli.output import FAILED, PASSED, console, print_json, progress, show, show_scores
+from kerneleval.cli.output import FAILED, PASSED, progress, show, show_scores
 from kerneleval.records import AuditSpec, CandidateSpec, RunSpec, UsageError, asked, to_plain
 
 
@@ -39,14 +39,9 @@ def check(file: FileArgument, task: TaskOption, fields: Fields, as_json: Json = 
 
     with progress(lines=False) as on_event:
         verdict = pipeline.check_candidate(spec, protocol, on_event=on_event)
-    if as_json:
-        from kerneleval.reports import json
+    from kerneleval.reports import json, verdict_view
 
-        print_json(json.verdict_document(verdict))
-    else:
-        from kerneleval.reports import verdict_view
-
-        verdict_view.render_verdict(verdict, console())
+    show(json.verdict_document(verdict) if as_json else verdict, as_json, verdict_view.render_verdict)
     return PASSED if verdict.verdict == "passed" else FAILED
 
 

@@ -165,7 +165,7 @@ def store_of(given: str | None) -> str | None:
 
 
 Fields = dict[str, Any]
-"""What the options of a command line say: field of a record -> value."""
+"""What the options of a command line set: field of a record -> value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,7 +301,7 @@ CAPS = ("max_usd", "max_tokens", "max_hours")
 def takes(
     *names: str, options: Mapping[str, Option] = OPTIONS, **defaults: Any
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Gives a command the options of these names in place of its parameter ``fields``, which gets what they say;
+    """Gives a command the options of these names in place of its parameter ``fields``, which gets what they set;
     ``defaults`` are of this command (``...``: it must be given). The command raises UsageError for a bad value, or two
     options given that fill the same field.
     """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PASSED = 0
-"""The candidate passed; the command did what it was asked."""
+"""The candidate passed; the command did its work."""
 FAILED = 1
 """The candidate failed; an audit found a change; the doctor found a machine that cannot judge."""
 ERROR = 2

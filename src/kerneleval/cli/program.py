@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # The reader of our output went away: say nothing, and keep Python from complaining while it exits.
+        # The reader of our output is gone: print nothing, and keep Python from complaining while it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
 
@@ -131,7 +131,7 @@ _ClickException: type[Exception] = next(c for c in typer.BadParameter.__mro__ if
 
 
 class _Terminated(BaseException):
-    """A signal asked us to end."""
+    """A signal to end the process."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -143,7 +143,7 @@ def _signals_as_exceptions() -> Iterator[None]:
     """Signals that end this process raise :class:`_Terminated` instead, so that ``finally`` and ``with`` clean up."""
 
     def end(number: int, _frame: object) -> None:
-        # A second SIGTERM must not interrupt the cleaning up; who presses Ctrl-C twice insists.
+        # A second SIGTERM must not interrupt the cleaning up; a second Ctrl-C may.
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_IGN)
         raise _Terminated(number)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kerneleval.cli.options import Json, RunsArgument, StoreOption, store_of
-from kerneleval.cli.output import PASSED, console, one_line, print_json, progress, show, show_scores
+from kerneleval.cli.output import PASSED, one_line, print_json, progress, show, show_scores
 from kerneleval.records import UsageError
 
 
@@ -71,23 +71,10 @@ def report(
 def analyse(runs: RunsArgument = None, store: StoreOption = None, as_json: Json = False) -> int:
     """Analyse a run: correctness, difficulty, sources, machines."""
     from kerneleval import pipeline
-
-    found = pipeline.analyse(runs or "latest", store_url=store_of(store))
-    if as_json:
-        print_json(found)
-        return PASSED
-    from kerneleval.analysis import difficulty, rubric
     from kerneleval.reports import analysis_view
 
-    screen = console()
-    for one in found["attribution"]:
-        analysis_view.render_attribution(one, screen)
-    analysis_view.render_difficulty(found["difficulty"], screen, difficulty.PROXIES)
-    analysis_view.render_sources(found["sources"], screen)
-    analysis_view.render_compiled(found["compiled"], screen)
-    analysis_view.render_rubric(found["rubric"], screen, rubric.AXES, rubric.LEVELS)
-    analysis_view.render_hardware(found["hardware"], screen)
-    return PASSED
+    found = pipeline.analyse(runs or "latest", store_url=store_of(store))
+    return show(found, as_json, analysis_view.render_analyses)
 
 
 def transitions(

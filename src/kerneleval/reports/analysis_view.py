@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kerneleval.analysis.difficulty import PROXIES
+from kerneleval.analysis.rubric import AXES, LEVELS
 from kerneleval.reports.tables import grid, show
 from kerneleval.reports.text import MISSING, count, figure, number, plural, safe, share, span
 
@@ -51,6 +53,17 @@ def _reasons(said: Iterable[tuple[str, str]], console: Console, *, of: int = 0, 
 def _more(shown: int, total: int, noun: str, console: Console) -> None:
     if total > shown:
         console.print(_dim(f"  and {plural(total - shown, noun)} more: --json has all"))
+
+
+def render_analyses(found: Plain, console: Console) -> None:
+    """Print what :func:`kerneleval.pipeline.analyse` gives."""
+    for one in found["attribution"]:
+        render_attribution(one, console)
+    render_difficulty(found["difficulty"], console)
+    render_sources(found["sources"], console)
+    render_compiled(found["compiled"], console)
+    render_rubric(found["rubric"], console)
+    render_hardware(found["hardware"], console)
 
 
 # -- Attribution ------------------------------------------------------------------------------------------------------
@@ -127,10 +140,8 @@ def _levels(name: str, found: Plain, console: Console) -> None:
 # -- Difficulty -------------------------------------------------------------------------------------------------------
 
 
-def render_difficulty(found: Plain, console: Console, words: Plain) -> None:
-    """Print a :class:`kerneleval.analysis.difficulty.Difficulty`, given as plain data; ``words``: proxy -> what it is
-    (:data:`kerneleval.analysis.difficulty.PROXIES`).
-    """
+def render_difficulty(found: Plain, console: Console) -> None:
+    """Print a :class:`kerneleval.analysis.difficulty.Difficulty`, given as plain data."""
 
     def build(narrow: bool) -> Table:
         title = "What goes with failure: rank correlations over tasks"
@@ -139,11 +150,11 @@ def render_difficulty(found: Plain, console: Console, words: Plain) -> None:
             rho = span(dict(one["rho"]), narrow=narrow)
             if number(one["p_adjusted"]) < 0.05:
                 rho.stylize("bold")
-            table.add_row(words[one["proxy"]], rho, str(one["rho"]["n"]), _p(one["p"]), _p(one["p_adjusted"]))
+            table.add_row(PROXIES[one["proxy"]], rho, str(one["rho"]["n"]), _p(one["p"]), _p(one["p_adjusted"]))
         return table
 
     show(console, build)
-    _reasons(((one["rho"]["note"], words[one["proxy"]]) for one in found["correlations"]), console)
+    _reasons(((one["rho"]["note"], PROXIES[one["proxy"]]) for one in found["correlations"]), console)
     console.print(_dim("  above 0: tasks with more of it fail more often; bold: significant at 5 %"))
     if found["note"]:
         console.print(_dim(f"  {found['note']}"))
@@ -234,12 +245,12 @@ def _render_spreads(found: Plain, console: Console) -> None:
         _more(_SHOWN, len(spreads), "task", console)
         if not all(one["same_cells"] for one in spreads):
             console.print(_dim("  * no cell in common: computed from each machine's own cells"))
-    alone = [(str(one["note"]), f"{one['generator']} at {one['task']}") for one in found["spreads"] if one["note"]]
-    for note in dict.fromkeys(note for note, _ in alone):
-        of = [what for said, what in alone if said == note]
-        console.print(
-            _dim(f"  {note}: {', '.join(of[:_REASONS])}" + (f" and {len(of) - _REASONS} more" * (len(of) > _REASONS)))
-        )
+    alone: dict[str, list[str]] = {}
+    for one in filter(lambda one: one["note"], found["spreads"]):
+        alone.setdefault(str(one["note"]), []).append(f"{one['generator']} at {one['task']}")
+    for note, of in alone.items():
+        more = f" and {len(of) - _REASONS} more" if len(of) > _REASONS else ""
+        console.print(_dim(f"  {note}: {', '.join(of[:_REASONS])}{more}"))
     console.print()
 
 
@@ -310,12 +321,8 @@ def _medians(title: str, found: Mapping[str, Plain], metrics: Mapping[str, str],
 # -- Rubric -----------------------------------------------------------------------------------------------------------
 
 
-def render_rubric(
-    found: Sequence[Plain], console: Console, axes: Mapping[str, str], levels: Mapping[str, Sequence[str]]
-) -> None:
-    """Print what :func:`kerneleval.analysis.rubric.profiles` gives, as plain data, with the ``AXES`` (axis -> what it
-    is) and ``LEVELS`` (axis -> names of its levels) of that module.
-    """
+def render_rubric(found: Sequence[Plain], console: Console) -> None:
+    """Print what :func:`kerneleval.analysis.rubric.profiles` gives, as plain data."""
     for generator in dict.fromkeys(one["generator"] for one in found):
         own = [one for one in found if one["generator"] == generator]
 
@@ -329,8 +336,8 @@ def render_rubric(
                 most = max(counts, key=counts.__getitem__)
                 cells = [Text(str(n), style="bold" if n and level == most else "dim") for level, n in counts.items()]
                 none = count(sum(one["not_evaluated"].values()))
-                name = [] if narrow else [Text(levels[axis][most - 1] if counts[most] else MISSING, style="dim")]
-                table.add_row(f"{axis} {axes[axis]}", *cells, span(dict(one["median"]), narrow=narrow), none, *name)
+                name = [] if narrow else [Text(LEVELS[axis][most - 1] if counts[most] else MISSING, style="dim")]
+                table.add_row(f"{axis} {AXES[axis]}", *cells, span(dict(one["median"]), narrow=narrow), none, *name)
             return table
 
         show(console, build)

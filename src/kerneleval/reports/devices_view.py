@@ -11,16 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kerneleval.records import (
-    Apart,
-    CaseAnswers,
-    CompiledKernel,
-    Differential,
-    Element,
-    Matrix,
-    MatrixRow,
-    Rung,
-)
+from kerneleval.records import Apart, CaseAnswers, CompiledKernel, Differential, Element, Matrix, MatrixRow, Rung
 from kerneleval.reports.tables import add_columns
 from kerneleval.reports.text import MISSING, plural, safe
 
@@ -137,7 +128,7 @@ _ROWS = 12
 
 
 def render_differential(found: Differential, console: Console) -> None:
-    """Print for each device in how many cases it is right, where it is wrong, and how far the devices lie apart."""
+    """Print for each device in how many cases it is right, where it is wrong, and how far the devices differ."""
     console.print(Text(f"{safe(found.task)} on {', '.join(found.candidates)}", style="bold"), soft_wrap=True)
     console.print(_devices(found))
     told = "largest error of correct outputs, as a share of the allowed error ('of bound'): at most 1"

@@ -62,7 +62,7 @@ TABLES: Mapping[str, Mapping[str, str]] = {
 
 
 def _row(table: str, *records: object, **given: Any) -> Row:
-    """A row of the table: what is given, and for other columns the field of the first record that has one so called."""
+    """A row of the table: what is given, and for other columns the field of that name in the first record with one."""
     row: Row = {}
     for name in TABLES[table]:
         holder = next((record for record in records if hasattr(record, name)), None)
@@ -101,7 +101,7 @@ def sample_rows(
     measured: Mapping[str, Mapping[AttemptKey, float]],
 ) -> Iterator[Row]:
     """A row for every verdict with the source that it is of and its reward (``scores/common/rewards.py``): data to
-    train on. ``candidate`` gives the source of a content hash, asked once a row; ``measured`` is as
+    train on. ``candidate`` gives the source of a content hash, and is called once a row; ``measured`` is as
     :class:`~kerneleval.scores.Setting` has it: levels of the rubric and measures of sources.
     """
     for row, (attempt, verdict) in zip(attempt_rows(first := list(verdicts)), first, strict=True):
@@ -141,10 +141,8 @@ def _median(times_ns: Sequence[float]) -> float | None:
 
 def write_table(path: str | os.PathLike[str], columns: Mapping[str, str], rows: Iterable[Row]) -> int:
     """Write one table with the columns of one of :data:`TABLES` into a ``.parquet`` or ``.jsonl`` file, whole or not at
-    all; returns the number of rows. Columns that a row lacks, NaN and infinities are null.
-
-    Raises:
-        UsageError: another ending, a folder that is not there or cannot be written, or pyarrow is not installed.
+    all; returns the number of rows. Columns that a row lacks, NaN and infinities are null. Raises UsageError for
+    another ending, a folder that is not there or cannot be written, or where pyarrow is not installed.
     """
     target = Path(path)
     write = {".parquet": _write_parquet, ".jsonl": _write_jsonl}.get(target.suffix)

@@ -34,7 +34,7 @@ def render_prompts(prompts: Sequence[Mapping[str, Any]], console: Console) -> No
 
 
 def render_generated(found: Mapping[str, Any], console: Console) -> None:
-    """Print what came of asking, and what it cost."""
+    """Print how many candidates a generator gave, and what they cost."""
     without = ", ".join(f"{count} {safe(problem)}" for problem, count in found["without"].items())
     text = f"{plural(int(found['candidates']), 'candidate')} in {safe(found['folder'])}"
     console.print(Text(text + (f"; without one: {without}" if without else "")), soft_wrap=True)

@@ -60,10 +60,6 @@ def scores_document(run: RunInfo | Mapping[str, Any] | None, scores: Mapping[str
 
 
 def dumps(document: Mapping[str, Any], *, indent: int | None = 2) -> str:
-    """The document as strict JSON, which does a terminal no harm.
-
-    Raises:
-        ValueError: it holds a NaN or an infinity.
-    """
+    """The document as strict JSON, which does a terminal no harm; raises ValueError for a NaN or an infinity in it."""
     text = json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False)
     return _HARMFUL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kerneleval.reports.tables import add_columns
-from kerneleval.reports.text import MISSING, figure, safe
+from kerneleval.reports.text import MISSING, rate, safe
 
 
 def render_doctor(found: dict[str, Any], console: Console) -> None:
@@ -153,11 +153,3 @@ def render_peaks(found: Mapping[str, Any], console: Console) -> None:
             f"unsteady machine: {safe(found['unsteady'])}; measure again when it is quiet: kerneleval peaks --measure"
         )
         console.print(Text(text, style="yellow"), soft_wrap=True)
-
-
-def rate(value: float, unit: str) -> str:
-    """A rate with the prefix that suits it: ``4.21 TB/s``, ``989 TFLOP/s``."""
-    for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6)):
-        if value >= size:
-            return f"{figure(value / size)} {prefix}{unit}"
-    return f"{figure(value)} {unit}"

@@ -1,6 +1,6 @@
 """A report as Markdown for a pull request: the headline, what failed, what got slower, where. Sixty lines at most.
 
-Every text of others stands in a code span, where Markdown, HTML, mentions and links mean nothing.
+Every text of others is put into a code span, where Markdown, HTML, mentions and links have no effect.
 """
 
 from __future__ import annotations

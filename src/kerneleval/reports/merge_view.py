@@ -1,4 +1,4 @@
-"""What merging stores came to, for people."""
+"""The result of merging stores, for people."""
 
 from __future__ import annotations
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
-from rich.text import Text
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from kerneleval.records import Event
 from kerneleval.reports.text import duration, safe
@@ -42,16 +41,6 @@ class TimeLeft:
         return (now - began) / (done - first) * (total - done)
 
 
-class _Left(ProgressColumn):
-    """``3 min 5 s left``, as the display computed it."""
-
-    max_refresh = None
-
-    def render(self, task: Task) -> Text:
-        left = task.fields.get("left")
-        return Text("" if left is None else f"{duration(left)} left", style="dim")
-
-
 class ProgressDisplay:
     """Shows events on stderr, so that stdout stays for results; a context manager that gives itself, to be called with
     each :class:`Event`.
@@ -65,8 +54,7 @@ class ProgressDisplay:
         self._left = TimeLeft(clock)
         drawn = self._console.is_terminal and not self._console.is_dumb_terminal
         self._bars = _bars(self._console) if drawn else None
-        self._outer: TaskID | None = None
-        self._inner: TaskID | None = None
+        self._tasks: dict[bool, TaskID] = {}
         self._drawn = -1e9
 
     def __enter__(self) -> Self:
@@ -92,16 +80,14 @@ class ProgressDisplay:
             self._bar(self._bars, event, left)
 
     def _bar(self, bars: Progress, event: Event, left: float | None) -> None:
-        text = safe(event.text, 60).replace("\n", " ")
-        total = event.total or None
-        if event.kind == OUTER:
-            if self._outer is None:
-                self._outer = bars.add_task(OUTER, total=total, text=text, left=left)
-            bars.update(self._outer, completed=event.done, total=total, text=text, left=left)
-        else:
-            if self._inner is None:
-                self._inner = bars.add_task(event.kind, total=total, text=text, left=None)
-            bars.update(self._inner, description=event.kind, completed=event.done, total=total, text=text)
+        fields: dict[str, Any] = {
+            "text": safe(event.text, 60).replace("\n", " "),
+            "left": "" if left is None else f"{duration(left)} left",
+        }
+        total, outer = event.total or None, event.kind == OUTER
+        if outer not in self._tasks:
+            self._tasks[outer] = bars.add_task(event.kind, total=total, **fields)
+        bars.update(self._tasks[outer], description=event.kind, completed=event.done, total=total, **fields)
         now = self._clock()
         if now - self._drawn >= REFRESH_S or event.done == event.total:
             bars.refresh()
@@ -110,8 +96,8 @@ class ProgressDisplay:
     def _line(self, event: Event, left: float | None) -> None:
         # Steps within a candidate would flood a log; without an outer count they are all that there is to show.
         if event.kind == OUTER:
-            self._outer = TaskID(0)
-        elif self._outer is not None:
+            self._tasks[True] = TaskID(0)
+        elif self._tasks:
             return
         now = self._clock()
         finished = event.total > 0 and event.done == event.total and event.kind == OUTER
@@ -129,7 +115,7 @@ def _bars(console: Console) -> Progress:
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
         MofNCompleteColumn(),
-        _Left(),
+        TextColumn("{task.fields[left]}", style="dim", markup=False),
         TextColumn("{task.fields[text]}", markup=False),
         console=console,
         auto_refresh=False,

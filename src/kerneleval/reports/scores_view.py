@@ -47,7 +47,7 @@ def render_scores(document: Mapping[str, Any], console: Console) -> None:
     _first_tables(scores, console)
     _print(console, scores, _fast_p, _pass_at_k, _limits, _costs, _sources, *_COVERAGE, _shapes)
     _gap(scores, console)
-    _print(console, scores, _cv_shapes, _cv, _devices, _failures)
+    _print(console, scores, *(partial(_table_of, key=key) for key in _BY), _failures)
     console.print("Definitions: kerneleval score --explain NAME, docs/scores.md. Intervals: 95 %.", style="dim")
 
 
@@ -213,16 +213,26 @@ def _union(scores: Scores, key: str, order: Sequence[str] = ()) -> list[str]:
     return [k for k in order if k in found] + [k for k in found if k not in order]
 
 
-def _table_of(
-    scores: Scores, key: str, title: str, first: str, cell: Callable[[Plain | None], Text], order: Sequence[str] = ()
-) -> Table | None:
-    """A row for each entry of a score that is a table."""
+_BY = {
+    "cv_by_shape": ("Distance of speedups from their task's mean, by shape category", "Shapes", "", SHAPE_CATEGORIES),
+    "cv_by_category": ("Shape CV by operator category", "Category", "", CATEGORIES),
+    "device_speedup": (
+        *("Speedup by device (median over the pairs tried, a wrong one is 0); portable from 0.8", "Device", "x", ()),
+    ),
+}
+"""Score that is a table -> title, name of its entries, unit, known order of the entries."""
+
+
+def _table_of(scores: Scores, narrow: bool, key: str) -> Table | None:
+    """A row for each entry of a score that is a table; none of devices where there is but one."""
+    title, first, unit, order = _BY[key]
     rows = _union(scores, key, order)
-    if not rows:
+    if len(rows) <= (key == "device_speedup"):
         return None
     table = grid(title, first, _names(scores))
     for row in rows:
-        table.add_row(Text(safe(row)), *(cell(of.get(key, {}).get(row)) for of in scores.values()))
+        cells = (span(of.get(key, {}).get(row), unit, narrow=narrow) for of in scores.values())
+        table.add_row(Text(safe(row)), *cells)
     return table
 
 
@@ -328,24 +338,6 @@ def _gap(scores: Scores, console: Console) -> None:
             text += f"; {span(even, 'x').plain} at powers of two as elsewhere"
         console.print(Text(safe(text), style="dim"))
     console.print()
-
-
-def _cv(scores: Scores, narrow: bool) -> Table | None:
-    title = "Shape CV by operator category"
-    return _table_of(scores, "cv_by_category", title, "Category", partial(span, narrow=narrow), CATEGORIES)
-
-
-def _cv_shapes(scores: Scores, narrow: bool) -> Table | None:
-    title = "How far speedups lie from their task's mean, by shape category"
-    return _table_of(scores, "cv_by_shape", title, "Shapes", partial(span, narrow=narrow), SHAPE_CATEGORIES)
-
-
-def _devices(scores: Scores, narrow: bool) -> Table | None:
-    """Where there is more than one device: the speedup by which portability is judged."""
-    if len(_union(scores, "device_speedup")) < 2:
-        return None
-    title = "Speedup by device (median over the pairs tried, a wrong one is 0); portable from 0.8"
-    return _table_of(scores, "device_speedup", title, "Device", partial(span, unit="x", narrow=narrow))
 
 
 def _failures(scores: Scores, narrow: bool) -> Table | None:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 Build = Callable[[bool], Table | None]
-"""Makes a table, a narrow one if asked for; None where there is nothing to show."""
+"""Makes a table, a narrow one on request; None where there is nothing to show."""
 
 
 def grid(
@@ -44,6 +44,6 @@ def show(console: Console, build: Build) -> bool:
 
 
 def fits(table: Table, console: Console, width: int) -> bool:
-    """Whether the table can stand in that many columns without wrapping a cell."""
+    """Whether the table fits into that many columns without wrapping a cell."""
     unlimited = console.options.update(max_width=10_000)
     return Measurement.get(console, unlimited, table).maximum <= width

@@ -20,8 +20,8 @@ _WIDE = 100
 """Columns from which the list shows group, dtypes and backward too."""
 
 _LONGEST_NAME = {True: 34, False: 26}
-"""Columns of the names, where the list is wide and where it is not: longer ones, those of chains, say what is in the
-formula anyway, and take its room."""
+"""Columns of the names, where the list is wide and where it is not: longer ones, those of chains, repeat the
+formula, and take its room."""
 
 _SHORT = {
     "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",

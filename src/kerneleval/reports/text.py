@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Callable
 from typing import Any
 
 from rich.text import Text
@@ -67,6 +68,14 @@ def times(value: float) -> str:
         if value >= size:
             return f"{value / size:.3g} {unit}"
     return MISSING if math.isnan(value) else f"{value:.3g} ns"
+
+
+def rate(value: float, unit: str, show: Callable[[float], str] = figure) -> str:
+    """A quantity or rate with the prefix that suits it: ``4.21 TB/s``, ``989.4 TFLOP/s``."""
+    for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{show(value / size)} {prefix}{unit}"
+    return f"{figure(value)} {unit}"
 
 
 def duration(seconds: float) -> str:

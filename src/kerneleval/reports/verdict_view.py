@@ -1,4 +1,4 @@
-"""A verdict for people: what came out, where it failed, how fast it is, and the line that replays it."""
+"""A verdict for people: the result, where it failed, how fast it is, and the line that replays it."""
 
 from __future__ import annotations
 
@@ -149,9 +149,7 @@ def _shapes(cells: Sequence[CellResult], *, narrow: bool) -> Table | None:
     if limited:
         table.add_column("of limit", justify="right")
     for (direction, category, dims, dtype), of in groups.items():
-        timings = _timings(of)
-        shown = [_speed(timings)] if narrow else [*_times(timings), _speed(timings), _claim(timings)]
-        shown = [*shown, *([_limit(of)] if limited else [])]
+        shown = [*_figures(_timings(of), narrow=narrow), *([_limit(of)] if limited else [])]
         table.add_row(*(Text(safe(text)) for text in (direction, category, dims, dtype)), _right(of), *shown)
     return table
 
@@ -164,28 +162,17 @@ def _right(cells: Sequence[CellResult]) -> Text:
     return Text(f"{right}/{len(supported)}", style="" if right == len(supported) else "red")
 
 
-def _times(timings: Sequence[Timing]) -> tuple[str, str]:
-    """Median verified time of one call, candidate and baseline."""
+def _figures(timings: Sequence[Timing], *, narrow: bool) -> list[Text]:
+    """Median verified time of a call of candidate and baseline, speedup and claim; narrow: the speedup alone."""
     if not timings:
-        return "", ""
-    samples = timings[0].samples
-    candidate, baseline = (
-        statistics.median(ns) if ns else math.nan for ns in (samples.candidate_ns, samples.baseline_ns)
-    )
-    return times(candidate), times(baseline)
-
-
-def _speed(timings: Sequence[Timing]) -> Text:
-    if not timings:
-        return Text()
-    found = timings[0]
-    return Text(
-        f"{figure(found.speedup)}x [{figure(found.low)}, {figure(found.high)}]", style=STYLES.get(found.claim, "")
-    )
-
-
-def _claim(timings: Sequence[Timing]) -> Text:
-    return Text(safe(timings[0].claim), style=STYLES.get(timings[0].claim, "")) if timings else Text()
+        return [Text()] * (1 if narrow else 4)
+    found, style = timings[0], STYLES.get(timings[0].claim, "")
+    speed = Text(f"{figure(found.speedup)}x [{figure(found.low)}, {figure(found.high)}]", style=style)
+    if narrow:
+        return [speed]
+    both = (found.samples.candidate_ns, found.samples.baseline_ns)
+    medians = [Text(times(statistics.median(ns) if ns else math.nan)) for ns in both]
+    return [*medians, speed, Text(safe(found.claim), style=style)]
 
 
 def _limit(cells: Sequence[CellResult]) -> Text:

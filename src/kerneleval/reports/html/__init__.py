@@ -16,11 +16,7 @@ __all__ = ["Document", "build", "render", "write"]
 
 
 def render(document: Document) -> str:
-    """The report as the text of one HTML file.
-
-    Raises:
-        UsageError: Jinja2 or Plotly is not installed.
-    """
+    """The report as the text of one HTML file; raises UsageError where Jinja2 or Plotly is not installed."""
     with optional("an HTML report needs"):
         from kerneleval.reports.html import page
 

@@ -39,7 +39,7 @@ SECTIONS: dict[str, str] = {
 """Sections in the order of the page: identifier -> title."""
 
 EXTRAS = ("limits", "roofline", "rounds", "rubric")
-"""What :func:`build` takes beside scores, results and verdicts."""
+"""What :func:`build` takes besides scores, results and verdicts."""
 
 
 class Document(TypedDict):
@@ -94,12 +94,10 @@ def build(
     """Collect what a report shows. Results and verdicts are read once each, results first; cells of verdicts are not.
 
     Args:
-        run: the run.
+        run, results, verdicts: the run, all its results, and its finished attempts with their verdicts.
         scores: what :func:`kerneleval.scores.score_all` gives of the results, as records or as plain data.
-        results: all results of the run.
-        verdicts: its finished attempts with their verdicts.
-        sources: candidate hash -> candidate; only those are looked up that are shown.
-        extras: any of :data:`EXTRAS`, else UsageError; the run's own limits stand in where it measured them.
+        sources: candidate hash -> candidate; only those that are shown are looked up.
+        extras: any of :data:`EXTRAS`, else UsageError; without ``limits`` the run's own are shown.
     """
     given = dict(extras or {})
     for name in given:
@@ -162,10 +160,10 @@ def _failures(found: Gathered) -> list[Plain]:
             "stage": stage,
             "reason": reason,
             "cells": of["cells"],
+            "examples": of["examples"],
             "generators": dict(of["generators"]),
             "tasks": dict(of["tasks"].most_common(8)),
             "all_tasks": len(of["tasks"]),
-            "examples": of["examples"],
         }
         for (stage, reason), of in found.failures.items()
     ]

@@ -1,7 +1,7 @@
 """One pass over results and one over verdicts: what a report keeps of each cell, and examples of what failed.
 
-Raw timing samples, evidence and messages of single cells are let go at once, but for the failures that are shown, so
-that a run of any size takes some hundred bytes a cell.
+Raw timing samples, evidence and messages of single cells are dropped at once, except for the failures that are shown:
+a run of any size takes some hundred bytes a cell.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _ENERGY = ("candidate_j", "candidate_w", "baseline_j", "baseline_w")
 
 
 class Sources(Protocol):
-    """What sources are looked up in: a dict, or a store behind it; only candidates that are shown are asked for."""
+    """Where sources are looked up: a dict, or a store behind it; only candidates that are shown are looked up."""
 
     def get(self, key: str, /) -> Candidate | None:
         """The candidate with this content hash; None: it is not at hand."""
@@ -81,7 +81,7 @@ class Gathered:
     trust: Counter[str] = field(default_factory=Counter)
     """Trust level -> verdicts."""
     missing: Counter[str] = field(default_factory=Counter)
-    """Layer of containment that could not be had, with the reason -> verdicts."""
+    """Layer of containment that was not available, with the reason -> verdicts."""
     conditions: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Machine -> reading -> (lowest, highest), or the set of what was read."""
     unsteady: dict[tuple[str, str], Plain] = field(default_factory=dict)
@@ -229,10 +229,8 @@ def _add_conditions(known: dict[str, Any], conditions: Conditions) -> None:
 
 
 def source_of(candidate: Candidate, room: int) -> list[Plain]:
-    """The files of a candidate as they are shown, in no more characters than there is room for.
-
-    Returns:
-        for each file ``path``, ``text`` (shortened), ``lines`` and ``note``: what was left out, empty if nothing was.
+    """The files of a candidate as they are shown, in at most ``room`` characters: ``path``, ``text`` (shortened),
+    ``lines`` and ``note`` (what was left out; empty: nothing).
     """
     files: list[Plain] = []
     for path, text in candidate.files:

@@ -16,8 +16,8 @@ from markupsafe import Markup
 
 from kerneleval import __version__
 from kerneleval.reports.html.document import SECTIONS, Document
-from kerneleval.reports.html.plots import COLOURS, GLYPHS, colours, figures, forest, panels
-from kerneleval.reports.text import duration, figure, number, plural, safe
+from kerneleval.reports.html.plots import COLOURS, GLYPHS, colours, figures, panels
+from kerneleval.reports.text import duration, figure, number, plural, rate, safe
 
 Plain = dict[str, Any]
 
@@ -39,7 +39,7 @@ def page(document: Document) -> str:
         sections=SECTIONS,
         place=colours(clean),
         plots=plots,
-        panels=panels(clean) if "shapes" not in clean["not_evaluated"] else [],
+        panels=None if "shapes" in clean["not_evaluated"] else panels(clean),
         data=Markup(data),
         style=Markup(style),
         script=Markup(script),
@@ -125,12 +125,9 @@ IF_THERE: tuple[tuple[str, str, str, str], ...] = (
 )
 """Further columns, where a generator has a value."""
 
-FACTORS: tuple[tuple[str, str, str], ...] = (
-    ("Speed", "speedup_med", "×"),
-    ("Shape CV", "cv_shape", ""),
-    ("Coverage", "c_op", "%"),
-    ("Portability", "p_hw", "%"),
-)
+FACTORS = [
+    (title, key, unit) for title, key, _, unit in LEADERBOARD if key in ("speedup_med", "cv_shape", "c_op", "p_hw")
+]
 """The factors of S: title, score, unit."""
 
 
@@ -147,10 +144,8 @@ def _columns(document: Document) -> list[tuple[str, str, str, str]]:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    folder = resources.files(__package__).joinpath("templates")
-    texts = {entry.name: entry.read_text(encoding="utf-8") for entry in folder.iterdir() if entry.name.endswith(".j2")}
     environment = jinja2.Environment(
-        loader=jinja2.DictLoader(texts),
+        loader=jinja2.PackageLoader(__package__),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -164,15 +159,14 @@ def _environment() -> jinja2.Environment:
         "many": lambda n: f"{n:,}",
         "plural": lambda n, noun: plural(n, noun) if n < 1000 else f"{n:,} {noun}s",
         "when": lambda unix_s: time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(unix_s)),
-        "si": _si,
+        "rate": lambda value, unit: rate(number(value), unit, "{:.3g}".format),
         # lines are numbered by the style sheet, so that copying takes the source alone
         "code": lambda text: Markup("").join(Markup("<span>{}\n</span>").format(line) for line in text.split("\n")),
-        "bar": _bar,
         "colour": lambda slot: f"g{slot % COLOURS}",
         "glyph": lambda slot: GLYPHS[slot % len(GLYPHS)],
         "sortable": _sortable,
         "breakable": lambda text: Markup("+<wbr>").join(str(text).split("+")),
-        "clip": _clip,
+        "clip": safe,
         "prose": _prose,
         "anchor": lambda text: hashlib.sha256(str(text).encode()).hexdigest()[:12],
     }
@@ -207,26 +201,6 @@ def _sortable(score: Plain | None) -> str:
     """What a cell is sorted by; empty: it has no value."""
     value = number(score["value"]) if score else math.nan
     return "" if math.isnan(value) else f"{value:.9g}"
-
-
-def _si(value: Any, unit: str) -> str:
-    """A large quantity with a prefix of thousands."""
-    amount = number(value)
-    for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if abs(amount) >= size:
-            return f"{amount / size:.3g} {prefix}{unit}"
-    return f"{figure(amount)} {unit}"
-
-
-def _bar(score: Plain | None, top: float, slot: int) -> Markup:
-    if score is None:
-        return Markup("")
-    return forest(number(score["value"]), number(score["low"]), number(score["high"]), top, slot)
-
-
-def _clip(text: str, most: int) -> str:
-    """The text, or its beginning and how much more there is."""
-    return text if len(text) <= most else f"{text[:most]} … ({len(text) - most:,} more characters)"
 
 
 def _prose(text: str) -> Markup:

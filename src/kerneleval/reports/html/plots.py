@@ -1,5 +1,5 @@
 """The plots: specifications for plotly.js, traces and layout as plain data; and small multiples of the shapes, one
-strip an operator, drawn as SVG, readable without a script.
+strip an operator, which the templates draw as SVG, readable without a script.
 
 Colours are names such as ``@g0`` (first generator) or ``@ink/0.2`` (with opacity): the script puts in those of the
 theme in force. Text of others is escaped: plotly.js reads tags in labels.
@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-
-from markupsafe import Markup
 
 from kerneleval.records import SHAPE_CATEGORIES
 from kerneleval.reports.html.document import Document
@@ -54,14 +52,8 @@ def label(text: str, limit: int = 60) -> str:
 
 def figures(document: Document) -> dict[str, Plain]:
     """Plot identifier -> ``data``, ``layout``, ``height`` (pixels) and ``legend`` (generators in it)."""
-    found: dict[str, Plain] = {}
-    if "fast-p" not in document["not_evaluated"]:
-        found["plot-fast-p"] = _fast_p(document)
-    if "shapes" not in document["not_evaluated"]:
-        found["plot-shapes"] = _by_shape(document)
-    if "roofline" not in document["not_evaluated"]:
-        found["plot-roofline"] = _roofline(document)
-    return found
+    makers = {"fast-p": _fast_p, "shapes": _by_shape, "roofline": _roofline}
+    return {f"plot-{name}": make(document) for name, make in makers.items() if name not in document["not_evaluated"]}
 
 
 def _axis(title: str, **more: Any) -> Plain:
@@ -90,7 +82,7 @@ def _layout(x: Plain, y: Plain, **more: Any) -> Plain:
 
 
 def ticks(low: float, high: float) -> tuple[list[float], list[str]]:
-    """Round ticks of a logarithmic axis of speedups, at most about eight, and what they say."""
+    """Round ticks of a logarithmic axis of speedups, at most about eight, and their texts."""
     for steps in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)):
         first, last = math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1
         values = [m * 10.0**e for e in range(first, last + 1) for m in steps]
@@ -107,12 +99,12 @@ def _log_axis(title: str, low: float, high: float, **more: Any) -> Plain:
     return _axis(title, **span, **more)
 
 
-def _around(values: Iterable[float]) -> tuple[float, float]:
-    """A range for a logarithmic axis that holds all values and 1, with some air."""
+def _around(values: Iterable[float], least: tuple[float, float] = (0.9, 1.1), air: float = 0.06) -> tuple[float, float]:
+    """A range for a logarithmic axis that holds all values and the least range, with some air."""
     positive = [v for v in values if 0 < v < math.inf]
-    low, high = min([*positive, 0.9]), max([*positive, 1.1])
-    air = (high / low) ** 0.06
-    return low / air, high * air
+    low, high = min([*positive, least[0]]), max([*positive, least[1]])
+    room = (high / low) ** air
+    return low / room, high * room
 
 
 # -- fast_p -----------------------------------------------------------------------------------------------------------
@@ -319,86 +311,42 @@ PANELS = 30
 PANEL_POINTS = 160
 """Points drawn in one panel."""
 
-_WIDTH, _LEFT, _ROW, _TOP, _BOTTOM = 260, 58, 11, 4, 18
 
+def panels(document: Document) -> Plain:
+    """The most uneven operators, all on one logarithmic axis from 0 to 1.
 
-def panels(document: Document) -> list[dict[str, Any]]:
-    """The most uneven operators: ``task``, ``svg``, ``points`` as [drawn, all]. All share one logarithmic axis."""
-    shapes = document["shapes"]
+    Returns:
+        ``ticks`` of the axis (place, text), ``rows`` (names of the shape categories) and ``strips``, each with
+        ``task``, ``ratio``, ``points`` ([drawn, all]) and ``marks``: slot of a generator -> places (x, row) of its
+        points.
+    """
+    shapes, place = document["shapes"], colours(document)
     chosen = shapes["operators"][:PANELS]
-    place = colours(document)
-    low, high = _range(chosen)
-    found = []
-    for one in chosen:
-        marks, drawn = _marks(one, place, low, high)
-        svg = _frame(shapes["categories"], low, high, marks)
-        found.append({"task": one["task"], "svg": svg, "points": [drawn, one["timed"]], "ratio": one["unevenness"]})
-    return found
+    low, high = _around((s for one in chosen for of in one["points"].values() for s in of["s"] if s), (0.8, 1.25), 0.04)
 
+    def x(value: float) -> float:
+        return math.log(value / low) / math.log(high / low)
 
-def _range(chosen: list[dict[str, Any]]) -> tuple[float, float]:
-    values = [s for one in chosen for of in one["points"].values() for s in of["s"] if s]
-    low, high = min([*values, 0.8]), max([*values, 1.25])
-    air = (high / low) ** 0.04
-    return low / air, high * air
-
-
-def _x(value: float, low: float, high: float, left: float = _LEFT, width: float = _WIDTH) -> float:
-    return left + (width - left - 6) * math.log(value / low) / math.log(high / low)
-
-
-def _marks(one: dict[str, Any], place: dict[str, int], low: float, high: float) -> tuple[str, int]:
-    """Dots, each row of a category shared out among the generators; and how many."""
-    parts: list[str] = []
-    drawn = 0
-    n = max(len(place), 1)
-    every = max(1, math.ceil(one["shown"] / PANEL_POINTS))
-    for name, of in one["points"].items():
-        slot = place[name]
-        shift = (slot - (n - 1) / 2) * min(3.0, 7.0 / n)
-        dots = []
-        for category, value in list(zip(of["c"], of["s"], strict=True))[::every]:
-            if value and value > 0:
-                y = _TOP + (category + 0.5) * _ROW + shift
-                dots.append(f'<circle cx="{_x(value, low, high):.1f}" cy="{y:.1f}" r="2.1"/>')
-        drawn += len(dots)
-        parts.append(f'<g class="g{slot % COLOURS}" data-g="{slot}">{"".join(dots)}</g>')
-    return "".join(parts), drawn
-
-
-def _frame(categories: list[str], low: float, high: float, marks: str) -> Markup:
-    bottom = _TOP + _ROW * len(categories)
-    rows = "".join(
-        f'<text x="{_LEFT - 6}" y="{_TOP + (i + 0.5) * _ROW + 3:.1f}" text-anchor="end">'
-        f"{Markup.escape((SHORT.get(name, name))[:11])}</text>"
-        for i, name in enumerate(categories)
-    )
     values, texts = ticks(low, high)
     every = max(1, math.ceil(len(values) / 4))
     one = [i for i, v in enumerate(values) if abs(v - 1) < 1e-9]
-    kept = set(range(one[0] % every if one else 0, len(values), every))
-    grid = "".join(
-        f'<line class="{"one" if abs(v - 1) < 1e-9 else "grid"}" x1="{_x(v, low, high):.1f}" '
-        f'x2="{_x(v, low, high):.1f}" y1="{_TOP}" y2="{bottom}"/>'
-        f'<text x="{_x(v, low, high):.1f}" y="{bottom + 12}" text-anchor="middle">{text}</text>'
-        for i, (v, text) in enumerate(zip(values, texts, strict=True))
-        if i in kept
-    )
-    size = f'viewBox="0 0 {_WIDTH} {bottom + _BOTTOM}"'
-    return Markup(f'<svg {size} role="img" aria-label="speedup by shape">{grid}{rows}{marks}</svg>')
+    kept = range(one[0] % every if one else 0, len(values), every)
+    return {
+        "ticks": [(x(values[i]), texts[i]) for i in kept],
+        "rows": [SHORT.get(name, name)[:11] for name in shapes["categories"]],
+        "strips": [_strip(one, place, x) for one in chosen],
+    }
 
 
-def forest(value: float, low: float, high: float, top: float, slot: int) -> Markup:
-    """A bar from 0 with its interval, on an axis up to ``top``; empty where there is no value."""
-    if math.isnan(value) or top <= 0:
-        return Markup("")
-    width = 100.0 / top
-    bar = f'<rect class="bar" x="0" y="5" width="{value * width:.2f}" height="6" rx="1"/>'
-    line = ""
-    if not (math.isnan(low) or math.isnan(high)):
-        a, b = (min(100.0, v * width) for v in (low, high))
-        line = f'<line x1="{a:.2f}" x2="{b:.2f}" y1="8" y2="8"/>'
-    return Markup(
-        f'<svg class="forest g{slot % COLOURS}" viewBox="0 0 100 16" preserveAspectRatio="none" aria-hidden="true">'
-        f"{bar}{line}</svg>"
-    )
+def _strip(one: Plain, place: Mapping[str, int], x: Callable[[float], float]) -> Plain:
+    """One operator; the row of a category is shared out among the generators."""
+    n = max(len(place), 1)
+    every = max(1, math.ceil(one["shown"] / PANEL_POINTS))
+    marks: dict[int, list[tuple[float, float]]] = {}
+    for name, of in one["points"].items():
+        slot = place[name]
+        row = 0.5 + (slot - (n - 1) / 2) * min(0.27, 0.64 / n)
+        points = list(zip(of["c"], of["s"], strict=True))[::every]
+        marks[slot] = [(x(value), category + row) for category, value in points if value and value > 0]
+    drawn = sum(map(len, marks.values()))
+    return {"task": one["task"], "ratio": one["unevenness"], "points": [drawn, one["timed"]], "marks": marks}

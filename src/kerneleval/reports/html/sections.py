@@ -13,14 +13,13 @@ from kerneleval.records import REAL, SHAPE_CATEGORIES, Failed, Machine, Passed, 
 from kerneleval.reports.text import number
 from kerneleval.scores import Setting
 from kerneleval.scores.common.cells import attempted, device_names, devices_of, pairs, primary, timing_of
-from kerneleval.scores.common.intervals import share
+from kerneleval.scores.common.intervals import SEED, share
+from kerneleval.scores.p_hw import THRESHOLD
 
 Plain = dict[str, Any]
 Rows = Mapping[str, Sequence[Result]]
 """Generator -> its cells."""
 
-SEED = 20240607
-"""Samples for display are drawn with a fixed seed: the same run always gives the same report."""
 CURVE_STEPS = 400
 """Steps drawn of one fast_p curve."""
 FAILED_CELLS = 4000
@@ -28,16 +27,12 @@ PASSED_CELLS = 6000
 """Cells in the table of cells."""
 SHAPE_POINTS = 20_000
 """Timed cells in the plots of shapes, all operators together."""
-PORTABLE = 0.8
-"""Share of the baseline's speed that a portable kernel reaches (KernelEval, section 3.3)."""
 
 
 def curves(rows: Rows, setting: Setting) -> Plain:
-    """fast_p at every p, from 0 to the largest speedup, on the primary device.
-
-    Returns:
-        ``curves``: generator -> ``p``, ``value``, ``low``, ``high`` (from each p to the next), ``tasks``, ``steps``
-        (all that there are) and ``drawn``; ``largest``: the largest speedup of a task, 0 where none was timed.
+    """fast_p at every p, from 0 to the largest speedup, on the primary device. ``curves``: generator -> ``p``,
+    ``value``, ``low``, ``high`` (from each p to the next), ``tasks``, ``steps`` (all that there are) and ``drawn``;
+    ``largest``: the largest speedup of a task, 0 where none was timed.
     """
     found = {name: _curve(primary(of, setting)) for name, of in rows.items()}
     largest = max((curve["p"][-1] for curve in found.values()), default=0.0)
@@ -67,9 +62,7 @@ def _curve(mine: Sequence[Result]) -> Plain:
     scores = [share(min(1.0, value / n), n, independent=n) for _, value in drawn] if n else []
     return {
         "p": [p for p, _ in drawn],
-        "value": [s.value for s in scores],
-        "low": [s.low for s in scores],
-        "high": [s.high for s in scores],
+        **{name: [getattr(s, name) for s in scores] for name in ("value", "low", "high")},
         "tasks": n,
         "steps": len(steps),
         "drawn": len(drawn),
@@ -119,11 +112,10 @@ def _operator(
         room = max(1, most * len(mine) // timed)
         kept = list(mine) if timed <= most else [mine[i] for i in sorted(draw.sample(range(len(mine)), room))]
         timings = [t for r in kept if (t := timing_of(r)) is not None]
+        figures = {"s": "speedup", "low": "low", "high": "high"}
         points[name] = {
             "c": [place[r.case.shape_category] for r in kept],
-            "s": [_rounded(t.speedup) for t in timings],
-            "low": [_rounded(t.low) for t in timings],
-            "high": [_rounded(t.high) for t in timings],
+            **{key: [_rounded(getattr(t, field)) for t in timings] for key, field in figures.items()},
             "t": [_short(r) for r in kept],
         }
     shown = sum(len(one["c"]) for one in points.values())
@@ -153,11 +145,8 @@ def _rounded(value: float) -> float | None:
 
 
 def coverage(scores: Mapping[str, Plain]) -> list[Plain]:
-    """C_op by category and direction, in each taxonomy that the tasks have.
-
-    Returns:
-        ``name``, ``keys`` (``CATEGORY``, the last one ``all``), ``directions``, ``tables`` (generator -> the plain
-        table of scores, keys ``CATEGORY/DIRECTION``) of each taxonomy.
+    """C_op by category and direction: of each taxonomy that the tasks have ``name``, ``keys`` (``CATEGORY``, the last
+    one ``all``), ``directions``, ``tables`` (generator -> the plain table of scores, keys ``CATEGORY/DIRECTION``).
     """
     known = {"Operator category": "c_op_by_category", "KernelBench-X group": "c_op_by_group"}
     found = [_taxonomy(name, {who: of.get(key, {}) for who, of in scores.items()}) for name, key in known.items()]
@@ -205,7 +194,7 @@ def _on_device(label: str, machines: Sequence[str], of: Sequence[Result], scores
     if math.isnan(value):
         why = (speedup or {}).get("note") or "nothing was timed"
         return {"status": "not evaluated", "why": why, **counts}
-    status = "pass" if value >= PORTABLE else "fail"
+    status = "pass" if value >= THRESHOLD else "fail"
     return {"status": status, "speedup": speedup, "why": "", **counts}
 
 
@@ -235,11 +224,9 @@ def costs(rows: Rows, setting: Setting) -> Plain:
 
 
 def cells(rows: Rows) -> Plain:
-    """The cells for the table of cells, as columns; of many, a part, drawn at random.
-
-    Returns:
-        ``total``, ``failed`` and ``passed`` as [shown, all], and ``columns``: each with ``name``, ``title`` and either
-        ``words`` and ``codes`` (indices into the words) or ``values`` (numbers, None where there is none).
+    """The cells for the table of cells, as columns; of many, a part, drawn at random. ``total``, ``failed`` and
+    ``passed`` as [shown, all], and ``columns``: each with ``name``, ``title`` and either ``words`` and ``codes``
+    (indices into the words) or ``values`` (numbers, None where there is none).
     """
     everything = [r for of in rows.values() for r in of]
     names = device_names(everything)
