@@ -54,9 +54,7 @@ class Opencl(Language):
         return True
 
     def build(self, candidate: Candidate, out_dir: Path, device: str, arch: str) -> None:
-        """Compiles, to say what does not, and leaves no file: a worker compiles what it runs. See
-        :meth:`Language.build`.
-        """
+        """Compiles, to say what does not, and leaves no file, as workers compile. See :meth:`Language.build`."""
         self.check_device(device)
         plans = _plans(candidate)
         out_dir.mkdir(parents=True, exist_ok=True)

@@ -280,17 +280,13 @@ _R = TypeVar("_R")
 
 
 def filled(kind: type[_R], options: Mapping[str, Any]) -> _R:
-    """A record from options by name: field -> value; lists become tuples. Raises UsageError: an option is no field of
-    the record.
-    """
+    """A record from options by name; lists become tuples. Raises UsageError: an option is no field of the record."""
     _refuse_unknown(options, _names(kind))
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in options.items()})
 
 
 def asked(kind: type[_R], options: Mapping[str, Any]) -> tuple[_R, Protocol]:
-    """A record of that kind and a protocol from options by name: each is a field of one of the two. Raises UsageError:
-    an option is a field of neither record.
-    """
+    """A record of that kind and a protocol from options by name. Raises UsageError: an option is a field of neither."""
     names = _names(kind)
     _refuse_unknown(options, names | _names(Protocol))
     mine = {name: value for name, value in options.items() if name in names}

@@ -76,9 +76,7 @@ def find(name: str) -> Task:
 
 @functools.cache
 def home(name: str) -> str:
-    """The module that has the built-in task of that name, such as ``kerneleval.tasks.operators.gemm.blas``; raises as
-    :func:`find`.
-    """
+    """The module of a built-in task, such as ``kerneleval.tasks.operators.gemm.blas``; raises as :func:`find`."""
     everything_is_imported = _builtin.cache_info().currsize > 0
     for module in _texts(_OPERATORS) if everything_is_imported else _by_likelihood(name):
         if name in _family(module):

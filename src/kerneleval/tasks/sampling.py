@@ -81,9 +81,7 @@ def _scaled(task: Task) -> tuple[Dim, ...]:
 
 
 def _range(dim: Dim, category: str) -> tuple[int, int]:
-    """The lowest and the highest value of the dim in the category's range; where there is none, the nearest quarter of
-    the dim's own range.
-    """
+    """Lowest and highest value in the category's range; where there is none, the nearest quarter of the dim's own."""
     low, high = RANGES[category]
     if inside := _values(dim, low, high):
         return inside[0], inside[-1]

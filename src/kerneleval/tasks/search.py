@@ -25,9 +25,7 @@ class Query:
     """Words of which each is somewhere in the name or the formula, in any case."""
 
     def select(self, tasks: Iterable[Task]) -> list[Task]:
-        """Those of the tasks that meet all of it, in their order. Raises UsageError: no task's name or formula has the
-        text.
-        """
+        """Those of the tasks that meet all of it, in their order. Raises UsageError: no task has the text."""
         tasks = list(tasks)
         if self.text and not any(self._holds(task) for task in tasks):
             hint = near("_".join(self.text.split()), [task.name for task in tasks], see="kerneleval tasks")

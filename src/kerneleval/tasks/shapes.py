@@ -127,9 +127,7 @@ def _ask_for_real(task: Task, protocol: Protocol) -> None:
 
 
 def left_out(task: Task, protocol: Protocol, budget: Budget) -> tuple[str, ...]:
-    """A line for each real shape of the protocol that the budget has no room for, with the reason; in the
-    order of the table.
-    """
+    """A line for each real shape of the protocol that exceeds the budget, with the reason, in the table's order."""
     if protocol.shapes != "real":
         return ()
     lines = []
@@ -466,9 +464,7 @@ def _group(
     *,
     first: bool,
 ) -> list[Case]:
-    """The secret cases beside planned ones of one direction and dtype, the first one or a further one; their sizes are
-    taken from now on.
-    """
+    """The secret cases beside planned ones of one direction and dtype; their sizes are taken from now on."""
     direction, dtype = alike[0].direction, alike[0].dtype
     found: list[Case] = []
 

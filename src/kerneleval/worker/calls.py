@@ -130,9 +130,7 @@ class Calling:
         return [o for o, _ in carrying], leaves, [g for _, g in carrying]
 
     def interleaved(self, calls: Sequence[PreparedCall]) -> list[list[Any]]:
-        """Gradients of every call, taken in turn when the forward calls of all have been made; every second one is
-        called as inside a network.
-        """
+        """Gradients of every call, taken in turn after all forward calls; every second as inside a network."""
         import torch
 
         found: list[list[Any]] = [[] for _ in calls]

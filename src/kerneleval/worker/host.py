@@ -122,9 +122,7 @@ class Zygote:
             self.start_s = time.perf_counter() - self._started
 
     def fork(self, limits: ResourceLimits, readable: Sequence[str] = ()) -> Worker:
-        """A new worker in its sandbox, which may also read the paths given. Raises InfrastructureError: the machine
-        cannot make one.
-        """
+        """A new worker in its sandbox, which may read these paths too. Raises InfrastructureError: none can be made."""
         self._ready()
         with self._lock:
             number = next(n for n in range(1 << 16) if n not in self._slots)

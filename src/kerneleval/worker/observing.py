@@ -72,9 +72,7 @@ class Observing:
 
     @contextlib.contextmanager
     def _recording(self) -> Iterator[None]:
-        """What ``torch.compile`` made runs eagerly meanwhile: PyTorch uses it never again where it was called under a
-        dispatch mode.
-        """
+        """What ``torch.compile`` made runs eagerly: called under a dispatch mode it would never be used again."""
         with contextlib.ExitStack() as stack:
             if "torch._dynamo" in sys.modules:
                 stack.enter_context(self._stance("force_eager"))

@@ -135,14 +135,10 @@ class Device(Protocol):
         """Arguments and outputs of the largest case that can be judged: fp64 copies and windows need room too."""
 
     def trim(self) -> None:
-        """Give back what this process only holds in reserve where less than half of the memory is free: workers need
-        memory too.
-        """
+        """Give back memory held in reserve where less than half is free: workers need memory too."""
 
     def peak_memory_bytes(self) -> int | None:
-        """The most device memory that this process's tensors held at once since :meth:`reset_peak_memory`; None: it
-        cannot be counted.
-        """
+        """The most device memory of this process's tensors since :meth:`reset_peak_memory`; None: it is not counted."""
 
     def reset_peak_memory(self) -> None:
         """Begin to count anew; nothing where it cannot be counted."""

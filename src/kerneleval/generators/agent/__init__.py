@@ -69,9 +69,7 @@ class Agent:
         return self.settings.language or usual_language(device)
 
     def prompt(self, request: Request) -> Prompt:
-        """The task in words, as the workspace has it; earlier rounds are beside it. Raises UsageError where there is
-        no prompt for the task in this language.
-        """
+        """The task in words, without earlier rounds. Raises UsageError: there is no prompt in this language."""
         return render(dataclasses.replace(request, history=()), language=self.language(request.device))
 
     def stop(self) -> None:

@@ -141,9 +141,7 @@ class Workspace:
     # What follows reads what an agent left: it may be anything.
 
     def draft(self, data: bytes) -> Candidate:
-        """A candidate of a draft's bytes. Raises UsageError where they are none, which names the file as the agent
-        does.
-        """
+        """A candidate of a draft's bytes. Raises UsageError, which names the agent's file, where they are none."""
         # A file of our own: the agent can't change what is read, and no side file gives an origin.
         folder = Path(tempfile.mkdtemp(dir=self._base / "taken"))
         path = folder / self._candidate

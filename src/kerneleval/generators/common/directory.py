@@ -29,9 +29,7 @@ _INDEX = re.compile(r"(?:.*?[^0-9])?([0-9]+)$")
 
 
 class Directory:
-    """The generator of the files under one directory, whose name is the generator's. Raises UsageError where there
-    is none.
-    """
+    """The generator of the files under a directory, named as it is. Raises UsageError: there is no such directory."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)

@@ -56,9 +56,7 @@ class Model:
         return self.settings.language or usual_language(device)
 
     def prompt(self, request: Request) -> Prompt:
-        """What is sent to the model. Raises UsageError where the task has no prompt in this language, or for an
-        error in the template.
-        """
+        """What is sent to the model. Raises UsageError: no prompt in this language, or an error in the template."""
         return render(
             request,
             language=self.language(request.device),

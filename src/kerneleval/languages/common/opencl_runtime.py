@@ -37,9 +37,7 @@ _BUILT_INS = "share/pocl/kernel-x86_64-unknown-linux-gnu-{}.bc"
 
 
 def chosen_library() -> Path | None:
-    """The runtime's library that ``KERNELEVAL_OPENCL`` gives by its path; None: it gives a name, or nothing. Raises
-    InfrastructureError: there is no such file.
-    """
+    """The library whose path ``KERNELEVAL_OPENCL`` is, or None. Raises InfrastructureError: there is no such file."""
     wanted = os.environ.get(CHOICE, "").strip()
     if os.sep not in wanted or (not wanted.endswith((".so", ".icd")) and ".so." not in wanted):
         return None  # "Portable Computing Language / pthread-..." is a name

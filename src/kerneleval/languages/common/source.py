@@ -46,9 +46,7 @@ class HeaderLine:
 
 
 def read_header(text: str, key: str) -> tuple[HeaderLine, ...]:
-    """The header lines with that key, in order. Raises UsageError: a line has an unknown key, so that a misspelt one is
-    not passed over.
-    """
+    """The header lines with that key, in order. Raises UsageError: a line has an unknown key, so misspelt ones show."""
     lines = text.split("\n", _LINES)[:_LINES]
     found = []
     for number, line in enumerate(lines, 1):

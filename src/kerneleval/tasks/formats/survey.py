@@ -176,9 +176,7 @@ def call_inputs(file: ProblemFile, namespace: ModuleType, device: str, seed: int
 
 
 def flatten(result: Any) -> list[torch.Tensor]:
-    """The tensors in nested tuples, lists and dicts, in order, what has names by name; anything else that a model
-    returns is not judged.
-    """
+    """The tensors in nested tuples, lists and dicts, in order, what has names by name; nothing else is judged."""
     if isinstance(result, torch.Tensor):
         return [result]
     if isinstance(result, Mapping):
