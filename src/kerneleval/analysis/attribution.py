@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
 from kerneleval.records import Result, Score, UsageError
-from kerneleval.scores.common.cells import by_generator, checked, grouped, pairs, primary
+from kerneleval.scores.common.cells import by_generator, by_key, checked, pairs, primary
 from kerneleval.scores.common.intervals import NOTHING, SEED, share
 from kerneleval.scores.common.registry import DEFAULT, Setting
 
@@ -124,7 +124,7 @@ def _permuted(data: Sequence[Row], level: str, unit: tuple[str, ...], block: tup
     """
 
     def p() -> float:
-        units = list(grouped(data, lambda row: tuple(getattr(row, name) for name in unit)).values())
+        units = list(by_key((tuple(getattr(row, name) for name in unit), row) for row in data).values())
         blocks = [tuple(getattr(of[0], name) for name in block) for of in units]
         place = {one: i for i, one in enumerate(dict.fromkeys(blocks))}
         sums = np.array([(sum(row.right for row in of), len(of)) for of in units])

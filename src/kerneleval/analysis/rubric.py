@@ -28,7 +28,7 @@ from kerneleval.records import (
     UsesEvidence,
     Verdict,
 )
-from kerneleval.scores.common.cells import attempted, by_generator, checked, grouped, primary, timing_of
+from kerneleval.scores.common.cells import attempted, by_generator, by_key, checked, primary, timing_of
 from kerneleval.scores.common.registry import DEFAULT, AttemptKey, Setting
 from kerneleval.scores.measures import median_over_attempts
 
@@ -328,7 +328,7 @@ def _edited(origin: Origin, candidate: Candidate | None, edits: int) -> Grade:
 
 def profiles(ratings: Iterable[Rating]) -> list[Profile]:
     """Each generator on each axis: how many attempts are on which level."""
-    groups = grouped(ratings, lambda rating: rating.generator)
+    groups = by_key((rating.generator, rating) for rating in ratings)
     return [_profile(generator, axis, of) for generator, of in groups.items() for axis in AXES]
 
 

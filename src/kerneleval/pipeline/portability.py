@@ -32,6 +32,7 @@ from kerneleval.records import (
     near,
     tell,
 )
+from kerneleval.scores.common.cells import by_key
 from kerneleval.scores.p_hw import THRESHOLD
 
 if TYPE_CHECKING:
@@ -129,10 +130,9 @@ def _to_compile(task: Task, protocol: Protocol) -> list[Case]:
     """
     from kerneleval.tasks import shapes
 
-    found: dict[tuple[str, str], list[Case]] = {}
-    for case in shapes.plan(task, protocol, shapes.Budget(memory_bytes=_BYTES, flops=_FLOPS)):
-        if case.layout == "contiguous" and case.distribution == "standard":
-            found.setdefault((case.direction, case.dtype), []).append(case)
+    planned = shapes.plan(task, protocol, shapes.Budget(memory_bytes=_BYTES, flops=_FLOPS))
+    plain = (case for case in planned if case.layout == "contiguous" and case.distribution == "standard")
+    found = by_key(((case.direction, case.dtype), case) for case in plain)
     for cases in found.values():
         cases.sort(key=lambda case: (case.shape_category != "medium", case.shape_category != "power_of_two"))
     return [case for cases in found.values() for case in cases[:_CASES]]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerneleval.pipeline.stored import StoredRuns, collects_later, rounds_of
 from kerneleval.records import OnEvent, UsageError, near, tell, to_plain
+from kerneleval.scores.common.cells import by_key
 
 if TYPE_CHECKING:
     from kerneleval.analysis.rubric import Profile
@@ -291,9 +292,7 @@ def merge(sources: Sequence[str], *, store_url: str | None = None, on_event: OnE
             with source:
                 on_rows = functools.partial(tell, on_event, "merge", text=source.place)
                 found.append(target.merge(source, on_rows))
-        names: dict[str, list[str]] = {}
-        for info in target.runs():
-            names.setdefault(info.name, []).append(info.id)
+        names = by_key((info.name, info.id) for info in target.runs())
         place = target.place
     merged = {run.id: run for one in found for run in one.runs}
     return {

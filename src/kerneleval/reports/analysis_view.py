@@ -14,6 +14,7 @@ from kerneleval.analysis.difficulty import PROXIES
 from kerneleval.analysis.rubric import AXES, LEVELS
 from kerneleval.reports.tables import grid, show
 from kerneleval.reports.text import MISSING, count, figure, number, plural, safe, share, span
+from kerneleval.scores.common.cells import by_key
 
 Plain = Mapping[str, Any]
 
@@ -42,11 +43,7 @@ def _p(value: Any) -> str:
 
 def _reasons(said: Iterable[tuple[str, str]], console: Console, *, of: int = 0, who: str = "") -> None:
     """(note, what it is of) pairs, each note once; what it is of is left out where that is everything."""
-    notes: dict[str, list[str]] = {}
-    for note, what in said:
-        if note:
-            notes.setdefault(note, []).append(what)
-    for note, whats in notes.items():
+    for note, whats in by_key(filter(lambda one: one[0], said)).items():
         console.print(_dim(f"  {who}{note}" + (f" ({', '.join(whats)})" if len(whats) != of else "")))
 
 
@@ -245,10 +242,8 @@ def _render_spreads(found: Plain, console: Console) -> None:
         _more(_SHOWN, len(spreads), "task", console)
         if not all(one["same_cells"] for one in spreads):
             console.print(_dim("  * no cell in common: computed from each machine's own cells"))
-    alone: dict[str, list[str]] = {}
-    for one in filter(lambda one: one["note"], found["spreads"]):
-        alone.setdefault(str(one["note"]), []).append(f"{one['generator']} at {one['task']}")
-    for note, of in alone.items():
+    alone = ((str(one["note"]), f"{one['generator']} at {one['task']}") for one in found["spreads"] if one["note"])
+    for note, of in by_key(alone).items():
         more = f" and {len(of) - _REASONS} more" if len(of) > _REASONS else ""
         console.print(_dim(f"  {note}: {', '.join(of[:_REASONS])}{more}"))
     console.print()

@@ -14,6 +14,7 @@ from rich.text import Text
 from kerneleval.records import Apart, CaseAnswers, CompiledKernel, Differential, Element, Matrix, MatrixRow, Rung
 from kerneleval.reports.tables import add_columns
 from kerneleval.reports.text import MISSING, plural, safe
+from kerneleval.scores.common.cells import by_key
 
 _STYLES = {"yes": "green", "no": "bold red", "not evaluated": "dim"}
 _SHORT = {"yes": "yes", "no": "no", "not evaluated": MISSING}
@@ -73,11 +74,8 @@ def _failures(matrix: Matrix, console: Console) -> None:
         if row.only_for:
             note = f"{safe(row.target)}: compiles for {safe(row.only_for)} alone, whose binaries run on no later GPU"
             console.print(Text(note), soft_wrap=True)
-    reasons: dict[str, list[str]] = {}
-    for row in matrix.rows:
-        if row.compiles.answer == "not evaluated" and row.compiles.why:
-            reasons.setdefault(row.compiles.why, []).append(safe(row.target))
-    for why, targets in reasons.items():
+    left_out = [row for row in matrix.rows if row.compiles.answer == "not evaluated" and row.compiles.why]
+    for why, targets in by_key((row.compiles.why, safe(row.target)) for row in left_out).items():
         console.print(Text(f"not evaluated: {', '.join(targets)} ({safe(why, _MOST)})", style="dim"), soft_wrap=True)
 
 
@@ -86,10 +84,8 @@ def _evidence(matrix: Matrix, console: Console) -> None:
     said.
     """
     for axis, name in (("R", "representation"), ("H", "hardware")):
-        said: dict[str, list[str]] = {}
-        for row in matrix.rows:
-            if (found := getattr(row, name)) is not None:
-                said.setdefault(f"{axis} ({name}) {found.level or '–'}, {found.reason}", []).append(row.target)
+        rated = [(row.target, found) for row in matrix.rows if (found := getattr(row, name)) is not None]
+        said = by_key((f"{axis} ({name}) {found.level or '–'}, {found.reason}", target) for target, found in rated)
         for reason, targets in said.items():
             where = ", ".join(map(safe, targets))
             console.print(Text(f"{where}: {safe(reason, _MOST)}", style="dim"), soft_wrap=True)

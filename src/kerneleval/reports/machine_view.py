@@ -38,26 +38,19 @@ def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:
         where = f"  ({compiler['path']})" if compiler["path"] else ""
         rows.append(("compilers" if i == 0 else "", f"{compiler['name']}: {text}{where}"))
     clock, memory, store = found["clock"], found["memory"], found["store"]
-    rows.append(
-        (
-            "clock",
-            f"{'calm' if clock['calm'] else 'unsteady'}: resolution {clock['resolution_ns']} ns; loops of "
-            f"{clock['spin_ns'] / 1e6:.2f} ms spread by {clock['spread']:.1%}, 99th percentile "
-            f"{clock['p99_over_median'] - 1:.0%} over the median, {clock['stalls']:.1%} stalled",
-        )
+    calm = (
+        f"{'calm' if clock['calm'] else 'unsteady'}: resolution {clock['resolution_ns']} ns; loops of "
+        f"{clock['spin_ns'] / 1e6:.2f} ms spread by {clock['spread']:.1%}, 99th percentile "
+        f"{clock['p99_over_median'] - 1:.0%} over the median, {clock['stalls']:.1%} stalled"
     )
     limit = f", limited to {_gib(memory['limit_bytes'])}" if memory["limit_bytes"] else ""
-    rows.append(
-        (
-            "host",
-            f"{memory['cores']} cores, load {memory['load_1min']:.1f}, memory {_gib(memory['host_bytes'])}{limit}; "
-            f"free on disk: {_gib(memory['temporary_free_bytes'])} in {memory['temporary_dir']}, "
-            f"{_gib(memory['cache_free_bytes'])} for {memory['cache_dir']}",
-        )
+    host = (
+        f"{memory['cores']} cores, load {memory['load_1min']:.1f}, memory {_gib(memory['host_bytes'])}{limit}; "
+        f"free on disk: {_gib(memory['temporary_free_bytes'])} in {memory['temporary_dir']}, "
+        f"{_gib(memory['cache_free_bytes'])} for {memory['cache_dir']}"
     )
     runs = f"{store['runs']} runs" if store["reachable"] and not store["message"] else store["message"]
-    rows.append(("store", f"{store['place']}: {runs}"))
-    return rows
+    return [*rows, ("clock", calm), ("host", host), ("store", f"{store['place']}: {runs}")]
 
 
 def _device_rows(device: dict[str, Any]) -> list[tuple[str, str]]:
@@ -71,26 +64,18 @@ def _device_rows(device: dict[str, Any]) -> list[tuple[str, str]]:
         for x in device["languages"]
         if not x["missing"]
     ]
-    rows = [
-        (
-            device["name"],
-            f"{machine['name']}, {machine['arch']}, {machine['units']} units, {_gib(machine['memory_bytes'])}, "
-            f"last-level cache {machine['cache_bytes'] / 2**20:.0f} MiB, driver {machine['driver']}{_mark(device)}",
-        ),
-        ("", f"can: {_abilities(device['capabilities'])}"),
-        ("", f"languages: {', '.join(ready) or 'none'}"),
+    lines = [
+        f"{machine['name']}, {machine['arch']}, {machine['units']} units, {_gib(machine['memory_bytes'])}, "
+        f"last-level cache {machine['cache_bytes'] / 2**20:.0f} MiB, driver {machine['driver']}{_mark(device)}",
+        f"can: {_abilities(device['capabilities'])}",
+        f"languages: {', '.join(ready) or 'none'}",
+        f"sandbox: {sandbox['error']}"
+        if sandbox["error"]
+        else f"sandbox: {sandbox['level']} ({', '.join(sandbox['layers'])}); zygote started in "
+        f"{sandbox['zygote_start_s']:.2f} s, a worker in {sandbox['fork_s'] * 1e3:.0f} ms",
+        *([f"now: {conditions}"] if conditions else []),
     ]
-    if sandbox["error"]:
-        rows.append(("", f"sandbox: {sandbox['error']}"))
-    else:
-        rows.append(
-            (
-                "",
-                f"sandbox: {sandbox['level']} ({', '.join(sandbox['layers'])}); zygote started in "
-                f"{sandbox['zygote_start_s']:.2f} s, a worker in {sandbox['fork_s'] * 1e3:.0f} ms",
-            )
-        )
-    return [*rows, ("", f"now: {conditions}")] if conditions else rows
+    return [("" if i else device["name"], line) for i, line in enumerate(lines)]
 
 
 def _mark(device: dict[str, Any]) -> str:

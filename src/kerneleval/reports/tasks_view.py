@@ -14,6 +14,7 @@ from rich.text import Text
 from kerneleval.records import CATEGORIES, GROUPS
 from kerneleval.reports.tables import add_columns
 from kerneleval.reports.text import plural, safe
+from kerneleval.scores.common.cells import by_key
 from kerneleval.tasks import ALIASES
 
 _WIDE = 100
@@ -193,6 +194,7 @@ def _output(output: Mapping[str, Any], shape: Sequence[int], sample: Mapping[str
 
 
 def _rules(task: Mapping[str, Any]) -> dict[str, list[str]]:
+    peers: dict[str, list[str]] = by_key((row["system"], row["name"]) for row in task["peers"])
     return {
         "dtypes": [", ".join(task["dtypes"])],
         "backward": [_backward(task)],
@@ -203,16 +205,8 @@ def _rules(task: Mapping[str, Any]) -> dict[str, list[str]]:
         "tolerance": [_tolerance(task["tolerance"])],
         "relations": [", ".join(task["relations"]) or "none"],
         "aliases": [", ".join(task["aliases"])] if task["aliases"] else [],
-        "peers": [f"{system}: {', '.join(names)}" for system, names in _peers(task).items()],
+        "peers": [f"{system}: {', '.join(names)}" for system, names in peers.items()],
     }
-
-
-def _peers(task: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The names that it has in other benchmarks."""
-    found: dict[str, list[str]] = {}
-    for row in task["peers"]:
-        found.setdefault(row["system"], []).append(row["name"])
-    return found
 
 
 def _backward(task: Mapping[str, Any]) -> str:

@@ -4,27 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from kerneleval.records import PUBLISHED, Result, Score
-from kerneleval.scores.common.cells import attempted, beyond_noise, checked, grouped, primary, timing_of
+from kerneleval.scores.common.cells import attempted, beyond_noise, by_key, checked, primary, timing_of
 from kerneleval.scores.common.intervals import NOTHING, interval, scored
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import few_tasks
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Sample:
-    """One sample at one task."""
-
-    task: str
-    costs: tuple[float, ...]
-    """In the order of :data:`_KINDS`; NaN: not recorded."""
-    correct: bool
-    accepted: bool
-
 
 _KINDS: dict[str, Callable[[Result], float]] = {
     "usd": lambda r: r.origin.money_usd or math.nan,
@@ -36,6 +23,7 @@ _KINDS: dict[str, Callable[[Result], float]] = {
 """Kind of cost -> that of a sample; what an origin has as 0 was not recorded."""
 
 _PER = ("sample", "correct", "accepted")
+"""What costs are divided by; each of them is one of those before it too."""
 
 
 @register
@@ -50,38 +38,32 @@ def cost(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """
     samples = _samples(primary(checked(results), setting))
     table: Table = {}
-    for position, kind in enumerate(_KINDS):
-        known = [s for s in samples if not math.isnan(s.costs[position])]
-        if known:
-            for per in _PER:
-                table[f"{kind}/{per}"] = _ratio(known, position, per, len(samples))
+    for kind, cost_of in _KINDS.items():
+        known = [(r.task, paid, counts) for r, counts in samples if not math.isnan(paid := cost_of(r))]
+        for per in _PER if known else ():
+            table[f"{kind}/{per}"] = _ratio(known, per, len(samples))
     return table
 
 
-def _samples(results: Sequence[Result]) -> list[_Sample]:
+def _samples(results: Sequence[Result]) -> list[tuple[Result, tuple[str, ...]]]:
+    """The first cell of each sample, and as which of :data:`_PER` it counts."""
     right = {(a.task, a.sample) for of in attempted(results).values() for a in of if a.correct}
     found = []
-    for key, of in grouped(results, lambda r: (r.task, r.sample)).items():
-        costs = tuple(function(of[0]) for function in _KINDS.values())
+    for key, of in by_key(((r.task, r.sample), r) for r in results).items():
         faster = any(
             beyond_noise([t for r in of if r.case.direction == direction and (t := timing_of(r)) is not None]) > 0
             for direction in ("forward", "backward")
         )
-        found.append(_Sample(task=key[0], costs=costs, correct=key in right, accepted=key in right and faster))
+        found.append((of[0], _PER[: 1 + (key in right) + (key in right and faster)]))
     return found
 
 
-def _ratio(samples: Sequence[_Sample], position: int, per: str, all_samples: int) -> Score:
-    """All costs over the number of samples that count."""
-    tasks = list(dict.fromkeys(s.task for s in samples))
-    place = {task: t for t, task in enumerate(tasks)}
-    sums = np.zeros((len(tasks), 2))
-    for s in samples:
-        counts = {"sample": True, "correct": s.correct, "accepted": s.accepted}[per]
-        sums[place[s.task]] += (s.costs[position], counts)
+def _ratio(samples: Sequence[tuple[str, float, tuple[str, ...]]], per: str, all_samples: int) -> Score:
+    """All costs over the number of samples that count, of (task, cost, as what it counts)."""
+    tasks = by_key((task, (paid, per in counts)) for task, paid, counts in samples)
+    sums = np.array([[float(sum(column)) for column in zip(*of, strict=True)] for of in tasks.values()])
     if not sums[:, 1].any():
         return NOTHING(f"no {per} sample")
-
     bounds = (0.0, math.inf)
     value, low, high, undefined = interval(lambda draw: draw.ratio(sums), len(tasks), len(tasks), never_outside=bounds)
     said = [few_tasks(len(tasks))]

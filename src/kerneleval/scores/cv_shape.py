@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kerneleval.records import CATEGORIES, SHAPE_CATEGORIES, Result, Score
-from kerneleval.scores.common.cells import checked, grouped, primary, timing_of
+from kerneleval.scores.common.cells import by_key, checked, primary, timing_of
 from kerneleval.scores.common.intervals import (
     FEW,
     NOTHING,
@@ -111,8 +111,8 @@ def cv_by_shape(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     of them a bootstrap; n is the number of cells.
     """
     mine = primary(checked(results), setting)
-    timed = [r for r in mine if timing_of(r) is not None]
-    groups = grouped(timed, lambda r: (r.task, r.sample, r.case.direction, r.case.dtype))
+    timed = (r for r in mine if timing_of(r) is not None)
+    groups = by_key(((r.task, r.sample, r.case.direction, r.case.dtype), r) for r in timed)
     squares: dict[str, dict[str, list[float]]] = {}
     for cells in groups.values():
         if len({r.case.dims for r in cells}) < MIN_SHAPES:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from kerneleval.records import SHAPE_CATEGORIES, Result, Score
-from kerneleval.scores.common.cells import checked, device_names, grouped, primary, timing_of
+from kerneleval.scores.common.cells import by_key, checked, device_names, primary, timing_of
 from kerneleval.scores.common.intervals import NOTHING, in_order, median_over_cells, scored
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
 from kerneleval.scores.common.speeds import few_tasks, speeds, where
@@ -50,7 +50,7 @@ def speedup_by_shape(results: Sequence[Result], setting: Setting = DEFAULT) -> T
 
     A shape-specialised generator shows here: fast on ``power_of_two``, slow on ``non_power_of_two``.
     """
-    groups = grouped(primary(checked(results), setting), lambda r: r.case.shape_category)
+    groups = by_key((r.case.shape_category, r) for r in primary(checked(results), setting))
     alone = dataclasses.replace(setting, suite=())
     found = {category: speedup_med(groups[category], alone) for category in in_order(groups, SHAPE_CATEGORIES)}
     return {category: of for category, of in found.items() if of.n}

@@ -15,6 +15,7 @@ from typing import Any
 from kerneleval.records import SHAPE_CATEGORIES
 from kerneleval.reports.html.document import Document
 from kerneleval.reports.text import figure, number
+from kerneleval.scores.common.cells import by_key
 
 Plain = dict[str, Any]
 
@@ -227,12 +228,10 @@ def _gap(upper: Any, lower: Any) -> float:
 
 def _roofline(document: Document) -> Plain:
     place = colours(document)
-    groups: dict[str, list[Plain]] = {}
     points = document["roofline"]
     usable = [p for p in points if all(0 < number(p[name]) < math.inf for name in ("intensity", "achieved_flop_s"))]
     every = max(1, math.ceil(len(usable) / ROOFLINE_POINTS))
-    for point in usable[::every]:
-        groups.setdefault(point["generator"], []).append(point)
+    groups: dict[str, list[Plain]] = by_key((point["generator"], point) for point in usable[::every])
     data = [_points(name, of, place.get(name, 0)) for name, of in groups.items()]
     xs = [number(p["intensity"]) for p in usable] or [1.0]
     names = {m["fingerprint"]: m["name"] for m in document["run"]["machines"]}

@@ -12,7 +12,7 @@ from typing import Any
 from kerneleval.records import REAL, SHAPE_CATEGORIES, Failed, Machine, Passed, Result
 from kerneleval.reports.text import number
 from kerneleval.scores import Setting
-from kerneleval.scores.common.cells import attempted, device_names, devices_of, pairs, primary, timing_of
+from kerneleval.scores.common.cells import attempted, by_key, device_names, devices_of, pairs, primary, timing_of
 from kerneleval.scores.common.intervals import SEED, share
 from kerneleval.scores.p_hw import THRESHOLD
 
@@ -123,11 +123,8 @@ def _operator(
 
 
 def _unevenness(mine: Sequence[Result]) -> float:
-    groups: dict[str, list[float]] = {}
-    for r in mine:
-        if (timing := timing_of(r)) is not None and timing.speedup > 0:
-            groups.setdefault(r.case.shape_category, []).append(timing.speedup)
-    medians = [statistics.median(of) for of in groups.values()]
+    timed = ((r.case.shape_category, t.speedup) for r in mine if (t := timing_of(r)) is not None and t.speedup > 0)
+    medians = [statistics.median(of) for of in by_key(timed).values()]
     return max(medians) / min(medians) if medians else 1.0
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kerneleval.records import Result, Score, UsageError, near
-from kerneleval.scores.common.cells import Pair, checked, pairs
+from kerneleval.scores.common.cells import by_key, checked, pairs
 from kerneleval.scores.common.intervals import NOTHING, SEED, geometric_mean_of, share
 from kerneleval.scores.common.registry import DEFAULT
 
@@ -100,12 +100,10 @@ def compare_tasks(
 
 
 def _sides(results: Sequence[Result], same: Mapping[str, str]) -> dict[tuple[str, str], Side]:
-    groups: dict[tuple[str, str], list[Pair]] = {}
-    for machine in dict.fromkeys(r.machine for r in results):
-        for pair in pairs([r for r in results if r.machine == machine], DEFAULT):
-            groups.setdefault((same.get(pair.task, pair.task), pair.direction), []).append(pair)
+    machines = by_key((r.machine, r) for r in results)
+    every = (pair for of in machines.values() for pair in pairs(of, DEFAULT))
     found = {}
-    for key, of in groups.items():
+    for key, of in by_key(((same.get(pair.task, pair.task), pair.direction), pair) for pair in every).items():
         right = [pair for pair in of if pair.correct]
         logs = [_mean([math.log(t.speedup) for t in pair.timings if t.speedup > 0]) for pair in right]
         timed = [log for log in logs if not math.isnan(log)]
@@ -143,10 +141,7 @@ def _p(differences: Sequence[float]) -> float:
 
 
 def _speed(found: Sequence[TaskPair]) -> Score:
-    of_tasks: dict[str, list[float]] = {}
-    for pair in found:
-        if not math.isnan(pair.ratio):
-            of_tasks.setdefault(pair.task, []).append(math.log(pair.ratio))
+    of_tasks = by_key((pair.task, math.log(pair.ratio)) for pair in found if not math.isnan(pair.ratio))
     if not of_tasks:
         return NOTHING("no pair is right and timed on both sides")
     return geometric_mean_of([_mean(logs) for logs in of_tasks.values()])

@@ -16,17 +16,17 @@ _K = TypeVar("_K", bound=Hashable)
 _T = TypeVar("_T")
 
 
-def grouped(items: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:
-    """The items of each key, keys in the order of their first item."""
+def by_key(pairs_of: Iterable[tuple[_K, _T]]) -> dict[_K, list[_T]]:
+    """The values of each key, from (key, value) pairs; keys in the order of their first value."""
     groups: dict[_K, list[_T]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
+    for key, value in pairs_of:
+        groups.setdefault(key, []).append(value)
     return groups
 
 
 def by_generator(results: Iterable[Result]) -> dict[str, list[Result]]:
     """The results of each generator, generators in the order of their first result."""
-    return grouped(results, lambda r: r.generator)
+    return by_key((r.generator, r) for r in results)
 
 
 class _Checked(list[Result]):
@@ -220,9 +220,8 @@ class Pair:
 @derived("suite")
 def pairs(results: Sequence[Result], setting: Setting) -> list[Pair]:
     """The (operator, direction) pairs of each sample, and those of the suite that the results lack."""
-    groups: dict[tuple[str, str, str, int], list[Result]] = {}
-    for r in results:
-        groups.setdefault((r.task, r.category, r.case.direction, r.sample), []).append(r)
+    groups: dict[tuple[str, str, str, int], list[Result]]
+    groups = by_key(((r.task, r.category, r.case.direction, r.sample), r) for r in results)
     present = {key[:3] for key in groups}
     for task, category, direction in setting.suite:
         if (task, category, direction) not in present:
@@ -250,7 +249,7 @@ class Attempted:
 def attempted(results: Sequence[Result]) -> dict[str, list[Attempted]]:
     """The samples of each task, tasks in the order of the results."""
     tasks: dict[str, list[Attempted]] = {}
-    for (task, sample), cells in grouped(results, lambda r: (r.task, r.sample)).items():
+    for (task, sample), cells in by_key(((r.task, r.sample), r) for r in results).items():
         correct = all_right(cells)
         speedup = _task_speedup(cells) if correct else math.nan
         tasks.setdefault(task, []).append(Attempted(task=task, sample=sample, correct=correct, speedup=speedup))

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from kerneleval.records import Failed, Passed, Timing, Verdict
-from kerneleval.scores.common.cells import Pooled, pooled
+from kerneleval.scores.common.cells import Pooled, by_key, pooled
 
 KINDS = ("passed->failed", "failed->passed", "cells", "reason", "track", "speedup")
 """What can change, the worst first; ``cells``: the stored verdict and its stored cells contradict each other."""
@@ -153,10 +153,9 @@ def _incomparable(before: Verdict, after: Verdict) -> str:
 def _pooled(verdict: Verdict, same_shapes: bool) -> dict[object, Pooled]:
     """Timed cells of the verdict's direction by what pairs them: the case, or direction, dtype and shape category."""
     direction = "forward" if verdict.speedup is None else verdict.speedup.direction
-    groups: dict[object, list[Timing]] = {}
-    for cell in verdict.cells:
-        case, outcome = cell.case, cell.outcome
-        if isinstance(outcome, Passed) and outcome.timing is not None and case.direction == direction:
-            key = case if same_shapes else (case.direction, case.dtype, case.shape_category)
-            groups.setdefault(key, []).append(outcome.timing)
+    groups: dict[object, list[Timing]] = by_key(
+        (c.case if same_shapes else (c.case.direction, c.case.dtype, c.case.shape_category), c.outcome.timing)
+        for c in verdict.cells
+        if isinstance(c.outcome, Passed) and c.outcome.timing is not None and c.case.direction == direction
+    )
     return {key: pooled(timings) for key, timings in groups.items()}

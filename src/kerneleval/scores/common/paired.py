@@ -18,7 +18,7 @@ import numpy as np
 from scipy import stats
 
 from kerneleval.records import Passed, Result, Score, UsageError
-from kerneleval.scores.common.cells import all_right, checked, device_names, timing_of
+from kerneleval.scores.common.cells import all_right, by_key, checked, device_names, timing_of
 from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, Z, interval, log_error, nested, scored, share
 from kerneleval.scores.common.speeds import few_tasks
 
@@ -172,9 +172,7 @@ def _told(drafts: Sequence[Cell], noise: Sequence[float]) -> list[Cell]:
 
 
 def _pairs(cells: Sequence[Cell], before: Sequence[Result], after: Sequence[Result]) -> list[Pair]:
-    groups: dict[tuple[str, str, str, int], list[int]] = {}
-    for i, result in enumerate(before):
-        groups.setdefault((result.task, result.case.direction, result.machine, result.sample), []).append(i)
+    groups = by_key(((r.task, r.case.direction, r.machine, r.sample), i) for i, r in enumerate(before))
     found = []
     for (task, direction, _, _), members in groups.items():
         logs = [math.log(cells[i].ratio) for i in members if not math.isnan(cells[i].ratio)]
