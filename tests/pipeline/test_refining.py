@@ -153,7 +153,7 @@ def test_from_a_build_error_to_a_fast_kernel(tmp_path: Path) -> None:
     assert "Not evaluated" not in section and "1 rescued" in section
 
     with serving(answer) as silent:
-        again = run(settings(tmp_path, silent), store)
+        again = run(settings(tmp_path, silent), store, max_tokens=1)
     assert again != done, "another endpoint is another run"
 
 
