@@ -317,12 +317,9 @@ def _assembly(file: str, text: str, line: int) -> Iterator[Mark]:
 
 
 def _python(file: str, text: str, launched: Collection[str]) -> tuple[list[Mark], list[str]]:
-    from kerneleval.languages.common.python_source import Source, Unreadable
+    from kerneleval.languages.common.python_source import Source
 
-    try:
-        source = Source(text)
-    except Unreadable as error:
-        raise ValueError(str(error)) from error
+    source = Source(text)
     spans = _kernels(source)
     called = _called(source, spans, launched)
     owners = {

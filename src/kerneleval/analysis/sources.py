@@ -119,12 +119,9 @@ def _python(text: str) -> list[_Part]:
         from radon.complexity import cc_visit
         from radon.metrics import mi_visit
         from radon.raw import analyze
-    from kerneleval.languages.common.python_source import Source, Unreadable
+    from kerneleval.languages.common.python_source import Source
 
-    try:
-        source = Source(text)
-    except Unreadable as error:
-        raise ValueError(str(error)) from error
+    source = Source(text)
     functions = [block for block in cc_visit(text) if hasattr(block, "is_method")]
     own = _Part(
         complexities=[block.complexity for block in functions],

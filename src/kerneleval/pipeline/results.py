@@ -75,14 +75,13 @@ def import_results(path: str | Path, *, store_url: str | None = None, **options:
     found = published.load(path, **options)
     with open_store(store_url) as store:
         run, written = published.put(store, found)
-    return {
-        "run": run,
-        "written": written,
+    said = {
         "name": found.name,
         "machine": found.machine.name,
         "counts": dict(found.counts),
-        "remarks": list(found.remarks),
+        "remarks": [*found.remarks],
     }
+    return {"run": run, "written": written, **said}
 
 
 @collects_later()

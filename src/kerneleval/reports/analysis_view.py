@@ -144,7 +144,7 @@ def render_difficulty(found: Plain, console: Console) -> None:
         title = "What goes with failure: rank correlations over tasks"
         table = grid(title, "Proxy", ["Spearman's ρ", "tasks", "p", "adjusted p"], narrow=narrow)
         for one in found["correlations"]:
-            rho = span(dict(one["rho"]), narrow=narrow)
+            rho = span(one["rho"], narrow=narrow)
             if number(one["p_adjusted"]) < 0.05:
                 rho.stylize("bold")
             table.add_row(PROXIES[one["proxy"]], rho, str(one["rho"]["n"]), _p(one["p"]), _p(one["p_adjusted"]))
@@ -199,7 +199,7 @@ def render_hardware(found: Plain, console: Console) -> None:
         columns: list[str | Text] = ["kernel", *(_named(m) for m in machines), "best / worst", "CV", "cells"]
         table = grid("Speedup over machines, the most variable first", "Task", columns, narrow=narrow)
         for one in kernels[:_SHOWN]:
-            ratio = span(dict(one["ratio"]), "x", narrow=narrow)
+            ratio = span(one["ratio"], "x", narrow=narrow)
             if one["beyond_noise"]:
                 ratio.stylize("bold")
             speeds = [figure(number(one["speedups"].get(machine)), "x") for machine in machines]
@@ -209,7 +209,7 @@ def render_hardware(found: Plain, console: Console) -> None:
 
     show(console, build)
     _more(_SHOWN, len(kernels), "kernel", console)
-    console.print(Text.assemble("  median CV: ", span(dict(cv)), _dim(f" of {plural(cv['n'], 'kernel')}")))
+    console.print(Text.assemble("  median CV: ", span(cv), _dim(f" of {plural(cv['n'], 'kernel')}")))
     console.print(_dim("  bold: best and worst differ beyond noise"))
     alone = len(found["kernels"]) - len(kernels)
     if alone:
@@ -332,7 +332,7 @@ def render_rubric(found: Sequence[Plain], console: Console) -> None:
                 cells = [Text(str(n), style="bold" if n and level == most else "dim") for level, n in counts.items()]
                 none = count(sum(one["not_evaluated"].values()))
                 name = [] if narrow else [Text(LEVELS[axis][most - 1] if counts[most] else MISSING, style="dim")]
-                table.add_row(f"{axis} {AXES[axis]}", *cells, span(dict(one["median"]), narrow=narrow), none, *name)
+                table.add_row(f"{axis} {AXES[axis]}", *cells, span(one["median"], narrow=narrow), none, *name)
             return table
 
         show(console, build)

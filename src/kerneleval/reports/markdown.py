@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerneleval.reports.html.document import Document
-from kerneleval.reports.text import figure, number, plural, safe
+from kerneleval.reports.text import ends, figure, number, plural, safe
 
 Plain = Mapping[str, Any]
 
@@ -92,17 +92,16 @@ def _ranked(document: Document) -> list[tuple[str, Plain]]:
     """Generators with their scores, the highest S first, those without one last."""
 
     def rank(item: tuple[str, Plain]) -> float:
-        score = item[1].get("composite")
-        value = number(score["value"]) if score else math.nan
+        value, _, _ = ends(item[1].get("composite"))
         return math.inf if math.isnan(value) else -value
 
     return sorted(document["scores"].items(), key=rank)
 
 
 def _score(score: Plain | None, unit: str) -> str:
-    if score is None or math.isnan(number(score["value"])):
+    value, low, high = ends(score)
+    if math.isnan(value):
         return "–"
-    value, low, high = (number(score[name]) for name in ("value", "low", "high"))
     share = unit == "%"
     shown = f"**{100 * value:.0f} %**" if share else f"**{figure(value, unit)}**"
     if math.isnan(low) or math.isnan(high):

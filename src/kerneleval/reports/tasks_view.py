@@ -74,10 +74,10 @@ def _line(console: Console, cells: Sequence[str], formula: str, widths: Sequence
 def _counts(tasks: Sequence[Mapping[str, Any]], total: int) -> list[str]:
     """What is listed, in numbers."""
 
-    def by(field: str, order: Iterable[Any] = ()) -> str:
+    def by(field: str, order: Iterable[Any] = (), word: str = "") -> str:
         found = Counter(task[field] for task in tasks)
         names = [name for name in dict.fromkeys((*order, *sorted(found))) if found[name]]
-        return ", ".join(f"{found[name]} {name}" for name in names)
+        return ", ".join(f"{found[name]} {word}{name}" for name in names)
 
     whole = plural(len(tasks), "task")
     if len(tasks) < total:
@@ -90,17 +90,12 @@ def _counts(tasks: Sequence[Mapping[str, Any]], total: int) -> list[str]:
     return [
         f"{whole}: {by('category', CATEGORIES)}",
         f"by group: {by('group', GROUPS)}",
-        f"by source: {by('source')}; by level: {_numbered(tasks, 'level')}; by K: {_numbered(tasks, 'complexity')}",
+        f"by source: {by('source')}; by level: {by('level', word='of ')}; by K: {by('complexity', word='of ')}",
         f"by dtype: {', '.join(f'{n} {dtype}' for dtype, n in dtypes.most_common())}; "
         f"{backward} with backward, {real} with shapes of models",
         f"aliases: {', '.join(f'{alias} = {name}' for alias, name in ALIASES.items())}",
         f"One of them: kerneleval tasks NAME. Fewer: {_FILTERS}",
     ]
-
-
-def _numbered(tasks: Sequence[Mapping[str, Any]], field: str) -> str:
-    found = Counter(task[field] for task in tasks)
-    return ", ".join(f"{found[value]} of {value}" for value in sorted(found))
 
 
 def _dtypes(dtypes: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rich.text import Text
@@ -43,23 +43,28 @@ def figure(value: float, unit: str = "") -> str:
     return f"{value:.{digits}f}{unit}"
 
 
-def span(score: dict[str, Any] | None, unit: str = "", *, narrow: bool = False) -> Text:
+def ends(score: Mapping[str, Any] | None) -> tuple[float, float, float]:
+    """Value and interval of a plain score; NaN for None."""
+    value, low, high = (number(score[name]) if score else math.nan for name in ("value", "low", "high"))
+    return value, low, high
+
+
+def span(score: Mapping[str, Any] | None, unit: str = "", *, narrow: bool = False) -> Text:
     """``1.22x [1.20, 1.24]`` of a plain score; narrow: the interval below the value, as ``1.20–1.24``."""
-    if score is None or math.isnan(number(score["value"])):
+    value, low, high = ends(score)
+    if math.isnan(value):
         return Text(MISSING, style="dim")
-    text = Text(figure(number(score["value"]), unit))
-    low, high = number(score["low"]), number(score["high"])
+    text = Text(figure(value, unit))
     if not (math.isnan(low) or math.isnan(high)):
         interval = f"\n{figure(low)}–{figure(high)}" if narrow else f" [{figure(low)}, {figure(high)}]"
         text.append(interval, style="dim")
     return text
 
 
-def share(score: dict[str, Any] | None) -> Text:
+def share(score: Mapping[str, Any] | None) -> Text:
     """``71 %`` of a plain score."""
-    if score is None or math.isnan(number(score["value"])):
-        return Text(MISSING, style="dim")
-    return Text(f"{100 * number(score['value']):.0f} %")
+    value, _, _ = ends(score)
+    return Text(MISSING, style="dim") if math.isnan(value) else Text(f"{100 * value:.0f} %")
 
 
 def times(value: float) -> str:

@@ -16,7 +16,7 @@ _BUILTINS = frozenset(vars(builtins))
 _NATIVE_TEXT = re.compile(r"#\s*include\b|__global__|\bextern\s+\"C\"|torch::Tensor|at::Tensor")
 
 
-class Unreadable(Exception):  # noqa: N818 - an outcome, no error of this program
+class Unreadable(ValueError):  # noqa: N818 - an outcome, no error of this program
     """The text is no Python that this interpreter reads; the message says why."""
 
 

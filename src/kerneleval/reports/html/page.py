@@ -17,7 +17,7 @@ from markupsafe import Markup
 from kerneleval import __version__
 from kerneleval.reports.html.document import SECTIONS, Document
 from kerneleval.reports.html.plots import COLOURS, GLYPHS, colours, figures, panels
-from kerneleval.reports.text import duration, figure, number, plural, rate, safe
+from kerneleval.reports.text import duration, ends, figure, number, plural, rate, safe
 
 Plain = dict[str, Any]
 
@@ -185,10 +185,10 @@ def _units(value: float, unit: str) -> str:
 
 def _score(score: Plain | None, unit: str = "") -> Markup:
     """A plain score with its interval, and n and note where the pointer rests."""
-    if score is None or math.isnan(number(score["value"])):
+    value, low, high = ends(score)
+    if score is None or math.isnan(value):
         note = (score or {}).get("note") or "no value"
         return Markup('<span class="none" title="{}">–</span>').format(note)
-    value, low, high = (number(score[name]) for name in ("value", "low", "high"))
     title = "; ".join(filter(None, (f"n = {score['n']:,}", score["note"])))
     shown = Markup('<span class="v" title="{}">{}</span>').format(title, _units(value, unit))
     if math.isnan(low) or math.isnan(high):
@@ -199,7 +199,7 @@ def _score(score: Plain | None, unit: str = "") -> Markup:
 
 def _sortable(score: Plain | None) -> str:
     """What a cell is sorted by; empty: it has no value."""
-    value = number(score["value"]) if score else math.nan
+    value, _, _ = ends(score)
     return "" if math.isnan(value) else f"{value:.9g}"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kerneleval.records import REAL, SHAPE_CATEGORIES, Failed, Machine, Passed, Result
-from kerneleval.reports.text import number
+from kerneleval.reports.text import ends
 from kerneleval.scores import Setting
 from kerneleval.scores.common.cells import attempted, by_key, device_names, devices_of, pairs, primary, timing_of
 from kerneleval.scores.common.intervals import SEED, share
@@ -187,7 +187,7 @@ def _on_device(label: str, machines: Sequence[str], of: Sequence[Result], scores
     speedup = scores.get("device_speedup", {}).get(label)
     tried = [pair for on in here for pair in pairs(on, Setting()) if pair.tried]
     counts = {"tried": len(tried), "right": sum(pair.correct for pair in tried)}
-    value = number(speedup["value"]) if speedup else math.nan
+    value, _, _ = ends(speedup)
     if math.isnan(value):
         why = (speedup or {}).get("note") or "nothing was timed"
         return {"status": "not evaluated", "why": why, **counts}
