@@ -154,9 +154,9 @@ def test_a_case_of_another_task_is_told_so() -> None:
 def test_a_case_that_contradicts_the_protocol_is_refused() -> None:
     key = "gelu/forward/M=8,N=8/float32/contiguous/standard"
     for protocol, message in (
-        (Protocol(dtypes=("float16",)), "its dtype float32 is not among those asked for: float16"),
-        (Protocol(directions=("backward",)), "its direction forward is not among those asked for: backward"),
-        (Protocol(distributions=("zeros",)), "its distribution standard is not among those asked for: zeros"),
+        (Protocol(dtypes=("float16",)), "its dtype float32 is not among those chosen: float16"),
+        (Protocol(directions=("backward",)), "its direction forward is not among those chosen: backward"),
+        (Protocol(distributions=("zeros",)), "its distribution standard is not among those chosen: zeros"),
     ):
         assert said(key, find("gelu"), protocol).endswith(message)
 

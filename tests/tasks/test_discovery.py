@@ -119,7 +119,7 @@ def test_a_family_without_tasks_is_an_error(tmp_path: Path, monkeypatch: pytest.
         ("dtypes=('float8',)", "dtypes: 'float8' is unknown"),
         ("layouts=()", "layouts is empty"),
         ("name='two words'", "must be an identifier"),
-        ("dims=(Dim(name='M', low=5, high=7, multiple_of=4), Dim(name='N'))", "dim M: no multiple of 4 lies in"),
+        ("dims=(Dim(name='M', low=5, high=7, multiple_of=4), Dim(name='N'))", "dim M: no multiple of 4 is in"),
         ("dims=(Dim(name='M', scaled=False), Dim(name='N', scaled=False))", "nothing to sample"),
         ("dims=(Dim(name='M'), Dim(name='M'))", "two dims share a name"),
     ],

@@ -208,7 +208,7 @@ def _problems(task: Task) -> Iterator[str]:
         yield f"two dims share a name in {', '.join(names)}"
     for dim in task.dims:
         if dim.low < 1 or dim.least > dim.high:
-            yield f"dim {dim.name}: no multiple of {dim.multiple_of} lies in [{dim.low}, {dim.high}], low >= 1"
+            yield f"dim {dim.name}: no multiple of {dim.multiple_of} is in [{dim.low}, {dim.high}], low >= 1"
     if not task.case_dims and not any(dim.scaled for dim in task.dims):
         yield "no dim is scaled and there are no case_dims, so there is nothing to sample"
 

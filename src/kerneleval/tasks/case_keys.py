@@ -49,7 +49,7 @@ def read_case(key: str, task: Task, protocol: Protocol, planned: Sequence[Case],
             why = f" ({task.no_backward})" if value == "backward" and task.no_backward else ""
             raise UsageError(f"{where}: task {task.name} has no {what} {value!r}{why}; it has {', '.join(own)}")
         if asked and value not in asked:
-            raise UsageError(f"{where}: its {what} {value} is not among those asked for: {', '.join(asked)}")
+            raise UsageError(f"{where}: its {what} {value} is not among those chosen: {', '.join(asked)}")
     if direction == "backward" and distribution == "nonfinite":
         raise UsageError(f"{where}: infinities and NaN are given forward only")
     dims = _dims(where, dims_text, task, planned)

@@ -38,7 +38,7 @@ class PreparedCall:
         for position, (argument, given) in enumerate(zip(self.args, self.given, strict=True)):
             if form_of(argument) != given:
                 where = "the same memory" if argument.data_ptr() == given[0] else "other memory"
-                now = f"argument {position} lies in {where}, of shape {list(argument.shape)}"
+                now = f"argument {position} is in {where}, of shape {list(argument.shape)}"
                 want = f"of shape {list(given[1])} with strides {list(given[2])}"
                 return {"what": "argument", "got": f"{now} with strides {list(argument.stride())}", "want": want}
         return None

@@ -309,7 +309,7 @@ class Worker:
     def _alias(self, outputs: Sequence[Any]) -> dict[str, str] | None:
         for position, output in enumerate(outputs):
             if self._is_revealed(output):
-                return {"what": "alias", "got": f"output {position} lies in an input's memory", "want": "its own"}
+                return {"what": "alias", "got": f"output {position} is in an input's memory", "want": "its own"}
         return None
 
     def _is_revealed(self, value: Any) -> bool:

@@ -394,7 +394,7 @@ def _at_rest(pids: Iterable[int]) -> dict[int, int]:
 
 
 def _used(pid: int, ticks: int) -> int:
-    """CPU time that a process used since it was at rest, in clock ticks; as good as endless if it is not any more."""
+    """CPU time that a process used since it was at rest, in clock ticks; more than is allowed if it is not any more."""
     state, now = processes.rest_of(pid)
     if ticks < 0 or state not in ("", "T", "t", "Z", "X"):
         return _LATE_TICKS + 1

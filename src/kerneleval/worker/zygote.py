@@ -76,7 +76,7 @@ def main(fd: int, device: str, arch: str) -> int:
     """Serve until the host is gone; returns the exit code."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     channel = Channel(socket.socket(fileno=fd), accept_fds=True)
-    with contextlib.suppress(Closed):  # the judge is gone: there is no one left to serve or to answer
+    with contextlib.suppress(Closed):  # the judge is gone: there is nothing left to do
         channel.send({"op": "zygote", "pid": os.getpid(), "loaded": _preload(device, arch)})
         _preload_gradients()  # while the judge prepares its first window
         gc.collect()

@@ -136,7 +136,7 @@ def test_an_answer_that_drips_for_ever_is_given_up() -> None:
 def test_it_gives_up_after_as_many_tries_as_allowed() -> None:
     answer, server = asked(Say(status=502, text="bad gateway"), tries=3)
     assert answer.candidate is None and answer.problem == "endpoint"
-    assert "asked 3 times" in answer.message and "bad gateway" in answer.message
+    assert "sent 3 times" in answer.message and "bad gateway" in answer.message
     assert len(server.requests) == 3
 
 

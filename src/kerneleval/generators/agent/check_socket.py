@@ -73,7 +73,7 @@ class CheckSocket:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread up
         self._listener.close()
-        self._thread.join(timeout=1.0)  # a judge that is still at it is not waited for
+        self._thread.join(timeout=1.0)  # a judge that still works is not waited for
 
     # What follows runs in the socket's thread.
 

@@ -51,7 +51,7 @@ class Asked(_Named, Protocol):
     rounds: int
     """Rounds for each sample at most; 1: no refinement."""
     concurrency: int
-    """How many requests it bears at once; :meth:`ask` is then called from as many threads."""
+    """How many requests it can take at once; :meth:`ask` is then called from as many threads."""
 
     @property
     def identity(self) -> str:

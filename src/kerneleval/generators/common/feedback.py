@@ -16,7 +16,7 @@ from kerneleval.generators.common.prompts.facts import clean, fenced
 from kerneleval.records import Case, CellResult, Failed, Limits, Passed, Task, Timing, Verdict
 
 _MOST = 9_000
-"""Characters altogether; a model's context is dear."""
+"""Characters altogether: a model's context is limited."""
 
 _LOG = 3_000
 """Characters of a build log or a traceback: its beginning and its end."""

@@ -51,7 +51,7 @@ class Mishap(Exception):  # noqa: N818 - it is no error but something to be trie
         """For how long the endpoint wants no request."""
 
 
-class Declined(Exception):  # noqa: N818 - an answer, of its kind
+class Declined(Exception):  # noqa: N818 - an answer, not an error
     """The endpoint does not take this request, and never will."""
 
     def __init__(self, message: str, *, filtered: bool = False) -> None:
@@ -293,7 +293,7 @@ class Retries:
             if self._stop.is_set():
                 raise Stopped from None
             times = f"{len(mishaps)} times" if len(mishaps) > 1 else "once"
-            raise Mishap(f"asked {times}; the last time: {mishap}", mishap.wait_s) from mishap
+            raise Mishap(f"sent {times}; the last time: {mishap}", mishap.wait_s) from mishap
 
     def _again(self, error: BaseException) -> bool:
         return isinstance(error, Mishap) and error.wait_s <= self._settings.max_wait_s and not self._stop.is_set()

@@ -73,7 +73,7 @@ class Loaded(ABC):
     """A candidate that is ready to be called, on one device, in this process."""
 
     autograd: bool = False
-    """Whether gradients may be had by autograd through :meth:`forward` when :attr:`backward` is None."""
+    """Whether autograd gives gradients through :meth:`forward` when :attr:`backward` is None."""
     backward: Backward | None = None
     """The explicit backward entry point, if the candidate has one."""
     module: torch.nn.Module | None = None

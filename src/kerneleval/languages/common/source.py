@@ -156,7 +156,7 @@ def _read_text(file: Path, limit_bytes: int) -> str:
 
 
 def _origin(file: Path, text: str) -> Origin:
-    """Who made it; where a file beside it has what was written first, with the lines that were changed since."""
+    """The stated origin; where a file beside it has the first version, with the number of lines changed since."""
     origin = _stated(file, text)
     written = file.with_name(file.stem + ".written.txt")
     if not written.exists():

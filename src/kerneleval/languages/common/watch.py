@@ -86,7 +86,7 @@ _active: dict[tuple[type, str], Any] = {}
 """What stood in the class before, by what is replaced now."""
 
 _watches: dict[tuple[type, str], list[LaunchWatch]] = {}
-"""Who watches. The lists last: bound methods and launchers that a candidate kept from an earlier watch hold them."""
+"""Watches that are on. The lists stay: methods and launchers that a candidate kept from an earlier watch hold them."""
 
 
 def _watch(patch: Patch, watch: LaunchWatch) -> None:

@@ -105,7 +105,7 @@ def _reference(build: Callable[[Mapping[str, int], str], ModuleProblem]) -> Call
 
 def _kind(surveys: Surveys) -> Any:
     """``index`` for problems that give nothing but positions of an input's elements, found by argmax or argmin: ties
-    are free there. Who chooses among computed numbers has no ties to speak of.
+    are free there. A choice among computed numbers hardly ever has ties.
     """
     if not re.search(r"\barg(max|min)\b", surveys.file.text):
         return "float"
