@@ -288,19 +288,15 @@ class _Table:
 
 
 def _tabulate(factors: Mapping[str, Sequence[str]], right: Sequence[bool]) -> _Table:
-    counts: dict[tuple[str, ...], list[int]] = {}
-    for cell, is_right in zip(zip(*factors.values(), strict=True), right, strict=True):
-        seen = counts.setdefault(cell, [0, 0])
-        seen[0] += is_right
-        seen[1] += 1
+    cells = by_key(zip(zip(*factors.values(), strict=True), right, strict=True))
     reference, columns = {}, [("intercept", "")]
     for name, of in factors.items():
         reference[name] = _reference(of, right)
         columns += [(name, level) for level in dict.fromkeys(of) if level != reference[name]]
     place = {name: i for i, name in enumerate(factors)}
-    design = np.array([[not lv or c[place[name]] == lv for name, lv in columns] for c in counts])
-    k, n = np.array(list(counts.values()), dtype=np.float64).T
-    return _Table(list(counts), design.astype(np.float64), k, n, columns, reference)
+    design = np.array([[not lv or c[place[name]] == lv for name, lv in columns] for c in cells])
+    k, n = np.array([(sum(of), len(of)) for of in cells.values()], dtype=np.float64).T
+    return _Table(list(cells), design.astype(np.float64), k, n, columns, reference)
 
 
 def _reference(levels: Sequence[str], right: Sequence[bool]) -> str:
@@ -412,8 +408,7 @@ def _levels(table: _Table, fit: _Fit, factors: Mapping[str, Sequence[str]], righ
 
     found = [made("intercept", ", ".join(table.reference.values()), len(right), sum(right), 0)]
     for name, of in factors.items():
-        for level in dict.fromkeys(of):
-            here = [is_right for one, is_right in zip(of, right, strict=True) if one == level]
+        for level, here in by_key(zip(of, right, strict=True)).items():
             n, k = len(here), sum(here)
             if level == table.reference[name]:
                 own = Level(factor=name, level=level, n=n, right=k, coefficient=0.0, error=math.nan, note="reference")

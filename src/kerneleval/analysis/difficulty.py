@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from kerneleval.records import Protocol, Result, Score, Task
-from kerneleval.scores.common.cells import attempted, by_generator, checked, primary
+from kerneleval.scores.common.cells import attempted, by_generator, by_key, checked, primary
 from kerneleval.scores.common.intervals import NOTHING, SEED, Draw, interval
 from kerneleval.scores.common.registry import DEFAULT, Setting
 
@@ -93,15 +93,10 @@ def difficulty(results: Iterable[Result], tasks: Mapping[str, Task], setting: Se
     evaluated.
     """
     cells = primary(list(results), setting)
-    shares: dict[str, list[float]] = {}
-    count: dict[str, int] = {}
-    for of in by_generator(cells).values():
-        for task, samples in attempted(checked(of)).items():
-            shares.setdefault(task, []).append(statistics.fmean(one.correct for one in samples))
-            count[task] = count.get(task, 0) + len(samples)
+    made = by_key(pair for of in by_generator(cells).values() for pair in attempted(checked(of)).items())
     first = {r.task: r for r in reversed(cells)}
     found = []
-    for task, of_generators in shares.items():
+    for task, of_generators in made.items():
         values, note = proxies(tasks[task]) if task in tasks else (dict.fromkeys(PROXIES, math.nan), "not at hand")
         found.append(
             TaskDifficulty(
@@ -109,8 +104,8 @@ def difficulty(results: Iterable[Result], tasks: Mapping[str, Task], setting: Se
                 category=first[task].category,
                 group=first[task].group,
                 proxies=values,
-                right=statistics.fmean(of_generators),
-                attempts=count[task],
+                right=statistics.fmean(statistics.fmean(one.correct for one in samples) for samples in of_generators),
+                attempts=sum(map(len, of_generators)),
                 note=note,
             )
         )

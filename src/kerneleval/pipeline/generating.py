@@ -25,6 +25,7 @@ from kerneleval.records import (
     UsageError,
     to_plain,
 )
+from kerneleval.scores.common.cells import by_key
 from kerneleval.scores.common.intervals import Z
 
 if TYPE_CHECKING:
@@ -290,12 +291,9 @@ def _judging(store: Store | None, machine: str, tier: str, samples: Mapping[str,
     """Seconds of judging so many samples of each task; None: nothing was judged here in this tier yet."""
     if store is None:
         return None
-    times: dict[str, list[float]] = {}
-    for info in store.runs():
-        if info.protocol.tier == tier and any(m.fingerprint == machine for m in info.machines):
-            for attempt, verdict in store.verdicts(info.id, cells=False):
-                if verdict.seconds > 0 and attempt.machine == machine:
-                    times.setdefault(attempt.task, []).append(verdict.seconds)
+    runs = [i.id for i in store.runs() if i.protocol.tier == tier and machine in (m.fingerprint for m in i.machines)]
+    verdicts = (both for run in runs for both in store.verdicts(run, cells=False))
+    times = by_key((a.task, verdict.seconds) for a, verdict in verdicts if verdict.seconds > 0 and a.machine == machine)
     every = [seconds for of in times.values() for seconds in of]
     if not every:
         return None

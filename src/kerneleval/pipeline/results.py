@@ -75,13 +75,14 @@ def import_results(path: str | Path, *, store_url: str | None = None, **options:
     found = published.load(path, **options)
     with open_store(store_url) as store:
         run, written = published.put(store, found)
-    said = {
+    return {
+        "run": run,
+        "written": written,
         "name": found.name,
         "machine": found.machine.name,
         "counts": dict(found.counts),
-        "remarks": [*found.remarks],
+        "remarks": list(found.remarks),
     }
-    return {"run": run, "written": written, **said}
 
 
 @collects_later()

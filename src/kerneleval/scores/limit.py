@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kerneleval.records import Failed, Result, Score, Timing
-from kerneleval.scores.common.cells import checked, primary, timing_of, unsupported
+from kerneleval.scores.common.cells import by_key, checked, primary, timing_of, unsupported
 from kerneleval.scores.common.intervals import NOTHING, mean_over_tasks, median_over_cells, nested, scored
 from kerneleval.scores.common.registry import DEFAULT, Setting, register
 from kerneleval.scores.common.speeds import few_tasks, where
@@ -97,14 +97,10 @@ def sol_score(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
     points = list(roofline(cells, setting))
     if not points:
         return NOTHING(_why_none(setting))
-    of_tasks: dict[str, list[float]] = {}
-    for point in points:
-        if point.baseline_s > point.least_s:
-            over = max(point.time_s - point.least_s, 0.0) / (point.baseline_s - point.least_s)
-            of_tasks.setdefault(point.result.task, []).append(1 / (1 + over))
-    for r in cells:
-        if r.case.direction == "forward" and isinstance(r.outcome, Failed) and not unsupported(r):
-            of_tasks.setdefault(r.task, []).append(0.0)
+    scale = [(p, p.baseline_s - p.least_s) for p in points if p.baseline_s > p.least_s]
+    timed = [(p.result.task, 1 / (1 + max(p.time_s - p.least_s, 0.0) / length)) for p, length in scale]
+    failed = (r for r in cells if isinstance(r.outcome, Failed) and not unsupported(r))
+    of_tasks = by_key([*timed, *((r.task, 0.0) for r in failed if r.case.direction == "forward")])
     if not of_tasks:
         return NOTHING("every baseline is at the limit")
     value, low, high = mean_over_tasks([statistics.fmean(values) for values in of_tasks.values()])
