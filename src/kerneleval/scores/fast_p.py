@@ -113,15 +113,20 @@ def _at_k(results: Sequence[Result], setting: Setting, good: Callable[[Attempted
 
 
 def _by_k(
-    results: Sequence[Result], setting: Setting, score: Callable[[Sequence[Sequence[Attempted]], int], Score]
+    results: Sequence[Result],
+    setting: Setting,
+    score: Callable[[Sequence[Sequence[Attempted]], int], Score],
+    *,
+    named: bool = True,
 ) -> Table:
-    """The score of the samples of all tasks at every k; none where a task has fewer samples."""
+    """The score of the samples of all tasks at every k; none where a task has fewer (``named``: the note names one)."""
     tasks = with_suite(checked(results), setting)
     table: Table = {}
     for k in setting.ks:
         short = [task for task, samples in tasks.items() if len(samples) < k]
         if short:
             who = f"{short[0]} and {len(short) - 1} more tasks have" if len(short) > 1 else f"{short[0]} has"
+            who = who if named else f"{len(short)} tasks have"
             table[str(k)] = NOTHING(f"{who} fewer than {k} samples", len(tasks))
         else:
             table[str(k)] = score(list(tasks.values()), k) if tasks else NOTHING("nothing planned")
@@ -158,4 +163,4 @@ def best_of_k(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
         found = geometric_mean_of([expected_best(of, k) for of in gains], where(results, setting))
         return replace(found, low=max(found.low, 1.0))  # NaN stays
 
-    return _by_k(results, setting, best)
+    return _by_k(results, setting, best, named=False)
