@@ -19,7 +19,8 @@ VENV ?= .venv
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && exit; done; echo python3)
 CXX ?= g++
-WORKERS ?= 2
+# Tests beside one another. On two processors three: a quarter of the time a test waits for a process.
+WORKERS ?= 3
 ARGS ?=
 
 BIN := $(VENV)/bin
