@@ -59,7 +59,7 @@ class Worker:
         self.guard: Guard | None = None
         self.in_order: InOrder | None = None
         self.staging = Staging(self.device)
-        self.starts: list[int] = []  # of the calls' inputs, and where the last ones end
+        self.input_bytes = 0  # of all prepared calls
         self.beside: Any = None  # a module made before the one that is called
         self.moved: list[Moved] = []
         self.recording: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
@@ -176,7 +176,7 @@ class Worker:
         tensors = [(name, self._tensor(description, self._revealed)) for name, description in message["tensors"]]
         stop = max(place + nbytes for _, (place, nbytes, *_) in message["tensors"])
         with torch.no_grad():
-            self.staging.stage(self.arenas["in"], 0, stop)
+            self.staging.stage(self.arenas["in"], stop)
             for name, tensor in tensors:
                 state[name].copy_(tensor)
         self.device.synchronize()
@@ -202,7 +202,7 @@ class Worker:
             c.args[i] for c, plain in zip(self.calls, self.plain_calls, strict=True) for i in plain["weights"]
         ]
         self.direction = message["direction"]
-        self.starts = message["starts"]
+        self.input_bytes = message["input_bytes"]
         return {"op": "prepared"}
 
     def on_go(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -214,7 +214,7 @@ class Worker:
         if self.device.pauses:  # the processors are the device: from where it waited, the candidate may go anywhere
             allow_processors(self.processors)
         torch.autograd.graph.increment_version(self.weights)  # for candidates that pack them by version
-        self.staging.stage(self.arenas["in"], self.starts[start], self.starts[-1])
+        self.staging.stage(self.arenas["in"], self.input_bytes)
         timer = self.device.timer()
         self.results = self.results[:start]
         gc.disable()
@@ -230,7 +230,7 @@ class Worker:
             timer.stop()
             self.device.synchronize()
             if stop == len(self.calls):
-                self.staging.retire(self.arenas["in"], self.starts[-1])
+                self.staging.retire(self.arenas["in"], self.input_bytes)
         finally:
             gc.enable()
         self.event_ns = timer.elapsed_ns()

@@ -35,11 +35,10 @@ class Staging:
         self._part: Callable[..., Any] = torch.narrow
         self._kept: Any = None
 
-    def stage(self, arena: Arena, start: int, stop: int) -> None:
-        """Copy these bytes of the range to its mirror; nothing where it has none."""
-        if arena.mirror is not None and stop > start:
-            part = stop - start
-            self._copy(self._part(arena.mirror, 0, start, part), self._part(arena.bytes, 0, start, part))
+    def stage(self, arena: Arena, stop: int) -> None:
+        """Copy the first bytes of the range to its mirror; nothing where it has none."""
+        if arena.mirror is not None and stop:
+            self._copy(self._part(arena.mirror, 0, 0, stop), self._part(arena.bytes, 0, 0, stop))
             self._synchronize()
 
     def retire(self, arena: Arena, stop: int) -> None:

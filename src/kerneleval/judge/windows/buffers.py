@@ -175,7 +175,7 @@ class WindowLayout:
 
     def message(self) -> dict[str, Any]:
         """The ``prepare`` message: the calls; where they are uniform the first one, how many there are and how many
-        bytes lie between them; and where the inputs of each start, with the end of the last.
+        bytes lie between them; and the bytes of all inputs.
         """
         count = 1 if self.uniform else len(self.calls)
         described = zip(self.calls[:count], self.offsets[:count], strict=True)
@@ -184,7 +184,7 @@ class WindowLayout:
             "calls": [self._plain(c, p) for c, p in described],
             "times": len(self.calls) if self.uniform else 1,
             "step": self.calls[0].input_bytes if self.calls else 0,
-            "starts": [*self.starts, self.input_bytes],
+            "input_bytes": self.input_bytes,
         }
 
     @staticmethod

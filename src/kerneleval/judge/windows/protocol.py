@@ -70,8 +70,8 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """Cuts a window in two: the inputs of later calls are revealed when the earlier calls are done. The time of such a
-    window says nothing.
+    """Cuts a window in two: when the earlier calls are done, their inputs are destroyed and those of the later calls
+    revealed. The time of such a window says nothing.
     """
 
     at: int
@@ -201,10 +201,13 @@ class Runner:
                 self._hide(buffer, cut)
             (self.device.settle if timed else self.device.synchronize)()
             started = time.perf_counter_ns()
-        elapsed = self._compute(buffer, started, timeout_s, cut, passes)
         staged = self.device.sharing == "staged"
+        look, first = check_mutation and not staged, cut.at if cut is not None else 0
+        early = self._first_part(buffer, first, timeout_s, look) if cut is not None else False
+        elapsed = self._compute(buffer, started, timeout_s, first, passes)
         with self.still():
-            mutated = self._destroy(buffer, check_mutation=check_mutation and not staged)
+            mutated = self._destroy(buffer, first, len(layout.calls), look) or early
+            self._arenas["out"].bytes[: layout.output_bytes].fill_(_FLOAT_POISON)
             offsets = layout.shuffled_output_offsets()
             looked = secrets.SystemRandom().sample(range(len(layout.calls)), min(len(layout.calls), _LOOKED))
             message = {"places": offsets, "keep": keep, "look": looked}
@@ -213,7 +216,7 @@ class Runner:
         answer = self.worker.request("collect", message, "collected", timeout_s=timeout_s)
         collect = time.perf_counter_ns() - collecting
         if check_mutation and layout.input_bytes and staged:
-            mutated = self._mutated_there(buffer, timeout_s)
+            mutated = self._mutated_there(buffer, first, timeout_s)
         return Window(
             elapsed_ns=float(elapsed),
             collect_ns=float(collect),
@@ -226,17 +229,12 @@ class Runner:
             peak_bytes=_claimed_bytes(answer.get("peak_bytes")),
         )
 
-    def _compute(self, buffer: WindowBuffer, started_ns: int, timeout_s: float, cut: Cut | None, passes: Passes) -> int:
-        """Have all calls made in as many passes as asked for; the time of all of them (ns), the first since
-        ``started_ns``.
+    def _compute(self, buffer: WindowBuffer, started_ns: int, timeout_s: float, first: int, passes: Passes) -> int:
+        """Have all calls from ``first`` on made in as many passes as asked for; the time of all of them (ns), the first
+        since ``started_ns``.
         """
         count = len(buffer.layout.calls)
-        if cut is not None:
-            self._go(0, cut.at, passes.rounds, timeout_s)
-            with self.still():
-                self.reveal(buffer, cut.at)
-                self.device.synchronize()
-        self._go(0 if cut is None else cut.at, count, passes.rounds, timeout_s)
+        self._go(first, count, passes.rounds, timeout_s)
         elapsed = time.perf_counter_ns() - started_ns
         while passes.again is not None and (generator := passes.again(elapsed)) is not None:
             with self.still():
@@ -252,21 +250,34 @@ class Runner:
         go = {"calls": [first, stop], "rounds": rounds}
         self.worker.request("go", go, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
 
-    def _destroy(self, buffer: WindowBuffer, *, check_mutation: bool) -> bool:
-        """Zero the revealed inputs and poison the outputs' memory; whether the inputs had changed, if asked."""
-        layout = buffer.layout
-        inputs = self._arenas["in"].bytes[: layout.input_bytes]
-        mutated = check_mutation and layout.input_bytes > 0 and not _equal(inputs, buffer.bytes[: layout.input_bytes])
-        inputs.zero_()
-        self._arenas["out"].bytes[: layout.output_bytes].fill_(_FLOAT_POISON)
+    def _first_part(self, buffer: WindowBuffer, stop: int, timeout_s: float, look: bool) -> bool:
+        """Have the calls before ``stop`` made, destroy their inputs and reveal the others': what was put off until a
+        later call finds nothing. Whether the inputs had changed, if looked at.
+        """
+        self._go(0, stop, 1, timeout_s)
+        with self.still():
+            mutated = self._destroy(buffer, 0, stop, look)
+            self.reveal(buffer, stop)
+            self.device.synchronize()
         return mutated
 
-    def _mutated_there(self, buffer: WindowBuffer, timeout_s: float) -> bool:
-        """Whether staged inputs changed on the device, by what the worker gives back of them."""
-        nbytes = buffer.layout.input_bytes
+    def _destroy(self, buffer: WindowBuffer, first: int, stop: int, look: bool) -> bool:
+        """Zero the revealed inputs of these calls; whether they had changed, if looked at."""
+        layout = buffer.layout
+        start, end = (*layout.starts, layout.input_bytes)[first], (*layout.starts, layout.input_bytes)[stop]
+        inputs = self._arenas["in"].bytes[start:end]
+        mutated = look and end > start and not _equal(inputs, buffer.bytes[start:end])
+        inputs.zero_()
+        return mutated
+
+    def _mutated_there(self, buffer: WindowBuffer, first: int, timeout_s: float) -> bool:
+        """Whether the staged inputs of the calls from ``first`` on changed on the device, by what the worker gives back
+        of them.
+        """
+        start, nbytes = buffer.layout.starts[first], buffer.layout.input_bytes
         self.worker.request("back", {}, "given_back", timeout_s=timeout_s)
         inputs = self._arenas["in"].bytes[:nbytes]
-        mutated = not _equal(inputs, buffer.bytes[:nbytes])
+        mutated = not _equal(inputs[start:], buffer.bytes[start:nbytes])
         inputs.zero_()
         return mutated
 
