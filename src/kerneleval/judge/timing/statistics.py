@@ -151,16 +151,19 @@ def resolution(samples: Samples) -> float:
 
 
 def sure(sessions: Sequence[np.ndarray]) -> float:
-    """How many times as wide as the 95 % interval the 99.9 % one is: by Student's t where fewer than three sessions
-    rest on the scatter of their own quads. A machine that is busier than when its noise was measured has a floor that
-    is too low, and three quads that happen to agree say little.
+    """How many times as wide as the 95 % interval the 99.9 % one is: by Student's t where sessions rest on the scatter
+    of their own quads, or three and more on that of their medians. A machine that is busier than when its noise was
+    measured has a floor that is too low, and three quads or sessions that happen to agree say little.
     """
     own = [len(quads) for quads in sessions if len(quads) >= FEW]
-    if len(sessions) >= 3 or not own:
+    if len(sessions) >= 3:
+        freedom = len(sessions) - 1
+    elif own:
+        freedom = sum(own) - len(own)
+    else:
         return _SURE
     from scipy import stats
 
-    freedom = sum(own) - len(own)
     return float(stats.t.ppf(0.9995, freedom) / stats.t.ppf(0.975, freedom))
 
 
