@@ -120,7 +120,9 @@ def test_a_machine_busier_than_its_noise_figures_makes_no_claims(quads: int, sig
 
 @pytest.mark.parametrize("sigma", [0.02, 0.1])
 def test_three_sessions_that_are_off_make_no_claims(sigma: float):
-    """Equal code whose three sessions scatter by more than the floor knows. With 1.68 for Student's t 18 and 30 of 2,000 were."""
+    """Equal code whose three sessions scatter by more than the floor knows. With 1.68 for Student's t 18 and 30 of
+    2,000 draws were claimed.
+    """
     rng = np.random.default_rng(7)
     claimed = 0
     for _ in range(2000):

@@ -74,6 +74,17 @@ class Calling:
         one = self.one(direction)
         return [written(one(call)) for call in calls]
 
+    def graphs(self, calls: Sequence[PreparedCall]) -> list[Any]:
+        """The graphs of the calls' gradients: all of a backward call by autograd that comes before the gradients."""
+        import torch
+
+        with torch.enable_grad():
+            return [self._graph(call) for call in calls]
+
+    def of_graphs(self, calls: Sequence[PreparedCall], graphs: Sequence[Any]) -> list[list[Any]]:
+        """The gradients of each call, by its graph."""
+        return [written(self._gradients(graph, call.wanted)) for call, graph in zip(calls, graphs, strict=True)]
+
     def one(self, direction: str) -> Callable[[PreparedCall], Any]:
         """How a single call is made in that direction."""
         if direction == "backward":

@@ -53,6 +53,8 @@ class Worker:
         self.direction = "forward"
         self.weights: list[Any] = []
         self.results: list[list[Any]] = []
+        self.graphs: list[Any] = []  # of calls whose gradients come next
+        self.spent: list[Any] = []  # graphs that are let go when no clock runs
         self.kept: list[tuple[PreparedCall, list[Any]]] = []
         self.plain_calls: list[Mapping[str, Any]] = []
         self.observing: Observing | None = None
@@ -205,6 +207,18 @@ class Worker:
         self.input_bytes = message["input_bytes"]
         return {"op": "prepared"}
 
+    def on_graphs(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Call the forward of these calls, so that the next ``go`` takes their gradients alone."""
+        import torch
+
+        assert self.calling is not None
+        start, stop = message["calls"]
+        torch.autograd.graph.increment_version(self.weights)
+        self.staging.stage(self.arenas["in"], self.input_bytes)
+        self.graphs = self.calling.graphs(self.calls[start:stop])
+        self.device.synchronize()
+        return {"op": "graphed"}
+
     def on_go(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Run the prepared calls, or those of them whose turn it is, so many times; the judge's clock is running."""
         import torch
@@ -213,7 +227,8 @@ class Worker:
         start, stop = message["calls"]
         if self.device.pauses:  # the processors are the device: from where it waited, the candidate may go anywhere
             allow_processors(self.processors)
-        torch.autograd.graph.increment_version(self.weights)  # for candidates that pack them by version
+        if not self.graphs:
+            torch.autograd.graph.increment_version(self.weights)  # for candidates that pack them by version
         self.staging.stage(self.arenas["in"], self.input_bytes)
         timer = self.device.timer()
         self.results = self.results[:start]
@@ -223,6 +238,8 @@ class Worker:
             with torch.no_grad(), self.recording:
                 if self.moved and self.in_order is not None:
                     self.results = self.in_order.run(self.moved, self.calling.one(self.direction), flatten)
+                elif self.graphs:
+                    self.results += self.calling.of_graphs(self.calls[start:stop], self.graphs)
                 else:
                     for _ in range(message["rounds"]):
                         del self.results[start:]  # those of a round before need no room beside this one's
@@ -234,6 +251,7 @@ class Worker:
         finally:
             gc.enable()
         self.event_ns = timer.elapsed_ns()
+        self.spent, self.graphs = [*self.spent, *self.graphs], []
         return {"op": "computed"}
 
     def on_collect(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,7 +261,7 @@ class Worker:
         if message["keep"] >= 0:
             self.kept.append((self.calls[message["keep"]], self.results[message["keep"]]))
         peak = self.device.peak_memory_bytes()
-        self.results = []
+        self.results, self.spent = [], []
         self.device.reset_peak_memory()
         return {"op": "collected", "event_ns": self.event_ns, "wrong": wrong, "peak_bytes": peak}
 

@@ -53,6 +53,9 @@ _LONG_NS = 1e5
 _LLC_MULTIPLE = 3
 """Inputs of a window that are so many times as large as the last-level cache make it a cold one."""
 
+_KEPT_BY_GRAPHS = 4
+"""Times the bytes of a call, for the graphs of a window's gradients keep what forward calls computed."""
+
 _DEFER_SLACK_NS, _DEFER_SLACK = 200_000.0, 0.05
 """Collecting may take this many ns longer than the baseline's, or this part of the baseline's window if that is less,
 before the excess is charged to the candidate."""
@@ -91,8 +94,12 @@ class TimedCell:
     pace_ns: float = 0.0
     """What a call of the baseline took in an earlier session, from which the search for the number of calls begins; 0:
     not known."""
+    gradient_alone: bool = False
+    """Whether the candidate has an entry point for gradients: then the baseline's forward calls are made before the
+    clock starts. Else forward calls are in both times."""
     energy: bool = False
-    """Whether the energy of a call is measured, in the tiers that do, where the device counts it."""
+    """Whether the energy of a call is measured, in the tiers that do, where the device counts it; never of a gradient
+    alone, whose graph cannot be gone through again and again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,8 +138,9 @@ class _Quads:
     sample: TimedCall | None = None
 
 
-def _most_calls(call: CallLayout, effort: Effort, device: Device) -> int:
-    room = device.memory_budget_bytes() // 2 // max(call.nbytes, 1)
+def _most_calls(cell: TimedCell, effort: Effort, device: Device) -> int:
+    kept = _KEPT_BY_GRAPHS if cell.gradient_alone else 1
+    room = device.memory_budget_bytes() // 2 // max(kept * cell.call.nbytes, 1)
     return max(1, min(room, effort.max_calls))
 
 
@@ -153,7 +161,7 @@ def _sized(
     results can be brought up to date in less time than computing takes (a sorted vector, an inverse between diagonal
     factors).
     """
-    most = _most_calls(cell.call, effort, device)
+    most = _most_calls(cell, effort, device)
     drawn: list[list[torch.Tensor]] = []
     drawing_ns = math.inf
     while True:
@@ -224,12 +232,17 @@ def measure(
     generator = torch.Generator(device=device.judge_device).manual_seed(new_secret())
     first_side = session % 2 == 0
     pair = Pair(
-        candidate=candidate, baseline=baseline, candidate_first=first_side, generator=generator, timeout_s=timeout_s
+        candidate=candidate,
+        baseline=baseline,
+        candidate_first=first_side,
+        generator=generator,
+        timeout_s=timeout_s,
+        gradient_alone=cell.gradient_alone,
     )
     alone = WindowBuffer(WindowLayout([cell.call], cell.direction), device, [cell.draw(new_secret())])
     first = pair.first_calls(alone)  # they may compile for minutes: the device lock is not held
     held = [_outputs_of(first[0], alone.layout, 0)]
-    most = _most_calls(cell.call, effort, device)
+    most = _most_calls(cell, effort, device)
     with device_lock(device.hardware()) as offer:
         if judge_count(device.hardware()) > 1:
             effort = beside_others(effort)
@@ -241,7 +254,7 @@ def measure(
         if not candidate.unchanged(held, timeout_s):
             raise TimedMismatch(_REUSED, {}, reason="output_reused")
         samples, excess_ns = _timed(found.windows, cell.call, len(buffer.layout.calls), session, device)
-        seconds = effort.energy_s if cell.energy and session == 0 else 0.0
+        seconds = effort.energy_s if cell.energy and session == 0 and not cell.gradient_alone else 0.0
         how = cell.bounds, cell.arbiter
         joules = energy_in_windows(pair, buffer, samples, seconds, device, how) if seconds else {}
     assert found.sample is not None

@@ -229,6 +229,8 @@ class Pair:
     """Whose memory is allocated first: where it lies decides up to 1 % of a kernel's time."""
     generator: torch.Generator
     timeout_s: float
+    gradient_alone: bool = False
+    """Whether the baseline's forward calls are made before the clock starts."""
 
     @property
     def sides(self) -> tuple[Runner | BaselineSide, Runner | BaselineSide]:
@@ -238,10 +240,11 @@ class Pair:
     def alone(self, runner: Runner | BaselineSide, buffer: WindowBuffer, **options: Any) -> Window:
         """A window of one side while the other stands still: its threads could slow this one down."""
         other = self.baseline if runner is self.candidate else self.candidate
+        usual = {"check_mutation": False, "timed": True}
+        if runner is self.baseline and self.gradient_alone:
+            usual["gradient_alone"] = True
         with other.still():
-            return runner.window(
-                buffer, timeout_s=self.timeout_s, **({"check_mutation": False, "timed": True} | options)
-            )
+            return runner.window(buffer, timeout_s=self.timeout_s, **(usual | options))
 
     def once(self, runner: Runner | BaselineSide, buffer: WindowBuffer, **options: Any) -> Window:
         """A window on new content."""

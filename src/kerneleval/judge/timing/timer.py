@@ -265,6 +265,7 @@ class Timer:
             bounds=known.bounds,
             arbiter=lambda timed: _check_by_oracle(bound, known.call_layout, timed),
             pace_ns=baseline.paces.get(case, 0.0),
+            gradient_alone=case.direction == "backward" and calls.loaded.explicit_backward,
             energy=not calls.task.in_place,  # its passes would compute on what earlier ones left
         )
         try:

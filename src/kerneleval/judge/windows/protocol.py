@@ -178,6 +178,7 @@ class Runner:
         cut: Cut | None = None,
         keep: int = -1,
         passes: Passes = _ONE_PASS,
+        gradient_alone: bool = False,
     ) -> Window:
         """Reveal, compute, destroy, collect, snapshot.
 
@@ -186,6 +187,8 @@ class Runner:
             timed: whether the window's time counts; if so the device comes to rest first.
             cut: where the window is cut in two; None: nowhere.
             keep: the call whose outputs the worker holds until :meth:`unchanged` asks for them; -1: none.
+            gradient_alone: whether forward calls are made before the clock starts. Only for baselines, which are
+                trusted not to do more in them, and one pass.
 
         Raises:
             WorkerError: the candidate raised.
@@ -199,11 +202,16 @@ class Runner:
             self.reveal(buffer)
             if cut is not None:
                 self._hide(buffer, cut)
-            (self.device.settle if timed else self.device.synchronize)()
-            started = time.perf_counter_ns()
-        staged = self.device.sharing == "staged"
-        look, first = check_mutation and not staged, cut.at if cut is not None else 0
+            started = self._rest(timed)
+        staged, first = self.device.sharing == "staged", cut.at if cut is not None else 0
+        if gradient_alone:
+            self._forward(0, first or len(layout.calls), timeout_s)
+            with self.still():
+                started = self._rest(timed)
+        look = check_mutation and not staged
         early = self._first_part(buffer, first, timeout_s, look) if cut is not None else False
+        if cut is not None and gradient_alone:
+            self._forward(first, len(layout.calls), timeout_s)
         elapsed = self._compute(buffer, started, timeout_s, first, passes)
         with self.still():
             mutated = self._destroy(buffer, first, len(layout.calls), look) or early
@@ -228,6 +236,16 @@ class Runner:
             mutated=mutated,
             peak_bytes=_claimed_bytes(answer.get("peak_bytes")),
         )
+
+    def _rest(self, timed: bool) -> int:
+        """The time (ns) when the device has come to rest."""
+        (self.device.settle if timed else self.device.synchronize)()
+        return time.perf_counter_ns()
+
+    def _forward(self, first: int, stop: int, timeout_s: float) -> None:
+        """Have the forward calls made of those calls whose gradients come next."""
+        self.worker.request("graphs", {"calls": [first, stop]}, "graphed", timeout_s=timeout_s)
+        self.worker.tell("arm", {"processor": self._processor})
 
     def _compute(self, buffer: WindowBuffer, started_ns: int, timeout_s: float, first: int, passes: Passes) -> int:
         """Have all calls from ``first`` on made in as many passes as asked for; the time of all of them (ns), the first
