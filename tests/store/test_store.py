@@ -315,7 +315,7 @@ def test_the_latest_run_is_none_that_audits_another(tmp_path):
 def test_an_audit_meets_none_of_the_outcomes_that_it_checks(tmp_path):
     (planned,) = plan = make.plan(1, 2)
     made, audits = planned.candidate, dataclasses.replace(make.PROTOCOL, audit="a")
-    assert Protocol().key == "6b9369cd303d5912", "keys of stored protocols stay what they were"
+    assert Protocol(version=1).key == "6b9369cd303d5912", "keys of stored protocols stay what they were"
     right, wrong = (tuple(f(c) for c in planned.cases) for f in (make.passed, make.failed))
     with open_store(tmp_path / "s.db") as store:
         run = begin(store, plan)

@@ -196,18 +196,10 @@ class Runner:
         """
         layout = buffer.layout
         self.prepare(layout)
-        self.worker.tell("arm", {"processor": self._processor})
-        with self.still():
-            revealed = time.perf_counter_ns()
-            self.reveal(buffer)
-            if cut is not None:
-                self._hide(buffer, cut)
-            started = self._rest(timed)
+        revealed, started = self._open(buffer, cut, timed)
         staged, first = self.device.sharing == "staged", cut.at if cut is not None else 0
         if gradient_alone:
-            self._forward(0, first or len(layout.calls), timeout_s)
-            with self.still():
-                started = self._rest(timed)
+            started = self._forward(0, first or len(layout.calls), timeout_s)
         look = check_mutation and not staged
         early = self._first_part(buffer, first, timeout_s, look) if cut is not None else False
         if cut is not None and gradient_alone:
@@ -237,15 +229,24 @@ class Runner:
             peak_bytes=_claimed_bytes(answer.get("peak_bytes")),
         )
 
-    def _rest(self, timed: bool) -> int:
-        """The time (ns) when the device has come to rest."""
-        (self.device.settle if timed else self.device.synchronize)()
-        return time.perf_counter_ns()
+    def _open(self, buffer: WindowBuffer, cut: Cut | None, timed: bool) -> tuple[int, int]:
+        """Reveal the inputs; when that began and when the device had come to rest after it (ns)."""
+        self.worker.tell("arm", {"processor": self._processor})
+        with self.still():
+            revealed = time.perf_counter_ns()
+            self.reveal(buffer)
+            if cut is not None:
+                self._hide(buffer, cut)
+            (self.device.settle if timed else self.device.synchronize)()
+            return revealed, time.perf_counter_ns()
 
-    def _forward(self, first: int, stop: int, timeout_s: float) -> None:
-        """Have the forward calls made of those calls whose gradients come next."""
+    def _forward(self, first: int, stop: int, timeout_s: float) -> int:
+        """Have the forward calls made of those calls whose gradients come next; when the device rests again (ns)."""
         self.worker.request("graphs", {"calls": [first, stop]}, "graphed", timeout_s=timeout_s)
         self.worker.tell("arm", {"processor": self._processor})
+        with self.still():
+            self.device.settle()
+            return time.perf_counter_ns()
 
     def _compute(self, buffer: WindowBuffer, started_ns: int, timeout_s: float, first: int, passes: Passes) -> int:
         """Have all calls from ``first`` on made in as many passes as asked for; the time of all of them (ns), the first
