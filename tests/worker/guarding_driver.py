@@ -26,11 +26,11 @@ def told(source: str) -> list[dict[str, str]]:
     module = importlib.util.module_from_spec(spec)
     sys.modules["candidate"] = module
     spec.loader.exec_module(module)
-    guard.told([])
+    guard.claims([])
     guard.when = "call"
     if hasattr(module, "run"):
         CALLER["call"](module.run)
-    return guard.told([])
+    return guard.claims([])
 
 
 def main() -> None:

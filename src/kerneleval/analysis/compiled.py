@@ -95,8 +95,8 @@ def by_generators(
     for generator, of in by_generator(results).items():
         keys = list(dict.fromkeys((generator, r.task, r.sample) for r in primary(of, DEFAULT)))
         for name in METRICS:
-            told = [(key[1], float(getattr(measured[key], name))) for key in keys if key in measured]
-            known = [row for row in told if not math.isnan(row[1])]
+            measurements = [(key[1], float(getattr(measured[key], name))) for key in keys if key in measured]
+            known = [row for row in measurements if not math.isnan(row[1])]
             left = len(keys) - len(known)
             note = "" if not left else "not known for any attempt" if not known else f"{left} not known"
             found.setdefault(generator, {})[name] = median_over_attempts(known, (0.0, math.inf), note)

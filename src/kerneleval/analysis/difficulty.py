@@ -187,10 +187,10 @@ def _correlations(tasks: Sequence[TaskDifficulty]) -> tuple[Correlation, ...]:
     found = [
         _correlation(name, [one.proxies[name] for one in tasks], [1 - one.right for one in tasks]) for name in PROXIES
     ]
-    told = [i for i, (_, p) in enumerate(found) if not math.isnan(p)]
+    tested = [i for i, (_, p) in enumerate(found) if not math.isnan(p)]
     adjusted = np.full(len(found), math.nan)
-    if told:
-        adjusted[told] = stats.false_discovery_control([found[i][1] for i in told])
+    if tested:
+        adjusted[tested] = stats.false_discovery_control([found[i][1] for i in tested])
     return tuple(
         Correlation(proxy=name, rho=rho, p=p, p_adjusted=float(q))
         for name, (rho, p), q in zip(PROXIES, found, adjusted, strict=True)

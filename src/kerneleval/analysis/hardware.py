@@ -226,14 +226,14 @@ def _ratio(best: Mapping[Case, Timing], worst: Mapping[Case, Timing], common: Se
 
 
 def _median_cv(kernels: Sequence[Kernel], machines: int) -> Score:
-    told = [kernel for kernel in kernels if not math.isnan(kernel.cv)]
+    scattered = [kernel for kernel in kernels if not math.isnan(kernel.cv)]
     if machines < 2:
         return NOTHING("one machine says nothing of others" if machines else "no results")
-    if not told:
+    if not scattered:
         return NOTHING("no kernel has a cell that is right and timed on two machines")
-    tasks = tuple(dict.fromkeys(kernel.task for kernel in told))
-    table = nested(tasks, [(kernel.task, 0, kernel.cv) for kernel in told])
-    return scored(median_over_cells(table, never_outside=(0.0, math.inf)), len(told), few_tasks(len(tasks)))
+    tasks = tuple(dict.fromkeys(kernel.task for kernel in scattered))
+    table = nested(tasks, [(kernel.task, 0, kernel.cv) for kernel in scattered])
+    return scored(median_over_cells(table, never_outside=(0.0, math.inf)), len(scattered), few_tasks(len(tasks)))
 
 
 def _agreement(first: str, second: str, tables: Mapping[tuple[str, str], Table]) -> Agreement:

@@ -334,13 +334,13 @@ def profiles(ratings: Iterable[Rating]) -> list[Profile]:
 
 def _profile(generator: str, axis: str, ratings: Sequence[Rating]) -> Profile:
     grades = [(rating.task, rating.grades[axis]) for rating in ratings]
-    told = [(task, float(grade.level)) for task, grade in grades if grade.level is not None]
-    counts = Counter(int(level) for _, level in told)
+    graded = [(task, float(grade.level)) for task, grade in grades if grade.level is not None]
+    counts = Counter(int(level) for _, level in graded)
     why = Counter(grade.reason for _, grade in grades if grade.level is None)
     return Profile(
         generator=generator,
         axis=axis,
         counts={level: counts[level] for level in (1, 2, 3, 4)},
         not_evaluated=dict(why.most_common()),
-        median=median_over_attempts(told, (1.0, 4.0), "" if told else "not evaluated"),
+        median=median_over_attempts(graded, (1.0, 4.0), "" if graded else "not evaluated"),
     )

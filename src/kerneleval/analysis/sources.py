@@ -228,8 +228,8 @@ def by_generators(measured: Mapping[str, SourceMetrics], results: Iterable[Resul
         there = [(task, measured[c]) for (task, _), c in attempts.items() if c in measured]
         for name in METRICS:
             known = [(task, float(getattr(metrics, name))) for task, metrics in there]
-            told = [row for row in known if not math.isnan(row[1])]
-            left = {"without a source": len(attempts) - len(there), "not known": len(known) - len(told)}
+            figures = [row for row in known if not math.isnan(row[1])]
+            left = {"without a source": len(attempts) - len(there), "not known": len(known) - len(figures)}
             note = ", ".join(f"{count} {words}" for words, count in left.items() if count)
-            found.setdefault(generator, {})[name] = median_over_attempts(told, (-math.inf, math.inf), note)
+            found.setdefault(generator, {})[name] = median_over_attempts(figures, (-math.inf, math.inf), note)
     return found

@@ -185,8 +185,8 @@ def import_results(
     if as_json:
         print_json(found)
         return PASSED
-    told = "" if found["written"] else "(imported before, left as it is)"
-    typer.echo(f"{one_line(found['name'])}  {found['run']}  {told}".rstrip())
+    note = "" if found["written"] else "(imported before, left as it is)"
+    typer.echo(f"{one_line(found['name'])}  {found['run']}  {note}".rstrip())
     typer.echo(", ".join(f"{count} {what}" for what, count in found["counts"].items()))
     for remark in found["remarks"]:
         typer.echo(f"note: {one_line(remark)}")

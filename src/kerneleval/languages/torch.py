@@ -24,7 +24,7 @@ class Torch(PythonLanguage):
     def missing_for(self, candidate: Candidate, device: str) -> str:
         """See :meth:`Language.missing_for`: extensions need compilers, and so does ``torch.compile`` on the CPU.
 
-        Told from the text, comments included: where the tool is there, that does no harm.
+        Found in the text, comments included: where the tool is there, that does no harm.
         """
         text = "\n".join(text for _, text in candidate.files)
         extension = "cpp_extension" in text

@@ -90,7 +90,7 @@ def generate(
             answers = [(task, answer) for task, of in given.items() for answer in of]
     for task_name, answer in answers:
         _write(place / task_name, answer)
-    return _told(str(place), [answer for _, answer in answers])
+    return _summary(str(place), [answer for _, answer in answers])
 
 
 def _write(folder: Path, answer: Answer) -> None:
@@ -112,7 +112,7 @@ def _write(folder: Path, answer: Answer) -> None:
     write_text(folder / f"{stem}.origin.json", json.dumps(to_plain(answer.origin), indent=1) + "\n")
 
 
-def _told(folder: str, answers: Sequence[Answer]) -> dict[str, Any]:
+def _summary(folder: str, answers: Sequence[Answer]) -> dict[str, Any]:
     without = Counter(answer.problem or "missing" for answer in answers if answer.candidate is None)
     broken = [answer for answer in answers if answer.problem == "endpoint"]
     if broken:

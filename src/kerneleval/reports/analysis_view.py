@@ -289,12 +289,12 @@ def render_compiled(found: Mapping[str, Plain], console: Console) -> None:
     """Print what :func:`kerneleval.analysis.compiled.by_generators` gives, as plain data, without what is known for no
     generator.
     """
-    told = {name: words for name, words in _COMPILED.items() if any(of[name]["n"] for of in found.values())}
-    if not told:
+    present = {name: words for name, words in _COMPILED.items() if any(of[name]["n"] for of in found.values())}
+    if not present:
         console.print("Compiled code: no verdict of this run has any.")
         console.print()
         return
-    _medians("Compiled code, medians over attempts", found, told, console)
+    _medians("Compiled code, medians over attempts", found, present, console)
 
 
 def _medians(title: str, found: Mapping[str, Plain], metrics: Mapping[str, str], console: Console) -> None:

@@ -242,8 +242,8 @@ def render_transitions(found: Mapping[str, Any], console: Console) -> None:
         console.print("No candidate names another one as its parent (docs/candidates.md, Origin).")
         return
     for stage, kinds in found["counts"].items():
-        told = ", ".join(f"{n} {kind.replace('_', ' ')}" for kind, n in kinds.items())
-        console.print(Text(f"  {stage:<8} {safe(told)}"))
+        remark = ", ".join(f"{n} {kind.replace('_', ' ')}" for kind, n in kinds.items())
+        console.print(Text(f"  {stage:<8} {safe(remark)}"))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("Share")
     table.add_column("value", justify="right")

@@ -53,8 +53,8 @@ def render_matrix(matrix: Matrix, console: Console) -> None:
     console.print(table)
     compiled = sum(row.compiles.answer == "yes" for row in matrix.rows)
     tried = sum(row.compiles.answer != "not evaluated" for row in matrix.rows)
-    told = f"compiles for {compiled} of {plural(tried, 'target')} tried" if tried else "no target was tried"
-    console.print(f"{told}; – is not evaluated")
+    remark = f"compiles for {compiled} of {plural(tried, 'target')} tried" if tried else "no target was tried"
+    console.print(f"{remark}; – is not evaluated")
     if any(row.kernels for row in matrix.rows):
         console.print(Text(_LEGEND, style="dim"), soft_wrap=True)
     _failures(matrix, console)
@@ -99,8 +99,8 @@ def _cell(rung: Rung) -> Text:
 
 
 def _fast(row: MatrixRow) -> Text:
-    told = f" {row.speedup:.2f}×" if row.speedup is not None and row.fast.answer != "not evaluated" else ""
-    return Text(_SHORT[row.fast.answer] + told, style=_STYLES[row.fast.answer])
+    remark = f" {row.speedup:.2f}×" if row.speedup is not None and row.fast.answer != "not evaluated" else ""
+    return Text(_SHORT[row.fast.answer] + remark, style=_STYLES[row.fast.answer])
 
 
 def _most(kernels: Sequence[CompiledKernel], name: str) -> str:
@@ -127,8 +127,8 @@ def render_differential(found: Differential, console: Console) -> None:
     """Print for each device in how many cases it is right, where it is wrong, and how far the devices differ."""
     console.print(Text(f"{safe(found.task)} on {', '.join(found.candidates)}", style="bold"), soft_wrap=True)
     console.print(_devices(found))
-    told = "largest error of correct outputs, as a share of the allowed error ('of bound'): at most 1"
-    console.print(Text(told, style="dim"), soft_wrap=True)
+    remark = "largest error of correct outputs, as a share of the allowed error ('of bound'): at most 1"
+    console.print(Text(remark, style="dim"), soft_wrap=True)
     for device, why in found.not_evaluated.items():
         console.print(Text(f"not evaluated: {device} ({safe(why, 300)})", style="dim"), soft_wrap=True)
     for device, count in found.wrong.items():
@@ -136,8 +136,8 @@ def render_differential(found: Differential, console: Console) -> None:
             _render_wrong(found, device, console)
     _render_apart(found, console)
     wrong = [device for device, count in found.wrong.items() if count]
-    told = f"wrong: {', '.join(wrong)}" if wrong else "no device is wrong in the cases judged"
-    console.print(Text(told, style="bold red" if wrong else "bold green"))
+    remark = f"wrong: {', '.join(wrong)}" if wrong else "no device is wrong in the cases judged"
+    console.print(Text(remark, style="bold red" if wrong else "bold green"))
 
 
 def _devices(found: Differential) -> Table:
@@ -170,8 +170,8 @@ def _render_wrong(found: Differential, device: str, console: Console) -> None:
     console.print(Text(f"{device} is wrong in {plural(len(wrong), 'case')} of {len(found.cases)}:", style="bold red"))
     for case, one in wrong[:_SHOWN]:
         others = [other.device for other in case.answers if other.answer == "right"]
-        told = f" ({', '.join(others)} right)" if others else ""
-        console.print(Text(f"  {safe(case.case.key)}{told}"), soft_wrap=True)
+        remark = f" ({', '.join(others)} right)" if others else ""
+        console.print(Text(f"  {safe(case.case.key)}{remark}"), soft_wrap=True)
         console.print(Text(f"    {one.stage}/{one.reason}: {safe(one.message, _MOST)}"), soft_wrap=True)
         for element in one.elements:
             console.print(Text(f"    {_element(element)}"), soft_wrap=True)
@@ -223,11 +223,11 @@ def _render_apart(found: Differential, console: Console) -> None:
     for key in sorted(different, key=lambda key: -_size(different[key][0]))[:_ROWS]:
         apart, equal, of = different[key]
         figures = (apart.relative_rms, apart.rms_of_bound, apart.max_abs, apart.max_of_bound)
-        told = (
+        remark = (
             f"{100 * min(equal / of, 0.9999):.2f} %",
             *(MISSING if math.isnan(value) else f"{value:.2g}" for value in figures),
         )
-        table.add_row(f"{key[0]}, {key[1]}", *key[2:], *told)
+        table.add_row(f"{key[0]}, {key[1]}", *key[2:], *remark)
     console.print(table)
     if len(different) > _ROWS:
         console.print(f"and {len(different) - _ROWS} more (--json has all)")

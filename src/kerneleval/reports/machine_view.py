@@ -124,15 +124,15 @@ def render_peaks(found: Mapping[str, Any], console: Console) -> None:
             cells.append(f"{100 * peak['share']:.0f} %" if peak["share"] else MISSING)
         table.add_row(*cells, *([safe(peak["how"])] if wide else []))
     console.print(table)
-    told = "measured: the best sample, which is the limit; median: the median sample as a share of it"
-    console.print(Text(told, style="dim"), soft_wrap=True)
+    remark = "measured: the best sample, which is the limit; median: the median sample as a share of it"
+    console.print(Text(remark, style="dim"), soft_wrap=True)
     for peak in missing:
         console.print(Text(f"{peak['name']}: not available: {safe(peak['why_not'])}", style="dim"), soft_wrap=True)
     if found["product"]:
-        told = f"data sheet: {found['product']} ({found['source']}); dense rates; shown only, no limit comes from it"
+        remark = f"data sheet: {found['product']} ({found['source']}); dense rates; shown only, no limit comes from it"
     else:
-        told = "no vendor's figures are known for this device"
-    console.print(Text(told, style="dim"), soft_wrap=True)
+        remark = "no vendor's figures are known for this device"
+    console.print(Text(remark, style="dim"), soft_wrap=True)
     if found["unsteady"]:
         text = (
             f"unsteady machine: {safe(found['unsteady'])}; measure again when it is quiet: kerneleval peaks --measure"

@@ -132,18 +132,18 @@ def _some(names: list[str], total: int) -> str:
 
 
 def _regressions(document: Document) -> list[str]:
-    told = []
+    entries = []
     for name, of in _ranked(document)[:GENERATORS]:
         score = of.get("regressions", {}).get("all")
         if score is None:
-            told.append(f"- {_code(name, 40)}: not evaluated, no correct cell was timed")
+            entries.append(f"- {_code(name, 40)}: not evaluated, no correct cell was timed")
             continue
         slow = round(number(score["value"]) * score["n"])
         worst = f"; {_code(score['note'], 120)}" if score["note"] else ""
-        told.append(f"- {_code(name, 40)}: {slow} of {plural(score['n'], 'timed cell')} slower beyond noise{worst}")
-    left = len(document["scores"]) - len(told)
-    told += [f"- and {plural(left, 'more generator')}"] if left else []
-    return ["", "#### Regressions", "", *(told or ["Not evaluated: nothing was planned."])]
+        entries.append(f"- {_code(name, 40)}: {slow} of {plural(score['n'], 'timed cell')} slower beyond noise{worst}")
+    left = len(document["scores"]) - len(entries)
+    entries += [f"- and {plural(left, 'more generator')}"] if left else []
+    return ["", "#### Regressions", "", *(entries or ["Not evaluated: nothing was planned."])]
 
 
 def _findings(document: Document) -> list[str]:
@@ -163,9 +163,9 @@ def _machines(document: Document) -> list[str]:
         lines.append(f"- and {len(machines) - MACHINES} more")
     missing = document["run"]["not_evaluated"]
     if missing:
-        told = [f"{_code(device)} ({_code(why or 'not available', 120)})" for device, why in missing.items()]
-        more = f" and {len(told) - MACHINES} more" if len(told) > MACHINES else ""
-        lines.append(f"- not evaluated: {', '.join(told[:MACHINES])}{more}")
+        entries = [f"{_code(device)} ({_code(why or 'not available', 120)})" for device, why in missing.items()]
+        more = f" and {len(entries) - MACHINES} more" if len(entries) > MACHINES else ""
+        lines.append(f"- not evaluated: {', '.join(entries[:MACHINES])}{more}")
     warnings = document["conditions"]["warnings"]
     lines += [f"- {_code(one['message'], 160)} ({plural(one['verdicts'], 'verdict')})" for one in warnings[:WARNINGS]]
     if len(warnings) > WARNINGS:

@@ -17,12 +17,12 @@ AXES = ("K", "R", "H", "P", "A")
 
 
 def median_over_attempts(
-    told: Iterable[tuple[str, float]], never_outside: tuple[float, float], note: str = ""
+    figures: Iterable[tuple[str, float]], never_outside: tuple[float, float], note: str = ""
 ) -> Score:
     """Median of (task, value) pairs, one an attempt; the interval is of a sign test over the tasks, turned round, of
     fewer than five of them a bootstrap.
     """
-    rows = [(task, 0, value) for task, value in told]
+    rows = [(task, 0, value) for task, value in figures]
     if not rows:
         return NOTHING(note or "no attempt")
     tasks = tuple(dict.fromkeys(task for task, _, _ in rows))
@@ -30,16 +30,16 @@ def median_over_attempts(
     return scored(median_over_cells(nested(tasks, rows), never_outside=never_outside), len(rows), note, few)
 
 
-def _told(results: Sequence[Result], setting: Setting, name: str) -> tuple[list[tuple[str, float]], str]:
+def _figures(results: Sequence[Result], setting: Setting, name: str) -> tuple[list[tuple[str, float]], str]:
     """(task, value) of the attempts on the primary device that have a value, and a note on the others."""
     cells = primary(checked(results), setting)
     attempts = list(dict.fromkeys((r.generator, r.task, r.sample) for r in cells))
     known = setting.measured.get(name, {})
-    told = [(key[1], known[key]) for key in attempts if not math.isnan(known.get(key, math.nan))]
-    left = len(attempts) - len(told)
-    why = setting.unmeasured.get(name, "not known for any attempt") if not told else ""
+    figures = [(key[1], known[key]) for key in attempts if not math.isnan(known.get(key, math.nan))]
+    left = len(attempts) - len(figures)
+    why = setting.unmeasured.get(name, "not known for any attempt") if not figures else ""
     why = why or (f"{left} attempts not known" if left else "")
-    return told, notes(where(results, setting), why)
+    return figures, notes(where(results, setting), why)
 
 
 @register
@@ -50,8 +50,8 @@ def maintainability(results: Sequence[Result], setting: Setting = DEFAULT) -> Sc
     Figures of different languages are not comparable. The interval is of a sign test over the tasks, turned round; n is
     the number of attempts that have a value.
     """
-    told, note = _told(results, setting, "maintainability")
-    return median_over_attempts(told, (0.0, 100.0), note)
+    figures, note = _figures(results, setting, "maintainability")
+    return median_over_attempts(figures, (0.0, 100.0), note)
 
 
 @register
@@ -62,8 +62,8 @@ def complexity(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
 
     Figures of different languages are not comparable. Interval and n as of ``maintainability``.
     """
-    told = {name: _told(results, setting, f"complexity_{name}") for name in ("sum", "mean", "max")}
-    return {name: median_over_attempts(of, (0.0, math.inf), note) for name, (of, note) in told.items()}
+    figures = {name: _figures(results, setting, f"complexity_{name}") for name in ("sum", "mean", "max")}
+    return {name: median_over_attempts(of, (0.0, math.inf), note) for name, (of, note) in figures.items()}
 
 
 @register
@@ -78,10 +78,10 @@ def rubric(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
     """
     found: Table = {}
     for axis in AXES:
-        told, note = _told(results, setting, axis)
-        found[axis] = median_over_attempts(told, (1.0, 4.0), note)
-        counts = Counter(int(level) for _, level in told)
-        tasks = len({task for task, _ in told})
-        for level in range(1, 5) if told else ():
-            found[f"{axis}/{level}"] = share(counts[level] / len(told), len(told), independent=tasks)
+        figures, note = _figures(results, setting, axis)
+        found[axis] = median_over_attempts(figures, (1.0, 4.0), note)
+        counts = Counter(int(level) for _, level in figures)
+        tasks = len({task for task, _ in figures})
+        for level in range(1, 5) if figures else ():
+            found[f"{axis}/{level}"] = share(counts[level] / len(figures), len(figures), independent=tasks)
     return found

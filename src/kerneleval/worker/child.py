@@ -142,14 +142,14 @@ class Worker:
         self.calling = Calling(self.loaded, self._is_revealed)
         self.observing.watch_over(self.calling)
         allow_processors(self.processors)  # an OpenMP library of its own bound this thread
-        told = self._tampering()
+        claims = self._tampering()
         self.guard.when = "call"
-        return {"op": "loaded", "backward": self.loaded.backward is not None, "tampering": told}
+        return {"op": "loaded", "backward": self.loaded.backward is not None, "tampering": claims}
 
     def _tampering(self) -> list[dict[str, str]]:
         """What the candidate did so far to what it should leave alone."""
         assert self.observing is not None and self.guard is not None
-        return self.guard.told(self.observing.changed())
+        return self.guard.claims(self.observing.changed())
 
     def on_module(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Build the candidate's module and name its state; ``beside``: the one before lives on beside it."""

@@ -72,14 +72,14 @@ class Guard:
         self.when = "load"
         """``load`` until the candidate is there, then ``call``."""
         self._own = os.path.join(os.path.abspath(own), "")
-        self._told: dict[str, _Claim] = {}
+        self._claims: dict[str, _Claim] = {}
         self._libraries = library_folders()
         self._known = _identities()
         self._handlers = _signal_handlers()
         self._watch_switches()
         sys.addaudithook(_hook(self._reach()))
 
-    def told(self, changed: list[str]) -> list[_Claim]:
+    def claims(self, changed: list[str]) -> list[_Claim]:
         """Everything seen so far: ``what``, ``level`` (``fail``, ``warn``) and ``when``, oldest first. ``changed`` is
         what of the worker's own is no more what it was.
         """
@@ -94,12 +94,12 @@ class Guard:
         for number, handler in _signal_handlers().items():
             if handler is not self._handlers.get(number) and self._is_own(getattr(handler, "__globals__", None)):
                 self.note("warn", f"handles signal {number}")
-        return list(self._told.values())
+        return list(self._claims.values())
 
     def note(self, level: str, what: str) -> None:
         """Keep what was seen, once."""
-        if sum(claim["level"] == level for claim in self._told.values()) < _LIMIT:  # warnings must not hide the rest
-            self._told.setdefault(what, {"level": level, "what": what[:200], "when": self.when})
+        if sum(claim["level"] == level for claim in self._claims.values()) < _LIMIT:  # warnings must not hide the rest
+            self._claims.setdefault(what, {"level": level, "what": what[:200], "when": self.when})
 
     def _wraps(self, value: Any, before: Any) -> bool:
         """Whether a library put a function of its own around the old one, as compilers do."""

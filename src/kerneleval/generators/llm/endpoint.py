@@ -86,7 +86,7 @@ class Exchange(abc.ABC):
         try:
             return self._answered(messages, sample, until)
         except self._package.APIStatusError as error:
-            raise _told(error, error.status_code, error.response.headers, self._settings, self._place) from error
+            raise _explained(error, error.status_code, error.response.headers, self._settings, self._place) from error
         except (self._package.APIError, httpx2.HTTPError, httpx2.StreamError) as error:
             raise Mishap(f"{type(error).__name__}: {error}") from error
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -165,7 +165,7 @@ def _key_of(settings: Settings, place: str) -> str:
     return key
 
 
-def _told(
+def _explained(
     error: Exception, status: int, headers: Mapping[str, str], settings: Settings, place: str
 ) -> Mishap | Declined | UsageError:
     """What a status other than success means."""

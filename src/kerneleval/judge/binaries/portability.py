@@ -170,7 +170,7 @@ def _build(candidate: Candidate, folder: Path, device: str, arch: str, *, plain:
     kits = [Path(root) for name in ("ROCM_PATH", "HIP_PATH") if (root := os.environ.get(name, "").strip())]
     kits = [path for path in (*cuda_folders(), *kits, Path("/opt")) if path.is_dir()]
     said = run_confined(out, out, (argv, [*readable, *kits]), _S_PER_BUILD, {}).text
-    answer = _mapping(out / "told.json")
+    answer = _mapping(out / "built.json")
     if answer is None:
         return f"the process that compiles ended without a result{f': {said}' if said else ''}"
     if machine := _text(answer.get("machine")):

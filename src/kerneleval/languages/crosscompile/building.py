@@ -2,7 +2,7 @@
 
 Nothing of the candidate runs, but its compilers read what it includes and write where their options say, so they have
 the rights of that process: its arguments are a specification in JSON and the only folder that it may write to, which
-gets ``build`` with what was made and ``told.json``.
+gets ``build`` with what was made and ``built.json``.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from kerneleval.records import Candidate, InfrastructureError, from_plain
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build; ``told.json`` has ``error``, the compiler's words, and ``machine``, what is missing here."""
+    """Build; ``built.json`` has ``error``, the compiler's words, and ``machine``, what is missing here."""
     spec, out = json.loads(Path(arguments[0]).read_text()), Path(arguments[1])
-    told = {"error": "", "machine": ""}
+    outcome = {"error": "", "machine": ""}
     try:
         _build(spec, out / "build")
     except BuildError as error:
-        told["error"] = str(error)
+        outcome["error"] = str(error)
     except InfrastructureError as error:
-        told["machine"] = str(error)
-    (out / "told.json").write_text(json.dumps(told))
+        outcome["machine"] = str(error)
+    (out / "built.json").write_text(json.dumps(outcome))
     return 0
 
 

@@ -38,15 +38,15 @@ class OnDevice(TorchFunctionMode):
     """Inside of it tensors in the host's memory say they are on the GPU, and calls that name the GPU get the host."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        told = _told().get(func)
-        if told is not None:
-            return told(*args)
+        answer = _answers().get(func)
+        if answer is not None:
+            return answer(*args)
         kwargs = {name: _moved(value) for name, value in (kwargs or {}).items()}
         return func(*map(_moved, args), **kwargs)
 
 
 @functools.cache
-def _told() -> dict[Any, Callable[..., Any]]:
+def _answers() -> dict[Any, Callable[..., Any]]:
     tensor: Any = torch.Tensor
     return {
         tensor.device.__get__: lambda one: _THERE,
@@ -83,7 +83,7 @@ def dress(target: Target) -> None:
         is_integrated=False,
         L2_cache_size=32 << 20,
     )
-    told: dict[str, Any] = {
+    described: dict[str, Any] = {
         "is_available": True,
         "is_initialized": True,
         "device_count": 1,
@@ -94,7 +94,7 @@ def dress(target: Target) -> None:
         "is_bf16_supported": target.capability >= (8, 0),
         **dict.fromkeys(("init", "_lazy_init", "set_device", "synchronize")),
     }
-    for name, value in told.items():
+    for name, value in described.items():
         setattr(torch.cuda, name, _giving(value))
     for name in ("device", "device_of"):
         setattr(torch.cuda, name, _Nowhere)
@@ -179,16 +179,16 @@ def _run(spec: Mapping[str, Any], folder: Path, recorder: _Recorder, found: dict
         if call["kind"] in made:
             continue
         before = len(recorder.kernels)
-        told = {"key": call["key"], "kind": call["kind"], "error": "", "unsupported": False}
+        row = {"key": call["key"], "kind": call["kind"], "error": "", "unsupported": False}
         try:
             _call(loaded, call)
             made.add(call["kind"])
         except NotImplementedError as error:
-            told |= {"error": _said(error), "unsupported": True}
+            row |= {"error": _said(error), "unsupported": True}
         except Exception as error:  # noqa: BLE001 - the candidate's
-            told["error"] = _said(error)
-        told["launches"] = len(recorder.kernels) - before
-        found["calls"].append(told)
+            row["error"] = _said(error)
+        row["launches"] = len(recorder.kernels) - before
+        found["calls"].append(row)
 
 
 def _call(loaded: Any, call: Mapping[str, Any]) -> None:
@@ -334,7 +334,7 @@ def _driver(target: Target) -> Any:
         "mem_clock_rate": 2_000_000,
         "mem_bus_width": 4096,
     }
-    told: dict[str, Any] = {
+    described: dict[str, Any] = {
         "is_active": True,
         "get_current_target": wanted,
         "get_current_device": 0,
@@ -346,7 +346,7 @@ def _driver(target: Target) -> Any:
         "get_device_properties": properties,
         **dict.fromkeys(("set_current_device", "get_empty_cache_for_benchmark", "clear_cache")),
     }
-    driver = types.SimpleNamespace(**{name: _giving(value) for name, value in told.items()})
+    driver = types.SimpleNamespace(**{name: _giving(value) for name, value in described.items()})
     driver.utils = driver
     return driver
 

@@ -96,8 +96,8 @@ def gather(results: Iterable[Result], verdicts: Iterable[tuple[Attempt, Verdict]
         if isinstance(result.outcome, Failed):
             _add_failure(found, result, result.outcome)
         elif isinstance(energy := result.outcome.evidence.get("energy"), Mapping):
-            told = {name: energy[name] for name in _ENERGY if isinstance(energy.get(name), float)}
-            _add_conditions(found.conditions.setdefault(result.machine, {}), Conditions(first=told))
+            stated = {name: energy[name] for name in _ENERGY if isinstance(energy.get(name), float)}
+            _add_conditions(found.conditions.setdefault(result.machine, {}), Conditions(first=stated))
     replays: dict[tuple[str, str, int, str], str] = {}
     for attempt, verdict in verdicts:
         found.trust[verdict.trust.level] += 1
@@ -196,9 +196,9 @@ def _add_findings(found: Gathered, attempt: Attempt, verdict: Verdict) -> None:
         if one.level != "info"
     ]
     if verdict.stage == "honesty" and verdict.verdict != "passed":
-        told = any(one["message"] == verdict.message[:_TEXT] for one in own)
+        stated = any(one["message"] == verdict.message[:_TEXT] for one in own)
         layer = layer_of(verdict.stage, verdict.reason)
-        if not told:
+        if not stated:
             own.append({"level": "fail", "check": verdict.reason, "layer": layer, "message": verdict.message[:_TEXT]})
     for one in own:
         found.counted[one["level"], one["check"], one["layer"], attempt.generator] += 1

@@ -63,8 +63,8 @@ def compare(before: Verdict, after: Verdict) -> Comparison:
     if before.verdict != after.verdict:
         kind = f"{before.verdict}->{after.verdict}"
         changes.append(Change(kind=kind, before=_said(before), after=_said(after)))
-    if told := _contradiction(before):
-        changes.append(Change(kind="cells", before=f"the stored verdict says {_said(before)}", after=told))
+    if contradiction := _contradiction(before):
+        changes.append(Change(kind="cells", before=f"the stored verdict says {_said(before)}", after=contradiction))
     if before.verdict == after.verdict == "failed" and not _same_reason(before, after, same_shapes):
         changes.append(Change(kind="reason", before=_said(before), after=_said(after)))
     if before.track and after.track and before.track != after.track:

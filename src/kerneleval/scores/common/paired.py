@@ -108,7 +108,7 @@ def compare(before: Sequence[Result], after: Sequence[Result]) -> Comparison:
             "runs of the same plan"
         )
     drafts = [_cell(first[key], second[key], names) for key in common]
-    cells = _told(drafts, [_noise(first[key], second[key]) for key in common])
+    cells = _with_changes(drafts, [_noise(first[key], second[key]) for key in common])
     pairs = _pairs(cells, [first[key] for key in common], [second[key] for key in common])
     right = [(p.before, p.after) for p in pairs]
     rescued, broken = sum(b and not a for a, b in right), sum(a and not b for a, b in right)
@@ -158,7 +158,7 @@ def _noise(one: Result, other: Result) -> float:
     return math.hypot(*(math.log1p(t.noise) for t in timings)) if timings else 0.0
 
 
-def _told(drafts: Sequence[Cell], noise: Sequence[float]) -> list[Cell]:
+def _with_changes(drafts: Sequence[Cell], noise: Sequence[float]) -> list[Cell]:
     """The cells, with p-values adjusted over all of them, and faster or slower where these and the noise allow it."""
     timed = [i for i, cell in enumerate(drafts) if not math.isnan(cell.p)]
     adjusted = stats.false_discovery_control([drafts[i].p for i in timed]) if timed else []

@@ -50,9 +50,9 @@ def of_verdict(verdict: Verdict) -> Reward:
     low, speed = math.nan, 0.0
     if right:
         counted = 1.0
-        if (told := verdict.speedup) is not None:
-            low = told.low
-            counted = {"faster": told.low, "slower": told.high}.get(told.claim, 1.0)
+        if (summary := verdict.speedup) is not None:
+            low = summary.low
+            counted = {"faster": summary.low, "slower": summary.high}.get(summary.claim, 1.0)
         speed = min(max((1 + math.log2(counted)) / 3, 0.0), 1.0) if counted > 0 else 0.0
     value = RIGHT + (1 - RIGHT) * speed if right else WRONG if honest and runs else DISHONEST
     components = {
