@@ -369,7 +369,7 @@ def test_calls_are_drawn_anew_where_drawing_is_the_smaller_part(call_ms, anew):
         runner.prepare(alone.layout)
     bounds = TimedBounds(relative_rms=1.0, worst=1.0)
     cell = clock.TimedCell(call=call, direction="forward", draw=draw, bounds=bounds, arbiter=lambda timed: None)
-    buffer = clock._sized(pair, cell, effort, device, pair.first_calls(alone))
+    buffer = clock._sized(pair, cell, effort, device, pair.first_calls(alone), 1, effort.max_calls)
     last = len(buffer.layout.calls) - 1
     before = buffer.tensor(last, 0).clone()
     buffer.refresh(pair.generator)

@@ -54,7 +54,8 @@ _LLC_MULTIPLE = 3
 """Inputs of a window that are so many times as large as the last-level cache make it a cold one."""
 
 _KEPT_BY_GRAPHS = 4
-"""Times the bytes of a call, for the graphs of a window's gradients keep what forward calls computed."""
+"""Times the bytes of a call, where the device does not count its memory: the graphs of a window's gradients keep what
+forward calls computed."""
 
 _DEFER_SLACK_NS, _DEFER_SLACK = 200_000.0, 0.05
 """Collecting may take this many ns longer than the baseline's, or this part of the baseline's window if that is less,
@@ -138,10 +139,12 @@ class _Quads:
     sample: TimedCall | None = None
 
 
-def _most_calls(cell: TimedCell, effort: Effort, device: Device) -> int:
-    kept = _KEPT_BY_GRAPHS if cell.gradient_alone else 1
-    room = device.memory_budget_bytes() // 2 // max(kept * cell.call.nbytes, 1)
-    return max(1, min(room, effort.max_calls))
+def _most_calls(cell: TimedCell, effort: Effort, device: Device, first: Window) -> int:
+    """Calls for which a window has room; ``first`` is the baseline's window of one call."""
+    of_call = cell.call.nbytes
+    if cell.gradient_alone:
+        of_call = max(_KEPT_BY_GRAPHS * of_call, first.peak_bytes or 0)
+    return max(1, min(device.memory_budget_bytes() // 2 // max(of_call, 1), effort.max_calls))
 
 
 def _sized(
@@ -150,18 +153,18 @@ def _sized(
     effort: Effort,
     device: Device,
     first: tuple[Window, Window] | None,
-    count: int = 1,
+    count: int,
+    most: int,
 ) -> WindowBuffer:
-    """A buffer with as many calls as fill a window of the tier's length, found by growing it from ``count`` on.
-    ``first`` are windows of one call of either side, if known: where they are short, nothing was compiled, loaded or
-    tuned in them.
+    """A buffer with as many calls as fill a window of the tier's length, ``most`` of them at most, found by growing it
+    from ``count`` on. ``first`` are windows of one call of either side, if known: where they are short, nothing was
+    compiled, loaded or tuned in them.
 
     Further calls than the first few begin as copies of those, and every one is changed at secret places before every
     window. Where they are few, or drawing takes no longer than the baseline's window, all are drawn anew instead: some
     results can be brought up to date in less time than computing takes (a sorted vector, an inverse between diagonal
     factors).
     """
-    most = _most_calls(cell, effort, device)
     drawn: list[list[torch.Tensor]] = []
     drawing_ns = math.inf
     while True:
@@ -242,15 +245,15 @@ def measure(
     alone = WindowBuffer(WindowLayout([cell.call], cell.direction), device, [cell.draw(new_secret())])
     first = pair.first_calls(alone)  # they may compile for minutes: the device lock is not held
     held = [_outputs_of(first[0], alone.layout, 0)]
-    most = _most_calls(cell, effort, device)
+    most = _most_calls(cell, effort, device, first[1])
     with device_lock(device.hardware()) as offer:
         if judge_count(device.hardware()) > 1:
             effort = beside_others(effort)
-        buffer = _sized(pair, cell, effort, device, first, _begin(first, cell.pace_ns, effort))
+        buffer = _sized(pair, cell, effort, device, first, _begin(first, cell.pace_ns, effort), most)
         del alone, first
         while isinstance(found := _in_quads(pair, buffer, cell, effort, held, most, offer), int):
             offer()
-            buffer = _sized(pair, cell, effort, device, None, found)
+            buffer = _sized(pair, cell, effort, device, None, found, most)
         if not candidate.unchanged(held, timeout_s):
             raise TimedMismatch(_REUSED, {}, reason="output_reused")
         samples, excess_ns = _timed(found.windows, cell.call, len(buffer.layout.calls), session, device)
