@@ -19,7 +19,7 @@ VENV ?= .venv
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && exit; done; echo python3)
 CXX ?= g++
-# Tests beside one another. On two processors three: a quarter of the time a test waits for a process.
+# Tests beside one another: on two processors three keep both busy, for tests wait for processes and deadlines.
 WORKERS ?= 3
 ARGS ?=
 

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from kerneleval.judge.timing.statistics import claim_of, interval, pair_log_ratios, sure, timing_from
-from kerneleval.records import Samples
+from kerneleval.judge.verdicts import _summary
+from kerneleval.records import CellResult, Passed, Samples
+
+from .conftest import case_of
 
 
 def _samples(candidate: list[float], baseline: list[float], **more: object) -> Samples:
@@ -137,3 +140,19 @@ def test_how_sure_follows_student():
     assert sure([np.zeros(16), np.zeros(16)]) == pytest.approx(3.646 / 2.042, rel=1e-3)
     assert sure([np.zeros(4)] * 3) == sure([np.zeros(1)] * 3) == sure([np.zeros(3)])
     assert sure([np.zeros(1)]) == 3.29 / 1.96
+
+
+def test_a_verdict_claims_no_more_than_its_only_cell():
+    """Three sessions 5 % faster that scatter by 1 %: too few for 99.9 %, as the cell says."""
+    ratios = [1.04, 1.05, 1.06]
+    samples = Samples(
+        candidate_ns=tuple(1e5 / r for r in ratios for _ in range(8)),
+        baseline_ns=(1e5,) * 24,
+        calls=100,
+        sessions=tuple(session for session in range(3) for _ in range(8)),
+    )
+    timing = timing_from(samples, spread=0.003, between=0.003, noise=0.015, device_time="none")
+    summary = _summary([CellResult(case=case_of("gelu", {"M": 4, "N": 8}), outcome=Passed(timing=timing))])
+    assert timing.low > 1.015 and timing.claim == "inconclusive"
+    assert summary.claim == timing.claim
+    assert (summary.low, summary.high) == pytest.approx((timing.low, timing.high))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from kerneleval import languages
 from kerneleval.judge import checks
-from kerneleval.judge.timing.statistics import claim_of
+from kerneleval.judge.timing.statistics import claim_of, pair_log_ratios, sure
 from kerneleval.records import (
     DIRECTIONS,
     STORED,
@@ -228,8 +228,10 @@ def _summary(results: Sequence[CellResult]) -> SpeedupSummary | None:
     n = len(timings)
     centre = sum(math.log(t.speedup) for t in timings) / n
     # the cells are a fixed set: only their measurement errors, independent of one another, make the mean uncertain
-    half = math.sqrt(sum((math.log(t.high / t.low) / 2) ** 2 for t in timings)) / n
+    halves = [math.log(t.high / t.low) / 2 for t in timings]
+    surer = [half * sure(pair_log_ratios(t.samples)) for half, t in zip(halves, timings, strict=True)]
+    half, times = math.hypot(*halves) / n, math.hypot(*surer) / math.hypot(*halves)
     noise_floor = sum(t.noise for t in timings) / n
     value, low, high = math.exp(centre), math.exp(centre - half), math.exp(centre + half)
-    claim = claim_of(low, high, value, noise_floor)
+    claim = claim_of(low, high, value, noise_floor, times)
     return SpeedupSummary(value=value, low=low, high=high, claim=claim, cells=n, direction=direction)
