@@ -72,32 +72,15 @@ def new_cache(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _shared_zygotes() -> Iterator[None]:
-    """Judges of this process that would start equal zygotes share one: it loads PyTorch, for two seconds of processor
-    time. Their workers are their own.
-    """
+def _forked_zygotes() -> Iterator[None]:
+    """Judges of this process do not load PyTorch into a zygote each, for two seconds of processor time."""
     from kerneleval.judge.windows import worker_pool
-    from kerneleval.worker import host
 
-    kept: dict[object, host.Zygote] = {}
-
-    class Kept(host.Zygote):
-        def close(self) -> None:
-            """It lives on for the next judge."""
-
-    def shared(device: str, arch: str = "") -> host.Zygote:
-        environment = host._environment(device, Path())
-        key = (device, arch, tempfile.gettempdir(), tuple(sorted(environment.items())))
-        if key in kept and kept[key]._process.poll() is None:
-            return kept[key]
-        kept[key] = Kept(device, arch)
-        return kept[key]
+    from .zygotes import Forked
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker_pool, "Zygote", shared)
+        patch.setattr(worker_pool, "Zygote", Forked)
         yield
-    for zygote in kept.values():
-        host.Zygote.close(zygote)
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +16,8 @@ from kerneleval.pipeline.audit import audit
 from kerneleval.records import AuditSpec, Candidate, Event, Origin, Protocol, UsageError
 from kerneleval.store import NewRun, Planned, for_replay, open_store
 from kerneleval.tasks import find
+
+from .commands import kerneleval
 
 NATIVE = (Path(__file__).parent / "attacks" / "honest" / "native_gelu.cpp").read_text()
 WRONG = "import torch\n\n\ndef gelu(x):\n    return torch.relu(x)\n"
@@ -95,11 +95,6 @@ def falsify(url: str, generator: str, *what: str) -> None:
                 "UPDATE outcomes SET passed = 1, stage = '', reason = 'ok', body = ? WHERE candidate = ?",
                 (json.dumps({"passed": True, "timing": None, "evidence": {}}), hash_),
             )
-
-
-def kerneleval(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kerneleval", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.mark.parametrize("same_shapes", [False, True])

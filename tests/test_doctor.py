@@ -11,13 +11,17 @@ from typing import Any
 import pytest
 
 from kerneleval import cli
+from kerneleval.judge.windows import worker_pool
 from kerneleval.pipeline import doctor
+from kerneleval.worker.host import Zygote
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("doctor")
-    return doctor.examine(str(folder / "new.db"), folder / "not" / "there" / "yet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker_pool, "Zygote", Zygote)  # as it starts by itself
+        return doctor.examine(str(folder / "new.db"), folder / "not" / "there" / "yet")
 
 
 def test_the_cpu_judges(found: dict[str, Any]) -> None:

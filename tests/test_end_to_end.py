@@ -17,6 +17,8 @@ import pytest
 
 from kerneleval import cli
 
+from .commands import kerneleval
+
 GELU_CPP = """
 #include <cmath>
 #include <cstdint>
@@ -76,14 +78,14 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         assert list(folder.iterdir()) == [], "temporary files were left behind"
 
 
-def kerneleval(*arguments: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+def as_a_process(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "kerneleval", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.mark.usefixtures("place")
 def test_a_right_kernel_of_its_own_passes() -> None:
-    done = kerneleval("check", "g.cpp", *FEW, "--no-timing", "--json")
+    done = as_a_process("check", "g.cpp", *FEW, "--no-timing", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     verdict = json.loads(done.stdout)
     assert (verdict["verdict"], verdict["reason"], verdict["track"]) == ("passed", "ok", "custom")
@@ -180,7 +182,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
 
 @pytest.mark.usefixtures("place")
 def test_a_process_with_bad_input_ends_with_2_and_one_line() -> None:
-    done = kerneleval("check", "library.py", "--task", "geluu")
+    done = as_a_process("check", "library.py", "--task", "geluu")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
 
@@ -258,7 +260,7 @@ def test_a_runs_failures_are_replayed_from_their_files(place: Path) -> None:
     (place / "bad").mkdir()
     (place / "bad" / "gelu.py").write_text(WRONG)
     few = ("--device", "cpu", "--direction", "forward", "--quick", "--json")
-    done = kerneleval("run", "--generator", "bad", "--task", "gelu", *few, "--store", "s.db", timeout_s=600)
+    done = kerneleval("run", "--generator", "bad", "--task", "gelu", *few, "--store", "s.db")
     assert done.returncode == 0, done.stderr
     outcomes = [result.outcome for result in open_store("s.db", create=False).results("latest")]
     (line, *_) = [outcome.replay for outcome in outcomes if not hasattr(outcome, "timing")]
@@ -273,7 +275,7 @@ def test_a_run_is_stored_and_scored_and_not_judged_again(place: Path) -> None:
     made.mkdir()
     (made / "gelu.cpp").write_text(GELU_CPP)
     command = ("run", "--generator", "mine", "--task", "gelu", "--device", "cpu", "--direction", "forward", "--quick")
-    first = kerneleval(*command, "--store", "s.db", "--json", timeout_s=600)
+    first = kerneleval(*command, "--store", "s.db", "--json")
     assert first.returncode == 0, first.stderr
     document = json.loads(first.stdout)
     assert document["scores"]["mine"]["fast_p"]["0"]["value"] == 1  # right; a plain loop may well be slower

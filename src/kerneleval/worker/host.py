@@ -95,21 +95,25 @@ class Zygote:
         if os.geteuid() != 0:  # root's memory is out of reach of a worker, which has another user
             lifecycle.protect_host()
         self._started = time.perf_counter()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "kerneleval.worker.zygote", str(theirs.fileno()), device, arch],
-            pass_fds=(theirs.fileno(),),
-            env=_environment(device, root),
-            stdin=subprocess.DEVNULL,
-            cwd="/",
-            start_new_session=True,  # a Ctrl-C at the terminal is the judge's to answer
-        )
-        theirs.close()
+        with theirs:
+            self._process = self._start(theirs.fileno(), arch, _environment(device, root))
         self.channel = Channel(ours)
         self._slots: set[int] = set()
         self.start_s = 0.0
         """Until it was ready; 0 before."""
         self.loaded: dict[str, Any] = {}
         """What it loaded, and how long that took."""
+
+    def _start(self, fd: int, arch: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        """Begin the process, with the descriptor of its end of the wire."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "kerneleval.worker.zygote", str(fd), self.device, arch],
+            pass_fds=(fd,),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,  # a Ctrl-C at the terminal is the judge's to answer
+        )
 
     def _ready(self) -> None:
         with self._lock:

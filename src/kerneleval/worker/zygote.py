@@ -73,7 +73,7 @@ def _reap(pid: int, wait_s: float) -> dict[str, Any]:
 
 
 def main(fd: int, device: str, arch: str) -> int:
-    """Serve until the host is gone; returns the exit code."""
+    """Load, then serve until the host is gone; returns the exit code."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     channel = Channel(socket.socket(fileno=fd), accept_fds=True)
     with contextlib.suppress(Closed):  # the judge is gone: there is nothing left to do
@@ -81,11 +81,12 @@ def main(fd: int, device: str, arch: str) -> int:
         _preload_gradients()  # while the judge prepares its first window
         gc.collect()
         gc.freeze()  # no worker's collector walks through what was imported here: 0.1 s each time
-        _serve(channel, fd, device)
+        serve(channel, device)
     return 0
 
 
-def _serve(channel: Channel, fd: int, device: str) -> None:
+def serve(channel: Channel, device: str) -> None:
+    """Fork a worker at every request. Raises Closed: the host is gone."""
     while True:
         message = channel.recv(None)
         operation = message["op"]
@@ -99,8 +100,7 @@ def _serve(channel: Channel, fd: int, device: str) -> None:
         worker_fd, output_fd = channel.take_fd(), channel.take_fd()
         pid = os.fork()
         if pid == 0:
-            channel.sock.detach()
-            os.close(fd)
+            os.close(channel.sock.detach())
             from kerneleval.worker import child
 
             child.main(worker_fd, output_fd, message["slot"], message["limits"], device, zygote_pid)
