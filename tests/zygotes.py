@@ -21,6 +21,9 @@ from kerneleval.worker import host, zygote
 from kerneleval.worker.wire import Channel, Closed
 
 _START_TIMEOUT_S = 120.0
+_BOOT = "import sys; exec(compile(open(sys.argv.pop(1)).read(), 'zygote', 'exec'))"
+"""A worker's call stack names no file of the tests, which a candidate would take for being checked."""
+
 _OWN = ("TMPDIR",)
 """Variables that two zygotes of one server may have in different values: nothing reads them while it loads."""
 
@@ -73,7 +76,7 @@ def _server(device: str, arch: str, environment: dict[str, str]) -> Channel:
     ours, theirs = socket.socketpair()
     with theirs:
         subprocess.Popen(
-            [sys.executable, __file__, str(theirs.fileno()), device, arch],
+            [sys.executable, "-c", _BOOT, __file__, str(theirs.fileno()), device, arch],
             pass_fds=(theirs.fileno(),),
             env=environment,
             stdin=subprocess.DEVNULL,
