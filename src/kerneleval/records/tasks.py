@@ -76,9 +76,9 @@ class Sizes(dict[str, Any]):
         value = self[name] = self.value(formula, name)
         return value
 
-    def value(self, formula: str | float, what: str) -> Any:
-        """A formula's value at these dims; a number is its own value. ``what`` is what it gives, for the message:
-        ``flops``. Raises UsageError: it cannot be computed here, as a division by zero cannot.
+    def value(self, formula: str | float, *what: str) -> Any:
+        """A formula's value at these dims; a number is its own value. ``what`` is what it gives, for the message: ``x``
+        and ``low``. Raises UsageError: it cannot be computed here, as a division by zero cannot.
         """
         if not isinstance(formula, str):
             return formula
@@ -86,7 +86,7 @@ class Sizes(dict[str, Any]):
             return eval(_compiled(formula)[0], _GLOBALS, self)
         except (ArithmeticError, ValueError) as error:
             at = ", ".join(f"{name}={value}" for name, value in self.items() if name not in self._derive)
-            raise UsageError(f"{self._place}, {what} = {formula!r} at {at}: {error}") from error
+            raise UsageError(f"{self._place}, {': '.join(what)} = {formula!r} at {at}: {error}") from error
 
 
 def formula_names(formula: str | float, place: str) -> frozenset[str]:
@@ -247,20 +247,24 @@ class Arg:
     large_half: float = 16.0
     large_half_backward: float = 0.0
 
+    def shape_at(self, sizes: Sizes) -> tuple[int, ...]:
+        """Its sizes at given dims, outermost first."""
+        return tuple([sizes[name] for name in self.shape.split()])
+
     def at(self, sizes: Sizes, dtype: str) -> TensorSpec:
         """The argument at given dims and dtype."""
         return TensorSpec(
             name=self.name,
-            shape=tuple([sizes[name] for name in self.shape.split()]),
+            shape=self.shape_at(sizes),
             dtype=self.dtype or dtype,
             role=self.role,
             values=self.values,
-            low=sizes.value(self.low, f"{self.name}: low"),
-            high=sizes.value(self.high, f"{self.name}: high"),
+            low=sizes.value(self.low, self.name, "low"),
+            high=sizes.value(self.high, self.name, "high"),
             scale=max(1, math.prod([sizes[name] for name in self.fan_in.split()])) ** -0.5,
             differentiable=self.differentiable,
             nan_only=self.nan_only,
-            common=sizes.value(self.common, f"{self.name}: common"),
+            common=sizes.value(self.common, self.name, "common"),
             common_signs=self.common_signs,
             large_half=self.large_half,
             large_half_backward=self.large_half_backward,
@@ -311,7 +315,7 @@ class Table:
         """Bytes of every argument and output."""
         sizes = self.sizes(dims)
         tensors = [*(arg for arg in self.args if isinstance(arg, Arg)), *self.outputs]
-        return sum(arg.at(sizes, dtype).nbytes for arg in tensors)
+        return sum(math.prod(arg.shape_at(sizes)) * DTYPES[arg.dtype or dtype] for arg in tensors)
 
     def function(self, what: str) -> Callable[[Mapping[str, int]], Any]:
         """One of the formulas, by its field's name, as a function of the dims."""

@@ -285,7 +285,7 @@ class _Member:
     """One coordinate in [0, 1) for each dim, and two more for the choices that a category makes."""
     row: int
 
-    @property
+    @functools.cached_property
     def scaled(self) -> tuple[int, ...]:
         """Positions of the scaled dims."""
         return tuple(i for i, dim in enumerate(self.task.dims) if dim.scaled)
@@ -388,6 +388,7 @@ class _Member:
         return result
 
 
+@functools.cache
 def _powers(dim: Dim) -> list[int]:
     """Powers of two that the dim may take, rising."""
     powers = (1 << i for i in range(dim.high.bit_length()))
@@ -398,10 +399,14 @@ def _powers(dim: Dim) -> list[int]:
 def _crooked(dim: Dim, value: int, kind: str) -> int:
     """A value near the given one that is no power of two: a prime, an odd number or any, as far as multiples allow."""
     # 40 steps hold a value of every kind: below 8192 the widest gap between primes is 34.
-    near = sorted(range(-40 * dim.multiple_of, 41 * dim.multiple_of, dim.multiple_of), key=lambda d: (abs(d), d > 0))
-    usable = [v for d in near if dim.least <= (v := value + d) <= dim.high and not is_power_of_two(v)]
-    wanted = [v for v in usable if kind == "any" or (v % 2 == 1 if kind == "odd" else _is_prime(v))]
-    return next(iter(wanted or usable), value)
+    steps = (sign * step for step in range(41) for sign in (-dim.multiple_of, dim.multiple_of))
+    usable = (v for d in steps if dim.least <= (v := value + d) <= dim.high and not is_power_of_two(v))
+    first = None
+    for v in usable:
+        first = first or v
+        if kind == "any" or (v % 2 == 1 if kind == "odd" else _is_prime(v)):
+            return v
+    return first or value
 
 
 def _is_prime(value: int) -> bool:

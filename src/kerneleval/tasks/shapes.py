@@ -8,7 +8,7 @@ import functools
 import itertools
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NoReturn, cast
 
 from kerneleval.records import (
@@ -210,6 +210,7 @@ class _Planner:
     direction: Direction
     dtype: str
     categories: Sequence[str]
+    _drawn: dict[tuple[str, int], dict[str, int]] = field(default_factory=dict)
 
     @property
     def distributions(self) -> tuple[str, ...]:
@@ -304,6 +305,8 @@ class _Planner:
 
     def _dims(self, category: str, use: int) -> dict[str, int]:
         """The row of this direction, dtype and use, whatever else the protocol leaves out."""
+        if (category, use) in self._drawn:
+            return self._drawn[category, use]
         directions, dtypes = self.task.directions, self.task.dtypes
         place = directions.index(self.direction) * len(dtypes) + dtypes.index(self.dtype)
         count = len(directions) * len(dtypes) * _DRAWS
@@ -312,6 +315,7 @@ class _Planner:
         dims = draw(self.task, category, row, count, self.protocol.suite_seed, self._fits)
         if dims is None:
             self._refuse(category)
+        self._drawn[category, use] = dims
         return dims
 
     def _refuse(self, category: str) -> NoReturn:

@@ -86,30 +86,19 @@ def bounded(
         pool: scales of the same output on other inputs, for outputs with few elements.
         independent: how many of the elements are no repetitions, by :func:`independent`; None: all.
     """
-    half = native.dtype in (torch.float16, torch.bfloat16)
-    held = oracle.to(torch.float32 if half else torch.float64) if oracle.dtype == torch.float64 else oracle
+    held = _held(oracle, native)
     if native.numel() == 0:
         return Expected(kind="float", oracle=held, native=native)
-    shape = _grouping(as_real(native))
-    views = tuple(as_real(t).contiguous().view(shape) for t in (held, native, probed))
-    limit = finite_limit(as_real(native).dtype)
-    largest, rms, finite = _extent(views[0], views[1], limit)
-    # fp32 holds the gain too; an oracle that is smaller than any number of it is zero
-    gain = 2.0 ** min(_MOST_GAIN, math.floor(math.log2(_HEADROOM) - math.log2(largest))) if largest > 0 else 1.0
-    response = float((views[2] - views[0]).abs().nan_to_num(nan=0.0, posinf=0.0).max())
-    if (terms := _cancelled(largest, response, args, length)) is not None:
-        floor = replace(floor, absolute=floor.absolute + floor.relative * terms)
-    measured = _measure(views, floor, gain, rms, None if finite else limit)
-    if finite and not measured.probe_finite:
-        measured = _measure(views, floor, gain, rms, limit)
+    measured = _measured(held, native, probed, floor, args, length)
+    floor, gain, finite = measured.floor, measured.gain, measured.finite
     scales = _pooled(measured.scales, [_times(s, gain) for s in pool])
-    slack = _slack(measured, floor, scales, gain, pooled=bool(pool))
+    slack = _slack(measured, scales, pooled=bool(pool))
     count = native.numel() if independent is None else independent
     trivial = _trivial(as_real(held), args, gain, scales, floor) if finite else ()
     nearest, distance = min(trivial, key=lambda found: found[1], default=("", math.inf))
     bounds = Bounds(
         gain=gain,
-        shape=shape,
+        shape=(measured.local.shape[0], measured.local.shape[1]),
         local=measured.local,
         slack=slack,
         relative=floor.relative,
@@ -118,7 +107,7 @@ def bounded(
         variation=EXPLAINED * distance,
         nearest=nearest,
         special=not finite,
-        limit=limit,
+        limit=finite_limit(as_real(native).dtype),
         scales=scales,
         typical=_mean_square([scales.rms, *(s.rms * gain for s in pool)]),
         independent=count,
@@ -126,11 +115,45 @@ def bounded(
     return Expected(kind="float", oracle=held, native=native, bounds=bounds)
 
 
-def _slack(measured: _Measured, floor: Floor, scales: Scales, gain: float, *, pooled: bool) -> torch.Tensor:
+def scales_of(
+    oracle: torch.Tensor, native: torch.Tensor, probed: torch.Tensor, floor: Floor, *, args: Sequence[Any], length: int
+) -> Scales | None:
+    """The scales of a floating output in plain units, to be pooled; None where it has no elements. Arguments as those
+    of :func:`bounded`.
+    """
+    if native.numel() == 0:
+        return None
+    measured = _measured(_held(oracle, native), native, probed, floor, args, length)
+    return _times(measured.scales, 1 / measured.gain)
+
+
+def _held(oracle: torch.Tensor, native: torch.Tensor) -> torch.Tensor:
+    half = native.dtype in (torch.float16, torch.bfloat16)
+    return oracle.to(torch.float32 if half else torch.float64) if oracle.dtype == torch.float64 else oracle
+
+
+def _measured(
+    held: torch.Tensor, native: torch.Tensor, probed: torch.Tensor, floor: Floor, args: Sequence[Any], length: int
+) -> _Measured:
+    shape = _grouping(as_real(native))
+    views = tuple(as_real(t).contiguous().view(shape) for t in (held, native, probed))
+    limit = finite_limit(as_real(native).dtype)
+    largest, rms, finite = _extent(views[0], views[1], limit)
+    # fp32 holds the gain too; an oracle that is smaller than any number of it is zero
+    gain = 2.0 ** min(_MOST_GAIN, math.floor(math.log2(_HEADROOM) - math.log2(largest))) if largest > 0 else 1.0
+    if (terms := _cancelled(largest, views, args, length)) is not None:
+        floor = replace(floor, absolute=floor.absolute + floor.relative * terms)
+    measured = _measure(views, floor, gain, rms, None if finite else limit)
+    if finite and not math.isfinite(measured.scales.floor_rms):  # on moved inputs something is not finite
+        measured = replace(_measure(views, floor, gain, rms, limit), finite=True)
+    return measured
+
+
+def _slack(measured: _Measured, scales: Scales, *, pooled: bool) -> torch.Tensor:
     """What every element of a row may be off beyond its own bound. Raises local bounds that are too small to mean
     anything.
     """
-    slack = measured.slack
+    slack, floor, gain = measured.slack, measured.floor, measured.gain
     if pooled:
         slack = torch.full_like(slack, max(floor.native * scales.native_max, ELEMENT * scales.floor_rms))
     slack = slack.add_(SPREAD * scales.native_rms).clamp_(min=floor.normwise * scales.floor_max)
@@ -140,12 +163,15 @@ def _slack(measured: _Measured, floor: Floor, scales: Scales, gain: float, *, po
     return slack
 
 
-def _cancelled(largest: float, response: float, args: Sequence[Any], length: int) -> float | None:
+def _cancelled(largest: float, views: tuple[torch.Tensor, ...], args: Sequence[Any], length: int) -> float | None:
     """Size of the terms of a sum that cancels in fp64, as gradients of normalisations do under gradients that are
     equal: what comes out elsewhere is their rounding errors, equal ones where the terms are. None: something is left,
     or what is small does not grow when the inputs move (a sigmoid far below zero).
     """
-    if largest > _LOOKED_AT or largest > _NOISE * response:
+    if largest > _LOOKED_AT:
+        return None
+    response = float((views[2] - views[0]).abs().nan_to_num(nan=0.0, posinf=0.0).max())
+    if largest > _NOISE * response:
         return None
     terms = _scale_of(args) * length
     return terms if largest <= _NOTHING * terms else None
@@ -169,12 +195,6 @@ def independent(output: torch.Tensor) -> int:
         repeats = size > 1 and bool((output == output.narrow(dim, 0, 1)).all())
         count *= 1 if repeats else size
     return count
-
-
-def scales_of(expected: Expected) -> Scales | None:
-    """The scales of an output in plain units, to be pooled; None where it has none."""
-    bounds = expected.bounds
-    return None if bounds is None else _times(bounds.scales, 1 / bounds.gain)
 
 
 def _grouping(native: torch.Tensor) -> tuple[int, int]:
@@ -213,7 +233,10 @@ class _Measured:
     local: torch.Tensor
     slack: torch.Tensor
     scales: Scales
-    probe_finite: bool
+    floor: Floor
+    gain: float
+    finite: bool
+    """Whether all of oracle and native is, and below the limit."""
 
 
 def _measure(views: tuple[torch.Tensor, ...], floor: Floor, gain: float, rms: float, limit: float | None) -> _Measured:
@@ -265,7 +288,7 @@ def _measure(views: tuple[torch.Tensor, ...], floor: Floor, gain: float, rms: fl
     )
     if shape[0] == 1:
         slack.fill_(max(floor.native * scales.native_max, ELEMENT * scales.floor_rms))
-    return _Measured(local=local, slack=slack, scales=scales, probe_finite=math.isfinite(scales.floor_rms))
+    return _Measured(local=local, slack=slack, scales=scales, floor=floor, gain=gain, finite=limit is None)
 
 
 def _least(floor: Floor, gain: float) -> float:

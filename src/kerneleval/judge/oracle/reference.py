@@ -311,10 +311,11 @@ def _probed(tensor: torch.Tensor, number: int, size: float = 0.0) -> torch.Tenso
     if flat.numel() == 0:
         return moved
     size = size or (_OTHER_SIZES[number % len(_OTHER_SIZES)] if number >= _AGAIN else 1.0)
-    factors = _factors(str(tensor.device), flat.dtype, size).roll(7919 * (number + 1))
+    factors = _factors(str(tensor.device), flat.dtype, size)[-7919 * (number + 1) % _PRIME :][:_PRIME]
     whole = flat.numel() // _PRIME * _PRIME
     out = torch.empty_like(flat)
-    torch.mul(flat[:whole].view(-1, _PRIME), factors, out=out[:whole].view(-1, _PRIME))
+    if whole:
+        torch.mul(flat[:whole].view(-1, _PRIME), factors, out=out[:whole].view(-1, _PRIME))
     torch.mul(flat[whole:], factors[: flat.numel() - whole], out=out[whole:])
     shaped = out.view(as_real(moved).shape)
     return torch.view_as_complex(shaped) if tensor.is_complex() else shaped
@@ -322,10 +323,12 @@ def _probed(tensor: torch.Tensor, number: int, size: float = 0.0) -> torch.Tenso
 
 @functools.lru_cache(maxsize=32)
 def _factors(device: str, dtype: torch.dtype, size: float) -> torch.Tensor:
-    """1 + size * PROBE or 1 - size * PROBE at random. Fixed and public: it decides nothing but a bound."""
+    """1 + size * PROBE or 1 - size * PROBE at random, twice in a row: the pattern from any place on is a part of
+    it. Fixed and public: it decides nothing but a bound.
+    """
     generator = torch.Generator(device=device).manual_seed(20240229)
     signs = torch.randint(0, 2, (_PRIME,), generator=generator, device=device).to(dtype)
-    return 1 + (2 * signs - 1) * (size * PROBE)
+    return (1 + (2 * signs - 1) * (size * PROBE)).repeat(2)
 
 
 def native_place(device: Device) -> str:
@@ -404,67 +407,108 @@ def expect(
         task=task, case=case, args=args, grads=grads, problem=problem, weights=given, native_on=native_on
     )
     with _ONE:
-        found = _expected(call, tf32, pool=())
-        fewest = min((e.bounds.independent for e in found if e.bounds is not None), default=POOLED)
-        if fewest < POOLED and problem is None:
-            pool = _pool(call, tf32, min(_POOL_DRAWS, 1 + 64 // fewest))
-            found = _expected(call, tf32, pool=pool) if pool else found
-    return Expectation(outputs=found, args=(*args, *(grads or ())))
+        runs = _Runs.of(call, tf32)
+        fewest = min((count for count in runs.independent if count), default=POOLED)
+        pool = _pool(call, tf32, min(_POOL_DRAWS, 1 + 64 // fewest)) if fewest < POOLED and problem is None else []
+        return Expectation(outputs=runs.expected(pool), args=(*args, *(grads or ())))
 
 
-def _expected(call: ReferenceCall, tf32: bool, *, pool: Sequence[Sequence[Scales | None]]) -> tuple[Expected, ...]:
-    with precision(tf32=False):
-        oracle = (call if call.problem is not None else call.converted(_wide)).run("fp64")
-        # a module of a half type cannot be run on fp32 inputs: its oracle is probed instead
-        probed = _moved(call, oracle)
-    with precision(tf32=tf32), worker_threads(call.args):
-        there = call.there()
-        native = there.natively()
-        drawn = call.task.tolerance.law is not None  # the worse of two draws is no draw
-        if call.problem is None and call.case.layout in _OTHER_KERNELS and not drawn:
-            other = _laid_out(there).natively()
-            native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
-        for unfused in call.task.unfused[-_USUAL:] if call.narrow else call.task.unfused[:_USUAL]:
-            other = replace(there, task=replace(call.task, reference=unfused)).natively()
-            native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
-        for formula in _other_formulas(call):
-            with formula:
-                other = there.natively()
-            if not formula.met:
-                break
-            native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
-    if not len(oracle) == len(native) == len(probed):
-        counts = f"{len(oracle)} outputs in fp64 and {len(native)} in {call.case.dtype}"
-        raise UsageError(f"task {call.task.name} has {counts}")
-    forward_numel = sum(g.numel() for g in call.grads or ())
-    near: list[Tensors] = []
-    plain = _unquantised(call)
-    found = []
-    for index, (wide, own, moved) in enumerate(zip(oracle, native, probed, strict=True)):
-        if wide.shape != own.shape:
-            raise UsageError(f"output {index} of task {call.task.name} has other shapes in fp64 and {call.case.dtype}")
-        kind = _kind(call, own)
-        if kind == "random":
-            law = call.task.tolerance.law
-            found.append(Expected(kind=kind, oracle=wide.to(own.dtype), native=own, law=law))
-            continue
-        if kind != "float":
-            named = positions(own, [n for n in native if inexact(n)], call.args) if call.problem is not None else None
-            if named is None and kind == "count" and not near:
-                near = _nudged(call)
-            found.append(named or exactly(kind, wide, own, call.args, near=[n[index] for n in near]))
-            continue
-        length = reduction_length(
-            call.task, call.case, call.args, tuple(call.weights.values()), own.shape, forward_numel
-        )
-        aside = _rms(wide - plain[index]) if plain else 0.0
-        floor = floor_of(own.dtype, length, call.case, call.task.tolerance, tf32=tf32, quantised_rms=aside)
-        count = independent(own) if call.case.layout == "expanded" else own.numel()
-        others = [s for s in (scales[index] for scales in pool) if s is not None] if count < POOLED else []
-        given = (*call.args, *(call.grads or ()))
-        one = bounded(wide, own, moved, floor, args=given, length=length, pool=others, independent=count)
-        found.append(_by_contract(one, plain[index], call.task.tolerance) if plain else one)
-    return tuple(found)
+@dataclass(frozen=True, kw_only=True)
+class _Runs:
+    """What comes out of one call in several runs of the reference: an entry for each output."""
+
+    call: ReferenceCall
+    tf32: bool
+    oracle: Tensors
+    native: Tensors
+    probed: Tensors
+    """On moved inputs."""
+    plain: Tensors
+    """In fp64 without the quantisation; empty: the operator has none."""
+
+    @classmethod
+    def of(cls, call: ReferenceCall, tf32: bool) -> _Runs:
+        with precision(tf32=False):
+            oracle = (call if call.problem is not None else call.converted(_wide)).run("fp64")
+            # a module of a half type cannot be run on fp32 inputs: its oracle is probed instead
+            probed = _moved(call, oracle)
+        with precision(tf32=tf32), worker_threads(call.args):
+            native = _furthest(call, oracle)
+        task, dtype = call.task.name, call.case.dtype
+        if not len(oracle) == len(native) == len(probed):
+            raise UsageError(f"task {task} has {len(oracle)} outputs in fp64 and {len(native)} in {dtype}")
+        for index, (wide, own) in enumerate(zip(oracle, native, strict=True)):
+            if wide.shape != own.shape:
+                raise UsageError(f"output {index} of task {task} has other shapes in fp64 and {dtype}")
+        return cls(call=call, tf32=tf32, oracle=oracle, native=native, probed=probed, plain=_unquantised(call))
+
+    @functools.cached_property
+    def kinds(self) -> list[Kind]:
+        return [_kind(self.call, own) for own in self.native]
+
+    @functools.cached_property
+    def independent(self) -> list[int]:
+        """Elements that are no repetitions of others; 0 of outputs that have no bounds."""
+        count = independent if self.call.case.layout == "expanded" else torch.Tensor.numel
+        return [count(own) if kind == "float" else 0 for kind, own in zip(self.kinds, self.native, strict=True)]
+
+    def expected(self, pool: Sequence[Sequence[Scales | None]]) -> tuple[Expected, ...]:
+        """The outputs with their bounds, for which ``pool`` has scales on further draws."""
+        call, near, found = self.call, list[Tensors](), list[Expected]()
+        for index, (kind, wide, own) in enumerate(zip(self.kinds, self.oracle, self.native, strict=True)):
+            if kind == "random":
+                found.append(Expected(kind=kind, oracle=wide.to(own.dtype), native=own, law=call.task.tolerance.law))
+                continue
+            if kind != "float":
+                values = [n for n in self.native if inexact(n)]
+                named = positions(own, values, call.args) if call.problem is not None else None
+                if named is None and kind == "count" and not near:
+                    near = _nudged(call)
+                found.append(named or exactly(kind, wide, own, call.args, near=[n[index] for n in near]))
+                continue
+            count = self.independent[index]
+            others = [s for s in (scales[index] for scales in pool) if s is not None] if count < POOLED else []
+            one = bounded(wide, own, self.probed[index], **self._given(index), pool=others, independent=count)
+            found.append(_by_contract(one, self.plain[index], call.task.tolerance) if self.plain else one)
+        return tuple(found)
+
+    def scales(self) -> list[Scales | None]:
+        """Those of each output, to be pooled; None of one that has no bounds."""
+        three = zip(self.oracle, self.native, self.probed, strict=True)
+        return [
+            scales_of(*tensors, **self._given(index)) if kind == "float" else None
+            for index, (kind, tensors) in enumerate(zip(self.kinds, three, strict=True))
+        ]
+
+    def _given(self, index: int) -> dict[str, Any]:
+        """What bounds take beside the outputs."""
+        call, own = self.call, self.native[index]
+        forward_numel = sum(g.numel() for g in call.grads or ())
+        weights = tuple(call.weights.values())
+        length = reduction_length(call.task, call.case, call.args, weights, own.shape, forward_numel)
+        aside = _rms(self.oracle[index] - self.plain[index]) if self.plain else 0.0
+        floor = floor_of(own.dtype, length, call.case, call.task.tolerance, tf32=self.tf32, quantised_rms=aside)
+        return {"floor": floor, "args": (*call.args, *(call.grads or ())), "length": length}
+
+
+def _furthest(call: ReferenceCall, oracle: Tensors) -> Tensors:
+    """Native outputs: of those of several layouts and formulas, element by element the one furthest from the oracle."""
+    there = call.there()
+    native = there.natively()
+    drawn = call.task.tolerance.law is not None  # the worse of two draws is no draw
+    if call.problem is None and call.case.layout in _OTHER_KERNELS and not drawn:
+        other = _laid_out(there).natively()
+        native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
+    for unfused in call.task.unfused[-_USUAL:] if call.narrow else call.task.unfused[:_USUAL]:
+        other = replace(there, task=replace(call.task, reference=unfused)).natively()
+        native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
+    for formula in _other_formulas(call):
+        with formula:
+            other = there.natively()
+        if not formula.met:
+            break
+        native = tuple(_worse(*three) for three in zip(native, other, oracle, strict=True))
+    return native
 
 
 def _other_formulas(call: ReferenceCall) -> list[ByLogSums | ByWeights]:
@@ -570,8 +614,7 @@ def _pool(call: ReferenceCall, tf32: bool, draws: int) -> list[list[Scales | Non
         if call.grads is not None:
             forms = [(tuple(g.shape), str(g.dtype)[6:]) for g in call.grads]
             grads = inputs.upstream(forms, seed, device, case.layout, case.distribution)
-        drawn = _expected(replace(call, args=args, grads=grads), tf32, pool=())
-        found.append([scales_of(e) for e in drawn])
+        found.append(_Runs.of(replace(call, args=args, grads=grads), tf32).scales())
     if len(_POOLS) >= _MOST_POOLS:
         _POOLS.clear()
     _POOLS[key] = found

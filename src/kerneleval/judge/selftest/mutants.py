@@ -61,32 +61,26 @@ class Probe:
 
     call: ReferenceCall
     expectation: Expectation
-    other: ReferenceCall
-    """The same case under another seed."""
+    device: str
+    seed: int
     tf32: bool
 
     @classmethod
     def of(cls, task: Task, case: Case, device: str, seed: int, tf32: bool) -> Probe:
-        """Draw a call, twice, and run the references.
+        """Draw a call and run the references.
 
         Raises:
             UsageError: the reference raises.
         """
         problem = task.build(case.dims_map, device) if task.module and task.build is not None else None
-        calls = []
-        for number in (seed, seed + 1):
-            if problem is not None:
-                args, weights = list(problem.inputs(number)), problem.weights(number)
-            else:
-                args, weights = inputs.draw(task.arguments(case.dims_map, case.dtype), case, number, device), {}
-            grads = None
-            if case.direction == "backward":
-                specs = reference.output_specs(task, case, args)
-                grads = inputs.upstream(specs, number, device, case.layout, case.distribution)
-            calls.append(ReferenceCall(task=task, case=case, args=args, grads=grads, problem=problem, weights=weights))
-        own = calls[0]
+        own = _drawn(ReferenceCall(task=task, case=case, args=(), problem=problem), seed, device)
         expectation = reference.expect(task, case, own.args, own.grads, problem=problem, weights=own.weights, tf32=tf32)
-        return cls(call=own, expectation=expectation, other=calls[1], tf32=tf32)
+        return cls(call=own, expectation=expectation, device=device, seed=seed, tf32=tf32)
+
+    @functools.cached_property
+    def other(self) -> ReferenceCall:
+        """The same case under another seed."""
+        return _drawn(self.call, self.seed + 1, self.device)
 
     @property
     def backward(self) -> bool:
@@ -113,6 +107,19 @@ class Probe:
         """The native outputs but for one."""
         native = self.expectation.native
         return (*native[:position], output, *native[position + 1 :])
+
+
+def _drawn(call: ReferenceCall, seed: int, device: str) -> ReferenceCall:
+    task, case, problem = call.task, call.case, call.problem
+    if problem is not None:
+        args, weights = list(problem.inputs(seed)), problem.weights(seed)
+    else:
+        args, weights = inputs.draw(task.arguments(case.dims_map, case.dtype), case, seed, device), {}
+    grads = None
+    if case.direction == "backward":
+        specs = reference.output_specs(task, case, args)
+        grads = inputs.upstream(specs, seed, device, case.layout, case.distribution)
+    return replace(call, args=args, grads=grads, weights=weights)
 
 
 @dataclass(frozen=True, kw_only=True)
