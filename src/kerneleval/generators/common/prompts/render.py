@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -67,6 +68,9 @@ def _built_in() -> dict[str, Template]:
 TEMPLATES: Mapping[str, Template] = _built_in()
 """The built-in templates by name."""
 
+_lock = threading.Lock()
+"""Held while a template is read, compiled and filled: threads that ask at once would each compile it."""
+
 
 def render(request: Request, *, language: str, examples: int = 0, template: str = "") -> Prompt:
     """The messages that ask a model for a candidate.
@@ -91,12 +95,13 @@ def render(request: Request, *, language: str, examples: int = 0, template: str 
         )
     if examples < 0:
         raise UsageError(f"examples must be 0 or more, not {examples}")
-    name, source, environment = _template(template, language)
     facts = _facts(request, language, examples)
-    messages = _messages(environment, source, facts)
-    for number, turn in enumerate(request.history):
-        messages.append(("assistant", _answer(turn, language)))
-        messages += _feedback(environment, turn, number, facts)
+    with _lock:
+        name, source, environment = _template(template, language)
+        messages = _messages(environment, source, facts)
+        for number, turn in enumerate(request.history):
+            messages.append(("assistant", _answer(turn, language)))
+            messages += _feedback(environment, turn, number, facts)
     texts = tuple((role, clean(text).strip()) for role, text in messages)
     parts = [part for message in texts for part in message]
     return Prompt(messages=texts, hash=digest(name, *parts), template=name)
