@@ -1,10 +1,11 @@
-"""Runs one archetype's Triton candidates over small shapes and compares with PyTorch: started by the tests.
+"""Runs archetypes' Triton candidates over small shapes and compares with PyTorch: started by the tests.
 
-TRITON_INTERPRET=1 python interpret_archetype.py robust [task]      # on the CPU
-python interpret_archetype.py robust                                # on a GPU
+TRITON_INTERPRET=1 python interpret_archetype.py baseline,robust [task]      # on the CPU
+python interpret_archetype.py robust                                         # on a GPU
 """
 
 import importlib.util
+import itertools
 import os
 import sys
 import tempfile
@@ -16,10 +17,11 @@ from kerneleval import generators, tasks
 from kerneleval.generators.archetypes import SUITE
 from kerneleval.records import TensorSpec
 
-ROWS = [(1, 4), (3, 7), (6, 129), (16, 64), (1, 1024), (0, 5)]
+ROWS = [(1, 4), (3, 7), (2, 129), (2, 64), (1, 1024), (0, 5)]
+"""Few rows: the interpreter takes a millisecond or more for each program, and a row is one."""
 CHANNELS = {
-    "group_norm": [(1, 1, 1, 4), (2, 3, 2, 5), (2, 4, 3, 33), (1, 2, 4, 64)],
-    "batch_norm": [(1, 1, 4), (2, 3, 5), (3, 4, 33), (2, 4, 64)],
+    "group_norm": [(1, 1, 1, 4), (2, 3, 2, 5), (1, 2, 3, 33), (1, 2, 2, 64)],
+    "batch_norm": [(1, 1, 4), (2, 3, 5), (3, 2, 33), (2, 2, 64)],
 }
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 BOUND = {torch.float32: 3e-6, torch.float16: 3e-3, torch.bfloat16: 2e-2}
@@ -92,7 +94,8 @@ def check_task(module, task, directions):
             oracle = listed(task.reference(*in_fp64(args)))
             if "forward" in directions:
                 check(getattr(module, task.name)(*args), oracle, dtype, what)
-                check(getattr(module, task.name)(*strided(args)), oracle, dtype, what + " strided")
+                if dtype == torch.float32 and shape in shapes[1:4]:
+                    check(getattr(module, task.name)(*strided(args)), oracle, dtype, what + " strided")
             backward = getattr(module, f"{task.name}_backward", None)
             if backward is not None and "backward" in directions:
                 generator = torch.Generator().manual_seed(9)
@@ -109,8 +112,8 @@ def check_nan(module):
 
 
 def main():
-    name, wanted = sys.argv[1], sys.argv[2:] or SUITE
-    for task in map(tasks.find, wanted):
+    names, wanted = sys.argv[1].split(","), sys.argv[2:] or SUITE
+    for name, task in itertools.product(names, map(tasks.find, wanted)):
         for candidate in generators.find(name).candidates(task, "cuda"):
             with tempfile.TemporaryDirectory() as folder:
                 file = Path(folder) / candidate.files[0][0]
