@@ -43,7 +43,10 @@ def _same_draws(request: pytest.FixtureRequest) -> None:
     seed = zlib.crc32(request.node.nodeid.encode())
     random.seed(seed)
     if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(seed)
+        torch = sys.modules["torch"]
+        torch.default_generator.manual_seed(seed)  # in microseconds: `torch.manual_seed` writes the stack down first
+        if torch.cuda.is_initialized():
+            torch.cuda.manual_seed_all(seed)
 
 
 def pytest_configure(config: pytest.Config) -> None:

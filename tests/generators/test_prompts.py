@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import functools
+import io
 import os
 import re
 import shutil
@@ -21,7 +23,7 @@ from tests.generators import metal_on_host
 
 from kerneleval import languages, tasks
 from kerneleval.generators.common.prompts import TEMPLATES, extract, render
-from kerneleval.generators.common.prompts.facts import task_facts
+from kerneleval.generators.common.prompts.facts import costed_shapes, task_facts
 from kerneleval.generators.common.prompts.source import reference_source
 from kerneleval.judge import Judge
 from kerneleval.languages.common import base, launches, opencl_runtime
@@ -75,6 +77,10 @@ def asked(task, **more):
     return Request(**{"task": task, "device": "cuda", "machine": MACHINE, "limits": LIMITS, **more})
 
 
+def facts_of(task, language):
+    return task_facts(task, language, costed_shapes(task, "cuda"))
+
+
 def text_of(request, language="triton", **more):
     return "\n".join(text for _, text in render(request, language=language, **more).messages)
 
@@ -100,6 +106,8 @@ def test_every_task(part):
         assert "reference" in text, name
         entry = f"`{name}(" if language in PYTHON else f"{HEADS[language]} {name}_"
         assert entry in text, name
+        if language in NATIVE:
+            assert declared(text, language) == facts_of(task, language)["signatures"], name
         assert ("Backward is judged" in text) == ("backward" in task.directions), name
         assert not re.search(r" at 0x[0-9a-f]{6}|\bNone\b.*judged|Undefined|\{\{|\{%|[\x00-\x08]", text), name
         assert "\n\n\n" not in re.sub(r"```.*?```", "CODE", text, flags=re.S), name
@@ -127,6 +135,7 @@ def test_the_hash_is_of_the_texts_and_the_template():
 
 
 def test_processes_agree():
+    """Hashes do not depend on the order of sets: neither here nor there is it the same."""
     code = (
         "from kerneleval import tasks\n"
         "from kerneleval.generators.common.prompts import render\n"
@@ -136,19 +145,14 @@ def test_processes_agree():
         "        request = Request(task=tasks.find(name), device='cuda')\n"
         "        print(render(request, language=language, examples=2).hash)\n"
     )
-    told = [
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env=os.environ | {"PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        ).stdout.split()
-        for seed in ("1", "2")
-    ]
-    assert told[0] == told[1]
-    assert len(set(told[0])) == 30
+    environment = os.environ | {"PYTHONHASHSEED": str(1 + (os.environ.get("PYTHONHASHSEED") == "1"))}
+    run = [sys.executable, "-c", code]
+    there = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=120, check=True).stdout
+    here = io.StringIO()
+    with contextlib.redirect_stdout(here):
+        exec(code, {})
+    assert here.getvalue() == there
+    assert len(set(there.split())) == 30
 
 
 # -- the reference ---------------------------------------------------------------------------------------------------
@@ -170,7 +174,7 @@ def given(spec):
 
 
 def results(function, arguments):
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)
     found = function(*(given(spec) for spec in arguments))
     return [x.double() if not x.is_complex() else x for x in (found if isinstance(found, (tuple, list)) else (found,))]
 
@@ -350,7 +354,7 @@ def test_no_planned_cell_is_told(name):
     text = " ".join(
         text_of(asked(task, device=device), language) for device in ("cpu", "cuda") for language in LANGUAGES
     )
-    for seed in range(8):
+    for seed in range(3):
         for budget in (
             shapes.Budget(memory_bytes=1 << 30, flops=1 << 42),
             shapes.Budget(memory_bytes=1 << 26, flops=1 << 36),
@@ -396,14 +400,20 @@ def test_the_track_is_said():
 # -- native signatures -----------------------------------------------------------------------------------------------
 
 
+def declared(text, language):
+    return re.findall(rf"^{re.escape(HEADS[language])} .*;$", text, re.M)
+
+
 def declarations(task, language):
-    return re.findall(rf"^{re.escape(HEADS[language])} .*;$", text_of(asked(task), language), re.M)
+    return declared(text_of(asked(task), language), language)
 
 
 def all_declarations(language):
-    """(task, those of it), of every built-in task: there is none whose arguments a native language cannot take."""
+    """(task, those that its prompt shows), of every built-in task: there is none whose arguments a native language
+    cannot take.
+    """
     for name, task in tasks.all_tasks().items():
-        found = declarations(task, language)
+        found = facts_of(task, language)["signatures"]
         assert found, name
         assert len({line.partition("(")[0] for line in found}) == len(found), name
         yield name, found
@@ -637,9 +647,7 @@ def test_steps_of_the_opencl_example_take_what_is_asked_for():
     assert given.keys() == {step.kernel for plan in plans.values() for step in plan.steps}
 
 
-FEW = Protocol(
-    tier="quick", timed=False, categories=("tiny", "small", "medium", "edge"), allow=("custom", "mixed", "library")
-)
+FEW = Protocol(tier="quick", timed=False, categories=("small", "edge"), allow=("custom", "mixed", "library"))
 
 
 @pytest.mark.slow
@@ -676,7 +684,8 @@ def test_the_opencl_example_is_right(new_cache):
 # -- Metal's example: as C++ on the host, which is no Metal compiler and no hardware of Apple's ----------------------
 
 KINDS = ("ordinary", "large", "far below zero", "small")
-METAL_DIMS = [(3, 2), (1, 31), (2, 33), (2, 255), (1, 256), (2, 257), (1, 1001)]
+METAL_DIMS = {"ordinary": [(3, 2), (1, 31), (2, 33), (2, 255), (1, 256), (1, 257), (1, 1001)]}
+"""Other kinds than ordinary: a row within a group's threads, and one that they pass over more than once."""
 
 
 @pytest.fixture(scope="module")
@@ -716,7 +725,7 @@ ROUNDING = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ROUNDING, ids=str)
 def test_the_metal_example_computes_a_softmax_on_the_host(on_host, dtype, kind):
-    for shape in METAL_DIMS:
+    for shape in METAL_DIMS.get(kind, [(2, 33), (1, 1001)]):
         x = rows(shape, dtype, kind)
         want = torch.softmax(x.double(), -1)
         got = softmax_on_host(on_host, x)
@@ -727,7 +736,7 @@ def test_the_metal_example_computes_a_softmax_on_the_host(on_host, dtype, kind):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ROUNDING, ids=str)
 def test_the_metal_example_computes_gradients_on_the_host(on_host, dtype, kind):
-    for shape in METAL_DIMS:
+    for shape in METAL_DIMS.get(kind, [(2, 33), (1, 1001)]):
         x, grad = rows(shape, dtype, kind), torch.randn(shape).to(dtype)
         leaf = x.double().requires_grad_()
         (want,) = torch.autograd.grad(torch.softmax(leaf, -1), leaf, grad.double())
@@ -866,7 +875,7 @@ def test_what_is_documented(tmp_path):
     assert "`gelu_backward(grad_out, x)`" in prompt.messages[1][1]
     (row,) = (line for line in page.splitlines() if line.startswith("| `task` |"))
     documented = set(re.findall(r"`(\w+)`", row)) - {"task"}
-    assert documented == set(task_facts(tasks.find("gelu"), "triton", "cuda"))
+    assert documented == set(facts_of(tasks.find("gelu"), "triton"))
     assert all(f"`{name}`" in page for name in TEMPLATES)
 
 

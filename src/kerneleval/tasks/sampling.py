@@ -268,7 +268,7 @@ def draw(task: Task, category: str, row: int, count: int, suite_seed: int, fits:
     # First rows that meet the constraint as they are, then whatever meets it on the way down.
     for as_sampled in (True, False):
         for member in members():
-            if not as_sampled or task.allows(member.dims(member.corners()[0])):
+            if not as_sampled or task.allows(member.dims(member.corners[0])):
                 for dims in member.path(fits):
                     if task.allows(dims):
                         return dims
@@ -295,8 +295,7 @@ class _Member:
 
         In a category of size the last leg leaves the range, where ``belongs`` no longer holds.
         """
-        corners = self.corners()
-        legs = list(itertools.pairwise(corners))
+        legs = list(itertools.pairwise(self.corners))
         last: dict[str, int] = {}
         for leg, (start, end) in enumerate(legs):
             if not fits(self.dims(end)):
@@ -309,6 +308,7 @@ class _Member:
                     last = dims
                     yield dims
 
+    @functools.cached_property
     def corners(self) -> list[list[float]]:
         """The path's corners, from the sample to the smallest member."""
         dims = self.task.dims

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kerneleval.generators.agent import client
 from kerneleval.generators.common.prompts import Prompt
-from kerneleval.generators.common.prompts.facts import clean, device_facts
+from kerneleval.generators.common.prompts.facts import clean, costed_shapes, device_facts
 from kerneleval.generators.common.prompts.source import reference_source
 from kerneleval.languages import read_candidate
 from kerneleval.records import Candidate, Request, UsageError
@@ -120,7 +120,8 @@ class Workspace:
         readme = _README.format(suffix=suffix, candidate=self._candidate, checks=budget, network=network)
         self._write("README.md", readme)
         self._write("reference.py", clean(reference_source(request.task)))
-        self._write("device.json", json.dumps(device_facts(request), indent=1) + "\n")
+        device = device_facts(request, costed_shapes(request.task, request.device))
+        self._write("device.json", json.dumps(device, indent=1) + "\n")
         for number, turn in enumerate(request.history, 1):
             said = turn.feedback.strip() or turn.answer.message or "Nothing was said of it."
             self._write(f"feedback/round_{number}.md", clean(said) + "\n")

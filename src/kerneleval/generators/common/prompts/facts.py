@@ -103,13 +103,15 @@ def fenced(text: str, tag: str = "") -> str:
     return f"{fence}{tag}\n{text.strip(chr(10))}\n{fence}"
 
 
-def task_facts(task: Task, language: str, device: str) -> dict[str, Any]:
-    """Everything about the task that templates may use, as plain data; ``docs/prompts.md`` lists the names. On
-    processors the shapes whose cost is given are smaller. Raises UsageError where the language can take none of the
-    task's cases.
+Shapes = Sequence[tuple[str, Mapping[str, int]]]
+"""(category, dims) of each."""
+
+
+def task_facts(task: Task, language: str, samples: Shapes) -> dict[str, Any]:
+    """Everything about the task that templates may use, as plain data; ``docs/prompts.md`` lists the names. Costs are
+    given at the samples. Raises UsageError where the language can take none of the task's cases.
     """
     table = task.table
-    samples = _samples(task, device)
     dims = samples[0][1] if samples else task.least_dims
     arguments = () if task.module else task.arguments(dims, task.dtypes[0])
     differentiable = [a.name for a in arguments if isinstance(a, TensorSpec) and a.differentiable]
@@ -160,9 +162,9 @@ def task_facts(task: Task, language: str, device: str) -> dict[str, Any]:
     return facts
 
 
-def device_facts(request: Request) -> dict[str, Any]:
+def device_facts(request: Request, samples: Shapes) -> dict[str, Any]:
     """The device: ``kind``, ``arch``, and ``lines`` that say what is known of it, by the request's ``machine`` and
-    ``limits``; the host's name and paths are not.
+    ``limits``; the host's name and paths are not. And ``roofline``, of the samples.
     """
     machine, limits = request.machine, request.limits
     lines = _machine(machine) if machine is not None else [f"a {request.device} device; nothing more is known of it"]
@@ -175,7 +177,7 @@ def device_facts(request: Request) -> dict[str, Any]:
         "kind": request.device,
         "arch": machine.arch if machine is not None else "",
         "lines": [clean(line) for line in lines],
-        "roofline": _roofline(request.task, limits, request.device) if limits is not None else [],
+        "roofline": _roofline(request.task, limits, samples) if limits is not None else [],
     }
 
 
@@ -286,8 +288,10 @@ def _tolerance(task: Task, table: Table) -> list[str]:
     return lines
 
 
-def _samples(task: Task, device: str) -> list[tuple[str, dict[str, int]]]:
-    """(category, dims) of shapes at which costs are given; none for tasks with sizes of their own but problem files."""
+def costed_shapes(task: Task, device: str) -> Shapes:
+    """Shapes at which costs are given, smaller ones on processors; none for tasks with sizes of their own but problem
+    files.
+    """
     if task.case_dims:
         return [("the file's own sizes", dict(task.case_dims[0][1]))] if task.module else []
     small = device in _PROCESSORS
@@ -309,11 +313,11 @@ def _cost(task: Task, category: str, dims: Mapping[str, int]) -> str:
     return f"{where} ({task.dtypes[0]}): {_si(flops)}FLOP, at least {_si(moved)}B moved{intensity}"
 
 
-def _roofline(task: Task, limits: Limits, device: str) -> list[str]:
+def _roofline(task: Task, limits: Limits, samples: Shapes) -> list[str]:
     """The least time of each sample shape, and what bounds it."""
     lines = []
     dtype = task.dtypes[0]
-    for category, dims in _samples(task, device):
+    for category, dims in samples:
         flops, moved = task.flops(dims), task.bytes(dims, dtype)
         at = " ".join(f"{n}={v}" for n, v in dims.items()) if category in RANGES else category
         least_s, by_memory_s = limits.least_s(flops, moved, dtype), moved / limits.bandwidth_bytes_per_s

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kerneleval.generators.common.prompts.extract import without_reasoning
-from kerneleval.generators.common.prompts.facts import NATIVE, PYTHON, clean, device_facts, fenced, task_facts
+from kerneleval.generators.common.prompts.facts import (
+    NATIVE,
+    PYTHON,
+    clean,
+    costed_shapes,
+    device_facts,
+    fenced,
+    task_facts,
+)
 from kerneleval.records import EarlierRound, Request, UsageError, digest, near
 from kerneleval.records.errors import optional
 
@@ -23,6 +31,7 @@ if TYPE_CHECKING:
 _PACKAGE = "kerneleval.generators.common.prompts"
 _NAMED = re.compile(r"([a-z0-9_]+)\.v([0-9]+)\.md\.j2")
 _HEADER = re.compile(r"\{#-?\s*kerneleval-template:\s*(\S{1,100})\s*-?#\}")
+_FENCE = re.compile("`{3,}")
 _FEEDBACK = "feedback"
 _ROLES = ("system", "user", "assistant")
 
@@ -108,12 +117,12 @@ def render(request: Request, *, language: str, examples: int = 0, template: str 
 
 
 def _facts(request: Request, language: str, examples: int) -> dict[str, Any]:
-    device = device_facts(request)
+    samples = costed_shapes(request.task, request.device)
     return {
         "language": language,
         "tag": _TAGS.get(language, "python"),
-        "task": task_facts(request.task, language, request.device),
-        "device": device,
+        "task": task_facts(request.task, language, samples),
+        "device": device_facts(request, samples),
         "examples": _examples(language, request.task.name)[:examples],
         "round": request.round,
     }
@@ -224,7 +233,7 @@ def _tidy(text: str) -> str:
     kept: list[str] = []
     fence = ""
     for line in text.strip().split("\n"):
-        marker = re.match("`{3,}", line)
+        marker = _FENCE.match(line)
         if marker and not fence:
             fence = marker[0]
         elif marker and line.rstrip() == fence:

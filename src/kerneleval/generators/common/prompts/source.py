@@ -154,10 +154,7 @@ class _Writer:
         """Writes the function and what it uses; gives its name, or the text of a lambda."""
         if function.__name__ == "<lambda>":
             return self._lambda(function)
-        text = _bare(textwrap.dedent(inspect.getsource(function)))
-        definition = ast.parse(text).body[0]
-        if not isinstance(definition, ast.FunctionDef):
-            raise TypeError("no definition")
+        text, definition = _parsed(function)
         name = definition.name
         known = self._pieces.get(name)
         if name in self._writing:
@@ -178,17 +175,10 @@ class _Writer:
         return name
 
     def _lambda(self, function: types.FunctionType) -> str:
-        lines, first = inspect.findsource(function)
-        found = [
-            node
-            for node in ast.walk(ast.parse("".join(lines)))
-            if isinstance(node, ast.Lambda) and node.lineno == first + 1
-        ]
-        if len(found) != 1:
-            raise TypeError("not one lambda there")
-        for line in self._uses(function, found[0]):
+        node = _parsed_lambda(function)
+        for line in self._uses(function, node):
             self._pieces.setdefault(line, line)
-        return ast.unparse(found[0])
+        return ast.unparse(node)
 
     def _uses(self, function: types.FunctionType, node: ast.AST) -> list[str]:
         """Writes the globals that a function names; gives the assignments of what it closes over."""
@@ -212,7 +202,28 @@ class _Writer:
             self._pieces.setdefault(name, f"{name} = {found}")
 
 
-def _globals(function: ast.AST) -> list[str]:
+@functools.lru_cache(maxsize=4096)
+def _parsed(function: types.FunctionType) -> tuple[str, ast.FunctionDef]:
+    """A function's text without types, and what it parses to: many tasks share their helpers."""
+    text = _bare(textwrap.dedent(inspect.getsource(function)))
+    definition = ast.parse(text).body[0]
+    if not isinstance(definition, ast.FunctionDef):
+        raise TypeError("no definition")
+    return text, definition
+
+
+@functools.lru_cache(maxsize=4096)
+def _parsed_lambda(function: types.FunctionType) -> ast.Lambda:
+    lines, first = inspect.findsource(function)
+    tree = ast.parse("".join(lines))
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and node.lineno == first + 1]
+    if len(found) != 1:
+        raise TypeError("not one lambda there")
+    return found[0]
+
+
+@functools.lru_cache(maxsize=4096)
+def _globals(function: ast.AST) -> tuple[str, ...]:
     """Names that a function reads and neither takes nor assigns, in their order."""
     nodes = list(ast.walk(function))
     types_only = {id(part) for node in nodes if isinstance(node, ast.AnnAssign) for part in ast.walk(node.annotation)}
@@ -221,7 +232,7 @@ def _globals(function: ast.AST) -> list[str]:
     names = [node for node in nodes if isinstance(node, ast.Name)]
     own |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
     read = sorted((node for node in names if node.id not in own), key=lambda node: (node.lineno, node.col_offset))
-    return list(dict.fromkeys(node.id for node in read))
+    return tuple(dict.fromkeys(node.id for node in read))
 
 
 def _bare(text: str) -> str:
