@@ -34,27 +34,32 @@ FEW = 8
 """Elementwise operations for each element of arguments and outputs that torch's counter does not see."""
 
 
+PARTS = 4
+"""Of its other cases, a task is tested at one part in each direction; the next task of the same dtype at the next."""
+
+
 @functools.lru_cache(1)
 def planned(name: str) -> tuple[Case, ...]:
-    """A few cases in one dtype of the task: the place of the task in the list says which. Every size of standard data,
-    and every other distribution once in each direction, in the first layout that it is planned in.
+    """A few cases in one dtype of the task: the place of the task in the list says which. Every ordinary size of
+    standard data, and a part of what is planned beside: edges, and each other distribution or layout once.
     """
     task = find(name)
-    dtype = task.dtypes[NAMES.index(name) % len(task.dtypes)]
-    protocol = Protocol(tier="quick", dtypes=(dtype,), categories=("tiny", "small", "edge"))
+    turn, place = divmod(NAMES.index(name), len(task.dtypes))
+    protocol = Protocol(tier="quick", dtypes=task.dtypes[place : place + 1], categories=("tiny", "small", "edge"))
     plan = shapes.plan(task, protocol, SMALL)
-    first = {(case.direction, case.distribution): case for case in reversed(plan)}
-    return tuple(case for case in plan if case.distribution == "standard" or case in first.values())
+    first = {(c.direction, c.distribution, c.layout, c.shape_category == "edge" and c.dims): c for c in reversed(plan)}
+    others = [case for case in plan if case in first.values() and not ordinary(case)]
+    parts = ([case for case in others if case.direction == direction] for direction in task.directions)
+    return (*filter(ordinary, plan), *(case for part in parts for case in part[turn % PARTS :: PARTS]))
+
+
+def ordinary(case: Case) -> bool:
+    """Of standard data, contiguous, and no edge."""
+    return (case.distribution, case.layout) == ("standard", "contiguous") and case.shape_category != "edge"
 
 
 def standard(name: str) -> list[Case]:
-    """Those forward, of standard data, contiguous and not empty."""
-    return [
-        case
-        for case in planned(name)
-        if (case.direction, case.distribution, case.layout) == ("forward", "standard", "contiguous")
-        and case.shape_category != "edge"
-    ]
+    return [case for case in planned(name) if case.direction == "forward" and ordinary(case)]
 
 
 def args_of(task: Task, case: Case) -> list[Any]:
