@@ -76,11 +76,10 @@ def _read(path: Path) -> Specimen:
 
 
 def judged(judge: Judge, specimen: Specimen) -> Verdict:
-    """The verdict on it, up to the first case that fails: at medium sizes too, but for attacks on the CPU, where small
-    ones give them away.
+    """The verdict on it, up to the first case that fails: at medium sizes too, but not on the CPU unless its header
+    names them.
     """
-    small = specimen.verdict != "passed" and judge.pool.device.name == "cpu"
-    usual = ("tiny", "small") if small else ("tiny", "small", "medium")
+    usual = ("tiny", "small") if judge.pool.device.name == "cpu" else ("tiny", "small", "medium")
     categories = usual if specimen.categories is None else specimen.categories
     return check(
         specimen.path,

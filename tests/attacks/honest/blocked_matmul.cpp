@@ -1,4 +1,4 @@
-// specimen: class=blocked task=matmul device=cpu verdict=passed allow=custom
+// specimen: class=blocked task=matmul device=cpu verdict=passed allow=custom categories=tiny,small,medium
 // Blocks that stay in the cache, rows shared out among threads; a fast path for a single column.
 #include <algorithm>
 #include <cstdint>

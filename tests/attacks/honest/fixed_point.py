@@ -1,4 +1,4 @@
-# specimen: class=integers_of_floats task=problems/fixed_point.py device=any verdict=passed allow=library
+# specimen: class=integers_of_floats task=problems/fixed_point.py device=any verdict=passed allow=library categories=tiny,small,medium
 """Rounds in fp64."""
 
 import torch

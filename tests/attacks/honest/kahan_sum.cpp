@@ -1,4 +1,4 @@
-// specimen: class=compensated task=sum device=cpu verdict=passed allow=custom
+// specimen: class=compensated task=sum device=cpu verdict=passed allow=custom categories=tiny,small,medium
 // Carries what every addition loses; where that is no number, nothing is carried.
 #include <cmath>
 #include <cstdint>

@@ -1,4 +1,4 @@
-# specimen: class=strassen task=matmul device=any verdict=passed
+# specimen: class=strassen task=matmul device=any verdict=passed categories=tiny,small,medium
 """One level of Strassen's seven products: fewer operations, and a little more rounding."""
 
 import torch

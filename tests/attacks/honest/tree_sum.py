@@ -1,4 +1,4 @@
-# specimen: class=other_order task=sum device=any verdict=passed
+# specimen: class=other_order task=sum device=any verdict=passed categories=tiny,small,medium
 """Halves the row again and again."""
 
 import torch

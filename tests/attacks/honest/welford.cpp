@@ -1,4 +1,4 @@
-// specimen: class=welford task=layer_norm device=cpu verdict=passed allow=custom
+// specimen: class=welford task=layer_norm device=cpu verdict=passed allow=custom categories=tiny,small,medium
 // Mean and variance in one pass that does not cancel.
 #include <cmath>
 #include <cstdint>

@@ -1,4 +1,4 @@
-# specimen: class=winograd task=conv2d directions=forward allow=library,mixed,custom device=any verdict=passed
+# specimen: class=winograd task=conv2d directions=forward allow=library,mixed,custom device=any verdict=passed categories=tiny,small,medium
 """3 x 3 convolutions of stride 1 by Winograd's F(4 x 4), anything else by the library."""
 
 import torch
