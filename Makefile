@@ -25,8 +25,10 @@ ARGS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile -c constraints.txt
-# On every processor, which pip's own compiling is not. Templates and tests of other Python versions do not compile.
-COMPILE := $(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null || true
+# On every processor, which pip's own compiling is not, and only what workers import, who may write nothing: each would
+# compile it anew. The rest is compiled by whoever imports it first.
+COMPILE := $(BIN)/python -m compileall -q -j 0 -x '/tests/|/testing/_internal/' \
+	$(addprefix $(VENV)/lib/python3.*/site-packages/,torch triton numpy numba llvmlite sympy mpmath) >/dev/null || true
 SOURCES := src tests
 SERIAL = $(shell grep -rl --include='test_*.py' 'mark\.serial' tests)
 LIBRARY := tests/tasks/test_library.py
@@ -79,6 +81,7 @@ $(VENV)/.installed-dev: pyproject.toml $(VENV)/.torch
 # Jobs
 # ----------------------------------------------------------------------------------------------------------------------
 
+run: export PYTHONDONTWRITEBYTECODE :=
 run: $(VENV)/.installed | tools
 	$(BIN)/kerneleval run --quick $(ARGS)
 
