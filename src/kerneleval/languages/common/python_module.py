@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import importlib.util
 import linecache
@@ -58,11 +59,7 @@ class PythonLanguage(Language):
         return (f"softmax_{self.name}.py",)
 
     def toolchain(self, device: str, arch: str) -> str:
-        try:
-            version = metadata.version(self.imported)
-        except metadata.PackageNotFoundError:  # a folder on PYTHONPATH
-            version = "of unknown version"
-        return f"{self.name}\n{self.imported} {version}"
+        return f"{self.name}\n{self.imported} {_installed(self.imported)}"
 
     def prepare(self, device: str) -> None:
         """Called before the candidate is imported; raises LoadError when it could not run here."""
@@ -166,6 +163,14 @@ class PythonLoaded(Loaded):
 
     def mute(self, on: bool) -> None:
         self.launch_watch.muted = on
+
+
+@functools.cache
+def _installed(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # a folder on PYTHONPATH
+        return "of unknown version"
 
 
 def imports(text: str, package: str) -> bool:

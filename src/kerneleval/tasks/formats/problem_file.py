@@ -194,7 +194,8 @@ def seeded(seed: int, device: str, *, place: bool = True) -> Iterator[None]:
         stack.callback(random.setstate, state)
         stack.callback(numpy.random.set_state, numpy_state)
         stack.enter_context(torch.random.fork_rng(devices=accelerators, device_type=kind if accelerators else "cuda"))
-        torch.manual_seed(seed)
+        # torch.manual_seed notes its call stack for every kind of GPU that is not in use: 0.6 ms
+        (torch.manual_seed if accelerators else torch.default_generator.manual_seed)(seed)
         random.seed(seed)
         numpy.random.seed(seed % 2**32)
         if place:
