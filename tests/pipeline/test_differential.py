@@ -1,6 +1,6 @@
 """The same inputs on several devices: rehearsed by the CPU under other names, of which one computes wrongly.
 
-The devices live in a copy of the package, as those of CONTRIBUTING.md do: nobody should find them in the real one.
+The devices are registered in this process, and by ``sitecustomize`` in the zygotes that it starts.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,16 +17,18 @@ from typing import Any
 
 import pytest
 import torch
+from tests.commands import kerneleval
 
-import kerneleval
-from kerneleval import cli, pipeline
+from kerneleval import pipeline
 from kerneleval.devices import Capabilities
+from kerneleval.devices.common.base import DEVICES
 from kerneleval.judge import differential
 from kerneleval.judge.judge import Judge
+from kerneleval.languages.torch import Torch
 from kerneleval.records import Candidate, CandidateSpec, Protocol, UsageError
 from kerneleval.tasks import find, open_task
 
-DEVICES = '''
+DEVICE = '''
 """The CPU under other names: one that is right, and ones whose softmax is made in bfloat16, or negates."""
 
 import dataclasses
@@ -101,36 +102,45 @@ extern "C" int softmax(const float *x, float *out, int64_t M, int64_t N, void *s
 """
 
 
+NAMES = ("good", "coarse", "died")
+STARTUP = f"""
+import coarse, died, good
+from kerneleval.languages.torch import Torch
+
+Torch.devices += {NAMES}
+"""
+
+
 @pytest.fixture(scope="module")
-def package() -> Iterator[Path]:
-    """A directory for PYTHONPATH: the package with devices ``good``, ``coarse`` and ``died``, on which PyTorch runs."""
+def folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="kerneleval-test-") as name:  # workers run as other users
-        root = Path(name)
-        root.chmod(0o755)
-        shutil.copytree(kerneleval.__path__[0], root / "kerneleval", ignore=shutil.ignore_patterns("__pycache__"))
-        for device, flaw in (("good", ""), ("coarse", "coarse"), ("died", "died")):
-            (root / "kerneleval" / "devices" / f"{device}.py").write_text(DEVICES % {"name": device, "flaw": flaw})
-        language = root / "kerneleval" / "languages" / "torch.py"
-        text = language.read_text()
-        assert 'devices = ("cpu",' in text
-        language.write_text(text.replace('devices = ("cpu",', 'devices = ("cpu", "good", "coarse", "died",'))
-        yield root
+        folder = Path(name)
+        folder.chmod(0o755)
+        for device in NAMES:
+            text = DEVICE % {"name": device, "flaw": device.replace("good", "")}
+            (folder / f"{device}.py").write_text(text)
+        (folder / "sitecustomize.py").write_text(STARTUP)
+        yield folder
 
 
-def differ(package: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kerneleval", "differ", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=package,
-        env=os.environ | {"PYTHONPATH": str(package)},
-        check=False,
-    )
+@pytest.fixture
+def others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Devices ``good``, ``coarse`` and ``died``, on which PyTorch runs."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(DEVICES, "_entries", DEVICES.all() and dict(DEVICES._entries))
+    monkeypatch.setattr(Torch, "devices", Torch.devices)
+    for name in NAMES:
+        sys.modules.pop(name, None)
+    exec(STARTUP, {})
 
 
-def asked(package: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    done = differ(package, *arguments, "--json")
+def differ(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return kerneleval("differ", *arguments)
+
+
+def asked(*arguments: str) -> tuple[int, dict[str, Any]]:
+    done = differ(*arguments, "--json")
     return done.returncode, json.loads(done.stdout)
 
 
@@ -147,8 +157,8 @@ def answers(found: dict[str, Any], device: str) -> list[dict[str, Any]]:
     return [one for case in found["cases"] for one in case["answers"] if one["device"] == device]
 
 
-def test_equal_devices_agree_bit_for_bit(package: Path) -> None:
-    code, found = asked(package, "--reference", "-t", "softmax", "--devices", "cpu,good", "--dtype", "fp32")
+def test_equal_devices_agree_bit_for_bit(others: None) -> None:
+    code, found = asked("--reference", "-t", "softmax", "--devices", "cpu,good", "--dtype", "fp32")
     assert code == 0
     assert found["wrong"] == {"cpu": 0, "good": 0}
     assert found["sources"] == {"cpu": "reference", "good": "reference"}
@@ -160,10 +170,10 @@ def test_equal_devices_agree_bit_for_bit(package: Path) -> None:
     assert all(one["answer"] == "right" and 0 <= one["of_bound"] <= 1 for one in answers(found, "good"))
 
 
-def test_a_device_that_is_wrong_is_named_with_its_worst_element(package: Path, tmp_path: Path) -> None:
+def test_a_device_that_is_wrong_is_named_with_its_worst_element(others: None, tmp_path: Path) -> None:
     files = written(tmp_path, a_py=SOFTMAX)
     options = [*files, "-t", "softmax", "--devices", "cpu,good,coarse", "--dtype", "fp32", "--direction", "forward"]
-    code, found = asked(package, *options)
+    code, found = asked(*options)
     assert code == 1
     assert found["wrong"]["cpu"] == found["wrong"]["good"] == 0
     # a row of one element is 1 in any arithmetic
@@ -182,7 +192,7 @@ def test_a_device_that_is_wrong_is_named_with_its_worst_element(package: Path, t
     # what was not right says nothing of how far right ones lie apart, but is told
     pair = next(one for one in case["apart"] if (one["first"], one["second"]) == ("cpu", "coarse"))
     assert pair["rms_of_bound"] > 1 > next(iter(case["apart"]))["rms_of_bound"] == 0
-    said = differ(package, *options)
+    said = differ(*options)
     assert said.returncode == 1
     text = " ".join(said.stdout.split())
     assert "wrong: coarse" in text
@@ -193,11 +203,11 @@ def test_a_device_that_is_wrong_is_named_with_its_worst_element(package: Path, t
     assert "good is wrong" not in text
 
 
-def test_devices_that_differ_within_bounds_are_not_wrong(package: Path, tmp_path: Path) -> None:
+def test_devices_that_differ_within_bounds_are_not_wrong(others: None, tmp_path: Path) -> None:
     """C++ on one device and PyTorch on the other: other sums, other bits, both right."""
     files = written(tmp_path, one_cpp=FP32, two_py=BY_HAND)
     options = ["-t", "softmax", "--dtype", "fp32", "--direction", "forward"]
-    code, found = asked(package, *files, *options, "--devices", "cpu,good")
+    code, found = asked(*files, *options, "--devices", "cpu,good")
     assert code == 0, found
     assert found["sources"] == {"cpu": files[0], "good": files[1]}  # C++ runs on cpu alone
     apart = [one for case in found["cases"] for one in case["apart"]]
@@ -206,10 +216,10 @@ def test_devices_that_differ_within_bounds_are_not_wrong(package: Path, tmp_path
     assert any(0 < one["relative_rms"] < 1e-5 and one["max_of_bound"] > 0 for one in apart)
 
 
-def test_a_device_on_which_it_dies_is_wrong_and_the_others_are_asked_on(package: Path, tmp_path: Path) -> None:
+def test_a_device_on_which_it_dies_is_wrong_and_the_others_are_asked_on(others: None, tmp_path: Path) -> None:
     files = written(tmp_path, a_py=SOFTMAX)
     options = ["-t", "softmax", "--devices", "cpu,died", "--dtype", "fp32", "--direction", "forward"]
-    code, found = asked(package, *files, *options, "--distribution", "standard")
+    code, found = asked(*files, *options, "--distribution", "standard")
     assert code == 1
     assert found["wrong"]["died"] == len(found["cases"])
     assert found["wrong"]["cpu"] == 0
@@ -218,9 +228,9 @@ def test_a_device_on_which_it_dies_is_wrong_and_the_others_are_asked_on(package:
     assert not any(case["apart"] for case in found["cases"])
 
 
-def test_one_case_is_asked_again(package: Path) -> None:
+def test_one_case_is_asked_again(others: None) -> None:
     key = "softmax/forward/M=3,N=5/float32/contiguous/standard"
-    code, found = asked(package, "--reference", "-t", "softmax", "--devices", "good,coarse", "--case", key)
+    code, found = asked("--reference", "-t", "softmax", "--devices", "good,coarse", "--case", key)
     assert code == 1
     assert len(found["cases"]) == 1
     assert list(found["candidates"]) == ["good", "coarse"]
@@ -242,28 +252,21 @@ def test_one_case_is_asked_again(package: Path) -> None:
         (["nix.py", "-t", "softmax"], "nix.py"),
     ],
 )
-def test_wrong_usage_is_one_line(
-    arguments: list[str], said: str, package: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    if any("good" in word for word in arguments):  # a device of the copy
-        done = differ(package, *arguments)
-        code, out, err = done.returncode, done.stdout, done.stderr
-    else:
-        code = cli.main(["differ", *arguments])
-        out, err = capfd.readouterr()
-    assert code == 2, out
-    assert said in err
-    assert len(err.strip().splitlines()) == 1
+def test_wrong_usage_is_one_line(others: None, arguments: list[str], said: str) -> None:
+    done = differ(*arguments)
+    assert done.returncode == 2, done.stdout
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_files_that_do_not_go_with_the_devices(package: Path, tmp_path: Path) -> None:
+def test_files_that_do_not_go_with_the_devices(others: None, tmp_path: Path) -> None:
     cpp, other, py, second = written(tmp_path, a_cpp=FP32, b_cpp=FP32, a_py=BY_HAND, b_py=SOFTMAX)
     for files, said in (
         ([cpp], "device 'good': none of the files runs there"),
         ([py, second], f"{py} and {second} can both run on cpu; give one file for each device"),
         ([cpp, other, py], "not every file can run on one of cpu, good"),
     ):
-        done = differ(package, *files, "-t", "softmax", "--devices", "cpu,good")
+        done = differ(*files, "-t", "softmax", "--devices", "cpu,good")
         assert done.returncode == 2
         assert said in done.stderr
 
