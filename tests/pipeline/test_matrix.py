@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.commands import kerneleval
 
 from kerneleval import devices, pipeline
 from kerneleval.languages.binaries.amd import unknown_target
 from kerneleval.languages.binaries.kernels import read_binary
 from kerneleval.languages.crosscompile.targets import TARGETS
-from kerneleval.records import CandidateSpec, MatrixRow, Protocol, UsageError
+from kerneleval.records import DIRECTIONS, CandidateSpec, MatrixRow, Protocol, UsageError
 
 pytest.importorskip("triton", reason="Triton is not installed (pip install triton)")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not run: the jail is Linux's")
@@ -44,9 +45,14 @@ def relu(x):
 """
 RIGHT = HEAD + KERNEL + ENTRY
 
+TUNED = KERNEL.replace(
+    "@triton.jit",
+    '@triton.autotune([triton.Config({"BLOCK": 1 << 21}), triton.Config({"BLOCK": 512}), '
+    'triton.Config({"BLOCK": 64})], key=["n"])\n@triton.jit',
+)
 DIFFERENTIABLE = (
     HEAD
-    + KERNEL
+    + TUNED
     + """
 @triton.jit
 def slope_kernel(x, g, y, n, BLOCK: tl.constexpr):
@@ -61,7 +67,7 @@ class Relu(torch.autograd.Function):
         ctx.save_for_backward(x)
         ctx.on_gpu = x.is_cuda
         y = torch.empty_like(x)
-        relu_kernel[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), BLOCK=256)
+        relu_kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, y, x.numel())
         return y
 
     @staticmethod
@@ -79,12 +85,14 @@ def relu(x):
 )
 
 
-def rows(tmp_path: Path, text: str, *targets: str, task: str = "relu", name: str = "relu.py") -> dict[str, MatrixRow]:
+def rows(
+    tmp_path: Path, text: str, *targets: str, name: str = "relu.py", directions: Sequence[str] = ("forward",)
+) -> dict[str, MatrixRow]:
     path = tmp_path / name
     path.write_text(text)
-    found = pipeline.matrix(
-        CandidateSpec(source=str(path), task=task), Protocol(dtypes=("float32",)), targets=targets, judged=False
-    )
+    spec = CandidateSpec(source=str(path), task="relu")
+    protocol = Protocol(dtypes=("float32",), directions=tuple(directions))
+    found = pipeline.matrix(spec, protocol, targets=targets, judged=False)
     assert [row.target for row in found.rows] == list(targets)
     return {row.target: row for row in found.rows}
 
@@ -94,20 +102,22 @@ def test_a_kernel_is_compiled_for_every_target(tmp_path: Path) -> None:
     found = rows(tmp_path, RIGHT, *TARGETS)
     assert {row.compiles.answer for row in found.values()} == {"yes"}, found
     for row in found.values():
-        for kernel in row.kernels:  # one for sizes that are multiples of 16, one for others
+        assert row.kernels
+        for kernel in row.kernels:
             assert kernel.name == "relu_kernel"
             assert 4 <= kernel.registers <= 128
-            assert (kernel.spilled, kernel.error) == (0, "")
+            assert (kernel.spilled, kernel.error, kernel.instructions) == (0, "", ())
         assert row.seconds > 0
         assert row.runs.answer == row.correct.answer == row.fast.answer == "not evaluated"
 
 
 @pytest.mark.slow
-def test_backward_launches_are_compiled_too(tmp_path: Path) -> None:
-    found = rows(tmp_path, DIFFERENTIABLE, "sm_80", "gfx1100")
+def test_backward_launches_and_a_tuners_first_configuration_that_fits_are_compiled(tmp_path: Path) -> None:
+    found = rows(tmp_path, DIFFERENTIABLE, "sm_80", "gfx1100", directions=DIRECTIONS)
     for row in found.values():
         assert row.compiles.answer == "yes", row.compiles.why
         assert {kernel.name for kernel in row.kernels} == {"relu_kernel", "slope_kernel"}
+        assert {kernel.error for kernel in row.kernels} == {""}
 
 
 @pytest.mark.slow
@@ -177,61 +187,58 @@ def relu(x):
         assert set(classes) - {"spill", "ldmatrix", "mbarrier"} == {unit} - {""}, target
         assert kernel.widest_bytes == 16, target
         assert (classes.get("spill", 0) > 0) == (kernel.spilled > 0), target
-    plain = rows(tmp_path, RIGHT, "sm_90", "gfx942")
-    assert not any(kernel.instructions for row in plain.values() for kernel in row.kernels)
+
+
+INSTEAD = {
+    "sm_75": ("os._exit(0)", "ended without a result"),
+    "sm_80": ("os.abort()", "ended without a result"),
+    "sm_86": ("raise ValueError('no GPU of mine')", "ValueError: no GPU of mine"),
+    "sm_89": ("open('/etc/shadow').read()", "PermissionError"),
+    "sm_90": (f"open({str(Path(pipeline.__file__))!r}).read()", "PermissionError"),
+    # Folders that are deeper than shutil.rmtree climbs ended the judge itself.
+    "sm_100": (
+        "os.chdir(os.environ['TRITON_HOME']); [(os.mkdir('d'), os.chdir('d')) for _ in range(1200)]; os._exit(0)",
+        "",
+    ),
+    "sm_120": ("os.kill(os.getppid(), 9)", "without a result"),
+}
+"""By target: what a candidate does there, and what is said of it."""
+
+
+def on_each(does: Mapping[str, str]) -> str:
+    """A candidate that does something else than its kernel on each of these targets."""
+    by_product = {TARGETS[target].product: text for target, text in does.items()}
+    call = f"    exec({by_product!r}.get(torch.cuda.get_device_name(), ''))\n    x = x.contiguous()"
+    return "import os\n" + RIGHT.replace("    x = x.contiguous()", call)
 
 
 @pytest.mark.slow
-def test_of_a_tuners_configurations_the_first_that_fits_is_taken(tmp_path: Path) -> None:
-    tuned = KERNEL.replace(
-        "@triton.jit",
-        '@triton.autotune([triton.Config({"BLOCK": 1 << 21}), triton.Config({"BLOCK": 512}), '
-        'triton.Config({"BLOCK": 64})], key=["n"])\n@triton.jit',
-    )
-    entry = ENTRY.replace("(triton.cdiv(x.numel(), 1024),)", 'lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)')
-    found = rows(tmp_path, HEAD + tuned + entry.replace(", BLOCK=1024", ""), "sm_80")
-    assert found["sm_80"].compiles.answer == "yes", found["sm_80"].compiles.why
-    assert {kernel.error for kernel in found["sm_80"].kernels} == {""}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("end", "said"),
-    [
-        ("os._exit(0)", "ended without a result"),
-        ("os.abort()", "ended without a result"),
-        ("raise ValueError('no GPU of mine')", "ValueError: no GPU of mine"),
-        ("open('/etc/shadow').read()", "PermissionError"),
-        (f"open({str(Path(pipeline.__file__))!r}).read()", "PermissionError"),
-        ("os.kill(os.getppid(), 9)", "without a result"),
-        # Folders that are deeper than shutil.rmtree climbs ended the judge itself.
-        ("os.chdir(os.environ['TRITON_HOME']); [(os.mkdir('d'), os.chdir('d')) for _ in range(1200)]; os._exit(0)", ""),
-    ],
-)
-def test_what_a_candidate_does_instead_is_its_own_affair(tmp_path: Path, end: str, said: str) -> None:
-    text = "import os\n" + RIGHT.replace("    x = x.contiguous()", f"    {end}")
-    row = rows(tmp_path, text, "sm_90")["sm_90"]
-    assert row.compiles.answer == "no"
-    assert said in row.compiles.why and row.compiles.why
+@pytest.mark.parametrize("targets", [list(INSTEAD)[:-1], list(INSTEAD)[-1:]], ids=["alone", "to all"])
+def test_what_a_candidate_does_instead_is_its_own_affair(tmp_path: Path, targets: list[str]) -> None:
+    found = rows(tmp_path, on_each({target: INSTEAD[target][0] for target in targets}), *targets)
+    for target, row in found.items():
+        assert row.compiles.answer == "no"
+        assert INSTEAD[target][1] in row.compiles.why and row.compiles.why
 
 
 @pytest.mark.slow
 def test_a_forged_result_needs_a_binary(tmp_path: Path) -> None:
     forged = """
-    import json, os, pathlib
-    place = pathlib.Path(os.environ["TRITON_CACHE_DIR"]).parent
-    row = {"kernel": "relu_kernel", "error": "", "file": "1.cubin", "shared": 0, "seconds": 0.1}
-    (place / "1.cubin").write_bytes(BINARY)
-    (place / "found.json").write_text(json.dumps({"calls": [], "kernels": [row]}))
-    os._exit(0)
+import json, pathlib
+place = pathlib.Path(os.environ["TRITON_CACHE_DIR"]).parent
+row = {"kernel": "relu_kernel", "error": "", "file": "1.cubin", "shared": 0, "seconds": 0.1}
+(place / "1.cubin").write_bytes(BINARY)
+(place / "found.json").write_text(json.dumps({"calls": [], "kernels": [row]}))
+os._exit(0)
 """
-    other = rows(tmp_path, RIGHT, "sm_80")["sm_80"]
-    assert other.compiles.answer == "yes"
-    for binary in (b"", b"\x7fELF\x02\x01" + b"\0" * 100, Path(shutil.which("true") or "/bin/true").read_bytes()):
-        text = RIGHT.replace("    x = x.contiguous()", forged.replace("BINARY", repr(binary[:4000])))
-        row = rows(tmp_path, text, "sm_90")["sm_90"]
+    true = Path(shutil.which("true") or "/bin/true").read_bytes()[:4000]
+    binaries = {"sm_86": b"", "sm_89": b"\x7fELF\x02\x01" + b"\0" * 100, "sm_90": true}
+    text = on_each({target: forged.replace("BINARY", repr(binary)) for target, binary in binaries.items()})
+    found = rows(tmp_path, text, "sm_80", *binaries)
+    assert found.pop("sm_80").compiles.answer == "yes"
+    for target, row in found.items():
         assert row.compiles.answer == "no"
-        assert "there is no binary of it for sm_90" in row.compiles.why
+        assert f"there is no binary of it for {target}" in row.compiles.why
 
 
 def test_foreign_bytes_are_no_binaries(tmp_path: Path) -> None:
@@ -349,8 +356,8 @@ extern "C" int relu_float32(const float *x, float *out, int64_t M, int64_t N, vo
 def test_the_command_judges_on_the_device_that_is_here(tmp_path: Path) -> None:
     path = tmp_path / "relu.cpp"
     path.write_text(CPP)
-    command = [sys.executable, "-m", "kerneleval", "matrix", str(path), "--task", "relu", "--quick", "--dtype", "fp32"]
-    done = subprocess.run([*command, "--targets", "sm_90,cpu", "--json"], capture_output=True, text=True, check=False)
+    command = ["matrix", str(path), "--task", "relu", "--quick", "--dtype", "fp32"]
+    done = kerneleval(*command, "--targets", "sm_90,cpu", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     there, here = json.loads(done.stdout)["rows"]
     assert (there["target"], there["compiles"]["answer"], there["runs"]["answer"]) == (
@@ -365,7 +372,7 @@ def test_the_command_judges_on_the_device_that_is_here(tmp_path: Path) -> None:
     assert (here["representation"]["level"], here["hardware"]["level"]) == (3, 1)  # the compiler vectorises the loop
 
     path.write_text(CPP.replace("i < M * N; i++", "i < M * N / 8 * 8; i++"))
-    done = subprocess.run([*command, "--targets", "cpu"], capture_output=True, text=True, check=False)
+    done = kerneleval(*command, "--targets", "cpu")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "cpu, correct: wrong_output" in done.stdout
 
@@ -374,10 +381,10 @@ def test_the_command_judges_on_the_device_that_is_here(tmp_path: Path) -> None:
 def test_the_command_compiles_alone(tmp_path: Path) -> None:
     path = tmp_path / "relu.py"
     path.write_text(RIGHT)
-    command = [sys.executable, "-m", "kerneleval", "matrix", str(path), "--task", "relu", "--compile-only"]
-    done = subprocess.run([*command, "--targets", "sm_90,gfx942"], capture_output=True, text=True, check=False)
+    command = ["matrix", str(path), "--task", "relu", "--compile-only"]
+    done = kerneleval(*command, "--targets", "gfx90a,gfx942")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "compiles for 2 of 2 targets" in done.stdout
-    done = subprocess.run([*command, "--targets", "sm_91"], capture_output=True, text=True, check=False)
+    done = kerneleval(*command, "--targets", "sm_91")
     assert done.returncode == 2
     assert "target 'sm_91' is unknown" in done.stderr

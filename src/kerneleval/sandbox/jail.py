@@ -23,7 +23,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from kerneleval.records import UsageError
 from kerneleval.sandbox import landlock, linux, monitor, processes, seccomp
 
 GRACE_S = 5.0
@@ -54,6 +53,8 @@ def command(
     no socket but Unix ones.
     """
     if said := _why_not():
+        from kerneleval.records import UsageError  # the program itself, which starts for every command, needs none
+
         raise UsageError(f"no agent can be run here: {said}")
     plan = {
         "readable": [str(path) for path in readable],
