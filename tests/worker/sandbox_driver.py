@@ -1,7 +1,9 @@
-"""Runs one act inside a real sandbox and prints what happened as JSON. Started by ``test_sandbox.py`` as root or not.
+"""Runs acts inside real sandboxes and prints what happened, a line of JSON each. Started by ``test_sandbox.py`` as root
+or not, with arguments as lines of JSON on standard input.
 
-Three processes as in earnest: this one is the host, it starts a zygote, the zygote forks the worker, the worker enters
-the sandbox and plays the act from ``sandbox_acts.py``.
+Three processes as in earnest, for every act: the host, forked from this process, which knows no secret; the zygote,
+forked from the host before that has secrets; and the worker, which enters the sandbox and plays the act from
+``sandbox_acts.py``.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from kerneleval.records import from_plain, to_plain
 if "SANDBOX_TEST_PLATFORM" in os.environ:  # before the modules look
     sys.platform = os.environ["SANDBOX_TEST_PLATFORM"]
 
-from kerneleval.sandbox import lifecycle, linux, processes, reach, reaper, seccomp
+from kerneleval.sandbox import lifecycle, linux, processes, reaper, seccomp
 from kerneleval.sandbox import slot as slots
 
 SECRET = "the-judge-keeps-this-9f3b1c"
@@ -51,11 +53,14 @@ def _refuse(names: list[str]) -> None:
     linux.prctl(linux.PR_SET_SECCOMP, 2, ctypes.addressof(wanted))
 
 
-def zygote(fd: int, device: str, slot: dict, limits: dict, act: str, facts: dict) -> None:
+def zygote(control: socket.socket) -> None:
     """Fork the worker, tell its pid, wait for orders: ``end`` reaps it and tells the status."""
     import sandbox_acts
 
-    control = socket.socket(fileno=fd)
+    payload, fds, _, _ = socket.recv_fds(control, 1 << 20, 1)
+    for fd in fds:
+        os.set_inheritable(fd, True)
+    device, slot, limits, act, facts = json.loads(payload)
     started = time.perf_counter()
     theirs, mine = socket.socketpair()
     me = os.getpid()
@@ -132,6 +137,18 @@ def _plant(home: Path, work: Path) -> dict[str, str]:
 
 
 def main() -> None:
+    """Play an act for every line, until there are no more."""
+    for line in sys.stdin:
+        pid = os.fork()
+        if not pid:
+            play(json.loads(line))
+            sys.stdout.flush()
+            os._exit(0)
+        if os.waitpid(pid, 0)[1]:
+            print("failed", flush=True)
+
+
+def play(arguments: list[str]) -> None:
     """Parse, play, print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("act")
@@ -141,9 +158,15 @@ def main() -> None:
     parser.add_argument("--end", default="kill", choices=("kill", "wait", "murder"))
     parser.add_argument("--patience", type=float, default=60.0)
     parser.add_argument("--linger", type=float, default=0.0)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.refuse:
         _refuse(options.refuse.split(","))
+    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    pid = os.fork()
+    if not pid:
+        ours.close()
+        zygote(theirs)
+    theirs.close()
     work = Path(tempfile.mkdtemp(prefix="kerneleval-test-"))
     work.chmod(0o711)
     home = work / "home"
@@ -177,7 +200,9 @@ def main() -> None:
     }
     lifecycle.protect_host()
     limits = to_plain(slots.ResourceLimits(**json.loads(options.limits)))
-    report = _play(options, slot, limits, facts, leak)
+    payload = json.dumps([options.device, to_plain(slot), limits, options.act, facts]).encode()
+    socket.send_fds(ours, [payload], [leak])
+    report = _play(options, slot, Zygote(pid, ours))
     report["leftovers"] += reaper.kill_all(other, -1)
     report["bait"] = "untouched" if Path(facts["files"]["store"]).read_text() == SECRET else "changed"
     places = ["/etc", "/usr", "/", facts["work"], facts["repository"], sys.prefix, "/dev"]
@@ -189,33 +214,39 @@ def main() -> None:
     print(json.dumps(report))
 
 
-def _play(options: argparse.Namespace, slot: slots.Slot, limits: dict, facts: dict, leak: int) -> dict:
-    ours, theirs = socket.socketpair()
-    environment = reach.clean_environment() | {"PYTHONPATH": os.environ["PYTHONPATH"]}
-    environment |= {n: v for n, v in os.environ.items() if n == "SANDBOX_TEST_PLATFORM"}
-    environment |= {"OMP_NUM_THREADS": "2", "TRITON_INTERPRET": "1"}
-    code = (
-        "import json,sys; sys.path.insert(0, sys.argv[1]); import sandbox_driver as d; "
-        "d.zygote(int(sys.argv[2]), sys.argv[3], *json.loads(sys.argv[4]))"
-    )
-    payload = json.dumps([to_plain(slot), limits, options.act, facts])
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(Path(__file__).parent), str(theirs.fileno()), options.device, payload],
-        env=environment,
-        pass_fds=(theirs.fileno(), leak),
-        cwd="/",
-    )
-    theirs.close()
-    stream = ours.makefile("r")
-    first = json.loads(stream.readline())
-    report = {"zygote": process.pid, **first}
+class Zygote:
+    """The host's end of it."""
+
+    def __init__(self, pid: int, control: socket.socket) -> None:
+        self.pid = pid
+        self.control = control
+        self.ended = False
+
+    def tell(self, order: str) -> None:
+        """One of ``wait`` and ``quit``."""
+        self.control.sendall(f"{order}\n".encode())
+
+    def said(self) -> dict:
+        """The next message."""
+        return json.loads(self.control.recv(1 << 20))
+
+    def wait(self) -> None:
+        """Until it has ended."""
+        if not self.ended:
+            os.waitpid(self.pid, 0)
+            self.ended = True
+
+
+def _play(options: argparse.Namespace, slot: slots.Slot, zygote: Zygote) -> dict:
+    first = zygote.said()
+    report = {"zygote": zygote.pid, **first}
     if options.end == "wait":
-        ours.sendall(b"wait\n")
-        report |= json.loads(stream.readline())
+        zygote.tell("wait")
+        report |= zygote.said()
     before = sorted(set(sandbox_family(first["pid"])))
     if options.end == "murder":
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        os.kill(zygote.pid, signal.SIGKILL)
+        zygote.wait()
         deadline = time.monotonic() + 5
         while any(_alive(p) for p in before) and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -225,9 +256,9 @@ def _play(options: argparse.Namespace, slot: slots.Slot, limits: dict, facts: di
     report["kill_ms"] = (time.perf_counter() - started) * 1e3
     report["family"] = len(before)
     report["alive"] = [p for p in before if _alive(p)]
-    if process.poll() is None:
-        ours.sendall(b"quit\n")
-        process.wait(timeout=30)
+    if not zygote.ended:
+        zygote.tell("quit")
+        zygote.wait()
     return report
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -20,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from kerneleval.records import InfrastructureError, UsageError, from_plain, to_plain
-from kerneleval.sandbox import lifecycle, linux, processes, reaper, seccomp
+from kerneleval.sandbox import lifecycle, linux, processes, reach, reaper, seccomp
 from kerneleval.sandbox import slot as slots
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not run: the layers are Linux's")
@@ -61,28 +62,39 @@ class Played:
     report: dict
 
 
+@functools.cache
+def _driver(user: str, platform: str) -> subprocess.Popen[str]:
+    """The process that forks hosts; it ends with this one."""
+    packages = [p for p in sys.path if p.endswith("site-packages")]
+    environment = reach.clean_environment() | {"PYTHONPATH": os.pathsep.join([str(SOURCE), *packages])}
+    environment |= {"OMP_NUM_THREADS": "2", "TRITON_INTERPRET": "1"}
+    environment |= {"SANDBOX_TEST_PLATFORM": platform} if platform else {}
+    return subprocess.Popen(
+        [*(NOBODYS_PYTHON if user == "nobody" else [sys.executable]), str(HERE / "sandbox_driver.py")],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd="/",
+    )
+
+
 def play(user: str, act: str, device: str = "cpu", *, limits: dict | None = None, **options: object) -> Played:
     if user == "nobody" and not NOBODYS_PYTHON:
         pytest.skip("not run: no Python here, or no source, that an ordinary user can read")
-    command = NOBODYS_PYTHON if user == "nobody" else [sys.executable]
-    packages = [p for p in sys.path if p.endswith("site-packages")]
     arguments = [act, "--device", device, "--limits", json.dumps(limits or {})]
     for name, value in options.items():
         arguments += [f"--{name}", str(value)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), *packages])}
-    done = subprocess.run(
-        [*command, str(HERE / "sandbox_driver.py"), *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        cwd="/",
-    )
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout.splitlines()[-1])
+    driver = _driver(user, os.environ.get("SANDBOX_TEST_PLATFORM", ""))
+    assert driver.stdin is not None
+    assert driver.stdout is not None
+    driver.stdin.write(json.dumps(arguments) + "\n")
+    driver.stdin.flush()
+    line = driver.stdout.readline()
+    assert line.startswith("{"), f"the host {line}: see standard error"
+    report = json.loads(line)
     said = [json.loads(line) for line in report["said"].splitlines()]
-    assert said, f"the worker said nothing: {done.stderr}"
+    assert said, "the worker said nothing: see standard error"
     assert "raised" not in said[-1], said[-1]["raised"]
     played = Played(said[0], said[1] if len(said) > 1 else {}, report)
     assert report["leftovers"] == []
