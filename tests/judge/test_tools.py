@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -327,18 +328,29 @@ def doctored(open_folder, monkeypatch) -> Callable[[str], Path]:
     return make
 
 
-def _command(*words: str, folder: Path) -> tuple[int, str]:
-    """Exit code and output of a command in a process of its own, where no runtime was loaded before."""
+COMMANDS = """
+import json, sys
+from tests.commands import kerneleval
+
+for words in json.load(sys.stdin):
+    done = kerneleval(*words)
+    print(json.dumps([done.returncode, done.stdout + done.stderr]))
+"""
+
+
+def _commands(*commands: Sequence[str], folder: Path) -> list[tuple[int, str]]:
+    """Exit code and output of each command, in one process where no runtime was loaded before."""
     done = subprocess.run(
-        [sys.executable, "-m", "kerneleval", *words],
+        [sys.executable, "-c", f"import sys; sys.path.append({str(Path(__file__).parents[2])!r})\n{COMMANDS}"],
+        input=json.dumps(commands),
         env=os.environ | {"COLUMNS": "2000"},
         cwd=folder,
         capture_output=True,
         text=True,
         timeout=300,
-        check=False,
+        check=True,
     )
-    return done.returncode, done.stdout + done.stderr
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
 @pytest.mark.slow
@@ -355,16 +367,15 @@ def test_an_opencl_runtime_is_refused_by_name(doctored, line, said, tmp_path):
     library = doctored(line)
     file = tmp_path / "gelu.cl"
     file.write_text((Path(__file__).parents[1] / "attacks/honest/gelu.cl").read_text())
-    code, output = _command("check", str(file), "--task", "gelu", "--device", "opencl", "--quick", folder=tmp_path)
+    options = ["--task", "gelu", "--device", "opencl", "--quick"]
+    others = [["run", "-g", str(tmp_path), *options], ["doctor"]]  # of a crash they say the same
+    told = _commands(["check", str(file), *options], *others[: 2 * ("wrongly" in said)], folder=tmp_path)
+    code, output = told[0]
     assert code == 2, output
     assert said in output
     assert "PoCL" in output
     assert "nothing is said of the candidate" in output
-    if "does not run" in said:
-        return  # the other commands say the same
-    code, output = _command(
-        "run", "-g", str(tmp_path), "--task", "gelu", "--quick", "--device", "opencl", folder=tmp_path
-    )
-    assert (code, said in output) == (2, True), output
-    code, output = _command("doctor", folder=tmp_path)
-    assert said in output, library
+    if "wrongly" in said:
+        (_, (code, output), (_, of_doctor)) = told
+        assert (code, said in output) == (2, True), output
+        assert said in of_doctor, library

@@ -1,16 +1,17 @@
-"""An agent through the command line, judged by the real judge: its drafts, its budget, what it cannot read."""
+"""A run of an agent, judged by the real judge: its drafts, its budget, what it cannot read."""
 
 from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kerneleval import pipeline
+from kerneleval.judge import Judge
 from kerneleval.store import open_store
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not run: the jail is Linux's")
@@ -46,7 +47,7 @@ check("relu")
 """
 
 
-def test_an_agent_that_checks_spends_its_budget_and_reads_nothing_of_the_judge(tmp_path: Path) -> None:
+def test_an_agent_that_checks_spends_its_budget_and_reads_nothing_of_the_judge(tmp_path: Path, judge: Judge) -> None:
     scripts, store, cache = tmp_path / "scripts", tmp_path / "s.db", tmp_path / "cache"
     scripts.mkdir()
     cache.mkdir()
@@ -57,23 +58,7 @@ def test_an_agent_that_checks_spends_its_budget_and_reads_nothing_of_the_judge(t
         f'[generator]\nkind = "agent"\nname = "scripted"\ncommand = {json.dumps(words)}\n'
         f'reads = ["{scripts}"]\nlanguage = "torch"\nchecks = 2\n'
     )
-    command = [
-        sys.executable,
-        "-m",
-        "kerneleval",
-        "run",
-        "-g",
-        str(settings),
-        "-t",
-        "relu",
-        "--device",
-        "cpu",
-        "--quick",
-    ]
-    command += ["--direction", "forward", "--dtype", "float32", "--store", str(store)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-
+    pipeline.run((str(settings),), ("relu",), judge=judge, store_url=str(store), directions=("forward",), timed=False)
     with open_store(str(store), write=False) as opened:
         run = opened.run("latest")
         [(attempt, verdict)] = opened.verdicts(run.id)

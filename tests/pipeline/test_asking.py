@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kerneleval import generators, pipeline, tasks
+from kerneleval.judge import Judge
 from kerneleval.pipeline.asking import Kept, ask_all
 from kerneleval.records import Answer, Origin, Request, UsageError
 from kerneleval.store import open_store
@@ -43,12 +44,11 @@ class Model:
 """
 
 
-@pytest.mark.slow
-def test_a_run_of_a_generator_that_is_asked(tmp_path: Path) -> None:
+def test_a_run_of_a_generator_that_is_asked(tmp_path: Path, judge: Judge) -> None:
     module, store = tmp_path / "model.py", str(tmp_path / "s.db")
     module.write_text(OWN)
-    options = {"device": "cpu", "store_url": store, "tier": "quick", "directions": ("forward",)}
-    run = pipeline.run((str(module),), ("relu",), **options)
+    cheap = {"tier": "quick", "directions": ("forward",), "timed": False}
+    run = pipeline.run((str(module),), ("relu",), judge=judge, store_url=store, **cheap)
     found = pipeline.score(store, run)["scores"]["model"]
     assert found["pass_at_k"]["1"]["value"] == pytest.approx(1 / 3)
     # three samples, one of them right: the refused one was paid for too

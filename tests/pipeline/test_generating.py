@@ -17,6 +17,7 @@ from kerneleval import cli, devices, generators, pipeline, tasks
 from kerneleval.cli import app
 from kerneleval.generators.common.base import usual_language
 from kerneleval.generators.common.prompts import TEMPLATES
+from kerneleval.judge import Judge
 from kerneleval.languages.common import opencl_runtime
 from kerneleval.records import Limits, Protocol, Request, RunSpec, UsageError, asked
 
@@ -140,9 +141,10 @@ def test_a_place_is_needed() -> None:
 
 
 @pytest.mark.slow
-def test_an_estimate_and_the_run_that_it_is_of(tmp_path: Path) -> None:
+def test_an_estimate_and_the_run_that_it_is_of(tmp_path: Path, judge: Judge) -> None:
     store = str(tmp_path / "s.db")
     common: dict[str, Any] = {"device": "cpu", "store_url": store, "tier": "quick"}
+    cheap: dict[str, Any] = {"directions": ("forward",), "categories": ("tiny",), "timed": False, "judge": judge}
     with serving(lambda body, number: Say(usage=usage(body["seed"]))) as server:
         path = settings(tmp_path, server, samples=4)
         blind = pipeline.estimate(*asked(RunSpec, {"generators": (path,), "tasks": ("relu",), **common}))["generators"][
@@ -152,13 +154,13 @@ def test_an_estimate_and_the_run_that_it_is_of(tmp_path: Path) -> None:
         assert "assumed" in blind["tokens_out"]["basis"] and "asking_s" not in blind
         assert blind["judging_s"] is None
         assert blind["tokens_in"]["low"] < blind["tokens_in"]["value"] < blind["tokens_in"]["high"]
-        pipeline.run((path,), ("relu",), directions=("forward",), **common)
+        pipeline.run((path,), ("relu",), **cheap, **common)
 
         path = settings(tmp_path, server, samples=12)
         told = pipeline.estimate(*asked(RunSpec, {"generators": (path,), "tasks": ("relu",), **common}))["generators"][
             "tiny"
         ]
-        run = pipeline.run((path,), ("relu",), directions=("forward",), **common)
+        run = pipeline.run((path,), ("relu",), **cheap, **common)
         found = pipeline.estimate(*asked(RunSpec, {"generators": (path,), "tasks": ("relu",), **common}), against=run)[
             "generators"
         ]["tiny"]
