@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.processes import Broken, work_through
+from benchmarks.processes import work_through
+from tests.benchmarks import jobs
 
 from benchmarks import tasks_selftest
 from kerneleval.judge.selftest.mutants import KINDS
@@ -20,21 +21,6 @@ from kerneleval.records import InfrastructureError
 
 ROOT = Path(__file__).parent.parent.parent
 FEW = ("--tasks", "relu,add", "--device", "cpu", "--jobs", "1", "--dtype", "fp32")
-
-
-def double(job: Any) -> Any:
-    """Runs in a process of its own, by this module's name."""
-    if job == "raises":
-        raise ValueError("no such job")
-    if job == "dies":
-        os._exit(3)
-    if job == "hangs":
-        time.sleep(60)
-    if job == "breaks":
-        raise Broken("the device is gone")
-    if job == "process":
-        return os.getpid()
-    return 2 * job
 
 
 def end(killed: int, survived: int, **more: Any) -> dict[str, Any]:
@@ -62,8 +48,8 @@ def end(killed: int, survived: int, **more: Any) -> dict[str, Any]:
 
 
 def test_jobs_are_done_and_a_bad_one_costs_itself_alone() -> None:
-    jobs = [1, "raises", 2, "dies", 3, "hangs", 4]
-    found = {job: (result, error) for job, result, error in work_through(jobs, double, 2, seconds_each=5.0)}
+    given = [1, "raises", 2, "dies", 3, "hangs", 4]
+    found = {job: (result, error) for job, result, error in work_through(given, jobs.double, 2, seconds_each=5.0)}
     assert {job: found[job][0] for job in (1, 2, 3, 4)} == {1: 2, 2: 4, 3: 6, 4: 8}
     assert found["raises"] == (None, "ValueError: no such job")
     assert found["dies"] == (None, "its process died (exit code 3)")
@@ -72,7 +58,7 @@ def test_jobs_are_done_and_a_bad_one_costs_itself_alone() -> None:
 
 def test_a_process_that_is_beyond_use_gets_no_further_job() -> None:
     """After an illegal access every call on that GPU fails, at once: it would take up all the jobs that are left."""
-    found = [*work_through(["process", "process", "breaks", "process"], double, 1, seconds_each=60.0)]
+    found = [*work_through(["process", "process", "breaks", "process"], jobs.double, 1, seconds_each=60.0)]
     (first, second, broken, third) = [(result, error) for _, result, error in found]
     assert broken == (None, "the device is gone")
     assert first == second
@@ -80,16 +66,13 @@ def test_a_process_that_is_beyond_use_gets_no_further_job() -> None:
 
 
 def test_processes_that_cannot_start_are_an_error_and_no_endless_loop() -> None:
-    def local(job: Any) -> Any:
-        return job
-
     with pytest.raises(InfrastructureError, match="ended before its first job"):
-        list(work_through([1, 2], local, 1, seconds_each=5.0))
+        list(work_through([1, 2], jobs.found_by_no_name(), 1, seconds_each=5.0))
 
 
 def test_no_job_is_begun_when_time_is_up() -> None:
     done: list[Any] = []
-    for job, *_ in work_through([1, 2, 3], double, 1, seconds_each=5.0, go_on=lambda: not done):
+    for job, *_ in work_through([1, 2, 3], jobs.double, 1, seconds_each=5.0, go_on=lambda: not done):
         done.append(job)
     assert done == [1]
 
@@ -169,10 +152,21 @@ def test_a_mutant_is_killed_by_one_case_and_a_kind_without_mutants_says_why() ->
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def test_it_tests_reports_and_takes_what_it_knows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def in_turn(jobs: Sequence[Any], function: Any, *_: Any, go_on: Any, **__: Any) -> Iterator[tuple[Any, Any, str]]:
+    """As ``work_through``, in this process: one of its own takes two seconds to load PyTorch."""
+    for job in jobs:
+        if not go_on():
+            return
+        yield job, function(job), ""
+
+
+def test_it_tests_reports_and_takes_what_it_knows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     journal, out = tmp_path / "kept" / "j.jsonl", tmp_path / "out"
     words = [*FEW, "--journal", str(journal), "--out", str(out)]
     assert tasks_selftest.main(words) == 0
+    monkeypatch.setattr(tasks_selftest, "work_through", in_turn)
     said = capsys.readouterr().out
     assert "2 of 2 tasks passed" in said
     assert "mutation score 100.00 %" in said
@@ -203,13 +197,16 @@ def test_it_tests_reports_and_takes_what_it_knows(tmp_path: Path, capsys: pytest
     assert list(out.glob("*-some-shard_2_of_2.md"))
 
 
-def test_what_is_not_begun_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [*FEW, "--journal", str(tmp_path / "j"), "--out", str(tmp_path), "--limit-seconds", "0.001"]
+def test_what_is_not_begun_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks_selftest, "work_through", in_turn)
+    words = [*FEW, "--journal", str(tmp_path / "j"), "--out", str(tmp_path), "--limit-seconds", "1e-9"]
     assert tasks_selftest.main(words) == 2
     assert "no task was tested" in capsys.readouterr().err
     assert tasks_selftest.main([*words[:-2], "--tasks", "relu"]) == 0
     assert tasks_selftest.main(words) == 1
-    assert "1 tasks were not begun in 0.001 s" in capsys.readouterr().out
+    assert "1 tasks were not begun in 1e-09 s" in capsys.readouterr().out
     assert list(tmp_path.glob("*-some-unfinished.md"))
 
 
