@@ -6,6 +6,7 @@ KernelBench itself needs a GPU; a checkout made here, with an entry point of the
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,20 @@ def eval_kernel_against_ref(problem, candidate, device=None, **others):
     return types.SimpleNamespace(compiled=True, correctness=right, runtime=1.0, ref_runtime=2.0,
                                  metadata={"correctness_issue": "Output mismatch"} if not right else {})
 """
+TORCH = """
+import contextlib
+import types
+
+cuda = types.SimpleNamespace(is_available=lambda: False)
+nn = types.SimpleNamespace(Module=type("Module", (), {"__call__": lambda self, *given: self.forward(*given)}))
+device, no_grad = str, contextlib.nullcontext
+
+
+def rand(count):
+    return [0.5] * count
+"""
+"""In PyTorch's place where a candidate ends the process: loading it takes two seconds."""
+
 CHECKER = """
 def validate_kernel_static(code, backend, precision):
     errors = ["Missing __global__ kernel definition"] * ("__global__" not in code and backend == "cuda")
@@ -50,6 +65,14 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in (("__init__", ""), ("eval", EVAL), ("kernel_static_checker", CHECKER)):
         (package / f"{name}.py").write_text(text)
     return package.parent
+
+
+@pytest.fixture(scope="module")
+def light(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("light") / "src"
+    shutil.copytree(checkout, folder)
+    (folder / "torch.py").write_text(TORCH)
+    return folder
 
 
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=[s.name for s in SPECIMENS])
@@ -145,9 +168,10 @@ def get_init_inputs():
         ('print(\'result-0 {"result": {"compiled": true}}\'); import os; os._exit(0)', "rejected", "exit code 0"),
     ],
 )
-def test_the_process_is_read_truly(checkout: Path, body: str, verdict: str, why: str) -> None:
+def test_the_process_is_read_truly(checkout: Path, light: Path, body: str, verdict: str, why: str) -> None:
+    root = checkout if body.startswith("return") else light
     candidate = f"import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        {body}\n"
-    found = reading(evaluate(checkout, PROBLEM, candidate, "cuda", timeout_s=5 if "sleep" in body else 100))
+    found = reading(evaluate(root, PROBLEM, candidate, "cuda", timeout_s=5 if "sleep" in body else 100))
     assert (found["verdict"], found["why"][: len(why)]) == (verdict, why)
     assert found["static"] == "Missing __global__ kernel definition"
 
