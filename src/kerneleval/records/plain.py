@@ -67,6 +67,8 @@ class Within:
 FiniteFloat = Annotated[float, Within(-1.7976931348623157e308, 1.7976931348623157e308)]
 """A float that is neither NaN nor infinite."""
 
+_PLAIN = frozenset({str, int, bool, type(None)})
+
 _R = TypeVar("_R")
 _Reader = Callable[[Any], Any]
 
@@ -82,6 +84,8 @@ def to_plain(value: Any) -> Any:
     """A record as JSON-ready plain data; NaN and infinities become the strings ``nan``, ``inf``, ``-inf``. Raises
     TypeError: for a value that is no record and no plain data (a callable, a tensor).
     """
+    if type(value) in _PLAIN or (type(value) is float and math.isfinite(value)):  # most are
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _record(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -164,6 +168,8 @@ def _simple(kind: type, value: Any) -> Any:
 
 
 def _float(value: Any) -> float:
+    if type(value) is float:
+        return value
     if isinstance(value, str) and value in ("nan", "inf", "-inf"):
         return float(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
