@@ -78,6 +78,7 @@ def server() -> Iterator[Server]:
     make = [binaries / "initdb", "-D", data, "-U", "tester", "-A", "scram-sha-256", "--pwfile", folder / "password"]
     subprocess.run([*make, "-E", "UTF8", "--no-sync"], check=True, cwd=folder, capture_output=True, **account)
     settings = {"listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": folder, "fsync": "off"}
+    settings |= {"autovacuum": "off", "full_page_writes": "off", "wal_level": "minimal", "max_wal_senders": "0"}
     options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
     log = (folder / "log").open("wb")
     process = subprocess.Popen(
