@@ -95,25 +95,36 @@ def gelu(x):
 """,
 }
 
+CHECKED = {"mirrored": list(SOURCES), "apple": ["right", "wrong", "writes"]}
+
 CHECK = """
 import json, sys
 import kerneleval
-from kerneleval import devices
+from kerneleval import devices, tasks
 from kerneleval.judge.timing.timer import CLASSES_NS, Noise
-device, folder, names = sys.argv[1], sys.argv[2], sys.argv[3:]
+from kerneleval.records import Protocol
+folder = sys.argv[1]
+
+def checked(judge, name):
+    verdict = kerneleval.check(f"{folder}/{name}.py", "gelu", judge=judge, tier="quick", dtypes=["float32"],
+        categories=("tiny", "small", "medium"), allow=("custom", "mixed", "library"))
+    return {
+        "verdict": verdict.verdict, "reason": verdict.reason, "message": verdict.message,
+        "device": verdict.machine.device,
+        "marked": [f.level for f in verdict.findings if "not run on hardware" in f.message],
+        "timed": sum(getattr(c.outcome, "timing", None) is not None for c in verdict.cells),
+        "backward": sum(c.case.direction == "backward" for c in verdict.cells),
+    }
+
 found = {}
-with kerneleval.Judge(device) as judge:
-    judge._noise["quick"] = (Noise(spread=0.01, between=0.01),) * len(CLASSES_NS)  # no claim is looked at
-    for name in names:
-        verdict = kerneleval.check(f"{folder}/{name}.py", "gelu", judge=judge, tier="quick", dtypes=["float32"],
-            categories=("tiny", "small", "medium"), allow=("custom", "mixed", "library"))
-        found[name] = {
-            "verdict": verdict.verdict, "reason": verdict.reason, "message": verdict.message,
-            "device": verdict.machine.device,
-            "marked": [f.level for f in verdict.findings if "not run on hardware" in f.message],
-            "timed": sum(getattr(c.outcome, "timing", None) is not None for c in verdict.cells),
-            "backward": sum(c.case.direction == "backward" for c in verdict.cells),
-        }
+for device, names in json.loads(sys.argv[2]).items():
+    with kerneleval.Judge(device) as judge:
+        judge._noise["quick"] = (Noise(spread=0.01, between=0.01),) * len(CLASSES_NS)  # no claim is looked at
+        found[device] = {name: checked(judge, name) for name in names}
+        task = next(t for t in tasks.all_tasks().values() if "float64" in t.dtypes and "float32" in t.dtypes)
+        planned = sorted({case.dtype for case in judge.plan(task, Protocol())})
+        left_out = [judge.left_out(task, Protocol(dtypes=dtypes)) for dtypes in ((), ("float64",))]
+        found[device + " dtypes"] = [planned, *left_out]
 print(json.dumps(found))
 """
 
@@ -137,9 +148,11 @@ def package() -> Iterator[Path]:
         yield root
 
 
-def run(package: Path, code: str, *arguments: str) -> Any:
+@pytest.fixture(scope="module")
+def found(package: Path) -> Any:
+    """What one process finds on both devices: it loads PyTorch once."""
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
+        [sys.executable, "-c", CHECK, str(package), json.dumps(CHECKED)],
         capture_output=True,
         text=True,
         timeout=500,
@@ -152,42 +165,32 @@ def run(package: Path, code: str, *arguments: str) -> Any:
 
 
 @pytest.mark.slow
-def test_verdicts_over_staged_memory(package: Path) -> None:
-    found = run(package, CHECK, "mirrored", str(package), *SOURCES)
-    right = found.pop("right")
+def test_verdicts_over_staged_memory(found: Any) -> None:
+    on_mirrored = dict(found["mirrored"])
+    right = on_mirrored.pop("right")
     assert (right["verdict"], right["device"]) == ("passed", "mirrored"), right
     assert right["marked"] == ["warn"]
     assert right["timed"] == 6 and right["backward"] > 3
-    assert {name: one["verdict"] for name, one in found.items()} == dict.fromkeys(found, "failed"), found
-    assert found["wrong"]["reason"] == "wrong_output", found["wrong"]
-    assert found["writes"]["reason"] == "input_mutation", found["writes"]
-    assert found["late"]["reason"] == "wrong_output", found["late"]
+    assert {one["verdict"] for one in on_mirrored.values()} == {"failed"}, on_mirrored
+    assert on_mirrored["wrong"]["reason"] == "wrong_output", on_mirrored["wrong"]
+    assert on_mirrored["writes"]["reason"] == "input_mutation", on_mirrored["writes"]
+    assert on_mirrored["late"]["reason"] == "wrong_output", on_mirrored["late"]
 
 
 @pytest.mark.slow
-def test_verdicts_through_the_file_of_the_metal_device(package: Path) -> None:
+def test_verdicts_through_the_file_of_the_metal_device(found: Any) -> None:
     """As above, where no worker is paused; all that the device's file asks of Metal is asked of the fake."""
-    found = run(package, CHECK, "apple", str(package), "right", "wrong", "writes")
-    right = found.pop("right")
+    on_apple = dict(found["apple"])
+    right = on_apple.pop("right")
     assert (right["verdict"], right["device"], right["marked"]) == ("passed", "apple", ["warn"]), right
     assert right["timed"] == 6 and right["backward"] > 3
-    assert {name: one["reason"] for name, one in found.items()} == {"wrong": "wrong_output", "writes": "input_mutation"}
+    reasons = {name: one["reason"] for name, one in on_apple.items()}
+    assert reasons == {"wrong": "wrong_output", "writes": "input_mutation"}
 
 
-def test_dtypes_that_the_device_lacks_are_left_out_and_told(package: Path) -> None:
-    code = """
-import json
-import kerneleval
-from kerneleval import tasks
-from kerneleval.records import Protocol, UsageError
-with kerneleval.Judge("mirrored") as judge:
-    task = next(t for t in tasks.all_tasks().values() if "float64" in t.dtypes and "float32" in t.dtypes)
-    planned = sorted({case.dtype for case in judge.plan(task, Protocol())})
-    told = judge.left_out(task, Protocol())
-    alone = judge.left_out(task, Protocol(dtypes=("float64",)))
-print(json.dumps([planned, told, alone]))
-"""
-    planned, told, alone = run(package, code)
+@pytest.mark.slow
+def test_dtypes_that_the_device_lacks_are_left_out_and_told(found: Any) -> None:
+    planned, told, alone = found["mirrored dtypes"]
     assert planned == ["float32"]
     assert len(told) == len(alone) == 1
     assert told[0].startswith("float64 is left out: ") and "(mirrored)" in told[0]
