@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -78,5 +79,52 @@ def script(tmp_path: Path) -> Callable[..., str]:
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+    return run
+
+
+INTERPRETER = """
+import json, os, sys
+import torch, triton
+import kerneleval.languages
+
+for line in sys.stdin:
+    folder = json.loads(line)
+    if not (pid := os.fork()):
+        os.chdir(folder)
+        sys.stdout = sys.stderr = open("out", "w")
+        exec(compile(open("script.py").read(), "script.py", "exec"), {"__name__": "__main__"})
+        sys.stdout.flush()
+        os._exit(0)
+    print(os.waitpid(pid, 0)[1], flush=True)
+"""
+
+
+@pytest.fixture(scope="session")
+def interpreter() -> Iterator[subprocess.Popen[str]]:
+    """A process that has loaded Triton for its interpreter, once, and forks itself for every script."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERPRETER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+    )
+    with process:
+        yield process
+
+
+@pytest.fixture
+def interpreted(interpreter: subprocess.Popen[str], tmp_path: Path) -> Callable[[str], str]:
+    """Code -> its output, from a fork of a process with Triton's interpreter; it must exit with 0."""
+
+    def run(code: str) -> str:
+        assert interpreter.stdin and interpreter.stdout
+        (tmp_path / "script.py").write_text(code)
+        print(json.dumps(str(tmp_path)), file=interpreter.stdin, flush=True)
+        status = interpreter.stdout.readline().strip()
+        out = (tmp_path / "out").read_text()
+        assert status == "0", out
+        return out
 
     return run

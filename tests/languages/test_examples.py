@@ -39,9 +39,9 @@ def test_example_is_right(language, load, example):
         check(loaded, shape)
 
 
-def test_triton_example_is_right_in_the_interpreter(script, example, tmp_path):
+def test_triton_example_is_right_in_the_interpreter(interpreted, example, tmp_path):
     (tmp_path / "example.py").write_text(example("triton"))
-    out = script(
+    out = interpreted(
         f"""
 import json, torch
 from pathlib import Path
@@ -59,7 +59,6 @@ for shape in {SHAPES}:
     torch.testing.assert_close(loaded.backward([grad], [x], (), dims)[0].double(), want_grad, rtol=4e-6, atol=4e-6)
 print(json.dumps(loaded.launches()))
 """,
-        TRITON_INTERPRET="1",
     )
     assert json.loads(out) == {"gelu_kernel": 3, "gelu_backward_kernel": 3}  # the empty shape launches nothing
 
