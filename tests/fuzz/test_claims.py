@@ -45,7 +45,7 @@ def strict(value: Any) -> None:
 @example(10**400)
 @example(-(10**400))
 @example(True)
-@effort(300)
+@effort(120)
 def test_a_claimed_time_is_a_finite_number(value: Any) -> None:
     claimed = protocol._claimed_ns(value)
     assert type(claimed) is float
@@ -58,7 +58,7 @@ def test_a_claimed_time_is_a_finite_number(value: Any) -> None:
 @example({"what": "\udcff\x1b[2J"})
 @example({"what": "x" * 300})
 @example({})
-@effort(250)
+@effort(100)
 def test_a_claimed_mismatch_has_a_documented_reason(value: Any) -> None:
     wrong = protocol._claimed_wrong(value)
     assert (wrong is None) == (not isinstance(value, dict))
@@ -74,7 +74,7 @@ def test_a_claimed_mismatch_has_a_documented_reason(value: Any) -> None:
 
 @given(told=st.dictionaries(st.sampled_from(["aten", "launches", "extensions"]), json_values()))
 @example({"aten": {"aten.add.Tensor": 10**400}, "launches": {"k": True}})
-@effort(250)
+@effort(100)
 def test_claimed_counts_and_names_make_a_bounded_finding(told: dict[str, Any]) -> None:
     seen = track.Seen(
         outputs=(),
@@ -96,7 +96,7 @@ CLAIMS = st.fixed_dictionaries(
 
 @given(told=st.one_of(json_values(), st.lists(st.one_of(CLAIMS, json_values()), max_size=40)))
 @example([{"what": "\x1b[2J" * 100, "level": "warn", "when": "load"}] * 50)
-@effort(250)
+@effort(100)
 def test_claimed_tampering_is_a_bounded_list_of_texts(told: Any) -> None:
     found = protocol.tampering_claims({"tampering": told})
     assert len(found) <= 32
@@ -109,7 +109,7 @@ def test_claimed_tampering_is_a_bounded_list_of_texts(told: Any) -> None:
 
 @given(claims=st.lists(json_values(), min_size=1, max_size=6), verified=st.floats(1.0, 1e12))
 @example([1.7e308, 1.7e308], 1.0)
-@effort(150)
+@effort(60)
 def test_a_claimed_device_time_is_accepted_only_near_the_verified_one(claims: list[Any], verified: float) -> None:
     claimed = tuple(protocol._claimed_ns(value) for value in claims)
     samples = Samples(candidate_ns=(verified,) * len(claimed), candidate_event_ns=claimed)
@@ -145,7 +145,7 @@ def _loaded(answer: dict[str, Any]) -> Loaded:
 @given(answer=st.one_of(st.fixed_dictionaries({"state": STATES}), st.dictionaries(texts(8), json_values())))
 @example({"state": [["w", [math.inf], "float32"]]})
 @example({"state": [["w", ["9" * 5000], "float32"]]})
-@effort(300)
+@effort(120)
 def test_a_claimed_state_is_one_or_the_candidate_does_not_load(answer: dict[str, Any]) -> None:
     loaded = _loaded(answer)
     try:
@@ -186,7 +186,7 @@ def test_a_candidate_that_loads_only_once_fails_by_itself(monkeypatch: pytest.Mo
 
 
 @given(kind=texts(), message=texts(), unsupported=st.booleans())
-@effort(100)
+@effort(40)
 def test_what_a_candidate_raises_is_bounded_text(kind: str, message: str, unsupported: bool) -> None:
     failed = protocol.raised(WorkerError(kind[:200], message[:4000], unsupported=unsupported, evidence={}))
     assert failed.reason in DOCUMENTED

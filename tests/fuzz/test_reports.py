@@ -146,7 +146,7 @@ def printed(render: Any, value: Any, width: int = 120, *, colour: bool = False) 
 
 
 @given(verdict=verdicts(), width=WIDTHS, colour=st.booleans())
-@effort(150)
+@effort(60)
 def test_a_verdict_does_nothing_to_a_terminal(verdict: Verdict, width: int, colour: bool) -> None:
     text = printed(render_verdict, verdict, width, colour=colour)
     assert not CONTROL & set(text)
@@ -159,7 +159,7 @@ def test_a_verdict_does_nothing_to_a_terminal(verdict: Verdict, width: int, colo
     indent=st.sampled_from([None, 2]),
 )
 @example({"\x9b\ud800\u202e\x7f\u2028": ["\x1b\udfff", float("nan"), float("-inf")]}, None)
-@effort(300)
+@effort(120)
 def test_json_is_strict_and_does_nothing_to_a_terminal(document: dict[str, Any], indent: int | None) -> None:
     plain = to_plain(document)
     text = documents.dumps(plain, indent=indent)

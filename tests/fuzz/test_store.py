@@ -271,7 +271,7 @@ CONTENTS = st.one_of(
 
 
 @given(column=st.sampled_from(TEXT_COLUMNS), content=CONTENTS)
-@effort(100)
+@effort(40)
 def test_rows_of_any_content_are_read_or_refused(
     whole: bytes, tmp_path_factory: pytest.TempPathFactory, column: tuple[str, str], content: Any
 ) -> None:

@@ -19,14 +19,14 @@ from kerneleval.records import ISAS, CodeUse, Finding, UsageError, UsesEvidence,
 FIELDS = ("data", "kernel", "kind", "hash", "shared", "classes", "lines", "isa", "instructions", "widest_bytes")
 
 
-@effort(150)
+@effort(60)
 @given(st.lists(st.dictionaries(st.sampled_from(FIELDS), json_values()), max_size=4) | json_values())
 def test_what_a_worker_sends(files: Any) -> None:
     for one in read_sent(files):
         assert isinstance(one.data, bytes) and len(one.kernel) <= 200
 
 
-@effort(150)
+@effort(60)
 @given(
     st.dictionaries(st.sampled_from(FIELDS), json_values())
     | json_values()

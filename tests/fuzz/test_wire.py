@@ -146,7 +146,7 @@ PARTS = st.one_of(
 
 
 @given(parts=st.lists(PARTS, max_size=6), cuts=st.lists(st.integers(1, 5000), max_size=8))
-@effort(150)
+@effort(60)
 def test_any_bytes_are_messages_or_no_messages(parts: list[bytes], cuts: list[int]) -> None:
     """However they are cut into pieces; what is kept never exceeds a frame and one read."""
     sent, ours = socket.socketpair()
@@ -204,7 +204,7 @@ def _strict(body: bytes) -> bool:
 
 @given(parts=st.lists(PARTS, min_size=1, max_size=4), hang_up=st.booleans())
 @example(parts=[frame(b'{"op":"error","kind":' + b"[" * 900 + b"]" * 900 + b"}")], hang_up=False)
-@effort(150)
+@effort(60)
 def test_an_answer_is_a_message_or_the_candidates_failure(parts: list[bytes], hang_up: bool) -> None:
     with ends() as made:
         made.theirs.setblocking(False)
@@ -270,7 +270,7 @@ def test_thousands_of_mutated_answers() -> None:
         st.sampled_from(["kind", "message", "traceback", "unsupported", "broken"]), json_values(), max_size=5
     )
 )
-@effort(150)
+@effort(60)
 def test_an_error_answer_is_bounded_text(fields: dict[str, Any]) -> None:
     with ends(1 << 20) as made:
         made.theirs.sendall(frame(json.dumps({"op": "error", **fields}).encode()))
@@ -394,7 +394,7 @@ PLAIN = st.recursive(
 
 
 @given(value=PLAIN)
-@effort(250)
+@effort(100)
 def test_plain_values_come_back_through_json(value: Any) -> None:
     """With tuples, NaN, infinities, and mappings that look like marks."""
     text = json.dumps(encode_plain(value), allow_nan=False)

@@ -50,9 +50,9 @@ def verdict(output: torch.Tensor, expectation: Expectation) -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_other_orders_and_formulas_pass(name: str) -> None:
-    """fp32 forward at every planned case: other reduction orders, split K, online softmax, fast exponentials."""
+    """fp32 forward at every other planned case: other reduction orders, split K, online softmax, fast exponentials."""
     task = find(name)
-    for index, case in enumerate(planned(task, dtypes=("float32",), directions=("forward",))):
+    for index, case in enumerate(planned(task, dtypes=("float32",), directions=("forward",))[::2]):
         args, _ = drawn(task, case, seed=index)
         expectation = reference.expect(task, case, args)
         for number, candidate in enumerate(HONEST[name]):
@@ -65,7 +65,7 @@ def test_other_orders_and_formulas_pass(name: str) -> None:
 def test_other_gradients_pass(name: str) -> None:
     """Autograd through another formula, in fp32, also rounded to the half types."""
     task = find(name)
-    for index, case in enumerate(planned(task, directions=("backward",))[::2]):
+    for index, case in enumerate(planned(task, directions=("backward",))[::5]):
         args, grads = drawn(task, case, seed=index)
         assert grads is not None
         expectation = reference.expect(task, case, args, grads)
@@ -95,7 +95,7 @@ def test_products_that_are_stable_in_the_norm_pass(dtype: str, levels: int, dist
 @pytest.mark.parametrize(("dtype", "tile"), [("float32", 2), ("float32", 4), ("float16", 2), ("bfloat16", 2)])
 def test_convolutions_that_are_stable_in_the_norm_pass(dtype: str, tile: int, distribution: str) -> None:
     """Winograd's tiles, as cuDNN has them; F(4 x 4) of half types, transformed in the half type, is too far off."""
-    for seed, (b, c, o, h, w) in enumerate([(1, 16, 32, 33, 70), (4, 64, 12, 14, 14), (2, 96, 96, 28, 64)]):
+    for seed, (b, c, o, h, w) in enumerate([(1, 16, 12, 33, 70), (1, 64, 12, 14, 14), (1, 96, 24, 14, 34)]):
         dims = {"B": b, "C": c, "O": o, "H": h, "W": w, "K": 3, "S": 1}
         args, expectation = expected("conv2d", dims, seed, dtype=dtype, distribution=distribution)
         x, weight, bias, _, padding = args
@@ -145,7 +145,7 @@ def test_one_wrong_element_is_no_matter_of_norms(dtype: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_half_types_computed_in_fp32_and_rounded_once_pass(name: str, dtype: str) -> None:
     task = find(name)
-    for index, case in enumerate(planned(task, dtypes=(dtype,), directions=("forward",))[::2]):
+    for index, case in enumerate(planned(task, dtypes=(dtype,), directions=("forward",))[::5]):
         args, _ = drawn(task, case, seed=index)
         expectation = reference.expect(task, case, args)
         for candidate in HONEST[name][:1]:
@@ -232,10 +232,10 @@ def test_approximations_to_two_to_the_minus_twenty_pass() -> None:
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n != "argmax"])
 def test_narrow_arithmetic_in_an_fp32_task_fails(name: str) -> None:
-    """TF32 (rounded or truncated), fp16 and bf16 inputs, at every standard shape, both directions."""
+    """TF32 (rounded or truncated), fp16 and bf16 inputs, at every other standard shape, both directions."""
     task = find(name)
     recognised = []
-    for case in planned(task, dtypes=("float32",), distributions=("standard",)):
+    for case in planned(task, dtypes=("float32",), distributions=("standard",))[::2]:
         args, grads = drawn(task, case)
         expectation = reference.expect(task, case, args, grads)
         if not all(t.numel() for t in expectation.native):

@@ -40,7 +40,7 @@ CASE = case_of("mine", {"M": 40, "N": 70})
 def test_the_native_reference_passes_everywhere(name: str) -> None:
     """Three seeds over every distribution, dtype, layout and direction; contiguous cases are in the self-tests."""
     task = find(name)
-    for index, case in enumerate(c for c in planned(task) if c.layout != "contiguous"):
+    for index, case in enumerate(c for c in planned(task, tier="quick") if c.layout != "contiguous"):
         args, grads = drawn(task, case, seed=index % 3)
         expectation = oracle.expect(task, case, args, grads)
         result = compare(expectation.native, expectation)
@@ -362,10 +362,10 @@ def test_a_task_in_place_gets_its_inputs_back() -> None:
 def test_figures_for_timed_windows(name: str) -> None:
     """Honest candidates and native outputs on other inputs are within the figures that windows are checked by."""
     task = find(name)
-    for case in planned(task, directions=("forward",), distributions=("standard",)):
+    for case in planned(task, directions=("forward",), distributions=("standard",))[::2]:
         calibrated = oracle.expect(task, case, drawn(task, case, seed=100)[0])
         rms_bound, worst_bound = calibrated.timed.relative_rms, calibrated.timed.worst
-        for seed in range(3):
+        for seed in range(2):
             args, _ = drawn(task, case, seed)
             native = called(task.reference, args)
             got = called(HONEST[name][0], floats(args, torch.Tensor.float))

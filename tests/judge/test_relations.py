@@ -20,7 +20,7 @@ WITH = [name for name in NAMES if find(name).relations]
 @pytest.mark.parametrize("name", WITH)
 def test_the_reference_and_honest_candidates_keep_every_relation(name: str) -> None:
     task = find(name)
-    for case in planned(task, dtypes=("float32",), directions=("forward",), distributions=("standard",)):
+    for case in planned(task, dtypes=("float32",), directions=("forward",), distributions=("standard",))[::2]:
         args, _ = drawn(task, case)
         assert len(relations.applicable(task, case)) == len(task.relations)
         for candidate in (task.reference, *HONEST[name]):

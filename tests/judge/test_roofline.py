@@ -123,7 +123,7 @@ def test_weights_and_expanded_inputs_count_for_what_lies_in_memory() -> None:
 )
 def test_what_must_be_moved_is_never_more_than_there_is(name: str, direction: str) -> None:
     task = tasks.find(name)
-    task, case, form, sample = cell(name, {dim.name: max(dim.low, 16) for dim in task.dims}, direction=direction)
+    task, case, form, sample = cell(name, {dim.name: max(dim.low, 8) for dim in task.dims}, direction=direction)
     there = sum(slot.nbytes for slot in form.slots) + sum(o.numel() * o.element_size() for o in sample.outputs)
     assert 0 < needed_bytes(task, case, form, sample) <= there
 

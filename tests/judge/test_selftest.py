@@ -26,8 +26,7 @@ def failed_tests(task: Task, *cases: Any) -> set[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_built_in_task_passes(name: str) -> None:
     task = find(name)
-    cases = [case for case in planned(task) if case.layout == "contiguous"]
-    cases = [case for index, case in enumerate(cases) if case.dtype == "float32" or index % 2]
+    cases = [case for case in planned(task) if case.layout == "contiguous"][::3]
     assert selftest(task, "cpu", cases) == []
 
 

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from kerneleval.judge.timing.statistics import claim_of, interval, pair_log_ratios, sure, timing_from
+from kerneleval.judge.timing.statistics import _of_median, claim_of, interval, pair_log_ratios, sure, timing_from
 from kerneleval.judge.verdicts import _summary
 from kerneleval.records import CellResult, Passed, Samples
 
@@ -58,6 +59,12 @@ def test_intervals_cover_the_truth(n: int) -> None:
         _, low, high = interval([rng.normal(truth, spread, n)], spread, 0.0)
         hits += low <= truth <= high
     assert hits / 400 > 0.95 - 4 * math.sqrt(0.95 * 0.05 / 400)
+
+
+def test_the_error_of_a_median_is_that_of_maritz_and_jarrett() -> None:
+    for quads in (np.random.default_rng(n).normal(0.1, 0.2, n) for n in (3, 4, 16, 31)):
+        assert _of_median(quads) == pytest.approx(float(stats.mstats.mjci(quads, prob=[0.5])[0]), rel=1e-9)
+    assert _of_median(np.full(5, 0.3)) == pytest.approx(0, abs=1e-8)
 
 
 def test_spread_between_sessions_does_not_shrink_with_quads() -> None:

@@ -67,7 +67,7 @@ def test_a_timed_verdict_tells_the_conditions(tmp_path, new_cache):
     path = tmp_path / "gelu.cpp"
     path.write_text(GELU_CPP)
     with Judge("cpu", new_cache()) as judge:
-        verdict = _timed(path, judge, "medium", "large")
+        verdict = _timed(path, judge, "medium")
         assert verdict.verdict == "passed", verdict.message
         assert verdict.speedup is not None
         for reading in (verdict.conditions.first, verdict.conditions.last):

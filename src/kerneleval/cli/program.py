@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import signal
@@ -97,10 +98,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return PIPE_CLOSED
 
 
+@functools.cache
+def _program() -> Callable[..., int | None]:
+    """All commands, put together once: that takes longer than many of them."""
+    return typer.main.get_command(app)
+
+
 def _run(arguments: list[str]) -> int:
     show_traceback = os.environ.get("KERNELEVAL_TRACEBACK", "") not in ("", "0")
     try:
-        code = app(args=arguments, prog_name="kerneleval", standalone_mode=False)
+        code = _program()(args=arguments, prog_name="kerneleval", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except _Terminated as terminated:

@@ -118,24 +118,38 @@ def interval(sessions: Sequence[np.ndarray], spread: float, between: float) -> t
     means = np.array([np.median(quads) for quads in sessions])
     estimate = float(means.mean())
     if len(means) >= 3:
-        from scipy import stats  # a second of work, which the quick tier has no use for
-
-        half = float(stats.t.ppf(0.975, len(means) - 1) * means.std(ddof=1) / math.sqrt(len(means)))
+        half = _student(0.975, len(means) - 1) * float(means.std(ddof=1)) / math.sqrt(len(means))
         return estimate, estimate - half, estimate + half
     variance = 0.0
     for quads in sessions:
         n = len(quads)
         if n >= FEW:
-            from scipy import stats
-
             # a known spread guards against a lucky small sample of quads that happen to agree
-            own = float(stats.t.ppf(0.975, n - 1)) * float(stats.mstats.mjci(quads, prob=[0.5])[0])
+            own = _student(0.975, n - 1) * _of_median(quads)
             half = max(own, 1.96 * spread / math.sqrt(n) * 0.5)
         else:
             half = 1.96 * max(spread, float(quads.std(ddof=1)) if n > 1 else 0.0) / math.sqrt(n)
         variance += half**2
     half = math.sqrt(variance / len(sessions) ** 2 + (1.96 * between) ** 2 / len(sessions))
     return estimate, estimate - half, estimate + half
+
+
+def _student(probability: float, freedom: int) -> float:
+    """Quantile of Student's t, as ``scipy.stats.t.ppf`` has it: to import that takes a second."""
+    from scipy import special
+
+    return float(special.stdtrit(freedom, probability))
+
+
+def _of_median(quads: np.ndarray) -> float:
+    """Standard error of the median, as ``scipy.stats.mstats.mjci`` has it: Maritz and Jarrett's."""
+    from scipy import special
+
+    n = len(quads)
+    below = (n + 1) // 2
+    weights = np.diff(special.betainc(below - 1, n - below, np.arange(n + 1) / n))
+    ordered = np.sort(quads)
+    return math.sqrt(max(0.0, float(weights @ ordered**2 - (weights @ ordered) ** 2)))
 
 
 def resolution(samples: Samples) -> float:
@@ -162,9 +176,7 @@ def sure(sessions: Sequence[np.ndarray]) -> float:
         freedom = sum(own) - len(own)
     else:
         return _SURE
-    from scipy import stats
-
-    return float(stats.t.ppf(0.9995, freedom) / stats.t.ppf(0.975, freedom))
+    return _student(0.9995, freedom) / _student(0.975, freedom)
 
 
 def claim_of(low: float, high: float, estimate: float, noise: float, times: float = _SURE) -> Claim:
