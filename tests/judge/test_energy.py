@@ -158,7 +158,7 @@ def test_a_precise_verdict_tells_joules(new_cache: Any, tmp_path: Any, monkeypat
     path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
     options: dict[str, Any] = {"dtypes": ["float32"], "distributions": ["standard"], "directions": ["forward"]}
     with Judge("cpu", new_cache()) as judge:
-        verdict = check(path, "gelu", judge=judge, tier="quick", allow=("library",), categories=["large"], **options)
+        verdict = check(path, "gelu", judge=judge, tier="quick", allow=("library",), categories=["medium"], **options)
     assert verdict.verdict == "passed", verdict.message
     timed = [c.outcome for c in verdict.cells if c.outcome.timing]  # type: ignore[union-attr]
     assert timed

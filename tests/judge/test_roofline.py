@@ -179,10 +179,11 @@ def test_a_reference_without_gradients_here_condemns_nobody(monkeypatch: pytest.
 GELU = "import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n"
 
 
-def judged(judge: Judge, tmp_path: Any) -> Any:
+def judged(judge: Judge, tmp_path: Any, *directions: str) -> Any:
     path = tmp_path / "gelu.py"
     path.write_text(GELU)
-    options: dict[str, Any] = {"dtypes": ["float32"], "distributions": ["standard"], "categories": ["large"]}
+    options: dict[str, Any] = {"dtypes": ["float32"], "distributions": ["standard"], "categories": ["medium"]}
+    options["directions"] = directions or ("forward",)
     return check(path, "gelu", judge=judge, tier="quick", allow=("library",), **options)
 
 
@@ -206,7 +207,7 @@ def test_a_verdict_tells_how_near_its_cells_come(
         assert verdict.verdict == "passed", verdict.message
         assert [f.check for f in verdict.findings if "were not measured" in f.message] == ["limits"]
         keep(judge, 1e12)
-        verdict = judged(judge, tmp_path)
+        verdict = judged(judge, tmp_path, "forward", "backward")
         assert verdict.verdict == "passed", verdict.message
         assert not [f for f in verdict.findings if f.check == "limits"]
         fractions = [c.outcome.evidence["limit"]["fraction"] for c in verdict.cells if c.outcome.timing]
