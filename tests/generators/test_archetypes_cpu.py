@@ -223,9 +223,7 @@ def test_exponentials_over_the_whole_range(library):
         assert (got.double() - want).abs()[~normal].max() < 3e-45
 
 
-@pytest.mark.parametrize(
-    ("name", "task_name"), [("robust", "rms_norm"), ("fragile", "logsumexp"), ("baseline", "amax")]
-)
+@pytest.mark.parametrize(("name", "task_name"), [("robust", "rms_norm"), ("fragile", "amax"), ("baseline", "amax")])
 def test_candidate_builds_and_runs_as_one_file(tmp_path: Path, name, task_name):
     task = tasks.find(task_name)
     (candidate,) = generators.find(name).candidates(task, "cpu")

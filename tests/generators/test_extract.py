@@ -379,31 +379,31 @@ def test_deep_code_does_not_raise(deep):
 
 
 LONG = {
-    "ticks": "`" * 250_000,
-    "fences": "```\n" * 62_500,
-    "tagged fences": "```python\n" * 25_000,
-    "blocks that do not parse": '```python\ndef f(x:\n"""\n```\n' * 9_000,
-    "openings of thoughts": "<think>\n" * 30_000,
-    "ends of thoughts": "</think>" * 30_000,
-    "comments": "```cuda\n#include <a>\n" + "/*" * 125_000,
-    "raw strings": "```cuda\n#include <a>\n" + 'R"(' * 80_000,
-    "quotes": "```cuda\n#include <a>\n" + '"' * 250_000,
-    "pre": "<pre>" * 50_000,
-    "blanks": "```python\n" + " " * 250_000,
-    "paragraphs": "import x\n\n" * 25_000,
-    "refusals": "I can" * 50_000,
-    "entities": "```python\n" + "&lt;" * 62_500,
-    "hunks": "@@ -1\n" * 40_000,
-    "prose": ("word " * 20 + "\n") * 2_500,
-    "address spaces": "```c\n#include <a>\nkernel " + "global " * 35_000,
-    "attributes": "```c\n#include <a>\nkernel " + "[[thread_in_" * 20_000,
-    "attributes that never end": "```c\n#include <a>\nkernel [[" + "thread_in_" * 25_000,
-    "gaps": "```c\n#include <a>\nkernel device" + " \n" * 125_000,
+    "ticks": "`" * 125_000,
+    "fences": "```\n" * 31_250,
+    "tagged fences": "```python\n" * 12_500,
+    "blocks that do not parse": '```python\ndef f(x:\n"""\n```\n' * 4_500,
+    "openings of thoughts": "<think>\n" * 15_000,
+    "ends of thoughts": "</think>" * 15_000,
+    "comments": "```cuda\n#include <a>\n" + "/*" * 62_500,
+    "raw strings": "```cuda\n#include <a>\n" + 'R"(' * 40_000,
+    "quotes": "```cuda\n#include <a>\n" + '"' * 125_000,
+    "pre": "<pre>" * 25_000,
+    "blanks": "```python\n" + " " * 125_000,
+    "paragraphs": "import x\n\n" * 12_500,
+    "refusals": "I can" * 25_000,
+    "entities": "```python\n" + "&lt;" * 31_250,
+    "hunks": "@@ -1\n" * 20_000,
+    "prose": ("word " * 20 + "\n") * 1_250,
+    "address spaces": "```c\n#include <a>\nkernel " + "global " * 17_500,
+    "attributes": "```c\n#include <a>\nkernel " + "[[thread_in_" * 10_000,
+    "attributes that never end": "```c\n#include <a>\nkernel [[" + "thread_in_" * 12_500,
+    "gaps": "```c\n#include <a>\nkernel device" + " \n" * 62_500,
 }
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60)  # each takes a tenth of a second; what grows with the square would take half an hour
+@pytest.mark.timeout(60)  # each takes a twentieth of a second; what grows with the square, minutes
 @pytest.mark.parametrize("language", ["triton", "cuda", "opencl", "metal"])
 def test_a_long_answer(language):
     for name, long in LONG.items():

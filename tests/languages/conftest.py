@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kerneleval import languages
-from kerneleval.languages import Loaded
+from kerneleval.languages import Loaded, opencl
 from kerneleval.records import Candidate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,8 +33,16 @@ def make() -> Callable[..., Candidate]:
     return make_candidate
 
 
+@pytest.fixture(scope="session")
+def _compiled_once() -> Iterator[None]:
+    """What is built and then loaded here is the same OpenCL program, as no two processes share one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opencl, "_compile", functools.lru_cache(maxsize=1)(opencl._compile))
+        yield
+
+
 @pytest.fixture
-def load(tmp_path: Path) -> Iterator[Callable[..., Loaded]]:
+def load(tmp_path: Path, _compiled_once: None) -> Iterator[Callable[..., Loaded]]:
     """(text, language, *more files, names=..., entry=...) -> the candidate, built and loaded on the host."""
     loaded: list[Loaded] = []
 
