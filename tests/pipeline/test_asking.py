@@ -47,7 +47,7 @@ class Model:
 def test_a_run_of_a_generator_that_is_asked(tmp_path: Path, judge: Judge) -> None:
     module, store = tmp_path / "model.py", str(tmp_path / "s.db")
     module.write_text(OWN)
-    cheap = {"tier": "quick", "directions": ("forward",), "timed": False}
+    cheap = {"tier": "quick", "directions": ("forward",), "categories": ("small",), "timed": False}
     run = pipeline.run((str(module),), ("relu",), judge=judge, store_url=store, **cheap)
     found = pipeline.score(store, run)["scores"]["model"]
     assert found["pass_at_k"]["1"]["value"] == pytest.approx(1 / 3)

@@ -48,7 +48,7 @@ def test_both_devices_count(
             name=name,
             tier="quick",
             directions=["forward"],
-            dtypes=["float32"],
+            categories=["small", "medium"],
             store_url=store,
         )
 
