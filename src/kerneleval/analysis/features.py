@@ -258,10 +258,12 @@ def _mark(feature: Feature, file: str, line: int, what: str) -> Mark:
 
 def _matches(feature: Feature, file: str, text: str, pattern: str, line: int) -> Iterator[Mark]:
     seen = set()
+    at = 0
     for match in re.finditer(pattern, text):
         if match[0] not in seen:
             seen.add(match[0])
-            yield _mark(feature, file, line + text.count("\n", 0, match.start()), match[0])
+            line, at = line + text.count("\n", at, match.start()), match.start()
+            yield _mark(feature, file, line, match[0])
 
 
 _TILES = re.compile(r"\bcute\b|\bkittens\b")
@@ -275,9 +277,11 @@ def _native(file: str, text: str, line: int = 1) -> list[Mark]:
     for feature in FEATURES:
         if feature.native:
             marks += _matches(feature, file, code, feature.native, line)
+    ends = [end.start() for end in re.finditer("\n", text)]
     for at, within in _statements(code, strings):
-        place = line + text.count("\n", 0, at)
-        marks += [m for where, string in within for m in _assembly(file, string, line + text.count("\n", 0, where))]
+        place = line + bisect.bisect_left(ends, at)
+        for where, string in within:
+            marks += _assembly(file, string, line + bisect.bisect_left(ends, where))
         if any(_instructions(string) for _, string in within):  # else a barrier of the compiler, asm("" ::: "memory")
             marks.append(_mark(_INSTRUCTIONS, file, place, "asm"))
     if any(m.axis == "R" and _TILES.search(m.what) for m in marks):  # these are C++ with __global__ too

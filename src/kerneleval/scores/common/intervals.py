@@ -351,6 +351,7 @@ def _draws(n_tasks: int, size: int) -> Iterator[Draw]:
             yield Draw(generator.integers(0, n_tasks, (end - start, n_tasks)), generator)
 
 
+@functools.cache
 def _tail(n: int) -> float:
     """Share of the resamples on each side of a 95 % interval over n tasks: 0.025 for ever so many, less for few, as
     resamples of n scatter by (n - 1) / n of the variance, and their quantiles are normal ones where t has fewer degrees

@@ -147,7 +147,7 @@ def _cell(one: Result, other: Result, names: dict[str, str]) -> Cell:
         return bare
     ratio = theirs.speedup / mine.speedup
     error = math.hypot(*(log_error(t.low, t.high, unknown=math.inf) for t in (mine, theirs)))
-    p = float(2 * stats.norm.sf(abs(math.log(ratio)) / error)) if error > 0 else float(ratio == 1)
+    p = math.erfc(abs(math.log(ratio)) / (error * math.sqrt(2))) if error > 0 else float(ratio == 1)
     low, high = ratio * math.exp(-Z * error), ratio * math.exp(Z * error)
     return replace(bare, change="not_told", ratio=ratio, low=low, high=high, p=p)
 
