@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -146,6 +147,17 @@ def test_a_run_that_went_on_is_extended(url: str, tmp_path: Path) -> None:
     assert plain(reads(url, run)) == whole
 
 
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of two stores, and of a third one that is the first with a run more."""
+    folder = tmp_path_factory.mktemp("three")
+    stored(folder / "a.db", "first")
+    stored(folder / "b.db", "fine", "cuda")
+    (folder / "c.db").write_bytes((folder / "a.db").read_bytes())
+    stored(folder / "c.db", "another", "rocm")
+    return folder
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -156,13 +168,12 @@ def test_a_run_that_went_on_is_extended(url: str, tmp_path: Path) -> None:
         ("UPDATE cases SET dtype = 'float16'", "case [0-9a-f]{32}"),
     ],
 )
-def test_what_differs_is_named_and_nothing_is_merged(change: str, named: str, url: str, tmp_path: Path) -> None:
-    a, b, c = (str(tmp_path / f"{name}.db") for name in "abc")
-    stored(a, "first")
-    stored(b, "fine", "cuda")
+def test_what_differs_is_named_and_nothing_is_merged(
+    change: str, named: str, url: str, three: Path, tmp_path: Path
+) -> None:
+    own = shutil.copytree(three, tmp_path / "own")
+    a, b, c = (str(own / f"{name}.db") for name in "abc")
     pipeline.merge([a], store_url=url)
-    Path(c).write_bytes(Path(a).read_bytes())
-    stored(c, "another", "rocm")
     with sqlite3.connect(c) as connection:
         connection.execute(change)
     connection.close()
