@@ -87,6 +87,7 @@ def server() -> Iterator[Server]:
     found = Server(port, password.replace("/", "%2F").replace("@", "%40"))
     try:
         _wait(found, process, folder / "log")
+        found.execute("CREATE DATABASE tests")
         yield found
     finally:
         process.send_signal(signal.SIGINT)  # fast shutdown
@@ -112,10 +113,12 @@ def _wait(server: Server, process: subprocess.Popen[bytes], log: Path) -> None:
 
 @pytest.fixture
 def server_url(server: Server) -> str:
-    """URL of a fresh, empty database."""
-    name = "db_" + secrets.token_hex(4)
-    server.execute(f"CREATE DATABASE {name}")
-    return server.url(name)
+    """URL of an empty database: the same for every test, for a new one takes a tenth of a second of its server."""
+    gone = "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE datname = 'tests'"
+    server.execute(gone)
+    server.execute("DROP SCHEMA public CASCADE", "tests")
+    server.execute("CREATE SCHEMA public", "tests")
+    return server.url("tests")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
