@@ -152,6 +152,7 @@ def test_a_precise_verdict_tells_joules(new_cache: Any, tmp_path: Any, monkeypat
     monkeypatch.setattr("kerneleval.judge.timing.energy._BUSY", 0.0)  # a busy machine leaves little room for windows
     monkeypatch.setattr("kerneleval.judge.timing.energy._PACE", 100.0)
     monkeypatch.setattr("kerneleval.judge.timing.energy._STEPS", 1)  # this counter is exact at every step
+    monkeypatch.setattr("kerneleval.judge.timing.energy._WINDOW_NS", 2e8)
     short = replace(TIERS["quick"], energy_s=0.3)
     monkeypatch.setitem(TIERS, "quick", short)
     path = tmp_path / "gelu.py"
