@@ -146,7 +146,7 @@ def printed(render: Any, value: Any, width: int = 120, *, colour: bool = False) 
 
 
 @given(verdict=verdicts(), width=WIDTHS, colour=st.booleans())
-@effort(60)
+@effort(30)
 def test_a_verdict_does_nothing_to_a_terminal(verdict: Verdict, width: int, colour: bool) -> None:
     text = printed(render_verdict, verdict, width, colour=colour)
     assert not CONTROL & set(text)
@@ -231,7 +231,7 @@ RESULTS = st.lists(
 
 
 @given(results=RESULTS, name=texts(), width=WIDTHS, colour=st.booleans(), missing=st.dictionaries(texts(), texts()))
-@effort(40)
+@effort(20)
 def test_scores_do_nothing_to_a_terminal(
     results: list[Result], name: str, width: int, colour: bool, missing: dict[str, str]
 ) -> None:
@@ -258,7 +258,7 @@ def test_scores_do_nothing_to_a_terminal(
 
 
 @given(text=texts(), width=WIDTHS)
-@effort(60)
+@effort(30)
 def test_tasks_and_doctor_do_nothing_to_a_terminal(text: str, width: int) -> None:
     finding = {"test": text, "case": text, "message": text}
     tested = [{"task": text, "passed": False, "cases": 1, "seconds": 1.0, "findings": [finding]}]
@@ -341,7 +341,7 @@ def _found(text: str) -> dict[str, Any]:
 
 
 @given(events=st.lists(st.tuples(st.sampled_from(["run", "case"]), st.integers(0, 5), texts()), max_size=6))
-@effort(60)
+@effort(30)
 def test_progress_does_nothing_to_a_terminal(events: list[tuple[str, int, str]]) -> None:
     for terminal in (False, True):
         out = io.StringIO()

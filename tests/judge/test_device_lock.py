@@ -296,6 +296,7 @@ def test_beside_other_judges_a_verdict_says_so_and_rests_on_the_scatter_of_its_o
     path = tmp_path / "gelu.py"
     path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
     options: Any = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"]}
+    options["distributions"] = ["standard"]
     judge.noise(Protocol(tier="quick"))
     with registered(judge.device.hardware()), registered(judge.device.hardware()):
         verdict = check(path, "gelu", judge=judge, tier="quick", allow=("library",), **options)

@@ -112,6 +112,7 @@ def test_the_verdict_is_the_same(judge: Judge, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(Cpu, "pauses", False)
     file = tmp_path / "gelu.py"
     file.write_text(source)
-    verdict = check(file, "gelu", judge=judge, allow=("library",), dtypes=["float32"], timed=False)
+    small: dict[str, Any] = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["tiny", "small"]}
+    verdict = check(file, "gelu", judge=judge, allow=("library",), timed=False, **small)
     assert verdict.verdict == ("passed" if source == GELU else "failed"), verdict.message
     assert len(verdict.cells) == len({c.case for c in verdict.cells}) > 8

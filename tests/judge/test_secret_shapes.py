@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,12 @@ from kerneleval.pipeline import check
 from kerneleval.records import Case, Direction, Failed, Outcome, Passed, Protocol, Verdict
 from kerneleval.tasks import find, shapes
 
-PROTOCOL = Protocol(dtypes=("float32",), categories=("tiny", "small", "medium"), timed=False)
+OPTIONS: dict[str, Any] = {
+    "dtypes": ("float32",),
+    "directions": ("forward",),
+    "categories": ("tiny", "small", "medium"),
+}
+PROTOCOL = Protocol(timed=False, **OPTIONS)
 KNOWING = """
 import torch
 
@@ -32,8 +38,7 @@ def test_one_who_knows_the_sizes_of_strided_inputs_alone_fails(judge: Judge, tmp
     path = tmp_path / "gelu.py"
     plain = "x.is_contiguous() and not x.storage_offset()"
     path.write_text(source.replace("if tuple", f"if {plain} or tuple"))
-    options = {"dtypes": PROTOCOL.dtypes, "categories": PROTOCOL.categories}
-    verdict = check(path, "gelu", judge=judge, timed=False, allow=("library",), **options)
+    verdict = check(path, "gelu", judge=judge, timed=False, allow=("library",), **OPTIONS)
     assert (verdict.verdict, verdict.reason) == ("failed", "wrong_output")
     assert "at sizes that are not in the plan" in verdict.message
 
@@ -53,16 +58,8 @@ def test_one_who_knows_the_plan_fails(judge: Judge, tmp_path: Path, otherwise: s
     path.write_text(KNOWING.format(known=known, otherwise=otherwise))
 
     def judged(case: str = "") -> Verdict:
-        return check(
-            path,
-            "gelu",
-            judge=judge,
-            dtypes=PROTOCOL.dtypes,
-            categories=() if case else PROTOCOL.categories,
-            timed=False,
-            allow=("library",),
-            case=case,
-        )
+        options = OPTIONS | ({"case": case, "categories": ()} if case else {})
+        return check(path, "gelu", judge=judge, timed=False, allow=("library",), **options)
 
     verdict = judged()
     assert (verdict.verdict, verdict.stage, verdict.reason) == ("failed", stage, reason)
@@ -83,8 +80,7 @@ def test_strides_that_differ_at_secret_sizes_alone_are_no_table_of_sizes(judge: 
         f"def add(x, y):\n    if x.stride() != y.stride() and tuple(x.shape) not in {known}:\n"
         "        raise NotImplementedError('one pair of strides')\n    return x + y\n"
     )
-    options = {"dtypes": PROTOCOL.dtypes, "categories": PROTOCOL.categories, "directions": ["forward"]}
-    verdict = check(path, "add", judge=judge, timed=False, allow=("library",), **options)
+    verdict = check(path, "add", judge=judge, timed=False, allow=("library",), **OPTIONS)
     assert verdict.verdict == "passed", verdict.message
 
 
@@ -94,15 +90,7 @@ def test_one_that_leaves_sizes_out_among_the_planned_ones_may_do_so_elsewhere(ju
         "import torch\n\n\ndef gelu(x):\n    if x.numel() % 4:\n        raise NotImplementedError\n"
         "    return torch.nn.functional.gelu(x)\n"
     )
-    verdict = check(
-        path,
-        "gelu",
-        judge=judge,
-        dtypes=PROTOCOL.dtypes,
-        categories=PROTOCOL.categories,
-        timed=False,
-        allow=("library",),
-    )
+    verdict = check(path, "gelu", judge=judge, timed=False, allow=("library",), **OPTIONS)
     assert verdict.verdict == "passed", verdict.message
 
 
