@@ -118,6 +118,7 @@ def server_url(server: Server) -> str:
     server.execute(gone)
     server.execute("DROP SCHEMA public CASCADE", "tests")
     server.execute("CREATE SCHEMA public", "tests")
+    server.execute("GRANT USAGE ON SCHEMA public TO PUBLIC", "tests")
     return server.url("tests")
 
 
