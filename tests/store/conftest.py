@@ -116,7 +116,7 @@ def server_url(server: Server) -> str:
     """URL of an empty database: the same for every test, for a new one takes a tenth of a second of its server."""
     gone = "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE datname = 'tests'"
     server.execute(gone)
-    server.execute("DROP SCHEMA public CASCADE", "tests")
+    server.execute("DROP SCHEMA IF EXISTS public, team CASCADE", "tests")
     server.execute("CREATE SCHEMA public", "tests")
     server.execute("GRANT USAGE ON SCHEMA public TO PUBLIC", "tests")
     return server.url("tests")
