@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import pytest
-
-pytest.importorskip("anthropic", reason="the anthropic package is not installed (pip install 'kerneleval[anthropic]')")
 
 from kerneleval import tasks
 from kerneleval.generators.llm import Model
@@ -14,6 +13,11 @@ from kerneleval.generators.llm.settings import settings_of
 from kerneleval.records import Answer, Request, UsageError
 
 from .chat_server import GOOD, ChatServer, Say, in_turn, serving
+
+pytestmark = pytest.mark.skipif(  # not by an import, for which every test process takes seconds
+    importlib.util.find_spec("anthropic") is None,
+    reason="the anthropic package is not installed (pip install 'kerneleval[anthropic]')",
+)
 
 USAGE = {
     "input_tokens": 50,
