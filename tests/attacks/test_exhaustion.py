@@ -57,8 +57,8 @@ def _comes_true(condition: Callable[[], bool]) -> bool:
 def test_is_that_candidates_outcome(
     judge: Judge, specimen: Specimen, users: list[Slot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "CALL_TIMEOUT_S", 5.0 if "timeout" in specimen.reasons else 25.0)
-    monkeypatch.setattr("kerneleval.judge.windows.worker_pool._LOAD_TIMEOUT_S", 7.0)
+    monkeypatch.setattr(calls, "CALL_TIMEOUT_S", 3.0 if "timeout" in specimen.reasons else 25.0)
+    monkeypatch.setattr("kerneleval.judge.windows.worker_pool._LOAD_TIMEOUT_S", 4.0)
     options = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"], "timed": False}
     started = time.monotonic()
     verdict = check(specimen.path, specimen.task, judge=judge, allow=specimen.allow, **options)
