@@ -40,8 +40,8 @@ PARTS = 4
 
 @functools.lru_cache(1)
 def planned(name: str) -> tuple[Case, ...]:
-    """A few cases in one dtype of the task: the place of the task in the list says which. Every ordinary size of
-    standard data, and a part of what is planned beside: edges, and each other distribution or layout once.
+    """A few cases of the task: its place in the list says in which dtype, and of which ordinary size there is standard
+    data. Beside it there is a part of what else is planned: edges, and each other distribution or layout once.
     """
     task = find(name)
     turn, place = divmod(NAMES.index(name), len(task.dtypes))
@@ -50,7 +50,10 @@ def planned(name: str) -> tuple[Case, ...]:
     first = {(c.direction, c.distribution, c.layout, c.shape_category == "edge" and c.dims): c for c in reversed(plan)}
     others = [case for case in plan if case in first.values() and not ordinary(case)]
     parts = ([case for case in others if case.direction == direction] for direction in task.directions)
-    return (*filter(ordinary, plan), *(case for part in parts for case in part[turn % PARTS :: PARTS]))
+    usual = [case for case in plan if ordinary(case)]
+    sizes = list(dict.fromkeys(case.shape_category for case in usual))
+    kept = [case for case in usual if case.shape_category == sizes[turn % len(sizes)]]
+    return (*kept, *(case for part in parts for case in part[turn % PARTS :: PARTS]))
 
 
 def ordinary(case: Case) -> bool:
