@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kerneleval.judge.timing.statistics import _of_median, claim_of, interval, pair_log_ratios, sure, timing_from
+from kerneleval.judge.timing.statistics import (
+    KNOWN_QUADS,
+    _of_median,
+    busier,
+    claim_of,
+    interval,
+    pair_log_ratios,
+    sure,
+    timing_from,
+)
 from kerneleval.judge.verdicts import _summary
 from kerneleval.records import CellResult, Passed, Samples
 
@@ -146,7 +155,49 @@ def test_how_sure_follows_student():
     assert sure([np.zeros(3)]) == pytest.approx(31.6 / 4.303, rel=1e-3)
     assert sure([np.zeros(16), np.zeros(16)]) == pytest.approx(3.646 / 2.042, rel=1e-3)
     assert sure([np.zeros(4)] * 3) == sure([np.zeros(1)] * 3) == sure([np.zeros(3)])
-    assert sure([np.zeros(1)]) == 3.29 / 1.96
+    assert sure([np.zeros(1)], 12) == pytest.approx(4.318 / 2.179, rel=1e-3)
+
+
+def test_a_busier_machine_shows_in_the_pairs_of_a_verdict() -> None:
+    """Cells of one quad each, on the machine as it was when its noise was measured, and three times as busy."""
+    rng = np.random.default_rng(3)
+    found = []
+    for sigma in (0.01, 0.03):
+        cells = [
+            (_samples(np.exp(rng.normal(0, sigma, 2)).tolist(), np.exp(rng.normal(0, sigma, 2)).tolist()), 0.01)
+            for _ in range(400)
+        ]
+        times, freedom = busier(cells)
+        assert freedom == KNOWN_QUADS + 400
+        found.append(times)
+    assert found == [pytest.approx(1.0, abs=0.1), pytest.approx(3.0, rel=0.2)]
+
+
+def test_one_disturbed_quad_makes_no_busy_machine() -> None:
+    steady = [(_samples([1.0, 1.01], [1.0, 1.0]), 0.01) for _ in range(8)]
+    disturbed = [*steady[1:], (_samples([1.0, 1.5], [1.0, 1.0]), 0.01)]
+    assert busier(steady)[0] == 1.0
+    assert busier(disturbed)[0] < 1.5
+    assert busier([]) == (1.0, KNOWN_QUADS)
+
+
+@pytest.mark.parametrize("cells", [1, 8])
+def test_single_quads_on_a_busier_machine_make_few_claims(cells: int) -> None:
+    """The quick tier: by the machine's figures alone, 7 to 9 % of equal cells were called faster or slower."""
+    rng = np.random.default_rng(cells)
+    claimed = 0
+    for _ in range(2000 // cells):
+        verdict = [
+            _samples(np.exp(rng.normal(0, 0.03, 2)).tolist(), np.exp(rng.normal(0, 0.03, 2)).tolist())
+            for _ in range(cells)
+        ]
+        times, freedom = busier([(samples, 0.01) for samples in verdict])
+        for samples in verdict:
+            timing = timing_from(
+                samples, spread=0.01 * times, between=0.003, freedom=freedom, noise=0.04, device_time="none"
+            )
+            claimed += timing.claim in ("faster", "slower")
+    assert claimed <= (60 if cells == 1 else 15)
 
 
 def test_a_verdict_claims_no_more_than_its_only_cell():

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from kerneleval import languages
 from kerneleval.judge import checks
-from kerneleval.judge.timing.statistics import claim_of, pair_log_ratios, sure
+from kerneleval.judge.timing.statistics import claim_of, freedom_of, pair_log_ratios, sure
 from kerneleval.records import (
     DIRECTIONS,
     STORED,
@@ -215,21 +215,21 @@ def _held_against(finding: Finding) -> Failed:
 
 def _summary(results: Sequence[CellResult]) -> SpeedupSummary | None:
     """Geometric mean of the timed cells' speedups: forward ones, or backward ones where no forward cell is timed."""
-    for direction in DIRECTIONS:
-        timings = [
-            r.outcome.timing
-            for r in results
-            if isinstance(r.outcome, Passed) and r.outcome.timing is not None and r.case.direction == direction
-        ]
-        if timings:
-            break
-    else:
+    timed = [
+        (r.case.direction, r.outcome.timing)
+        for r in results
+        if isinstance(r.outcome, Passed) and r.outcome.timing is not None
+    ]
+    if not timed:
         return None
+    direction = next(one for one in DIRECTIONS if one in dict(timed))
+    timings = [timing for one, timing in timed if one == direction]
+    freedom = freedom_of([timing.samples for _, timing in timed])
     n = len(timings)
     centre = sum(math.log(t.speedup) for t in timings) / n
     # the cells are a fixed set: only their measurement errors, independent of one another, make the mean uncertain
     halves = [math.log(t.high / t.low) / 2 for t in timings]
-    surer = [half * sure(pair_log_ratios(t.samples)) for half, t in zip(halves, timings, strict=True)]
+    surer = [half * sure(pair_log_ratios(t.samples), freedom) for half, t in zip(halves, timings, strict=True)]
     half, times = math.hypot(*halves) / n, math.hypot(*surer) / math.hypot(*halves)
     noise_floor = sum(t.noise for t in timings) / n
     value, low, high = math.exp(centre), math.exp(centre - half), math.exp(centre + half)

@@ -93,6 +93,16 @@ _SURE = 3.29 / 1.96
 FEW = 3
 """From so many quads on, their own scatter is a better guide than anything else."""
 
+KNOWN_QUADS = 4
+"""The machine's noise figure counts as so many quads of a verdict: a cell judged alone on a machine three times busier
+than when it was measured is then called faster or slower less often than one in 25 times, and with eight cells one in
+140 (``benchmarks/claims_simulated.py``)."""
+
+_DISTURBED = 16.0
+"""Squares of that many times the usual count as so much: one disturbed quad says little of the others."""
+_MEDIAN_SQUARE = 0.4549
+"""Median of the square of a standard normal number."""
+
 
 def pair_log_ratios(samples: Samples) -> list[np.ndarray]:
     """Log speedups of the quads, one array a session.
@@ -108,12 +118,40 @@ def pair_log_ratios(samples: Samples) -> list[np.ndarray]:
     return out
 
 
-def interval(sessions: Sequence[np.ndarray], spread: float, between: float) -> tuple[float, float, float]:
+def freedom_of(cells: Sequence[Samples]) -> int:
+    """Degrees of freedom of :func:`busier`, of all timed cells of a verdict: one for each quad beside those known."""
+    return KNOWN_QUADS + sum(len(samples.candidate_ns) // 2 for samples in cells)
+
+
+def busier(cells: Sequence[tuple[Samples, float]]) -> tuple[float, int]:
+    """How many times as much quads scatter now as when the machine's noise was measured, at least 1, and the degrees of
+    freedom of that figure. A quad's two pairs differ by twice its own standard error.
+
+    Args:
+        cells: every timed cell of a verdict, with the noise figure of its duration class (standard deviation of the log
+            ratio of single quads).
+    """
+    squares = []
+    for samples, spread in cells:
+        ratios = np.log(np.asarray(samples.baseline_ns)) - np.log(np.asarray(samples.candidate_ns))
+        pairs = ratios[: len(ratios) // 2 * 2].reshape(-1, 2)
+        squares.append((np.diff(pairs, axis=1).ravel() / 2 / max(spread, 1e-9)) ** 2)
+    found = np.concatenate(squares) if squares else np.empty(0)
+    freedom = freedom_of([samples for samples, _ in cells])
+    usual = max(1.0, float(np.median(found)) / _MEDIAN_SQUARE) if len(found) else 1.0
+    total = KNOWN_QUADS + float(np.minimum(found, _DISTURBED * usual).sum())
+    return math.sqrt(max(1.0, total / freedom)), freedom
+
+
+def interval(
+    sessions: Sequence[np.ndarray], spread: float, between: float, freedom: int = KNOWN_QUADS
+) -> tuple[float, float, float]:
     """(estimate, low, high) of the log speedup, 95 %: Maritz and Jarrett's standard error of a session's median (JASA
     73, 1978) times Student's t, see ``docs/timing.md``.
 
-    ``spread`` is the standard deviation of single quads, ``between`` that of sessions beyond it, both from A/A runs of
-    this machine and duration class: fewer than three quads, and fewer than three sessions, say too little of their own.
+    ``spread`` is the standard deviation of single quads, with so many degrees of ``freedom``, ``between`` that of
+    sessions beyond it, both from A/A runs of this machine and duration class: fewer than three quads, and fewer than
+    three sessions, say too little of their own.
     """
     means = np.array([np.median(quads) for quads in sessions])
     estimate = float(means.mean())
@@ -128,7 +166,7 @@ def interval(sessions: Sequence[np.ndarray], spread: float, between: float) -> t
             own = _student(0.975, n - 1) * _of_median(quads)
             half = max(own, 1.96 * spread / math.sqrt(n) * 0.5)
         else:
-            half = 1.96 * max(spread, float(quads.std(ddof=1)) if n > 1 else 0.0) / math.sqrt(n)
+            half = _student(0.975, freedom) * max(spread, float(quads.std(ddof=1)) if n > 1 else 0.0) / math.sqrt(n)
         variance += half**2
     half = math.sqrt(variance / len(sessions) ** 2 + (1.96 * between) ** 2 / len(sessions))
     return estimate, estimate - half, estimate + half
@@ -164,18 +202,16 @@ def resolution(samples: Samples) -> float:
     return 1.96 * max(of_constant, of_pairs) / math.sqrt(len(ratios))
 
 
-def sure(sessions: Sequence[np.ndarray]) -> float:
-    """How many times as wide as the 95 % interval the 99.9 % one is: by Student's t where sessions rest on the scatter
-    of their own quads, or three and more on that of their medians. A machine that is busier than when its noise was
-    measured has a floor that is too low, and three quads or sessions that happen to agree say little.
+def sure(sessions: Sequence[np.ndarray], freedom: int = KNOWN_QUADS) -> float:
+    """How many times as wide as the 95 % interval the 99.9 % one is: by Student's t, as three quads or sessions that
+    happen to agree say little. Sessions rest on the scatter of their own quads, three and more on that of their
+    medians; where quads are few, ``freedom`` is that of the known spread.
     """
     own = [len(quads) for quads in sessions if len(quads) >= FEW]
     if len(sessions) >= 3:
         freedom = len(sessions) - 1
     elif own:
         freedom = sum(own) - len(own)
-    else:
-        return _SURE
     return _student(0.9995, freedom) / _student(0.975, freedom)
 
 
@@ -195,10 +231,14 @@ def claim_of(low: float, high: float, estimate: float, noise: float, times: floa
     return "inconclusive"
 
 
-def timing_from(samples: Samples, *, spread: float, between: float, noise: float, device_time: str) -> Timing:
-    """The :class:`Timing` of raw samples under the machine's noise figures (standard deviations of log ratios)."""
+def timing_from(
+    samples: Samples, *, spread: float, between: float, noise: float, device_time: str, freedom: int = KNOWN_QUADS
+) -> Timing:
+    """The :class:`Timing` of raw samples under the machine's noise figures (standard deviations of log ratios); for
+    ``freedom`` see :func:`busier`.
+    """
     sessions = pair_log_ratios(samples)
-    centre, bottom, top = interval(sessions, spread, between)
+    centre, bottom, top = interval(sessions, spread, between, freedom)
     half = math.hypot((top - bottom) / 2, resolution(samples))
     estimate, low, high = (math.exp(v) for v in (centre, centre - half, centre + half))
     return Timing(
@@ -207,6 +247,6 @@ def timing_from(samples: Samples, *, spread: float, between: float, noise: float
         low=low,
         high=high,
         noise=noise,
-        claim=claim_of(low, high, estimate, noise, sure(sessions)),
+        claim=claim_of(low, high, estimate, noise, sure(sessions, freedom)),
         device_time=device_time,
     )

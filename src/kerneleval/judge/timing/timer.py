@@ -26,7 +26,7 @@ from kerneleval.judge.timing import clock
 from kerneleval.judge.timing.clock import TimedRun
 from kerneleval.judge.timing.pair import BaselineError, BaselineSide, TimedCall, TimedMismatch
 from kerneleval.judge.timing.roofline import check_limit, reached
-from kerneleval.judge.timing.statistics import effort_for, pair_log_ratios, timing_from
+from kerneleval.judge.timing.statistics import busier, effort_for, pair_log_ratios, timing_from
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot, dense
 from kerneleval.judge.windows.locks import device_lock
 from kerneleval.judge.windows.modules import reveal_weights
@@ -224,12 +224,16 @@ class Timer:
                 except BuildFailed as error:
                     found[case] = error.outcome()
                 on_cell(session * len(cells) + number + 1, total, case)
-        for case, outcome in found.items():
-            if isinstance(outcome, Passed):
-                found[case] = self._outcome(case, outcome, clock.merge(runs[case]))
+        right = {case: outcome for case, outcome in found.items() if isinstance(outcome, Passed)}
+        measured = {case: clock.merge(runs[case]) for case in right}
+        times, freedom = busier([(run.samples, self._noise_of(run.samples).spread) for run in measured.values()])
+        for case, outcome in right.items():
+            run = measured[case]
+            noise = self._noise_of(run.samples)
+            found[case] = self._outcome(case, outcome, run, replace(noise, spread=noise.spread * times), freedom)
         return found
 
-    def _outcome(self, case: Case, outcome: Passed, run: TimedRun) -> Outcome:
+    def _outcome(self, case: Case, outcome: Passed, run: TimedRun, noise: Noise, freedom: int) -> Outcome:
         if run.mutated and not self._calls.task.in_place:
             return Failed(stage="honesty", reason="input_mutation", message="a timed call changed its inputs")
         evidence = outcome.evidence | ({"deferred_ns": run.excess_collect_ns} if run.excess_collect_ns else {})
@@ -238,7 +242,7 @@ class Timer:
             task, call_layout = self._calls.task, self._calls.calibration[case].call_layout
             tf32 = self._calls.protocol.tf32
             evidence |= {"limit": reached(task, case, call_layout, run.samples, self._limits, tf32=tf32)}
-        return replace(outcome, timing=self._claim(run), evidence=evidence)
+        return replace(outcome, timing=_claim(run.samples, noise, freedom), evidence=evidence)
 
     def _renew(self, case: Case) -> None:
         calls = self._calls
@@ -296,18 +300,21 @@ class Timer:
             raise InfrastructureError(f"the baseline of {self._calls.task.name} failed: {error}") from error
         return baseline
 
-    def _claim(self, run: TimedRun) -> Timing:
-        samples = run.samples
+    def _noise_of(self, samples: Samples) -> Noise:
         duration_ns = statistics.median(samples.baseline_ns)
-        noise = next(one for one, top in zip(self._noise, CLASSES_NS, strict=True) if duration_ns < top)
-        quads, sessions = len(samples.candidate_ns) // 2, len(set(samples.sessions))
-        return timing_from(
-            samples,
-            spread=noise.spread,
-            between=noise.between,
-            noise=noise.floor(quads, sessions),
-            device_time=device_time(samples),
-        )
+        return next(one for one, top in zip(self._noise, CLASSES_NS, strict=True) if duration_ns < top)
+
+
+def _claim(samples: Samples, noise: Noise, freedom: int) -> Timing:
+    quads, sessions = len(samples.candidate_ns) // 2, len(set(samples.sessions))
+    return timing_from(
+        samples,
+        spread=noise.spread,
+        between=noise.between,
+        freedom=freedom,
+        noise=noise.floor(quads, sessions),
+        device_time=device_time(samples),
+    )
 
 
 def _check_by_oracle(bound: BoundCase, call: CallLayout, sample: TimedCall) -> None:

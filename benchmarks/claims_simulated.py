@@ -1,0 +1,235 @@
+"""How often equal kernels are called faster or slower, by simulation, with the statistics of each tier of timing.
+
+A scene says how the times of windows scatter on a machine. Noise figures come from A/A sessions simulated on the same
+machine, as the judge measures them; two scenes are judged on a machine that has become worse since. The cells of a
+verdict then go through the tier's own number of sessions and quads, its rule for ending one, and the claim.
+
+``faster, slower``: claims at a true ratio of 1, of so many cells; none is the goal. ``within``: the share of 95 %
+intervals that hold the truth. ``half width``: the median one, in percent. ``power``: claims of "faster" at +5 %.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.report import Report, parser, until_ended
+from kerneleval import devices
+from kerneleval.judge.timing.statistics import TIERS, Effort, busier
+from kerneleval.judge.timing.timer import Noise, _claim, _noise
+from kerneleval.records import Samples, Timing
+
+Floats = NDArray[np.float64]
+Scatter = Callable[[np.random.Generator, int], tuple[Floats, Floats]]
+WINDOWS = 4
+"""In a quad: two of either side, in the order ABBA or BAAB."""
+CALLS, WINDOW_NS = 64, 1e6
+MACHINES = 50
+"""Machines of each scene: so many times the noise is measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """How log times scatter on a machine."""
+
+    name: str
+    windows: Scatter
+    """(generator, windows in the order of time) -> log times that the candidate, and the baseline, would have then."""
+    sessions: float = 0.0
+    """Standard deviation of a session's log ratio beyond that."""
+    later: float = 1.0
+    """How many times as large all scatter is when cells are judged as it was when the noise was measured."""
+    sessions_later: float = 1.0
+    """The same of ``sessions`` alone."""
+
+
+def both(one: Callable[[np.random.Generator, int], Floats]) -> Scatter:
+    """Each side scatters by itself."""
+    return lambda generator, windows: (one(generator, windows), one(generator, windows))
+
+
+def shared(one: Callable[[np.random.Generator, int], Floats]) -> Scatter:
+    """Both sides scatter together, as the machine does, and by half a percent by themselves."""
+
+    def scatter(generator: np.random.Generator, windows: int) -> tuple[Floats, Floats]:
+        common = one(generator, windows)
+        return tuple(common + generator.normal(0, 0.005, windows) for _ in range(2))  # type: ignore[return-value]
+
+    return scatter
+
+
+def normal(sigma: float) -> Callable[[np.random.Generator, int], Floats]:
+    """Log-normal times."""
+    return lambda generator, windows: generator.normal(0, sigma, windows)
+
+
+def outliers(generator: np.random.Generator, windows: int) -> Floats:
+    """One window in twenty is disturbed, and takes up to half as long again."""
+    return generator.normal(0, 0.01, windows) + np.where(
+        generator.random(windows) < 0.05, generator.uniform(0.05, 0.4, windows), 0.0
+    )
+
+
+def heavy(generator: np.random.Generator, windows: int) -> Floats:
+    """Student's t of two degrees of freedom."""
+    found: Floats = 0.01 * generator.standard_t(2, windows)
+    return found
+
+
+def drift(generator: np.random.Generator, windows: int) -> Floats:
+    """A machine that warms up: up to half a percent a window."""
+    found: Floats = generator.uniform(-0.005, 0.005) * np.arange(windows, dtype=np.float64)
+    return found
+
+
+def clocks(generator: np.random.Generator, windows: int) -> Floats:
+    """Two clocks 8 % apart, between which a processor changes every sixth window."""
+    changes = generator.random(windows) < 1 / 6
+    return np.where((np.cumsum(changes) + generator.integers(2)) % 2, 0.08, 0.0) + generator.normal(0, 0.003, windows)
+
+
+def correlated(generator: np.random.Generator, windows: int) -> Floats:
+    """Each window is nine tenths of the one before."""
+    found = np.empty(windows)
+    now = generator.normal(0, 0.02)
+    for index in range(windows):
+        found[index] = now = 0.9 * now + generator.normal(0, 0.02 * math.sqrt(1 - 0.81))
+    return found
+
+
+SCENES = (
+    Scene(name="log-normal, 1 %", windows=both(normal(0.01))),
+    Scene(name="log-normal, 4 %", windows=both(normal(0.04))),
+    Scene(name="outliers", windows=both(outliers)),
+    Scene(name="heavy tails", windows=both(heavy)),
+    Scene(name="drift", windows=shared(drift)),
+    Scene(name="two clocks, own", windows=both(clocks)),
+    Scene(name="two clocks, shared", windows=shared(clocks)),
+    Scene(name="autocorrelation", windows=both(correlated)),
+    Scene(name="sessions that are off", windows=both(normal(0.005)), sessions=0.02),
+    Scene(name="three times busier", windows=both(normal(0.01)), sessions=0.003, later=3.0),
+    Scene(name="sessions three times as far apart", windows=both(normal(0.005)), sessions=0.01, sessions_later=3.0),
+)
+
+
+def quads(
+    generator: np.random.Generator, scene: Scene, count: int, truth: float, worse: float
+) -> tuple[Floats, Floats]:
+    """(candidate's, baseline's) log times of the windows of one session, in the order of the product's samples."""
+    mine, theirs = scene.windows(generator, count * WINDOWS)
+    first = generator.integers(2, size=count).astype(bool)
+    order = np.where(first[:, None], [[0, 3, 1, 2]], [[1, 2, 0, 3]]) + WINDOWS * np.arange(count)[:, None]
+    own, other = order[:, :2].ravel(), order[:, 2:].ravel()
+    return worse * mine[own] - truth, worse * theirs[other]
+
+
+def session(
+    generator: np.random.Generator, scene: Scene, effort: Effort, truth: float, worse: float
+) -> tuple[Floats, Floats]:
+    """The windows that the tier measures: until its rule ends the session, or its quads are used up."""
+    mine, theirs = quads(generator, scene, effort.max_quads, truth, worse)
+    ratios = (theirs - mine).reshape(-1, 2).mean(axis=1)
+    used = effort.max_quads
+    for number in range(effort.min_quads, effort.max_quads):
+        if number > 1 and 2 * ratios[:number].std(ddof=1) / math.sqrt(number) < effort.half_width:
+            used = number
+            break
+    return mine[: 2 * used], theirs[: 2 * used]
+
+
+def offsets(generator: np.random.Generator, scene: Scene, sessions: int, worse: float) -> Floats:
+    """How far each session is off."""
+    return generator.normal(0, scene.sessions * worse, sessions) if scene.sessions else np.zeros(sessions)
+
+
+def noise_of(generator: np.random.Generator, scene: Scene, effort: Effort) -> Noise:
+    """As :func:`kerneleval.judge.timing.timer.measure_noise` finds it: three sessions of A/A runs."""
+    found = []
+    for off in offsets(generator, scene, 3, 1.0):
+        runs = [session(generator, scene, effort, 0.0, 1.0) for _ in range(max(1, 4 // effort.min_quads))]
+        found.append(np.concatenate([(b - a).reshape(-1, 2).mean(axis=1) for a, b in runs]) + off)
+    return _noise(found)
+
+
+def sampled(generator: np.random.Generator, scene: Scene, effort: Effort, truth: float) -> Samples:
+    """The samples of one cell."""
+    mine: list[Floats] = []
+    theirs: list[Floats] = []
+    numbers: list[int] = []
+    for number, off in enumerate(offsets(generator, scene, effort.sessions, scene.sessions_later * scene.later)):
+        a, b = session(generator, scene, effort, truth + off, scene.later)
+        mine.append(a)
+        theirs.append(b)
+        numbers += [number] * len(a)
+    per_call = WINDOW_NS / CALLS
+    return Samples(
+        candidate_ns=tuple(per_call * np.exp(np.concatenate(mine))),
+        baseline_ns=tuple(per_call * np.exp(np.concatenate(theirs))),
+        calls=CALLS,
+        sessions=tuple(numbers),
+    )
+
+
+def verdict(
+    generator: np.random.Generator, scene: Scene, effort: Effort, noise: Noise, truth: float, cells: int
+) -> list[Timing]:
+    """The timings of a verdict's cells."""
+    all_samples = [sampled(generator, scene, effort, truth) for _ in range(cells)]
+    times, freedom = busier([(samples, noise.spread) for samples in all_samples])
+    now = replace(noise, spread=noise.spread * times)
+    return [_claim(samples, now, freedom) for samples in all_samples]
+
+
+def row(scene: Scene, tier: str, cells: int, together: int, seed: int) -> tuple[str, ...]:
+    """What comes of so many cells of a scene, of which so many are judged ``together`` in a verdict."""
+    generator, effort = np.random.default_rng(seed), TIERS[tier]
+    equal: list[Timing] = []
+    faster: list[Timing] = []
+    for _ in range(MACHINES):
+        noise = noise_of(generator, scene, effort)
+        for number in range(max(1, cells // MACHINES // together)):
+            equal += verdict(generator, scene, effort, noise, 0.0, together)
+            if number % 10 == 0:
+                faster += verdict(generator, scene, effort, noise, math.log(1.05), together)
+    widths = [math.log(timing.high / timing.low) / 2 for timing in equal]
+    return (
+        scene.name,
+        tier,
+        str(together),
+        str(len(equal)),
+        str(sum(timing.claim in ("faster", "slower") for timing in equal)),
+        f"{sum(timing.low <= 1 <= timing.high for timing in equal) / len(equal):.3f}",
+        f"{100 * float(np.median(widths)):.2f}",
+        f"{sum(timing.claim == 'faster' for timing in faster) / len(faster):.2f}",
+    )
+
+
+def main() -> None:
+    """Run it."""
+    made = parser(__doc__ or "")
+    made.add_argument("--cells", type=int, default=10_000, help="simulated cells for each row")
+    made.add_argument("--together", default="8,1", help="cells in a verdict")
+    made.add_argument("--tiers", default=",".join(TIERS), help="tiers of timing")
+    options = made.parse_args()
+    report = Report("claims_simulated", devices.find("cpu").machine(), options.out)
+    rows: list[tuple[str, ...]] = []
+    began = time.monotonic()
+    with until_ended():
+        for tier in options.tiers.split(","):
+            for together in map(int, options.together.split(",")):
+                for number, scene in enumerate(SCENES):
+                    rows.append(row(scene, tier, options.cells, together, number))
+    head = ("scene", "tier", "in a verdict", "cells", "faster, slower", "within", "half width %", "power")
+    report.table(head, rows)
+    report.say(f"{time.monotonic() - began:.0f} s")
+    report.data = {"rows": rows}
+    report.write()
+
+
+if __name__ == "__main__":
+    main()
