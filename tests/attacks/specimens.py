@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import collections
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from kerneleval.judge import Judge
@@ -82,8 +82,6 @@ def judged(judge: Judge, specimen: Specimen) -> Verdict:
     usual: tuple[str, ...] = ("tiny", "small", "medium")
     if judge.pool.device.name == "cpu":
         usual = ("tiny", "small") if specimen.verdict == "passed" else ("small",)
-        if specimen.name.startswith("honest/triton_"):  # in an interpreter a small size takes seconds
-            usual, specimen = ("tiny",), replace(specimen, categories=None)
     categories = usual if specimen.categories is None else specimen.categories
     return check(
         specimen.path,
