@@ -15,14 +15,16 @@ import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 from kerneleval.worker import host, zygote
 from kerneleval.worker.wire import Channel, Closed
 
 _START_TIMEOUT_S = 120.0
-_BOOT = "import sys; exec(compile(open(sys.argv.pop(1)).read(), 'zygote', 'exec'))"
-"""A worker's call stack names no file of the tests, which a candidate would take for being checked."""
+_BOOT = "import sys; exec(compile(sys.stdin.read(), 'zygote', 'exec'))"
+"""Neither a worker's call stack nor its command line names a file of the tests: a candidate would take it for being
+checked."""
 
 _OWN = ("TMPDIR",)
 """Variables that two zygotes of one server may have in different values: nothing reads them while it loads."""
@@ -75,14 +77,17 @@ class _Process:
 def _server(device: str, arch: str, environment: dict[str, str]) -> Channel:
     ours, theirs = socket.socketpair()
     with theirs:
-        subprocess.Popen(
-            [sys.executable, "-c", _BOOT, __file__, str(theirs.fileno()), device, arch],
+        process = subprocess.Popen(
+            [sys.executable, "-c", _BOOT, str(theirs.fileno()), device, arch],
             pass_fds=(theirs.fileno(),),
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             cwd="/",
             start_new_session=True,
         )
+    assert process.stdin is not None
+    with process.stdin as text:
+        text.write(Path(__file__).read_bytes())
     return Channel(ours)
 
 
