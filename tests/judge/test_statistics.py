@@ -183,7 +183,7 @@ def test_one_disturbed_quad_makes_no_busy_machine() -> None:
 
 @pytest.mark.parametrize("cells", [1, 8])
 def test_single_quads_on_a_busier_machine_make_few_claims(cells: int) -> None:
-    """The quick tier: by the machine's figures alone, 7 to 9 % of equal cells were called faster or slower."""
+    """The quick tier: by the machine's figures alone, 5.5 % of 4,000 such cells were called faster or slower."""
     rng = np.random.default_rng(cells)
     claimed = 0
     for _ in range(2000 // cells):
@@ -198,6 +198,13 @@ def test_single_quads_on_a_busier_machine_make_few_claims(cells: int) -> None:
             )
             claimed += timing.claim in ("faster", "slower")
     assert claimed <= (60 if cells == 1 else 15)
+
+
+def test_cells_without_any_scatter_have_a_claim() -> None:
+    samples = _samples([1e5] * 6, [1e5] * 6)
+    timing = timing_from(samples, spread=0.0, between=0.0, noise=0.015, device_time="none")
+    summary = _summary([CellResult(case=case_of("gelu", {"M": 4, "N": 8}), outcome=Passed(timing=timing))])
+    assert (summary.value, summary.low, summary.high, summary.claim) == (1.0, 1.0, 1.0, "equal")
 
 
 def test_a_verdict_claims_no_more_than_its_only_cell():

@@ -230,7 +230,8 @@ def _summary(results: Sequence[CellResult]) -> SpeedupSummary | None:
     # the cells are a fixed set: only their measurement errors, independent of one another, make the mean uncertain
     halves = [math.log(t.high / t.low) / 2 for t in timings]
     surer = [half * sure(pair_log_ratios(t.samples), freedom) for half, t in zip(halves, timings, strict=True)]
-    half, times = math.hypot(*halves) / n, math.hypot(*surer) / math.hypot(*halves)
+    half = math.hypot(*halves) / n
+    times = math.hypot(*surer) / n / half if half > 0 else 1.0
     noise_floor = sum(t.noise for t in timings) / n
     value, low, high = math.exp(centre), math.exp(centre - half), math.exp(centre + half)
     claim = claim_of(low, high, value, noise_floor, times)
