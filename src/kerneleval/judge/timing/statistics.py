@@ -94,12 +94,12 @@ FEW = 3
 """From so many quads on, their own scatter is a better guide than anything else."""
 
 KNOWN_QUADS = 4
-"""The machine's noise figure counts as so many quads of a verdict: a cell judged alone on a machine three times busier
-than when it was measured is then called faster or slower less often than one in 25 times, and with eight cells one in
-140 (``benchmarks/claims_simulated.py``)."""
+"""The machine's noise figure counts as so many quads of a verdict. On a machine three times busier than when it was
+measured, 43 of 2,000 equal cells that are judged alone are then called faster or slower, and 6 of 2,000 that are judged
+eight in a verdict (``benchmarks/claims_simulated.py``)."""
 
 _DISTURBED = 16.0
-"""Squares of that many times the usual count as so much: one disturbed quad says little of the others."""
+"""A square counts as at most so many times the usual one: one disturbed quad says little of the others."""
 _MEDIAN_SQUARE = 0.4549
 """Median of the square of a standard normal number."""
 
