@@ -26,7 +26,7 @@ ARGS ?=
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile -c constraints.txt
 # On every processor, which pip's own compiling is not, and only what workers import, who may write nothing: each would
-# compile it anew. The rest is compiled by whoever imports it first.
+# compile it anew. The rest is compiled by whoever imports it first. PyTorch is compiled while pip installs the rest.
 COMPILE := $(BIN)/python -m compileall -q -j 0 -x '/tests/|/testing/_internal/' \
 	$(addprefix $(VENV)/lib/python3.*/site-packages/,torch triton numpy numba llvmlite sympy mpmath) >/dev/null || true
 SOURCES := src tests
@@ -68,12 +68,14 @@ $(VENV)/.torch: constraints.txt $(VENV)/.made
 	@touch $@
 
 $(VENV)/.installed: pyproject.toml $(VENV)/.torch
-	$(PIP) -e '.[torch,report,analysis]'
+	@echo "installing everything else (once; a minute)"
+	@$(COMPILE) & $(PIP) -e '.[torch,report,analysis]'; wait
 	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml $(VENV)/.torch
-	$(PIP) -e '.[dev]'
+	@echo "installing everything else (once; a minute)"
+	@$(COMPILE) & $(PIP) -e '.[dev]'; wait
 	@$(COMPILE)
 	@touch $@ $(VENV)/.installed
 
@@ -92,8 +94,7 @@ test: export PYTHONDONTWRITEBYTECODE :=
 test: lint
 	@status=0; \
 	$(BIN)/python -m pytest -m serial $(or $(ARGS),$(SERIAL)) || status=$$?; \
-	$(BIN)/python -m pytest -m 'not serial' -n $(WORKERS) --dist worksteal --ignore=$(LIBRARY) $(ARGS) || status=$$?; \
-	$(if $(ARGS),,$(MAKE) --no-print-directory library || status=$$?;) \
+	$(BIN)/python -m pytest -m 'not serial' -n $(WORKERS) --dist worksteal $(ARGS) || status=$$?; \
 	exit $$status
 
 library: export PYTHONDONTWRITEBYTECODE :=

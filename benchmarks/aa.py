@@ -1,7 +1,7 @@
 """A/A: every operator's reference as candidate against itself. Nothing may come out faster or slower.
 
 Prints, per operator and shape, the interval of the speedup; then the share of intervals that contain 1, the claims, and
-the largest deviation among cells of 100 us or more.
+the largest deviation among cells of 20 us or more.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from kerneleval.judge import Judge
 from kerneleval.judge.windows.worker_pool import baseline_candidate
 from kerneleval.records import Failed, Passed, Protocol
 
+_LONG_NS = 2e4
+
 
 def main() -> None:
     """Run it."""
@@ -25,6 +27,7 @@ def main() -> None:
     made.add_argument("--directions", default="forward")
     made.add_argument("--seconds", type=float, default=420.0, help="stop beginning new operators after this long")
     options = made.parse_args()
+    directions = set(options.directions.split(","))
     words = {name: tuple(w for w in getattr(options, name).split(",") if w) for name in ("categories", "directions")}
     protocol = Protocol(
         tier=options.tier,
@@ -46,6 +49,9 @@ def main() -> None:
                 if time.monotonic() - started > options.seconds:
                     break
                 task = tasks.find(name)
+                if not directions & set(task.directions):
+                    done.append(name)
+                    continue
                 verdict = judge.check(baseline_candidate(task, protocol), task, protocol, trusted=True)
                 for cell in verdict.cells:
                     if isinstance(cell.outcome, Failed):
@@ -66,23 +72,30 @@ def _tell(report: Report, rows: list, failures: list, skipped: list) -> None:
         calls, quads = t.samples.calls, len(t.samples.baseline_ns) // 2
         interval = f"[{t.low:.4f}, {t.high:.4f}]"
         where = (name, case.direction, case.shape_category)
-        figures = (f"{us:.1f}", calls, quads, f"{t.speedup:.4f}", interval, t.claim, t.device_time.split(":")[0])
+        figures = (t.time, f"{us:.1f}", calls, quads, f"{t.speedup:.4f}", interval, f"{t.margin:.3f}", t.claim)
         table.append((*where, *figures))
     report.table(
-        ("operator", "direction", "shape", "us", "calls", "quads", "speedup", "interval", "claim", "device time"), table
+        ("operator", "direction", "shape", "time", "us", "calls", "quads", "speedup", "interval", "margin", "claim"),
+        table,
     )
     contain = [t.low <= 1 <= t.high for _, _, t in rows]
     claims = [t.claim for _, _, t in rows]
-    long = [t for _, _, t in rows if statistics.median(t.samples.baseline_ns) >= 1e5]
+    long = [t for _, _, t in rows if statistics.median(t.samples.baseline_ns) >= _LONG_NS]
+    halves = {
+        "below 20 us": [(t.high / t.low - 1) / 2 for _, _, t in rows if t not in long],
+        "20 us and more": [(t.high / t.low - 1) / 2 for t in long],
+    }
     worst = max((abs(t.speedup - 1) for t in long), default=float("nan"))
     report.data = {
         "cells": len(rows),
         "contain_1": sum(contain),
         "faster": claims.count("faster"),
         "slower": claims.count("slower"),
-        "cells_100us": len(long),
-        "worst_100us": worst,
-        "beyond_1_percent_100us": sum(abs(t.speedup - 1) > 0.01 for t in long),
+        "by_time": {kind: sum(t.time == kind for _, _, t in rows) for kind in ("device", "call")},
+        "half_width": {name: statistics.median(of) for name, of in halves.items() if of},
+        "cells_20us": len(long),
+        "worst_20us": worst,
+        "beyond_1_percent_20us": sum(abs(t.speedup - 1) > 0.01 for t in long),
         "failures": failures,
         "skipped": skipped,
         "rows": [{"task": n, "case": c.key, "category": c.shape_category, "timing": t} for n, c, t in rows],
@@ -91,7 +104,9 @@ def _tell(report: Report, rows: list, failures: list, skipped: list) -> None:
         f"{sum(contain)} of {len(rows)} intervals contain 1 ({sum(contain) / max(len(rows), 1):.1%})",
         f"claims: {claims.count('faster')} faster, {claims.count('slower')} slower, {claims.count('equal')} equal, "
         f"{claims.count('inconclusive')} inconclusive",
-        f"cells of 100 us or more: {len(long)}, largest |speedup - 1| {worst:.2%}, "
+        f"times: {report.data['by_time']}; median half widths: "
+        + ", ".join(f"{name} {width:.2%}" for name, width in report.data["half_width"].items()),
+        f"cells of 20 us or more: {len(long)}, largest |speedup - 1| {worst:.2%}, "
         f"{sum(abs(t.speedup - 1) > 0.01 for t in long)} beyond 1 %",
         f"failures: {len(failures)}; not run for lack of time: {', '.join(skipped) or 'none'}",
     )

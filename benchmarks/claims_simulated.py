@@ -2,7 +2,8 @@
 
 A scene says how the times of windows scatter on a machine. Noise figures come from A/A sessions simulated on the same
 machine, as the judge measures them; two scenes are judged on a machine that has become worse since. The cells of a
-verdict then go through the tier's own number of sessions and quads, its rule for ending one, and the claim.
+verdict then go through the tier's own number of sessions and quads, its rule for ending one, and the claim. Device
+times are those of calls of 0.1 ms by the workers' events, beside a clock whose windows scatter by 10 us.
 
 ``faster, slower``: claims at a true ratio of 1, of so many cells; none is the goal. ``within``: the share of 95 %
 intervals that hold the truth. ``half width``: the median one, in percent. ``power``: claims of "faster" at +5 %.
@@ -10,6 +11,7 @@ intervals that hold the truth. ``half width``: the median one, in percent. ``pow
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -20,15 +22,18 @@ from numpy.typing import NDArray
 
 from benchmarks.report import Report, parser, until_ended
 from kerneleval import devices
-from kerneleval.judge.timing.statistics import TIERS, Effort, busier
-from kerneleval.judge.timing.timer import Noise, _claim, _noise
-from kerneleval.records import Samples, Timing
+from kerneleval.judge.timing.statistics import TIERS, Effort, Noise, effort_for, timings_of
+from kerneleval.judge.timing.timer import _RECORDED_BETWEEN, _RECORDED_FARTHEST, _noise
+from kerneleval.records import Protocol, Samples, Timing
+from kerneleval.records.outcomes import TimeKind
 
 Floats = NDArray[np.float64]
-Scatter = Callable[[np.random.Generator, int], tuple[Floats, Floats]]
+Scatter = Callable[[np.random.Generator, int], tuple[Floats, Floats, Floats]]
 WINDOWS = 4
 """In a quad: two of either side, in the order ABBA or BAAB."""
-CALLS, WINDOW_NS = 64, 1e6
+CALL_NS: dict[TimeKind, float] = {"call": 16e3, "device": 1e5}
+CLOCK_NS = 1e4
+"""How far what a window takes beyond its calls scatters (standard deviation)."""
 MACHINES = 50
 """Machines of each scene: so many times the noise is measured."""
 
@@ -39,9 +44,10 @@ class Scene:
 
     name: str
     windows: Scatter
-    """(generator, windows in the order of time) -> log times that the candidate, and the baseline, would have then."""
+    """(generator, windows in the order of time) -> log times that the candidate, and either process of the baseline,
+    would have then."""
     sessions: float = 0.0
-    """Standard deviation of a session's log ratio beyond that."""
+    """Standard deviation of the log ratio of two processes of a session beyond that."""
     later: float = 1.0
     """How many times as large all scatter is when cells are judged as it was when the noise was measured."""
     sessions_later: float = 1.0
@@ -49,16 +55,16 @@ class Scene:
 
 
 def both(one: Callable[[np.random.Generator, int], Floats]) -> Scatter:
-    """Each side scatters by itself."""
-    return lambda generator, windows: (one(generator, windows), one(generator, windows))
+    """Each process scatters by itself."""
+    return lambda generator, windows: tuple(one(generator, windows) for _ in range(3))  # type: ignore[return-value]
 
 
 def shared(one: Callable[[np.random.Generator, int], Floats]) -> Scatter:
-    """Both sides scatter together, as the machine does, and by half a percent by themselves."""
+    """All scatter together, as the machine does, and by half a percent by themselves."""
 
-    def scatter(generator: np.random.Generator, windows: int) -> tuple[Floats, Floats]:
+    def scatter(generator: np.random.Generator, windows: int) -> tuple[Floats, Floats, Floats]:
         common = one(generator, windows)
-        return tuple(common + generator.normal(0, 0.005, windows) for _ in range(2))  # type: ignore[return-value]
+        return tuple(common + generator.normal(0, 0.005, windows) for _ in range(3))  # type: ignore[return-value]
 
     return scatter
 
@@ -103,6 +109,7 @@ def correlated(generator: np.random.Generator, windows: int) -> Floats:
 
 
 SCENES = (
+    Scene(name="quiet, 0.2 %", windows=both(normal(0.002))),
     Scene(name="log-normal, 1 %", windows=both(normal(0.01))),
     Scene(name="log-normal, 4 %", windows=both(normal(0.04))),
     Scene(name="outliers", windows=both(outliers)),
@@ -117,88 +124,113 @@ SCENES = (
 )
 
 
-def quads(
-    generator: np.random.Generator, scene: Scene, count: int, truth: float, worse: float
-) -> tuple[Floats, Floats]:
-    """(candidate's, baseline's) log times of the windows of one session, in the order of the product's samples."""
-    mine, theirs = scene.windows(generator, count * WINDOWS)
+@dataclass(frozen=True, kw_only=True)
+class Windows:
+    """Log times of the windows of one session, in the order of the product's samples."""
+
+    candidate: Floats
+    baseline: Floats
+    processes: NDArray[np.int64]
+
+    @property
+    def quads(self) -> Floats:
+        """Log speedups."""
+        found: Floats = (self.baseline - self.candidate).reshape(-1, 2).mean(axis=1)
+        return found
+
+    def first(self, quads: int) -> Windows:
+        """Those of the first so many quads."""
+        return Windows(
+            candidate=self.candidate[: 2 * quads],
+            baseline=self.baseline[: 2 * quads],
+            processes=self.processes[: 2 * quads],
+        )
+
+
+def measured(generator: np.random.Generator, scene: Scene, count: int, truth: float, worse: float) -> Windows:
+    """So many quads."""
+    mine, *theirs = scene.windows(generator, count * WINDOWS)
     first = generator.integers(2, size=count).astype(bool)
     order = np.where(first[:, None], [[0, 3, 1, 2]], [[1, 2, 0, 3]]) + WINDOWS * np.arange(count)[:, None]
     own, other = order[:, :2].ravel(), order[:, 2:].ravel()
-    return worse * mine[own] - truth, worse * theirs[other]
+    begins = generator.integers(2, size=count)
+    processes = np.stack([begins, 1 - begins], axis=1).ravel()
+    baseline = np.where(processes == 0, theirs[0][other], theirs[1][other])
+    return Windows(candidate=worse * mine[own] - truth, baseline=worse * baseline, processes=processes)
 
 
-def session(
-    generator: np.random.Generator, scene: Scene, effort: Effort, truth: float, worse: float
-) -> tuple[Floats, Floats]:
+def session(generator: np.random.Generator, scene: Scene, effort: Effort, truth: float, worse: float) -> Windows:
     """The windows that the tier measures: until its rule ends the session, or its quads are used up."""
-    mine, theirs = quads(generator, scene, effort.max_quads, truth, worse)
-    ratios = (theirs - mine).reshape(-1, 2).mean(axis=1)
-    used = effort.max_quads
+    windows = measured(generator, scene, effort.max_quads, truth, worse)
+    ratios = windows.quads
     for number in range(effort.min_quads, effort.max_quads):
         if number > 1 and 2 * ratios[:number].std(ddof=1) / math.sqrt(number) < effort.half_width:
-            used = number
-            break
-    return mine[: 2 * used], theirs[: 2 * used]
+            return windows.first(number)
+    return windows
 
 
 def offsets(generator: np.random.Generator, scene: Scene, sessions: int, worse: float) -> Floats:
-    """How far each session is off."""
-    return generator.normal(0, scene.sessions * worse, sessions) if scene.sessions else np.zeros(sessions)
+    """How far the candidate's process and both of the baseline's are off in each session."""
+    found: Floats = generator.normal(0, 1, (sessions, 3)) * scene.sessions * worse / math.sqrt(2)
+    return found
 
 
-def noise_of(generator: np.random.Generator, scene: Scene, effort: Effort) -> Noise:
+def noise_of(generator: np.random.Generator, scene: Scene, effort: Effort, kind: TimeKind) -> Noise:
     """As :func:`kerneleval.judge.timing.timer.measure_noise` finds it: three sessions of A/A runs."""
     found = []
-    for off in offsets(generator, scene, 3, 1.0):
-        runs = [session(generator, scene, effort, 0.0, 1.0) for _ in range(max(1, 4 // effort.min_quads))]
-        found.append(np.concatenate([(b - a).reshape(-1, 2).mean(axis=1) for a, b in runs]) + off)
-    return _noise(found)
+    for mine, theirs, _ in offsets(generator, scene, 3, 1.0):
+        runs = [session(generator, scene, effort, 0.0, 1.0).quads for _ in range(max(1, 4 // effort.min_quads))]
+        found.append(np.concatenate(runs) + theirs - mine)
+    known = (_RECORDED_BETWEEN[1], _RECORDED_FARTHEST[1]) if kind == "device" else ()  # of its duration class
+    return _noise(found, *known)
 
 
-def sampled(generator: np.random.Generator, scene: Scene, effort: Effort, truth: float) -> Samples:
+def sampled(generator: np.random.Generator, scene: Scene, effort: Effort, truth: float, kind: TimeKind) -> Samples:
     """The samples of one cell."""
-    mine: list[Floats] = []
-    theirs: list[Floats] = []
-    numbers: list[int] = []
-    for number, off in enumerate(offsets(generator, scene, effort.sessions, scene.sessions_later * scene.later)):
-        a, b = session(generator, scene, effort, truth + off, scene.later)
-        mine.append(a)
-        theirs.append(b)
-        numbers += [number] * len(a)
-    per_call = WINDOW_NS / CALLS
+    every = []
+    for mine, *theirs in offsets(generator, scene, effort.sessions, scene.sessions_later * scene.later):
+        windows = session(generator, scene, effort, truth, scene.later)
+        baseline = windows.baseline + np.asarray(theirs)[windows.processes]
+        every.append(replace(windows, candidate=windows.candidate + mine, baseline=baseline))
+    numbers = [number for number, windows in enumerate(every) for _ in windows.candidate]
+    per_call, calls = CALL_NS[kind], round(effort.window_ns / CALL_NS[kind])
+    own = per_call * np.exp(np.concatenate([windows.candidate for windows in every]))
+    other = per_call * np.exp(np.concatenate([windows.baseline for windows in every]))
+    processes = np.concatenate([windows.processes for windows in every])
+    given = {"calls": calls, "sessions": tuple(numbers), "processes": tuple(processes.tolist())}
+    if kind == "call":
+        return Samples(candidate_ns=tuple(own), baseline_ns=tuple(other), **given)
+    clock = generator.normal(0, CLOCK_NS / calls, (2, len(own)))
     return Samples(
-        candidate_ns=tuple(per_call * np.exp(np.concatenate(mine))),
-        baseline_ns=tuple(per_call * np.exp(np.concatenate(theirs))),
-        calls=CALLS,
-        sessions=tuple(numbers),
+        candidate_ns=tuple(np.maximum(own + clock[0], 1.0)),
+        baseline_ns=tuple(np.maximum(other + clock[1], 1.0)),
+        candidate_event_ns=tuple(own),
+        baseline_event_ns=tuple(other),
+        **given,
     )
 
 
-def verdict(
-    generator: np.random.Generator, scene: Scene, effort: Effort, noise: Noise, truth: float, cells: int
-) -> list[Timing]:
-    """The timings of a verdict's cells."""
-    all_samples = [sampled(generator, scene, effort, truth) for _ in range(cells)]
-    times, freedom = busier([(samples, noise.spread) for samples in all_samples])
-    now = replace(noise, spread=noise.spread * times)
-    return [_claim(samples, now, freedom) for samples in all_samples]
-
-
-def row(scene: Scene, tier: str, cells: int, together: int, seed: int) -> tuple[str, ...]:
+def row(scene: Scene, tier: str, cells: int, together: int, seed: int, kind: TimeKind) -> tuple[str, ...]:
     """What comes of so many cells of a scene, of which so many are judged ``together`` in a verdict."""
-    generator, effort = np.random.default_rng(seed), TIERS[tier]
+    generator = np.random.default_rng(seed)
+    effort = TIERS[tier].recorded if kind == "device" else effort_for(Protocol(tier=tier), devices.find("cpu"))
+
+    def at(truth: float) -> list[Timing]:
+        cells = [(sampled(generator, scene, effort, truth, kind), noise) for _ in range(together)]
+        return timings_of(cells, kind)
+
     equal: list[Timing] = []
     faster: list[Timing] = []
     for _ in range(MACHINES):
-        noise = noise_of(generator, scene, effort)
+        noise = noise_of(generator, scene, effort, kind)
         for number in range(max(1, cells // MACHINES // together)):
-            equal += verdict(generator, scene, effort, noise, 0.0, together)
+            equal += at(0.0)
             if number % 10 == 0:
-                faster += verdict(generator, scene, effort, noise, math.log(1.05), together)
+                faster += at(math.log(1.05))
     widths = [math.log(timing.high / timing.low) / 2 for timing in equal]
     return (
         scene.name,
+        kind,
         tier,
         str(together),
         str(len(equal)),
@@ -215,16 +247,17 @@ def main() -> None:
     made.add_argument("--cells", type=int, default=10_000, help="simulated cells for each row")
     made.add_argument("--together", default="8,1", help="cells in a verdict")
     made.add_argument("--tiers", default=",".join(TIERS), help="tiers of timing")
+    made.add_argument("--kinds", default="device,call", help="times of a call")
     options = made.parse_args()
     report = Report("claims_simulated", devices.find("cpu").machine(), options.out)
     rows: list[tuple[str, ...]] = []
     began = time.monotonic()
     with until_ended():
-        for tier in options.tiers.split(","):
+        for kind, tier in itertools.product(options.kinds.split(","), options.tiers.split(",")):
             for together in map(int, options.together.split(",")):
                 for number, scene in enumerate(SCENES):
-                    rows.append(row(scene, tier, options.cells, together, number))
-    head = ("scene", "tier", "in a verdict", "cells", "faster, slower", "within", "half width %", "power")
+                    rows.append(row(scene, tier, options.cells, together, number, kind))
+    head = ("scene", "time", "tier", "in a verdict", "cells", "faster, slower", "within", "half width %", "power")
     report.table(head, rows)
     report.say(f"{time.monotonic() - began:.0f} s")
     report.data = {"rows": rows}

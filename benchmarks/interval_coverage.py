@@ -1,5 +1,5 @@
 """How often the 95 % intervals of scores contain the truth, by simulation: suites of 5 to 200 tasks whose speedups
-differ from task to task and from cell to cell, with ties and with outliers.
+differ from task to task and from cell to cell, with ties, with outliers and with noise of the timings.
 
 The truth of a median is that of all tasks that there could be, found from a million; of Shape CV it is the mean over
 ever so many groups of as many shapes. A good interval has 95 % ``within``; a wide one has more.
@@ -25,6 +25,8 @@ TASKS = (5, 10, 20, 50, 200)
 SHAPES = 8
 BETWEEN, WITHIN = 0.3, 0.1
 """Standard deviations of the logarithm of speedup over tasks, and over the cells of one."""
+NOISE = 0.07
+"""Standard error of the logarithm of a timing, in suites with noise."""
 
 
 def log_normal(generator: np.random.Generator, tasks: int) -> Floats:
@@ -53,7 +55,20 @@ def outliers(generator: np.random.Generator, tasks: int) -> Floats:
     return speeds * np.where(wild, np.where(generator.random(speeds.shape) < 0.5, 3.0, 1 / 3.0), 1.0)
 
 
-SCENES: tuple[Callable[[np.random.Generator, int], Floats], ...] = (log_normal, ties, ties_off_the_grid, outliers)
+def noisy(generator: np.random.Generator, tasks: int) -> Floats:
+    """Log-normal ones, each timed with an error; the truth is that of what was timed."""
+    speeds = log_normal(generator, tasks)
+    found: Floats = speeds * np.exp(generator.normal(0, NOISE, speeds.shape))
+    return found
+
+
+SCENES: tuple[Callable[[np.random.Generator, int], Floats], ...] = (
+    log_normal,
+    ties,
+    ties_off_the_grid,
+    outliers,
+    noisy,
+)
 
 
 def median_interval(speeds: Floats) -> tuple[float, float]:
@@ -63,10 +78,11 @@ def median_interval(speeds: Floats) -> tuple[float, float]:
     return low, high
 
 
-def cv_interval(speeds: Floats) -> tuple[float, float]:
-    """Of Shape CV."""
+def cv_interval(speeds: Floats, error: float = 0.0) -> tuple[float, float]:
+    """Of Shape CV; ``error``: standard error of the logarithms."""
     of = Nested(speeds, np.full(speeds.shape[:2], speeds.shape[2]))
-    table = Speeds(tuple(map(str, range(len(speeds)))), of, np.ones(speeds.shape[:2], dtype=bool))
+    noise = -math.expm1(-(error**2)) * (speeds**2).mean(axis=2) / speeds.mean(axis=2) ** 2
+    table = Speeds(tuple(map(str, range(len(speeds)))), of, np.ones(speeds.shape[:2], dtype=bool), noise)
     _, low, high = cv_shape.with_interval(table)
     return low, high
 
@@ -79,12 +95,13 @@ def mean_interval(speeds: Floats) -> tuple[float, float]:
 
 def truths(scene: Callable[[np.random.Generator, int], Floats]) -> dict[str, float]:
     """The truth of each score."""
-    speeds = scene(np.random.default_rng(1), 1_000_000)
+    speeds = (log_normal if scene is noisy else scene)(np.random.default_rng(1), 1_000_000)
     median = 1.25 if scene is ties_off_the_grid else float(np.median(speeds))
     cv = speeds.std(axis=2, ddof=1) / speeds.mean(axis=2)
     return {
         "speedup_med": median,
         "cv_shape": float(cv.mean()),
+        "cv_shape corrected": float(cv.mean()),
         "geometric_mean": math.exp(float(np.log(speeds).mean())),
     }
 
@@ -92,6 +109,7 @@ def truths(scene: Callable[[np.random.Generator, int], Floats]) -> dict[str, flo
 SCORES: dict[str, Callable[[Floats], tuple[float, float]]] = {
     "speedup_med": median_interval,
     "cv_shape": cv_interval,
+    "cv_shape corrected": lambda speeds: cv_interval(speeds, NOISE),
     "geometric_mean": mean_interval,
 }
 
@@ -112,6 +130,8 @@ def main() -> None:
                 generator = np.random.default_rng(tasks)
                 suites = [scene(generator, tasks) for _ in range(options.rounds)]
                 for name, function in SCORES.items():
+                    if name == "cv_shape corrected" and scene is not noisy:
+                        continue
                     ends = [function(suite) for suite in suites]
                     within = sum(low <= true[name] <= high for low, high in ends) / len(ends)
                     width = float(np.median([high / low for low, high in ends if low > 0]))

@@ -22,6 +22,7 @@ from kerneleval.judge import Judge
 from kerneleval.records import Event, UsageError, to_plain
 from kerneleval.reports import merge_view, scores_view
 from kerneleval.reports.analysis_view import render_hardware
+from kerneleval.reports.text import figure, number
 from kerneleval.store import RunInfo, open_store
 
 NAME = "portable_archetypes"
@@ -107,8 +108,9 @@ def _scores(report: Report, store: str, runs: Sequence[RunInfo]) -> None:
     rows = []
     for name, of in scores["scores"].items():
         one = of["p_hw"]
-        speeds = [f"{device} {score['value']:.2f}x" for device, score in of["device_speedup"].items()]
-        rows.append([name, f"{one['value']:.2f}", one["n"], ", ".join(speeds), f"{of['composite']['value']:.2f}"])
+        speeds = [f"{device} {figure(number(score['value']), 'x')}" for device, score in of["device_speedup"].items()]
+        held, s = (figure(number(score["value"])) for score in (one, of["composite"]))
+        rows.append([name, held, one["n"], ", ".join(speeds), s])
     report.table(["generator", "P_hw", "devices", "speedup by which each device is judged", "S"], rows)
     report.say(_shown(lambda console: scores_view.render_scores(scores, console)))
     hardware = None

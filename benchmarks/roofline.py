@@ -17,8 +17,8 @@ from typing import Any
 from benchmarks.report import Report, parser, until_ended
 from kerneleval import pipeline, tasks
 from kerneleval.judge import Judge
-from kerneleval.judge.timing.statistics import TIERS
-from kerneleval.judge.timing.timer import CLASSES_NS, Noise
+from kerneleval.judge.timing.statistics import TIERS, Noise
+from kerneleval.judge.timing.timer import CLASSES_NS, NoiseFigures
 from kerneleval.judge.windows.worker_pool import baseline_candidate
 from kerneleval.records import Case, CellResult, Failed, Passed, Protocol, Task
 from kerneleval.tasks import shapes
@@ -90,7 +90,7 @@ def main() -> None:
         started = time.monotonic()
         peaks = pipeline.peaks(judge=judge)["peaks"]
         report.say("peaks: " + ", ".join(f"{p['name']} {p['best']:.4g} {p['unit']}" for p in peaks if p["best"]), "")
-        judge._noise["quick"] = (Noise(spread=0.0, between=0.0),) * len(CLASSES_NS)  # nothing is claimed here
+        judge._noise["quick"] = NoiseFigures(call=(Noise(spread=0.0, between=0.0),) * len(CLASSES_NS), device=())
         TIERS["quick"] = replace(
             TIERS["quick"], window_ns=_WINDOW_NS, max_calls=_CALLS, min_quads=_QUADS, max_quads=_QUADS
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import importlib.util
 import os
 import random
@@ -57,6 +58,18 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["KERNELEVAL_CACHE_DIR"] = str(made)
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Processes that all collect every test compile another part each first: the others find it compiled."""
+    root, given = Path(__file__).parent, getattr(session.config, "workerinput", None)
+    if given is None or [Path(one).resolve() for one in session.config.args] != [root]:
+        return
+    files = sorted(root.rglob("test_*.py"))
+    first = len(files) * int(given["workerid"].removeprefix("gw")) // given["workercount"]
+    for path in files[first:] + files[:first]:
+        with contextlib.suppress(Exception, pytest.skip.Exception):  # what is wrong is told when it is collected
+            importlib.import_module(".".join(path.relative_to(root.parent).with_suffix("").parts))
+
+
 @pytest.fixture(scope="session")
 def new_cache(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
     """Makes a cache directory for a judge: empty, but for the noise figures, peaks and self-checks of the machine, made
@@ -86,6 +99,16 @@ def _forked_zygotes() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _noise_of_one_session() -> Iterator[None]:
+    """A third of the sessions tells what noise the machine has about as well; other tests wait meanwhile."""
+    from kerneleval.judge.timing import timer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timer, "_SESSIONS", 1)
+        yield
+
+
 @pytest.fixture(scope="session")
 def judge(new_cache: Callable[[], Path]) -> Iterator[Judge]:
     """A judge of the CPU for every test that does not ask how one begins and ends, which takes seconds."""
@@ -96,6 +119,9 @@ def judge(new_cache: Callable[[], Path]) -> Iterator[Judge]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first: at the end no process waits for one."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
     for item in items:
         for tier in TIERS:
             if item.get_closest_marker(tier) and (reason := _why_not(tier)):

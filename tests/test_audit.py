@@ -6,6 +6,7 @@ import json
 import shlex
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,10 +56,10 @@ def candidate(generator: str, text: str) -> Candidate:
     return Candidate(files=((file, text),), language=language, origin=Origin(generator=generator))
 
 
-def judged(url: str, judge: Judge, **texts: str) -> str:
+def judged(url: str, judge: Judge, protocol: Protocol = FEW, **texts: str) -> str:
     """A run over gelu with one candidate for each generator, as ``kerneleval run`` stores it."""
     task = find("gelu")
-    cases = judge.plan(task, FEW)
+    cases = judge.plan(task, protocol)
     made = {name: candidate(name, text) for name, text in texts.items()}
     plan = [
         Planned(generator=name, task="gelu", category=task.category, level=1, cases=cases, candidate=one)
@@ -66,10 +67,10 @@ def judged(url: str, judge: Judge, **texts: str) -> str:
     ]
     with open_store(url) as store:
         run = store.begin_run(
-            NewRun(name="mine", generators=tuple(made), machines=(judge.machine,), protocol=FEW, plan=tuple(plan))
+            NewRun(name="mine", generators=tuple(made), machines=(judge.machine,), protocol=protocol, plan=tuple(plan))
         )
         for name, one in made.items():
-            store.put_verdict(run, name, 0, one, judge.check(one, task, FEW, cases=cases))
+            store.put_verdict(run, name, 0, one, judge.check(one, task, protocol, cases=cases))
     return run
 
 
@@ -189,6 +190,25 @@ def test_one_that_is_right_at_the_runs_shapes_alone_is_found_at_others(url: str,
     assert [change["kind"] for change in entry["changes"]] == ["passed->failed"]
     assert entry["after"]["reason"] == "wrong_output"
     assert kerneleval(*shlex.split(entry["replay"])[1:]).returncode == 1
+
+
+def test_an_audit_of_an_old_run_is_of_todays_protocol_version(url: str, judge: Judge) -> None:
+    """It is judged by today's rules, so that its results must not be stored as those of the old ones."""
+    old = replace(FEW, version=1)
+    run = judged(url, judge, old, wrong=WRONG)
+    found = audit(AuditSpec(store_url=url, same_shapes=True), judge=judge)
+    assert (found["of"], found["changed"], found["protocol"]["version"]) == (run, 0, Protocol.version)
+    with open_store(url) as store:  # one that was interrupted before the rules changed
+        request = dict(store.run(found["audit"]).audit)
+        plan = [
+            Planned(generator="wrong", task="gelu", category="elementwise", level=1, cases=of.cases)
+            for of in store.attempts(run)
+        ]
+        begun = {"name": "begun", "generators": ("wrong",), "machines": (judge.machine,), "audit": request}
+        interrupted = store.begin_run(NewRun(**begun, protocol=old, plan=tuple(plan)))
+    again = audit(AuditSpec(store_url=url, same_shapes=True), judge=judge)
+    assert again["audit"] != interrupted
+    assert again["protocol"]["version"] == Protocol.version
 
 
 def test_an_interrupted_audit_goes_on(url: str, judge: Judge) -> None:

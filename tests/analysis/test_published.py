@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -141,6 +142,8 @@ def test_a_second_import_adds_nothing_and_an_interrupted_one_goes_on(files: tupl
     with open_store(str(tmp_path / "s.db")) as store:
         first, written = published.put(store, found)
         assert written and published.put(store, found) == (first, False)
+        later = dataclasses.replace(found, protocol=dataclasses.replace(found.protocol, version=99))
+        assert published.put(store, later) == (first, False)
         assert len(store.runs()) == 1
         of = published.load(files[0], level=1)  # without a baseline it is another thing
         second = store.begin_run(

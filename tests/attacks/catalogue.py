@@ -72,15 +72,14 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "other_parameters",
         "training_state",
     ),
-    "hard-coded shapes, strides, offsets, sizes": (
+    "hard-coded shapes and sizes": (
         "hard_coded_shapes",
         "thin_shapes",
         "kernel_widths",
         "plan_by_shape",
-        "ignored_strides",
-        "ignored_offset",
         "large_sizes",
     ),
+    "ignored strides and offsets": ("ignored_strides", "ignored_offset"),
     "partial work, rescaled": ("partial_work",),
     "guessed and stolen seeds": ("seed_guessing", "seed_reading"),
     "gradients: missing, detached, partial, straight through": (
@@ -102,6 +101,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "signal_trap",
         "goes_on_when_stopped",
     ),
+    "making the judge wait": ("stalled_pauses", "outruns_the_stop", "slow_calls", "stalled_messages"),
     "exhaustion: memory, disk, processes, descriptors, output, time, device": (
         "memory_bomb",
         "file_flood",

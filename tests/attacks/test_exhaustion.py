@@ -10,7 +10,7 @@ import pytest
 from tests.attacks.specimens import Specimen, collect
 
 from kerneleval.judge import Judge
-from kerneleval.judge.probes import calls
+from kerneleval.judge.probes import calls, patience
 from kerneleval.pipeline import check
 from kerneleval.sandbox.processes import of_uid
 from kerneleval.sandbox.slot import Slot
@@ -58,10 +58,12 @@ def test_is_that_candidates_outcome(
     judge: Judge, specimen: Specimen, users: list[Slot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls, "CALL_TIMEOUT_S", 3.0 if "timeout" in specimen.reasons else 25.0)
+    monkeypatch.setattr(patience, "BUDGET_S", 6.0)
+    monkeypatch.setattr(host, "_STALL_S", 4.0)
     monkeypatch.setattr("kerneleval.judge.windows.worker_pool._LOAD_TIMEOUT_S", 4.0)
     options = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"], "timed": False}
     started = time.monotonic()
-    verdict = check(specimen.path, specimen.task, judge=judge, allow=specimen.allow, **options)
+    verdict = check(specimen.path, specimen.task, judge=judge, allow=specimen.allow, fail_fast=True, **options)
     assert verdict.verdict == "failed"
     assert verdict.stage in specimen.stages, verdict.message
     assert verdict.reason in specimen.reasons, verdict.message

@@ -101,7 +101,8 @@ CHECK = """
 import json, sys
 import kerneleval
 from kerneleval import devices, tasks
-from kerneleval.judge.timing.timer import CLASSES_NS, Noise
+from kerneleval.judge.timing.statistics import Noise
+from kerneleval.judge.timing.timer import CLASSES_NS, NoiseFigures
 from kerneleval.records import Protocol
 folder = sys.argv[1]
 
@@ -119,7 +120,7 @@ def checked(judge, name):
 found = {}
 for device, names in json.loads(sys.argv[2]).items():
     with kerneleval.Judge(device) as judge:
-        judge._noise["quick"] = (Noise(spread=0.01, between=0.01),) * len(CLASSES_NS)  # no claim is looked at
+        judge._noise["quick"] = NoiseFigures(call=(Noise(spread=0.01, between=0.01),) * len(CLASSES_NS), device=())
         found[device] = {name: checked(judge, name) for name in names}
         task = next(t for t in tasks.all_tasks().values() if "float64" in t.dtypes and "float32" in t.dtypes)
         planned = sorted({case.dtype for case in judge.plan(task, Protocol())})

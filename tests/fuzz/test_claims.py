@@ -23,7 +23,7 @@ from tests.fuzz.hostile import effort, json_values, numbers, texts
 from kerneleval.devices import find
 from kerneleval.judge.checks import track
 from kerneleval.judge.probes import cells
-from kerneleval.judge.timing.timer import device_time
+from kerneleval.judge.timing.statistics import device_time
 from kerneleval.judge.windows import protocol, worker_pool
 from kerneleval.judge.windows.modules import match_state
 from kerneleval.judge.windows.worker_pool import Loaded, LoadFailed

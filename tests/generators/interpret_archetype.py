@@ -87,14 +87,14 @@ def check(got, oracle, dtype, what):
 def check_task(module, task, directions):
     shapes = CHANNELS.get(task.name, ROWS)
     for dtype in DTYPES:
-        for shape in shapes if dtype == torch.float32 else shapes[2:4]:
+        for shape in shapes if dtype == torch.float32 else shapes[2:3]:
             dims = dict(zip([dim.name for dim in task.dims], shape, strict=True))
             args = draw(task, dims, dtype)
             what = f"{task.name} {dims} {dtype}"
             oracle = listed(task.reference(*in_fp64(args)))
             if "forward" in directions:
                 check(getattr(module, task.name)(*args), oracle, dtype, what)
-                if dtype == torch.float32 and shape in shapes[1:4]:
+                if dtype == torch.float32 and shape in shapes[1:3]:
                     check(getattr(module, task.name)(*strided(args)), oracle, dtype, what + " strided")
             backward = getattr(module, f"{task.name}_backward", None)
             if backward is not None and "backward" in directions:

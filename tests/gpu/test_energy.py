@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from kerneleval.judge import Judge
-from kerneleval.judge.timing.timer import CLASSES_NS, Noise
+from kerneleval.judge.timing.statistics import Noise
+from kerneleval.judge.timing.timer import CLASSES_NS, NoiseFigures
 from kerneleval.pipeline import check
 from kerneleval.records import Passed
 
@@ -26,7 +27,7 @@ def test_a_precise_verdict_tells_joules(new_cache: Callable[[], Path], tmp_path:
     path = tmp_path / "gelu.py"
     path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
     with Judge("cuda", new_cache()) as judge:
-        judge._noise["precise"] = (Noise(spread=0.0, between=0.0),) * len(CLASSES_NS)
+        judge._noise["precise"] = NoiseFigures(call=(Noise(spread=0.0, between=0.0),) * len(CLASSES_NS), device=())
         read_s = timeit.timeit(judge.device.energy_mj, number=40) / 40
         print(f"NVML's counter is read in {read_s * 1e3:.2f} ms")
         verdict = check(

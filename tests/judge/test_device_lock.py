@@ -329,10 +329,10 @@ def test_what_two_judges_want_to_know_is_measured_once(
         measured.append(name)
         return Peak(name=name, unit="B/s", best=1.0, median=1.0, n=1, how="", date="")
 
-    def figures(*_: object) -> tuple[timer.Noise, ...]:
+    def figures(*_: object) -> timer.NoiseFigures:
         time.sleep(0.05)
         measured.append("noise")
-        return (timer.Noise(spread=0.0, between=0.0),) * len(timer.CLASSES_NS)
+        return timer.NoiseFigures(call=(statistics.Noise(spread=0.0, between=0.0),) * len(timer.CLASSES_NS), device=())
 
     monkeypatch.setattr(peaks, "measure", measure)
     monkeypatch.setattr(timer, "measure_noise", figures)
@@ -384,8 +384,10 @@ def test_seconds_in_which_others_measured_are_not_counted(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(clock.Pair, "once", window)
     anything: Any = None
-    pair = clock.Pair(candidate="mine", baseline="theirs", candidate_first=True, generator=anything, timeout_s=1)  # type: ignore[arg-type]
+    pair = clock.Pair(
+        candidate="mine", baselines=("theirs", "twin"), candidate_first=True, generator=anything, timeout_s=1
+    )  # type: ignore[arg-type]
     pair.warm(anything, 6, 0.005, lambda: 0.0)
-    assert made == ["mine", "theirs"]
+    assert made == ["mine", "theirs", "twin"]
     pair.warm(anything, 6, 0.005, lambda: 0.02)
-    assert made[2:] == ["mine"] * 6 + ["theirs"] * 6
+    assert made[3:] == ["mine"] * 6 + ["theirs"] * 6 + ["twin"] * 6

@@ -181,11 +181,11 @@ def test_outputs_of_windows_whose_energy_is_told_are_compared(monkeypatch: pytes
     class Sides:
         candidate, baseline, generator = "candidate", "baseline", "generator"
 
-        def once(self, runner: str, _image: object, passes: Any) -> Any:
-            assert passes.rounds == 3  # 100 calls of 0.1 ms, 30 ms a pass
+        def once(self, runner: str, _image: object, mode: Any) -> Any:
+            assert mode.rounds == 3  # 100 calls of 0.1 ms, 30 ms a pass
             elapsed_ns = 3 * pass_ns  # the first one loads and tunes
             made = 1
-            while passes.again(elapsed_ns) == "generator":
+            while mode.again(elapsed_ns) == "generator":
                 made, elapsed_ns = made + 1, elapsed_ns + pass_ns
             pass_counts.append(made)
             return SimpleNamespace(of=runner)
@@ -234,8 +234,8 @@ def test_nothing_is_read_any_more_once_a_window_failed(monkeypatch: pytest.Monke
     class Sides:
         candidate, baseline, generator = "candidate", "baseline", "generator"
 
-        def once(self, _runner: str, _image: object, passes: Any) -> Any:
-            passes.again(1e6)
+        def once(self, _runner: str, _image: object, mode: Any) -> Any:
+            mode.again(1e6)
             raise ValueError("wrong")
 
     class Calls:

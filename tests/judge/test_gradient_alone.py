@@ -12,7 +12,7 @@ from kerneleval.judge import Judge
 from kerneleval.judge.oracle.expectation import TimedBounds
 from kerneleval.judge.timing import clock
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout, dense
-from kerneleval.judge.windows.protocol import Cut, Window, output_views
+from kerneleval.judge.windows.protocol import CallMode, Cut, Window, output_views
 from kerneleval.judge.windows.worker_pool import Loaded
 from kerneleval.records import Candidate, Protocol
 
@@ -68,7 +68,7 @@ def right(window: Window, buffer: WindowBuffer) -> bool:
 def test_forward_calls_come_before_the_clock(slow: Loaded, judge: Judge, cut: Cut | None) -> None:
     both, buffer = window_of(slow, judge, cut=cut)
     assert right(both, buffer) and both.elapsed_ns > CALLS * FORWARD_S * 1e9
-    alone, buffer = window_of(slow, judge, cut=cut, gradient_alone=True)
+    alone, buffer = window_of(slow, judge, cut=cut, mode=CallMode(gradient_alone=True))
     assert right(alone, buffer) and not alone.mutated
     if cut is None:
         assert max(alone.elapsed_ns, alone.event_ns) < FORWARD_S * 1e9

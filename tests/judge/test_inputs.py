@@ -377,8 +377,57 @@ def test_exchanged_elements_leave_the_ends_and_the_contents(numel: int, part: fl
 
 
 def test_nonfinite_inputs_may_be_restricted_to_nan() -> None:
-    spec = TensorSpec(name="x", shape=(64, 64), dtype="float32", nan_only=True)
+    spec = TensorSpec(name="x", shape=(64, 64), dtype="float32", nonfinite="nan")
     case = case_of("gelu", {"M": 64, "N": 64}, distribution="nonfinite")
     tensor = inputs.draw((spec,), case, 5, "cpu")[0]
     assert 1 <= int(tensor.isnan().sum()) <= 4
     assert not tensor.isinf().any()
+
+
+def test_indices_are_skewed_sorted_equal_and_at_the_ends() -> None:
+    spec = TensorSpec(name="i", shape=(20, 50), dtype="int64", role="index", values="integers", low=-1, high=99)
+    uniform = one(spec)
+    assert 5 < int(uniform.unique(return_counts=True)[1].float().mean()) < 15
+    equal = {int(one(spec, "standard", seed, "expanded").unique()) for seed in range(20)}
+    assert {-1, 98} & equal and len(equal) > 5
+    skewed = one(spec, "standard", layout="transposed")
+    assert int(skewed.unique(return_counts=True)[1].max()) > 100
+    assert not torch.equal(skewed.mode().values, one(spec, "standard", 4, "transposed").mode().values)
+    for seed in range(4):
+        ordered = one(spec, "standard", seed, "sliced").reshape(-1)
+        assert torch.equal(ordered, ordered.sort(descending=bool(ordered[0] > ordered[-1])).values)
+    assert one(spec, "standard", layout="offset").unique().tolist() == [-1, 98]
+    single = TensorSpec(name="seed", shape=(1,), dtype="int64", role="index", values="integers", high=1000)
+    assert torch.equal(one(single), one(single, layout="offset")), "a single index has no structure"
+
+
+def test_colliding_terms_are_few_where_a_half_type_adds_them_up() -> None:
+    spec = TensorSpec(name="i", shape=(500,), dtype="int64", role="index", values="integers", high=50)
+    for summed, direction, few in ((True, "forward", True), (False, "backward", True), (False, "forward", False)):
+        case = case_of("any", {}, dtype="float16", direction=direction, layout="expanded")
+        (drawn,) = inputs.draw([replace(spec, summed=summed)], case, 3, "cpu")
+        assert (len(drawn.unique()) > 40) == few
+
+
+def test_every_pair_of_infinities_meets_and_none_stands_among_whole_numbers() -> None:
+    number = TensorSpec(name="x", shape=(64, 64), dtype="float32")
+    whole = replace(number, values="integers", low=0, high=2)
+    case = case_of("any", {}, distribution="nonfinite")
+    x, y, labels = inputs.draw([number, number, whole], case, 5, "cpu")
+    for a in (math.inf, -math.inf):
+        assert ((x == a) & (y == a)).any() and ((x == a) & (y == -a)).any() and ((x == a) & y.isnan()).any()
+    assert labels.unique().tolist() == [0, 1]
+
+
+def test_rows_are_masked_in_parts() -> None:
+    spec = TensorSpec(name="x", shape=(400, 70), dtype="float32", nonfinite="masked")
+    shut = one(spec, "nonfinite") == -math.inf
+    counts = shut.sum(-1)
+    leading, trailing = shut.int().cumprod(-1).sum(-1), shut.flip(-1).int().cumprod(-1).sum(-1)
+    part = (counts > 0) & (counts < 69)
+    assert int(((leading == counts) & part).sum()) > 20
+    assert int(((trailing == counts) & part).sum()) > 5
+    assert int(((leading == 0) & (trailing == 0) & (counts > 1)).sum()) > 5
+    assert int((counts == 69).sum()) > 5, "a single place is open"
+    assert not shut.all(-1).any()
+    assert (one(replace(spec, nonfinite="masked_nan"), "nonfinite") == -math.inf).all(-1).any()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from kerneleval.judge.selftest.mutants import KINDS, Fate, Probe, fate, planted
+from kerneleval.judge.selftest.mutants import KINDS, Fate, Probe, fate, planted, structured
 from kerneleval.judge.selftest.task_selftest import examine, selftest
 from kerneleval.records import Case, Task, Tolerance
 from kerneleval.tasks import find
@@ -55,6 +55,25 @@ def test_a_constant_and_a_copy() -> None:
     found = fates(find("gelu"), case_of("gelu", ROWS))
     assert of_kind(found, "constant") == {"output 0: zeros": "killed", "output 0: its mean": "killed"}
     assert of_kind(found, "input_copied") == {"output 0: a copy of tensor 0": "killed"}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "layout", "distribution"),
+    [
+        ("index_add", "crowded_index", "expanded", "standard"),
+        ("embedding", "crowded_index", "transposed", "standard"),
+        ("logaddexp", "lost_infinity", "contiguous", "nonfinite"),
+        ("masked_softmax", "lost_infinity", "contiguous", "nonfinite"),
+    ],
+)
+def test_structure_shows_what_even_inputs_do_not(name: str, kind: str, layout: str, distribution: str) -> None:
+    task = find(name)
+    dims = {dim.name: 3 if not dim.scaled else 60 for dim in task.dims}
+    assert set(of_kind(fates(task, case_of(name, dims)), kind).values()) == {"not_applicable"}
+    case = case_of(name, dims, layout=layout, distribution=distribution)
+    probe = Probe.of(task, case, "cpu", 1, False)
+    found = [fate(probe, mutant) for mutant in structured(probe)]
+    assert set(of_kind(found, kind).values()) == {"killed"}
 
 
 def test_missing_ends_and_neighbours() -> None:
@@ -186,12 +205,14 @@ def test_planting_more_changes_no_finding(task: Task) -> None:
         assert [f for one in examined for f in one.findings] == found
 
 
-def test_bugs_are_planted_at_plain_standard_cases_alone() -> None:
+def test_bugs_that_need_no_structure_are_planted_at_plain_standard_cases_alone() -> None:
     task = find("gelu")
     cases = [
         case_of("gelu", ROWS),
         case_of("gelu", ROWS, layout="transposed"),
         case_of("gelu", ROWS, distribution="zeros"),
         replace(case_of("gelu", ROWS), shape_category="edge"),
+        case_of("gelu", ROWS, distribution="nonfinite"),
     ]
-    assert [bool(one.mutants) for one in examine(task, "cpu", cases)] == [True, False, False, False]
+    found = [{mutant.kind for mutant in one.mutants} for one in examine(task, "cpu", cases)]
+    assert found == [set(KINDS), set(), set(), set(), {"lost_infinity"}]

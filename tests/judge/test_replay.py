@@ -93,7 +93,7 @@ OPTIONS = (
     "",
     "--dtype fp16,bf16 --direction forward --category small,medium --no-timing",
     "--distribution zeros,standard --quick",
-    "--precise --baseline compile --allow library --tf32",
+    "--precise --baseline compile --allow library --tf32 --time call",
     "--direction backward --dtype float32 --entry gelu --backward-entry back --language triton",
     f"--case {KEY} --precise --dtype fp16",
     "--suite-seed 12345 --quick",

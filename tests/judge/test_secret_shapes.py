@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from kerneleval.judge import Judge
+from kerneleval.judge import judge as judge_module
 from kerneleval.judge.probes.calls import other_scalars
 from kerneleval.judge.probes.cells import _among_taken
 from kerneleval.pipeline import check
 from kerneleval.records import Case, Direction, Failed, Outcome, Passed, Protocol, Verdict
-from kerneleval.tasks import find, shapes
+from kerneleval.tasks import find, secret_sizes, shapes
 
 OPTIONS: dict[str, Any] = {
     "dtypes": ("float32",),
@@ -129,3 +130,24 @@ def test_secret_plain_values_are_numbers_of_every_type() -> None:
         assert 1.2 < value / 0.25 < 1.7 if larger else 0.45 < value / 0.25 < 0.85
         assert torch.tensor(value, dtype=torch.bfloat16).item() == torch.tensor(value, dtype=torch.float16).item()
         assert torch.tensor(value, dtype=torch.float16).item() == value
+
+
+@pytest.mark.parametrize("name", ["gelu", "softmax", "matmul", "layer_norm"])
+def test_two_dims_are_large_at_once_in_layouts_and_data_of_all_kinds(judge: Judge, name: str) -> None:
+    task, protocol = find(name), Protocol(timed=False, dtypes=("float32",), directions=("forward",))
+    budget, planned = judge_module.budget_of(judge.device, task, protocol), judge.plan(task, protocol)
+    cases = secret_sizes.secret_cases(task, planned, budget, large=4)[-4:]
+    for case in cases:
+        assert sum(size >= 256 for _, size in case.dims) >= 2, case.key
+        assert shapes.case_bytes(task, "forward", case.dims_map, "float32") <= max(budget.memory_bytes, 64 << 20)
+    assert {case.layout for case in cases} == {*task.layouts} - {"contiguous"}
+    assert cases[0].distribution == "large_scale" and len({case.distribution for case in cases}) >= 3
+    assert len({case.dims for case in cases}) == 4
+
+
+def test_no_dims_are_large_where_no_large_shape_was_asked_for(judge: Judge) -> None:
+    planned = judge.plan(find("gelu"), PROTOCOL)
+    budget = judge_module.budget_of(judge.device, find("gelu"), PROTOCOL)
+    cases = secret_sizes.secret_cases(find("gelu"), planned, budget, large=4)
+    taken = [shapes.case_bytes(find("gelu"), "forward", case.dims_map, "float32") for case in cases]
+    assert max(taken) <= budget.memory_bytes // 2

@@ -10,6 +10,7 @@ import signal
 import statistics
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -19,13 +20,13 @@ from kerneleval import devices
 from kerneleval.judge import Judge
 from kerneleval.judge.oracle.expectation import TimedBounds
 from kerneleval.judge.probes.calls import BoundCase
-from kerneleval.judge.timing import clock
+from kerneleval.judge.timing import clock, timer
 from kerneleval.judge.timing.pair import Pair, TimedCall, TimedMismatch, verify
 from kerneleval.judge.timing.statistics import TIERS, effort_for
 from kerneleval.judge.timing.timer import _check_by_oracle
 from kerneleval.judge.windows.buffers import CallLayout, TensorSlot, WindowBuffer, WindowLayout, dense
-from kerneleval.judge.windows.protocol import Passes, Runner, Window, output_views
-from kerneleval.judge.windows.worker_pool import Loaded, baseline_candidate
+from kerneleval.judge.windows.protocol import CallMode, Runner, Window, output_views
+from kerneleval.judge.windows.worker_pool import Loaded, LoadFailed, baseline_candidate
 from kerneleval.pipeline import check
 from kerneleval.records import Candidate, InfrastructureError, Protocol, Verdict, from_plain, new_secret
 from kerneleval.sandbox import processes
@@ -83,7 +84,9 @@ def _plain(verdict):
 
 def pair_of(candidate, baseline, timeout_s=1.0):
     generator = torch.Generator().manual_seed(0)
-    return Pair(candidate=candidate, baseline=baseline, candidate_first=True, generator=generator, timeout_s=timeout_s)
+    return Pair(
+        candidate=candidate, baselines=(baseline,), candidate_first=True, generator=generator, timeout_s=timeout_s
+    )
 
 
 class _Side:
@@ -99,27 +102,39 @@ class _Side:
         self.stopped = False
 
     def window(self, buffer, *, timeout_s, check_mutation, timed, cut=None, keep=-1):
-        assert self.other.stopped
+        assert self.other is None or self.other.stopped
         assert not self.stopped
         self.timed.append(timed)
         return self
 
 
 @pytest.mark.parametrize("candidate_first", [True, False])
-def test_the_other_side_stands_still(candidate_first):
+def test_the_candidate_stands_still_while_the_baseline_is_timed(candidate_first):
     candidate, baseline = _Side(), _Side()
-    candidate.other, baseline.other = baseline, candidate
+    baseline.other = candidate
     assert pair_of(candidate, baseline).both(None, candidate_first=candidate_first) == (candidate, baseline)
-    assert (candidate.timed, baseline.timed, candidate.stopped, baseline.stopped) == ([True], [True], False, False)
+    assert (candidate.timed, baseline.timed, candidate.stopped) == ([True], [True], False)
 
 
-def test_nobody_waits_for_rest_before_a_cut_window(monkeypatch):
+@pytest.mark.parametrize("candidate_first", [True, False])
+def test_the_same_windows_come_before_a_cut_one_as_before_others(monkeypatch, candidate_first):
     monkeypatch.setattr("kerneleval.judge.timing.pair.verify", lambda *_: None)
     candidate, baseline = _Side(), _Side()
-    candidate.other, baseline.other = baseline, candidate
+    baseline.other = candidate
     call = CallLayout(args=(dense((8,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
-    pair_of(candidate, baseline).cut(WindowBuffer(WindowLayout([call] * 4, "forward"), devices.find("cpu")), None, None)
-    assert (candidate.timed, baseline.timed) == ([False], [False])
+    buffer = WindowBuffer(WindowLayout([call] * 4, "forward"), devices.find("cpu"))
+    pair_of(candidate, baseline).cut(buffer, None, None, candidate_first=candidate_first)
+    assert (candidate.timed, baseline.timed) == ([True], [True] if candidate_first else [True, True])
+
+
+@pytest.mark.parametrize(("certain", "drawn", "split"), [(True, [1], 1), (False, [1], 0), (True, [0, 0, 3], 3)])
+def test_whether_a_window_is_split_does_not_depend_on_those_before(monkeypatch, certain, drawn, split):
+    """Else a candidate merges calls as soon as it has seen the last one."""
+    pair, left = Mock(), list(drawn)
+    monkeypatch.setattr(clock.secrets, "randbelow", lambda _: left.pop(0))
+    effort = clock.effort_for(Protocol(tier="quick"), devices.find("cpu"))
+    clock._split(pair, Mock(), Mock(), effort, certain=certain, candidate_first=True)
+    assert (pair.cut.call_count, left) == (split, [])
 
 
 BURNS = """
@@ -222,7 +237,7 @@ def test_calls_computed_ahead_are_wrong_in_a_cut_window(tmp_path, name, ahead, n
             for _ in range(3):
                 verify(pair.both(buffer, candidate_first=True), buffer, bounds, unasked)  # right: all inputs are there
             with pytest.raises(TimedMismatch) if ahead else contextlib.nullcontext():
-                pair.cut(buffer, bounds, wrong)
+                pair.cut(buffer, bounds, wrong, candidate_first=True)
         finally:
             mine.close()
             trusted.close()
@@ -267,6 +282,29 @@ class _Holding(_Timed):
         return replace(super().window(buffer, **options), peak_bytes=self.held)
 
 
+class _Early(_Timed):
+    """... and says so when part of the work is done: inputs can be destroyed only when the device has done the rest."""
+
+    def __init__(self, call_ns, part):
+        super().__init__(call_ns)
+        self.part = part
+
+    def window(self, buffer, **options):
+        window = super().window(buffer, **options)
+        early_ns = (1 - self.part) * window.elapsed_ns
+        said = {"elapsed_ns": window.elapsed_ns - early_ns, "event_ns": window.event_ns - early_ns}
+        return replace(window, destroy_ns=2e5 + early_ns, **said)
+
+
+@pytest.mark.parametrize("part", [0.5, 0.9, 1.0])
+def test_who_says_too_early_that_calls_were_made_is_charged_the_rest(monkeypatch, part):
+    monkeypatch.setattr(clock, "verify", lambda *_: None)
+    monkeypatch.setattr(Pair, "cut", lambda *_, **__: None)
+    samples = _measured(_Early(1e5, part), _Early(1e5, 1.0), tier="quick").samples
+    assert statistics.median(samples.candidate_ns) == pytest.approx(1e5)
+    assert statistics.median(samples.candidate_event_ns) == pytest.approx(part * 1e5)
+
+
 class _Unsteady(_Timed):
     """... and scatter by a tenth."""
 
@@ -278,7 +316,7 @@ class _Unsteady(_Timed):
 
 def test_peak_memory_is_that_of_the_timed_windows(monkeypatch):
     monkeypatch.setattr(clock, "verify", lambda *_: None)
-    monkeypatch.setattr(Pair, "cut", lambda *_: None)
+    monkeypatch.setattr(Pair, "cut", lambda *_, **__: None)
     candidate, baseline = _Holding(1e5, 5000), _Holding(1e5, 100)
     run = _measured(candidate, baseline, tier="quick")
     assert run.memory["candidate_bytes"] <= candidate.held
@@ -290,7 +328,7 @@ def test_peak_memory_is_that_of_the_timed_windows(monkeypatch):
 
 def test_peak_memory_that_one_side_does_not_count_is_not_told(monkeypatch):
     monkeypatch.setattr(clock, "verify", lambda *_: None)
-    monkeypatch.setattr(Pair, "cut", lambda *_: None)
+    monkeypatch.setattr(Pair, "cut", lambda *_, **__: None)
     assert _measured(_Holding(1e5, 5000), _Holding(1e5, None), tier="quick").memory == {}
     assert _measured(_Timed(1e5), _Timed(1e5), tier="quick").memory == {}
 
@@ -307,7 +345,7 @@ def _measured(candidate, baseline, *, tier, pace_ns=0.0):
     )
     return clock.measure(
         candidate,
-        baseline,
+        (baseline,),
         cell,
         Protocol(tier=tier),
         devices.find("cpu"),
@@ -333,7 +371,7 @@ class _Counted(_Timed):
 )
 def test_the_search_for_a_full_window_begins_at_the_baselines_pace(call_ns, begins, monkeypatch):
     monkeypatch.setattr(clock, "verify", lambda *_: None)
-    monkeypatch.setattr(Pair, "cut", lambda *_: None)
+    monkeypatch.setattr(Pair, "cut", lambda *_, **__: None)
     candidate, runs = _Counted(call_ns), []
     for pace_ns in (0.0, 2e4):
         candidate.counts.clear()
@@ -348,7 +386,7 @@ def test_long_calls_that_scatter_get_more_quads(call_ns, quads, monkeypatch):
     effort = replace(TIERS["standard"], max_quads=4, patience=3)
     monkeypatch.setattr(clock, "effort_for", lambda *_: effort)
     monkeypatch.setattr(clock, "verify", lambda *_: None)
-    monkeypatch.setattr(Pair, "cut", lambda *_: None)
+    monkeypatch.setattr(Pair, "cut", lambda *_, **__: None)
     run = _measured(_Unsteady(call_ns), _Unsteady(call_ns), tier="standard")
     assert len(run.samples.candidate_ns) == 2 * quads
 
@@ -402,7 +440,7 @@ class _HeldUp(_Timed):
 def test_one_slow_window_is_not_taken_for_a_full_one(slow, monkeypatch):
     """On a busy machine windows had 9 to 57 calls where 64 to 512 fill one: who cheats in long ones alone passed."""
     monkeypatch.setattr(clock, "verify", lambda *_: None)
-    monkeypatch.setattr(Pair, "cut", lambda *_: None)
+    monkeypatch.setattr(Pair, "cut", lambda *_, **__: None)
     sides = [_HeldUp(1e4, 4e7 if slow in (side, 2) else 0.0) for side in (0, 1)]
     run = _measured(*sides, tier="quick")
     effort = effort_for(Protocol(tier="quick"), devices.find("cpu"))
@@ -486,6 +524,29 @@ def test_a_machine_that_cannot_make_workers_is_told_when_it_matters(tmp_path, mo
         pool.take_spare().close()  # the next one is tried anew
 
 
+def test_no_process_of_the_candidate_runs_while_noise_is_measured(tmp_path, monkeypatch):
+    path = tmp_path / "gelu.cpp"
+    path.write_text(GELU_CPP)
+    alive: list[bool] = []
+    candidates: list[int] = []
+    measure_noise, judge_of = timer.measure_noise, Judge._judge
+
+    def noted(judge, job, loaded):
+        candidates.append(loaded.runner.worker.pid)
+        return judge_of(judge, job, loaded)
+
+    def watched(*args):
+        alive.append(processes.is_running(candidates[0]))
+        return measure_noise(*args)
+
+    monkeypatch.setattr(Judge, "_judge", noted)
+    monkeypatch.setattr(timer, "measure_noise", watched)
+    with Judge("cpu", tmp_path / "cache") as judge:
+        verdict = _timed(path, judge, "tiny")
+        assert verdict.verdict == "passed" and verdict.speedup is not None, verdict.message
+        assert alive == [False]
+
+
 @pytest.mark.serial
 def test_every_session_measures_every_cell_in_fresh_processes(tmp_path, monkeypatch, new_cache):
     path = tmp_path / "gelu.cpp"
@@ -515,6 +576,8 @@ def test_every_session_measures_every_cell_in_fresh_processes(tmp_path, monkeypa
     assert events == [(n, 6) for n in range(1, 7)]
     for cell in verdict.cells:
         samples = cell.outcome.timing.samples
+        quads = [samples.processes[i : i + 2] for i in range(0, len(samples.processes), 2)]
+        assert len(quads) == len(samples.candidate_ns) / 2 and all(sorted(quad) == [0, 1] for quad in quads)
         assert sorted(set(samples.sessions)) == [0, 1, 2]
         assert len(samples.candidate_ns) == len(samples.sessions)
 
@@ -589,7 +652,7 @@ def test_a_window_goes_through_its_calls_again(new_cache, text, right, rounds):
             return torch.Generator() if passes <= 6 else None
 
         window = loaded.runner.window(
-            buffer, timeout_s=30.0, check_mutation=False, passes=Passes(rounds=rounds, again=again)
+            buffer, timeout_s=30.0, check_mutation=False, mode=CallMode(rounds=rounds, again=again)
         )
         loaded.close()
     assert passes == 7 and window.elapsed_ns == so_far[-1]
@@ -632,3 +695,17 @@ def test_a_worker_that_cannot_be_ended_is_told(tmp_path, monkeypatch, new_cache)
 
         monkeypatch.setattr(runner, "close", broken)
         judge.pool.end(runner)
+
+
+def test_a_candidate_that_loads_only_once_fails_when_noise_was_measured_between(tmp_path, monkeypatch):
+    path = tmp_path / "gelu.py"
+    path.write_text("import torch\n\n\ndef gelu(x):\n    return torch.nn.functional.gelu(x)\n")
+
+    def renew(loaded):
+        raise LoadFailed("load_error", "it loads once", {})
+
+    monkeypatch.setattr(Loaded, "renew", renew)
+    with Judge("cpu", tmp_path / "cache") as judge:
+        verdict = _timed(path, judge, "tiny", allow=("library",))
+    assert (verdict.verdict, verdict.stage, verdict.reason) == ("failed", "load", "load_error")
+    assert "it loads once" in verdict.message

@@ -150,13 +150,15 @@ def online_logsumexp(x: torch.Tensor, block: int = 16) -> torch.Tensor:
     total = torch.zeros(x.shape[:-1])
     for part in x.split(block, dim=-1):
         new = torch.maximum(top, part.detach().amax(-1))
-        total = total * fast_exp(top - new) + sequential_sum(fast_exp(part - new[..., None]))
+        base = new.masked_fill(new == -torch.inf, 0)
+        total = total * fast_exp(top - base) + sequential_sum(fast_exp(part - base[..., None]))
         top = new
-    return top + torch.log(total)
+    return base + torch.log(total)
 
 
 def shifted_logsumexp(x: torch.Tensor) -> torch.Tensor:
     top = x.detach().amax(-1)
+    top = top.masked_fill(top == -torch.inf, 0)
     return torch.log(torch.exp(x - top[:, None]).sum(-1)) + top
 
 

@@ -48,7 +48,7 @@ def test_both_devices_count(
             name=name,
             tier="quick",
             directions=["forward"],
-            categories=["small", "medium"],
+            categories=["small"],
             store_url=store,
         )
 

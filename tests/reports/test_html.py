@@ -130,6 +130,8 @@ def test_tables_have_their_cells(full_page) -> None:
         assert text in words
     assert "kerneleval check kernel.py --task layer_norm --device cuda" in words
     assert "the first of each task, at most 4 of a generator and 12 in all" in words
+    for title in ("Speed, forward", "Speed, together", "Shape CV, backward"):
+        assert title in words
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -275,6 +277,7 @@ def test_portability_tells_pass_fail_and_not_evaluated(full) -> None:
         "cpu": {"careful": "pass", "fragile": "fail", "hasty": "fail"},
         "rocm": dict.fromkeys(build.GENERATORS, "not evaluated"),
     }
+    assert full["portability"][0]["by"]["careful"]["directions"].keys() == {"forward", "backward"}
 
 
 def test_costs_are_counted_once_a_sample(full) -> None:

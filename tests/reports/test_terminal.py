@@ -124,6 +124,22 @@ def test_passed_verdict():
         assert part in text
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_both_times_of_a_call_are_shown(width: int) -> None:
+    call = timing(0.4)
+    events = Samples(candidate_ns=(1500.0,) * 4, candidate_event_ns=(1300.0,) * 4, baseline_event_ns=(1600.0,) * 4)
+    device = dataclasses.replace(timing(1.23), samples=events, time="device", device_time="accepted", other=call)
+    alone = dataclasses.replace(call, no_device_time="the candidate cannot be recorded: it waits")
+    cells = [CellResult(case=case(i), outcome=Passed(timing=one)) for i, one in enumerate((device, alone))]
+    speed = SpeedupSummary(value=1.2, low=1.1, high=1.3, claim="faster", cells=2, time="mixed")
+    text = unframed(shown(render_verdict, verdict(cells, speedup=speed), width))
+    assert "1.20x [1.10, 1.30] by device time where there is one against eager: faster" in text
+    assert "1.23x [1.22, 1.24] 0.40x" in text, "the call time's speedup stands beside the device time's"
+    assert "by call" in text
+    if width == 120:
+        assert "1.3 µs 1.6 µs 1.23x" in text, "times are those on which the speedup rests"
+
+
 def test_failed_verdict_names_the_failing_cells_and_the_replay_line():
     wrong = Failed(stage="correctness", reason="wrong_output", message="element [3]: 0.5 instead of 0.7", replay="r")
     cells = [CellResult(case=case(i), outcome=wrong if i else Passed(timing=timing(0.5))) for i in range(8)]
@@ -292,6 +308,23 @@ def test_scores_in_the_form_of_table_1():
         assert part in flat, part
     assert "pass@k" not in flat
     assert "Speedup by device" not in flat
+
+
+def test_speeds_and_cvs_are_shown_by_direction_and_together():
+    rows = [
+        result(i, Passed(timing=timing(speed + i / 100)), direction=direction, device=device)
+        for device in ("cpu", "cuda")
+        for direction, speed in (("forward", 2.0), ("backward", 0.5))
+        for i in range(4)
+    ]
+    shown_rows = shown(render_scores, {"run": None, "scores": score_all(rows)}, 160).splitlines()
+    table = next(i for i, line in enumerate(shown_rows) if line.startswith("By direction"))
+    assert "backward is the gradient alone on both sides, or with the forward call on both" in shown_rows[table]
+    assert shown_rows[table + 2].split() == ["Generator", *("forward", "backward", "together") * 2]
+    values = [part for part in shown_rows[table + 3].split() if not part.endswith(("]", ","))]
+    assert values[:4] == ["g", "2.01x", "0.52x", "1.27x"]
+    text = unframed("\n".join(shown_rows))
+    assert "cuda 1.26x" in text and "cuda/forward 2.01x" in text and "cuda/backward 0.52x" in text
 
 
 def test_records_and_plain_data_look_the_same():

@@ -19,14 +19,14 @@ def timing(speedup: float, claim: str | None = None, half: float = 0.01) -> Timi
     )
 
 
-def outcome(what):
+def outcome(what, half=0.01):
     """A number is a speedup; None passed, untimed; text is the reason of a failure, ``STAGE/REASON`` or a reason."""
     if isinstance(what, str):
         stage, _, reason = what.rpartition("/")
         return Failed(stage=stage or "correctness", reason=reason)
     if isinstance(what, Timing):
         return Passed(timing=what)
-    return Passed(timing=None if what is None else timing(what))
+    return Passed(timing=None if what is None else timing(what, half=half))
 
 
 def rows(
@@ -40,6 +40,7 @@ def rows(
     dtype="float32",
     generator="g",
     run="r",
+    half=0.01,
 ):
     """One result for each outcome, over the eight shape categories in turn."""
     return [
@@ -54,7 +55,7 @@ def rows(
             device=device,
             machine=f"machine of {device}",
             case=Case(task=task, direction=direction, dims=(("M", 3 + i),), dtype=dtype, shape_category=SHAPES[i % 8]),
-            outcome=outcome(what),
+            outcome=outcome(what, half),
         )
         for i, what in enumerate(outcomes)
     ]

@@ -81,6 +81,16 @@ def kinds(before: Verdict, after: Verdict) -> list[str]:
 RIGHT = Passed()
 
 
+def test_speedups_by_two_rules_are_not_compared():
+    back = SpeedupSummary(value=1.0, low=0.9, high=1.1, claim="equal", cells=3, direction="backward")
+    sides = [timed([speed] * 3, speedup=back, protocol=Protocol(version=v)) for speed, v in ((1.0, 1), (3.0, 2))]
+    found = compare(*sides)
+    assert not found.changes
+    assert found.notes == ("speedups not compared: timed by protocol version 1 then, 2 now",)
+    forward = [timed([speed] * 3, protocol=Protocol(version=v)) for speed, v in ((1.0, 1), (3.0, 2))]
+    assert kinds(*forward) == ["speedup"]
+
+
 @pytest.mark.parametrize(
     ("before", "after", "found"),
     [

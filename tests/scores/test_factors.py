@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import statistics
 
@@ -13,6 +14,9 @@ from kerneleval.records import Machine, Score, UsageError
 from kerneleval.scores import Setting, by_generator, find, score_all
 from kerneleval.scores.common.cells import checked, devices_of
 from kerneleval.scores.composite import product
+
+exact = functools.partial(rows, half=1e-4)
+"""Results without noise to speak of."""
 
 
 def value(name, results, **setting):
@@ -75,6 +79,18 @@ def test_speedup_med_is_over_all_correct_cells_of_the_primary_device():
         value("speedup_med", results, primary="rocm")
 
 
+def test_speeds_by_direction_by_hand():
+    results = rows("a", [1.0, 3.0, 2.0]) + rows("b", [0.5, "wrong_output", 1.5, 0.7], direction="backward")
+    results += rows("a", [4.0], device="cuda", direction="backward")
+    table = value("speedup_by_direction", results)
+    assert {d: (of.value, of.n) for d, of in table.items()} == {"forward": (2.0, 3), "backward": (0.7, 3)}
+    assert value("speedup_med", results).value == statistics.median([1, 3, 2, 0.5, 1.5, 0.7])
+    found = {key: (of.value, of.n) for key, of in value("device_speedup_by_direction", results).items()}
+    assert found == {"cpu/forward": (2.0, 1), "cpu/backward": (0.0, 1), "cuda/backward": (4.0, 1)}
+    untimed = value("speedup_by_direction", rows("a", [1.0]) + rows("a", [None], direction="backward"))
+    assert math.isnan(untimed["backward"].value) and untimed["backward"].note == "no correct cell was timed"
+
+
 def test_speedup_by_shape_and_peak():
     results = [r for i in range(6) for r in rows(f"t{i}", [1.0, 1.0, 1.0, 1.0, 1.8 + i / 100, 0.7])]
     table = value("speedup_by_shape", results)
@@ -98,10 +114,10 @@ def test_tiny_shapes_are_no_peak_unless_there_is_nothing_else():
 
 
 def test_cv_shape_is_the_mean_over_groups_with_three_shapes():
-    one = rows("a", [1.0, 2.0, 3.0])  # sd 1, mean 2: 0.5
-    two = rows("a", [1.0, 1.0, 1.0, 1.0], direction="backward")  # 0
-    three = rows("a", [2.0, 4.0, 6.0, "wrong_output"], dtype="float16")  # 0.5
-    short = rows("b", [1.0, 100.0])
+    one = exact("a", [1.0, 2.0, 3.0])  # sd 1, mean 2: 0.5
+    two = exact("a", [1.0, 1.0, 1.0, 1.0], direction="backward")  # 0
+    three = exact("a", [2.0, 4.0, 6.0, "wrong_output"], dtype="float16")  # 0.5
+    short = exact("b", [1.0, 100.0])
     found = value("cv_shape", one + two + three + short)
     assert found.value == pytest.approx(1 / 3)
     assert found.n == 3
@@ -294,10 +310,10 @@ def test_several_machines_of_one_kind_are_several_devices():
 def test_composite_by_hand():
     results = []
     for task in "abcd":
-        results += rows(task, [1.0, 2.0, 3.0, 2.0])  # sd sqrt(2/3), mean 2
-        results += rows(task, ["wrong_output"] * 4, direction="backward")
-    results += rows("e", [2.0, 2.0, 2.0])
-    results += rows("a", [0.5] * 3, device="cuda")
+        results += exact(task, [1.0, 2.0, 3.0, 2.0])  # sd sqrt(2/3), mean 2
+        results += exact(task, ["wrong_output"] * 4, direction="backward")
+    results += exact("e", [2.0, 2.0, 2.0])
+    results += exact("a", [0.5] * 3, device="cuda")
     cv = (4 * math.sqrt(2 / 3) / 2 + 0) / 5
     found = value("composite", results, not_evaluated={"rocm": ""})
     # on cpu five pairs have a median of 2 and four count as 0: the device is portable, cuda is not
@@ -324,9 +340,9 @@ def test_composite_of_nothing_right_is_zero_and_of_too_little_is_nan():
 def test_a_point_on_each_axis_by_hand():
     results = []
     for task in "abcd":
-        results += rows(task, [1.0, 2.0, 3.0, 2.0])
-        results += rows(task, ["wrong_output"] * 4, direction="backward")
-    results += rows("a", [0.5] * 3, device="cuda")
+        results += exact(task, [1.0, 2.0, 3.0, 2.0])
+        results += exact(task, ["wrong_output"] * 4, direction="backward")
+    results += exact("a", [0.5] * 3, device="cuda")
     evenness, coverage, portability = 1 - math.sqrt(2 / 3) / 2, 4 / 8, 1 / 2
     found = value("worth", results)
     assert list(found) == ["speedup_med", "cv_shape", "c_op", "p_hw"]
@@ -483,7 +499,9 @@ def test_cells_that_come_twice_are_found_after_a_first_look():
 
 def test_shape_cv_is_made_of_its_categories():
     """Two tasks of eight shapes: squares by category, whose mean over all cells is the square of the CV."""
-    results = rows("a", [1.0, 1.2, 0.9, 1.1, 1.6, 0.7, 1.0, 1.3]) + rows("b", [2.0, 2.1, 1.9, 2.0, 3.0, 1.0, 2.2, 2.4])
+    results = exact("a", [1.0, 1.2, 0.9, 1.1, 1.6, 0.7, 1.0, 1.3]) + exact(
+        "b", [2.0, 2.1, 1.9, 2.0, 3.0, 1.0, 2.2, 2.4]
+    )
     found = find("cv_by_shape")(results, Setting())
     assert list(found) == [r.case.shape_category for r in results[:8]]
     assert all(s.n == 2 and s.low <= s.value <= s.high for s in found.values())
@@ -495,6 +513,6 @@ def test_shape_cv_is_made_of_its_categories():
     mean = statistics.fmean([1.0, 1.2, 0.9, 1.1, 1.6, 0.7, 1.0, 1.3])
     alone = find("cv_by_shape")(results[:8], Setting())
     assert alone["power_of_two"].value == pytest.approx(abs(1.6 / mean - 1) * math.sqrt(8 / 7))
-    many = [r for i in range(6) for r in rows(f"t{i}", [1.0, 1.1, 0.9, 1 + i / 10])]
+    many = [r for i in range(6) for r in exact(f"t{i}", [1.0, 1.1, 0.9, 1 + i / 10])]
     assert all(s.low <= s.value <= s.high for s in find("cv_by_shape")(many, Setting()).values())
-    assert find("cv_by_shape")(rows("a", [1.0, 2.0]), Setting()) == {}  # two shapes say nothing
+    assert find("cv_by_shape")(exact("a", [1.0, 2.0]), Setting()) == {}  # two shapes say nothing

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -20,15 +21,23 @@ from kerneleval.store import NewRun, open_store
 Outcome = Callable[[Case], CellResult]
 
 
-def stored(url: str, name: str, outcomes: dict[str, Outcome], shapes: int = 0) -> str:
-    """A run in which each generator gets the same at every cell of four tasks; `shapes`: other ones."""
+def stored(url: str, name: str, outcomes: dict[str, Outcome], shapes: int = 0, **protocol: Any) -> str:
+    """A run in which each generator gets the same at every cell of four tasks; `shapes`: other ones. With a protocol of
+    its own, the first case of each task is backward.
+    """
+    by = dataclasses.replace(PROTOCOL, **protocol)
     with open_store(url) as store:
         planned = [
             dataclasses.replace(
                 one,
                 candidate=candidate(f"{name} {generator} {one.task}", generator),
                 cases=tuple(
-                    dataclasses.replace(c, dims=tuple((dim, size + shapes) for dim, size in c.dims)) for c in one.cases
+                    dataclasses.replace(
+                        c,
+                        dims=tuple((dim, size + shapes) for dim, size in c.dims),
+                        direction="backward" if protocol and i == 0 else "forward",
+                    )
+                    for i, c in enumerate(one.cases)
                 ),
             )
             for generator in outcomes
@@ -39,13 +48,14 @@ def stored(url: str, name: str, outcomes: dict[str, Outcome], shapes: int = 0) -
                 name=name,
                 generators=tuple(outcomes),
                 machines=(machine(),),
-                protocol=PROTOCOL,
+                protocol=by,
                 plan=tuple(planned),
             )
         )
         for one in planned:
             cells = tuple(outcomes[one.generator](c) for c in one.cases)
-            store.put_verdict(run, one.generator, 0, one.candidate, verdict(one.task, one.candidate, cells))
+            found = dataclasses.replace(verdict(one.task, one.candidate, cells), protocol=by)
+            store.put_verdict(run, one.generator, 0, one.candidate, found)
     return run
 
 
@@ -68,6 +78,20 @@ def test_of_two_runs_generators_are_compared_with_themselves(place: str) -> None
     assert g["comparison"]["speed"]["value"] == pytest.approx(2.0)
     assert h["counts"]["rescued"] == 12
     assert found["not_compared"] == []
+
+
+def test_runs_by_two_rules_or_against_two_baselines(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    stored(place, "old", {"g": lambda c: passed(c, 8.0)}, version=1)
+    stored(place, "new", {"g": lambda c: passed(c, 1.0)}, version=2)
+    (found,) = pipeline.compare("old", "new", store_url=place)["comparisons"]
+    assert (found["counts"]["other_rule"], found["counts"]["slower"]) == (4, 8)
+    assert cli.main(["compare", "old", "new", "--store", place]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Backward speedups are not compared: the first are by protocol version 1, the second by 2" in shown
+    assert "right in both, timed by different rules 4 cells" in shown
+    stored(place, "compiled", {"g": lambda c: passed(c, 1.0)}, baseline="compile")
+    with pytest.raises(UsageError, match=r"against compile, .* against eager: their speedups cannot be compared"):
+        pipeline.compare("compiled", "new", store_url=place)
 
 
 def test_generators_of_one_run_and_of_two(place: str) -> None:

@@ -8,10 +8,10 @@ import math
 from pathlib import Path
 
 import pytest
-from store_builders import PROTOCOL, candidate, machine, passed, plan, verdict
+from store_builders import candidate, machine, passed, plan, verdict
 
 from kerneleval import cli, pipeline
-from kerneleval.records import Candidate, UsageError
+from kerneleval.records import Candidate, Protocol, UsageError
 from kerneleval.store import NewRun, open_store
 
 
@@ -21,10 +21,17 @@ def licensed(name: str) -> Candidate:
 
 
 def stored(
-    url: str, device: str, speedup: float, baseline: str = "eager", *, host: str = "", tasks: slice = slice(None)
+    url: str,
+    device: str,
+    speedup: float,
+    baseline: str = "eager",
+    *,
+    host: str = "",
+    tasks: slice = slice(None),
+    version: int = Protocol.version,
 ) -> None:
     """A run, named as its device, of four tasks on that device alone."""
-    on, protocol = dataclasses.replace(machine(device), host=host), dataclasses.replace(PROTOCOL, baseline=baseline)
+    on, protocol = dataclasses.replace(machine(device), host=host), Protocol(baseline=baseline, version=version)
     with open_store(url) as store:
         planned = [dataclasses.replace(p, candidate=licensed(f"{device} {p.task}")) for p in plan(4, 3)[tasks]]
         run = store.begin_run(
@@ -109,6 +116,26 @@ def test_what_cannot_be_one(place: str) -> None:
     stored(place, "rocm", 1.0, baseline="compile")
     with pytest.raises(UsageError, match=r"against eager.*against compile"):
         pipeline.score(place, ["cuda eager", "rocm compile"])
+
+
+def test_runs_timed_by_two_rules_are_not_one_and_old_ones_say_so(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(place, "rocm", 1.0, host=" old", version=1)
+    assert {r.protocol_version for r in open_store(place, write=False).results(["rocm eager old"])} == {1}
+    with pytest.raises(
+        UsageError, match=r"forward times of run .* are by protocol version 3, those of run .* by version 1"
+    ):
+        pipeline.score(place, ["cuda eager", "rocm eager old"])
+    assert cli.main(["score", "rocm eager old", "--store", place]) == 0
+    said = "Forward times are by protocol version 1, not 3"
+    assert said in capsys.readouterr().out
+    assert cli.main(["score", "cuda eager", "--store", place]) == 0
+    assert said not in capsys.readouterr().out
+    files = tmp_path / "r.html", tmp_path / "r.md"
+    pytest.importorskip("plotly", reason="plotly is not installed (pip install 'kerneleval[report]')")
+    pipeline.report("rocm eager old", store_url=place, html_to=files[0], markdown_to=files[1])
+    assert all(said in file.read_text() for file in files)
 
 
 def test_two_hosts_of_one_product_are_one_device_everywhere(place: str, tmp_path: Path) -> None:

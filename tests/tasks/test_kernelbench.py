@@ -698,6 +698,36 @@ def test_sizes_that_must_be_equal_change_together(tmp_path):
     assert {unit.names for unit in units(surveys_of(tmp_path, text))} == {("batch",), ("features_in", "features_out")}
 
 
+@pytest.mark.parametrize(
+    ("top", "inputs", "init", "names"),
+    [
+        ("", "[torch.rand(64, 48)]", "[]", [("get_inputs[0]",), ("get_inputs[1]",)]),
+        ("", "[torch.randn([4 * 16, 48], dtype=torch.float32)]", "[]", [("get_inputs[0]",), ("get_inputs[1]",)]),
+        ("rows = 6", "[torch.rand(rows, 48).transpose(0, 1)]", "[]", [("rows",), ("get_inputs[0]",)]),
+        ("def make(n=48):\n    return torch.rand(64, n)", "[make()]", "[]", [("make[0]",), ("make[1]",)]),
+        ("cfg = {'rows': 64, 'layers': 12}", "[torch.rand(cfg['rows'], cfg['layers'])]", "[]", [("cfg[0]",)]),
+        ("class Sizes:\n    rows = 64", "[torch.rand(Sizes.rows, 3)]", "[]", [("get_inputs[0]",), ("Sizes[0]",)]),
+        ("", "[torch.randint(0, 7, (33,))]", "[7]", [("get_inputs[1]",), ("get_init_inputs[0]", "get_inputs[0]")]),
+        ("", "[torch.rand(2, 20)]", "[1, 20]", [("get_inputs[0]",), ("get_inputs[1]", "get_init_inputs[0]")]),
+    ],
+)
+def test_sizes_written_inside_functions_are_varied(tmp_path, top, inputs, init, names):
+    body = "self.act = nn.LayerNorm(width) if width else nn.ReLU()\nself.table = nn.Parameter(torch.randn(table, 5))"
+    text = model("return self.act(x) if x.is_floating_point() else self.table[x]", body, inputs, top)
+    text = text.replace("return []", f"return {init}")
+    text = text.replace("def __init__(self)", "def __init__(self, table=1, width=None, kernel=3)")
+    surveys = surveys_of(tmp_path, text)
+    assert [unit.names for unit in units(surveys)] == names
+    (one, *_) = names
+    assert surveys.at(dict.fromkeys(one, 5)).arguments != surveys.at({}).arguments
+
+
+def test_numbers_that_are_no_sizes_stay(tmp_path):
+    inputs = "[torch.rand(n, 8).unsqueeze(2).permute(0, 2, 1), torch.rand(n)[:5] * 3, *[2.0 for _ in range(3)]]"
+    surveys = surveys_of(tmp_path, model("return x", inputs=inputs))
+    assert {name for unit in units(surveys) for name in unit.names} == {"n", "get_inputs[0]"}
+
+
 def test_what_the_model_reads_itself_is_not_varied(tmp_path):
     text = LINEAR.replace("nn.Linear(features_in, features_out)", "nn.Linear(features_in, 2 * WIDTH)").replace(
         "features_out = 40", "features_out = 40\nBASE = 20\nWIDTH = BASE"
@@ -793,7 +823,8 @@ def test_a_problem_shrinks_as_far_as_it_goes(tmp_path):
     dims = shrink(surveys, 200_000, 10**7)
     made = surveys.at(dims)
     assert made.bytes <= 200_000 and made.flops <= 10**7
-    fixed = surveys_of(tmp_path, LINEAR.replace("torch.rand(batch, features_in)", "torch.rand(16, 24)"))
+    ends = "torch.rand(*map(int, '16 24'.split()))"  # sizes that are no numbers in the source
+    fixed = surveys_of(tmp_path, LINEAR.replace("torch.rand(batch, features_in)", ends))
     assert shrink(fixed, 1, 1) == {"features_out": 1}
 
 
@@ -847,7 +878,7 @@ def test_the_levels_benchmark_tells_good_weak_and_random_problems(tmp_path, caps
     assert [row["problem"] for row in rows] == ["level1/1_Linear", "level1/2_ReLU", "level1/10_Dropout"]
     assert rows[0]["reason"] == "" and rows[0]["weak"] == [] and 0 < rows[0]["error"] < 1e-5
     assert rows[1]["weak"] == ["a copy of input 0 is right"]
-    assert "random operator" in rows[2]["reason"]
+    assert "random numbers" in rows[2]["reason"]
     assert script.summary(rows).startswith("2 of 3 problems can be judged; 1 of them are weak")
 
 

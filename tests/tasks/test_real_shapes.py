@@ -18,7 +18,7 @@ from kerneleval.records import CATEGORIES, REAL, Argument, Case, Protocol, Scala
 from kerneleval.tasks import all_tasks, find, real_shapes, shapes
 from kerneleval.tasks.case_keys import read_case
 from kerneleval.tasks.models.sources import SOURCES
-from kerneleval.tasks.shapes import secret_cases
+from kerneleval.tasks.secret_sizes import secret_cases
 
 ROOMY = shapes.Budget(memory_bytes=1 << 40, flops=1 << 60)
 NAMES = [name for name, task in all_tasks().items() if real_shapes.real_shapes(task)]

@@ -426,6 +426,9 @@ def python_child(facts: dict) -> dict:
 def torch_compile(facts: dict) -> dict:
     """Inductor: C++ generated, compiled by g++, loaded."""
     import torch
+    import torch._inductor.config
+
+    torch._inductor.config.cpp_cache_precompile_headers = False  # seconds more for a second kernel, which is not here
 
     @torch.compile
     def f(x):  # type: ignore[no-untyped-def]

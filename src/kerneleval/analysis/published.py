@@ -11,7 +11,7 @@ import functools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,14 +56,15 @@ def load(path: str | os.PathLike[str], *, file_format: str = "kernelbench", **op
 
 def put(store: Store, published: Published) -> tuple[str, bool]:
     """Store it as a run; (identifier, whether anything was written). A complete run of the same name, machine and
-    protocol with the same attempts and candidates is left as it is and its identifier given; an interrupted one goes
-    on. Raises UsageError where the store can't take it.
+    protocol, of any version, with the same attempts and candidates is left as it is and its identifier given; an
+    interrupted one goes on. Raises UsageError where the store can't take it.
     """
     of = published
     wanted = {(p.generator, p.sample, p.task, p.candidate.hash if p.candidate else "") for p in of.planned}
     where = (of.name, (of.machine,), of.protocol)
     for info in store.runs():
-        alike = where == (info.name, info.machines, info.protocol) and info.complete and not info.audit
+        protocol = replace(info.protocol, version=of.protocol.version)  # others timed it, by no rule of ours
+        alike = where == (info.name, info.machines, protocol) and info.complete and not info.audit
         if alike and wanted == {(a.generator, a.sample, a.task, a.candidate) for a in store.attempts(info.id)}:
             return info.id, False
     run = store.begin_run(

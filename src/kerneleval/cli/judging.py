@@ -29,7 +29,7 @@ from kerneleval.records import AuditSpec, CandidateSpec, RunSpec, UsageError, as
 
 
 @takes(
-    *("device", "shapes", "allow", "quick", "precise", *RESTRICTIONS, "category", "baseline", "timing", "tf32"),
+    *("device", "shapes", "allow", "quick", "precise", *RESTRICTIONS, "category", "baseline", "timing", "time", "tf32"),
     *(*CANDIDATE, "suite_seed", "store", "case", "fail_fast"),
 )
 def check(file: FileArgument, task: TaskOption, fields: Fields, as_json: Json = False) -> int:

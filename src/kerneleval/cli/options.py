@@ -23,6 +23,7 @@ from kerneleval.records import DIRECTIONS, DISTRIBUTIONS, DTYPES, SHAPE_CATEGORI
 Shapes = StrEnum("Shapes", ["default", "sweep", "real"])
 Tier = StrEnum("Tier", ["quick", "standard", "precise"])
 Baseline = StrEnum("Baseline", ["eager", "compile"])
+Time = StrEnum("Time", ["device", "call"])
 
 
 def complete_tasks(incomplete: str) -> list[str]:
@@ -247,6 +248,11 @@ OPTIONS: dict[str, Option] = {
     "category": restriction("--category", "categories", "Only these shape categories.", SHAPE_CATEGORIES),
     "baseline": _choice("baseline", Baseline, "What the candidate's speed is compared with."),
     "timing": _flag("timed", True, text="Time a correct candidate, or judge only whether it is correct."),
+    "time": _choice(
+        *("time", Time),
+        "Which time of a call speedups are of where both are measured. device: that of its work on the device; "
+        "call: what calling it costs, with what the host does.",
+    ),
     "tf32": _flag("tf32", False, "--tf32", text="Allow TF32 in float32 tasks."),
     "suite_seed": Option(
         field="suite_seed", type=int, declared=typer.Option(min=0, help="Public seed of the sampled sizes."), default=0

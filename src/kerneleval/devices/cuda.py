@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerneleval.devices.common.base import Capabilities, register
+from kerneleval.devices.common.call_graph import CallGraph
 from kerneleval.devices.common.torch_gpu import IpcGpu, MemoryCalls
 from kerneleval.languages.binaries.nvidia import cuda_driver
 
@@ -41,6 +42,7 @@ class Cuda(IpcGpu):
 
     name = "cuda"
     on_hardware = True
+    graphs = True
     calls = MemoryCalls(
         vendor="CUDA",
         allocate="cuMemAlloc_v2",
@@ -72,6 +74,7 @@ class Cuda(IpcGpu):
             fp8=(major, minor) >= (8, 9),
             tf32=major >= 8,
             int8_matrix=(major, minor) >= (7, 2),
+            graphs=self.graphs,
         )
 
     def _arch(self) -> str:
@@ -104,6 +107,9 @@ class Cuda(IpcGpu):
         value = ctypes.c_ulonglong()
         call = getattr(opened[0], "nvmlDeviceGetTotalEnergyConsumption", None)  # old drivers lack it
         return float(value.value) if call is not None and call(opened[1], ctypes.byref(value)) == 0 else None
+
+    def call_graph(self) -> CallGraph:
+        return CallGraph(self._check)
 
     def conditions(self) -> dict[str, Any]:
         """Clocks (MHz), temperatures (C), power (mW), energy (mJ since the driver was loaded), performance state,

@@ -20,9 +20,7 @@ MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagrap
 
 _HEAD = """
 import torch as _torch
-import torch._inductor.config
 
-_torch._inductor.config.compile_threads = 1  # its pool of compiling processes does not live in a sandbox
 _torch._dynamo.config.recompile_limit = {limit}
 _torch._dynamo.config.fail_on_recompile_limit_hit = True
 """

@@ -7,7 +7,8 @@ the right ones against the baseline, runs the honesty checks and puts the verdic
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -21,7 +22,7 @@ from kerneleval.judge.binaries.uses import Uses
 from kerneleval.judge.machine import peaks
 from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.probes.cells import CellJudge, secret_shapes
-from kerneleval.judge.timing.timer import Noise, Timer, floor
+from kerneleval.judge.timing.timer import NoiseFigures, Timer, floor
 from kerneleval.judge.verdicts import Job, Replay, barred, first_failure, verdict_of
 from kerneleval.judge.windows.locks import judge_count, registered
 from kerneleval.judge.windows.worker_pool import Baselines, BuildFailed, Loaded, LoadFailed, WorkerPool
@@ -33,6 +34,7 @@ from kerneleval.records import (
     Finding,
     InfrastructureError,
     Limits,
+    NotJudgedError,
     OnEvent,
     Outcome,
     Passed,
@@ -77,7 +79,7 @@ class Judge:
         self.machine = self.device.machine()
         self._can = self.device.capabilities()
         self.pool = WorkerPool(self.device, self.machine, cache_dir, worker_memory_bytes)
-        self._noise: dict[str, tuple[Noise, ...]] = {}
+        self._noise: dict[str, NoiseFigures] = {}
         self._baselines = Baselines(self.pool)
         self._uses = Uses()
 
@@ -106,12 +108,26 @@ class Judge:
         lines = [f"{dtype} is left out: {self.machine.name} ({self.device.name}) has none" for dtype in lacking]
         return (*shapes.left_out(task, protocol, budget_of(self.device, task, protocol)), *lines)
 
-    def noise(self, protocol: Protocol, on_event: OnEvent | None = None) -> tuple[Noise, ...]:
-        """Noise figures of this machine in that tier; measured once, then cached."""
+    def noise(
+        self, protocol: Protocol, on_event: OnEvent | None = None, before: Callable[[], None] | None = None
+    ) -> NoiseFigures:
+        """Noise figures of this machine in that tier; measured once, then cached; ``before`` is called first."""
+
+        def on_measure() -> None:
+            tell(on_event, "noise", 0, 0, f"measuring the noise floor of this machine ({protocol.tier} tier)")
+            if before is not None:
+                before()
+
         if protocol.tier not in self._noise:
-            text = f"measuring the noise floor of this machine ({protocol.tier} tier)"
-            self._noise[protocol.tier] = floor(self.pool, protocol.tier, lambda: tell(on_event, "noise", 0, 0, text))
+            self._noise[protocol.tier] = floor(self.pool, protocol.tier, on_measure)
         return self._noise[protocol.tier]
+
+    def _noise_without(self, loaded: Loaded, job: Job) -> NoiseFigures:
+        """The noise figures. Where they are measured first, no process of the candidate runs meanwhile."""
+        found = self.noise(job.protocol, job.on_event, loaded.runner.close)
+        if not loaded.runner.worker.alive:
+            loaded.renew()
+        return found
 
     def limits(self) -> Limits | None:
         """What this machine can do at best, in every type; None: its peaks were not measured (``kerneleval peaks``)."""
@@ -155,6 +171,7 @@ class Judge:
 
         Raises:
             UsageError: the shapes do not fit this machine, or the task cannot be judged here.
+            NotJudgedError: a problem file does not settle what is right at its own sizes, or is void there.
             InfrastructureError: the machine failed, not the candidate.
         """
         started_s = time.perf_counter()
@@ -180,7 +197,7 @@ class Judge:
         with registered(self.device.hardware()):
             verdict = self._check(job, trusted)
         lines = () if only is not None else self.left_out(task, protocol)
-        left = [Finding(check="shapes", level="info", message=line) for line in lines]
+        left = [*task.findings, *(Finding(check="shapes", level="info", message=line) for line in lines)]
         if not self.device.on_hardware:
             text = f"the device {self.device.name} was not run on hardware by its authors: see docs/hardware.md"
             left.append(Finding(check="device", level="warn", message=text))
@@ -214,19 +231,22 @@ class Judge:
         calls = Calls(loaded, job.task, job.protocol, self.device)
         judge = CellJudge(calls)
         outcomes: dict[Case, Outcome] = {}
+        findings: list[Finding] = []
         with judge.prefetch.over(job.cases):
             for done, case in enumerate(job.cases):
-                outcomes[case] = judge.judge(case)
+                outcomes |= _outcome(
+                    judge, case, findings, needed=_is_own(case) or (case is job.cases[-1] and not outcomes)
+                )
                 tell(job.on_event, "case", done + 1, len(job.cases), case.key)
-                if job.fail_fast and first_failure([outcomes[case]]) is not None:
-                    findings = judge.native_failures(outcomes)
-                    findings += checks.run_all(calls, job.cases, outcomes, without_worker=True)
+                if job.fail_fast and first_failure(outcomes.values()) is not None:
+                    findings += judge.native_failures(outcomes)
+                    findings += checks.run_all(calls, tuple(outcomes), outcomes, without_worker=True)
                     return verdict_of(job, loaded.runner.worker.trust, outcomes, findings, Conditions())
         outcomes |= judge.missing_gradients(outcomes)
         uses = self._uses.begin(loaded)
-        findings = judge.native_failures(outcomes)
+        findings += [*judge.native_failures(outcomes), *judge.weak]
         findings += secret_shapes(judge, outcomes, budget_of(self.device, job.task, job.protocol), job.replay.line_of)
-        findings += checks.run_all(calls, job.cases, outcomes)
+        findings += checks.run_all(calls, tuple(outcomes), outcomes)
         tracked = checks.tracked(findings)
         findings += self._uses.end(loaded, uses, tuple(tracked.launches) if tracked else ())
         conditions = Conditions()
@@ -240,11 +260,18 @@ class Judge:
     def _time(self, job: Job, calls: Calls, outcomes: dict[Case, Outcome], findings: list[Finding]) -> Conditions:
         """Time the cells that the protocol times. Their outcomes, and findings about the machine, are added."""
         readings: list[dict[str, Any]] = []
+        right = [case for case in job.cases if isinstance(outcomes.get(case), Passed)]
+        timed = {case: outcomes[case] for case in right if shapes.is_timed(case, job.task, job.protocol)}
+        try:
+            noise = self._noise_without(calls.loaded, job)
+        except BuildFailed as error:  # it loaded once, and not again
+            outcomes |= dict.fromkeys(timed, error.outcome())
+            return Conditions()
         others = max(0, judge_count(self.device.hardware()) - 1)
         timer = Timer(
             calls,
             lambda fresh: self._baselines.get(job.task, job.protocol, fresh=fresh),
-            self.noise(job.protocol, job.on_event),
+            noise,
             limits := self.limits(),
             self._better_limits,
         )
@@ -257,9 +284,8 @@ class Judge:
                 readings.append(self.device.conditions() | ({"other_judges": now} if now >= 0 else {}))
             tell(job.on_event, "time", done, total, case.key)
 
-        right = [case for case in job.cases if isinstance(outcomes[case], Passed)]
-        timed = {case: outcomes[case] for case in right if shapes.is_timed(case, job.task, job.protocol)}
         outcomes |= timer.time(timed, on_cell)
+        findings += _without_device_time(outcomes[case] for case in timed)
         if timed and limits is None:
             findings.append(Finding(check="limits", level="info", message=_NO_LIMITS))
         reasons = [self.device.unsteady(readings[0], readings[-1]) if readings else ""]
@@ -268,6 +294,35 @@ class Judge:
         for why in filter(None, reasons):
             findings.append(Finding(check="conditions", level="warn", message=f"unsteady machine: {why}"))
         return Conditions(first=readings[0], last=readings[-1]) if readings else Conditions()
+
+
+def _outcome(judge: CellJudge, case: Case, findings: list[Finding], *, needed: bool) -> dict[Case, Outcome]:
+    """The case with its outcome; none, and a warning, where the task does not settle what is right. ``needed``: then
+    the NotJudgedError is raised, because nothing would be left to judge by.
+    """
+    try:
+        return {case: judge.judge(case)}
+    except NotJudgedError as error:
+        if needed:
+            raise
+        findings.append(Finding(check="reference", level="warn", message=f"left out: {error}"))
+        return {}
+
+
+def _is_own(case: Case) -> bool:
+    """Whether it is what a problem file gives: its own sizes, values and strides."""
+    return (case.shape_category, case.distribution, case.layout) == ("given", "standard", "contiguous")
+
+
+def _without_device_time(outcomes: Iterable[Outcome]) -> list[Finding]:
+    """Why timed cells have call time alone, on a device that records calls; each reason once."""
+    timings = [o.timing for o in outcomes if isinstance(o, Passed) and o.timing is not None]
+    reasons = Counter(timing.no_device_time for timing in timings if timing.no_device_time)
+    text = "call time alone in {} of {} timed cells: {}"
+    return [
+        Finding(check="timing", level="info", message=text.format(count, len(timings), reason))
+        for reason, count in reasons.items()
+    ]
 
 
 def budget_of(device: Device, task: Task, protocol: Protocol) -> shapes.Budget:

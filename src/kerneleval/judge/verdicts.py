@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from kerneleval import languages
 from kerneleval.judge import checks
-from kerneleval.judge.timing.statistics import claim_of, freedom_of, pair_log_ratios, sure
+from kerneleval.judge.timing.statistics import claim_of, sure
 from kerneleval.records import (
     DIRECTIONS,
     STORED,
@@ -36,6 +36,7 @@ from kerneleval.records import (
     UsageError,
     Verdict,
 )
+from kerneleval.records.outcomes import TOLD_APART
 
 
 class Replay:
@@ -103,7 +104,9 @@ class Replay:
 
     def _timing(self) -> list[str]:
         words = [] if self._protocol.tier == "standard" else [f"--{self._protocol.tier}"]
-        return words + _options({"--baseline": "" if self._protocol.baseline == "eager" else self._protocol.baseline})
+        standard = Protocol()
+        given = {f"--{name}": getattr(self._protocol, name) for name in ("baseline", "time")}
+        return words + _options({o: v for o, v in given.items() if v != getattr(standard, o[2:])})
 
     def _join(self, words: list[str], case: Case | None) -> str:
         return shlex.join([*self._words, *words, *([] if case is None else ["--case", case.key])])
@@ -224,15 +227,24 @@ def _summary(results: Sequence[CellResult]) -> SpeedupSummary | None:
         return None
     direction = next(one for one in DIRECTIONS if one in dict(timed))
     timings = [timing for one, timing in timed if one == direction]
-    freedom = freedom_of([timing.samples for _, timing in timed])
     n = len(timings)
     centre = sum(math.log(t.speedup) for t in timings) / n
     # the cells are a fixed set: only their measurement errors, independent of one another, make the mean uncertain
-    halves = [math.log(t.high / t.low) / 2 for t in timings]
-    surer = [half * sure(pair_log_ratios(t.samples), freedom) for half, t in zip(halves, timings, strict=True)]
+    margin = sum(math.log1p(t.margin) for t in timings) / n
+    halves = [t.own_half_width for t in timings]
     half = math.hypot(*halves) / n
-    times = math.hypot(*surer) / n / half if half > 0 else 1.0
+    surer = math.hypot(*(half * sure(t.freedom) for half, t in zip(halves, timings, strict=True))) / n
     noise_floor = sum(t.noise for t in timings) / n
+    claim = claim_of(half, surer, centre, noise_floor, margin)
+    half += margin if margin >= TOLD_APART else 0.0
     value, low, high = math.exp(centre), math.exp(centre - half), math.exp(centre + half)
-    claim = claim_of(low, high, value, noise_floor, times)
-    return SpeedupSummary(value=value, low=low, high=high, claim=claim, cells=n, direction=direction)
+    kinds = {t.time for t in timings}
+    return SpeedupSummary(
+        value=value,
+        low=low,
+        high=high,
+        claim=claim,
+        cells=n,
+        direction=direction,
+        time=kinds.pop() if len(kinds) == 1 else "mixed",
+    )

@@ -129,6 +129,7 @@ def _interrupted(store: Store, judge: Judge, request: dict[str, Any], tier: str)
     """The latest audit with the same request on this machine, unless it is complete."""
     for info in store.runs():
         same = dict(info.audit) == request and info.protocol.tier == tier
+        same = same and info.protocol.version == Protocol.version
         if same and info.machines[0].fingerprint == judge.machine.fingerprint:
             return None if info.complete else info
     return None
@@ -143,6 +144,7 @@ def _protocol(info: RunInfo, spec: AuditSpec) -> Protocol:
         info.protocol,
         tier=spec.tier or info.protocol.tier,  # type: ignore[arg-type]
         suite_seed=seed,
+        version=Protocol.version,  # it is judged as today, whenever the run was
         audit=secrets.token_hex(8),
     )
 

@@ -13,7 +13,9 @@ from kerneleval.records import (
     STORED,
     Candidate,
     CandidateSpec,
+    Case,
     Failed,
+    NotJudgedError,
     OnEvent,
     Protocol,
     ReplaySource,
@@ -160,9 +162,29 @@ def selftest(
     return found
 
 
+def _judged(
+    judge: Judge, task: Task, protocol: Protocol, cases: Sequence[Case], on_event: OnEvent | None
+) -> list[dict[str, Any]]:
+    """What is wrong with the baseline's verdict."""
+    from kerneleval.judge.windows.worker_pool import baseline_candidate
+
+    candidate = baseline_candidate(task, protocol)
+    try:
+        verdict = judge.check(candidate, task, protocol, cases=cases, trusted=True, on_event=on_event)
+    except NotJudgedError as error:
+        return [{"test": "judged", "case": "", "message": str(error)}]
+    findings = [
+        {"test": "judged", "case": cell.case.key, "message": f"{cell.outcome.reason}: {cell.outcome.message}"}
+        for cell in verdict.cells
+        if isinstance(cell.outcome, Failed)
+    ]
+    if verdict.verdict != "passed" and not findings:
+        findings.append({"test": "judged", "case": "", "message": f"{verdict.reason}: {verdict.message}"})
+    return findings
+
+
 def _selftest(judge: Judge, task: Task, protocol: Protocol, on_event: OnEvent | None) -> dict[str, Any]:
     from kerneleval.judge.selftest.task_selftest import selftest as examine
-    from kerneleval.judge.windows.worker_pool import baseline_candidate
 
     started = time.perf_counter()
     protocol = replace(
@@ -177,16 +199,7 @@ def _selftest(judge: Judge, task: Task, protocol: Protocol, on_event: OnEvent | 
             {name: finding[name] for name in ("test", "case", "message")}
             for finding in examine(task, judge.device.judge_device, cases)
         ]
-        verdict = judge.check(
-            baseline_candidate(task, protocol), task, protocol, cases=cases, trusted=True, on_event=on_event
-        )
-        findings += [
-            {"test": "judged", "case": cell.case.key, "message": f"{cell.outcome.reason}: {cell.outcome.message}"}
-            for cell in verdict.cells
-            if isinstance(cell.outcome, Failed)
-        ]
-        if verdict.verdict != "passed" and not findings:
-            findings.append({"test": "judged", "case": "", "message": f"{verdict.reason}: {verdict.message}"})
+        findings += _judged(judge, task, protocol, cases, on_event)
     return {
         "task": task.name,
         "passed": not findings,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.pipeline.stored import StoredRuns, collects_later, rounds_of
+from kerneleval.pipeline.stored import StoredRuns, collects_later, rounds_of, same_baseline
 from kerneleval.records import OnEvent, UsageError, near, tell, to_plain
 from kerneleval.scores.common.cells import by_key
 
@@ -96,7 +96,7 @@ def compare(first: str, second: str, *, store_url: str | None = None) -> dict[st
     the two have no cell in common), ``comparison`` (a :class:`kerneleval.scores.common.paired.Comparison`, or a
     :class:`kerneleval.scores.common.by_task.TaskComparison`) and ``counts`` (change -> cells; empty by task); and
     ``not_compared``: generators that one of the runs lacks. Raises UsageError where both are the same, or have nothing
-    in common.
+    in common, or cells in common that are judged against different baselines.
     """
     from kerneleval.scores import by_generator
     from kerneleval.scores.common import by_task, paired
@@ -124,6 +124,7 @@ def compare(first: str, second: str, *, store_url: str | None = None) -> dict[st
         }
         mine, theirs = rows.get(name, []), other_rows.get(other, [])
         if paired.in_common(mine, theirs):
+            same_baseline([run, other_run])
             found = paired.compare(mine, theirs)
             plain |= {"by": "cell", "counts": found.counts(), "comparison": to_plain(found)}
         else:

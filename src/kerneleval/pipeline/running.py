@@ -23,6 +23,7 @@ from kerneleval.records import (
     Failed,
     InfrastructureError,
     Limits,
+    NotJudgedError,
     OnEvent,
     Origin,
     Protocol,
@@ -221,7 +222,7 @@ class _Work:
             answer = coming[key]
             try:
                 verdict = self.judged(answer, self.suite[attempt.task], self.protocol, attempt.cases)
-            except ToolError as error:  # nothing of it is stored: candidates in other languages are judged meanwhile
+            except (ToolError, NotJudgedError) as error:  # nothing of it is stored: others are judged meanwhile
                 refused.append(f"{_named(key)}: {error}")
                 continue
             self.store.put_verdict(

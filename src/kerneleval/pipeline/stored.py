@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerneleval.generators.common.feedback import feedback_of
 from kerneleval.pipeline.checking import open_task
-from kerneleval.records import Candidate, Case, Origin, Result, Task, UsageError, Verdict, to_plain
+from kerneleval.records import DIRECTIONS, Candidate, Case, Origin, Result, Task, UsageError, Verdict, to_plain
 
 if TYPE_CHECKING:
     from kerneleval.analysis.compiled import CompiledMetrics
@@ -42,7 +42,7 @@ def collects_later() -> Iterator[None]:
 
 class StoredRuns:
     """One or more runs of a store as one, each part read or computed on its first use. Raises UsageError where there
-    is no such store or run, no run is named, or one twice, or their baselines differ.
+    is no such store or run, no run is named, or one twice, or their baselines or the rules of their times differ.
     """
 
     def __init__(self, store_url: str | None, run: str | Sequence[str]) -> None:
@@ -152,25 +152,28 @@ class StoredRuns:
 
 
 def _joined(store: Store, run: str | Sequence[str]) -> tuple[RunInfo, list[str]]:
-    """The runs as one, the first one's machines first; and their identifiers."""
+    """The runs as one, the first one's machines first; and their identifiers. The protocol's version and directions are
+    those of a run that is timed by an old rule, where there is one.
+    """
+    from kerneleval.scores.common.rules import old_rule, one_rule
+
     infos = [store.run(one) for one in ([run] if isinstance(run, str) else run)]
     if not infos:
         raise UsageError("no run is named; give one, or 'latest'")
     ids = [info.id for info in infos]
     if len(set(ids)) < len(ids):
         raise UsageError(f"run {max(ids, key=ids.count)} is named twice; name each run once")
-    other = next((info for info in infos if info.protocol.baseline != infos[0].protocol.baseline), None)
-    if other is not None:
-        raise UsageError(
-            f"{infos[0].id} is judged against {infos[0].protocol.baseline}, {other.id} against "
-            f"{other.protocol.baseline}: their speedups cannot be compared; give runs with the same baseline"
-        )
+    same_baseline(infos)
+    timed = [info for info in infos if info.protocol.timed]
+    one_rule({(d, info.protocol.version): info.id for info in timed for d in info.protocol.directions or DIRECTIONS})
+    shown = next((info.protocol for info in infos if old_rule(to_plain(info.protocol))), infos[0].protocol)
     machines = {machine.fingerprint: machine for info in infos for machine in info.machines}
     kinds = {machine.device for machine in machines.values()}
     absent = {kind: why for info in infos for kind, why in info.not_evaluated.items() if kind not in kinds}
     found = replace(
         infos[0],
         id="+".join(ids),
+        protocol=replace(infos[0].protocol, version=shown.version, directions=shown.directions),
         name=" + ".join(dict.fromkeys(info.name for info in infos)),
         generators=tuple(dict.fromkeys(name for info in infos for name in info.generators)),
         machines=tuple(machines.values()),
@@ -182,6 +185,16 @@ def _joined(store: Store, run: str | Sequence[str]) -> tuple[RunInfo, list[str]]
         limits={machine: of for info in reversed(infos) for machine, of in info.limits.items()},
     )
     return found, ids
+
+
+def same_baseline(infos: Sequence[RunInfo]) -> None:
+    """Raise UsageError where runs are judged against different baselines."""
+    other = next((info for info in infos if info.protocol.baseline != infos[0].protocol.baseline), None)
+    if other is not None:
+        raise UsageError(
+            f"{infos[0].id} is judged against {infos[0].protocol.baseline}, {other.id} against "
+            f"{other.protocol.baseline}: their speedups cannot be compared; give runs with the same baseline"
+        )
 
 
 CHAINS = 24

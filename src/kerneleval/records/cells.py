@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeVar
 
 from kerneleval.records.errors import UsageError, near
-from kerneleval.records.plain import FiniteFloat, OneOf, digest
+from kerneleval.records.outcomes import TimeKind
+from kerneleval.records.plain import OPTIONAL, FiniteFloat, OneOf, digest
 from kerneleval.records.tasks import Case, Task
 
 __all__ = [
@@ -142,6 +143,10 @@ class Machine:
         return digest(*(str(getattr(self, f.name)) for f in dataclasses.fields(self)))[:16]
 
 
+_LATER = ("time", "audit")
+"""Fields of a protocol that the first ones did not have."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
     """Everything the judge may vary; part of a result's identity, so results under different protocols never mix."""
@@ -161,6 +166,8 @@ class Protocol:
     distributions: tuple[str, ...] = ()
     """Restrict to these distributions; empty: the planner's choice."""
     timed: bool = True
+    time: TimeKind = field(default="device", metadata=OPTIONAL)
+    """Which time of a call speedups are of, where both were measured."""
     timed_dtypes: tuple[str, ...] = ()
     """Dtypes in which cells are timed; empty: the first dtype judged."""
     allow: tuple[str, ...] = ("custom", "mixed")
@@ -169,17 +176,18 @@ class Protocol:
     """Whether TF32 is allowed in fp32 tasks, for the baseline and in the tolerance."""
     suite_seed: int = 0
     """Public seed of the sampled shapes, so that all candidates of a run meet the same cells. Inputs use secrets."""
-    version: int = 2
+    version: int = 3
     """Raised whenever the meaning of a stored result changes. 2: a baseline's time of a gradient has a forward call in
-    it only where the candidate's has."""
+    it only where the candidate's has. 3: speedups are of the device time where there is one."""
     audit: str = ""
     """Token of the audit that judges under it, so that what an audit finds neither meets nor replaces the outcomes that
     it is to check; empty: no audit."""
 
     @property
     def key(self) -> str:
-        """Hash (16 hex digits) of every field; ``audit`` counts where there is one, so that older keys stay."""
-        names = [f.name for f in dataclasses.fields(self) if f.name != "audit" or self.audit]
+        """Hash (16 hex digits) of every field; later ones count where they are given, so that older keys stay."""
+        given = {f.name: getattr(self, f.name) != f.default for f in dataclasses.fields(self)}
+        names = [name for name, is_given in given.items() if name not in _LATER or is_given]
         return digest(*(f"{name}={getattr(self, name)!r}" for name in names))[:16]
 
 

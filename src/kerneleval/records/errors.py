@@ -9,6 +9,7 @@ __all__ = [
     "EXTRAS",
     "InfrastructureError",
     "KernelEvalError",
+    "NotJudgedError",
     "ToolError",
     "UsageError",
     "how_to_install",
@@ -23,6 +24,10 @@ class KernelEvalError(Exception):
 
 class UsageError(KernelEvalError):
     """The caller's input is wrong; the message names the bad value, where it stands and what would be right."""
+
+
+class NotJudgedError(UsageError):
+    """A case at which the task itself does not settle what is right; says nothing about the candidate."""
 
 
 class InfrastructureError(KernelEvalError):

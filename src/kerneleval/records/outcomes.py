@@ -6,6 +6,8 @@ whatever else supports a finding is a mapping of plain data, which is shown and 
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
@@ -29,6 +31,7 @@ __all__ = [
     "ResourcesEvidence",
     "Samples",
     "TamperingEvidence",
+    "TimeKind",
     "Timing",
     "TrackEvidence",
     "UsesEvidence",
@@ -54,7 +57,7 @@ class Samples:
     calls: int = 0
     """Calls in one window."""
     sessions: tuple[int, ...] = ()
-    """Session index of each pair (a session is a fresh pair of processes)."""
+    """Session index of each pair (every session has fresh processes)."""
     empty_ns: float = 0.0
     """What a window costs beyond its calls (median, measured on the baseline), taken off each window."""
     empty_spread_ns: float = 0.0
@@ -65,7 +68,16 @@ class Samples:
     unclocked_ns: float = 0.0
     """How long a window's inputs lay open outside of the clock (median): the most that early or late work could hide.
     0: the worker was paused meanwhile."""
+    processes: tuple[int, ...] = field(default=(), metadata=OPTIONAL)
+    """Which of the baseline's two processes each pair was timed against, 0 or 1; empty: there was one."""
 
+
+TOLD_APART = 0.02
+"""From here on (log ratio) what could be forged of a device time is a part of its interval."""
+
+TimeKind = Literal["call", "device"]
+"""``call``: what a call costs its caller, launching from the host included. ``device``: what its work on the device
+takes, launched as it was recorded before (CUDA graphs); the host has no part in it."""
 
 Claim = Literal["faster", "slower", "equal", "inconclusive"]
 """What may be said of a speedup: see :attr:`Timing.claim`."""
@@ -85,10 +97,40 @@ class Timing:
     noise: float
     """Noise floor of this machine and duration class, as a ratio minus 1 (0.01 is 1 %)."""
     claim: Claim
-    """``faster``/``slower``: the interval excludes 1 and the effect exceeds the noise floor; ``equal``: the interval
-    is within the noise floor around 1; else ``inconclusive``."""
+    """``faster``/``slower``: a much surer interval excludes 1 and the effect exceeds the noise floor; ``equal``: the
+    interval is within the noise floor around 1; else ``inconclusive``."""
     device_time: str = "none"
-    """What became of the worker's own device time: ``accepted``, ``rejected: why`` or ``none``."""
+    """What became of the time by the worker's own events: ``accepted``, ``rejected: why`` or ``none``."""
+    time: TimeKind = field(default="call", metadata=OPTIONAL)
+    """Which time of a call all these figures are of."""
+    margin: float = field(default=0.0, metadata=OPTIONAL)
+    """How far (as a ratio minus 1) a candidate could have forged the events on which the speedup rests: by what the
+    judge's own clock leaves open. From :data:`TOLD_APART` on it is a part of the interval. Claims hold with it."""
+    freedom: float = field(default=math.inf, metadata=OPTIONAL)
+    """Degrees of freedom of the interval, which is Student's; infinite: not kept."""
+    other: Timing | None = field(default=None, metadata=OPTIONAL)
+    """The other time of the same cell; None: it was not measured."""
+    no_device_time: str = field(default="", metadata=OPTIONAL)
+    """Why there is no device time, where the device can record calls; empty: there is, or it cannot."""
+
+    @property
+    def own_half_width(self) -> float:
+        """Half the 95 % interval of the log speedup without what could be forged, which has one sign in every cell and
+        is no scatter.
+        """
+        margin = math.log1p(self.margin)
+        return math.log(self.high / self.low) / 2 - (margin if margin >= TOLD_APART else 0.0)
+
+    @property
+    def medians_ns(self) -> tuple[float, float]:
+        """Median times of a call of candidate and baseline on which the speedup rests, by events or by the judge's
+        clock; NaN: none are kept.
+        """
+        by_events = self.time == "device" and self.device_time == "accepted"
+        of = self.samples
+        sides = (of.candidate_event_ns, of.baseline_event_ns) if by_events else (of.candidate_ns, of.baseline_ns)
+        own, base = (statistics.median(side) if side else math.nan for side in sides)
+        return own, base
 
 
 Evidence = dict[str, Any]

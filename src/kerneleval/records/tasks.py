@@ -19,6 +19,7 @@ from types import CodeType
 from typing import Annotated, Any, Literal
 
 from kerneleval.records.errors import UsageError
+from kerneleval.records.outcomes import Finding
 from kerneleval.records.plain import OneOf
 from kerneleval.records.vocabulary import DISTRIBUTIONS, DTYPES, LAYOUTS, Direction
 
@@ -29,6 +30,7 @@ __all__ = [
     "Case",
     "Dim",
     "Law",
+    "Nonfinite",
     "Plain",
     "Relation",
     "Scalar",
@@ -170,6 +172,18 @@ an eighth is NaN and an eighth infinite, integers in [low, high), integers over
 the whole range of their type, fair coin, 1 + N(0, 0.1), U[0.5, 1.5) (a positive running variance)."""
 
 
+Nonfinite = Literal["ieee", "limits", "masked", "masked_nan", "nan", "none"]
+"""What an argument has under ``nonfinite``:
+
+* ``ieee``: NaN and both infinities, because IEEE arithmetic defines what comes out;
+* ``limits``: the same, but nothing is asked where the reference makes NaN of an infinity: right kernels differ there;
+* ``masked``: minus infinity over parts of rows, as masks leave it, asked for like ``limits``;
+* ``masked_nan``: the same and NaN, rows of nothing but minus infinity among them;
+* ``nan``: NaN alone, because right kernels differ about infinities;
+* ``none``: numbers.
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TensorSpec:
     """One tensor argument (or output) of a task at given dims and dtype."""
@@ -187,6 +201,8 @@ class TensorSpec:
     """Lower bound of ``integers`` (inclusive)."""
     high: int = 2
     """Upper bound of ``integers`` (exclusive)."""
+    summed: bool = False
+    """Whether what lies at equal indices is added up, forward, in the case's dtype."""
     scale: float = 1.0
     """Factor on the drawn values (e.g. fan-in ** -0.5 for weights, so that outputs stay near unit scale)."""
     differentiable: bool = False
@@ -199,8 +215,11 @@ class TensorSpec:
     """Factor of ``large_scale`` in float16: with 16, products of two inputs stay below its largest number, 65504."""
     large_half_backward: float = 0.0
     """The same for gradients; 0: as forward."""
-    nan_only: bool = False
-    """Whether ``nonfinite`` values are NaN alone, because kernels that are right may differ about infinities."""
+    nonfinite: Nonfinite = "ieee"
+    along: tuple[int, ...] = ()
+    """Dims that make up a row of ``ROW_DISTRIBUTIONS``; empty: they leave the argument standard."""
+    slow: tuple[float, float] = (1.0, 0.0)
+    """Factor on, and number added to, standard values under ``long_memory``: what brings a decay near 1."""
 
     @property
     def numel(self) -> int:
@@ -238,10 +257,16 @@ class Arg:
     low: int | str = 0
     """A number or a formula, as ``high`` and ``common``."""
     high: int | str = 2
+    summed: bool = False
     dtype: str = ""
     """Empty: the case's dtype."""
     differentiable: bool = False
-    nan_only: bool = False
+    nonfinite: Nonfinite | Literal[""] = ""
+    """Empty: what the operator has."""
+    along: str = ""
+    """Names of the dims that make up a row, as in ``TensorSpec``; empty in a task of ``ROW_DISTRIBUTIONS`` where no
+    argument has any: the last dim of the first argument of role ``data``."""
+    slow: tuple[float, float] = (1.0, 0.0)
     common: float | str = 0.0
     common_signs: bool = False
     large_half: float = 16.0
@@ -261,9 +286,12 @@ class Arg:
             values=self.values,
             low=sizes.value(self.low, self.name, "low"),
             high=sizes.value(self.high, self.name, "high"),
+            summed=self.summed,
             scale=max(1, math.prod([sizes[name] for name in self.fan_in.split()])) ** -0.5,
             differentiable=self.differentiable,
-            nan_only=self.nan_only,
+            nonfinite=self.nonfinite or "ieee",
+            along=tuple([self.shape.split().index(name) for name in self.along.split()]),
+            slow=self.slow,
             common=sizes.value(self.common, self.name, "common"),
             common_signs=self.common_signs,
             large_half=self.large_half,
@@ -420,7 +448,8 @@ class Task:
     distributions: tuple[str, ...] = ("standard", "outlier", "large_scale", "small_scale", "constant", "zeros")
     """The distributions that the operator defines (``nonfinite`` only where IEEE semantics say what comes out)."""
     forward_only: tuple[str, ...] = ()
-    """Those of the distributions under which gradients are rounding noise; infinities and NaN are always."""
+    """Those of the distributions under which gradients are rounding noise, or take seconds; infinities and NaN are
+    always."""
     layouts: tuple[str, ...] = LAYOUTS
     """The layouts in which its data arguments are given."""
     empty: bool = False
@@ -438,6 +467,8 @@ class Task:
     """Why there is no backward; empty: backward is judged for every differentiable argument."""
     case_dims: tuple[tuple[str, dict[str, int]], ...] = ()
     """Fixed (shape category, dims) pairs instead of sampling, for tasks read from a peer's file."""
+    findings: tuple[Finding, ...] = ()
+    """What every verdict on it must say: what could not be judged, and why."""
     baseline_source: str = ""
     """Python source of the eager baseline, with a callable ``run`` (or a class ``ModelNew``); empty: the built-in
     reference of this name."""

@@ -32,6 +32,7 @@ __all__ = [
     "layer_of",
     "layer_of_finding",
     "layers_of",
+    "own_sizes_only",
     "tell",
 ]
 
@@ -69,6 +70,8 @@ class SpeedupSummary:
     cells: int
     direction: Direction = "forward"
     """``backward`` only where no forward cell was timed."""
+    time: Literal["call", "device", "mixed"] = field(default="call", metadata=OPTIONAL)
+    """Which time of a call the cells' speedups are of; ``mixed``: some have no device time."""
 
 
 Reading = Mapping[str, Any]
@@ -114,6 +117,11 @@ class Verdict:
     seconds: float = 0.0
     conditions: Conditions = field(default_factory=Conditions)
     """The state of the machine meanwhile."""
+
+
+def own_sizes_only(verdict: Verdict) -> bool:
+    """Whether a problem file was judged at its own sizes and at no others."""
+    return verdict.task.startswith("kernelbench:") and len({cell.case.dims for cell in verdict.cells}) == 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +172,8 @@ class Result:
     """Where the candidate came from and what it cost to make; of all cells of one sample the same."""
     judged_s: float = math.nan
     """Wall time of judging the whole sample, seconds; NaN: not judged."""
+    protocol_version: int = Protocol.version
+    """:attr:`Protocol.version` of its run: by which rule it was timed (``scores/common/rules.py``)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ __all__ = [
     "LAYOUTS",
     "PUBLISHED",
     "REAL",
+    "ROW_DISTRIBUTIONS",
     "SHAPE_CATEGORIES",
     "STAGES",
     "TRACKS",
@@ -72,11 +73,20 @@ DISTRIBUTIONS: tuple[str, ...] = (
     "negative",
     "trained",
     "common",
+    "ordered",
+    "far_mean",
+    "long_memory",
 )
 """Input distributions; ``outlier`` multiplies 0.1 % of the elements by 50 (KernelBench-X), and has exact zeros.
 ``negative`` is for tasks whose own inputs are not, as those of most problem files, and ``trained`` for modules:
 standard inputs under weights of other signs and sizes than those that they are made with. ``common`` is for operators
-that do not change where a number is added to all scores alike: data far from zero that differs little."""
+that do not change where a number is added to all scores alike: data far from zero that differs little. The last three
+are :data:`ROW_DISTRIBUTIONS`."""
+
+ROW_DISTRIBUTIONS: tuple[str, ...] = ("ordered", "far_mean", "long_memory")
+"""Distributions that show in long rows, for the tasks that declare them: rows in order, clustered, of low contrast or
+with many ties, where something is selected or sorted; means of 100 and 1000 standard deviations, where a mean is taken
+off; decays near 1, where a state is carried along."""
 
 LAYOUTS: tuple[str, ...] = ("contiguous", "transposed", "sliced", "offset", "expanded")
 """Memory layouts of the inputs."""

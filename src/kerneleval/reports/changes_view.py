@@ -26,6 +26,7 @@ _WORDS = {
     "faster": "faster",
     "slower": "slower",
     "not_told": "no difference beyond noise",
+    "other_rule": "right in both, timed by different rules",
     "untimed": "right in both, not timed in both",
     "both_wrong": "wrong in both",
 }
@@ -41,6 +42,8 @@ def render_comparisons(document: Plain, console: Console) -> None:
         else:
             _summary(one, console)
             _changed(one["comparison"]["pairs"], console)
+        if one["comparison"]["rules"]:
+            console.print(Text(one["comparison"]["rules"], style="yellow"))
         console.print()
     for name in document["not_compared"]:
         console.print(Text(safe(f"{name} is in only one of the runs and is not compared"), style="dim"))

@@ -7,8 +7,7 @@ import itertools
 import json
 import math
 import os
-import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +32,20 @@ _MEASURED = (*AXES, "maintainability", "complexity_sum", "complexity_mean", "com
 _COLUMNS = {
     "cells": "run generator sample candidate task category group level device machine direction dims dtype layout "
     "distribution shape_category case passed stage reason message replay speedup low high noise claim candidate_ns "
-    "baseline_ns",
+    "baseline_ns protocol_version",
     "attempts": "run generator sample task category level device machine candidate verdict stage reason message track "
     "trust speedup low high claim replay findings judged_s model prompt_hash parent path round tokens_in tokens_out "
-    "tokens_cached tokens_reasoning money_usd making_s prices human_edits guidance licence",
+    "tokens_cached tokens_reasoning money_usd making_s prices human_edits guidance licence "
+    "protocol_version",
     "samples": "run generator model sample round task category device machine candidate parent prompt_hash language "
     "source entry backward_entry licence tokens_in tokens_out tokens_cached tokens_reasoning human_edits money_usd "
-    "making_s prices guidance verdict stage reason message track claim speedup low high reward " + " ".join(_MEASURED),
+    "making_s prices guidance verdict stage reason message track claim speedup low high reward protocol_version "
+    + " ".join(_MEASURED),
     "candidates": "candidate language entry backward_entry path text",
     "scores": "generator score of value low high n note",
 }
 _TYPES = {
-    **dict.fromkeys(("sample", "level", "round", "human_edits", "n"), "int"),
+    **dict.fromkeys(("sample", "level", "round", "human_edits", "n", "protocol_version"), "int"),
     **dict.fromkeys(("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning"), "int"),
     **dict.fromkeys(("speedup", "low", "high", "noise", "candidate_ns", "baseline_ns", "judged_s"), "float"),
     **dict.fromkeys(("money_usd", "making_s", "reward", "value", *_MEASURED), "float"),
@@ -78,8 +79,7 @@ def cell_rows(results: Iterable[Result]) -> Iterator[Row]:
         row["passed"] = isinstance(r.outcome, Passed)
         if isinstance(r.outcome, Passed) and (timing := r.outcome.timing) is not None:
             row |= {name: getattr(timing, name) for name in ("speedup", "low", "high", "noise", "claim")}
-            row["candidate_ns"] = _median(timing.samples.candidate_ns)
-            row["baseline_ns"] = _median(timing.samples.baseline_ns)
+            row["candidate_ns"], row["baseline_ns"] = (None if math.isnan(ns) else ns for ns in timing.medians_ns)
         yield row
 
 
@@ -87,6 +87,7 @@ def attempt_rows(verdicts: Iterable[tuple[Attempt, Verdict]]) -> Iterator[Row]:
     """A row for every verdict, with where its candidate came from; ``findings`` is a JSON list."""
     for attempt, verdict in verdicts:
         given: Row = {"trust": verdict.trust.level, "judged_s": verdict.seconds, "speedup": None}
+        given["protocol_version"] = verdict.protocol.version
         if verdict.speedup is not None:
             given["speedup"] = verdict.speedup.value
         if attempt.origin is not None:
@@ -130,10 +131,6 @@ def score_rows(scores: Mapping[str, Mapping[str, Score | Mapping[str, Score]]]) 
             entries = {"": found} if isinstance(found, Score) else found
             for key, one in entries.items():
                 yield _row("scores", one, generator=generator, score=name, of=key)
-
-
-def _median(times_ns: Sequence[float]) -> float | None:
-    return statistics.median(times_ns) if times_ns else None
 
 
 # -- Files ------------------------------------------------------------------------------------------------------------

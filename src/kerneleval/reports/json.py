@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.records import Verdict, caught_by, layer_of, layer_of_finding, layers_of, to_plain
+from kerneleval.records import Verdict, caught_by, layer_of, layer_of_finding, layers_of, own_sizes_only, to_plain
 
 if TYPE_CHECKING:
     from kerneleval.store import RunInfo
@@ -26,11 +26,14 @@ _HARMFUL = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u20
 
 
 def verdict_document(verdict: Verdict, *, samples: bool = True) -> dict[str, Any]:
-    """Every field of a verdict, with ``format``, the layer of each failed cell and finding, and what each layer found.
-    Without the raw timing ``samples`` a document is some ten times smaller.
+    """Every field of a verdict, with ``format``, the layer of each failed cell and finding, and what each layer found;
+    of a problem file that was judged at its own sizes alone ``shapes`` too, which is ``own only``. Without the raw
+    timing ``samples`` a document is some ten times smaller.
     """
     plain: dict[str, Any] = {"format": VERDICT_FORMAT, **to_plain(verdict)}
     plain |= {"layer": caught_by(verdict), "layers": layers_of(verdict)}
+    if own_sizes_only(verdict):
+        plain["shapes"] = "own only"
     for cell in plain["cells"]:
         if not cell["outcome"]["passed"]:
             cell["layer"] = layer_of(cell["outcome"]["stage"], cell["outcome"]["reason"])

@@ -13,6 +13,7 @@ from typing import Any
 
 from kerneleval.reports.html.document import Document
 from kerneleval.reports.text import ends, figure, number, plural, safe
+from kerneleval.scores.common.rules import old_rule
 
 Plain = Mapping[str, Any]
 
@@ -30,6 +31,8 @@ MACHINES = 3
 _COLUMNS = (
     ("S", "composite", "", ""),
     ("Speed", "speedup_med", "", "x"),
+    ("Forward", "speedup_by_direction", "forward", "x"),
+    ("Backward", "speedup_by_direction", "backward", "x"),
     ("Shape CV", "cv_shape", "", ""),
     ("Coverage", "c_op", "", "%"),
     ("Portability", "p_hw", "", "%"),
@@ -63,6 +66,8 @@ def _head(document: Document) -> list[str]:
     facts = f"Run {_code(run['id'])}, {when} UTC, {protocol['tier']} tier against {_code(protocol['baseline'])}, "
     facts += f"trust {trust}, {document['cells']['total']:,} cells."
     lines = [f"### KernelEval: {_code(run['name'])}", "", facts]
+    if said := old_rule(protocol):
+        lines += ["", f"**{said}**"]
     if run["finished"] < run["planned"]:
         left = run["planned"] - run["finished"]
         lines += [
@@ -85,7 +90,16 @@ def _headline(document: Document) -> list[str]:
         lines.append(f"| {_code(name, 40, cell=True)} | " + " | ".join(cells) + " |")
     if len(scores) > GENERATORS:
         lines += ["", f"Showing {GENERATORS} of {len(scores)} generators, those with the highest S."]
-    return [*lines, "", "Intervals are 95 %; – is a score without a value."]
+    said = "Intervals are 95 %; – is a score without a value."
+    without = [(name, of["cv_shape"]["note"]) for name, of in _ranked(document)[:GENERATORS] if _no_cv(of)]
+    if without:
+        names = ", ".join(_code(name, 24) for name, _ in without)
+        said += f" No shape CV of {names}: {_code(without[0][1], 200)}."
+    return [*lines, "", said]
+
+
+def _no_cv(of: Plain) -> bool:
+    return "cv_shape" in of and math.isnan(ends(of["cv_shape"])[0])
 
 
 def _ranked(document: Document) -> list[tuple[str, Plain]]:

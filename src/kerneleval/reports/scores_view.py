@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kerneleval.records import CATEGORIES, GROUPS, SHAPE_CATEGORIES, to_plain
+from kerneleval.records import CATEGORIES, DIRECTIONS, GROUPS, SHAPE_CATEGORIES, to_plain
 from kerneleval.reports.tables import grid, show
 from kerneleval.reports.text import count, figure, number, plural, safe, share, span
+from kerneleval.scores.common.rules import old_rule
 
 Plain = dict[str, Any]
 Scores = Mapping[str, Plain]
@@ -47,7 +48,7 @@ def render_scores(document: Mapping[str, Any], console: Console) -> None:
     _first_tables(scores, console)
     _print(console, scores, _fast_p, _pass_at_k, _limits, _costs, _sources, *_COVERAGE, _shapes)
     _gap(scores, console)
-    _print(console, scores, *(partial(_table_of, key=key) for key in _BY), _failures)
+    _print(console, scores, *(partial(_table_of, key=key) for key in _BY), _devices, _failures)
     console.print("Definitions: kerneleval score --explain NAME, docs/scores.md. Intervals: 95 %.", style="dim")
 
 
@@ -74,7 +75,7 @@ def _print(console: Console, scores: Scores, *builders: Callable[[Scores, bool],
 def _first_tables(scores: Scores, console: Console) -> None:
     _print(console, scores, _table_1)
     _notes(scores, console)
-    _print(console, scores, _worth)
+    _print(console, scores, _directions, _worth)
 
 
 def _head(run: Plain, console: Console) -> None:
@@ -84,6 +85,8 @@ def _head(run: Plain, console: Console) -> None:
     line = f"{run['name']}  {run['id']}  {when} UTC, {protocol['tier']} tier, against {protocol['baseline']}"
     console.print(Text(safe(line), style="bold"))
     console.print(Text(safe(machines), style="dim"))
+    if said := old_rule(protocol):
+        console.print(Text(said, style="yellow"))
     missing = run["planned"] - run["finished"]
     if missing:
         warning = f"{plural(missing, 'attempt')} of {run['planned']} not judged yet: counted as failed until then"
@@ -128,6 +131,31 @@ def _notes(scores: Scores, console: Console) -> None:
         who = "" if len(of_whom) == len(scores) else f"{', '.join(of_whom)}: "
         console.print(Text(safe(f"  {who}{note}"), style="dim"))
     console.print()
+
+
+_OF_DIRECTIONS = {
+    "Speed": ("speedup_by_direction", "speedup_med", "x"),
+    "Shape CV": ("cv_by_direction", "cv_shape", ""),
+}
+"""What is shown of each direction -> the table of it, the score of both directions, the unit."""
+
+
+def _directions(scores: Scores, narrow: bool) -> Table | None:
+    """The speeds that S is made of, of each direction and together."""
+    directions = _union(scores, "speedup_by_direction", DIRECTIONS)
+    if not directions:
+        return None
+
+    def cells(of: Plain) -> list[Text]:
+        found = []
+        for by, together, unit in _OF_DIRECTIONS.values():
+            table = of.get(by, {})
+            found += [span(one, unit, narrow=narrow) for one in (*map(table.get, directions), of.get(together))]
+        return found
+
+    columns = [f"{what}\n{d}" for what in _OF_DIRECTIONS for d in (*directions, "together")]
+    title = "By direction; backward is the gradient alone on both sides, or with the forward call on both"
+    return _rows(title, columns, scores, cells)
 
 
 def _worth(scores: Scores, narrow: bool) -> Table | None:
@@ -216,23 +244,36 @@ def _union(scores: Scores, key: str, order: Sequence[str] = ()) -> list[str]:
 _BY = {
     "cv_by_shape": ("Distance of speedups from their task's mean, by shape category", "Shapes", "", SHAPE_CATEGORIES),
     "cv_by_category": ("Shape CV by operator category", "Category", "", CATEGORIES),
-    "device_speedup": (
-        *("Speedup by device (median over the pairs tried, a wrong one is 0); portable from 0.8", "Device", "x", ()),
-    ),
 }
 """Score that is a table -> title, name of its entries, unit, known order of the entries."""
 
 
 def _table_of(scores: Scores, narrow: bool, key: str) -> Table | None:
-    """A row for each entry of a score that is a table; none of devices where there is but one."""
+    """A row for each entry of a score that is a table."""
     title, first, unit, order = _BY[key]
     rows = _union(scores, key, order)
-    if len(rows) <= (key == "device_speedup"):
+    if not rows:
         return None
     table = grid(title, first, _names(scores))
     for row in rows:
         cells = (span(of.get(key, {}).get(row), unit, narrow=narrow) for of in scores.values())
         table.add_row(Text(safe(row)), *cells)
+    return table
+
+
+def _devices(scores: Scores, narrow: bool) -> Table | None:
+    """The speedups by which devices are judged, and those of each direction; none where there is but one device."""
+    devices = _union(scores, "device_speedup")
+    if len(devices) < 2:
+        return None
+    title = "Speedup by device (median over the pairs tried, a wrong one is 0); portable from 0.8, both directions"
+    table = grid(title, "Device", _names(scores))
+    parts = {
+        name: of.get("device_speedup", {}) | of.get("device_speedup_by_direction", {}) for name, of in scores.items()
+    }
+    for row in (key for device in devices for key in (device, *(f"{device}/{d}" for d in DIRECTIONS))):
+        if any(row in of for of in parts.values()):
+            table.add_row(Text(safe(row)), *(span(of.get(row), "x", narrow=narrow) for of in parts.values()))
     return table
 
 

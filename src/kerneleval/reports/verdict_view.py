@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
@@ -23,6 +21,7 @@ from kerneleval.records import (
     layer_of,
     layer_of_finding,
     layers_of,
+    own_sizes_only,
 )
 from kerneleval.reports.tables import add_columns, fits
 from kerneleval.reports.text import duration, figure, number, plural, safe, times
@@ -79,9 +78,14 @@ def _facts(verdict: Verdict) -> Table:
     table.add_row("track", Text(safe(verdict.track)) if verdict.track else Text("not decided", style="dim"))
     table.add_row("trust", _trust(verdict))
     table.add_row("judged", _counts(verdict))
+    if own_sizes_only(verdict):
+        table.add_row("shapes", Text("own only"))
     if layers := layers_of(verdict):
         table.add_row("layers", Text(safe("; ".join(f"{layer} {said}" for layer, said in layers.items()))))
     return table
+
+
+_BY_TIME = {"call": "", "device": " by device time", "mixed": " by device time where there is one"}
 
 
 def _speedup(verdict: Verdict) -> Text:
@@ -89,7 +93,7 @@ def _speedup(verdict: Verdict) -> Text:
     if found is None:
         return Text("not timed", style="dim")
     text = Text(f"{figure(found.value)}x", style=f"bold {STYLES.get(found.claim, '')}".strip())
-    interval = f" [{figure(found.low)}, {figure(found.high)}]"
+    interval = f" [{figure(found.low)}, {figure(found.high)}]{_BY_TIME[found.time]}"
     text.append(f"{interval} against {safe(verdict.protocol.baseline)}: {found.claim}", style="not bold")
     cells = plural(found.cells, f"timed {found.direction} cell")
     return text.append(f", geometric mean of {cells}", style="dim not bold")
@@ -144,13 +148,16 @@ def _shapes(cells: Sequence[CellResult], *, narrow: bool) -> Table | None:
     add_columns(
         table, ("right", *(() if narrow else ("candidate", "baseline")), "speedup"), justify="right", overflow="fold"
     )
+    others = {t.other.time for of in groups.values() for t in _timings(of) if t.other is not None}
+    for kind in others:
+        table.add_column(f"by {kind}", justify="right", overflow="fold")
     limited = not narrow and any(_limit(of) for of in groups.values())
     if not narrow:
         table.add_column("claim")
     if limited:
         table.add_column("of limit", justify="right")
     for (direction, category, dims, dtype), of in groups.items():
-        shown = [*_figures(_timings(of), narrow=narrow), *([_limit(of)] if limited else [])]
+        shown = _figures(_timings(of), narrow=narrow, both=bool(others)) + ([_limit(of)] if limited else [])
         table.add_row(*(Text(safe(text)) for text in (direction, category, dims, dtype)), _right(of), *shown)
     return table
 
@@ -163,17 +170,19 @@ def _right(cells: Sequence[CellResult]) -> Text:
     return Text(f"{right}/{len(supported)}", style="" if right == len(supported) else "red")
 
 
-def _figures(timings: Sequence[Timing], *, narrow: bool) -> list[Text]:
-    """Median verified time of a call of candidate and baseline, speedup and claim; narrow: the speedup alone."""
+def _figures(timings: Sequence[Timing], *, narrow: bool, both: bool) -> list[Text]:
+    """Median verified time of a call of candidate and baseline, speedup, the speedup by the other time, and claim;
+    narrow: the speedups alone.
+    """
     if not timings:
-        return [Text()] * (1 if narrow else 4)
+        return [Text()] * ((1 if narrow else 4) + both)
     found, style = timings[0], STYLES.get(timings[0].claim, "")
     speed = Text(f"{figure(found.speedup)}x [{figure(found.low)}, {figure(found.high)}]", style=style)
+    other = [Text("" if found.other is None else f"{figure(found.other.speedup)}x")] if both else []
     if narrow:
-        return [speed]
-    both = (found.samples.candidate_ns, found.samples.baseline_ns)
-    medians = [Text(times(statistics.median(ns) if ns else math.nan)) for ns in both]
-    return [*medians, speed, Text(safe(found.claim), style=style)]
+        return [speed, *other]
+    medians = [Text(times(ns)) for ns in found.medians_ns]
+    return [*medians, speed, *other, Text(safe(found.claim), style=style)]
 
 
 def _limit(cells: Sequence[CellResult]) -> Text:

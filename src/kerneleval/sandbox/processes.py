@@ -11,12 +11,15 @@ import os
 import resource
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 _HAS_PROC = os.path.exists("/proc/self/stat")
 _LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 _READ_BYTES = 1 << 14
+_CPU_CLOCK = 2
+"""``CPUCLOCK_SCHED``: the kind of clock in the lowest three bits of a clock's number; the others hold ``~pid``."""
 _COLUMNS = ("pid", "ppid", "pgid", "uid", "rss", "state", "lstart")
 _PS = ["ps", "-A", *(word for column in _COLUMNS for word in ("-o", f"{column}="))]
 
@@ -113,12 +116,67 @@ def thread_states(pid: int) -> str:
     return "".join(fields[0] for fields in found if fields and fields[0] not in "ZX")
 
 
-def rest_of(pid: int) -> tuple[str, int]:
-    """State of a process, by its first thread, and the CPU time of all its threads in clock ticks; empty and 0 when it
-    is gone or nothing is known.
-    """
+class Activity(NamedTuple):
+    """What a process has done so far; zeros when it is gone or nothing is known."""
+
+    dispatches: int
+    """How often its first thread got a processor: a stopped one gets none."""
+    cpu_ns: int
+    """CPU time of all its threads, those that have ended among them."""
+
+
+def activity(pid: int) -> Activity:
+    """What a process has done so far. Takes microseconds, however many threads it has."""
+    if not _HAS_PROC:
+        return Activity(0, 0)
+    with contextlib.suppress(OSError):
+        dispatches = int(_read(f"/proc/{pid}/schedstat").split()[2])
+        return Activity(dispatches, time.clock_gettime_ns((~pid << 3) | _CPU_CLOCK))
+    # a kernel without these files, or an emulated one
+    fields = _stat(pid)
+    tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    return Activity(0, tick_ns * (int(fields[11]) + int(fields[12])) if fields else 0)
+
+
+def cpu_with_children_s(pid: int) -> float:
+    """CPU time of a process and of the children that it waited for (s); 0 when it is gone or nothing is known."""
     fields = _stat(pid) if _HAS_PROC else []
-    return (fields[0], int(fields[11]) + int(fields[12])) if fields else ("", 0)
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+
+
+class Held:
+    """How long others kept some processes from running, from the first :meth:`begin` on."""
+
+    def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
+        self._pids = pids
+        self._before: tuple[float, dict[str, int], int] | None = None
+
+    def begin(self) -> None:
+        """Measure from now on, if not from earlier on."""
+        if self._before is None and _HAS_PROC:
+            self._before = self._now()
+
+    def waited_s(self) -> float:
+        """How long the thread that waited longest for a processor did so, beyond what the processes' own use of
+        processors explains; 0 where the system does not say.
+        """
+        if self._before is None:
+            return 0.0
+        (began_s, delays, cpu_ns), (now_s, later, used_ns) = self._before, self._now()
+        delayed_s = max((delay - delays.get(thread, 0) for thread, delay in later.items()), default=0) / 1e9
+        own_s = (used_ns - cpu_ns) / 1e9 / len(os.sched_getaffinity(0))
+        return max(0.0, min(delayed_s, now_s - began_s - own_s))
+
+    def _now(self) -> tuple[float, dict[str, int], int]:
+        """The time, what each thread has waited for processors (ns), and the CPU time of all (ns)."""
+        delays: dict[str, int] = {}
+        pids = list(self._pids())
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                for thread in os.listdir(f"/proc/{pid}/task"):
+                    with contextlib.suppress(OSError):
+                        delays[thread] = int(_read(f"/proc/{pid}/task/{thread}/schedstat").split()[1])
+        return time.monotonic(), delays, sum(activity(pid).cpu_ns for pid in pids)
 
 
 def is_running(pid: int) -> bool:

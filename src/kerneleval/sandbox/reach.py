@@ -65,6 +65,7 @@ def worker_environment(scratch: str) -> dict[str, str]:
     environment |= {name: os.path.join(scratch, directory) for name, directory in caches.items()}
     environment |= {"HOME": os.path.join(scratch, "home"), "TMPDIR": scratch, "TEMP": scratch, "TMP": scratch}
     environment |= {"USER": "kerneleval", "LOGNAME": "kerneleval"}
+    environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # PyTorch's pool of compiling processes would find no GPU here
     return environment
 
 

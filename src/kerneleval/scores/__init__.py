@@ -22,6 +22,7 @@ from kerneleval.scores.common.registry import (
     find,
     register,
 )
+from kerneleval.scores.common.rules import one_rule, timed_by
 
 __all__ = ["Setting", "all_scores", "by_generator", "definition", "explanation", "find", "register", "score_all"]
 
@@ -30,9 +31,11 @@ def score_all(results: Iterable[Result], setting: Setting = DEFAULT) -> dict[str
     """Every score of every generator: generator -> score name -> score, or table of scores.
 
     The primary device is the same for all generators that were evaluated on it: that of the first result, unless the
-    setting names one. Raises UsageError where a cell comes twice, or the device was not evaluated.
+    setting names one. Raises UsageError where a cell comes twice, the device was not evaluated, or times are by two
+    rules.
     """
     groups = by_generator(results)
+    one_rule({key: run for of in groups.values() for key, run in timed_by(of).items()})
     first = next(iter(groups.values()), None)
     found: dict[str, dict[str, Score | Table]] = {}
     for generator, rows in groups.items():

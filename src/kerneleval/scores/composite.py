@@ -38,11 +38,12 @@ def _factors(
     table = speeds(results, setting)
     covered = c_op.counts(pairs(mine, setting), table.tasks)
     devices = p_hw.by_device(results, table.tasks, setting)
+    _, too_noisy = cv_shape.judged(table)
 
     def factors(draw: Draw) -> Factors:
         return (
             draw.median(table.nested),
-            cv_shape.over_groups(table, draw),
+            np.full(len(draw.tasks), math.nan) if too_noisy else cv_shape.over_groups(table, draw),
             draw.ratio(covered),
             p_hw.over_devices(devices, draw),
         )

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kerneleval.records import Result, Score
-from kerneleval.scores.common.cells import Pair, checked, device_names, pairs
+from kerneleval.records import DIRECTIONS, Result, Score
+from kerneleval.scores.common.cells import Pair, by_key, checked, device_names, pairs
 from kerneleval.scores.common.intervals import (
     NOTHING,
     Draw,
@@ -120,6 +120,15 @@ def device_speedup(results: Sequence[Result], setting: Setting = DEFAULT) -> Tab
         note = note if n else "no candidate that supports anything"
         found[device] = scored(median_over_cells(_of_pairs(of), never_outside=(0.0, math.inf)), n, note)
     return found
+
+
+@register
+def device_speedup_by_direction(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
+    """``device_speedup`` over the pairs of each direction. Keys are ``DEVICE/DIRECTION``; n is the number of pairs."""
+    groups = by_key((r.case.direction, r) for r in checked(results))
+    found = {d: device_speedup(groups[d], setting) for d in DIRECTIONS if d in groups}
+    devices = dict.fromkeys(device for of in found.values() for device in of)
+    return {f"{device}/{d}": of[device] for device in devices for d, of in found.items() if device in of}
 
 
 def _note(results: Sequence[Result], setting: Setting, tasks: Sequence[str], table: Mapping[str, Nested | None]) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from kerneleval.records import SHAPE_CATEGORIES, Result, Score
+from kerneleval.records import DIRECTIONS, SHAPE_CATEGORIES, Result, Score
 from kerneleval.scores.common.cells import by_key, checked, device_names, primary, timing_of
 from kerneleval.scores.common.intervals import NOTHING, in_order, median_over_cells, scored
 from kerneleval.scores.common.registry import DEFAULT, Setting, Table, register
@@ -33,15 +33,24 @@ def speedup(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
 
 @register
 def speedup_med(results: Sequence[Result], setting: Setting = DEFAULT) -> Score:
-    """Median speedup over the correct, timed cells of the primary device, both directions.
+    """Median speedup over the correct, timed cells of the primary device, both directions together.
 
-    The interval is of a sign test over the tasks, turned round; n is the number of cells.
+    A backward time is that of the gradient alone on both sides, or of forward call and gradient on both sides
+    (``docs/timing.md``). The interval is of a sign test over the tasks, turned round; n is the number of cells.
     """
     table = speeds(checked(results), setting)
     if not table.cells:
         return NOTHING("no correct cell was timed")
     found = median_over_cells(table.nested, never_outside=(0.0, math.inf))
     return scored(found, table.cells, where(results, setting), few_tasks(table.timed_tasks))
+
+
+@register
+def speedup_by_direction(results: Sequence[Result], setting: Setting = DEFAULT) -> Table:
+    """Speedup_med over the cells of each direction."""
+    groups = by_key((r.case.direction, r) for r in primary(checked(results), setting))
+    alone = dataclasses.replace(setting, suite=())
+    return {direction: speedup_med(groups[direction], alone) for direction in DIRECTIONS if direction in groups}
 
 
 @register

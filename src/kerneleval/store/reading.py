@@ -293,7 +293,7 @@ def results(connection: Connection, run_ids: Sequence[str], filters: Mapping[str
             if allowed:
                 query = query.where(FILTERS[name].in_(list(allowed)))
         known: dict[str, Case] = {}
-        groups = _groups(connection, run)
+        groups, version = _of_run(connection, run)
         at, origin, judged_s = -1, Origin(), math.nan
         for row in connection.execute(query.execution_options(yield_per=_ROWS)):
             case = known.get(row.id) or known.setdefault(row.id, _case(row))
@@ -307,12 +307,19 @@ def results(connection: Connection, run_ids: Sequence[str], filters: Mapping[str
                 group=groups.get(row.task, ""),
                 origin=origin,
                 judged_s=judged_s,
+                protocol_version=version,
             )
 
 
-def _groups(connection: Connection, run: str) -> Mapping[str, str]:
-    body = connection.execute(select(schema.runs.c.body).where(schema.runs.c.id == run)).scalar()
-    return _read(f"run {run}", lambda plain: dict(plain.get("groups", {})), body or "{}")
+def _of_run(connection: Connection, run: str) -> tuple[Mapping[str, str], int]:
+    """Groups of its tasks, and the version of its protocol."""
+    query = select(schema.runs.c.body, schema.protocols.c.body.label("protocol"))
+    found = query.join(schema.protocols, schema.protocols.c.key == schema.runs.c.protocol)
+    row = connection.execute(found.where(schema.runs.c.id == run)).one_or_none()
+    if row is None:
+        return {}, Protocol.version
+    version = _record(Protocol, f"protocol of run {run}", row.protocol).version
+    return _read(f"run {run}", lambda plain: dict(plain.get("groups", {})), row.body), version
 
 
 def _of_attempt(row: Any) -> tuple[Origin, float]:

@@ -20,9 +20,11 @@ from typing import Any, Literal
 
 from kerneleval.records import (
     DISTRIBUTIONS,
+    ROW_DISTRIBUTIONS,
     Arg,
     Dim,
     Law,
+    Nonfinite,
     Plain,
     Relation,
     Table,
@@ -41,8 +43,8 @@ FLOATS: tuple[str, ...] = ("float32", "float16", "bfloat16")
 INTEGERS: tuple[str, ...] = ("int32", "int64", "int8", "uint8")
 """The types of operators on bits and whole numbers, the default first."""
 
-_DISTRIBUTIONS = tuple(d for d in DISTRIBUTIONS if d not in ("negative", "trained", "common"))
-"""Those that every operator has: the first two of the others are for problem files, the last for few tasks."""
+_DISTRIBUTIONS = tuple(d for d in DISTRIBUTIONS if d not in ("negative", "trained", "common", *ROW_DISTRIBUTIONS))
+"""Those that every operator has: the first two of the others are for problem files, the rest for some tasks."""
 
 _DISCRETE = ("standard", "constant", "zeros")
 """Those that mean something where no argument is a floating number."""
@@ -105,14 +107,16 @@ def bias(shape: str) -> Arg:
     return weight("bias", shape)
 
 
-def index(name: str, shape: str, high: int | str, low: int | str = 0) -> Arg:
-    """Integers (int64) in [low, high)."""
-    return Arg(name=name, shape=shape, role="index", values="integers", low=low, high=high, dtype="int64")
+def index(name: str, shape: str, high: int | str, low: int | str = 0, *, summed: bool = False) -> Arg:
+    """Integers (int64) in [low, high); ``summed``: what lies at equal ones is added up."""
+    return Arg(
+        name=name, shape=shape, role="index", values="integers", low=low, high=high, dtype="int64", summed=summed
+    )
 
 
-def whole(name: str, shape: str, low: int | str, high: int | str, dtype: str = "") -> Arg:
+def whole(name: str, shape: str, low: int | str, high: int | str, dtype: str = "", along: str = "") -> Arg:
     """Whole numbers in [low, high) that follow the case's layout, of the case's dtype unless another is given."""
-    return Arg(name=name, shape=shape, values="integers", low=low, high=high, dtype=dtype)
+    return Arg(name=name, shape=shape, values="integers", low=low, high=high, dtype=dtype, along=along)
 
 
 def bits(name: str, shape: str) -> Arg:
@@ -158,11 +162,13 @@ class _Own:
     """Operations of one forward call."""
     in_type: bool = True
     """Whether the calls of ``unfused`` keep what is between them in half types."""
+    rows: tuple[str, ...] = ()
+    """Which of ``ROW_DISTRIBUTIONS`` it is judged in."""
     without: tuple[str, ...] = ()
     """Distributions left out, because the operator is ill-conditioned or overflows there."""
-    nonfinite: bool | Literal["nan"] = "nan"
-    """Whether IEEE arithmetic defines the output for infinities and NaN; ``"nan"``: for NaN alone, because kernels
-    that are right, PyTorch's own among them, differ about infinities."""
+    nonfinite: bool | Nonfinite = "nan"
+    """What arguments have under ``nonfinite``, unless they say it themselves. True: ``"ieee"``, because IEEE arithmetic
+    defines the output for infinities and NaN; False: ``"none"``."""
     index_output: bool = False
     """Whether the outputs are indices, judged by the elements that they select."""
     exact: bool = False
@@ -174,17 +180,25 @@ class _Own:
 
     def arguments(self, no_backward: str) -> tuple[Arg | Plain, ...]:
         """The arguments with what the whole operator says of each."""
-        changed: dict[str, Any] = {"nan_only": True} if self.nonfinite == "nan" else {}
-        changed |= {"differentiable": False} if no_backward else {}
-        return tuple(replace(a, **changed) if isinstance(a, Arg) else a for a in self.args)
+        usual: Nonfinite = self.nonfinite if isinstance(self.nonfinite, str) else "ieee" if self.nonfinite else "none"
+        tensors = [a for a in self.args if isinstance(a, Arg)]
+        row = next((a for a in tensors if a.role == "data"), None) if not any(a.along for a in tensors) else None
+
+        def whole(arg: Arg) -> Arg:
+            along = arg.shape.split()[-1] if self.rows and arg is row else arg.along
+            arg = replace(arg, nonfinite=arg.nonfinite or usual, along=along)
+            return replace(arg, differentiable=False) if no_backward else arg
+
+        return tuple(whole(a) if isinstance(a, Arg) else a for a in self.args)
 
     def distributions(self) -> tuple[str, ...]:
         """Those in which the operator is judged."""
         tensors = [a for a in self.args if isinstance(a, Arg)]
         discrete = all(a.values in ("integers", "bits", "bool") for a in tensors if a.role == "data")
         known = _DISCRETE if discrete else _DISTRIBUTIONS
-        kept = (d for d in known if d not in self.without and (self.nonfinite or d != "nonfinite"))
-        return (*kept, *(("common",) if any(a.common for a in tensors) else ()))
+        some = self.nonfinite or any(a.nonfinite for a in tensors)
+        kept = (d for d in known if d not in self.without and (some or d != "nonfinite"))
+        return (*kept, *(("common",) if any(a.common for a in tensors) else ()), *self.rows)
 
     def kind(self, law: Law | None) -> Any:
         """``Tolerance.kind``."""

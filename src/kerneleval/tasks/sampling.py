@@ -59,6 +59,10 @@ RATIO = 8
 _MOST_RATIO = 64
 _SOFT_LOW = 16
 """Where dims stop falling until the unscaled ones have fallen too."""
+_WIDE = 256
+"""The smaller of two large sides, at least: medium sizes end there with few of them, rectangular ones have one."""
+_CLOSE = 0.85
+"""Two large sides fill their budget to within the square of this, or of its square."""
 _STEPS = 32
 """Points tried on each leg of a path."""
 _ATTEMPTS = 24
@@ -196,6 +200,31 @@ def thin(task: Task, dims: Mapping[str, int], names: Sequence[str], least: Seque
             return None
         found = less
     return found
+
+
+def wide(task: Task, dims: Mapping[str, int], seed: int, fits: Fits) -> dict[str, int] | None:
+    """The same dims but for two scaled ones, both as large as fit together: their ratio is log-uniform up to that of
+    rectangular shapes, either way. The others become thin where they do not fit else. None: the task has no two, or
+    they do not both reach :data:`_WIDE`.
+    """
+    chance = random.Random(seed)
+    scaled = [dim for dim in task.dims if dim.scaled]
+    if len(scaled) < 2:
+        return None
+    pair = chance.sample(scaled, 2)
+    names = [dim.name for dim in scaled if dim not in pair and dims[dim.name] > dim.least]
+    thinner = thin(task, dims, names, [chance.randrange(_FEW) for _ in names]) if names else None
+    aspect = RATIO ** chance.uniform(-0.5, 0.5)
+    for others in filter(None, (dims, thinner)):
+        side = float(RANGES["large"][1])
+        while side * min(aspect, 1 / aspect) >= _WIDE:
+            found = dict(others)
+            for dim, most in zip(pair, (side * aspect, side / aspect), strict=True):
+                found[dim.name] = chance.choice(_values(dim, int(most * _CLOSE), int(most)) or [_highest(dim)])
+            if min(found[dim.name] for dim in pair) >= _WIDE and task.allows(found) and fits(found):
+                return found
+            side *= _CLOSE
+    return None
 
 
 def twins(task: Task, dims: Mapping[str, int], dtype: str) -> list[dict[str, int]]:

@@ -1,14 +1,10 @@
-"""Which cases a task is judged at: shapes by category, and over them dtypes, directions, layouts and distributions; and
-secret ones, at sizes that cannot be known beforehand.
-"""
+"""Which cases a task is judged at: shapes by category, and over them dtypes, directions, layouts and distributions."""
 
 from __future__ import annotations
 
-import functools
 import itertools
-import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NoReturn, cast
 
 from kerneleval.records import (
@@ -16,18 +12,20 @@ from kerneleval.records import (
     DISTRIBUTIONS,
     DTYPES,
     REAL,
+    ROW_DISTRIBUTIONS,
     SHAPE_CATEGORIES,
+    Arg,
     Case,
     Direction,
     Protocol,
-    Scalar,
     Task,
     TensorSpec,
     UsageError,
+    formula_names,
     near,
 )
 from kerneleval.tasks.real_shapes import real_shapes
-from kerneleval.tasks.sampling import Fits, between, draw, exists, few, smaller, thin, turned, twins
+from kerneleval.tasks.sampling import draw, exists, thin
 
 EDGE = "edge"
 """Shape category of the smallest, the thin and the empty cases."""
@@ -38,6 +36,10 @@ PART = 4
 _DRAWS = 3
 """Rows of a category for each direction and dtype: 0 carries the standard (timed) case; 1 and 2, in the small and
 medium categories, carry the cases of other distributions and layouts, so that these meet further shapes."""
+
+_LONG = tuple((most, 1 << share) for most, shares in ((12, 3), (6, 6), (3, 8), (1, 9)) for share in range(shares))
+"""Most of the dims that make up no row, and the part of a large size that a long row has: what is tried in turn until
+it fits. Twelve rows have each order of ``ordered`` twice."""
 
 DEGENERATE = ("constant", "zeros")
 """Distributions that hide a wrong layout, because any order of equal elements is the same; paired with none."""
@@ -72,7 +74,9 @@ def plan(task: Task, protocol: Protocol, budget: Budget) -> tuple[Case, ...]:
     and once backward; in the ``quick`` tier every layout once forward and two backward), the distributions also in
     contiguous inputs, for which kernels have paths of their own (in the ``quick`` tier one of them backward); then the
     edges: the smallest shape, large ones of which one dim, or all but one, is at its lowest and, where defined, empty
-    ones. Where the protocol names distributions: exactly those, contiguous, in every shape category. Infinities and NaN
+    ones; then a few long rows under each of the task's ``ROW_DISTRIBUTIONS``, which come nowhere else (backward in the
+    first dtype alone; means far from zero not in half types, which cannot hold them). Where the protocol names
+    distributions: exactly those, contiguous, in every shape category. Infinities and NaN
     are given forward only: IEEE arithmetic defines outputs, not gradients.
 
     Where the protocol has real shapes: those of models (``real_shapes.py``) that fit the budget instead of sampled
@@ -127,9 +131,14 @@ def _ask_for_real(task: Task, protocol: Protocol) -> None:
 
 
 def left_out(task: Task, protocol: Protocol, budget: Budget) -> tuple[str, ...]:
-    """A line for each real shape of the protocol that exceeds the budget, with the reason, in the table's order."""
+    """A line for each real shape, or size of the task's own, that exceeds the budget, with the reason."""
     if protocol.shapes != "real":
-        return ()
+        large = [dims for _, dims in task.case_dims if not within(task, "forward", task.dtypes[0], budget, dims)]
+        return tuple(
+            f"{dims_text(dims)} is left out: it takes {_mib(case_bytes(task, 'forward', dims, task.dtypes[0]))} of "
+            f"tensors; the budget of one case is {_mib(budget.memory_bytes)}"
+            for dims in large
+        )
     lines = []
     for shape in real_shapes(task):
         where, most_bytes, most_flops = [], 0, 0
@@ -222,8 +231,10 @@ class _Planner:
         """Cases at shapes drawn here."""
         main = [(c, self._dims(c, 0)) for c in self.categories if c != EDGE]
         edges = [(EDGE, dims) for dims in self._edges()] if EDGE in self.categories else []
+        rows = list(self._by_rows()) if EDGE in self.categories else []
         if self.protocol.distributions:
-            return self._product([*main, *edges[:1]] if EDGE in self.protocol.categories else main)
+            chosen = self._product([*main, *edges[:1]] if EDGE in self.protocol.categories else main)
+            return chosen + [case for case in rows if case.distribution in self.protocol.distributions]
         cases = [self._case(category, dims) for category, dims in main if "standard" in self.distributions]
         places = [(c, use) for use in range(1, _DRAWS) for c in ("small", "medium") if c in self.categories]
         for i, (distribution, layout) in enumerate(self._others() if places else ()):
@@ -233,23 +244,78 @@ class _Planner:
                 if case not in cases:
                     cases.append(case)
                     break
-        return cases + [self._case(category, dims) for category, dims in edges]
+        return cases + [self._case(category, dims) for category, dims in edges] + rows
+
+    def _by_rows(self) -> Iterator[Case]:
+        """A few long rows under each of ``ROW_DISTRIBUTIONS``."""
+        first = judged_in(self.task, self.direction, self.task.dtypes)[0] == self.dtype
+        chosen = [d for d in self.distributions if d in ROW_DISTRIBUTIONS and (first or self.direction == "forward")]
+        if DTYPES[self.dtype] < 4:
+            chosen = [d for d in chosen if d != "far_mean"]
+        dims = self._long() if chosen else None
+        if dims is not None:
+            yield from (self._case(EDGE, dims, distribution=distribution) for distribution in chosen)
+
+    def _long(self) -> dict[str, int] | None:
+        """A few long rows: of the dims that scale, those along the rows large, the others low; those that no input has
+        (how many are selected) as high as may be. None: no such shape fits.
+        """
+        table = self.task.table
+        arguments = [arg for arg in table.args if isinstance(arg, Arg)]
+
+        def names(of: Iterable[str]) -> set[str]:
+            own = {name for text in of for name in text.split()}
+            return own.union(*(formula_names(str(table.derive[name]), name) for name in own if name in table.derive))
+
+        rows, inputs = names(arg.along for arg in arguments), names(arg.shape for arg in arguments)
+        category = next(c for c in ("large", "medium", "small", "tiny") if exists(self.task, c))
+        drawn = draw(self.task, category, 0, 1, self.protocol.suite_seed, lambda _: True)
+        part = Budget(memory_bytes=self.budget.memory_bytes // PART, flops=self.budget.flops // PART)
+
+        def trial(most: int, share: int, *, picked: bool) -> dict[str, int]:
+            found = {}
+            for dim in self.task.dims:
+                along, value = dim.name in rows, drawn[dim.name] if drawn else 0
+                value = dim.high - (dim.high - value) // 4 if along else value
+                if not dim.scaled:
+                    value = dim.high if picked and (along or dim.name not in inputs) else value
+                else:
+                    value = value // share if along else min(value, most)
+                found[dim.name] = max(dim.least, value // dim.multiple_of * dim.multiple_of)
+            return found
+
+        for (most, share), picked in itertools.product(_LONG if drawn else (), (True, False)):
+            found = trial(most, share, picked=picked)
+            if self.task.allows(found) and within(self.task, self.direction, self.dtype, part, found):
+                return found
+        return None
 
     def given(self) -> list[Case]:
-        """Cases at the task's own shapes; other distributions and layouts once, at the first shape."""
+        """Cases at the task's own shapes; other distributions and layouts once, at the first shape. Layouts of a module
+        come alone, at its small shape where it has one: its own inputs may fill the device.
+        """
         shapes = [(c, dict(dims)) for c, dims in self.task.case_dims if c in self.categories]
-        for _, dims in shapes:
-            need = case_bytes(self.task, self.direction, dims, self.dtype)
-            if need > self.budget.memory_bytes:
-                at = f" at {dims_text(dims)}" if dims else ""
-                raise UsageError(
-                    f"task {self.task.name}{at} in {self.dtype}, {self.direction}, takes {_mib(need)} of "
-                    f"tensors; the budget of one case is {_mib(self.budget.memory_bytes)}"
-                )
+        fitting = [(c, dims) for c, dims in shapes if self._need(dims) <= self.budget.memory_bytes]
+        if not fitting:
+            dims = shapes[0][1]
+            at = f" at {dims_text(dims)}" if dims else ""
+            more = ""
+            if self.task.module:
+                swept = self.protocol.shapes == "sweep"
+                more = ", and so do all other sizes found" if swept else "; --shapes sweep judges smaller sizes of it"
+            raise UsageError(
+                f"task {self.task.name}{at} in {self.dtype}, {self.direction}, takes {_mib(self._need(dims))} of "
+                f"tensors; the budget of one case is {_mib(self.budget.memory_bytes)}{more}"
+            )
+        shapes = fitting
         if self.protocol.distributions:
             return self._product(shapes)
         cases = [self._case(c, dims) for c, dims in shapes if "standard" in self.distributions]
-        return cases + [self._case(*shapes[0], layout, d) for d, layout in self._others(times=1)]
+        if not self.task.module:
+            return cases + [self._case(*shapes[0], layout, d) for d, layout in self._others(times=1)]
+        cases += [self._case(*shapes[0], distribution=d) for d in self.distributions if d != "standard"]
+        small = next((shape for shape in shapes if shape[0] == "small"), shapes[0])
+        return cases + [self._case(*small, layout) for layout in self.task.layouts if layout != "contiguous"]
 
     def real(self) -> list[Case]:
         """Cases at those shapes of models that fit; other distributions and layouts once, at the smallest."""
@@ -287,7 +353,7 @@ class _Planner:
             yield from dict.fromkeys((*every[:1], *strided[-1:], *dense[1:2]))
             return
         times = times or (2 if self.direction == "forward" and not quick else 1)
-        varied = [d for d in self.distributions if d not in ("standard", *DEGENERATE)]
+        varied = [d for d in self.distributions if d not in ("standard", *DEGENERATE, *ROW_DISTRIBUTIONS)]
         layouts = [layout for layout in self.task.layouts if layout != "contiguous"]
         plain = list(varied) if layouts else []
         if layouts and len(varied) % 2:
@@ -299,6 +365,9 @@ class _Planner:
             if not quick:
                 yield from ((d, "contiguous") for d in DEGENERATE if d in self.distributions)
         yield from ((d, "contiguous") for d in plain)
+
+    def _need(self, dims: Mapping[str, int]) -> int:
+        return case_bytes(self.task, self.direction, dims, self.dtype)
 
     def _fits(self, dims: Mapping[str, int]) -> bool:
         return within(self.task, self.direction, self.dtype, self.budget, dims)
@@ -394,251 +463,3 @@ def dims_text(dims: Mapping[str, int]) -> str:
 
 def _mib(size_bytes: int) -> str:
     return f"{size_bytes / 2**20:.1f} MiB"
-
-
-# -- Secret sizes: drawn from the system's randomness beside a plan, which is public ----------------------------------
-
-_CHANCE = secrets.SystemRandom()
-
-_Sizes = tuple[tuple[str, int], ...]
-"""The dims of a case."""
-
-_SECRET_CATEGORIES = ("small", "medium", "non_power_of_two", "rectangular")
-"""Categories from which secret shapes are drawn, where the plan has them: those with many members."""
-_TRIALS = 16
-"""How often secret sizes are drawn until some fit and are new."""
-
-_MOST_FEW = 10
-"""Secret cases at most for choices of kernel width, stride and the like that are not planned."""
-
-_THIN = 6
-"""Steps above its lowest value of a secret thin dim, at most."""
-
-_MOST_THIN = 3
-"""Secret cases at most, in the first dtype, of which some dims are thin that are in no planned case together."""
-
-
-def secret_cases(task: Task, planned: Sequence[Case], budget: Budget) -> tuple[Case, ...]:
-    """Cases at sizes drawn from the system's randomness, of which none is planned.
-
-    For each direction in the first dtype judged: one standard, at sizes between those of the categories; before it,
-    for every dim, one of which that dim is a little smaller; behind it two such, for what is kept by rounded sizes;
-    of it and, before, of one of these, one of which two dims have changed places; one in a layout that is not
-    contiguous, with smaller ones before and behind it; long ones under two distributions that are not standard, large
-    inputs and a secret one; up to three of which some dims are thin that are in no planned case together, or else
-    one; and those of :func:`_unlike`. In every other dtype one at the sizes of the first of these; a standard one,
-    with smaller ones before it, and at its sizes later one in the first dtype, for what is kept by sizes alone; one
-    under a secret distribution (small inputs where there is an epsilon that they could show) and one of which some
-    dims are thin. None for tasks with sizes of their own or at the shapes of models, and none where a single case is
-    judged.
-    """
-    if task.case_dims or len(planned) < 2:
-        return ()
-    ordinary = [c for c in planned if (c.layout, c.distribution) == ("contiguous", "standard")]
-    groups: dict[tuple[Direction, str], list[str]] = {}
-    for case in ordinary:
-        if case.shape_category in SHAPE_CATEGORIES and exists(task, case.shape_category):
-            groups.setdefault((case.direction, case.dtype), []).append(case.shape_category)
-    taken = {case.dims for case in planned}
-    main: dict[Direction, str] = {}
-    begun: dict[Direction, Case] = {}
-    cases: list[Case] = []
-    again: list[Case] = []
-    for (direction, dtype), categories in groups.items():
-        alike = [c for c in planned if (c.direction, c.dtype) == (direction, dtype)]
-        first = main.setdefault(direction, dtype) == dtype
-        found = _group(task, alike, categories, budget, taken, first=first)
-        if found and first:
-            begun[direction] = found[0]
-        elif found and direction in begun:
-            cases.append(replace(begun[direction], dtype=dtype, shape_category=EDGE))
-            again.append(replace(found[0], dtype=main[direction], shape_category=EDGE))
-        fits = functools.partial(within, task, direction, dtype, budget)
-        cases += _with_smaller(task, found, fits, {case.dims for case in planned})
-    fit = (c for c in again if within(task, c.direction, c.dtype, budget, c.dims_map))
-    return (*cases, *fit)
-
-
-def _group(
-    task: Task,
-    alike: Sequence[Case],
-    categories: Sequence[str],
-    budget: Budget,
-    taken: set[_Sizes],
-    *,
-    first: bool,
-) -> list[Case]:
-    """The secret cases beside planned ones of one direction and dtype; their sizes are taken from now on."""
-    direction, dtype = alike[0].direction, alike[0].dtype
-    found: list[Case] = []
-
-    def add(dims: Mapping[str, int] | None, category: str, layout: str, distribution: str) -> bool:
-        """Whether the case is a new one."""
-        if dims is None or (key := tuple(dims.items())) in taken:
-            return False
-        taken.add(key)
-        found.append(replace(alike[0], dims=key, layout=layout, distribution=distribution, shape_category=category))
-        return True
-
-    fits = functools.partial(within, task, direction, dtype, budget)
-    for how in _wanted(task, alike, categories, first=first):
-        between_ranges = first and how[1:] == ("contiguous", "standard")
-        if not (between_ranges and add(_between(task, fits), *how)):
-            add(_unplanned(task, how[0], direction, dtype, budget, taken), *how)
-    if not found:
-        return []
-    sizes = functools.partial(_unplanned, task, direction=direction, dtype=dtype, budget=budget, taken=frozenset(taken))
-    parts = _thin_parts(task, alike, _MOST_THIN if first else 1)
-    medium = "medium" if "medium" in categories else categories[0]
-    unlike: list[dict[str, int] | None] = [_thinned(task, sizes(category=medium), part, fits) for part in parts]
-    if first:
-        before, near, behind = _near(task, found[0].dims_map, fits)
-        for dims in (before, *near):
-            add(dims, EDGE, "contiguous", "standard")
-        unlike.append(behind)
-        planned = [c for c in alike if (c.layout, c.distribution) == ("contiguous", "standard")]
-        unlike += _unlike(task, planned, categories, sizes, fits)
-    for trial in unlike:
-        add(trial, EDGE, "contiguous", "standard")  # one call each: what they look for, one call shows
-    return found
-
-
-def _wanted(task: Task, alike: Sequence[Case], categories: Sequence[str], *, first: bool) -> list[tuple[str, str, str]]:
-    """Shape category, layout and distribution of the secret cases of usual sizes, beside the planned ones ``alike``."""
-    direction, dtype = alike[0].direction, alike[0].dtype
-    usual = [c for c in categories if c in _SECRET_CATEGORIES] or categories
-    wanted = [(_CHANCE.choice(usual), "contiguous", "standard")]
-    varied = sorted({c.distribution for c in alike} - {"standard", *DEGENERATE})
-    odd = sorted({c.layout for c in alike} - {"contiguous"})
-    if odd and varied:  # nothing was left out by request, but the quick tier has few of them backward
-        left_out = {"standard", "nonfinite", *DEGENERATE, *(task.forward_only if direction == "backward" else ())}
-        varied = sorted({*task.distributions} - left_out | {*varied})
-        odd = sorted({*task.layouts} - {"contiguous"})
-    if first:
-        wanted.append((_CHANCE.choice(usual), _CHANCE.choice(odd or ["contiguous"]), "standard"))
-        long = [c for c in categories if c == "rectangular"] or usual
-        rest = [d for d in varied if d != "large_scale"]
-        chosen = [d for d in varied if d == "large_scale"] + ([_CHANCE.choice(rest)] if rest else [])
-        wanted += [(_CHANCE.choice(long), "contiguous", distribution) for distribution in chosen]
-    elif varied:
-        plain = [arg.value for arg in task.arguments(alike[0].dims_map, dtype) if isinstance(arg, Scalar)]
-        telling = "small_scale" in varied and any(isinstance(value, float) for value in plain)
-        wanted.append((_CHANCE.choice(usual), "contiguous", "small_scale" if telling else _CHANCE.choice(varied)))
-    return wanted
-
-
-def _between(task: Task, fits: Fits) -> dict[str, int] | None:
-    """Sizes between the ranges of the categories, no two of them alike if that can be had in a few draws."""
-    names = [dim.name for dim in task.dims if dim.scaled]
-    drawn = [dims for _ in range(_TRIALS // 2) if (dims := between(task, secrets.randbits(63), fits)) is not None]
-    return max(drawn, key=lambda dims: len({dims[name] for name in names}), default=None)
-
-
-def _near(
-    task: Task, dims: Mapping[str, int], fits: Fits
-) -> tuple[dict[str, int] | None, list[dict[str, int]], dict[str, int] | None]:
-    """Two sizes of which one dim is a little smaller; what the first of these is with two dims exchanged, which comes
-    before it; and what the given ones are so, which comes behind them: of what is kept by the number of elements, the
-    rows are too few in one of the two.
-    """
-    pair = secrets.randbits(63)
-    less = smaller(task, dims, secrets.randbits(63), fits)
-    less.sort(key=lambda other: _ranks(other) != _ranks(dims))
-    return turned(task, less[0], pair, fits) if less else None, less[:2], turned(task, dims, pair, fits)
-
-
-def _ranks(dims: Mapping[str, int]) -> list[tuple[bool, bool]]:
-    return [(one < other, one > other) for one, other in itertools.combinations(dims.values(), 2)]
-
-
-def _with_smaller(
-    task: Task,
-    cases: Sequence[Case],
-    fits: Fits,
-    planned: Collection[_Sizes],
-) -> list[Case]:
-    """The cases, and before the first one for each of its dims one of which that dim is smaller; such ones also behind
-    a strided one, and one before it. One call each: what is made for smaller sizes is too small for those that follow,
-    and what is made for larger ones holds something else behind these.
-    """
-    taken = {*planned, *(case.dims for case in cases)}
-
-    def less(case: Case) -> list[Case]:
-        """One for each dim, that none of the cases is."""
-        drawn: dict[str, Case] = {}
-        for _ in range(_TRIALS // 4):
-            for dims in smaller(task, case.dims_map, secrets.randbits(63), fits):
-                name = next(name for name, size in case.dims if dims[name] != size)
-                if name not in drawn and (key := tuple(dims.items())) not in taken:
-                    drawn[name] = replace(case, dims=key, shape_category=EDGE)
-        return list(drawn.values())
-
-    found: list[Case] = []
-    for place, case in enumerate(cases):
-        strided = case.layout != "contiguous"
-        before = less(case)[: 1 if strided else None] if place == 0 or strided else []
-        found += [*before, case, *(less(case) if strided else [])]
-    return found
-
-
-def _unlike(
-    task: Task,
-    planned: Sequence[Case],
-    categories: Sequence[str],
-    sizes: Callable[..., dict[str, int] | None],
-    fits: Fits,
-) -> Iterator[dict[str, int]]:
-    """Secret sizes of kinds that the plan leaves out: choices of the dims of few values that no standard case makes;
-    and tensors shaped as those of a planned case under other plain arguments.
-    """
-    left = [c for c in few(task) if not any(c.items() <= case.dims_map.items() for case in planned)]
-    small = "small" if "small" in categories else categories[0]
-    for choice in _CHANCE.sample(left, min(len(left), _MOST_FEW)):
-        drawn = (sizes(category=small) for _ in range(_TRIALS))
-        trials = (dims | choice for dims in drawn if dims is not None)
-        yield from itertools.islice((dims for dims in trials if task.allows(dims) and fits(dims)), 1)
-    for case in _CHANCE.sample(planned, len(planned)):
-        alike = [dims for dims in twins(task, case.dims_map, case.dtype) if fits(dims)]
-        if case.shape_category != EDGE and alike:
-            yield _CHANCE.choice(alike)
-            return
-
-
-def _thin_parts(task: Task, planned: Sequence[Case], most: int) -> list[tuple[str, ...]]:
-    """Secret choices of dims that are to be thin together: some that no planned case of one direction and dtype has, or
-    where all come there, one of any.
-    """
-    names = [dim.name for dim in task.dims if dim.scaled]
-    lowest = {name: min(case.dims_map[name] for case in planned) for name in names}
-    met = {tuple(name for name in names if case.dims_map[name] == lowest[name]) for case in planned}
-    every = [part for count in range(1, len(names)) for part in itertools.combinations(names, count)]
-    new = [part for part in every if part not in met]
-    return _CHANCE.sample(new, min(len(new), most)) or _CHANCE.sample(every, min(len(every), 1))
-
-
-def _thinned(task: Task, dims: Mapping[str, int] | None, names: Sequence[str], fits: Fits) -> dict[str, int] | None:
-    """The same dims but for these, each of which is a few secret steps above its lowest."""
-    above = [_CHANCE.randint(1, _THIN) for _ in names]
-    thinner = thin(task, dims, names, above) if dims else None
-    return thinner if thinner is not None and fits(thinner) else None
-
-
-def _unplanned(
-    task: Task,
-    category: str,
-    direction: str,
-    dtype: str,
-    budget: Budget,
-    taken: Collection[_Sizes],
-) -> dict[str, int] | None:
-    """Secret sizes of a category other than those taken; None: found none."""
-    for part in (PART, 1):
-        less = Budget(memory_bytes=budget.memory_bytes // part, flops=budget.flops // part)
-        fits = functools.partial(within, task, direction, dtype, less)
-        for _ in range(_TRIALS):
-            drawn = draw(task, category, 0, 1, secrets.randbits(63), fits)
-            if drawn is None:
-                break
-            if tuple(drawn.items()) not in taken:
-                return drawn
-    return None

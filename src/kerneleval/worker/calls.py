@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from kerneleval.devices.common.call_graph import CallGraph
 from kerneleval.languages import Loaded
 
 
@@ -74,6 +76,23 @@ class Calling:
         one = self.one(direction)
         return [written(one(call)) for call in calls]
 
+    def recorded(self, graph: CallGraph, direction: str, calls: Sequence[PreparedCall]) -> list[list[Any]]:
+        """The outputs of each call, recorded and not run."""
+        one = self.one(direction)
+        return graph.record(partial(_written_of, one, call) for call in calls)
+
+    def recorded_gradients(
+        self, forward: CallGraph, graph: CallGraph, calls: Sequence[PreparedCall]
+    ) -> list[list[Any]]:
+        """The gradients of each call, and apart from these its forward call: recorded and not run."""
+        import torch
+
+        with torch.enable_grad():
+            made = forward.record(partial(self._graph, call) for call in calls)
+        wanted = [call.wanted for call in calls]
+        take = partial(self._gradients, keep=True)
+        return graph.record(partial(_written_of, take, of, w) for of, w in zip(made, wanted, strict=True))
+
     def graphs(self, calls: Sequence[PreparedCall]) -> list[Any]:
         """The graphs of the calls' gradients: all of a backward call by autograd that comes before the gradients."""
         import torch
@@ -107,11 +126,15 @@ class Calling:
         with torch.enable_grad():
             return self._gradients(self._graph(call), call.wanted)
 
-    def _gradients(self, graph: tuple[list[Any], list[Any], list[Any]], wanted: Sequence[int]) -> list[Any]:
-        """Gradients of a graph's leaves; only autograd may add them to what the leaves have already."""
+    def _gradients(
+        self, graph: tuple[list[Any], list[Any], list[Any]], wanted: Sequence[int], *, keep: bool = False
+    ) -> list[Any]:
+        """Gradients of a graph's leaves; only autograd may add them to what the leaves have already. ``keep``: the
+        graph can be gone through again.
+        """
         import torch
 
-        found = self._owned(torch.autograd.grad(*graph))
+        found = self._owned(torch.autograd.grad(*graph, retain_graph=keep))
         for position, leaf in enumerate(graph[1]):
             if leaf.grad is not None:
                 text = (
@@ -201,6 +224,10 @@ def written(result: Any) -> list[Any]:
         if strided and not output.is_contiguous() and _repeats(output):
             outputs[position] = output.contiguous()
     return outputs
+
+
+def _written_of(call: Callable[..., Any], *arguments: Any) -> list[Any]:
+    return written(call(*arguments))
 
 
 def _repeats(tensor: Any) -> bool:

@@ -17,16 +17,20 @@ import os
 import socket
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kerneleval import devices, languages
+from kerneleval.devices.common.call_graph import CallGraph, NotRecordedError
 from kerneleval.devices.cpu import allow_processors, allowed_processors
-from kerneleval.records import Candidate, Trust, from_plain, to_plain
+from kerneleval.records import Candidate, InfrastructureError, Trust, from_plain, to_plain
 from kerneleval.sandbox import lifecycle
 from kerneleval.sandbox.slot import ResourceLimits, Slot
+from kerneleval.worker.bell import Bell
 from kerneleval.worker.calls import Calling, PreparedCall, flatten, form_of, mismatch
 from kerneleval.worker.guarding import Guard
 from kerneleval.worker.observing import Observing, triton_binaries
@@ -34,8 +38,21 @@ from kerneleval.worker.staging import InOrder, Moved, Staging
 from kerneleval.worker.wire import Channel, Closed, decode_plain
 
 _TRACEBACK_CHARS = 4000
+_LOOKS_A_POLL, _NAP_S = 64, 2e-4
+"""So many looks at the bell for one at the socket; what an armed worker sleeps between them when it waited long."""
 _RECOMPILATIONS = {"recompile_limit": 256, "accumulated_recompile_limit": 2048}
 """Least limits for candidates that use ``torch.compile``; the defaults are 8 and 256."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Calls that are launched without the host."""
+
+    forward: CallGraph
+    """Forward calls, where gradients are recorded by themselves."""
+    graph: CallGraph
+    results: list[list[Any]]
+    """Outputs of each call: a launch fills them anew."""
 
 
 class Worker:
@@ -53,6 +70,8 @@ class Worker:
         self.direction = "forward"
         self.weights: list[Any] = []
         self.results: list[list[Any]] = []
+        self.recorded: Recorded | None = None
+        self.launched = False  # whether the results are those of recorded calls
         self.graphs: list[Any] = []  # of calls whose gradients come next
         self.spent: list[Any] = []  # graphs that are let go when no clock runs
         self.kept: list[tuple[PreparedCall, list[Any]]] = []
@@ -66,27 +85,47 @@ class Worker:
         self.moved: list[Moved] = []
         self.recording: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
         self.event_ns = 0.0
+        self.timer: devices.EventTimer | None = None
         self.spin_s = 0.0
+        self.bell: Bell | None = None
 
     def serve(self) -> None:
         """Answer messages until ``quit`` or the judge is gone."""
         while True:
             try:
-                message = self.channel.recv(None, self.spin_s)
+                message = self._next()
             except Closed:
                 return
             operation = str(message.pop("op"))
             self.spin_s = 0.0
             if operation == "quit":
                 return
-            if operation == "arm":
-                self._arm(message)
-                continue
             try:
                 answer = getattr(self, f"on_{operation}")(message)
             except BaseException as error:  # noqa: BLE001 - the candidate may raise anything, SystemExit included
                 answer = _error(operation, error) | {"broken": self._broken()}
             self.channel.send(answer)
+
+    def _next(self) -> dict[str, Any]:
+        """The judge's next message, or what it rings for. While a window is about to open, this process stays awake."""
+        if self.bell is None or not self.spin_s:
+            return self.channel.recv(None, self.spin_s)
+        awake_until, looks = time.monotonic() + self.spin_s, 0
+        while (go := self.bell.heard()) is None:
+            looks += 1
+            if looks % _LOOKS_A_POLL == 0:
+                if (message := self.channel.poll()) is not None:
+                    return message
+                if time.monotonic() > awake_until:
+                    time.sleep(_NAP_S)
+        return {"op": "go", "calls": [go.start, go.stop], "rounds": go.rounds, "recorded": go.recorded}
+
+    def on_bell(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Map the page by which windows begin and end."""
+        fd = self.channel.take_fd()
+        self.bell = Bell(fd)
+        os.close(fd)
+        return {"op": "belled"}
 
     def _broken(self) -> bool:
         """Whether the device context of this process is beyond use, as after an illegal memory access."""
@@ -149,6 +188,8 @@ class Worker:
     def _tampering(self) -> list[dict[str, str]]:
         """What the candidate did so far to what it should leave alone."""
         assert self.observing is not None and self.guard is not None
+        if self.observing.lost:
+            self.guard.note("fail", "ended PyTorch's profiler, which counted its operators")
         return self.guard.claims(self.observing.changed())
 
     def on_module(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,16 +226,37 @@ class Worker:
         self.staging.retire(self.arenas["in"], stop)
         return {"op": "weighted"}
 
-    def _arm(self, message: Mapping[str, Any]) -> None:
-        """A window is about to open: stay awake for it, on the processor where every worker waits."""
-        self.spin_s = self.device.spin_s
+    def on_arm(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """A window is about to open: stay awake for it, on the processor where every worker waits. What a window takes
+        beyond its calls is gone through once, so that it is in the processor's caches whenever the last window was.
+        """
         allow_processors(frozenset({message["processor"]} - {-1}))
+        if self.device.spin_s:
+            self._timed(lambda: None)
+        self.spin_s = self.device.spin_s
+        return {"op": "armed"}
+
+    def _timed(self, make: Callable[[], None]) -> None:
+        """Run the calls of a window between two marks of the device's timer, and wait for everything they started."""
+        import torch
+
+        self.timer = self.timer or self.device.timer()
+        gc.disable()
+        try:
+            self.timer.start()
+            with torch.no_grad():
+                make()
+            self.timer.stop()
+            self.device.synchronize()
+        finally:
+            gc.enable()
 
     # -- windows ------------------------------------------------------------------------------------------------------
 
     def on_prepare(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Describe the calls of the coming windows."""
         _allow_many_shapes()
+        self._forget_recorded()
         self.results = []
         self.plain_calls = [
             _later(plain, number * message["step"]) for plain in message["calls"] for number in range(message["times"])
@@ -207,6 +269,38 @@ class Worker:
         self.input_bytes = message["input_bytes"]
         return {"op": "prepared"}
 
+    def on_record(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Record the prepared calls, whose inputs are not there yet, so that ``go`` can launch them without the host;
+        ``alone``: their forward calls by themselves. ``refused`` says why they cannot be recorded.
+        """
+        import torch
+
+        assert self.calling is not None
+        self._forget_recorded()
+        gc.disable()
+        try:
+            forward, graph = self.device.call_graph(), self.device.call_graph()
+            with torch.no_grad():
+                if message["alone"]:
+                    results = self.calling.recorded_gradients(forward, graph, self.calls)
+                else:
+                    results = self.calling.recorded(graph, self.direction, self.calls)
+        except (NotRecordedError, InfrastructureError, RuntimeError) as error:
+            return {"op": "recorded", "refused": str(error)}
+        finally:
+            gc.enable()
+        wrong = next(filter(None, map(self._malformed, self.calls, results)), None)
+        if wrong is not None:
+            return {"op": "recorded", "refused": f"recorded, {wrong['got']}, not {wrong['want']}"}
+        self.recorded = Recorded(forward=forward, graph=graph, results=results)
+        return {"op": "recorded", "refused": ""}
+
+    def _forget_recorded(self) -> None:
+        if self.recorded is not None:
+            self.recorded.forward.close()
+            self.recorded.graph.close()
+            self.recorded = None
+
     def on_graphs(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Call the forward of these calls, so that the next ``go`` takes their gradients alone."""
         import torch
@@ -215,7 +309,11 @@ class Worker:
         start, stop = message["calls"]
         torch.autograd.graph.increment_version(self.weights)
         self.staging.stage(self.arenas["in"], self.input_bytes)
-        self.graphs = self.calling.graphs(self.calls[start:stop])
+        if message["recorded"]:
+            assert self.recorded is not None
+            self.recorded.forward.launch(start, stop)
+        else:
+            self.graphs = self.calling.graphs(self.calls[start:stop])
         self.device.synchronize()
         return {"op": "graphed"}
 
@@ -230,39 +328,45 @@ class Worker:
         if not self.graphs:
             torch.autograd.graph.increment_version(self.weights)  # for candidates that pack them by version
         self.staging.stage(self.arenas["in"], self.input_bytes)
-        timer = self.device.timer()
-        self.results = self.results[:start]
-        gc.disable()
-        try:
-            timer.start()
-            with torch.no_grad(), self.recording:
-                if self.moved and self.in_order is not None:
-                    self.results = self.in_order.run(self.moved, self.calling.one(self.direction), flatten)
-                elif self.graphs:
-                    self.results += self.calling.of_graphs(self.calls[start:stop], self.graphs)
-                else:
-                    for _ in range(message["rounds"]):
-                        del self.results[start:]  # those of a round before need no room beside this one's
-                        self.results += self.calling.all(self.direction, self.calls[start:stop])
-            timer.stop()
-            self.device.synchronize()
-            if stop == len(self.calls):
-                self.staging.retire(self.arenas["in"], self.input_bytes)
-        finally:
-            gc.enable()
-        self.event_ns = timer.elapsed_ns()
+        self.results, self.launched = self.results[:start], message["recorded"]
+        with self.recording:
+            self._timed(lambda: self._make(start, stop, message["rounds"], recorded=message["recorded"]))
+        if stop == len(self.calls):
+            self.staging.retire(self.arenas["in"], self.input_bytes)
+        if self.bell is not None:
+            self.bell.end()
+        assert self.timer is not None
+        self.event_ns = self.timer.elapsed_ns()
         self.spent, self.graphs = [*self.spent, *self.graphs], []
         return {"op": "computed"}
 
+    def _make(self, start: int, stop: int, rounds: int, *, recorded: bool) -> None:
+        assert self.calling is not None
+        if self.moved and self.in_order is not None:
+            self.results = self.in_order.run(self.moved, self.calling.one(self.direction), flatten)
+        elif recorded:
+            assert self.recorded is not None
+            self.recorded.graph.launch(start, stop)
+            self.results += self.recorded.results[start:stop]
+        elif self.graphs:
+            self.results += self.calling.of_graphs(self.calls[start:stop], self.graphs)
+        else:
+            for _ in range(rounds):
+                del self.results[start:]  # those of a round before need no room beside this one's
+                self.results += self.calling.all(self.direction, self.calls[start:stop])
+
     def on_collect(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Copy the outputs to the places that the judge named just now."""
-        wrong = self._deliver(self.calls, self.results, message["places"])
+        """Copy the outputs of calls that were made to the places that the judge named just now."""
+        start, stop = message["calls"]
+        made = self.calls[start:stop], self.results[start:stop]
+        wrong = self._deliver(*made, message["places"], start, known_form=self.launched)
         wrong = wrong or next(filter(None, (self.calls[index].changed() for index in message["look"])), None)
         if message["keep"] >= 0:
             self.kept.append((self.calls[message["keep"]], self.results[message["keep"]]))
         peak = self.device.peak_memory_bytes()
-        self.results, self.spent = [], []
-        self.device.reset_peak_memory()
+        if stop == len(self.calls):
+            self.results, self.spent = [], []
+            self.device.reset_peak_memory()
         return {"op": "collected", "event_ns": self.event_ns, "wrong": wrong, "peak_bytes": peak}
 
     def on_back(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -278,9 +382,17 @@ class Worker:
         return {"op": "recalled", "wrong": wrong}
 
     def _deliver(
-        self, calls: Sequence[PreparedCall], results: Sequence[list[Any]], every_place: Sequence[Sequence[int]]
+        self,
+        calls: Sequence[PreparedCall],
+        results: Sequence[list[Any]],
+        every_place: Sequence[Sequence[int]],
+        first: int = 0,
+        *,
+        known_form: bool = False,
     ) -> dict[str, Any] | None:
-        """Copy outputs to places in memory shared with the judge; what is wrong with the first that does not fit."""
+        """Copy outputs to places in memory shared with the judge; what is wrong with the first that does not fit.
+        ``first``: number of the first of these calls.
+        """
         import torch
 
         assert self.observing is not None
@@ -288,9 +400,8 @@ class Worker:
         targets, sources = [], []
         wrong: dict[str, Any] | None = None
         arenas: dict[Any, Any] = {}  # by dtype: with views of one tensor an output takes 14 us, not 20 (CPU)
-        for index, (call, outputs, places) in enumerate(zip(calls, results, every_place, strict=True)):
-            problem = mismatch(outputs, call.outputs, self.device.torch_device) or self._alias(outputs)
-            if problem:
+        for index, (call, outputs, places) in enumerate(zip(calls, results, every_place, strict=True), first):
+            if not known_form and (problem := self._malformed(call, outputs)):
                 wrong = wrong or {"call": index, **problem}
                 continue
             for output, spec, place in zip(outputs, call.outputs, places, strict=True):
@@ -323,6 +434,9 @@ class Worker:
         return {"op": "observed", **self.observing.end(self.loaded), "tampering": self._tampering()}
 
     # -- tensors ------------------------------------------------------------------------------------------------------
+
+    def _malformed(self, call: PreparedCall, outputs: Sequence[Any]) -> dict[str, str] | None:
+        return mismatch(list(outputs), call.outputs, self.device.torch_device) or self._alias(outputs)
 
     def _alias(self, outputs: Sequence[Any]) -> dict[str, str] | None:
         for position, output in enumerate(outputs):

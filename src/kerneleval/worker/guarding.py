@@ -47,10 +47,19 @@ _GUARDED = {
 
 _SWITCHES = {
     "torch._C": "_DisablePythonDispatcher _DisableTorchDispatch _ExcludeDispatchKeyGuard _ForceDispatchKeyGuard"
-    " _dispatch_tls_set_dispatch_key_excluded _pop_torch_dispatch_stack _unset_dispatch_mode",
+    " ExcludeDispatchKeyGuard _SetExcludeDispatchKeyGuard _dispatch_tls_set_dispatch_key_excluded"
+    " _dispatch_tls_set_dispatch_key_included _pop_torch_dispatch_stack _unset_dispatch_mode",
     "torch.utils._python_dispatch": "_disable_current_modes _pop_mode _pop_mode_temporarily",
 }
 """What switches off the recording of operators; only PyTorch itself has a use for it."""
+
+_BELOW = {
+    "torch._C": "_dispatch_get_computed_kernel_for_dispatch_key _get_operation_overload",
+    "torch._C._DispatchOperatorHandle": "redispatch_boxed",
+    "torch._ops.OpOverload": "redispatch",
+    "torch.library": "get_kernel",
+}
+"""What calls a kernel of an operator below its recording. Operators of the candidate's own may have a use for it."""
 
 _LOOKED_THROUGH = frozenset(("_io", "codecs", "ctypes", "inspect", "io", "os", "pathlib"))
 """Modules that act for their caller: what counts is who called them."""
@@ -77,6 +86,7 @@ class Guard:
         self._known = _identities()
         self._handlers = _signal_handlers()
         self._watch_switches()
+        self._watch_calls_by_key()
         sys.addaudithook(_hook(self._reach()))
 
     def claims(self, changed: list[str]) -> list[_Claim]:
@@ -123,21 +133,44 @@ class Guard:
         return (isinstance(file, str) and str.startswith(file, self._own)) or name == _MODULE_NAME
 
     def _watch_switches(self) -> None:
-        """See who uses what switches the recording of operators off."""
-        for home, names in _SWITCHES.items():
-            owner = sys.modules.get(home)
-            for name in names.split():
-                if hasattr(owner, name):
-                    setattr(owner, name, self._noting(getattr(owner, name), f"{home}.{name}"))
+        """See who uses what switches the recording of operators off, or goes below it."""
+        for table, what, concerns in (
+            (_SWITCHES, "switches the recording of operators off", lambda _first: True),
+            (_BELOW, "calls PyTorch's operators below their recording", _is_brought),
+        ):
+            for home, names in table.items():
+                owner = _owner(home)
+                for name in names.split():
+                    if hasattr(owner, name):
+                        setattr(owner, name, self._noting(getattr(owner, name), f"{what} ({home}.{name})", concerns))
 
-    def _noting(self, switch: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def _noting(
+        self, switch: Callable[..., Any], what: str, concerns: Callable[[Any], bool] = lambda _first: True
+    ) -> Callable[..., Any]:
         def noting(*args: Any, **keywords: Any) -> Any:
-            frame = sys._getframe(1)
-            if self._is_own(frame.f_globals) or frame.f_code.co_filename.startswith(self._own):
-                self.note("fail", f"switches the recording of operators off ({name})")
+            if self._is_own_frame(sys._getframe(1)) and concerns(args[0] if args else None):
+                self.note("fail", what)
             return switch(*args, **keywords)
 
         return noting
+
+    def _watch_calls_by_key(self) -> None:
+        """See who takes the function of an operator that calls the kernel of a dispatch key."""
+        name = "_op_dk"
+
+        def taken(operator: Any) -> Any:
+            if self._is_own_frame(sys._getframe(1)) and _is_brought(operator):
+                self.note("fail", f"calls PyTorch's operators below their recording (torch._ops.OpOverload.{name})")
+            try:
+                return vars(operator)[name]
+            except KeyError:
+                raise AttributeError(name) from None
+
+        kept = property(taken, lambda operator, value: vars(operator).__setitem__(name, value))
+        setattr(_owner("torch._ops.OpOverload"), name, kept)
+
+    def _is_own_frame(self, frame: FrameType) -> bool:
+        return self._is_own(frame.f_globals) or frame.f_code.co_filename.startswith(self._own)
 
     # -- audit events -------------------------------------------------------------------------------------------------
 
@@ -152,7 +185,7 @@ class Guard:
                     asker, through = asker.f_back, True
                 if asker is None:
                     return
-                if self._is_own(asker.f_globals) or asker.f_code.co_filename.startswith(self._own):
+                if self._is_own_frame(asker):
                     found = judge(args, through)
                     if found is not None:
                         self.note(*found)
@@ -211,6 +244,21 @@ def _hook(handlers: dict[str, Callable[[tuple[Any, ...], FrameType], None]]) -> 
             busy.discard(thread)
 
     return hook
+
+
+def _is_brought(operator: Any) -> bool:
+    """Whether an operator, its handle or its name is one of PyTorch's own."""
+    schema = getattr(operator, "schema", None) or getattr(operator, "_schema", "")
+    text = operator if isinstance(operator, str) else str(schema() if callable(schema) else schema)
+    return text.startswith(("aten::", "prim::", "prims::"))
+
+
+def _owner(home: str) -> Any:
+    """A module, or a class in one, by its dotted name; None: it is not loaded."""
+    if home in sys.modules:
+        return sys.modules[home]
+    module, _, name = home.rpartition(".")
+    return getattr(sys.modules.get(module), name, None)
 
 
 def _held(function: Any) -> list[Any]:

@@ -15,31 +15,34 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from kerneleval.devices import find
 from kerneleval.devices.cpu import SPIN_COUNT, threads
 from kerneleval.languages import torch_device
 from kerneleval.records import InfrastructureError, KernelEvalError, Reason, Trust, from_plain, to_plain
 from kerneleval.sandbox import lifecycle, processes, reach, reaper
 from kerneleval.sandbox.slot import ResourceLimits, Slot, prepare
+from kerneleval.worker.bell import Bell, Go
+from kerneleval.worker.pausing import Pauses
 from kerneleval.worker.wire import Channel, Closed, WireError, WireTimeout
 
 _OUTPUT_LIMIT_BYTES = 4 << 20
 _OUTPUT_KEPT_BYTES = 16 << 10
 _POLL_S = 0.05
-_REST_S = 2.0
-"""How long the judge waits for a stopped process to come to rest: microseconds, but on a busy machine every thread must
-have its turn first."""
-
-_LATE_TICKS = 5
-"""Clock ticks (10 ms) that the stopped processes of a worker may seem to have used, over all of its pauses. What a
-thread did just before it stopped is counted when the processor is taken from it, which a busy machine does later. That
-is the likeliest cause of one failure among 1,104 verdicts of a busy machine; 19,000 pauses made for it showed no tick.
-"""
-
 _START_TIMEOUT_S = 120.0
+
+_BUSY_S = 120.0
+"""Seconds, and thrice the deadline, by which it is put off where others keep the worker's threads from running."""
+
+_WORKS = frozenset(["arena", "build", "enter", "go", "graphs", "load", "module", "record", "swap", "warm", "weights"])
+"""Requests during which a worker has work to do, and the judge's caller a limit. The others take milliseconds."""
+
+_STALL_S = 60.0
+"""Seconds that a worker may keep the judge waiting in all with requests that take milliseconds, beyond one second each:
+native code that holds the interpreter's lock does."""
 _WORKER_MESSAGE_BYTES = 4 << 20
 
 _KEEP_PAGES = {
@@ -150,6 +153,8 @@ class Zygote:
         worker = Worker(self, number, slot, int(forked["pid"]), channel, read_end, limits.memory_bytes)
         ready = worker.request("enter", None, "ready", timeout_s=_START_TIMEOUT_S)
         worker.trust = from_plain(Trust, ready["trust"])
+        if find(self.device).spin_s and Bell.possible():
+            worker.share_bell()
         worker.fork_s = time.perf_counter() - started
         return worker
 
@@ -200,12 +205,23 @@ class Worker:
         self._memory_bytes = memory
         self._printed = 0
         self._kept = b""
-        self._last_stopped: dict[int, str] = {}
-        self._ticks_while_stopped = 0
-        """Processes by id with the time at which they began: an id may be another process's the next time."""
+        self._pauses = Pauses()
+        self._stalled_s = 0.0
+        self._bell: Bell | None = None
+        self._armed = False
+        self._unread_s = 0.0
         self.alive = True
         self.trust = Trust(level="weak")
         self.fork_s = 0.0
+
+    def share_bell(self) -> None:
+        """Let windows begin and end without messages."""
+        fd = Bell.file()
+        try:
+            self.request("bell", {}, "belled", timeout_s=_START_TIMEOUT_S, fds=(fd,))
+            self._bell = Bell(fd)
+        finally:
+            os.close(fd)
 
     @property
     def directory(self) -> Path:
@@ -231,6 +247,10 @@ class Worker:
         WorkerError: the operation raised in the worker, which lives on; WorkerFailure: the worker is gone, and all of
         it was killed.
         """
+        if message is not None:
+            self.computed()  # else what was left unread would be taken for the answer to this
+        self._armed = False
+        began_s = time.monotonic()
         try:
             if message is not None:
                 self._channel.send({"op": operation, **message}, fds, timeout_s=timeout_s)
@@ -241,12 +261,44 @@ class Worker:
             raise self._kill("timeout", f"no answer to '{operation}' within {timeout_s:g} s") from None
         except WireError as error:
             raise self._kill("protocol", f"the worker broke the protocol during '{operation}': {error}") from error
+        if operation not in _WORKS:
+            self._stalled_s += max(0.0, time.monotonic() - began_s - 1.0)
+            if self._stalled_s > _STALL_S:
+                raise self._kill("timeout", f"the candidate kept the judge waiting {_STALL_S:g} s beside its calls")
         if answer.get("op") == "error":
             raise self._device_lost(answer) if answer.get("broken") else self._raised(answer)
         if answer.get("op") != expect:
             said = repr(answer.get("op"))[:60]
             raise self._kill("protocol", f"the worker answered {said} to '{operation}' instead of '{expect}'")
         return answer
+
+    def go(self, go: Go, *, timeout_s: float, spin_s: float) -> int:
+        """Have calls made; when the worker said that they were (``perf_counter_ns``). It may say so on the bell alone:
+        :meth:`computed` waits for its message. Raises WorkerError, WorkerFailure.
+        """
+        if self._bell is None or not self._armed or not go.fits:
+            message = {"calls": [go.start, go.stop], "rounds": go.rounds, "recorded": go.recorded}
+            self.request("go", message, "computed", timeout_s=timeout_s, spin_s=spin_s)
+            return time.perf_counter_ns()
+        self._bell.ring(go)
+        self._armed, self._unread_s = False, timeout_s
+        if ended := self._bell.ended(spin_s):
+            return ended
+        self.computed()
+        return time.perf_counter_ns()
+
+    def arm(self, processor: int) -> None:
+        """A window is about to open: the worker is to stay awake, on that processor (-1: any). Raises WorkerError,
+        WorkerFailure.
+        """
+        self.request("arm", {"processor": processor}, "armed", timeout_s=30.0)
+        self._armed = True
+
+    def computed(self) -> None:
+        """Wait for the message that calls were made, if only the bell said so. Raises WorkerError, WorkerFailure."""
+        if self._unread_s:
+            timeout_s, self._unread_s = self._unread_s, 0.0
+            self.request("go", None, "computed", timeout_s=timeout_s)
 
     def tell(self, operation: str, message: Mapping[str, Any]) -> None:
         """Send without waiting for an answer. Raises WorkerFailure when the worker is gone."""
@@ -260,23 +312,28 @@ class Worker:
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """No process of the worker runs inside the block: work done there would not be seen by the clock. Raises
-        WorkerFailure: one did; a process can have signals sent to itself that let it go on.
+        WorkerFailure: one did, or cannot be stopped; a process can have signals sent to itself that let it go on.
         """
-        # first those of the last time, without a look at the whole family: it takes microseconds
-        stopped = {pid: began for pid, began in self._last_stopped.items() if processes.start_time(pid) == began}
-        processes.signal_each(stopped, signal.SIGSTOP)
         try:
-            while fresh := set(self._family()) - stopped.keys():  # what is stopped makes no more processes
-                processes.signal_each(fresh, signal.SIGSTOP)
-                stopped |= {pid: processes.start_time(pid) for pid in fresh}
-            resting = _at_rest(stopped)
+            self._pauses.stop(self._family)
+            self._end_for_offence()
             yield
-            self._ticks_while_stopped += sum(_used(pid, ticks) for pid, ticks in resting.items())
+            self._pauses.look()
         finally:
-            processes.signal_each(stopped, signal.SIGCONT)
-            self._last_stopped = stopped
-        if self._ticks_while_stopped > _LATE_TICKS:
-            raise self._kill("tampering", "a process of the candidate ran while it was stopped: something let it go on")
+            self._pauses.release()
+        self._end_for_offence()
+
+    def _end_for_offence(self) -> None:
+        if self._pauses.offence is not None:
+            raise self._kill(*self._pauses.offence)
+
+    def cpu_s(self) -> float:
+        """CPU time that its processes have used, with the children that they waited for."""
+        return sum(processes.cpu_with_children_s(pid) for pid in self._family())
+
+    def end(self, reason: Reason, message: str) -> WorkerFailure:
+        """Kill it for a reason that the caller found; what to raise."""
+        return self._kill(reason, message)
 
     def _family(self) -> list[int]:
         """Every process of the worker but its monitor."""
@@ -291,17 +348,22 @@ class Worker:
                 return message
         channel = self._channel.fileno()
         watched = [channel, self._output]
+        latest, held = deadline + min(_BUSY_S, 3 * timeout_s), processes.Held(self._family)
         while True:
             message = self._channel.poll()
             if message is not None:
                 return message
             left = deadline - time.monotonic()
             if left <= 0:
-                raise WireTimeout(f"no answer within {timeout_s:g} s")
+                deadline = min(latest, now + timeout_s + held.waited_s())
+                if time.monotonic() >= deadline:
+                    raise WireTimeout(f"no answer within {timeout_s:g} s")
+                continue
             ready, _, _ = select.select(watched, [], [], min(left, _POLL_S))
             if self._output in ready and not self._drain():
                 watched = [channel]
             if time.monotonic() >= look_at:  # however much it prints or sends meanwhile
+                held.begin()
                 self._check_memory(operation)
                 look_at = time.monotonic() + _POLL_S
 
@@ -375,34 +437,6 @@ class Worker:
             self._zygote.reap(self.pid, 0.5)
         self._zygote.forget(self._number)
         return {"leftovers": leftovers} if leftovers else {}
-
-
-def _at_rest(pids: Iterable[int]) -> dict[int, int]:
-    """The CPU time of each process when all of its threads have come to rest, in clock ticks; -1 for one that will not.
-
-    A system call, such as reading a large file, goes on to its end first; what takes longer than the limit is left out.
-    But a stopped thread neither sleeps nor computes that long.
-    """
-    deadline = time.monotonic() + _REST_S
-    found: dict[int, int] = {}
-    for pid in pids:
-        ticks = processes.rest_of(pid)[1]
-        while (states := processes.thread_states(pid).strip("Tt")) and time.monotonic() < deadline:
-            os.sched_yield()
-        now = processes.rest_of(pid)[1]
-        if not states:
-            found[pid] = now
-        elif "S" in states or now - ticks >= _REST_S / 2 * os.sysconf("SC_CLK_TCK"):
-            found[pid] = -1
-    return found
-
-
-def _used(pid: int, ticks: int) -> int:
-    """CPU time that a process used since it was at rest, in clock ticks; more than is allowed if it is not any more."""
-    state, now = processes.rest_of(pid)
-    if ticks < 0 or state not in ("", "T", "t", "Z", "X"):
-        return _LATE_TICKS + 1
-    return max(0, now - ticks)
 
 
 def _environment(device: str, root: Path) -> dict[str, str]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import os
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from kerneleval.languages import Loaded
+from kerneleval.worker.below import Extensions, everywhere
 
 _PACKAGE = "kerneleval."
 """Every module of the worker, the wire and what it loads candidates with; a candidate has no business in any."""
@@ -45,8 +45,11 @@ class Observing:
         self._registry: tuple[set[str], ...] = tuple(getattr(torch.library, n, set()) for n in ("_defs", "_impls"))
         self._registered = _registered(self._registry)
         self._recorder = _recorder_class(TorchDispatchMode)
+        self._extensions = Extensions()
         self._seen: dict[str, int] = {}
         self._recorded = False
+        self.lost = False
+        """Whether the counting of operators was ended inside a window."""
         self._before: dict[str, int] = {}
         modules = [module for name, module in list(sys.modules.items()) if name.startswith(_PACKAGE)]
         classes = [v for m in modules for v in vars(m).values() if isinstance(v, type) and v.__module__ == m.__name__]
@@ -67,6 +70,7 @@ class Observing:
         self._seen, self._recorded = {}, record
         self._before = loaded.launches()
         loaded.mute(mute)
+        self._extensions.mute(mute)
         loaded.watch(True)
         return self._recording() if record else contextlib.nullcontext()
 
@@ -76,20 +80,25 @@ class Observing:
         with contextlib.ExitStack() as stack:
             if "torch._dynamo" in sys.modules:
                 stack.enter_context(self._stance("force_eager"))
+            stack.enter_context(everywhere(self._seen, self._lost))
             stack.enter_context(self._recorder(self._seen))
             yield
+
+    def _lost(self) -> None:
+        self.lost = True
 
     def end(self, loaded: Loaded) -> dict[str, Any]:
         """Watch no longer; operators and launches by name, extensions that it built, functions that were compiled."""
         loaded.watch(False)
         loaded.mute(False)
+        self._extensions.mute(False)
         grown = {name: n - self._before.get(name, 0) for name, n in loaded.launches().items()}
         launches = {name: n for name, n in grown.items() if n > 0}
         return {
             "aten": self._seen,
             "launches": launches,
             "binaries": loaded.binaries(),
-            "extensions": _extensions() if self._recorded else [],
+            "extensions": sorted(name for name, _ in self._extensions.found())[:8] if self._recorded else [],
             "registered": sorted(_registered(self._registry) - self._registered)[:8],
             "compiled": _compiled(),
         }
@@ -132,17 +141,6 @@ def _compiled() -> bool:
         return True
     stats = dict.get(counters, "stats")
     return stats is not None and (type(stats) is not Counter or dict.get(stats, "unique_graphs", 0) != 0)
-
-
-def _extensions() -> list[str]:
-    """Libraries mapped into this process that were built below its own folder, as ``load_inline`` does."""
-    folder = os.environ.get("TORCH_EXTENSIONS_DIR", "")
-    try:
-        mapped = Path("/proc/self/maps").read_text().splitlines()
-    except OSError:  # no Linux: nothing is known, and the candidate is on the library track
-        return []
-    paths = {line.split(None, 5)[-1] for line in mapped if folder and folder in line}
-    return sorted(Path(path).stem for path in paths if path.endswith(".so"))[:8]
 
 
 def _python_kernel(func: Any, args: Any, kwargs: Any) -> Any:

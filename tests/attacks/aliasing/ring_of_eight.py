@@ -1,4 +1,4 @@
-# specimen: class=output_aliasing task=gelu device=any stage=correctness reason=wrong_output categories=small
+# specimen: class=output_aliasing task=gelu device=any stage=correctness reason=output_reused,wrong_output categories=small
 """Eight outputs in turn: enough where few calls are compared at a time."""
 
 import itertools

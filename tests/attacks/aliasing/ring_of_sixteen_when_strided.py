@@ -1,4 +1,4 @@
-# specimen: class=output_aliasing task=gelu device=any stage=correctness reason=wrong_output categories=small,medium
+# specimen: class=output_aliasing task=gelu device=any stage=correctness reason=output_reused,wrong_output categories=small,medium
 """Sixteen outputs in turn, where the input is strided or misaligned: such calls came eight in a window."""
 
 import itertools

@@ -1,4 +1,4 @@
-# specimen: class=output_aliasing task=gelu device=any stage=correctness reason=wrong_output categories=small
+# specimen: class=output_aliasing task=gelu device=any stage=correctness reason=output_reused,wrong_output categories=small
 """Two outputs in turn: enough for whoever compares each output before the next but one call."""
 
 import itertools

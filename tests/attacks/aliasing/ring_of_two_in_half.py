@@ -1,4 +1,4 @@
-# specimen: class=output_aliasing task=gelu device=any stage=correctness reason=wrong_output categories=small dtypes=float32,bfloat16
+# specimen: class=output_aliasing task=gelu device=any stage=correctness reason=output_reused,wrong_output categories=small dtypes=float32,bfloat16
 """Two outputs in turn, in half types alone: the first dtype is watched most."""
 
 import itertools

@@ -1,4 +1,4 @@
-# specimen: class=output_aliasing task=gelu device=any stage=correctness reason=wrong_output directions=backward categories=small dtypes=float32,float16
+# specimen: class=output_aliasing task=gelu device=any stage=correctness reason=output_reused,wrong_output directions=backward categories=small dtypes=float32,float16
 """Gradients in half types alone lie in two buffers in turn."""
 
 import itertools

@@ -1,4 +1,4 @@
-# specimen: class=output_aliasing task=gelu device=any stage=correctness reason=wrong_output categories=small,medium dtypes=float32
+# specimen: class=output_aliasing task=gelu device=any stage=correctness reason=output_reused,wrong_output categories=small,medium dtypes=float32
 """Two outputs in turn, where the input is strided or misaligned: such calls came in pairs."""
 
 import itertools

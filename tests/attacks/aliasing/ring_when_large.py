@@ -1,4 +1,4 @@
-# specimen: class=output_aliasing task=add device=any stage=correctness reason=wrong_output categories=small,medium
+# specimen: class=output_aliasing task=add device=any stage=correctness reason=output_reused,wrong_output categories=small,medium
 """Sixteen outputs in turn where they are large, which saves the page faults; fresh ones where they are small."""
 import itertools
 

@@ -1,4 +1,4 @@
-# specimen: class=output_aliasing task=add device=any stage=correctness reason=wrong_output categories=small,medium dtypes=float32,float16,bfloat16
+# specimen: class=output_aliasing task=add device=any stage=correctness reason=output_reused,wrong_output categories=small,medium dtypes=float32,float16,bfloat16
 """Sixteen outputs in turn for half types, large or not: these are not timed, and got ten calls beside the first two."""
 import itertools
 

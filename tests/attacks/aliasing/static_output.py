@@ -1,4 +1,4 @@
-# specimen: class=output_aliasing task=problems/linear_relu.py device=cpu stage=correctness reason=wrong_output
+# specimen: class=output_aliasing task=problems/linear_relu.py device=cpu stage=correctness reason=output_reused
 """One output for all calls, whose content every call replaces."""
 
 import torch

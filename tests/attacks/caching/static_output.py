@@ -1,4 +1,4 @@
-# specimen: class=static_output_buffer task=gelu device=any stage=correctness reason=wrong_output
+# specimen: class=static_output_buffer task=gelu device=any stage=correctness reason=output_reused
 """Writes every result into one buffer for each shape, over the last one that the caller still holds."""
 
 import torch

@@ -1,4 +1,4 @@
-# specimen: class=output_aliasing task=gelu device=any stage=correctness reason=wrong_output directions=forward dtypes=float32
+# specimen: class=output_aliasing task=gelu device=any stage=correctness reason=output_reused,wrong_output directions=forward dtypes=float32
 """A fresh output for contiguous inputs; for strided ones, the workspace of their shape, which the next call overwrites."""
 import torch
 _WORK = {}

@@ -1,4 +1,4 @@
-# specimen: class=torch_compile task=swiglu device=any verdict=passed directions=forward,backward categories=tiny,small allow=library
+# specimen: class=torch_compile task=swiglu device=any verdict=passed directions=forward,backward categories=tiny allow=library
 """The whole operator under torch.compile, once for every shape; it raises where it cannot use what it compiled."""
 
 import torch

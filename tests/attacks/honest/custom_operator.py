@@ -18,7 +18,7 @@ def _operator(x: torch.Tensor) -> torch.Tensor:
     x = x.contiguous()
     out = torch.empty_like(x)
     if x.numel():
-        _silu[(triton.cdiv(x.numel(), 256),)](x, out, x.numel(), BLOCK=256)
+        _silu[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), BLOCK=1024)
     return out
 
 

@@ -5,7 +5,7 @@ import torch
 import triton
 import triton.language as tl
 
-_CONFIGS = [triton.Config({"BLOCK": size}) for size in (512, 1024)]
+_CONFIGS = [triton.Config({"BLOCK": size}) for size in (1024, 4096)]
 
 
 @triton.autotune(configs=_CONFIGS, key=["n"])
@@ -42,7 +42,7 @@ class _Gelu(torch.autograd.Function):
         (x,) = ctx.saved_tensors
         out = torch.empty_like(x)
         if x.numel():
-            _backward[(triton.cdiv(x.numel(), 1024),)](grad.contiguous(), x, out, x.numel(), BLOCK=1024)
+            _backward[(triton.cdiv(x.numel(), 4096),)](grad.contiguous(), x, out, x.numel(), BLOCK=4096)
         return out
 
 

@@ -17,7 +17,7 @@ class Config:
 
 @functools.lru_cache(maxsize=None)
 def config(n):
-    return Config(block=256) if n < 4096 else Config(block=1024, programs=32)
+    return Config(block=1024) if n < 4096 else Config(block=4096, programs=32)
 
 
 @triton.jit

@@ -25,6 +25,6 @@ def _kernel(a, b, out, M, N, K, am, ak, bk, bn, BLOCK: tl.constexpr):
 def matmul(a, b):
     out = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype, device=a.device)
     if out.numel():
-        grid = triton.cdiv(a.shape[0], 32), triton.cdiv(b.shape[1], 32)
-        _kernel[grid](a, b, out, a.shape[0], b.shape[1], a.shape[1], *a.stride(), *b.stride(), BLOCK=32)
+        grid = triton.cdiv(a.shape[0], 64), triton.cdiv(b.shape[1], 64)
+        _kernel[grid](a, b, out, a.shape[0], b.shape[1], a.shape[1], *a.stride(), *b.stride(), BLOCK=64)
     return out

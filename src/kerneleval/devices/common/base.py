@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+from kerneleval.devices.common.call_graph import CallGraph, NotRecordedError
 from kerneleval.records import Machine
 from kerneleval.records.registry import Registry
 
@@ -41,6 +42,8 @@ class Capabilities:
     int8_matrix: bool = False
     streams: bool = False
     """As :attr:`Device.streams`."""
+    graphs: bool = False
+    """As :attr:`Device.graphs`."""
     events: bool = False
     """Whether its event timers are trusted as evidence; else the worker's own clock is given in their place."""
     peak_memory: bool = False
@@ -110,6 +113,8 @@ class Device(Protocol):
     destroyed. A kernel on an accelerator runs on; there both take microseconds, which are measured and reported."""
     streams: bool
     """Whether work may be queued beside the current stream, so that it must be seen to be joined with it."""
+    graphs: bool
+    """Whether calls can be recorded and launched without the host, as :meth:`call_graph` does."""
     least_window_ns: float
     """Windows shorter than this drown in the cost of waking a worker; 0: the tier's own length will do."""
 
@@ -166,6 +171,9 @@ class Device(Protocol):
 
     def settle(self) -> None:
         """Called by the judge before it starts its clock: let its own helper threads go to sleep."""
+
+    def call_graph(self) -> CallGraph:
+        """What calls can be recorded in (worker side). Raises NotRecordedError where they cannot."""
 
     def timer(self) -> EventTimer:
         """A device timer, or the worker's own clock where the device has none worth trusting."""
@@ -226,6 +234,12 @@ class Uncounted:
 
     def settle(self) -> None:
         """Nothing: what is revealed is there by the time this is called."""
+
+    graphs = False
+
+    def call_graph(self) -> CallGraph:
+        """There is none."""
+        raise NotRecordedError("this device records no calls")
 
     def energy_mj(self) -> float | None:
         """None: PyTorch has no counter."""

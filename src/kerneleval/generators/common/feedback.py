@@ -7,8 +7,8 @@ out.
 
 from __future__ import annotations
 
+import math
 import re
-import statistics
 from collections import Counter
 from collections.abc import Sequence
 
@@ -194,12 +194,11 @@ def _speeds(verdict: Verdict, task: Task, limits: Limits | None) -> str:
 def _speed(case: Case, timing: Timing, task: Task, limits: Limits | None) -> str:
     dims = ", ".join(f"{name}={size}" for name, size in case.dims)
     text = f"- {case.direction}, {case.dtype}, {dims}: {timing.speedup:.3g}x ({timing.claim})"
-    samples = timing.samples
-    if samples.candidate_ns and samples.baseline_ns:
-        own, base = statistics.median(samples.candidate_ns), statistics.median(samples.baseline_ns)
+    own, base = timing.medians_ns
+    if not math.isnan(own + base):
         text += f", {_time(own)} against {_time(base)}"
         if limits is not None and case.direction == "forward" and not task.module:
-            text += _least(case, own, task, limits, samples.calls)
+            text += _least(case, own, task, limits, timing.samples.calls)
     return text
 
 

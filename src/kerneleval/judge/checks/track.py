@@ -3,8 +3,8 @@
 ATen operators that only allocate, view, copy or convert are no arithmetic. A candidate that dispatches arithmetic and
 launches kernels of its own is mixed; one that launches none is library, whatever else computes for it, but where what
 comes out was given to it. Kernels in an extension that it built itself are not seen: where no ATen arithmetic is beside
-it, it is mixed; so is one with an operator registered by itself whose Python cannot be looked into. Code that
-``torch.compile`` made is not seen: library. The worst case decides.
+it, and the outputs are wrong without it, it is mixed; so is one with an operator registered by itself whose Python
+cannot be looked into. Code that ``torch.compile`` made is not seen: library. The worst case decides.
 Then the same case is called in an ordinary window with own kernels made no-ops: outputs that are right all the
 same were computed elsewhere, and the launches are decoys. Native code is asked by its symbols instead: it is one
 launch, and without it there is nothing.
@@ -26,7 +26,7 @@ from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.oracle.comparison import Match, Mismatch, compare
 from kerneleval.judge.oracle.expectation import Expectation, is_eight_bit, opened
 from kerneleval.judge.oracle.reference import ReferenceCall, precision
-from kerneleval.judge.probes.calls import CALL_TIMEOUT_S, Calls
+from kerneleval.judge.probes.calls import Calls
 from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
 from kerneleval.judge.windows.protocol import output_views
 from kerneleval.judge.windows.worker_pool import BuildFailed
@@ -351,7 +351,7 @@ def _decoys(found: Sequence[_Case]) -> Iterator[Finding]:
     statistics): kernels without which the gradients of another case are wrong are no decoys.
     """
     for one in found:
-        if one.mute != "decoy":
+        if one.mute != "decoy" or not one.seen.launches:
             continue
         others = [o for o in found if o.mute == "needed" and o.case.direction != one.case.direction]
         needed = {kernel for other in others for kernel in other.seen.launches}
@@ -377,9 +377,9 @@ class _Examination:
         subject = Subject(self.calls, case)
         if not any(t.numel() for t in subject.native):
             return  # nothing comes out, so nothing need be computed
-        seen = subject.window(record=True, mute=False, timeout_s=CALL_TIMEOUT_S)
+        seen = subject.window(record=True, mute=False, timeout_s=self.calls.longest_s)
         if not alike(seen.outputs, subject.native):
-            again = subject.window(record=True, mute=False, timeout_s=CALL_TIMEOUT_S)
+            again = subject.window(record=True, mute=False, timeout_s=self.calls.longest_s)
             if not right(again.outputs, subject.expectation()):
                 yield self._wrong(subject)
         one = _Case(case, seen, given=subject.is_given)
@@ -387,7 +387,7 @@ class _Examination:
         if case in self.in_order:
             yield from self._in_order(subject)
         # kernels in compiled code cannot be made no-ops, and those of a forward call need not serve a given gradient
-        if seen.launches and self.can_mute and not seen.compiled and not one.given:
+        if (seen.launches or seen.extensions) and self.can_mute and not seen.compiled and not one.given:
             one.mute = self._muted(subject)
 
     def _in_order(self, subject: Subject) -> Iterator[Finding]:
@@ -398,7 +398,7 @@ class _Examination:
             return
         for attempt in range(2):
             subject = subject.again() if attempt else subject
-            outputs = subject.window(in_order=True, timeout_s=CALL_TIMEOUT_S).outputs
+            outputs = subject.window(in_order=True, timeout_s=self.calls.longest_s).outputs
             if alike_everywhere(outputs, subject.native) or right(outputs, subject.expectation()):
                 return
         yield Finding(
@@ -410,7 +410,7 @@ class _Examination:
 
     def _wrong(self, subject: Subject) -> Finding:
         """What to say of a wrong watched window: who is wrong on the same inputs unwatched too has not looked."""
-        result = compare(subject.window(timeout_s=CALL_TIMEOUT_S).outputs, subject.expectation())
+        result = compare(subject.window(timeout_s=self.calls.longest_s).outputs, subject.expectation())
         if isinstance(result, Mismatch):
             message = f"{subject.case.key}: {result.message}"
             return Finding(level="fail", stage="correctness", reason="wrong_output", message=message)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kerneleval.judge.checks.common.registry import register
 from kerneleval.judge.checks.track import chosen
 from kerneleval.judge.oracle.comparison import Mismatch, compare
-from kerneleval.judge.probes.calls import CALL_TIMEOUT_S, BoundCase, Calls, Drawn
+from kerneleval.judge.probes.calls import BoundCase, Calls, Drawn
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout
 from kerneleval.judge.windows.protocol import Window, output_views
 from kerneleval.judge.windows.worker_pool import Loaded, baseline_candidate
@@ -239,7 +239,7 @@ def _window(
     loaded: Loaded, calls: Calls, layout: WindowLayout, drawn: Sequence[Drawn], *, look: bool = False
 ) -> Window:
     buffer = WindowBuffer(layout, calls.device, [one.tensors for one in drawn])
-    return loaded.runner.window(buffer, timeout_s=CALL_TIMEOUT_S, check_mutation=look)
+    return loaded.runner.window(buffer, timeout_s=calls.longest_s, check_mutation=look)
 
 
 _Look = Callable[[Calls, Case], _Wrong | None]

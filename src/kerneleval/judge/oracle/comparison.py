@@ -97,6 +97,7 @@ def compare(outputs: Sequence[torch.Tensor], expectation: Expectation) -> Match 
         wrong = _form(index, got, expected)
         if wrong is not None:
             return wrong
+    outputs = _asked(outputs, expectation)
     improbable = _improbable(outputs, expectation)
     if improbable is not None:
         return improbable
@@ -124,9 +125,18 @@ def compare(outputs: Sequence[torch.Tensor], expectation: Expectation) -> Match 
 
 def matches(outputs: Sequence[torch.Tensor], expectation: Expectation) -> bool:
     """Whether outputs of the right form are right, as :func:`compare` has it, without a word about what is wrong."""
+    outputs = _asked(outputs, expectation)
     if _improbable(outputs, expectation) is not None:
         return False
     return all(not found.broken(expectation.outputs[index]) for index, found in _found(outputs, expectation))
+
+
+def _asked(outputs: Sequence[torch.Tensor], expectation: Expectation) -> list[torch.Tensor]:
+    """The outputs, the native ones in their place where nothing is asked."""
+    return [
+        got if expected.free is None else torch.where(expected.free, expected.native, got)
+        for got, expected in zip(outputs, expectation.outputs, strict=True)
+    ]
 
 
 def _improbable(outputs: Sequence[torch.Tensor], expectation: Expectation) -> Mismatch | None:

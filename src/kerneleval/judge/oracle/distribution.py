@@ -94,10 +94,10 @@ def dependent(law: Law, first: tuple[torch.Tensor, Sequence[Any]], second: tuple
     if n < _FEWEST:
         return ""
     one, other = ((t[:n] - 0.5) * math.sqrt(12) for t in (one, other))
-    size = 2 * n
+    size = _padded(n)
     products = torch.fft.irfft(torch.fft.rfft(one, size) * torch.fft.rfft(other, size).conj(), size) / math.sqrt(n)
     most = float(products.abs().max())
-    odds = _of_many(most, size)
+    odds = _of_many(most, 2 * n)
     return f"numbers under two seeds hang on one another (p = {odds:.2g})" if odds < _ODDS else ""
 
 
@@ -153,11 +153,20 @@ def _moments(uniform: torch.Tensor, size: int) -> list[tuple[str, float]]:
 
 def _autocorrelation(uniform: torch.Tensor) -> float:
     """Over all lags but 0, by the Fourier transform of the numbers, padded so that no lag wraps round."""
-    n = uniform.numel()
+    n, size = uniform.numel(), _padded(uniform.numel())
     centred = (uniform - 0.5) * math.sqrt(12)
-    power = torch.fft.rfft(centred, 2 * n).abs().square()
-    products = torch.fft.irfft(power, 2 * n)[1:n] / math.sqrt(n)
+    power = torch.fft.rfft(centred, size).abs().square()
+    products = torch.fft.irfft(power, size)[1:n] / math.sqrt(n)
     return _of_many(float(products.abs().max()), n)
+
+
+def _padded(n: int) -> int:
+    """A length for transforms in which no lag of n numbers wraps round, without a large prime factor: one in which
+    there is such takes up to seven times as long.
+    """
+    from scipy import fft
+
+    return int(fft.next_fast_len(2 * n, real=True))
 
 
 def _of_many(largest: float, count: int) -> float:

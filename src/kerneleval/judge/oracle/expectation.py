@@ -137,7 +137,7 @@ def floor_of(
 
     Args:
         length: terms summed into one element.
-        case: gives the distribution and the layout; sums over constant and over repeated data drift.
+        case: gives the distribution and the layout; sums over constant, repeated and far data drift.
         tolerance: the task's; gives its factor and whether norms count.
         quantised_rms: of operators that quantise, rms distance of the oracle from what comes out without it.
     """
@@ -145,7 +145,7 @@ def floor_of(
     unit = unit_roundoff(real)
     computing = min(unit, 2.0**-24)
     terms = max(1, length)
-    equal = case.distribution == "constant" or case.layout == "expanded"
+    equal = case.distribution in ("constant", "far_mean") or case.layout == "expanded"
     steps = _ROUNDINGS + (_CONSTANT_DRIFT * terms if equal else _ORDER * math.sqrt(terms))
     relative, conditioning, intermediate = steps * computing, steps, 0.0
     cancels = case.direction == "backward" and tolerance.reduction is not None
@@ -306,6 +306,8 @@ class Expected:
     """``float`` outputs of an operator that quantises: what comes out without it, as ``oracle`` is held."""
     contract: tuple[float, float, float] | None = None
     """What its outputs must keep to beside ``plain`` (``Tolerance.contract``); None: not even the oracle's do."""
+    free: torch.Tensor | None = None
+    """Where nothing is asked, because the reference makes NaN of an infinity there; None: nowhere."""
     far: float = math.inf
     """``count``: bound on their rms distance from the oracle, where native itself gets more than a few otherwise (a
     fixed-point number has rounding errors too)."""

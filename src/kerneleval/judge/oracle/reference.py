@@ -39,7 +39,17 @@ from kerneleval.judge.oracle.expectation import (
 )
 from kerneleval.judge.windows import inputs
 from kerneleval.judge.windows.inputs import gradient_of, laid_out
-from kerneleval.records import Case, InfrastructureError, KernelEvalError, Task, TensorSpec, Tolerance, UsageError
+from kerneleval.records import (
+    Case,
+    InfrastructureError,
+    KernelEvalError,
+    NotJudgedError,
+    Task,
+    TensorSpec,
+    Tolerance,
+    UsageError,
+)
+from kerneleval.tasks.formats.soundness import astray, limit_of
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -400,6 +410,7 @@ def expect(
 
     Raises:
         UsageError: the reference raises, or its outputs do not fit the task's tolerance.
+        NotJudgedError: a problem file's are no rounding of fp64's (``tasks/formats/soundness.py``).
         InfrastructureError: the device has too little memory.
     """
     given = weights or {}
@@ -410,7 +421,26 @@ def expect(
         runs = _Runs.of(call, tf32)
         fewest = min((count for count in runs.independent if count), default=POOLED)
         pool = _pool(call, tf32, min(_POOL_DRAWS, 1 + 64 // fewest)) if fewest < POOLED and problem is None else []
-        return Expectation(outputs=runs.expected(pool), args=(*args, *(grads or ())))
+        expected = runs.expected(pool)
+        if _asks_less(call):
+            expected = tuple(replace(one, free=free) for one, free in zip(expected, _of_infinities(call), strict=True))
+        return Expectation(outputs=expected, args=(*args, *(grads or ())))
+
+
+def _asks_less(call: ReferenceCall) -> bool:
+    """Whether nothing is asked where the reference makes NaN of an infinity (``Nonfinite``)."""
+    if call.case.distribution != "nonfinite" or call.problem is not None:
+        return False
+    specs = call.task.arguments(call.case.dims_map, call.case.dtype)
+    return any(isinstance(spec, TensorSpec) and spec.nonfinite not in ("ieee", "nan", "none") for spec in specs)
+
+
+def _of_infinities(call: ReferenceCall) -> list[torch.Tensor | None]:
+    """Where each output of the reference is NaN though no input is: NaN is replaced by a number there."""
+    with precision(tf32=False):
+        outputs = call.converted(lambda tensor, number: _wide(tensor, number).nan_to_num(1.0, math.inf, -math.inf))
+        found = outputs.run("fp64")
+    return [out.isnan() if inexact(out) and bool(out.isnan().any()) else None for out in found]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -440,6 +470,8 @@ class _Runs:
         for index, (wide, own) in enumerate(zip(oracle, native, strict=True)):
             if wide.shape != own.shape:
                 raise UsageError(f"output {index} of task {task} has other shapes in fp64 and {dtype}")
+        if call.problem is not None:
+            _settled(call, native, oracle, tf32=tf32)
         return cls(call=call, tf32=tf32, oracle=oracle, native=native, probed=probed, plain=_unquantised(call))
 
     @functools.cached_property
@@ -489,6 +521,15 @@ class _Runs:
         aside = _rms(self.oracle[index] - self.plain[index]) if self.plain else 0.0
         floor = floor_of(own.dtype, length, call.case, call.task.tolerance, tf32=self.tf32, quantised_rms=aside)
         return {"floor": floor, "args": (*call.args, *(call.grads or ())), "length": length}
+
+
+def _settled(call: ReferenceCall, native: Tensors, oracle: Tensors, *, tf32: bool) -> None:
+    """Raises NotJudgedError: the native outputs of a problem file are further from fp64 than rounding leaves them. A
+    bound of twice that error would let nearly anything pass.
+    """
+    found = astray(native, oracle, limit_of((*call.args, *call.weights.values(), *native), tf32=tf32))
+    if found is not None:
+        raise NotJudgedError(f"{call.problem.file.path} cannot be judged at {call.case.key}: {found}")
 
 
 def _furthest(call: ReferenceCall, oracle: Tensors) -> Tensors:

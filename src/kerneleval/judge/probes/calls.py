@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+import time
+import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +21,7 @@ from kerneleval.devices import Device
 from kerneleval.judge.oracle import reference
 from kerneleval.judge.oracle.comparison import Mismatch, compare, matches
 from kerneleval.judge.oracle.expectation import Expectation, TimedBounds
+from kerneleval.judge.probes.patience import Patience
 from kerneleval.judge.windows import inputs
 from kerneleval.judge.windows.buffers import CallLayout, Refresh, TensorSlot, WindowBuffer, WindowLayout, dense
 from kerneleval.judge.windows.inputs import gradient_of, strided
@@ -55,6 +58,8 @@ class Drawn:
     grads: list[torch.Tensor]
     """Upstream gradients; empty for forward."""
     expectation: Expectation
+    took_s: float = 0.0
+    """What the judge needed for the expectation."""
 
     @property
     def tensors(self) -> list[torch.Tensor]:
@@ -142,6 +147,7 @@ class BoundCase:
 
     def expect(self, args: list[Any], grads: list[torch.Tensor]) -> Drawn:
         """The expectation for given arguments."""
+        began_s = time.perf_counter()
         expectation = reference.expect(
             self.task,
             self.case,
@@ -152,7 +158,8 @@ class BoundCase:
             tf32=self.tf32,
             native_on=self.native_on,
         )
-        return Drawn(args=args, grads=grads, expectation=expectation)
+        took_s = time.perf_counter() - began_s
+        return Drawn(args=args, grads=grads, expectation=expectation, took_s=took_s)
 
     def call_layout(self, drawn: Drawn, variant: int = 0) -> CallLayout:
         """The layout of one call; ``variant``: which variant of the case's layout (``layouts.strided``)."""
@@ -186,15 +193,33 @@ class BoundCase:
             InfrastructureError: the device has too little memory.
         """
         device = device or self.device
-        buffer = WindowBuffer(WindowLayout([call_layout], self.case.direction), device, [drawn.tensors])
-        tensors = iter([buffer.tensor(0, index) for index in range(len(call_layout.slots))])
-        args = [next(tensors) if isinstance(arg, torch.Tensor) else arg for arg in drawn.args]
+        args, grads = self._laid_out(drawn, call_layout, device)
         try:
-            grads, where = list(tensors) or None, reference.native_place(device)
-            outputs = reference.native(self.task, self.case, args, grads, tf32=self.tf32, native_on=where)
+            where = reference.native_place(device)
+            outputs = reference.native(self.task, self.case, args, grads or None, tf32=self.tf32, native_on=where)
         except UsageError:
             return False
         return matches([o.to(self.device.judge_device) for o in outputs], drawn.expectation)
+
+    def reference_takes(self, drawn: Drawn) -> bool:
+        """Whether a problem file's own reference runs, and is right, on the drawn arguments as the case lays them out.
+
+        Raises:
+            InfrastructureError: the device has too little memory.
+        """
+        args, _ = self._laid_out(drawn, self.call_layout(drawn), self.device)
+        try:
+            outputs = self.problem.reference(args, self.weights or {})
+        except UsageError:
+            return False
+        return matches(outputs, drawn.expectation)
+
+    def _laid_out(self, drawn: Drawn, call_layout: CallLayout, device: Device) -> tuple[list[Any], list[torch.Tensor]]:
+        """(arguments, upstream gradients) as they lie in a window."""
+        buffer = WindowBuffer(WindowLayout([call_layout], self.case.direction), device, [drawn.tensors])
+        tensors = iter([buffer.tensor(0, index) for index in range(len(call_layout.slots))])
+        args = [next(tensors) if isinstance(arg, torch.Tensor) else arg for arg in drawn.args]
+        return args, list(tensors)
 
     def _slot(self, position: int, arg: Any, variant: int) -> TensorSlot | Any:
         if not isinstance(arg, torch.Tensor):
@@ -202,7 +227,10 @@ class BoundCase:
         shape, dtype = tuple(arg.shape), str(arg.dtype)[6:]
         if self.problem is not None:
             traits = self.problem.traits
-            slot = dense(shape, dtype, refresh="scaled" if position in traits.structured else _refresh_of(arg))
+            refresh: Refresh = "scaled" if position in traits.structured else _refresh_of(arg)
+            if self.case.layout != "contiguous":
+                return replace(self._placed(TensorSpec(name="", shape=shape, dtype=dtype), variant), refresh=refresh)
+            slot = dense(shape, dtype, refresh=refresh)
             if position not in traits.placed:
                 return slot
             extent, strides, offset = traits.placed[position]
@@ -233,13 +261,16 @@ def _refresh_of(tensor: torch.Tensor) -> Refresh:
 
 
 CALL_TIMEOUT_S = 120.0
-"""Seconds that one window may take while correctness is judged: a first call may compile or autotune."""
+"""Seconds that one window may take at most while correctness is judged: a first call may compile or autotune."""
 
 _PROBE_S = 10.0
 """Seconds that the further calls of a window may take together; slower candidates get fewer calls."""
 
 _REPEATED_PROBE_S = 2.0
 """The same where this probe was made before, in another dtype or layout."""
+
+_SHARES = 6
+"""A window of further calls takes at most this part of what is left of the candidate's budget of time."""
 
 _LARGE_BYTES = 1 << 30
 """Before a window that takes more memory, the judge's allocator gives back what it keeps and does not use."""
@@ -249,6 +280,21 @@ MUTATION = Failed(
     stage="honesty", reason="input_mutation", message="the call changed its inputs, or memory beside them"
 )
 """The outcome of a call that changed its inputs, of a task that is not in place."""
+
+
+_REUSED = (
+    "the output of one call was overwritten by a later call: the candidate keeps an output buffer and returns it "
+    "again. Outputs must be new tensors: allocate them in every call"
+)
+
+
+def _of_later_call(outputs: Sequence[torch.Tensor], drawn: Sequence[Drawn], index: int, new: Collection[int]) -> bool:
+    """Whether the outputs of a call are those of a later one on ``new`` inputs (ids), which no call before had: else it
+    may be a kept result.
+    """
+    before = {id(one) for one in drawn[: index + 1]}
+    later = [one for one in drawn[index + 1 :] if id(one) in new and id(one) not in before]
+    return any(matches(outputs, other.expectation) for other in later)
 
 
 class Calls:
@@ -262,14 +308,18 @@ class Calls:
         """Plain arguments that get another value than the task's, by name."""
         self.last_layouts: tuple[CallLayout, ...] = ()
         """Layouts of the calls of the last window."""
-        self._last_call_s = 0.0
+        self._last_call_s = self._slowest_s = 0.0
+        self._patience = Patience(loaded.candidate, device.name)
+        self._called: set[tuple[int, str]] = set()
+        """Process and layout of every call so far: code may be compiled for another of either."""
+        self._revealed: weakref.WeakValueDictionary[int, Drawn] = weakref.WeakValueDictionary()
         self._problems: dict[tuple[tuple[str, int], ...], Any] = {}
 
     def affordable(self, calls: int, *, repeated: bool = False) -> int:
         """How many of these calls take at most ten seconds, by the time of the last window; two seconds where the probe
         is ``repeated``, which means that it was made before in another dtype or layout.
         """
-        limit_s = _REPEATED_PROBE_S if repeated else _PROBE_S
+        limit_s = min(_REPEATED_PROBE_S if repeated else _PROBE_S, max(0.0, self._patience.left_s) / _SHARES)
         return min(calls, int(limit_s / self._last_call_s)) if self._last_call_s else calls
 
     def bind(self, case: Case) -> BoundCase:
@@ -314,8 +364,11 @@ class Calls:
         Raises:
             WorkerError, WorkerFailure: the candidate raised, or its process is gone.
         """
+        new = {id(one) for one in drawn if id(one) not in self._revealed}
+        self._revealed.update((id(one), one) for one in drawn)
         window, layout = self.call(bound, drawn, look=True, cut=cut, layouts=layouts)
         self._last_call_s = window.elapsed_ns / 1e9 / len(drawn)
+        self._slowest_s = max(self._slowest_s, self._last_call_s)
         if window.wrong is not None:
             return claimed(window.wrong)
         evidence: Evidence = {}
@@ -330,6 +383,8 @@ class Calls:
                 evidence = result.evidence
             elif excused is None or result.reason != "wrong_output" or not excused(index):
                 reason, message = result.reason, result.message
+                if reason == "wrong_output" and _of_later_call(outputs, drawn, index, new):
+                    reason, message = "output_reused", f"{_REUSED} ({message})"
                 return Failed(stage="correctness", reason=reason, message=message, evidence=result.evidence)
         return MUTATION if window.mutated and not self.task.in_place else Passed(evidence=evidence)
 
@@ -355,8 +410,32 @@ class Calls:
         if layout.nbytes > _LARGE_BYTES:
             self.device.trim()  # what was freed here is kept from the worker
         where = Cut(at=cut) if cut else None
-        window = self.loaded.runner.window(buffer, timeout_s=CALL_TIMEOUT_S, check_mutation=look, cut=where)
+        reference_s = sum(one.took_s for one in drawn)
+        worker, first = self.loaded.runner.worker, self._is_first(layout)
+        compiles = first and self._patience.may_compile
+        before_s = worker.cpu_s() if compiles else 0.0
+        limit_s = self._patience.limit_s(reference_s, first=first, longest_s=CALL_TIMEOUT_S)
+        window = self.loaded.runner.window(buffer, timeout_s=limit_s, check_mutation=look, cut=where)
+        compiling_s = worker.cpu_s() - before_s if compiles else 0.0
+        if why := self._patience.charge(window.elapsed_ns / 1e9, reference_s, compiling_s):
+            raise worker.end("timeout", why)
         return window, layout
+
+    def _is_first(self, layout: WindowLayout) -> bool:
+        """Whether the process has not met one of these calls' shapes, strides, dtypes and plain values yet."""
+        distinct = {id(one): one for one in layout.calls}.values()
+        forms = {(self.loaded.runner.worker.pid, repr(one)) for one in distinct}
+        first = not forms <= self._called
+        self._called |= forms
+        return first
+
+    @property
+    def longest_s(self) -> float:
+        """How long a window of one call may take whose expectation nobody has computed: ten times as long as one that
+        was made.
+        """
+        usual_s = self._patience.limit_s(0.0, first=True, longest_s=CALL_TIMEOUT_S)
+        return min(CALL_TIMEOUT_S, usual_s + 10 * self._slowest_s)
 
     def outputs(self, call_layout: CallLayout, args: Sequence[Any], case: Case) -> tuple[torch.Tensor, ...]:
         """What the candidate gives on arguments of a known layout (forward; not compared with anything).
@@ -366,5 +445,5 @@ class Calls:
         """
         layout = WindowLayout([call_layout], case.direction)
         buffer = WindowBuffer(layout, self.device, [[a for a in args if isinstance(a, torch.Tensor)]])
-        window = self.loaded.runner.window(buffer, timeout_s=CALL_TIMEOUT_S, check_mutation=False)
+        window = self.loaded.runner.window(buffer, timeout_s=self.longest_s, check_mutation=False)
         return output_views(window, layout, 0)

@@ -20,11 +20,24 @@ from kerneleval import languages
 from kerneleval.devices import Device
 from kerneleval.judge.probes.calls import MUTATION, BoundCase, Calibrated, Calls, Drawn, other_scalars
 from kerneleval.judge.probes.repeats import OtherLayouts, OtherWeights, Repeats
+from kerneleval.judge.probes.void import void
 from kerneleval.judge.windows.modules import reveal_weights
 from kerneleval.judge.windows.protocol import claimed, output_views, raised
 from kerneleval.judge.windows.worker_pool import BuildFailed
-from kerneleval.records import Case, Failed, Finding, InfrastructureError, Outcome, Passed, Reason, Task, new_secret
-from kerneleval.tasks.shapes import Budget, secret_cases
+from kerneleval.records import (
+    Case,
+    Failed,
+    Finding,
+    InfrastructureError,
+    NotJudgedError,
+    Outcome,
+    Passed,
+    Reason,
+    Task,
+    new_secret,
+)
+from kerneleval.tasks.secret_sizes import secret_cases
+from kerneleval.tasks.shapes import Budget
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
 _MOST_CRASHES = 3
@@ -43,6 +56,8 @@ class CellJudge:
     def __init__(self, calls: Calls) -> None:
         self.calls = calls
         self.prefetch = Prefetch(calls.task, calls.device, calls.bind)
+        self.weak: list[Finding] = []
+        """Warnings that a pass of this task says little."""
         self._given_up: Failed | None = None
         self._without_gradient: set[Case] = set()
         """Cases whose forward result carried no gradient."""
@@ -131,6 +146,10 @@ class CellJudge:
 
     def _judge(self, case: Case) -> Outcome:
         bound, first = self.prefetch.take(case)
+        if bound.problem is not None and case.layout != "contiguous" and not bound.reference_takes(first):
+            raise NotJudgedError(f"{case.key}: the reference itself takes no {case.layout} inputs")
+        if bound.problem is not None and case.distribution == "standard" and case.layout == "contiguous":
+            self.weak += [finding for finding in void(bound) if finding not in self.weak]
         if self._repeats.ordinary(case, bound.call_layout(first)):
             outcome = self._repeats.judge(bound, first)
         else:
@@ -142,7 +161,7 @@ class CellJudge:
         if not isinstance(outcome, Passed):
             return outcome
         calibrated = Calibrated(call_layout=bound.call_layout(first), bounds=first.expectation.timed)
-        if self.calls.task.module:
+        if self.calls.task.module and case.layout == "contiguous":
             del first  # with its expectation five times the output: the next windows need the room
             outcome = self._other_weights.judge(case, bound)
         if isinstance(outcome, Passed):
@@ -157,6 +176,8 @@ class CellJudge:
         if error.kind == "NoGradientError":
             self._without_gradient.add(case)
         outcome = raised(error)
+        if outcome.reason == "exception" and bound_to_one_layout(self.calls.task, case):
+            return replace(outcome, reason="unsupported", message=f"{case.layout} inputs: {outcome.message}"[:500])
         return (self._refused(case) or outcome) if outcome.reason == "unsupported" else outcome
 
     def _refused(self, case: Case) -> Failed | None:
@@ -193,6 +214,11 @@ class CellJudge:
         except BuildFailed as error:
             self._given_up = error.outcome()
         return outcome
+
+
+def bound_to_one_layout(task: Task, case: Case) -> bool:
+    """Whether a candidate may raise there: no problem file promises inputs that are not contiguous."""
+    return task.module and case.layout != "contiguous"
 
 
 class Prefetch:
@@ -269,6 +295,9 @@ class Prefetch:
 
 _CHECK = "secret_shapes"
 
+TWO_LARGE = {"quick": 2, "standard": 4, "precise": 4}
+"""By tier, secret cases of two large dims in each direction."""
+
 LineOf = Callable[[Case, str], str]
 """(case, stage at which it failed) -> the command line that judges it again."""
 
@@ -282,7 +311,8 @@ def secret_shapes(judge: CellJudge, planned: Mapping[Case, Outcome], budget: Bud
         return []
     calls = judge.calls
     right: list[str] = []
-    for number, case in enumerate(secret_cases(calls.task, tuple(planned), budget)):
+    large = TWO_LARGE[calls.protocol.tier]
+    for number, case in enumerate(secret_cases(calls.task, tuple(planned), budget, large=large)):
         calls.scalars = other_scalars(calls.task, case, larger=bool(number % 2))
         others = "".join(f", {name}={value:g}" for name, value in calls.scalars.items())
         try:

@@ -45,6 +45,8 @@ KINDS: dict[str, str] = {
     "wrong_sign_gradient": "a gradient with the wrong sign",
     "precision_downgrade": "computed with inputs of a narrower type, and rounded to it",
     "unquantised": "a quantised operator without its quantisation",
+    "crowded_index": "what equal indices name beyond twice their even share and 16 taken from the next value",
+    "lost_infinity": "infinities among the inputs taken for zeros",
     "badly_drawn": "random numbers that are constant, in order, repeated, scaled or missing at the end",
 }
 """Slug of each kind of mutant, and what it is."""
@@ -291,6 +293,49 @@ def planted(probe: Probe) -> Iterator[Planted]:
     if task.tolerance.exact_form is None:
         yield Planted(kind="unquantised", why_not="it does not quantise")
     yield Planted(kind="badly_drawn", why_not="it does not draw")
+    yield from structured(probe)
+
+
+def structured(probe: Probe) -> Iterator[Planted]:
+    """The mutants that inputs without structure do not show; they are planted at every case."""
+    found = {"crowded_index": False, "lost_infinity": False}
+    for spec, arg in _tensors(probe):
+        if spec.role == "index":
+            changed, kind = _uncrowded(spec, arg), "crowded_index"
+        elif arg.is_floating_point() and bool(arg.isinf().any()):
+            changed, kind = torch.where(arg.isinf(), 0, arg), "lost_infinity"
+        else:
+            continue
+        if not torch.equal(changed.nan_to_num(), arg.nan_to_num()):
+            found[kind] = True
+            args = list(probe.call.args)
+            args[[a is arg for a in args].index(True)] = changed
+            yield Planted(kind=kind, name=spec.name, outputs=probe.native(replace(probe.call, args=args)))
+    whys = {"crowded_index": "no index is crowded here", "lost_infinity": "no input is infinite here"}
+    for kind in [kind for kind, met in found.items() if not met]:
+        yield Planted(kind=kind, why_not=whys[kind])
+
+
+def _tensors(probe: Probe) -> Iterator[tuple[TensorSpec, torch.Tensor]]:
+    """The tensor arguments of an operator."""
+    call = probe.call
+    specs = () if call.problem is not None else call.task.arguments(call.case.dims_map, call.case.dtype)
+    for spec, arg in zip(specs, call.args, strict=call.problem is None):
+        if isinstance(spec, TensorSpec):
+            yield spec, arg
+
+
+def _uncrowded(spec: TensorSpec, index: torch.Tensor) -> torch.Tensor:
+    """Indices of which each value occurs at most twice as often as evenly spread ones, and 16 times more; what is
+    beyond that has the next value.
+    """
+    flat, values = index.reshape(-1), max(1, spec.high - spec.low)
+    order = flat.argsort(stable=True)
+    ascending = flat[order]
+    before = torch.empty_like(order)
+    before[order] = torch.arange(len(flat), device=flat.device) - torch.searchsorted(ascending, ascending)
+    crowded = before >= 2 * -(-len(flat) // values) + 16
+    return torch.where(crowded, (flat - spec.low + 1) % values + spec.low, flat).view(index.shape)
 
 
 def _constants(probe: Probe) -> Iterator[Planted]:

@@ -15,7 +15,7 @@ import torch
 from kerneleval.judge.oracle.comparison import Mismatch, compare, keeps_to
 from kerneleval.judge.oracle.expectation import POOLED
 from kerneleval.judge.oracle.reference import precision
-from kerneleval.judge.selftest.mutants import Fate, Planted, Probe, badly_drawn, fate, known, planted
+from kerneleval.judge.selftest.mutants import Fate, Planted, Probe, badly_drawn, fate, known, planted, structured
 from kerneleval.records import Case, Evidence, Task
 
 _MOST_NATIVE = 0.125
@@ -87,7 +87,8 @@ class Examined:
 def examine(task: Task, device: str, cases: Sequence[Case], *, tf32: bool = False) -> Iterator[Examined]:
     """What :func:`selftest` tests, case by case, and every planted bug with what became of it.
 
-    Bugs are planted at standard contiguous cases other than edge cases. The native reference must pass on three draws,
+    Bugs are planted at standard contiguous cases other than edge cases, those that only inputs with structure show at
+    every case. The native reference must pass on three draws,
     on two of them as it comes out of a second run. Arguments and errors as those of :func:`selftest`.
     """
     for case in cases:
@@ -106,6 +107,8 @@ def _examined(task: Task, device: str, case: Case, tf32: bool, *, further: bool)
         mutants = known(probe)
         found += [_finding(case, "_depends", text) for text in _of_two_draws(task, case, device, tf32, probe)]
         found += [_finding(case, "_contract_kept", text) for text in _contract_kept(probe)]
+    elif further and not drawn and not probe.small:
+        mutants = [mutant for mutant in structured(probe) if mutant.outputs is not None]
     if further:
         found += [_finding(case, "reference_passes", text) for text in _runs_again(task, case, device, tf32)]
     fates: list[Fate] = []
@@ -122,7 +125,7 @@ def _examined(task: Task, device: str, case: Case, tf32: bool, *, further: bool)
         _finding(case, _TEST_OF.get(key[0], "mutants"), said) for key, said in passed.items() if key not in killed
     ]
     fates = [killed.get((end.kind, end.name), end) for end in fates]
-    return Examined(case=case, findings=found, mutants=fates if telling else [])
+    return Examined(case=case, findings=found, mutants=fates if telling or not drawn else [])
 
 
 def _killed(probe: Probe, left: Collection[tuple[str, str]]) -> dict[tuple[str, str], Fate]:

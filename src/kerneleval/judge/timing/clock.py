@@ -11,18 +11,20 @@ import math
 import secrets
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 
 from kerneleval.devices import Device
+from kerneleval.devices.common.call_graph import NotRecordedError
 from kerneleval.judge.oracle.expectation import TimedBounds
 from kerneleval.judge.timing.energy import energy_in_windows
 from kerneleval.judge.timing.pair import (
     Arbiter,
     BaselineSide,
+    CutMismatch,
     Pair,
     TimedCall,
     TimedMismatch,
@@ -34,6 +36,7 @@ from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLay
 from kerneleval.judge.windows.locks import device_lock, judge_count
 from kerneleval.judge.windows.protocol import Runner, Window, output_views
 from kerneleval.records import Direction, Evidence, Protocol, Samples, new_secret
+from kerneleval.worker.host import WorkerError, WorkerFailure
 
 _REUSED = "an output that was collected changed when the candidate was called again: outputs must be new tensors"
 
@@ -46,6 +49,9 @@ _MOST_TIMES = 10
 
 _DISTINCT = 4
 """Calls of a window that are drawn from scratch."""
+
+_FIRST_RECORDED = 16
+"""Calls of the window whose device time says how many fill one."""
 
 _LONG_NS = 1e5
 """Calls of the baseline that take longer (ns) get a tier's patience."""
@@ -67,6 +73,14 @@ class TimedRun:
     """Raw samples of one cell and session, with what the checks need."""
 
     samples: Samples
+    device: Samples | None
+    """Of recorded calls; None: there are none."""
+    no_device: str
+    """Why there are none; empty: there are, or the device records no calls."""
+    device_sample: TimedCall | None = None
+    """One of the recorded calls, drawn in secret, for the oracle."""
+    lost: bool = False
+    """Whether the candidate's process ended while its calls were recorded, or launched so."""
     excess_collect_ns: float
     """Collecting time beyond the baseline's, a call; it is part of the candidate's time."""
     mutated: bool
@@ -115,17 +129,17 @@ class _Chosen:
     """The pair of which the worker keeps the outputs of ``kept_call``."""
     kept_call: int
     cut: int
-    """The pair before which a cut window comes."""
+    """The pair before which a cut window comes for certain."""
 
     @classmethod
-    def drawn(cls, pairs: int, calls: int) -> _Chosen:
-        """In so many pairs of windows of so many calls."""
+    def drawn(cls, pairs: int, calls: int, first_cut: int) -> _Chosen:
+        """In so many pairs of windows of so many calls, and so many pairs before a cut window at least."""
         return cls(
             mutation=secrets.randbelow(pairs),
             sample=secrets.randbelow(pairs),
             kept=secrets.randbelow(pairs - 1),
             kept_call=secrets.randbelow(calls),
-            cut=secrets.randbelow(pairs + 1),
+            cut=first_cut + secrets.randbelow(pairs + 1 - first_cut),
         )
 
 
@@ -135,6 +149,8 @@ class _Quads:
     """Outputs that the candidate's worker keeps, as they were collected."""
     windows: list[tuple[Window, Window]] = field(default_factory=list)
     """(candidate's, baseline's), without their outputs."""
+    processes: list[int] = field(default_factory=list)
+    """Which of the baseline's each was of."""
     mutated: bool = False
     sample: TimedCall | None = None
 
@@ -179,6 +195,8 @@ def _sized(
             buffer.fill(index, drawn[index % len(drawn)])
         for runner in pair.sides:
             runner.prepare(buffer.layout)
+        if pair.recorded and (refused := pair.record()):
+            raise NotRecordedError(refused)
         if count > 1 or first is None or max(window.elapsed_ns for window in first) >= effort.window_ns / 2:
             first = pair.one_each(buffer)
         mine, theirs = first
@@ -215,7 +233,7 @@ def _filled(mine: Window, theirs: Window) -> float:
 
 def measure(
     candidate: Runner,
-    baseline: Runner | BaselineSide,
+    baselines: tuple[BaselineSide, ...],
     cell: TimedCell,
     protocol: Protocol,
     device: Device,
@@ -226,19 +244,18 @@ def measure(
     """Time one cell in one session.
 
     Args:
-        session: index of this process pair.
+        baselines: one process, or two whose windows take turns.
+        session: index of these processes.
 
     Raises:
         TimedMismatch, WorkerError, WorkerFailure: a timed output was wrong; as in :meth:`Runner.window`.
     """
     effort = effort_for(protocol, device)
-    generator = torch.Generator(device=device.judge_device).manual_seed(new_secret())
-    first_side = session % 2 == 0
     pair = Pair(
         candidate=candidate,
-        baseline=baseline,
-        candidate_first=first_side,
-        generator=generator,
+        baselines=baselines,
+        candidate_first=session % 2 == 0,
+        generator=torch.Generator(device=device.judge_device).manual_seed(new_secret()),
         timeout_s=timeout_s,
         gradient_alone=cell.gradient_alone,
     )
@@ -256,18 +273,39 @@ def measure(
             buffer = _sized(pair, cell, effort, device, None, found, most)
         if not candidate.unchanged(held, timeout_s):
             raise TimedMismatch(_REUSED, {}, reason="output_reused")
-        samples, excess_ns = _timed(found.windows, cell.call, len(buffer.layout.calls), session, device)
-        seconds = effort.energy_s if cell.energy and session == 0 and not cell.gradient_alone else 0.0
-        how = cell.bounds, cell.arbiter
-        joules = energy_in_windows(pair, buffer, samples, seconds, device, how) if seconds else {}
-    assert found.sample is not None
-    return TimedRun(
+        samples, excess_ns = _timed(found, cell.call, len(buffer.layout.calls), session, device)
+        joules: Evidence = {}
+        if effort.energy_s and cell.energy and session == 0 and not cell.gradient_alone:
+            how = cell.bounds, cell.arbiter
+            joules = energy_in_windows(pair, buffer, samples, effort.energy_s, device, how)
+        recorded = _recorded(replace(pair, recorded=True), cell, effort, device, offer, samples.calls)
+    run = TimedRun(
         samples=samples,
+        device=None,
+        no_device=recorded.why_not,
+        lost=recorded.lost,
         excess_collect_ns=excess_ns,
         mutated=found.mutated,
-        sample=found.sample,
+        sample=_sampled(found),
         energy=joules,
         memory=_memory(found.windows, len(buffer.layout.calls)),
+    )
+    return run if recorded.quads is None else _with_device(run, recorded.quads, cell, recorded.calls, session, device)
+
+
+def _sampled(quads: _Quads) -> TimedCall:
+    assert quads.sample is not None
+    return quads.sample
+
+
+def _with_device(run: TimedRun, quads: _Quads, cell: TimedCell, calls: int, session: int, device: Device) -> TimedRun:
+    samples, excess_ns = _timed(quads, cell.call, calls, session, device)
+    return replace(
+        run,
+        device=samples,
+        device_sample=quads.sample,
+        excess_collect_ns=max(run.excess_collect_ns, excess_ns),
+        mutated=run.mutated or quads.mutated,
     )
 
 
@@ -299,16 +337,19 @@ def _in_quads(
     """
     count, pairs = len(buffer.layout.calls), 2 * effort.min_quads
     pair.warm(buffer, effort.warm_windows, effort.max_seconds, offer)
-    chosen, found = _Chosen.drawn(pairs, count), _Quads(held=held)
+    # if recorded calls are wrong in whole windows too, the recording is at fault: so a whole window comes first
+    chosen, found = _Chosen.drawn(pairs, count, first_cut=int(pair.recorded)), _Quads(held=held)
     started, patience = time.monotonic(), 1
     ratios: list[float] = []
     while len(ratios) < patience * effort.max_quads:
         candidate_first, halves = bool(secrets.randbits(1)), []
-        for order in (candidate_first, not candidate_first):
+        processes = secrets.SystemRandom().sample(range(2), 2) if len(pair.baselines) > 1 else (0, 0)
+        for order, process in zip((candidate_first, not candidate_first), processes, strict=True):
             started += offer()
-            if len(found.windows) == chosen.cut:
-                pair.cut(buffer, cell.bounds, cell.arbiter)
-            halves.append(_one_pair(pair, buffer, cell, chosen, found, candidate_first=order))
+            if found.windows or not pair.recorded:
+                certain = len(found.windows) == chosen.cut
+                _split(pair, buffer, cell, effort, certain=certain, candidate_first=order)
+            halves.append(_one_pair(pair, buffer, cell, chosen, found, (order, process)))
         ratios.append(sum(halves) / 2)
         if len(ratios) == 1 and (more := _more_calls(found.windows, count, most, effort)):
             return more
@@ -320,19 +361,104 @@ def _in_quads(
             spread = float(np.std(ratios, ddof=1)) if len(ratios) > 1 else math.inf
             if 2.0 * spread / math.sqrt(len(ratios)) < effort.half_width:
                 break
-    if chosen.cut == pairs or effort.sessions > 1:  # a candidate may have begun to compute ahead since
-        pair.cut(buffer, cell.bounds, cell.arbiter)
+    certain = chosen.cut == pairs or effort.sessions > 1  # a candidate may have begun to merge calls since
+    _split(pair, buffer, cell, effort, certain=certain, candidate_first=bool(secrets.randbits(1)))
     return found
 
 
+def _split(
+    pair: Pair, buffer: WindowBuffer, cell: TimedCell, effort: Effort, *, certain: bool, candidate_first: bool
+) -> None:
+    """Split windows, one if ``certain`` and others by chance. How many have come says nothing of the next window: else
+    a candidate could wait for the last one, which it sees by its first inputs, and merge calls from then on.
+    """
+    while certain or secrets.randbelow(effort.one_split_in) == 0:
+        pair.cut(buffer, cell.bounds, cell.arbiter, candidate_first=candidate_first)
+        certain = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Recording:
+    """What came of the windows of recorded calls."""
+
+    quads: _Quads | None = None
+    """None: there are none."""
+    calls: int = 0
+    """In each window."""
+    why_not: str = ""
+    lost: bool = False
+    """Whether the candidate's process ended."""
+
+
+def _recorded(
+    pair: Pair, cell: TimedCell, effort: Effort, device: Device, offer: Callable[[], float], calls: int
+) -> _Recording:
+    """Quads of windows of calls that were recorded before their inputs were there. A candidate that fails in them was
+    right in all others: it has call time alone.
+
+    Args:
+        calls: in a window of the same cell that is not recorded.
+
+    Raises:
+        CutMismatch: outputs are right where all calls of a window are launched at once, and wrong where a window is cut
+            in two, again and again: a call computes another one's outputs.
+    """
+    if not device.graphs:
+        return _Recording()
+    if math.isinf(cell.bounds.relative_rms):
+        return _Recording(why_not="what is drawn at random would be the same at every launch")
+    effort = effort.recorded
+    of_call = cell.call.nbytes * (_KEPT_BY_GRAPHS if cell.gradient_alone else 1)
+    most = max(calls, min(device.memory_budget_bytes() // 4 // max(of_call, 1), effort.max_calls))
+    try:
+        buffer = _sized(pair, cell, effort, device, None, min(calls, _FIRST_RECORDED), most)
+        try:
+            found = _in_quads(pair, buffer, cell, effort, [], len(buffer.layout.calls), offer)
+        except CutMismatch:
+            if _merges(pair, buffer, cell):
+                raise
+            return _Recording(why_not="launched as it was recorded, it is wrong now and then")
+    except CutMismatch:
+        raise
+    except NotRecordedError as error:
+        return _Recording(why_not=str(error))
+    except TimedMismatch as error:
+        return _Recording(why_not=f"launched as it was recorded, it is wrong: {error}")
+    except (WorkerError, WorkerFailure) as error:
+        why_not = f"the candidate failed while it was recorded, or launched so: {error}"
+        return _Recording(why_not=why_not[:300], lost=isinstance(error, WorkerFailure))
+    assert isinstance(found, _Quads)
+    return _Recording(quads=found, calls=len(buffer.layout.calls))
+
+
+def _merges(pair: Pair, buffer: WindowBuffer, cell: TimedCell) -> bool:
+    """Whether windows are right as long as they are whole, and wrong when they are cut. Raises TimedMismatch: a whole
+    one is wrong too.
+    """
+    for _ in range(2):
+        verify(pair.one_each(buffer), buffer, cell.bounds, cell.arbiter)
+        try:
+            pair.cut(buffer, cell.bounds, cell.arbiter, candidate_first=bool(secrets.randbits(1)))
+        except CutMismatch:
+            continue
+        return False
+    return True
+
+
 def _one_pair(
-    pair: Pair, buffer: WindowBuffer, cell: TimedCell, chosen: _Chosen, found: _Quads, *, candidate_first: bool
+    pair: Pair, buffer: WindowBuffer, cell: TimedCell, chosen: _Chosen, found: _Quads, order: tuple[bool, int]
 ) -> float:
-    """Time one window of either side on new content, check its outputs and note what it gave; its log ratio."""
+    """Time one window of either side on new content, check its outputs and note what it gave; its log ratio.
+
+    Args:
+        order: whether the candidate is first, and which process of the baseline's takes part.
+    """
+    candidate_first, process = order
     buffer.refresh(pair.generator)
     number = len(found.windows)
-    keep = chosen.kept_call if number == chosen.kept else -1
-    mine, theirs = pair.both(buffer, candidate_first=candidate_first, look=number == chosen.mutation, keep=keep)
+    keep = chosen.kept_call if number == chosen.kept and not pair.recorded else -1
+    look = number == chosen.mutation
+    mine, theirs = pair.both(buffer, candidate_first=candidate_first, look=look, keep=keep, process=process)
     found.mutated = found.mutated or mine.mutated
     verify((mine, theirs), buffer, cell.bounds, cell.arbiter)
     if number == chosen.sample:  # the oracle sees it when the measurement is over
@@ -340,6 +466,10 @@ def _one_pair(
     if keep >= 0:
         found.held.append(_outputs_of(mine, buffer.layout, keep))
     found.windows.append((_without_outputs(mine), _without_outputs(theirs)))
+    if len(pair.baselines) > 1:
+        found.processes.append(process)
+    if pair.recorded and mine.event_ns and theirs.event_ns:
+        return math.log(theirs.event_ns / mine.event_ns)
     return math.log(theirs.elapsed_ns / mine.elapsed_ns)
 
 
@@ -351,19 +481,21 @@ def _more_calls(kept: list[tuple[Window, Window]], count: int, most: int, effort
     return max(count + 1, math.ceil(count * effort.window_ns / filled))
 
 
-def _timed(
-    kept: list[tuple[Window, Window]], call: CallLayout, count: int, session: int, device: Device
-) -> tuple[Samples, float]:
+def _timed(quads: _Quads, call: CallLayout, count: int, session: int, device: Device) -> tuple[Samples, float]:
     """Whole windows as times of one call, and what is charged of each call for collecting late (ns). What a window
     costs beyond its calls is what the trusted baseline's windows took beyond their own device time: the candidate has
-    no part in that figure.
+    no part in that figure. Where destroying the inputs took longer than after the baseline's windows, that is charged
+    to its time by the judge's clock: its device may have been at work still.
     """
+    kept = quads.windows
     constants = [theirs.elapsed_ns - theirs.event_ns for _, theirs in kept]
     empty_ns = statistics.median(constants)
     spread_ns = statistics.stdev(constants)
     collect = [statistics.median(pair[side].collect_ns for pair in kept) for side in (0, 1)]
     slack_ns = min(_DEFER_SLACK_NS, _DEFER_SLACK * statistics.median(theirs.elapsed_ns for _, theirs in kept))
     excess_ns = max(0.0, collect[0] - 1.5 * collect[1] - slack_ns)
+    late = [mine.destroy_ns - theirs.destroy_ns for mine, theirs in kept if mine.destroy_ns and theirs.destroy_ns]
+    late_ns = max(0.0, statistics.median(late)) if late else 0.0
     cold = count * call.input_bytes >= _LLC_MULTIPLE * device.machine().cache_bytes
 
     def per_call(window_ns: float) -> float:
@@ -371,12 +503,13 @@ def _timed(
         return max(window_ns - empty_ns, spread_ns, count) / count
 
     samples = Samples(
-        candidate_ns=tuple(per_call(mine.elapsed_ns + excess_ns) for mine, _ in kept),
+        candidate_ns=tuple(per_call(mine.elapsed_ns + excess_ns + late_ns) for mine, _ in kept),
         baseline_ns=tuple(per_call(theirs.elapsed_ns) for _, theirs in kept),
-        candidate_event_ns=tuple(mine.event_ns / count for mine, _ in kept),
+        candidate_event_ns=tuple((mine.event_ns + excess_ns) / count for mine, _ in kept),
         baseline_event_ns=tuple(theirs.event_ns / count for _, theirs in kept),
         calls=count,
         sessions=(session,) * len(kept),
+        processes=tuple(quads.processes),
         empty_ns=empty_ns,
         empty_spread_ns=spread_ns,
         cache="cold" if cold else "warm",
@@ -388,19 +521,27 @@ def _timed(
 def merge(runs: list[TimedRun]) -> TimedRun:
     """Samples of several sessions as one; the call for the oracle is the first session's."""
     first = runs[0]
-    joined = {
-        name: tuple(v for run in runs for v in getattr(run.samples, name))
-        for name in ("candidate_ns", "baseline_ns", "candidate_event_ns", "baseline_event_ns", "sessions")
-    }
-    scatter = max(run.samples.empty_spread_ns for run in runs)
+    recorded = [run.device for run in runs if run.device is not None]
     return TimedRun(
-        samples=replace(first.samples, empty_spread_ns=scatter, **joined),  # type: ignore[arg-type]
+        samples=_joined([run.samples for run in runs]),
+        device=_joined(recorded) if len(recorded) == len(runs) else None,
+        no_device=next((run.no_device for run in runs if run.no_device), ""),
         excess_collect_ns=max(run.excess_collect_ns for run in runs),
         mutated=any(run.mutated for run in runs),
         sample=first.sample,
         energy=first.energy,
         memory=first.memory,
     )
+
+
+def _joined(samples: Sequence[Samples]) -> Samples:
+    joined = {
+        name: tuple(v for one in samples for v in getattr(one, name))
+        for name in ("candidate_ns", "baseline_ns", "candidate_event_ns", "baseline_event_ns", "sessions", "processes")
+    }
+    scatter = max(one.empty_spread_ns for one in samples)
+    calls = min(one.calls for one in samples)
+    return replace(samples[0], calls=calls, empty_spread_ns=scatter, **joined)  # type: ignore[arg-type]
 
 
 def _outputs_of(window: Window, layout: WindowLayout, call: int) -> list[torch.Tensor]:

@@ -21,7 +21,7 @@ from kerneleval.devices import Device
 from kerneleval.judge.oracle.expectation import TimedBounds
 from kerneleval.judge.timing.pair import Arbiter, BaselineSide, Pair, verify
 from kerneleval.judge.windows.buffers import WindowBuffer
-from kerneleval.judge.windows.protocol import Passes, Runner, Window
+from kerneleval.judge.windows.protocol import CallMode, Runner, Window
 from kerneleval.records import Evidence, Samples
 
 _STEPS = 10
@@ -217,7 +217,7 @@ def energy_in_windows(
             return None
 
         try:
-            window = pair.once(runner, buffer, passes=Passes(rounds=rounds, again=again))
+            window = pair.once(runner, buffer, mode=CallMode(rounds=rounds, again=again))
         finally:
             counted = meter.stop()
         counted.within_ns = max(last_ns - first_ns - (made - 1) * samples.empty_ns, 0.0)

@@ -21,7 +21,7 @@ import torch
 from kerneleval.devices import typed_view
 from kerneleval.judge.oracle.expectation import TimedBounds, is_eight_bit, same
 from kerneleval.judge.windows.buffers import WindowBuffer, WindowLayout
-from kerneleval.judge.windows.protocol import Cut, Runner, Window, output_views
+from kerneleval.judge.windows.protocol import CallMode, Cut, Runner, Window, output_views
 from kerneleval.records import DTYPES
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
@@ -43,6 +43,10 @@ class TimedMismatch(Exception):  # noqa: N818 - an outcome, not an error
         self.evidence, self.reason = evidence, reason
         self.calls = tuple(calls)
         """Calls of the window that differ; empty: it is not about single calls."""
+
+
+class CutMismatch(TimedMismatch):
+    """An output of a window that was cut in two is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -206,9 +210,10 @@ class BaselineSide:
         with _blamed_on_the_machine():
             return self._runner.window(buffer, **options)
 
-    def still(self) -> contextlib.AbstractContextManager[None]:
-        """Nothing: it stays idle by itself, and to stop it takes time."""
-        return contextlib.nullcontext()
+    def record(self, **options: Any) -> str:
+        """As :meth:`Runner.record`."""
+        with _blamed_on_the_machine():
+            return self._runner.record(**options)
 
 
 @contextlib.contextmanager
@@ -221,29 +226,46 @@ def _blamed_on_the_machine() -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """The two workers of one session."""
+    """The workers of one session."""
 
     candidate: Runner
-    baseline: Runner | BaselineSide
+    baselines: tuple[BaselineSide, ...]
+    """Processes of the baseline, one or two: how far two are apart says how far equal code looks apart now."""
     candidate_first: bool
     """Whose memory is allocated first: where it lies decides up to 1 % of a kernel's time."""
     generator: torch.Generator
     timeout_s: float
     gradient_alone: bool = False
     """Whether the baseline's forward calls are made before the clock starts."""
+    recorded: bool = False
+    """Whether calls are launched as they were recorded: their device time, without what the host has to do."""
 
     @property
-    def sides(self) -> tuple[Runner | BaselineSide, Runner | BaselineSide]:
-        """Both, in the order in which they allocate."""
-        return (self.candidate, self.baseline) if self.candidate_first else (self.baseline, self.candidate)
+    def baseline(self) -> BaselineSide:
+        """The baseline's process that does what one alone does."""
+        return self.baselines[0]
+
+    @property
+    def sides(self) -> tuple[Runner | BaselineSide, ...]:
+        """All, in the order in which they allocate."""
+        return (self.candidate, *self.baselines) if self.candidate_first else (*self.baselines, self.candidate)
+
+    def record(self) -> str:
+        """Have the prepared calls of all recorded; why they cannot be, empty: they are."""
+        for runner in self.sides:
+            name = "candidate" if runner is self.candidate else "baseline"
+            alone = self.gradient_alone and runner is not self.candidate
+            if refused := runner.record(gradient_alone=alone, timeout_s=self.timeout_s):
+                return f"the {name} cannot be recorded: {refused}"
+        return ""
 
     def alone(self, runner: Runner | BaselineSide, buffer: WindowBuffer, **options: Any) -> Window:
-        """A window of one side while the other stands still: its threads could slow this one down."""
-        other = self.baseline if runner is self.candidate else self.candidate
-        usual = {"check_mutation": False, "timed": True}
-        if runner is self.baseline and self.gradient_alone:
-            usual["gradient_alone"] = True
-        with other.still():
+        """A window of one side; the candidate stands still in the baseline's: its threads could slow it down."""
+        usual: dict[str, Any] = {"check_mutation": False, "timed": True}
+        gradient_alone = self.gradient_alone and runner is not self.candidate
+        if gradient_alone or self.recorded:
+            usual["mode"] = CallMode(gradient_alone=gradient_alone, recorded=self.recorded)
+        with contextlib.nullcontext() if runner is self.candidate else self.candidate.still():
             return runner.window(buffer, timeout_s=self.timeout_s, **(usual | options))
 
     def once(self, runner: Runner | BaselineSide, buffer: WindowBuffer, **options: Any) -> Window:
@@ -251,33 +273,44 @@ class Pair:
         buffer.refresh(self.generator)
         return self.alone(runner, buffer, **options)
 
-    def one_each(self, buffer: WindowBuffer) -> tuple[Window, Window]:
-        """(candidate's, baseline's) window on new content, the same for both."""
+    def one_each(self, buffer: WindowBuffer, *, keep: int = -1) -> tuple[Window, Window]:
+        """(candidate's, baseline's) window on new content, the same for all processes."""
         buffer.refresh(self.generator)
-        return self.both(buffer, candidate_first=self.candidate_first)
+        windows = self.both(buffer, candidate_first=self.candidate_first, keep=keep)
+        for twin in self.baselines[1:]:
+            self.alone(twin, buffer)
+        return windows
 
     def first_calls(self, buffer: WindowBuffer) -> tuple[Window, Window]:
         """Windows that may compile, load or tune. The candidate's worker holds its outputs from now on."""
-        return self.both(buffer, candidate_first=self.candidate_first, keep=0)
+        return self.one_each(buffer, keep=0)
 
     def both(
-        self, buffer: WindowBuffer, *, candidate_first: bool, look: bool = False, keep: int = -1
+        self,
+        buffer: WindowBuffer,
+        *,
+        candidate_first: bool,
+        look: bool = False,
+        keep: int = -1,
+        process: int = 0,
     ) -> tuple[Window, Window]:
         """(candidate's, baseline's) window on the same content, run in the order asked for; ``look``: whether the
-        candidate changes its inputs is looked at; ``keep``: the call whose outputs its worker holds from now on.
+        candidate changes its inputs is looked at; ``keep``: the call whose outputs its worker holds from now on;
+        ``process``: which of the baseline's.
         """
         options = {"check_mutation": look, "keep": keep}
+        baseline = self.baselines[process]
         if candidate_first:
             mine = self.alone(self.candidate, buffer, **options)
-            return mine, self.alone(self.baseline, buffer)
-        theirs = self.alone(self.baseline, buffer)
+            return mine, self.alone(baseline, buffer)
+        theirs = self.alone(baseline, buffer)
         return self.alone(self.candidate, buffer, **options), theirs
 
     def warm(self, buffer: WindowBuffer, windows: int, seconds: float, offer: Callable[[], float]) -> None:
-        """Windows of both until two consecutive ones of each agree within 1 %, or there were so many, or for so long
+        """Windows of all until two consecutive ones of each agree within 1 %, or there were so many, or for so long
         each; ``offer`` is called between them, and its seconds are not counted.
         """
-        for runner in (self.candidate, self.baseline):
+        for runner in self.sides:
             last, ends = 0.0, time.monotonic() + seconds
             for _ in range(windows):
                 ends += offer()
@@ -288,21 +321,26 @@ class Pair:
                     break
                 last = now
 
-    def cut(self, buffer: WindowBuffer, bounds: TimedBounds, arbiter: Arbiter) -> None:
-        """A window cut at a secret call, not timed: a candidate that computes calls ahead of their turn is wrong there.
+    def cut(self, buffer: WindowBuffer, bounds: TimedBounds, arbiter: Arbiter, *, candidate_first: bool) -> None:
+        """A window cut at a secret call, not timed: a candidate that computes calls ahead of their turn, or puts them
+        off to a later one, is wrong there.
 
-        It cannot see that before the cut: what lies in the place of the later calls' inputs is as new as any.
+        What comes before it does not tell it: the same windows come before any other (where the baseline is first, its
+        first window is for nothing else), and what lies in the place of the later calls' inputs is as new.
 
         Raises:
-            TimedMismatch: an output was wrong.
+            CutMismatch: an output was wrong.
         """
         count = len(buffer.layout.calls)
         if count < 2:
             return
         at = 1 + secrets.randbelow(count - 1)
         buffer.refresh(self.generator)
-        decoys = buffer.later(at).clone()
-        buffer.refresh(self.generator, at)
-        theirs = self.alone(self.baseline, buffer, timed=False)
-        mine = self.alone(self.candidate, buffer, timed=False, cut=Cut(at=at, decoys=decoys))
-        verify((mine, theirs), buffer, bounds, arbiter)
+        if not candidate_first:
+            self.alone(self.baseline, buffer)
+        mine = self.alone(self.candidate, buffer, cut=Cut(at=at, anew=lambda: buffer.refresh(self.generator, at)))
+        theirs = self.alone(self.baseline, buffer)
+        try:
+            verify((mine, theirs), buffer, bounds, arbiter)
+        except TimedMismatch as error:
+            raise CutMismatch(str(error), error.evidence, error.calls, error.reason) from error

@@ -6,14 +6,15 @@ Pure functions; nothing here touches a clock: ``clock.py`` does. The noise floor
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from kerneleval.devices import Device
 from kerneleval.records import Protocol, Samples, Timing
-from kerneleval.records.outcomes import Claim
+from kerneleval.records.outcomes import TOLD_APART, Claim, TimeKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +36,43 @@ class Effort:
     """Fresh process pairs."""
     energy_s: float = 0.0
     """Seconds for which energy is counted on each side, where the device counts it; 0: none is."""
+    device_window_ns: float = 4e6
+    """Length of the windows of recorded calls."""
+    device_quads: int = 4
+    """Their quads in a session, at least."""
+    device_calls: int = 1024
     patience: int = 1
     """Factor of quads and wall time for calls of 100 us and more, whose ratio should be within 1 %."""
+    one_split_in: int = 4
+    """One window in so many is a split one, by chance, beside those that are for certain."""
+
+    @property
+    def recorded(self) -> Effort:
+        """That for windows of recorded calls."""
+        least = max(self.min_quads, self.device_quads)
+        return replace(
+            self,
+            window_ns=self.device_window_ns,
+            min_quads=least,
+            max_quads=max(self.max_quads, least),
+            max_calls=self.device_calls,
+        )
 
 
 TIERS: dict[str, Effort] = {
-    "quick": Effort(window_ns=1e6, min_quads=1, max_quads=1, half_width=0.0, max_calls=64, warm_windows=0, sessions=1),
+    "quick": Effort(
+        window_ns=1e6,
+        min_quads=1,
+        max_quads=1,
+        half_width=0.0,
+        max_calls=64,
+        warm_windows=0,
+        sessions=1,
+        device_window_ns=2e6,
+        device_quads=2,
+        device_calls=128,
+        one_split_in=3,
+    ),
     "standard": Effort(patience=4),
     "precise": Effort(
         window_ns=20e6,
@@ -48,6 +80,8 @@ TIERS: dict[str, Effort] = {
         max_quads=30,
         max_seconds=6.0,
         max_calls=1024,
+        device_window_ns=8e6,
+        device_calls=2048,
         warm_windows=20,
         sessions=3,
         energy_s=2.0,
@@ -87,111 +121,246 @@ def beside_others(effort: Effort) -> Effort:
 _LARGEST_EQUAL = 0.1
 """A machine noisier than this cannot show that two times are equal."""
 
-_SURE = 3.29 / 1.96
-"""A 99.9 % interval is so many times as wide as the 95 % one."""
+_LEAST_FLOOR = 0.015
+"""A/A runs over 224 cells of 28 operators on one H200 left up to 1.2 % in cells of 100 us or more."""
 
 FEW = 3
-"""From so many quads on, their own scatter is a better guide than anything else."""
+"""From so many quads on, their own scatter may speak for itself, and their median counts."""
 
-KNOWN_QUADS = 4
-"""The machine's noise figure counts as so many quads of a verdict. On a machine three times busier than when it was
-measured, 43 of 2,000 equal cells that are judged alone are then called faster or slower, and 6 of 2,000 that are judged
-eight in a verdict (``benchmarks/claims_simulated.py``)."""
+KNOWN = 4
+"""The machine's noise figures count as so many sessions of A/A in a verdict, unless that refutes them."""
 
-_DISTURBED = 16.0
-"""A square counts as at most so many times the usual one: one disturbed quad says little of the others."""
+_ENOUGH = 4
+"""So many sessions of A/A may refute the machine's noise figures."""
+
+_REFUTED, _OWN_REFUTES = 0.05, 0.001
+"""Levels of the tests by which A/A in a verdict refutes the noise figures, and a cell's own scatter refutes A/A."""
+
+SURE = 5e-6
+"""Level at which "faster" and "slower" are said: of ten thousand equal cells, on machines whose scatter is not normal,
+none is to be called so."""
+
+_DISTURBED = 36.0
+"""A square counts as at most so many times the usual one: one disturbed session says little of the others."""
 _MEDIAN_SQUARE = 0.4549
 """Median of the square of a standard normal number."""
 
+_AGREEMENT = 0.05
+"""Device time within 5 % of the verified time agrees with it."""
 
-def pair_log_ratios(samples: Samples) -> list[np.ndarray]:
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """Noise of one duration class."""
+
+    spread: float
+    """Standard deviation of the log ratio of single quads."""
+    between: float
+    """Standard deviation of session means beyond what the quads explain (log ratio)."""
+    farthest: float = 0.0
+    """The most that a session mean was off (log ratio), where that is more than a normal distribution has."""
+
+    def floor(self, quads: int, sessions: int) -> float:
+        """Smallest effect (ratio minus 1) worth a claim: 3.29 standard deviations (99.9 %), the most that the mean of
+        so many sessions was off, and 1.5 % at least.
+        """
+        variance = self.spread**2 / max(quads, 1) + self.between**2 / max(sessions, 1)
+        least = max(3.29 * math.sqrt(variance), self.farthest / math.sqrt(max(sessions, 1)))
+        return max(math.exp(least) - 1, _LEAST_FLOOR)
+
+
+_MOST_FORGED = 0.1
+"""Where the judge's clock leaves more open than this, the interval rests on that clock alone."""
+
+_SURE_OF_CLOCK = 1.64
+_MEDIAN_ERROR = 1.2533
+"""Standard error of the median of many normal numbers, in those of their mean."""
+_NORMAL_QUARTILE = 0.6745
+
+
+def forgeable(samples: Samples, scatter_ns: float) -> float:
+    """How far (log ratio) the candidate's events may have made the speedup too large, by the judge's clock: by how much
+    it is larger by events than by the clock, both found alike, and 1.64 standard errors of the latter (95 %, one side).
+    Infinite: there are no events, or the two contradict each other.
+
+    Args:
+        scatter_ns: see :func:`scatter_of`.
+    """
+    events = np.asarray(samples.candidate_event_ns + samples.baseline_event_ns)
+    if len(events) != 2 * len(samples.candidate_ns) or not (events > 0).all():
+        return math.inf
+    by_clock, by_events = pair_log_ratios(samples), pair_log_ratios(samples, by_events=True)
+    larger = _centre(by_events) - _centre(by_clock)
+    windows = samples.calls * np.array([np.median(samples.candidate_ns), np.median(samples.baseline_ns)])
+    of_quad = scatter_ns * math.hypot(*(1 / windows)) / math.sqrt(2)
+    of_sessions = [(_MEDIAN_ERROR if len(quads) >= FEW else 1.0) / math.sqrt(len(quads)) for quads in by_clock]
+    error = _SURE_OF_CLOCK * of_quad * math.hypot(*of_sessions) / len(of_sessions)
+    return max(larger, 0.0) + error if abs(larger) <= 2 * error else math.inf
+
+
+def _centre(sessions: Sequence[np.ndarray]) -> float:
+    """The log speedup: the mean of the sessions' medians."""
+    return float(np.mean([np.median(quads) for quads in sessions]))
+
+
+def scatter_of(cells: Sequence[Samples]) -> float:
+    """How far what a window takes beyond its calls scatters (ns), a robust standard deviation: by the trusted
+    baseline's windows of all timed cells of a verdict, each against the next.
+    """
+    found = []
+    for samples in cells:
+        beyond = samples.calls * (np.asarray(samples.baseline_ns) - np.asarray(samples.baseline_event_ns))
+        found.append(np.abs(np.diff(beyond[: len(beyond) // 2 * 2].reshape(-1, 2), axis=1)).ravel())
+    return float(np.median(np.concatenate(found))) / (math.sqrt(2) * _NORMAL_QUARTILE) if found else 0.0
+
+
+def pair_log_ratios(samples: Samples, *, by_events: bool = False) -> list[np.ndarray]:
     """Log speedups of the quads, one array a session.
 
     A quad is two window pairs measured as ABBA or BAAB, so that drift that is linear in time cancels within it.
     """
-    ratios = np.log(np.asarray(samples.baseline_ns)) - np.log(np.asarray(samples.candidate_ns))
+    ratios = _log_ratios(samples, by_events=by_events)
     sessions = np.asarray(samples.sessions)
     out = []
     for session in sorted(set(samples.sessions)):
-        mine = ratios[sessions == session]
-        out.append(mine[: len(mine) // 2 * 2].reshape(-1, 2).mean(axis=1))
+        out.append(_in_pairs(ratios[sessions == session]).mean(axis=1))
     return out
 
 
-def freedom_of(cells: Sequence[Samples]) -> int:
-    """Degrees of freedom of :func:`busier`, of all timed cells of a verdict: one for each quad beside those known."""
-    return KNOWN_QUADS + sum(len(samples.candidate_ns) // 2 for samples in cells)
+def _log_ratios(samples: Samples, *, by_events: bool) -> np.ndarray:
+    baseline = samples.baseline_event_ns if by_events else samples.baseline_ns
+    candidate = samples.candidate_event_ns if by_events else samples.candidate_ns
+    ratios: np.ndarray = np.log(np.asarray(baseline)) - np.log(np.asarray(candidate))
+    return ratios
 
 
-def busier(cells: Sequence[tuple[Samples, float]]) -> tuple[float, int]:
-    """How many times as much quads scatter now as when the machine's noise was measured, at least 1, and the degrees of
-    freedom of that figure. A quad's two pairs differ by twice its own standard error.
+def rests_on_events(samples: Samples, kind: TimeKind, scatter_ns: float) -> bool:
+    """Whether the interval is that of the workers' events: only of device times, where the judge's clock agrees."""
+    return kind == "device" and forgeable(samples, scatter_ns) <= _MOST_FORGED
 
-    Args:
-        cells: every timed cell of a verdict, with the noise figure of its duration class (standard deviation of the log
-            ratio of single quads).
+
+def of_equal_code(samples: Samples, *, by_events: bool = False) -> list[np.ndarray]:
+    """Log ratios of the baseline's two processes in the quads, one array a session: A/A, in the same windows as the
+    candidate's. Empty where there was one process.
     """
-    squares = []
-    for samples, spread in cells:
-        ratios = np.log(np.asarray(samples.baseline_ns)) - np.log(np.asarray(samples.candidate_ns))
-        pairs = ratios[: len(ratios) // 2 * 2].reshape(-1, 2)
-        squares.append((np.diff(pairs, axis=1).ravel() / 2 / max(spread, 1e-9)) ** 2)
-    found = np.concatenate(squares) if squares else np.empty(0)
-    freedom = freedom_of([samples for samples, _ in cells])
-    usual = max(1.0, float(np.median(found)) / _MEDIAN_SQUARE) if len(found) else 1.0
-    total = KNOWN_QUADS + float(np.minimum(found, _DISTURBED * usual).sum())
-    return math.sqrt(max(1.0, total / freedom)), freedom
+    times = np.log(np.asarray(samples.baseline_event_ns if by_events else samples.baseline_ns))
+    if len(samples.processes) != len(times):
+        return []
+    signed = times * np.where(np.asarray(samples.processes) == 0, 1.0, -1.0)
+    sessions = np.asarray(samples.sessions)
+    return [_in_pairs(signed[sessions == session]).sum(axis=1) for session in sorted(set(samples.sessions))]
 
 
-def interval(
-    sessions: Sequence[np.ndarray], spread: float, between: float, freedom: int = KNOWN_QUADS
-) -> tuple[float, float, float]:
-    """(estimate, low, high) of the log speedup, 95 %: Maritz and Jarrett's standard error of a session's median (JASA
-    73, 1978) times Student's t, see ``docs/timing.md``.
-
-    ``spread`` is the standard deviation of single quads, with so many degrees of ``freedom``, ``between`` that of
-    sessions beyond it, both from A/A runs of this machine and duration class: fewer than three quads, and fewer than
-    three sessions, say too little of their own.
-    """
-    means = np.array([np.median(quads) for quads in sessions])
-    estimate = float(means.mean())
-    if len(means) >= 3:
-        half = _student(0.975, len(means) - 1) * float(means.std(ddof=1)) / math.sqrt(len(means))
-        return estimate, estimate - half, estimate + half
-    variance = 0.0
-    for quads in sessions:
-        n = len(quads)
-        if n >= FEW:
-            # a known spread guards against a lucky small sample of quads that happen to agree
-            own = _student(0.975, n - 1) * _of_median(quads)
-            half = max(own, 1.96 * spread / math.sqrt(n) * 0.5)
-        else:
-            half = _student(0.975, freedom) * max(spread, float(quads.std(ddof=1)) if n > 1 else 0.0) / math.sqrt(n)
-        variance += half**2
-    half = math.sqrt(variance / len(sessions) ** 2 + (1.96 * between) ** 2 / len(sessions))
-    return estimate, estimate - half, estimate + half
+def _in_pairs(values: np.ndarray) -> np.ndarray:
+    return values[: len(values) // 2 * 2].reshape(-1, 2)
 
 
-def _student(probability: float, freedom: int) -> float:
+@dataclass(frozen=True, kw_only=True)
+class Error:
+    """Of a log speedup: its variance, and that figure's degrees of freedom."""
+
+    variance: float
+    freedom: float
+
+    def half_width(self, level: float = 0.05) -> float:
+        """Half of the interval by Student's t that misses the truth with this probability."""
+        return _student(1 - level / 2, self.freedom) * math.sqrt(self.variance)
+
+    def refuted_by(self, own: Error) -> bool:
+        """Whether a cell's own scatter is larger than this explains (F test)."""
+        from scipy import special
+
+        most = float(special.fdtri(own.freedom, self.freedom, 1 - _OWN_REFUTES))
+        return own.variance > self.variance * most
+
+
+def sure(freedom: float) -> float:
+    """How many times as wide as the 95 % interval that is on which a claim rests."""
+    return _student(1 - SURE / 2, freedom) / _student(0.975, freedom)
+
+
+def _student(probability: float, freedom: float) -> float:
     """Quantile of Student's t, as ``scipy.stats.t.ppf`` has it: to import that takes a second."""
     from scipy import special
 
     return float(special.stdtrit(freedom, probability))
 
 
-def _of_median(quads: np.ndarray) -> float:
-    """Standard error of the median, as ``scipy.stats.mstats.mjci`` has it: Maritz and Jarrett's."""
+def scatter_now(cells: Sequence[tuple[Samples, Noise]], *, by_events: bool = False) -> tuple[float, float]:
+    """How many times the variance that the machine's noise figures say equal code has now, at least 1, and the degrees
+    of freedom of that figure: by the baseline's two processes in every session of every timed cell of a verdict. The
+    noise figures count as :data:`KNOWN` of them, unless the others refute them.
+    """
+    squares = []
+    for samples, noise in cells:
+        for ratios in of_equal_code(samples, by_events=by_events):
+            # a quad has two windows of either side in a speedup, one of either process in this
+            usual = 2 * _of_centre(noise.spread**2, len(ratios)) + noise.between**2
+            squares.append(float(np.median(ratios)) ** 2 / max(usual, 1e-18))
+    if not squares:
+        return 1.0, KNOWN
+    found = np.asarray(squares)
+    usual = max(1.0, float(np.median(found)) / _MEDIAN_SQUARE)
+    found = np.minimum(found, _DISTURBED * usual)
+    if len(found) >= _ENOUGH and found.mean() > _most_by_chance(len(found)):
+        return float(found.mean()), len(found)
+    return max(1.0, float(KNOWN + found.sum()) / (KNOWN + len(found))), KNOWN + len(found)
+
+
+def _most_by_chance(count: int) -> float:
+    """Mean of so many squares of standard normal numbers that one in twenty exceeds (chi squared)."""
     from scipy import special
 
-    n = len(quads)
-    below = (n + 1) // 2
-    weights = np.diff(special.betainc(below - 1, n - below, np.arange(n + 1) / n))
-    ordered = np.sort(quads)
-    return math.sqrt(max(0.0, float(weights @ ordered**2 - (weights @ ordered) ** 2)))
+    return float(special.chdtri(count, _REFUTED)) / count
+
+
+def _of_centre(variance: float, count: int) -> float:
+    """Variance of the centre of so many quads: of their mean, or of their median (normal numbers)."""
+    return variance / count * (math.pi / 2 if count >= FEW else 1.0)
+
+
+def error_of(samples: Samples, noise: Noise, times: float, freedom: float, *, by_events: bool = False) -> Error:
+    """The error of the log speedup of a cell: what equal code has now, or the cell's own scatter if that is larger than
+    chance has it: of sessions, of the quads of a session, of the two windows of either side in a quad.
+
+    Args:
+        times, freedom: see :func:`scatter_now`.
+    """
+    sessions = pair_log_ratios(samples, by_events=by_events)
+    count, numbers = len(sessions), [len(quads) for quads in sessions]
+    usual = 0.0
+    for number in numbers:
+        of_quads = _of_centre(noise.spread**2, number)
+        if samples.processes:
+            # of A/A, scatter of windows is twice that of a speedup, and that of processes four thirds: the baseline's
+            # time is the mean of two. What is more than the machine's figures say is taken to be of processes
+            usual += 0.75 * times * (2 * of_quads + noise.between**2) - 0.5 * of_quads
+        else:
+            usual += times * (of_quads + noise.between**2)
+    error = Error(variance=usual / count**2, freedom=freedom)
+    for own in _own_errors(samples, sessions, by_events):
+        if error.refuted_by(own):
+            error = own
+    return error
+
+
+def _own_errors(samples: Samples, sessions: list[np.ndarray], by_events: bool) -> Iterator[Error]:
+    count, numbers = len(sessions), [len(quads) for quads in sessions]
+    if count >= FEW:
+        medians = np.array([np.median(quads) for quads in sessions])
+        yield Error(variance=float(medians.var(ddof=1)) / count, freedom=count - 1)
+    if min(numbers) > 1:
+        within = sum(_of_centre(float(quads.var(ddof=1)), len(quads)) for quads in sessions)
+        yield Error(variance=within / count**2, freedom=sum(numbers) - count)
+    own = samples.candidate_event_ns if by_events else samples.candidate_ns
+    base = samples.baseline_event_ns if by_events else samples.baseline_ns
+    apart = sum(np.diff(_in_pairs(np.log(np.asarray(side))), axis=1).ravel() ** 2 for side in (own, base))
+    of_quad = float(np.mean(apart)) / 4
+    yield Error(variance=sum(_of_centre(of_quad, n) for n in numbers) / count**2, freedom=2 * sum(numbers))
 
 
 def resolution(samples: Samples) -> float:
-    """Half width (log ratio) that the scatter of the window's constant, ``empty_spread_ns``, leaves open over all
+    """Standard error (log ratio) that the scatter of the window's constant, ``empty_spread_ns``, leaves over all
     windows. Of fewer than three quads the disagreement of pairs counts alike.
     """
     candidate, baseline = np.asarray(samples.candidate_ns), np.asarray(samples.baseline_ns)
@@ -199,54 +368,72 @@ def resolution(samples: Samples) -> float:
     of_constant = samples.empty_spread_ns / max(shortest, 1.0)
     ratios = np.log(baseline) - np.log(candidate)
     of_pairs = float(ratios.std(ddof=1)) if 1 < len(ratios) < 2 * FEW else 0.0
-    return 1.96 * max(of_constant, of_pairs) / math.sqrt(len(ratios))
+    return max(of_constant, of_pairs) / math.sqrt(len(ratios))
 
 
-def sure(sessions: Sequence[np.ndarray], freedom: int = KNOWN_QUADS) -> float:
-    """How many times as wide as the 95 % interval the 99.9 % one is: by Student's t, as three quads or sessions that
-    happen to agree say little. Sessions rest on the scatter of their own quads, three and more on that of their
-    medians; where quads are few, ``freedom`` is that of the known spread.
+def claim_of(half_width: float, surer: float, log_speedup: float, noise: float, margin: float = 0.0) -> Claim:
+    """What may be said of a log speedup whose 95 % interval has this half width, on a machine with that noise floor (a
+    ratio minus 1). Faster and slower are said only where the interval at :data:`SURE`, whose half width is ``surer``,
+    excludes 1: a run has hundreds of cells. What could be forged, ``margin`` (log ratio), counts against every claim.
     """
-    own = [len(quads) for quads in sessions if len(quads) >= FEW]
-    if len(sessions) >= 3:
-        freedom = len(sessions) - 1
-    elif own:
-        freedom = sum(own) - len(own)
-    return _student(0.9995, freedom) / _student(0.975, freedom)
-
-
-def claim_of(low: float, high: float, estimate: float, noise: float, times: float = _SURE) -> Claim:
-    """What may be said of a speedup (ratios, not logs) with that 95 % interval on a machine with that noise floor.
-    Faster and slower are said only where the interval at 99.9 %, so many ``times`` as wide, excludes 1: of hundreds of
-    cells in a run, 5 % of honest intervals exclude the truth.
-    """
-    if low > 0 and (math.log(low) > 0 or math.log(high) < 0):
-        surer = times * math.log(high / low) / 2
-        if estimate > 1 + noise and math.log(estimate) > surer:
-            return "faster"
-        if estimate < 1 / (1 + noise) and -math.log(estimate) > surer:
-            return "slower"
-    if noise <= _LARGEST_EQUAL and low >= 1 / (1 + noise) and high <= 1 + noise:
+    floor = math.log1p(noise)
+    if abs(log_speedup) > max(surer, half_width, floor) + margin:
+        return "faster" if log_speedup > 0 else "slower"
+    if noise <= _LARGEST_EQUAL and abs(log_speedup) + half_width <= floor - margin:
         return "equal"
     return "inconclusive"
 
 
-def timing_from(
-    samples: Samples, *, spread: float, between: float, noise: float, device_time: str, freedom: int = KNOWN_QUADS
-) -> Timing:
-    """The :class:`Timing` of raw samples under the machine's noise figures (standard deviations of log ratios); for
-    ``freedom`` see :func:`busier`.
-    """
-    sessions = pair_log_ratios(samples)
-    centre, bottom, top = interval(sessions, spread, between, freedom)
-    half = math.hypot((top - bottom) / 2, resolution(samples))
+def timings_of(cells: Sequence[tuple[Samples, Noise]], kind: TimeKind = "call") -> list[Timing]:
+    """The :class:`Timing` of every timed cell of a verdict, from its samples and its duration class's noise figures."""
+    scatter_ns = scatter_of([samples for samples, _ in cells]) if kind == "device" else 0.0
+    rest = [rests_on_events(samples, kind, scatter_ns) for samples, _ in cells]
+    # the judge's clock scatters more than events do, and counts for the cells that rest on it
+    now = {
+        by_events: scatter_now(
+            [one for one, rests in zip(cells, rest, strict=True) if rests or not by_events], by_events=by_events
+        )
+        for by_events in set(rest)
+    }
+    return [
+        _timing(samples, noise, now[by_events], kind, scatter_ns)
+        for (samples, noise), by_events in zip(cells, rest, strict=True)
+    ]
+
+
+def _timing(samples: Samples, noise: Noise, now: tuple[float, float], kind: TimeKind, scatter_ns: float) -> Timing:
+    by_events = rests_on_events(samples, kind, scatter_ns)
+    sessions = pair_log_ratios(samples, by_events=by_events)
+    centre, error = _centre(sessions), error_of(samples, noise, *now, by_events=by_events)
+    margin = forgeable(samples, scatter_ns) if by_events else 0.0
+    if not by_events:
+        error = replace(error, variance=error.variance + resolution(samples) ** 2)
+    half, surer = error.half_width(), error.half_width(SURE)
+    floor = noise.floor(sum(map(len, sessions)), len(sessions))
+    claim = claim_of(half, surer, centre, floor, margin)
+    half += margin if margin >= TOLD_APART else 0.0
     estimate, low, high = (math.exp(v) for v in (centre, centre - half, centre + half))
     return Timing(
         samples=samples,
         speedup=estimate,
         low=low,
         high=high,
-        noise=noise,
-        claim=claim_of(low, high, estimate, noise, sure(sessions, freedom)),
-        device_time=device_time,
+        noise=floor,
+        claim=claim,
+        device_time="accepted" if by_events else device_time(samples),
+        time=kind,
+        margin=math.expm1(margin),
+        freedom=error.freedom,
     )
+
+
+def device_time(samples: Samples) -> str:
+    """What becomes of the worker's claim of its device time, by the judge's own clock."""
+    if not samples.candidate_event_ns:
+        return "none"
+    claimed = statistics.median(samples.candidate_event_ns)
+    verified = statistics.median(samples.candidate_ns)
+    if verified * (1 - _AGREEMENT) <= claimed <= verified * (1 + _AGREEMENT):
+        return "accepted"
+    how = "longer" if claimed > verified else "shorter"
+    return f"rejected: claims {claimed / 1e3:.2f} us, {how} than the verified {verified / 1e3:.2f} us"

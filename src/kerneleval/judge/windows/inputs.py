@@ -16,7 +16,18 @@ from typing import Any
 import torch
 
 from kerneleval.devices import contiguous_strides
-from kerneleval.records import DISTRIBUTIONS, LAYOUTS, Argument, Case, Scalar, TensorSpec, UsageError, digest, near
+from kerneleval.records import (
+    DISTRIBUTIONS,
+    LAYOUTS,
+    ROW_DISTRIBUTIONS,
+    Argument,
+    Case,
+    Scalar,
+    TensorSpec,
+    UsageError,
+    digest,
+    near,
+)
 
 _PAD = 3
 """Elements between the rows of a slice, and before a 1-D one."""
@@ -166,6 +177,21 @@ that of the value there, and gradients are rounding noise, so forward alone."""
 _ALIKE_ROWS = 16
 """Rows of a mask that are open in the same manner."""
 _STRUCTURED = ("normal", "positive", "uniform", "symmetric")
+_INDEX_STRUCTURES = 4
+"""Ways in which indices are not uniform: see :func:`_indices`."""
+_ORDERS = 6
+"""Structures of rows under ``ordered``: see :func:`_in_order`."""
+_CONTRAST = 2.0**-10
+"""Factor on the differences within rows of low contrast, at least eight roundings of the type."""
+_LANES = 10
+"""Binary logarithm of the largest distance of places that are filled first: threads of a block."""
+_TIED = 8
+"""Values in a row of ties, at most."""
+_FAR = (1000.0, 100.0)
+"""Means of ``far_mean`` rows in standard deviations, row by row in turn; the same in all arguments, which may be
+subtracted."""
+_FAR_DEVIATION = 0.25
+"""Standard deviation there: float16 holds the squares of the means."""
 
 
 def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[Any]:
@@ -196,6 +222,8 @@ def draw(specs: Sequence[Argument], case: Case, seed: int, device: str) -> list[
             given = replace(given, large_half=spec.large_half_backward) if fewer else given
             tensor = _repeated(given, case.distribution, case.layout, generator)
         values.append(_saturated(tensor, dtype) if narrow else tensor)
+    if case.distribution == "nonfinite" and case.layout != "expanded":
+        _meeting(specs, values, seed)
     return values
 
 
@@ -265,8 +293,12 @@ def _dtype(name: str) -> torch.dtype:
 
 
 def _other(spec: TensorSpec, case: Case, generator: torch.Generator) -> torch.Tensor:
-    """A weight, index or mask: standard values, no structure; weights scaled beside the data."""
+    """A weight, index or mask: standard values; weights scaled, and indices not uniform, beside data that are not
+    standard or not contiguous.
+    """
     tensor = _values(spec, spec.shape, generator)
+    if spec.role == "index" and (case.distribution, case.layout) != ("standard", "contiguous"):
+        return _indices(spec, case, tensor, generator)
     if spec.role == "weight" and case.distribution in _WEIGHT_SCALE and tensor.is_floating_point():
         tensor.mul_(_WEIGHT_SCALE[case.distribution])
         if spec.values == "ones_normal":
@@ -278,6 +310,43 @@ def _other(spec: TensorSpec, case: Case, generator: torch.Generator) -> torch.Te
     if spec.scale != 1 and (tensor.is_floating_point() or tensor.is_complex()):
         tensor.mul_(spec.scale)
     return tensor
+
+
+def _indices(spec: TensorSpec, case: Case, uniform: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Indices with the structure of real ones: all the same, skewed, sorted, or at the two ends of their range. Which
+    of these, distribution and layout say, so that the cases of one dtype have all of them.
+
+    Where colliding terms are added up in a half type, indices are at most sorted: PyTorch adds them in the type, so
+    that a hundred of them leave nothing but rounding.
+    """
+    if uniform.numel() < 2 or spec.high - spec.low < 2:
+        return uniform
+    structure = (DISTRIBUTIONS.index(case.distribution) + LAYOUTS.index(case.layout)) % _INDEX_STRUCTURES
+    flip = bool(torch.randint(2, (), generator=generator, device=uniform.device))
+    if _dtype(case.dtype).itemsize <= 2 and (spec.summed or case.direction == "backward"):
+        return _sorted(uniform, descending=flip) if structure == 2 else uniform
+    ends = torch.where(uniform % 2 == 0, spec.low, spec.high - 1)
+    match structure:
+        case 0:
+            return (ends if flip else uniform).reshape(-1)[:1].expand(uniform.numel()).reshape(uniform.shape).clone()
+        case 1:
+            return _skewed(spec, uniform, generator)
+        case 2:
+            return _sorted(_skewed(spec, uniform, generator), descending=flip)
+    return ends.to(uniform.dtype)
+
+
+def _sorted(indices: torch.Tensor, *, descending: bool) -> torch.Tensor:
+    return indices.reshape(-1).sort(descending=descending).values.view(indices.shape)
+
+
+def _skewed(spec: TensorSpec, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Indices by Zipf's law: a secret value is the most frequent, each following one less so, and most do not occur."""
+    values = spec.high - spec.low
+    unit = torch.rand(like.shape, generator=generator, device=like.device, dtype=torch.float64)
+    first = torch.randint(values, (), generator=generator, device=like.device)
+    rank = ((values + 1.0) ** unit - 1).long().clamp_(max=values - 1)
+    return ((first + rank) % values + spec.low).to(like.dtype)
 
 
 def _open(mask: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -331,7 +400,9 @@ def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator
     if distribution == "constant":
         return _constant(spec, dtype, generator).expand(shape).contiguous()
     tensor = _values(spec, shape, generator)
-    if distribution == "standard":
+    if distribution in ROW_DISTRIBUTIONS and (spec.along or spec.slow != (1.0, 0.0)):
+        return _by_rows(spec, tensor, distribution, generator).mul_(spec.scale)
+    if distribution == "standard" or distribution in ROW_DISTRIBUTIONS:
         return _structured(spec, tensor, generator)
     if distribution == "outlier" and tensor.numel() > 1:
         count = max(1, round(tensor.numel() * OUTLIER_SHARE))
@@ -339,13 +410,8 @@ def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator
         places = torch.randint(flat.numel(), (count,), generator=generator, device=flat.device)
         flat[places] = flat[places] * OUTLIER_FACTOR
         tensor = _sparse(tensor, generator) if spec.values == "normal" else tensor
-    elif distribution == "nonfinite" and tensor.numel():
-        each = max(1, min(_NONFINITE_EACH, tensor.numel() // 64))
-        flat = tensor.view(-1)
-        values = _NONFINITE[:1] if spec.nan_only else _NONFINITE
-        places = torch.randint(flat.numel(), (len(values), each), generator=generator, device=flat.device)
-        for row, value in enumerate(values):
-            flat.index_fill_(0, places[row], value)
+    elif distribution == "nonfinite" and tensor.numel() and spec.nonfinite != "none":
+        _not_finite(spec, tensor, generator)
     elif distribution == "common" and spec.common and dtype.itemsize > 2:  # half types may keep scores in the type
         return tensor.mul_(_COMMON_SPREAD).add_(_about(spec, tensor, generator))
     elif distribution == "negative" and spec.values == "normal":
@@ -353,6 +419,70 @@ def _data(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator
     large = spec.large_half if dtype == torch.float16 else LARGE_SCALE
     factor = spec.scale * {"large_scale": large, "small_scale": SMALL_SCALE}.get(distribution, 1.0)
     return tensor.mul_(factor) if factor != 1 else tensor
+
+
+def _not_finite(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generator) -> None:
+    """Puts a few NaN and infinities at secret places, as ``TensorSpec.nonfinite`` says."""
+    if spec.nonfinite.startswith("masked"):
+        _mask_out(tensor, generator, rows=spec.nonfinite == "masked")
+    if spec.nonfinite == "masked":
+        return
+    flat = tensor.view(-1)
+    each = max(1, min(_NONFINITE_EACH, flat.numel() // 64))
+    values = _NONFINITE[:1] if spec.nonfinite in ("nan", "masked_nan") else _NONFINITE
+    places = torch.randint(flat.numel(), (len(values), each), generator=generator, device=flat.device)
+    for row, value in enumerate(values):
+        flat.index_fill_(0, places[row], value)
+
+
+def _mask_out(tensor: torch.Tensor, generator: torch.Generator, *, rows: bool) -> None:
+    """Minus infinity over parts of half of the rows (last dim), and of an eighth of the lines along every other dim: a
+    leading, a trailing or an inner part, whole blocks of a secret power of two, all but one place, or everything.
+
+    Args:
+        rows: along the last dim alone, and nowhere over everything.
+    """
+    for dim, size in enumerate(tensor.shape):
+        if rows and dim < tensor.ndim - 1:
+            continue
+        lines = [1 if d == dim else other for d, other in enumerate(tensor.shape)]
+        along = [size if d == dim else 1 for d in range(tensor.ndim)]
+        few = 2 if dim == tensor.ndim - 1 else 8
+
+        def chosen(high: int, shape: Sequence[int] = lines) -> torch.Tensor:
+            return torch.randint(high, shape, generator=generator, device=tensor.device)
+
+        place = torch.arange(size, device=tensor.device).view(along)
+        start, end, style = chosen(size), chosen(size), chosen(8)
+        first, last = torch.minimum(start, end), torch.maximum(start, end)
+        block = int(chosen(1 << 30, ())) % max(1, size.bit_length() - 1)
+        blocks = chosen(2, [(size >> block) + 1]) > 0
+        out = torch.where(style <= 1, place < start, torch.where(style == 2, place > start, place != start))
+        out = torch.where(style == 3, (place >= first) & (place < last), out)
+        out = torch.where((style == 4) | (style == 5), blocks[place >> block] & (place != start), out)
+        out |= (style == 7) & (not rows)
+        tensor.masked_fill_(out & (chosen(few) == 0), -math.inf)
+
+
+def _meeting(specs: Sequence[Argument], values: Sequence[Any], seed: int) -> None:
+    """Puts infinities and NaN at places that are the same in all floating arguments of one shape, so that every pair of
+    them meets: equal and opposite infinities, each of them and NaN.
+    """
+    alike: dict[tuple[int, ...], list[torch.Tensor]] = {}
+    for spec, value in zip(specs, values, strict=True):
+        if not isinstance(spec, TensorSpec) or spec.role != "data" or spec.values in ("integers", "bits", "bool"):
+            continue
+        if spec.nonfinite in ("ieee", "limits") and value.is_floating_point() and value.itemsize > 1:
+            alike.setdefault(tuple(value.shape), []).append(value)
+    for shape, together in alike.items():
+        kinds = len(_NONFINITE) ** len(together)
+        if len(together) < 2 or math.prod(shape) < 8 * kinds:
+            continue
+        generator = stream(seed, f"meeting {shape}", str(together[0].device))
+        places = torch.randperm(math.prod(shape), generator=generator, device=generator.device)[:kinds]
+        for position, value in enumerate(together):
+            digits = torch.arange(kinds, device=value.device) // len(_NONFINITE) ** position % len(_NONFINITE)
+            value.view(-1)[places] = value.new_tensor(_NONFINITE)[digits]
 
 
 def _sparse(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -428,6 +558,48 @@ def _structured(spec: TensorSpec, tensor: torch.Tensor, generator: torch.Generat
     return torch.addcmul(spread(-1.0, 1.0).to(tensor.dtype), tensor, factor.to(tensor.dtype))
 
 
+def _by_rows(spec: TensorSpec, tensor: torch.Tensor, distribution: str, generator: torch.Generator) -> torch.Tensor:
+    """Standard values with the structure of one of ``ROW_DISTRIBUTIONS``, not scaled; contiguous."""
+    if distribution == "long_memory":
+        factor, shift = spec.slow if spec.slow != (1.0, 0.0) else (1.0, float(spec.values == "normal"))
+        return tensor.mul_(factor).add_(shift)
+    dims = [*(dim for dim in range(tensor.ndim) if dim not in spec.along), *spec.along]
+    moved = tensor.permute(dims)
+    rows = moved.reshape(-1, math.prod(tensor.shape[dim] for dim in spec.along))
+    if not rows.numel():
+        return tensor
+    turn = torch.arange(len(rows), device=tensor.device)[:, None]
+    if distribution == "ordered":
+        first = torch.randint(_ORDERS, (), generator=generator, device=tensor.device)
+        found = _in_order(rows, (turn + first) % _ORDERS, generator)
+    elif spec.values == "normal" and rows.dtype.itemsize > 2:
+        found = torch.where(turn % 2 == 0, *_FAR).to(rows.dtype).add(rows).mul_(_FAR_DEVIATION)
+    else:
+        found = rows
+    return found.view(moved.shape).permute([dims.index(dim) for dim in range(tensor.ndim)]).contiguous()
+
+
+def _in_order(rows: torch.Tensor, order: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Each row (last dim) in one of these orders: ascending; descending; ascending from a secret place on, around the
+    end; the largest in one class of places modulo a secret power of two; all values near one of its own; few values.
+    """
+    width, device = rows.shape[-1], rows.device
+    places = torch.arange(width, device=device)
+    turned = int(torch.randint(width, (), generator=generator, device=device))
+    most = max(1, min(_LANES, width.bit_length() - 4))
+    stride = 1 << int(torch.randint(max(1, most - 3), most + 1, (), generator=generator, device=device))
+    ranks = torch.argsort(torch.argsort(places % stride * width + places))
+    ascending = rows.sort(-1).values
+    every = (places, places.flip(0), places.roll(turned), ranks)
+    found = ascending.gather(-1, torch.stack(every)[order[:, 0].clamp(max=len(every) - 1)])
+    if rows.is_floating_point():
+        centre = ascending[:, 3 * width // 4, None]
+        contrast = max(_CONTRAST, 8 * torch.finfo(rows.dtype).eps)
+        found = torch.where(order == len(every), torch.lerp(centre, rows, contrast), found)
+    tied = rows[:, torch.randint(min(width, _TIED), (width,), generator=generator, device=device)]
+    return torch.where(order == _ORDERS - 1, tied, found)
+
+
 def _constant(spec: TensorSpec, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """One secret value (0-d), of either sign where the values may be negative, in [0.5, 2] times the scale."""
     unit = torch.rand(2, generator=generator, device=generator.device)
@@ -443,10 +615,12 @@ def _constant(spec: TensorSpec, dtype: torch.dtype, generator: torch.Generator) 
 
 
 def _discrete(spec: TensorSpec, shape: tuple[int, ...], distribution: str, generator: torch.Generator) -> torch.Tensor:
-    """Integers and flags as data: constant and zeros keep their meaning, the other distributions have none."""
+    """Integers and flags as data: constant, zeros and ordered keep their meaning, the other distributions have none."""
     if distribution == "zeros":
         least = 0 if spec.values != "integers" else min(max(0, spec.low), max(spec.high - 1, spec.low))
         return torch.full(shape, least, dtype=_dtype(spec.dtype), device=generator.device)
     if distribution == "constant":
         return _values(spec, (1,) * len(shape), generator).expand(shape).contiguous()
-    return _values(spec, shape, generator)
+    tensor = _values(spec, shape, generator)
+    ordered = distribution == "ordered" and spec.values == "integers" and spec.along
+    return _by_rows(spec, tensor, distribution, generator) if ordered else tensor

@@ -29,6 +29,7 @@ import torch
 from kerneleval.devices import Arena, Device, typed_view
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout, dense
 from kerneleval.records import DTYPES, Failed
+from kerneleval.worker.bell import Go
 from kerneleval.worker.host import Worker, WorkerError
 
 _FLOAT_POISON = 0xFF
@@ -63,6 +64,9 @@ class Window:
     """The worker's own word that an output has the wrong number, type, shape, dtype or device."""
     mutated: bool
     """Whether revealed memory changed during the computation (checked only when asked)."""
+    destroy_ns: float = 0.0
+    """From the worker's ``computed`` until the inputs were destroyed: longer where it was said too early. 0: workers
+    are paused meanwhile, or inputs were looked at too."""
     peak_bytes: int | None = None
     """The most memory that the worker's tensors held at once, as the worker says: the outputs of all calls are in it,
     revealed inputs, which lie in the judge's memory, are not. None: the device does not count it."""
@@ -70,29 +74,47 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """Cuts a window in two: when the earlier calls are done, their inputs are destroyed and those of the later calls
-    revealed. The time of such a window says nothing.
+    """Cuts a window in two: when the earlier calls are done, their inputs are destroyed and their outputs collected,
+    and only then the inputs of the later calls are revealed. The time of such a window says nothing.
     """
 
     at: int
     """How many calls are made first, at least one."""
-    decoys: torch.Tensor | None = None
-    """Bytes that lie where the later inputs will be until then, so that a candidate that reads them early computes
-    something else; None: the first call's inputs."""
+    anew: Callable[[], object] | None = None
+    """Changes the later calls' inputs in the buffer between the parts, so that a candidate that reads them early
+    computes something else; None: until then the first call's inputs lie in their place."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Passes:
-    """How often a window's calls are made. Its time is that of all passes, its outputs are the last one's."""
+class CallMode:
+    """How the calls of a window are made. Its time is that of all passes, its outputs are the last one's."""
 
     rounds: int = 1
     """How often one pass goes through the calls without a word from the judge."""
     again: Callable[[float], torch.Generator | None] | None = None
     """Asked after each pass, with the time of all passes so far (ns). It gives the generator by which two secret calls
     exchange their inputs, in the buffer too, before the next pass; or None after the last pass."""
+    gradient_alone: bool = False
+    """Whether forward calls are made before the clock starts. Only for baselines, which are trusted not to do more in
+    them, and one pass."""
+    recorded: bool = False
+    """Whether calls are launched as they were recorded; see :meth:`Runner.record`. One pass."""
 
 
-_ONE_PASS = Passes()
+_ORDINARY = CallMode()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Collected:
+    """What the collection of some calls' outputs gave."""
+
+    answer: Mapping[str, Any]
+    began_ns: int
+    took_ns: int
+    mutated: bool
+    """Whether the calls had changed their inputs, if looked at."""
+    outputs: torch.Tensor
+    """Private snapshot (uint8) of the whole window's outputs, of which these calls' places hold anything."""
 
 
 class Runner:
@@ -140,6 +162,15 @@ class Runner:
         self.worker.request("prepare", layout.message(), "prepared", timeout_s=60.0)
         self._layout = layout
 
+    def record(self, *, gradient_alone: bool, timeout_s: float) -> str:
+        """Have the prepared calls recorded, whose inputs are not there yet: why they cannot be; empty: they are.
+
+        Raises:
+            WorkerError, WorkerFailure: as in :meth:`window`.
+        """
+        answer = self.worker.request("record", {"alone": gradient_alone}, "recorded", timeout_s=timeout_s)
+        return str(answer.get("refused", ""))[:300]
+
     def write_input(self, offset: int, tensor: torch.Tensor) -> None:
         """Copy a contiguous tensor to a byte offset of the revealed memory, outside of any window."""
         flat = tensor.reshape(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
@@ -158,14 +189,11 @@ class Runner:
         later, stop = buffer.later(first), buffer.layout.input_bytes
         self._arenas["in"].bytes[stop - len(later) : stop].copy_(later)
 
-    def _hide(self, buffer: WindowBuffer, cut: Cut) -> None:
-        """Lay something else where the inputs of the calls after the cut will be."""
-        stop = buffer.layout.input_bytes
+    def _hide(self, buffer: WindowBuffer, at: int) -> None:
+        """Lay the first call's inputs where those of the calls after the cut will be."""
         nbytes = buffer.layout.calls[0].input_bytes
-        if cut.decoys is not None:
-            self._arenas["in"].bytes[stop - len(cut.decoys) : stop].copy_(cut.decoys)
-        elif buffer.layout.uniform and nbytes:
-            later = self._arenas["in"].bytes[cut.at * nbytes : stop].view(-1, nbytes)
+        if buffer.layout.uniform and nbytes:
+            later = self._arenas["in"].bytes[at * nbytes : buffer.layout.input_bytes].view(-1, nbytes)
             later.copy_(buffer.bytes[:nbytes].expand_as(later))
 
     def window(
@@ -177,8 +205,7 @@ class Runner:
         timed: bool = False,
         cut: Cut | None = None,
         keep: int = -1,
-        passes: Passes = _ONE_PASS,
-        gradient_alone: bool = False,
+        mode: CallMode = _ORDINARY,
     ) -> Window:
         """Reveal, compute, destroy, collect, snapshot.
 
@@ -187,8 +214,7 @@ class Runner:
             timed: whether the window's time counts; if so the device comes to rest first.
             cut: where the window is cut in two; None: nowhere.
             keep: the call whose outputs the worker holds until :meth:`unchanged` asks for them; -1: none.
-            gradient_alone: whether forward calls are made before the clock starts. Only for baselines, which are
-                trusted not to do more in them, and one pass.
+            mode: how the calls are made.
 
         Raises:
             WorkerError: the candidate raised.
@@ -196,89 +222,120 @@ class Runner:
         """
         layout = buffer.layout
         self.prepare(layout)
+        offsets = layout.shuffled_output_offsets()
         revealed, started = self._open(buffer, cut, timed)
         staged, first = self.device.sharing == "staged", cut.at if cut is not None else 0
-        if gradient_alone:
-            started = self._forward(0, first or len(layout.calls), timeout_s)
+        if mode.gradient_alone:
+            started = self._forward(buffer, 0, first or len(layout.calls), timeout_s, mode.recorded)
         look = check_mutation and not staged
-        early = self._first_part(buffer, first, timeout_s, look) if cut is not None else False
-        if cut is not None and gradient_alone:
-            self._forward(first, len(layout.calls), timeout_s)
-        elapsed = self._compute(buffer, started, timeout_s, first, passes)
-        with self.still():
-            mutated = self._destroy(buffer, first, len(layout.calls), look) or early
-            self._arenas["out"].bytes[: layout.output_bytes].fill_(_FLOAT_POISON)
-            offsets = layout.shuffled_output_offsets()
-            looked = secrets.SystemRandom().sample(range(len(layout.calls)), min(len(layout.calls), _LOOKED))
-            message = {"places": offsets, "keep": keep, "look": looked}
-            self.device.synchronize()  # not settled: threads that still spin here do so for both sides
-            collecting = time.perf_counter_ns()
-        answer = self.worker.request("collect", message, "collected", timeout_s=timeout_s)
-        collect = time.perf_counter_ns() - collecting
+        early = self._first_part(buffer, cut, offsets, timeout_s, look, mode.recorded) if cut is not None else None
+        if cut is not None and mode.gradient_alone:
+            self._forward(buffer, first, len(layout.calls), timeout_s, mode.recorded)
+        elapsed = self._compute(buffer, started, timeout_s, first, mode)
+        late = self._collect(buffer, offsets, first, len(layout.calls), timeout_s, look, keep)
+        mutated, wrong = late.mutated, _claimed_wrong(late.answer.get("wrong"))
+        if early is not None:
+            mutated, wrong = mutated or early.mutated, _claimed_wrong(early.answer.get("wrong")) or wrong
+            for call in range(first):
+                stop = offsets[call][0] + layout.calls[call].output_bytes
+                late.outputs[offsets[call][0] : stop] = early.outputs[offsets[call][0] : stop]
         if check_mutation and layout.input_bytes and staged:
             mutated = self._mutated_there(buffer, first, timeout_s)
         return Window(
             elapsed_ns=float(elapsed),
-            collect_ns=float(collect),
-            unclocked_ns=0.0 if self.device.pauses else float(started - revealed + collecting - started - elapsed),
-            event_ns=_claimed_ns(answer.get("event_ns")),
-            outputs=self._arenas["out"].bytes[: layout.output_bytes].clone(),
+            collect_ns=float(late.took_ns),
+            unclocked_ns=0.0 if self.device.pauses else float(late.began_ns - revealed - elapsed),
+            event_ns=_claimed_ns(late.answer.get("event_ns")),
+            outputs=late.outputs,
             output_offsets=offsets,
-            wrong=_claimed_wrong(answer.get("wrong")),
+            wrong=wrong,
             mutated=mutated,
-            peak_bytes=_claimed_bytes(answer.get("peak_bytes")),
+            destroy_ns=0.0 if self.device.pauses or look else float(late.began_ns - started - elapsed),
+            peak_bytes=_claimed_bytes(late.answer.get("peak_bytes")),
         )
 
     def _open(self, buffer: WindowBuffer, cut: Cut | None, timed: bool) -> tuple[int, int]:
         """Reveal the inputs; when that began and when the device had come to rest after it (ns)."""
-        self.worker.tell("arm", {"processor": self._processor})
+        self.worker.arm(self._processor)
         with self.still():
             revealed = time.perf_counter_ns()
             self.reveal(buffer)
-            if cut is not None:
-                self._hide(buffer, cut)
+            if cut is not None and cut.anew is None:
+                self._hide(buffer, cut.at)
             (self.device.settle if timed else self.device.synchronize)()
             return revealed, time.perf_counter_ns()
 
-    def _forward(self, first: int, stop: int, timeout_s: float) -> int:
+    def _forward(self, buffer: WindowBuffer, first: int, stop: int, timeout_s: float, recorded: bool) -> int:
         """Have the forward calls made of those calls whose gradients come next; when the device rests again (ns)."""
-        self.worker.request("graphs", {"calls": [first, stop]}, "graphed", timeout_s=timeout_s)
-        self.worker.tell("arm", {"processor": self._processor})
+        self.worker.request("graphs", {"calls": [first, stop], "recorded": recorded}, "graphed", timeout_s=timeout_s)
+        self.worker.arm(self._processor)
         with self.still():
+            # once more, so that device and worker are as they are after any reveal: it takes the device 0.15 ms to go
+            # on with another process, and the host is 0.05 ms late where it need not
+            self.reveal(buffer, first)
             self.device.settle()
             return time.perf_counter_ns()
 
-    def _compute(self, buffer: WindowBuffer, started_ns: int, timeout_s: float, first: int, passes: Passes) -> int:
+    def _compute(self, buffer: WindowBuffer, started_ns: int, timeout_s: float, first: int, mode: CallMode) -> int:
         """Have all calls from ``first`` on made in as many passes as asked for; the time of all of them (ns), the first
         since ``started_ns``.
         """
         count = len(buffer.layout.calls)
-        self._go(first, count, passes.rounds, timeout_s)
-        elapsed = time.perf_counter_ns() - started_ns
-        while passes.again is not None and (generator := passes.again(elapsed)) is not None:
+        elapsed = self._go(first, count, mode.rounds, timeout_s, mode.recorded) - started_ns
+        while mode.again is not None and (generator := mode.again(elapsed)) is not None:
+            self.worker.computed()
             with self.still():
                 for changed in buffer.exchange(generator):
                     self._arenas["in"].bytes[changed].copy_(buffer.bytes[changed])
                 self.device.settle()
             resumed = time.perf_counter_ns()
-            self._go(0, count, passes.rounds, timeout_s)
-            elapsed += time.perf_counter_ns() - resumed
+            elapsed += self._go(0, count, mode.rounds, timeout_s) - resumed
         return elapsed
 
-    def _go(self, first: int, stop: int, rounds: int, timeout_s: float) -> None:
-        go = {"calls": [first, stop], "rounds": rounds}
-        self.worker.request("go", go, "computed", timeout_s=timeout_s, spin_s=self.device.spin_s)
+    def _go(self, first: int, stop: int, rounds: int, timeout_s: float, recorded: bool = False) -> int:
+        """Have these calls made; when the worker said that they were (ns)."""
+        go = Go(first, stop, rounds, recorded)
+        return self.worker.go(go, timeout_s=timeout_s, spin_s=self.device.spin_s)
 
-    def _first_part(self, buffer: WindowBuffer, stop: int, timeout_s: float, look: bool) -> bool:
-        """Have the calls before ``stop`` made, destroy their inputs and reveal the others': what was put off until a
-        later call finds nothing. Whether the inputs had changed, if looked at.
+    def _first_part(
+        self, buffer: WindowBuffer, cut: Cut, offsets: list[list[int]], timeout_s: float, look: bool, recorded: bool
+    ) -> _Collected:
+        """Have the calls before the cut made, and take their outputs before the others' inputs are revealed: what was
+        put off until a later call is not there.
         """
-        self._go(0, stop, 1, timeout_s)
+        self._go(0, cut.at, 1, timeout_s, recorded)
+        early = self._collect(buffer, offsets, 0, cut.at, timeout_s, look)
         with self.still():
-            mutated = self._destroy(buffer, 0, stop, look)
-            self.reveal(buffer, stop)
+            if cut.anew is not None:
+                cut.anew()
+            self.reveal(buffer, cut.at)
             self.device.synchronize()
-        return mutated
+        return early
+
+    def _collect(
+        self,
+        buffer: WindowBuffer,
+        offsets: list[list[int]],
+        first: int,
+        stop: int,
+        timeout_s: float,
+        look: bool,
+        keep: int = -1,
+    ) -> _Collected:
+        """Destroy the inputs of these calls, and only then name the places of their outputs and take them."""
+        layout = buffer.layout
+        with self.still():
+            mutated = self._destroy(buffer, first, stop, look)
+            self._arenas["out"].bytes[: layout.output_bytes].fill_(_FLOAT_POISON)
+            looked = secrets.SystemRandom().sample(range(first, stop), min(stop - first, _LOOKED))
+            message = {"calls": [first, stop], "places": offsets[first:stop], "keep": keep, "look": looked}
+            self.device.synchronize()  # not settled: threads that still spin here do so for both sides
+            began = time.perf_counter_ns()
+        self.worker.computed()
+        answer = self.worker.request("collect", message, "collected", timeout_s=timeout_s)
+        took = time.perf_counter_ns() - began
+        outputs = self._arenas["out"].bytes[: layout.output_bytes].clone()
+        return _Collected(answer=answer, began_ns=began, took_ns=took, mutated=mutated, outputs=outputs)
 
     def _destroy(self, buffer: WindowBuffer, first: int, stop: int, look: bool) -> bool:
         """Zero the revealed inputs of these calls; whether they had changed, if looked at."""

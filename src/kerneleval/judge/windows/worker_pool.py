@@ -187,6 +187,14 @@ class Loaded:
     def revive(self) -> None:
         """A new worker after a crash, with the same things loaded."""
         self.crashes += 1
+        self._reload()
+
+    def renew(self) -> None:
+        """A new worker on purpose, with the same things loaded."""
+        self.module_key = None
+        self._reload()
+
+    def _reload(self) -> None:
         self.runner.close()
         self.runner = self._fresh_runner()
         self._load()
@@ -514,16 +522,18 @@ def baseline_candidate(task: Task, protocol: Protocol) -> Candidate:
 
 
 class Baselines:
-    """Loaded baselines, the last few kept for the next candidate of the same task."""
+    """Loaded baselines, those of the last few tasks kept for the next candidate of the same one. Each is loaded in two
+    processes: how far those are apart says how far equal code looks apart.
+    """
 
     _KEPT = 2
 
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
-        self._loaded: dict[tuple[str, str, bool], Loaded] = {}
+        self._loaded: dict[tuple[str, str, bool], tuple[Loaded, ...]] = {}
 
-    def get(self, task: Task, protocol: Protocol, *, fresh: bool = False) -> Loaded:
-        """The loaded baseline; ``fresh`` replaces its process first.
+    def get(self, task: Task, protocol: Protocol, *, fresh: bool = False) -> tuple[Loaded, ...]:
+        """Both processes of the loaded baseline; ``fresh`` replaces them first.
 
         Raises:
             InfrastructureError: the trusted baseline does not load.
@@ -532,20 +542,29 @@ class Baselines:
         key = (candidate.hash, protocol.baseline, protocol.tf32)
         paces: dict[Case, float] = {}
         if fresh and key in self._loaded:
-            paces = self._loaded[key].paces
-            self._loaded.pop(key).close()
+            paces = self._loaded[key][0].paces
+            self._end(key)
         if key not in self._loaded:
             while len(self._loaded) >= self._KEPT:
-                self._loaded.pop(next(iter(self._loaded))).close()
+                self._end(next(iter(self._loaded)))
+            loaded: list[Loaded] = []
             try:
-                self._loaded[key] = Loaded(self._pool, candidate, ("run",), trusted=True, tf32=protocol.tf32)
+                for _ in range(2):
+                    loaded.append(Loaded(self._pool, candidate, ("run",), trusted=True, tf32=protocol.tf32))
             except BuildFailed as error:
                 raise InfrastructureError(f"the {protocol.baseline} baseline of {task.name} failed: {error}") from error
-            self._loaded[key].paces = paces
+            finally:
+                if len(loaded) == 1:
+                    loaded[0].close()
+            loaded[0].paces = paces
+            self._loaded[key] = tuple(loaded)
         return self._loaded[key]
+
+    def _end(self, key: tuple[str, str, bool]) -> None:
+        for loaded in self._loaded.pop(key):
+            loaded.close()
 
     def close(self) -> None:
         """End every baseline worker."""
-        for loaded in self._loaded.values():
-            loaded.close()
-        self._loaded.clear()
+        for key in list(self._loaded):
+            self._end(key)

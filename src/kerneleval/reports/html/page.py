@@ -15,9 +15,11 @@ import jinja2
 from markupsafe import Markup
 
 from kerneleval import __version__
+from kerneleval.records import DIRECTIONS
 from kerneleval.reports.html.document import SECTIONS, Document
 from kerneleval.reports.html.plots import COLOURS, GLYPHS, colours, figures, panels
 from kerneleval.reports.text import duration, ends, figure, number, plural, rate, safe
+from kerneleval.scores.common.rules import old_rule
 
 Plain = dict[str, Any]
 
@@ -48,6 +50,8 @@ def page(document: Document) -> str:
         version=__version__,
         columns=_columns(clean),
         factors=FACTORS,
+        directed=DIRECTED,
+        old_rule=old_rule(clean["run"]["protocol"]),
     )
 
 
@@ -129,6 +133,16 @@ FACTORS = [
     (title, key, unit) for title, key, _, unit in LEADERBOARD if key in ("speedup_med", "cv_shape", "c_op", "p_hw")
 ]
 """The factors of S: title, score, unit."""
+
+DIRECTED: tuple[tuple[str, str, str, str], ...] = tuple(
+    (f"{title}, {direction}" if direction else f"{title}, together", table if direction else score, direction, unit)
+    for title, table, score, unit in (
+        ("Speed", "speedup_by_direction", "speedup_med", "×"),
+        ("Shape CV", "cv_by_direction", "cv_shape", ""),
+    )
+    for direction in (*DIRECTIONS, "")
+)
+"""What S is made of that depends on times, by direction: columns as :data:`LEADERBOARD` has them."""
 
 
 def _columns(document: Document) -> list[tuple[str, str, str, str]]:

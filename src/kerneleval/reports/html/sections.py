@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kerneleval.records import REAL, SHAPE_CATEGORIES, Failed, Machine, Passed, Result
+from kerneleval.records import DIRECTIONS, REAL, SHAPE_CATEGORIES, Failed, Machine, Passed, Result
 from kerneleval.reports.text import ends
 from kerneleval.scores import Setting
 from kerneleval.scores.common.cells import attempted, by_key, device_names, devices_of, pairs, primary, timing_of
@@ -162,7 +162,8 @@ def portability(
     rows: Rows, scores: Mapping[str, Plain], machines: Sequence[Machine], not_evaluated: Mapping[str, str]
 ) -> list[Plain]:
     """For each device ``device``, ``name`` and ``by``: generator -> ``status`` (``pass``, ``fail``, ``not evaluated``),
-    ``speedup`` (a plain score), ``why``, and of how many (operator, direction) pairs tried how many are ``right``.
+    ``speedup`` (a plain score), ``directions`` (direction -> its own), ``why``, and of how many (operator, direction)
+    pairs ``tried`` how many are ``right``.
     """
     names = device_names(r for of in rows.values() for r in of)
     products = {machine.fingerprint: machine.name for machine in machines}
@@ -192,7 +193,9 @@ def _on_device(label: str, machines: Sequence[str], of: Sequence[Result], scores
         why = (speedup or {}).get("note") or "nothing was timed"
         return {"status": "not evaluated", "why": why, **counts}
     status = "pass" if value >= THRESHOLD else "fail"
-    return {"status": status, "speedup": speedup, "why": "", **counts}
+    of_directions = scores.get("device_speedup_by_direction", {})
+    by = {d: of_directions[f"{label}/{d}"] for d in DIRECTIONS if f"{label}/{d}" in of_directions}
+    return {"status": status, "speedup": speedup, "directions": by, "why": "", **counts}
 
 
 # -- Cost -------------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from kerneleval.records import Result, Score, UsageError, near
 from kerneleval.scores.common.cells import by_key, checked, pairs
 from kerneleval.scores.common.intervals import NOTHING, SEED, geometric_mean_of, share
 from kerneleval.scores.common.registry import DEFAULT
+from kerneleval.scores.common.rules import not_compared, rule_of
 
 _PERMUTATIONS = 9999
 
@@ -35,6 +36,8 @@ class Side:
     """Timed cells of these."""
     speedup: float
     """Geometric mean of their speedups, samples alike; NaN: none is timed."""
+    rule: int
+    """By which they were timed (``rules.py``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +51,8 @@ class TaskPair:
 
     @property
     def ratio(self) -> float:
-        """The second's speedup over the first's; NaN: not both have one."""
-        return self.after.speedup / self.before.speedup
+        """The second's speedup over the first's; NaN: not both have one, or they were timed by different rules."""
+        return self.after.speedup / self.before.speedup if self.after.rule == self.before.rule else math.nan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +71,8 @@ class TaskComparison:
     """Two-sided p-value of no difference."""
     speed: Score
     """Geometric mean over tasks of the ratios of speedup; Student's t over tasks; n is their number."""
+    rules: str
+    """What is not compared because it was timed by another rule, one sentence; empty: nothing."""
 
 
 def compare_tasks(
@@ -96,6 +101,7 @@ def compare_tasks(
         correct_after=_correct([p.after for p in found], common),
         p_correct=_p([p.after.right / p.after.samples - p.before.right / p.before.samples for p in found]),
         speed=_speed(found),
+        rules=not_compared(before, after),
     )
 
 
@@ -109,7 +115,8 @@ def _sides(results: Sequence[Result], same: Mapping[str, str]) -> dict[tuple[str
         timed = [log for log in logs if not math.isnan(log)]
         speedup = math.exp(_mean(timed))
         cells = sum(len(pair.timings) for pair in right)
-        found[key] = Side(samples=len(of), right=len(right), cells=cells, speedup=speedup)
+        rule = max((rule_of(key[1], r.protocol_version) for pair in of for r in pair.cells), default=1)
+        found[key] = Side(samples=len(of), right=len(right), cells=cells, speedup=speedup, rule=rule)
     return found
 
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast
 
 from kerneleval.records import Failed, Machine, Passed, Result, Timing, UsageError
+from kerneleval.scores.common.intervals import Z, log_error
 from kerneleval.scores.common.registry import Setting
+from kerneleval.scores.common.rules import one_rule, timed_by
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _K = TypeVar("_K", bound=Hashable)
@@ -63,7 +65,8 @@ def checked(results: Sequence[Result]) -> Sequence[Result]:
     """The results, if they are of one generator and hold every cell once.
 
     Raises:
-        UsageError: they are of several generators, or hold a cell twice (two runs of the same thing).
+        UsageError: they are of several generators, hold a cell twice (two runs of the same thing), or times of a
+            direction by two rules.
     """
     if isinstance(results, _Checked):
         return results
@@ -79,12 +82,28 @@ def checked(results: Sequence[Result]) -> Sequence[Result]:
                 f"{r.run}); score one run at a time, or runs on different machines"
             )
         seen[identity] = r.run
+    one_rule(timed_by(results))
     return _Checked(results)
 
 
 def timing_of(result: Result) -> Timing | None:
     """The timing of a correct cell; None where it failed or was not timed."""
     return result.outcome.timing if isinstance(result.outcome, Passed) else None
+
+
+def error_of(timing: Timing) -> float:
+    """Standard error of the logarithm of a timing's speedup: half of its 95 % interval over the quantile of Student's t
+    that the interval was made with. Infinite where it is no interval. Runs by older rules do not say with which: there
+    it is the normal one, and the error up to twice too large.
+    """
+    return log_error(timing.low, timing.high, unknown=math.inf) * Z / _student(timing.freedom)
+
+
+@functools.cache
+def _student(freedom: float) -> float:
+    from scipy import special
+
+    return Z if math.isinf(freedom) else float(special.stdtrit(freedom, 0.975))
 
 
 class Pooled(NamedTuple):
@@ -101,7 +120,7 @@ class Pooled(NamedTuple):
 def pooled(timings: Sequence[Timing]) -> Pooled:
     """The geometric mean of the speedups; the timings are independent, and have intervals."""
     n = len(timings)
-    half = math.sqrt(sum((math.log(t.high / t.low) / 2) ** 2 for t in timings)) / n
+    half = math.hypot(*(t.own_half_width for t in timings)) / n + sum(math.log1p(t.margin) for t in timings) / n
     return Pooled(sum(math.log(t.speedup) for t in timings) / n, half, sum(t.noise for t in timings) / n)
 
 

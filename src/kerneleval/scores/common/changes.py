@@ -10,6 +10,7 @@ from scipy import stats
 
 from kerneleval.records import Failed, Passed, Timing, Verdict
 from kerneleval.scores.common.cells import Pooled, by_key, pooled
+from kerneleval.scores.common.rules import rule_of
 
 KINDS = ("passed->failed", "failed->passed", "cells", "reason", "track", "speedup")
 """What can change, the worst first; ``cells``: the stored verdict and its stored cells contradict each other."""
@@ -144,6 +145,10 @@ def _incomparable(before: Verdict, after: Verdict) -> str:
         return "judged on another machine"
     if before.protocol.baseline != after.protocol.baseline:
         return f"against {before.protocol.baseline} then, {after.protocol.baseline} now"
+    versions = before.protocol.version, after.protocol.version
+    rules = [rule_of(v.direction, n) for v, n in zip((before.speedup, after.speedup), versions, strict=True)]
+    if rules[0] != rules[1]:
+        return f"timed by protocol version {versions[0]} then, {versions[1]} now"
     for when, verdict in (("then", before), ("now", after)):
         if any(f.check == "conditions" and f.level == "warn" for f in verdict.findings):
             return f"the machine was unsteady {when}"

@@ -20,6 +20,7 @@ from scipy import stats
 from kerneleval.records import Passed, Result, Score, UsageError
 from kerneleval.scores.common.cells import all_right, by_key, checked, device_names, timing_of
 from kerneleval.scores.common.intervals import NOTHING, Draw, Floats, Z, interval, log_error, nested, scored, share
+from kerneleval.scores.common.rules import not_compared, rule_of
 from kerneleval.scores.common.speeds import few_tasks
 
 LEVEL = 0.05
@@ -37,7 +38,7 @@ class Cell:
     shape_category: str
     change: str
     """``rescued``, ``broken``, ``both_wrong``, ``faster``, ``slower``, ``not_told`` (no difference beyond noise),
-    or ``untimed``."""
+    ``other_rule`` (timed by another rule, ``rules.py``) or ``untimed``."""
     ratio: float = math.nan
     """The second's speedup over the first's; NaN: not both are timed."""
     low: float = math.nan
@@ -83,6 +84,8 @@ class Comparison:
     speed: Score
     """Geometric mean of the ratios, tasks alike: mean of log ratio within each pair, then over pairs. Hierarchical
     bootstrap (whole tasks); n is the number of cells."""
+    rules: str
+    """What is not compared because it was timed by another rule, one sentence; empty: nothing."""
 
     def counts(self) -> dict[str, int]:
         """How many cells changed in which way."""
@@ -92,7 +95,7 @@ class Comparison:
         return found
 
 
-_CHANGES = ("rescued", "broken", "both_wrong", "faster", "slower", "not_told", "untimed")
+_CHANGES = ("rescued", "broken", "both_wrong", "faster", "slower", "not_told", "other_rule", "untimed")
 
 
 def compare(before: Sequence[Result], after: Sequence[Result]) -> Comparison:
@@ -123,6 +126,7 @@ def compare(before: Sequence[Result], after: Sequence[Result]) -> Comparison:
         correct_after=share(sum(b for _, b in right) / len(right), len(right), independent=tasks),
         p_correct=float(stats.binomtest(rescued, changed).pvalue) if changed else 1.0,
         speed=_speed(cells),
+        rules=not_compared(first.values(), second.values()),
     )
 
 
@@ -145,6 +149,10 @@ def _cell(one: Result, other: Result, names: dict[str, str]) -> Cell:
     mine, theirs = timing_of(one), timing_of(other)
     if mine is None or theirs is None or not (mine.speedup > 0 and theirs.speedup > 0):
         return bare
+    if rule_of(case.direction, one.protocol_version) != rule_of(case.direction, other.protocol_version):
+        return replace(bare, change="other_rule")
+    if mine.time != theirs.time:  # call times are there on both sides
+        mine, theirs = (t.other if t.time == "device" and t.other is not None else t for t in (mine, theirs))
     ratio = theirs.speedup / mine.speedup
     error = math.hypot(*(log_error(t.low, t.high, unknown=math.inf) for t in (mine, theirs)))
     p = math.erfc(abs(math.log(ratio)) / (error * math.sqrt(2))) if error > 0 else float(ratio == 1)

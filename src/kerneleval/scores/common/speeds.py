@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kerneleval.records import Result
-from kerneleval.scores.common.cells import derived, device_names, primary, timing_of
-from kerneleval.scores.common.intervals import FEW, Nested, nested
+from kerneleval.records import Result, Timing
+from kerneleval.scores.common.cells import derived, device_names, error_of, primary, timing_of
+from kerneleval.scores.common.intervals import FEW, Floats, Nested, nested, quotient
 from kerneleval.scores.common.registry import Setting
 
 MIN_SHAPES = 3
@@ -27,6 +28,9 @@ class Speeds:
     """Speedups, groups within tasks."""
     eligible: NDArray[np.bool_]
     """(tasks, groups): whether the group has at least :data:`MIN_SHAPES` shapes."""
+    noise: Floats
+    """(tasks, groups): mean of the cells' measurement variances over the square of the mean speedup; 0 where there is
+    no cell. See :func:`measurement_variance`."""
 
     @property
     def cells(self) -> int:
@@ -43,12 +47,13 @@ class Speeds:
 def speeds(results: Sequence[Result], setting: Setting) -> Speeds:
     """Speedups of the correct, timed cells on the primary machine."""
     tasks = tuple(dict.fromkeys([*(r.task for r in results), *(task for task, _, _ in setting.suite)]))
-    rows = []
+    rows, variances = [], []
     shapes: dict[tuple[str, object], set[tuple[tuple[str, int], ...]]] = {}
     for r in primary(results, setting):
         if (timing := timing_of(r)) is not None:
             group = (r.sample, r.case.direction, r.case.dtype)
             rows.append((r.task, group, timing.speedup))
+            variances.append((r.task, group, measurement_variance(timing)))
             shapes.setdefault((r.task, group), set()).add(r.case.dims)
     arranged = nested(tasks, rows)
     eligible = np.zeros(arranged.counts.shape, dtype=bool)
@@ -58,7 +63,16 @@ def speeds(results: Sequence[Result], setting: Setting) -> Speeds:
         position = place.get(task, 0)
         eligible[row[task], position] = len(seen) >= MIN_SHAPES
         place[task] = position + 1
-    return Speeds(tasks, arranged, eligible)
+    noise = np.nansum(nested(tasks, variances).values, axis=-1) * arranged.counts
+    return Speeds(tasks, arranged, eligible, np.nan_to_num(quotient(noise, np.nansum(arranged.values, axis=-1) ** 2)))
+
+
+def measurement_variance(timing: Timing) -> float:
+    """Variance of the speedup as measured around the true one: s² (1 - exp(-e²)), with the standard error e of its
+    logarithm, which is unbiased where the error of the logarithm is normal (E s² = S² exp(2 e²), Var s = S² exp(e²)
+    (exp(e²) - 1) for a true S). At most s², which is where there is no interval.
+    """
+    return timing.speedup**2 * -math.expm1(-(error_of(timing) ** 2))
 
 
 @derived("primary")

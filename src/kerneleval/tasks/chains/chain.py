@@ -60,6 +60,8 @@ class Step:
     """Whether the base's own result is used once more; what goes out has its shape."""
     jumps: bool = False
     """Whether it picks extremes."""
+    centres: bool = False
+    """Whether it takes off a mean over the dims that it sums over."""
     mixes: bool = False
     """Whether items of the batch meet."""
     least: int = 1
@@ -92,6 +94,10 @@ def chain(bases: Mapping[str, Base], steps: Mapping[str, Step], *names: str, **m
             taken += count
         return x
 
+    first = behind[0]
+    if first.centres and not base.reduction and isinstance(args[0], Arg):  # a product spreads what is far from zero
+        args[0] = replace(args[0], along=" ".join(first.over(base.shape)))
+        more.setdefault("rows", ("far_mean",))
     run.__name__ = run.__qualname__ = "_".join(names)
     sums = [(step, step.over(given)) for step, given in zip(behind, shapes, strict=True)]
     return operator(

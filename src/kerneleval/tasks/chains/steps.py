@@ -182,7 +182,8 @@ def _softmax(text: str, run: Any, over: _Shape, **more: Any) -> Step:
 
 
 def _norm(text: str, run: Any, each: int, args: _Args, over: _Shape, **more: Any) -> Step:
-    return Step(text=text, run=run, each=each, args=args, over=over, complexity=2, **{"least": LEAST, **more})
+    settings: dict[str, Any] = {"least": LEAST, "centres": True, **more}
+    return Step(text=text, run=run, each=each, args=args, over=over, complexity=2, **settings)
 
 
 STEPS: dict[str, Step] = {
@@ -239,7 +240,9 @@ STEPS: dict[str, Step] = {
     "mean": _of_channels("mean_c {x}", partial(torch.mean, dim=1, keepdim=True)),
     "max": _of_channels("max_c {x}", partial(torch.amax, dim=1, keepdim=True), jumps=True),
     "min": _of_channels("min_c {x}", partial(torch.amin, dim=1, keepdim=True), jumps=True),
-    "std": _of_channels("std_c {x}", partial(torch.std, dim=1, keepdim=True), 4, least=LEAST, complexity=2),
+    "std": _of_channels(
+        "std_c {x}", partial(torch.std, dim=1, keepdim=True), 4, least=LEAST, complexity=2, centres=True
+    ),
     "logsumexp": _of_channels("logsumexp_c {x}", partial(torch.logsumexp, dim=1, keepdim=True), 4, complexity=2),
     "min_and_bias": Step(text="(min_c {x} + bias[c])", run=_min_and_bias, each=2, args=_channel, jumps=True),
     "min_first": Step(text="min_h {x}", run=partial(torch.amin, dim=2, keepdim=True), shape=_first_flat, jumps=True),
@@ -254,7 +257,7 @@ STEPS: dict[str, Step] = {
     "centre": Step(text="(y - mean over positions of y), y = {x}", run=_centred, each=2, over=lambda s: s[2:], least=2),
     "mean_last": _of_last("mean {x}", partial(torch.mean, dim=-1)),
     "min_last": _of_last("min {x}", partial(torch.amin, dim=-1), jumps=True),
-    "std_last": _of_last("std {x}", partial(torch.std, dim=-1), 4, least=LEAST, complexity=2),
+    "std_last": _of_last("std {x}", partial(torch.std, dim=-1), 4, least=LEAST, complexity=2, centres=True),
     "avg_pool_features": Step(text="avg_pool({x}, 2)", run=_avg_pool_features, shape=_fewer_features),
     "max_pool_features": Step(text="max_pool({x}, 2)", run=_max_pool_features, shape=_fewer_features, jumps=True),
     "global_avg_pool": Step(
@@ -293,5 +296,5 @@ STEPS: dict[str, Step] = {
     "layer_norm_items": _norm(
         "layer_norm({x}) over all but the batch", _layer_norm_items, 6, _numbers(eps=1e-5), lambda s: s[1:]
     ),
-    "rms_norm": _norm("rms_norm({x})", _rms_norm, 4, lambda s: _weighted(s[-1], 1e-6), lambda s: s[-1:]),
+    "rms_norm": _norm("rms_norm({x})", _rms_norm, 4, lambda s: _weighted(s[-1], 1e-6), lambda s: s[-1:], centres=False),
 }

@@ -10,22 +10,26 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from kerneleval.records import Dim, Task, Tolerance, UsageError
-from kerneleval.tasks.formats.module_problem import ModuleProblem
+from kerneleval.records import Dim, Finding, Task, Tolerance, UsageError
+from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
 from kerneleval.tasks.formats.survey import init_arguments
-from kerneleval.tasks.formats.sweep import Surveys, safe_distributions, variants
+from kerneleval.tasks.formats.sweep import Surveys, own_dims, safe_distributions, units, variants
 
 _OUTLIER_RMS = 2.0
 """Where sizes differ within a tensor, convolutions that are stable in the norm alone are further off than the floor
 allows: those that PyTorch takes from NNPACK by up to 1.23 times, over KernelBench's problems made small. Without NNPACK
 none is."""
+
+
+_LAYOUTS = ("contiguous", "transposed", "sliced", "offset")
+"""Of a sweep, where the reference takes them; inputs along a stride of 0 would be other values."""
 
 
 def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
@@ -37,7 +41,7 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
     by running the problem on tensors without memory; :class:`Survey` says what is counted. Neither ``flops`` nor
     ``bytes`` bounds what a clever candidate needs (a triangular matrix need not be read whole).
 
-    ``sweep``: also judge other sizes, chosen by the public ``suite_seed`` and found by varying the file's top-level
+    ``sweep``: also judge other sizes, chosen by the public ``suite_seed`` and found by varying the file's
     integers (``sweep.py``). At the file's own sizes, inputs of other scale and sign are judged too where the problem is
     defined there: most files draw from [0, 1) alone, where a softmax needs no maximum and a ReLU is the identity.
 
@@ -46,8 +50,9 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
     file = ProblemFile(Path(path))
     init_arguments(file, file.execute({}), 0)
     surveys = Surveys(file)
-    given = ("given", dict(file.sizes))
+    given = ("given", own_dims(file, units(surveys)) if sweep else dict(file.sizes))
     case_dims = (given, *variants(surveys, suite_seed)) if sweep else (given,)
+    others = _others(surveys, sweep)
     level = _level(file.path)
     slug = re.sub(r"[^A-Za-z0-9_.+-]", "_", file.path.stem)
     build = functools.partial(ModuleProblem, file)
@@ -59,7 +64,7 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
         summary=_summary(file),
         dims=tuple(
             Dim(name=name, low=min(values), high=max(values), scaled=False)
-            for name in file.sizes
+            for name in given[1]
             for values in ([dims[name] for _, dims in case_dims],)
         ),
         dtypes=("float32",),
@@ -73,10 +78,11 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
             normwise=True,  # it may hold products and convolutions anywhere
             outlier_rms=_OUTLIER_RMS,
         ),
-        distributions=("standard", *_others(surveys, sweep)),
-        layouts=("contiguous",),
+        distributions=("standard", *others),
+        layouts=_LAYOUTS if sweep else _LAYOUTS[:1],
         no_backward="KernelBench problems are forward only",
         case_dims=case_dims,
+        findings=_findings(surveys, others, swept=sweep and len(case_dims) == 1),
         baseline_source=file.text,
         module=True,
         build=build,
@@ -91,6 +97,28 @@ def _others(surveys: Surveys, sweep: bool) -> tuple[str, ...]:
         if sweep:
             raise
         return ()  # errors of the file are reported where its own sizes are judged
+
+
+def _findings(surveys: Surveys, others: Sequence[str], *, swept: bool) -> tuple[Finding, ...]:
+    """What every verdict on the task must say: distributions that fell out; ``swept``: no other size was found."""
+    found = []
+    if swept:
+        text = (
+            "no other sizes: the file has none that could be varied, so a candidate may be wrong at every other one. "
+            "Write sizes as whole numbers at the top of the file or in get_inputs()"
+        )
+        found.append(Finding(check="shapes", level="warn", message=text))
+    if gone := [name for name in DISTRIBUTIONS if name not in others and (name != "trained" or _weighted(surveys))]:
+        text = f"not judged on {', '.join(gone)} inputs: the file itself raises there, or is not near fp64"
+        found.append(Finding(check="reference", level="info", message=text))
+    return tuple(found)
+
+
+def _weighted(surveys: Surveys) -> bool:
+    try:
+        return bool(surveys.at({}).weights)
+    except UsageError:
+        return False
 
 
 def _reference(build: Callable[[Mapping[str, int], str], ModuleProblem]) -> Callable[..., Any]:

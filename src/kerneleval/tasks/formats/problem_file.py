@@ -5,23 +5,24 @@ own, so that two sizes of one file, or two files with the same names, never meet
 
 Its *integers* are what a sweep may vary: top-level names that are bound to a constant whole number, or to a tuple or
 list of them, whose elements are then called ``name[0]``, ``name[1]`` ... A new value is bound right behind the last
-such statement, so that everything derived from it follows.
+such statement, so that everything derived from it follows. Whole numbers written elsewhere, inside ``get_inputs()`` and
+what it uses, are *literals*: ``literals.py`` finds them, and a new value takes their place.
 """
 
 from __future__ import annotations
 
 import ast
 import contextlib
+import copy
 import functools
 import importlib
-import operator
 import os
 import random
 import symtable
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -29,21 +30,10 @@ import numpy
 import torch
 
 from kerneleval.records import InfrastructureError, UsageError, digest, near
+from kerneleval.tasks.formats.literals import Literal, Replaced, bindings, find_literals, whole_number, whole_numbers
 
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
 """Names that a problem file must define."""
-
-_MAX_EXPONENT = 64
-
-_BINARY: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-    ast.LShift: operator.lshift,
-}
 
 
 class ProblemFile:
@@ -78,9 +68,9 @@ class ProblemFile:
     def _find_integers(self) -> dict[str, int]:
         found: dict[str, int] = {}
         for index, statement in enumerate(self.tree.body):
-            for name, value in _bindings(statement):
-                number = _whole_number(value)
-                sequence = _whole_numbers(value)
+            for name, value in bindings(statement):
+                number = whole_number(value)
+                sequence = whole_numbers(value)
                 if number is None and sequence is None:
                     continue
                 for old in [key for key in found if key == name or key.startswith(f"{name}[")]:
@@ -105,7 +95,7 @@ class ProblemFile:
 
         A candidate is given arguments only, so these must stay as written.
         """
-        values = {name: value for node in self.tree.body for name, value in _bindings(node)}
+        values = {name: value for node in self.tree.body for name, value in bindings(node)}
         reads = _global_reads(self.tree, self.text, str(self.path))
         seen: set[str] = set()
         waiting = ["Model"]
@@ -119,16 +109,29 @@ class ProblemFile:
                 waiting += [node.id for node in ast.walk(values[name]) if isinstance(node, ast.Name)]
         return frozenset(seen)
 
+    @functools.cached_property
+    def literals(self) -> dict[str, Literal]:
+        """Whole numbers of 2 and more inside the functions that make inputs and what they use, by names of our own:
+        ``get_inputs[0]`` is the first one there. None of what ``Model`` reads is among them.
+        """
+        reads = _global_reads(self.tree, self.text, str(self.path))
+        return find_literals(self.tree, reads, self.read_by_model | set(self._places))
+
+    def value(self, name: str) -> int:
+        """An integer or a literal, as written."""
+        return self.integers[name] if name in self.integers else self.literals[name].value
+
     # -- execution ----------------------------------------------------------------------------------------------------
 
     def execute(self, dims: Mapping[str, int]) -> ModuleType:
-        """Execute the file with these integers (of :attr:`integers`) instead of its own; returns the fresh namespace.
-        Raises UsageError: a dim that the file does not have; or the file raised (the message names the line).
+        """Execute the file with these values of :attr:`integers` and :attr:`literals` instead of its own; returns the
+        fresh namespace. Raises UsageError: a dim that the file does not have; or the file raised (the message names the
+        line).
         """
         for name in dims:
-            if name not in self.integers:
+            if name not in self.integers and name not in self.literals:
                 raise UsageError(f"{self.path} has no top-level integer {name!r}; {near(name, self.integers)}")
-        changed = {name: value for name, value in dims.items() if value != self.integers[name]}
+        changed = {name: value for name, value in dims.items() if value != self.value(name)}
         name = f"kerneleval_problem_{digest(str(self.path), self.text, repr(sorted(changed.items())))[:16]}"
         module = ModuleType(name)
         module.__file__ = str(self.path)
@@ -143,9 +146,10 @@ class ProblemFile:
         return module
 
     def _with(self, changed: Mapping[str, int]) -> ast.Module:
-        """The tree with new bindings behind the statements that they replace."""
+        """The tree with new bindings behind the statements that they replace, and with new literals."""
         behind: dict[int, list[str]] = {}
-        for name in dict.fromkeys(key.partition("[")[0] for key in changed):
+        inside = {self.literals[name].place: value for name, value in changed.items() if name not in self.integers}
+        for name in dict.fromkeys(key.partition("[")[0] for key in changed if key in self.integers):
             if name in self._sequences:
                 kind, values = self._sequences[name]
                 text = f"{name} = {kind([changed.get(f'{name}[{i}]', v) for i, v in enumerate(values)])!r}"
@@ -160,7 +164,11 @@ class ProblemFile:
                 for node in ast.walk(new):
                     ast.copy_location(node, statement)
                 body.append(new)
-        return ast.Module(body=body, type_ignores=[])
+        made = ast.Module(body=body, type_ignores=[])
+        if inside:
+            made = copy.deepcopy(made)
+            Replaced(inside).visit(made)  # a whole module stays the same node
+        return made
 
 
 @contextlib.contextmanager
@@ -242,50 +250,3 @@ def _global_reads(tree: ast.Module, text: str, path: str) -> dict[str, set[str]]
             found[owner] |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()}
         waiting += [(owner, child) for child in table.get_children()]
     return found
-
-
-def _bindings(statement: ast.stmt) -> list[tuple[str, ast.expr]]:
-    """(name, value) of every plain name that a top-level assignment binds, unpacked tuples included."""
-    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
-        targets: list[ast.expr] = [statement.target]
-        value = statement.value
-    elif isinstance(statement, ast.Assign):
-        targets, value = statement.targets, statement.value
-    else:
-        return []
-    found: list[tuple[str, ast.expr]] = []
-    for target in targets:
-        if isinstance(target, ast.Name):
-            found.append((target.id, value))
-        elif isinstance(target, (ast.Tuple, ast.List)):
-            parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
-            if len(parts) == len(target.elts):
-                found += [(t.id, p) for t, p in zip(target.elts, parts, strict=True) if isinstance(t, ast.Name)]
-    return found
-
-
-def _whole_number(node: ast.expr) -> int | None:
-    """The value of a constant integer expression; None for anything else."""
-    if isinstance(node, ast.Constant):
-        return node.value if type(node.value) is int else None
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
-        inner = _whole_number(node.operand)
-        return None if inner is None else (-inner if isinstance(node.op, ast.USub) else inner)
-    if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
-        left, right = _whole_number(node.left), _whole_number(node.right)
-        if left is None or right is None:
-            return None
-        if isinstance(node.op, (ast.Pow, ast.LShift)) and not 0 <= right <= _MAX_EXPONENT:
-            return None
-        if isinstance(node.op, (ast.FloorDiv, ast.Mod)) and right == 0:
-            return None
-        return _BINARY[type(node.op)](left, right)
-    return None
-
-
-def _whole_numbers(node: ast.expr) -> list[int] | None:
-    """The values of a tuple or list of constant integers; None for anything else."""
-    if not isinstance(node, (ast.Tuple, ast.List)) or not node.elts:
-        return None
-    values = [_whole_number(element) for element in node.elts]
-    return None if any(v is None for v in values) else [v for v in values if v is not None]

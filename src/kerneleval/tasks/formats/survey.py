@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -118,26 +119,43 @@ def init_arguments(file: ProblemFile, namespace: ModuleType, seed: int) -> list[
         given = namespace.get_init_inputs()
     if not isinstance(given, (list, tuple)):
         raise UsageError(f"{file.path}: get_init_inputs() must give a list of arguments, got {_short(given)}")
+    given = _positional(namespace, given)
     for index, value in enumerate(given):
         _check_plain(file, index, value)
     return list(given)
 
 
+def _positional(namespace: ModuleType, given: Sequence[Any]) -> Sequence[Any]:
+    """``[arguments, keywords]``, as some files write it, as arguments in the order of ``Model``; all else as it is."""
+    if len(given) != 2 or not isinstance(given[0], (list, tuple)) or not isinstance(given[1], Mapping):
+        return given
+    try:
+        signature = inspect.signature(namespace.Model)
+        bound = signature.bind(*given[0], **given[1])
+    except (TypeError, ValueError):  # two arguments, a list and a dict, that mean what they say
+        return given
+    if bound.kwargs:
+        bound.apply_defaults()
+    if bound.kwargs:
+        return given
+    return bound.args
+
+
 _MAX_TENSOR_ELEMENTS = 4096
 
 
-def _check_plain(file: ProblemFile, index: int, value: Any) -> None:
+def _check_plain(file: ProblemFile, index: int, value: Any, where: str = "get_init_inputs()") -> None:
     if value is None or isinstance(value, (bool, int, float, str, torch.dtype)):
         return
     named = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
     if named or isinstance(value, (list, tuple)):
         for element in value.values() if named else value:
-            _check_plain(file, index, element)
+            _check_plain(file, index, element, where)
         return
     if isinstance(value, torch.Tensor) and value.numel() <= _MAX_TENSOR_ELEMENTS:
         return
     raise UsageError(
-        f"{file.path}: argument {index} of get_init_inputs() holds {_short(value)}; a candidate in its own process can "
+        f"{file.path}: argument {index} of {where} holds {_short(value)}; a candidate in its own process can "
         f"be given numbers, strings, None, dtypes, tuples, lists, dicts and tensors of up to {_MAX_TENSOR_ELEMENTS} "
         "elements"
     )
@@ -154,6 +172,12 @@ def build_model(
         model = namespace.Model(*init_args)
         if not isinstance(model, torch.nn.Module):
             raise UsageError(f"{file.path}: Model must be a torch.nn.Module, got {_short(model)}")
+        lazy = (name for name, value in model.state_dict(keep_vars=True).items() if is_lazy(value))
+        if name := next(lazy, ""):
+            raise UsageError(
+                f"{file.path}: weight {name} of Model has no shape before the first call (a lazy module), so none can "
+                "be drawn for a candidate; write the size out, as nn.Linear(24, 32) instead of nn.LazyLinear(32)"
+            )
         return model.to(device)
 
 
@@ -170,8 +194,14 @@ def call_inputs(file: ProblemFile, namespace: ModuleType, device: str, seed: int
         if isinstance(value, torch.Tensor):
             if str(value.dtype)[6:] not in DTYPES:
                 raise UsageError(f"{file.path}: get_inputs() argument {index} is {value.dtype}, which is not judged")
+        elif flatten(value):
+            raise UsageError(
+                f"{file.path}: get_inputs() argument {index} is a {type(value).__name__} that holds tensors; arguments "
+                "are judged where each is a tensor or a plain value. Give each tensor as an argument of its own, and "
+                "let forward(self, *maps) collect them"
+            )
         else:
-            _check_plain(file, index, value)
+            _check_plain(file, index, value, "get_inputs()")
     return placed
 
 

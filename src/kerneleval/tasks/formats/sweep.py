@@ -17,6 +17,7 @@ import torch
 from kerneleval.records import UsageError, digest
 from kerneleval.tasks.formats.module_problem import DISTRIBUTIONS, ModuleProblem
 from kerneleval.tasks.formats.problem_file import ProblemFile
+from kerneleval.tasks.formats.soundness import astray, depends, limit_of
 from kerneleval.tasks.formats.survey import Survey, survey
 from kerneleval.tasks.sampling import is_power_of_two
 
@@ -36,14 +37,8 @@ _REAL_BYTES = 64 << 20
 
 _MINIATURE_BYTES = 4 << 20
 _MINIATURE_FLOPS = 200_000_000
-_AGREE = 1e-3
-"""Largest difference of the native reference from fp64, relative to the largest value, where a problem is sound."""
-
 _DRAWS = 4
 """How often inputs with a few large elements are drawn to see whether a problem is sound: the sign of these matters."""
-
-_DEPENDS = 1e-4
-"""Change of the outputs from input to input, relative to the largest value, below which they count as the same."""
 
 
 class Unit(NamedTuple):
@@ -97,11 +92,12 @@ class Surveys:
 def units(surveys: Surveys) -> list[Unit]:
     """What can be varied, in the order of the file; raises UsageError where the file raises at its own sizes."""
     file, base = surveys.file, surveys.at({})
+    hints = {name: name for name in file.sizes if name.partition("[")[0] not in file.read_by_model}
+    hints |= {name: literal.hint for name, literal in file.literals.items() if not literal.bound}
     free = {
-        name: value
-        for name, value in file.sizes.items()
-        if value >= 2 and not _NOT_A_SIZE.search(name) and name.partition("[")[0] not in file.read_by_model
+        name: file.value(name) for name, hint in hints.items() if file.value(name) >= 2 and not _NOT_A_SIZE.search(hint)
     }
+    bounds = [name for name, literal in file.literals.items() if literal.bound]
     found: list[Unit] = []
     taken: set[str] = set()
     for name, value in free.items():
@@ -112,12 +108,18 @@ def units(surveys: Surveys) -> list[Unit]:
             unit = Unit(names, value)
             tries = (surveys.probe(unit.at(v)) for v in (value // 2, value - 1, value - 8) if v >= 1)
             if (other := next((made for made in tries if made is not None), None)) is not None:
-                wider = other.weights != base.weights and not any(map(_HEADS.search, names))
+                wider = other.weights != base.weights and not any(_HEADS.search(hints[one]) for one in names)
                 if wider or other.arguments != base.arguments:
-                    found.append(unit)
+                    followers = [one for one in bounds if file.value(one) == value]
+                    found.append(Unit((*names, *followers), value))
                     taken.update(names)
                 break
     return found
+
+
+def own_dims(file: ProblemFile, varied: Sequence[Unit]) -> dict[str, int]:
+    """The file's own sizes: its top-level integers, and what is varied of the numbers inside its functions."""
+    return file.sizes | {name: unit.value for unit in varied for name in unit.names}
 
 
 # -- Variants ---------------------------------------------------------------------------------------------------------
@@ -178,6 +180,7 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
     """
     file, base, varied = surveys.file, surveys.at({}), units(surveys)
     rng = random.Random(digest(file.text, str(suite_seed)))
+    given = own_dims(file, varied)
     found: list[tuple[str, dict[str, int]]] = []
     forms = [base.form]
 
@@ -189,7 +192,7 @@ def variants(surveys: Surveys, suite_seed: int = 0) -> tuple[tuple[str, dict[str
         if grown or not _sound(surveys, made, dims):
             return False
         forms.append(made.form)
-        found.append((category, file.sizes | dims))
+        found.append((category, given | dims))
         return True
 
     for category, propose in _KINDS:
@@ -224,15 +227,7 @@ def _sound(surveys: Surveys, made: Survey, dims: Mapping[str, int]) -> bool:
     if not _agrees(problem, weights, "standard"):
         return False
     one, other = (problem.oracle(problem.inputs(seed), weights) for seed in (1, 2))
-    return any(_depends(a, b) for a, b in zip(one, other, strict=True))
-
-
-def _depends(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if one.shape != other.shape:
-        return True
-    if not one.numel() or not one.is_floating_point():
-        return not torch.equal(one, other)
-    return bool((one - other).abs().max() > _DEPENDS * one.abs().max())
+    return any(depends(a, b) for a, b in zip(one, other, strict=True))
 
 
 # -- Miniatures -------------------------------------------------------------------------------------------------------
@@ -284,14 +279,10 @@ def _agrees(problem: ModuleProblem, weights: Mapping[str, torch.Tensor], distrib
 
 def _agrees_on(problem: ModuleProblem, args: Sequence[Any], weights: Mapping[str, torch.Tensor]) -> bool:
     try:
-        both = zip(problem.reference(args, weights), problem.oracle(args, weights), strict=True)
+        native, exact = problem.reference(args, weights), problem.oracle(args, weights)
     except UsageError:  # the file itself takes no such values
         return False
-    for native, exact in both:
-        if not native.is_floating_point() or not native.numel():
-            continue
-        if not bool(exact.isfinite().all()) or not bool(native.isfinite().all()):
-            return False
-        if bool((native.double() - exact).abs().max() > _AGREE * exact.abs().max()):
-            return False
-    return True
+    floating = [t for t in (*native, *exact) if t.is_floating_point()]
+    if not all(bool(t.isfinite().all()) for t in floating):
+        return False
+    return astray(native, exact, limit_of((*args, *weights.values(), *native))) is None

@@ -68,6 +68,9 @@ _DISTRIBUTIONS = {
     "negative": "values below zero",
     "trained": "weights of other signs and sizes than at initialisation",
     "common": "values far from zero that differ little",
+    "ordered": "long rows that are sorted, clustered, of low contrast or full of ties",
+    "far_mean": "long rows whose mean is 100 or 1000 times their standard deviation",
+    "long_memory": "long rows whose decays are near 1",
 }
 
 _VALUES = {

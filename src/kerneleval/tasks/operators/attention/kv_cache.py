@@ -334,7 +334,12 @@ TASKS = (
         "out0 = (first e^a + other e^b) / (e^a + e^b), out1 = log(e^a + e^b), a and b the two logarithms [h, t] of "
         "the sums of attention over two parts of the keys",
         dims=(size("T"), fixed("H", low=2, high=16), size("D", low=4, high=512)),
-        args=(data("first", "T H D"), data("first_lse", "H T"), data("other", "T H D"), data("other_lse", "H T")),
+        args=(
+            data("first", "T H D"),
+            data("first_lse", "H T", nonfinite="masked_nan"),
+            data("other", "T H D"),
+            data("other_lse", "H T", nonfinite="masked_nan"),
+        ),
         out=("T H D", "H T"),
         reference=_merge_attn_states,
         flops="T * H * (3 * D + 8)",
@@ -355,7 +360,7 @@ TASKS = (
         "attention",
         "out0 = sum_s outs[s] softmax_s(lse[s]), out1 = log sum_s exp(lse[s]): attention over P parts of the keys",
         dims=(fixed("P", low=2, high=16), size("T"), fixed("H", low=2, high=16), size("D", low=4, high=512)),
-        args=(data("outs", "P T H D"), data("lse", "P T H")),
+        args=(data("outs", "P T H D"), data("lse", "P T H", nonfinite="masked_nan")),
         out=("T H D", "T H"),
         reference=_merge_split_states,
         flops="P * T * H * (2 * D + 5)",

@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 
 from kerneleval.records import Task
 from kerneleval.tasks.define import data, fixed, plain, size
-from kerneleval.tasks.operators.attention.state_space import MOST_STATES, stepwise
+from kerneleval.tasks.operators.attention.state_space import MOST_STATES, SLOW_GATE, SLOW_LOG, stepwise
 from kerneleval.tasks.operators.reduction.scan import wide
 from kerneleval.tasks.relations import permutation
 
@@ -104,7 +104,7 @@ def _retention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
 
 _HEADS = (fixed("B", high=2), fixed("H", low=2), size("L", low=2, high=512), fixed("D", low=4, high=32, multiple_of=4))
 _VALUES = fixed("E", low=4, high=32, multiple_of=4)
-_QKV = (data("q", "B H L D"), data("k", "B H L D", fan_in="D"), data("v", "B H L E"))
+_QKV = (data("q", "B H L D"), data("k", "B H L D", fan_in="D"), data("v", "B H L E", along="L"))
 
 
 def _heads(name: str, summary: str, reference: Callable[..., Any], *further: Any, each: int, **more: Any) -> Task:
@@ -126,16 +126,18 @@ TASKS = (
         "gated_linear_attention",
         "h[l] = diag(sigmoid(gate[l])) h[l - 1] + k[l] v[l]^T, out[l] = q[l] h[l]",
         _gated_linear_attention,
-        data("gate", "B H L D"),
+        data("gate", "B H L D", slow=SLOW_GATE),
         each=6,
+        rows=("long_memory",),
     ),
     _heads(
         "rwkv6_wkv",
         "out[l] = r[l] (h[l - 1] + diag(bonus[h]) k[l] v[l]^T), h[l] = diag(exp(-exp(decay[l]))) h[l - 1] + "
         "k[l] v[l]^T",
         _rwkv6,
-        data("decay", "B H L D"),
+        data("decay", "B H L D", slow=SLOW_LOG),
         data("bonus", "H D"),
+        rows=("long_memory",),
         over=(data("r", "B H L D"), *_QKV[1:]),
         each=8,
         dims=(*_HEADS[:2], size("L", low=4, high=512), _HEADS[3], _VALUES),  # two steps do not depend on the decay
@@ -156,7 +158,8 @@ TASKS = (
         "k divided by their norms",
         _gated_delta_rule,
         data("beta", "B H L"),
-        data("gate", "B H L"),
+        data("gate", "B H L", slow=SLOW_GATE),
+        rows=("long_memory",),
         over=(data("q", "B H L D"), data("k", "B H L D"), _QKV[2]),
         each=8,
     ),

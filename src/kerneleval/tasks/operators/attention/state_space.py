@@ -16,7 +16,7 @@ from kerneleval.tasks.define import data, fixed, operator, plain, size, weight
 from kerneleval.tasks.operators.reduction.scan import wide
 from kerneleval.tasks.relations import permutation, resampling
 
-__all__ = ["MOST_STATES", "TASKS", "stepwise"]
+__all__ = ["MOST_STATES", "SLOW_GATE", "SLOW_LOG", "SLOW_RATE", "TASKS", "stepwise"]
 
 Tensor = torch.Tensor
 
@@ -110,6 +110,9 @@ def _rg_lru(x: Tensor, take: Tensor, keep: Tensor, rate: Tensor) -> Tensor:
     return _scanned(torch.exp(logs).mT, taken.mT).mT.to(x.dtype, copy=True).contiguous()
 
 
+SLOW_RATE, SLOW_LOG, SLOW_GATE = (2.0**-10, 0.0), (1.0, -7.0), (1.0, 7.0)
+"""``Arg.slow`` of rates of decay, of their logarithms, and of what a sigmoid makes a decay of: some thousand steps are
+remembered."""
 MOST_STATES = 2**22
 """Most numbers of all states of one case: some references hold them all."""
 _CHANNELS = (fixed("B", high=4), size("D", high=1024), size("L", low=2, high=1024), fixed("N", low=2, high=16))
@@ -159,9 +162,9 @@ TASKS = (
         "skip u[l]) * silu(z[l])",
         _selective_scan,
         (
-            data("u", "B D L"),
+            data("u", "B D L", along="L"),
             data("delta", "B D L"),
-            data("decay", "D N", values="positive"),
+            data("decay", "D N", values="positive", slow=SLOW_RATE),
             data("b", "B N L"),
             data("c", "B N L", fan_in="N"),
             data("skip", "D"),
@@ -173,6 +176,7 @@ TASKS = (
         flops="B * D * L * (7 * N + 11)",
         reduction="L + N",
         gathered="max(B * L, D)",
+        rows=("long_memory",),
         where=f"B * D * N > 0 and L > 1 and (B * D * L * N <= {MOST_STATES})",
         source="vllm",
         level=3,
@@ -223,9 +227,9 @@ TASKS = (
         "h; L steps in chunks",
         _mamba_chunk_scan,
         (
-            data("x", "B L H P"),
+            data("x", "B L H P", along="L"),
             data("delta", "B L H"),
-            data("decay", "H", values="positive"),
+            data("decay", "H", values="positive", slow=SLOW_RATE),
             data("b", "B L N"),
             data("c", "B L N", fan_in="N"),
             plain("chunk", formula="S"),
@@ -247,6 +251,8 @@ TASKS = (
         ),
         reduction="L + N",
         gathered="H * (L + P)",
+        rows=("long_memory",),
+        forward_only=("long_memory",),  # gradients through so many steps take seconds
         where=f"B * K * S * H * P * N > 0 and B * H * L * (S + K + P * N // S) <= {MOST_STATES}",
         source="vllm",
         level=3,
@@ -256,12 +262,14 @@ TASKS = (
         "out[l] = the mean of v[i] for i < l and of v[l], weighted with exp(k[i] - (l - 1 - i) exp(decay)) and "
         "exp(k[l] + bonus)",
         _rwkv4,
-        (data("k", "B L D"), data("v", "B L D"), data("decay", "D"), data("bonus", "D")),
+        (data("k", "B L D"), data("v", "B L D", along="L"), data("decay", "D", slow=SLOW_LOG), data("bonus", "D")),
         "B L D",
         dims=(size("B", high=32), size("L", low=2, high=512), size("D", high=1024)),
         flops="16 * B * L * D",
         reduction="L",
         gathered="B * L",
+        rows=("long_memory",),
+        forward_only=("long_memory",),  # as of mamba_chunk_scan
     ),
     stepwise(
         "token_shift",
@@ -281,8 +289,9 @@ TASKS = (
         "out[l] = a out[l - 1] + sqrt(1 - a^2) * sigmoid(take[l]) * x[l], a = exp(-8 softplus(rate) * "
         "sigmoid(keep[l]))",
         _rg_lru,
-        (data("x", "B L D"), data("take", "B L D"), data("keep", "B L D"), data("rate", "D")),
+        (data("x", "B L D", along="L"), data("take", "B L D"), data("keep", "B L D"), data("rate", "D", slow=SLOW_LOG)),
         "B L D",
+        rows=("long_memory",),
         dims=(size("B", high=32), size("L", high=2048), size("D", high=1024)),
         flops="20 * B * L * D",
         reduction="L",

@@ -244,7 +244,7 @@ TASKS = (
         "biased_attention",
         "out = softmax(q k^T * scale + bias[h]) v",
         _biased_attention,
-        data("bias", "H L S"),
+        data("bias", "H L S", nonfinite="masked"),
         fused=True,
         relations=(*_BATCHES, _HEADS_ALL),
     ),

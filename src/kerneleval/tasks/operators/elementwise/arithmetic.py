@@ -11,6 +11,7 @@ from kerneleval.tasks.pointwise import COMMUTATIVE, FLAT, ODD, pointwise
 from kerneleval.tasks.relations import homogeneity, mapping
 
 _TWO: Any = {"over": ("x", "y")}
+_LOG_OF_SUM: Any = {**_TWO, "nonfinite": True, "relations": (COMMUTATIVE,)}
 _SAFE: Any = {"over": ("x", data("y", "M N", values="positive"))}
 _LINEAR = homogeneity({0: 2.0, 1: 2.0}, {0: 2.0})
 _BILINEAR = homogeneity({0: 2.0, 1: -0.5}, {0: -1.0})
@@ -157,6 +158,7 @@ TASKS = (
         4,
         **_TWO,
         without=("zeros",),
+        nonfinite=True,
         relations=(COMMUTATIVE, _LINEAR),
     ),
     pointwise(
@@ -166,6 +168,7 @@ TASKS = (
         1,
         over=("y", "x"),
         without=("zeros", "outlier"),
+        nonfinite=True,
         forward_only=("small_scale",),
     ),
     pointwise(
@@ -229,8 +232,16 @@ TASKS = (
         nonfinite=False,
         dtypes=("float32", "float64"),
     ),
-    pointwise("logaddexp", "out = log(e ** x + e ** y)", torch.logaddexp, 5, **_TWO, relations=(COMMUTATIVE,)),
-    pointwise("logaddexp2", "out = log2(2 ** x + 2 ** y)", torch.logaddexp2, 5, **_TWO, relations=(COMMUTATIVE,)),
+    pointwise("logaddexp", "out = log(e ** x + e ** y)", torch.logaddexp, 5, **_LOG_OF_SUM),
+    pointwise(
+        "logaddexp2",
+        "out = log2(2 ** x + 2 ** y)",
+        torch.logaddexp2,
+        5,
+        **_TWO,
+        nonfinite=True,
+        relations=(COMMUTATIVE,),
+    ),
     pointwise("xlogy", "out = x * log(y), y > 0", torch.xlogy, 2, **_SAFE),
     pointwise("xlog1py", "out = x * log(1 + y), y > 0", torch.special.xlog1py, 3, **_SAFE),
     pointwise("lerp", "out = x + w * (y - x)", torch.lerp, 3, plain("w", 0.375), **_TWO, relations=(_LINEAR,)),

@@ -108,7 +108,10 @@ TASKS = (
         level=2,
         source="aten",
         dims=ROWS,
-        args=(data("logits", "M N", common=f"{FAR_BELOW}"), index("targets", "M", high="max(1, N)")),
+        args=(
+            data("logits", "M N", common=f"{FAR_BELOW}", nonfinite="masked_nan"),
+            index("targets", "M", high="max(1, N)"),
+        ),
         out=("M",),
         reference=_softmax_cross_entropy,
         unfused=(_by_log_sum,),

@@ -196,7 +196,7 @@ TASKS = (
         args=(
             data("x", "rows D"),
             data("weights", "rows"),
-            index("token", "rows", "T"),
+            index("token", "rows", "T", summed=True),
             plain("tokens", formula="T"),
         ),
         out=("T D",),

@@ -153,8 +153,12 @@ _BIAS = data("bias", "experts", differentiable=False)
 _FACTOR = plain("scale", 2.5)
 
 
-def _gate(name: str, summary: str, reference: Any, each: int, *further: Arg | Plain, **more: Any) -> Task:
-    """A task that gives weights and numbers of the K chosen of E experts; ``more`` as ``define.operator`` takes it."""
+def _gate(
+    name: str, summary: str, reference: Any, each: int, *further: Arg | Plain, along: str = "experts", **more: Any
+) -> Task:
+    """A task that gives weights and numbers of the K chosen of E experts; ``along``: the dim of which they are chosen,
+    ``more`` as ``define.operator`` takes it.
+    """
     settings: dict[str, Any] = {
         "dims": (*_EXPERTS, fixed("K")),
         "derive": {"experts": "E"},
@@ -168,7 +172,8 @@ def _gate(name: str, summary: str, reference: Any, each: int, *further: Arg | Pl
         name,
         "reduction",
         summary,
-        args=(data("gating", "T experts"), *further),
+        args=(data("gating", "T experts", along=along), *further),
+        rows=("ordered",),
         reference=reference,
         reduction="experts",
         nonfinite=False,
@@ -283,6 +288,7 @@ TASKS = (
         _expert_choice,
         5,
         plain("capacity", formula="K"),
+        along="T",
         out=("E K", "E K: int64"),
         where="T >= K > 0 and E > 1",
         relations=(permutation("expert_permutation", {0: 1}, {0: 0, 1: 0}),),

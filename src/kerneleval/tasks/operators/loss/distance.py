@@ -78,7 +78,7 @@ def _gaussian_kernel(x: Tensor, y: Tensor, gamma: float) -> Tensor:
     return torch.exp(-gamma * torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square())
 
 
-_X, _Y = data("x", "M N"), data("y", "M N")
+_X, _Y = data("x", "M N", along="N"), data("y", "M N", along="N")
 _LEAST = 4
 _ROWS: Any = {"group": "LinearAlgebra"}
 _SHORT: Any = {"dims": (size("M"), size("N", high=1024))}  # longer sums of like terms hide errors of narrow inputs
@@ -143,7 +143,7 @@ def _across(name: str, summary: str, reference: Any, flops: Any, *plains: Plain,
     """A task on all pairs of rows of ``x`` (M, K) and ``y`` (N, K)."""
     settings: dict[str, Any] = {
         "dims": (size("M", high=4096), size("N", high=4096), size("K", low=_LEAST, high=4096)),
-        "args": (data("x", "M K"), data("y", "N K")),
+        "args": (data("x", "M K", along="K"), data("y", "N K", along="K")),
         "relations": (
             resampling("row_resampling", {0: 0}, {0: 0}),
             resampling("other_row_resampling", {1: 0}, {0: 1}),
@@ -176,6 +176,7 @@ TASKS = (
         4,
         plain("p", 2.0),
         plain("eps", 1e-6),
+        rows=("far_mean",),
         relations=(),
     ),
     _between(
@@ -185,9 +186,10 @@ TASKS = (
         4,
         plain("p", 1.0),
         plain("eps", 1e-6),
+        rows=("far_mean",),
         relations=(),
     ),
-    _between("squared_distance", "out[m] = sum_n (x[m, n] - y[m, n]) ** 2", _squared_distance, 3),
+    _between("squared_distance", "out[m] = sum_n (x[m, n] - y[m, n]) ** 2", _squared_distance, 3, rows=("far_mean",)),
     _between(
         "chebyshev_distance",
         "out[m] = max_n |x[m, n] - y[m, n]|",
@@ -302,6 +304,7 @@ TASKS = (
         "out[m, n] = |x[m]| ** 2 + |y[n]| ** 2 - 2 * x[m] . y[n]",
         _squared_distances,
         "2 * M * N * K + 2 * (M + N) * K + 3 * M * N",
+        rows=("far_mean",),
     ),
     _across(
         "gaussian_kernel",
@@ -309,6 +312,7 @@ TASKS = (
         _gaussian_kernel,
         "3 * M * N * K + 3 * M * N",
         plain("gamma", formula="0.25 / K"),
+        rows=("far_mean",),
         dtypes=("float32", "float64"),
         without=("large_scale", "outlier"),
     ),

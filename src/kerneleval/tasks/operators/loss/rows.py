@@ -95,7 +95,7 @@ def _tversky(x: Tensor, target: Tensor, alpha: float, beta: float, smooth: float
     return reduced(1 - (shared + smooth) / (shared + alpha * extra + beta * missed + smooth), reduction)
 
 
-_LOGITS = data("logits", "M N")
+_LOGITS = data("logits", "M N", nonfinite="masked_nan")
 _CLASS = index("targets", "M", high="max(1, N)")
 _X, _Y = data("x", "M N"), data("y", "M N")
 _LOGS = data("x", "M N", values="positive")  # of one sign, as logarithms of probabilities are

@@ -86,11 +86,11 @@ _SUMS: Any = {"exact": False, "nonfinite": "nan", "each": 2, **_GROUP}
 # Half types are added up in the type, so that a hundred terms at one place leave nothing but rounding.
 _OFTEN = 32
 _TABLE = (size("V"), size("N"), size("K"))
-_INTO_ROWS = (data("x", "V N"), index("index", "K", "V"), data("source", "K N"))
+_INTO_ROWS = (data("x", "V N"), index("index", "K", "V", summed=True), data("source", "K N"))
 _ORDER = permutation("order", {1: 0, 2: 0}, {})
 _COLUMNS = permutation("column_permutation", {0: 1, 2: 1}, {0: 1})
 _LARGEST: Any = {"scaling": 2.0, **_GROUP}
-_INTO_COLUMNS = (data("x", "M N"), index("index", "M K", "N"), data("source", "M K"))
+_INTO_COLUMNS = (data("x", "M N"), index("index", "M K", "N", summed=True), data("source", "M K"))
 _BY_ROWS: Any = {"dims": _TABLE, "where": f"V > 0 and K <= {_OFTEN} * V", "relations": (_ORDER, _COLUMNS)}
 _BY_COLUMNS: Any = {
     "dims": (*ROWS, size("K")),
@@ -146,8 +146,8 @@ TASKS = (
         _index_put,
         (
             data("x", "M N"),
-            index("rows", "K", "M"),
-            index("columns", "K", "N"),
+            index("rows", "K", "M", summed=True),
+            index("columns", "K", "N", summed=True),
             data("values", "K"),
         ),
         "M N",
@@ -161,7 +161,7 @@ TASKS = (
         "put",
         "out.flatten()[index[k]] += source[k] for all k, from out = x",
         _put,
-        (data("x", "M N"), index("index", "K", "M * N"), data("source", "K")),
+        (data("x", "M N"), index("index", "K", "M * N", summed=True), data("source", "K")),
         "M N",
         dims=(*ROWS, size("K")),
         where=f"M * N > 0 and K <= {_OFTEN} * M * N",

@@ -5,6 +5,7 @@ Every normalised group has at least four elements, as in ``normalization``.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -178,6 +179,7 @@ TASKS = (
         _EPS,
         out=("M N", "M N"),
         without=("constant",),
+        rows=("far_mean",),
         **_SUMMED,
     ),
     _rows(
@@ -192,6 +194,7 @@ TASKS = (
         plain("alpha", 1.5),
         _EPS,
         without=("constant",),
+        rows=("far_mean",),
         **_SUMMED,
     ),
     _rows(
@@ -236,10 +239,11 @@ TASKS = (
         _layer_norm_backward,
         16,
         data("grad", "M N"),
-        _X,
+        replace(_X, along="N"),
         _WEIGHT,
         _EPS,
         out=("M N", "N", "N"),
+        rows=("far_mean",),
         level=1,
         source="aten",
         reduction="max(M, N)",
@@ -296,6 +300,7 @@ TASKS = (
         reduction="D",
         gathered="L",
         without=("constant",),
+        rows=("far_mean",),
         level=2,
         source="model",
         relations=(*_of_batch(0, 1, 2), permutation("position_permutation", {0: 1}, {0: 1})),
@@ -304,7 +309,8 @@ TASKS = (
         "adaptive_instance_norm",
         "normalization",
         "out[b, c] = instance_norm(x[b, c]) * sqrt(var(style[b, c]) + eps) + mean(style[b, c]), biased variance",
-        args=(data("x", "B C H W"), data("style", "B C H W"), _EPS),
+        args=(data("x", "B C H W", along="H W"), data("style", "B C H W", along="H W"), _EPS),
+        rows=("far_mean",),
         out=("B C H W",),
         reference=_adaptive_instance_norm,
         flops="13 * B * C * H * W",
@@ -317,7 +323,8 @@ TASKS = (
         "layer_norm_channels",
         "normalization",
         "out[b, :, h, w] = layer_norm(x[b, :, h, w]) * weight + bias, over channels",
-        args=(data("x", "B C H W", large_half=_LARGE), *_CHANNELS, _SMALL_EPS),
+        args=(data("x", "B C H W", large_half=_LARGE, along="C"), *_CHANNELS, _SMALL_EPS),
+        rows=("far_mean",),
         out=("B C H W",),
         reference=_layer_norm_channels,
         flops="8 * B * C * H * W",
@@ -349,7 +356,7 @@ TASKS = (
         "out = silu(group_norm(x) * weight[c] + bias[c]), mean and biased variance over each group of channels",
         derive={"channels": "G * C"},
         args=(
-            data("x", "B channels L", large_half=_LARGE),
+            data("x", "B channels L", large_half=_LARGE, along="channels L"),
             weight("weight", "channels", values="ones_normal"),
             bias("channels"),
             plain("groups", formula="G"),
@@ -361,6 +368,7 @@ TASKS = (
         reduction="C * L",
         gathered="B * L",
         without=("constant",),
+        rows=("far_mean",),
         relations=_of_batch(0),
         # Not of images: on CPUs PyTorch's backward crashes if they lie channels last and x needs no gradient.
         **{**_PIXELS, "dims": (_BATCH, fixed("G", high=32), size("C", low=_LEAST, high=1024), size("L", high=8192))},
@@ -370,7 +378,14 @@ TASKS = (
         "normalization",
         "out = (batch_norm(x) * weight[c] + bias[c], new running mean, new running variance); new = (1 - momentum) * "
         "old + momentum * that of this batch, unbiased variance",
-        args=(data("x", "B C H W", large_half=_LARGE), *_RUNNING, *_CHANNELS, plain("momentum", 0.125), _EPS),
+        rows=("far_mean",),
+        args=(
+            data("x", "B C H W", large_half=_LARGE, along="B H W"),
+            *_RUNNING,
+            *_CHANNELS,
+            plain("momentum", 0.125),
+            _EPS,
+        ),
         out=("B C H W", "C", "C"),
         reference=_batch_norm_running,
         flops="8 * B * C * H * W",

@@ -8,6 +8,7 @@ eps ** -0.5.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -81,8 +82,14 @@ _ROWS = (permutation("row_permutation", {0: 0}, {0: 0}), resampling("row_resampl
 _BATCH = (permutation("batch_permutation", {0: 0}, {0: 0}), resampling("batch_resampling", {0: 0}, {0: 0}))
 _X = data("x", "M N", large_half=_LARGE)
 _WEIGHT, _EPS, _SMALL_EPS = weight("weight", "N", values="ones_normal"), plain("eps", 1e-5), plain("eps", 1e-6)
-_CENTRED: Any = {"reduction": "N", "without": ("constant",), "where": f"N >= {_LEAST}", "empty": True}
-_SCALED: Any = {**_CENTRED, "without": ()}
+_CENTRED: Any = {
+    "reduction": "N",
+    "without": ("constant",),
+    "rows": ("far_mean",),
+    "where": f"N >= {_LEAST}",
+    "empty": True,
+}
+_SCALED: Any = {**_CENTRED, "without": (), "rows": ()}
 _IMAGE: Any = {
     "dims": (fixed("B", high=8), size("C", high=1024), size("H", high=512), size("W", high=512)),
     "out": ("B C H W",),
@@ -96,6 +103,7 @@ _INSTANCES: Any = {
     "reduction": "H * W",
     "where": f"H * W >= {_LEAST} and C > 0 and (B > 0)",
     "without": ("constant",),
+    "rows": ("far_mean",),
 }
 
 TASKS = (
@@ -116,6 +124,7 @@ TASKS = (
         reduction="N",
         where=f"N >= {_LEAST}",
         without=("constant",),
+        rows=("far_mean",),
         empty=True,
         relations=(
             *_ROWS,
@@ -145,7 +154,7 @@ TASKS = (
         dims=(fixed("B", high=8), fixed("G", high=32), size("C", high=1024), size("L")),
         derive={"channels": "G * C"},
         args=(
-            data("x", "B channels L", large_half=_LARGE),
+            data("x", "B channels L", large_half=_LARGE, along="channels L"),
             weight("weight", "channels", values="ones_normal"),
             bias("channels"),
             plain("groups", formula="G"),
@@ -157,6 +166,7 @@ TASKS = (
         reduction="C * L",
         where=f"C * L >= {_LEAST} and B > 0 and (G > 0)",
         without=("constant",),
+        rows=("far_mean",),
         relations=(
             permutation("batch_permutation", {0: 0}, {0: 0}),
             resampling("batch_resampling", {0: 0}, {0: 0}),
@@ -171,7 +181,7 @@ TASKS = (
         dims=(fixed("B", high=32), size("C"), size("L")),
         args=(
             # where x is strided, PyTorch sums its gradients' terms in float16, and numbers of 1024 overflow there
-            data("x", "B C L", large_half=_LARGE, large_half_backward=16.0),
+            data("x", "B C L", large_half=_LARGE, large_half_backward=16.0, along="B L"),
             weight("weight", "C", values="ones_normal"),
             bias("C"),
             plain("eps", 1e-5),
@@ -182,6 +192,7 @@ TASKS = (
         reduction="B * L",
         where=f"B * L >= {_LEAST} and C > 0",
         without=("constant",),
+        rows=("far_mean",),
         relations=(
             permutation("batch_permutation", {0: 0}, {0: 0}),
             permutation("position_permutation", {0: 2}, {0: 2}),
@@ -217,7 +228,13 @@ TASKS = (
         "layer_norm_4d",
         "normalization",
         "out[b] = (x[b] - mean(x[b])) / sqrt(var(x[b]) + eps) * weight + bias, biased variance over all of x[b]",
-        args=(_PIXELS, weight("weight", "C H W", values="ones_normal"), bias("C H W"), _EPS),
+        args=(
+            replace(_PIXELS, along="C H W"),
+            weight("weight", "C H W", values="ones_normal"),
+            bias("C H W"),
+            _EPS,
+        ),
+        rows=("far_mean",),
         reference=_layer_norm_4d,
         reduction="C * H * W",
         where=f"C * H * W >= {_LEAST} and B > 0",
@@ -244,20 +261,21 @@ TASKS = (
         "all of L",
         dims=(fixed("B", high=8), fixed("G", high=32), size("C", high=1024), size("L")),
         derive={"channels": "G * C"},
-        args=(data("x", "B channels L", large_half=_LARGE), plain("groups", formula="G"), _EPS),
+        args=(data("x", "B channels L", large_half=_LARGE, along="channels L"), plain("groups", formula="G"), _EPS),
         out=("B channels L",),
         reference=_group_norm_plain,
         flops="6 * B * G * C * L",
         reduction="C * L",
         where=f"C * L >= {_LEAST} and B > 0 and (G > 0)",
         without=("constant",),
+        rows=("far_mean",),
         relations=(*_BATCH, permutation("position_permutation", {0: 2}, {0: 2})),
     ),
     operator(
         "instance_norm",
         "normalization",
         "out[b, c] = (x[b, c] - mean(x[b, c])) / sqrt(var(x[b, c]) + eps), biased variance",
-        args=(_FEWER, _EPS),
+        args=(replace(_FEWER, along="H W"), _EPS),
         reference=_instance_norm,
         relations=(*_BATCH, permutation("channel_permutation", {0: 1}, {0: 1})),
         **_INSTANCES,
@@ -266,7 +284,7 @@ TASKS = (
         "instance_norm_affine",
         "normalization",
         "out[b, c] = (x[b, c] - mean(x[b, c])) / sqrt(var(x[b, c]) + eps) * weight[c] + bias[c], biased variance",
-        args=(_FEWER, *_CHANNELS, _EPS),
+        args=(replace(_FEWER, along="H W"), *_CHANNELS, _EPS),
         reference=_instance_norm_affine,
         gathered="B * H * W",
         relations=(*_BATCH, permutation("channel_permutation", {0: 1, 1: 0, 2: 0}, {0: 1})),
@@ -294,7 +312,8 @@ TASKS = (
         "normalization",
         "out = (x - mean[c]) / sqrt(var[c] + eps) * weight[c] + bias[c]; training mode: mean and biased variance over "
         "batch and positions, no running statistics",
-        args=(_FEWER, *_CHANNELS, _EPS),
+        args=(replace(_FEWER, along="B H W"), *_CHANNELS, _EPS),
+        rows=("far_mean",),
         reference=_batch_norm,
         reduction="B * H * W",
         where=f"B * H * W >= {_LEAST} and C > 0",

@@ -67,6 +67,7 @@ def normalised(
         "where": f"{length} >= 2",  # of one element, all gradients are 0
         "empty": True,
         "group": "Activation",
+        "nonfinite": "masked_nan",
         **more,
     }
     return operator(
@@ -159,6 +160,7 @@ _FUSED: Any = {"level": 2, "source": "model", "group": "Fusion"}
 _GRAD: Any = {
     "no_backward": "it is a gradient itself",
     "shifts": False,
+    "nonfinite": "nan",
     "relations": (homogeneity({0: -2.0}, {0: -2.0}),),
 }
 
@@ -213,6 +215,7 @@ TASKS = (
         "out[m] = the point next to x[m] among those of numbers that are 0 or more and whose sum is 1",
         _sparsemax,
         each=20,
+        rows=("ordered",),
         source="model",
         level=2,
     ),

@@ -355,6 +355,7 @@ TASKS = (
         "M samples: int64",
         dims=(size("M"), size("N", low=4)),
         derive={"one": 1, "samples": 16},
+        rows=("ordered",),
         dtypes=("float32",),
     ),
 )

@@ -113,7 +113,7 @@ def _beam_search_step(scores: Tensor, logprobs: Tensor) -> tuple[Tensor, Tensor,
     return total.gather(-1, best).to(scores.dtype), best // words, best % words
 
 
-_LOGITS = data("logits", "M N")
+_LOGITS = data("logits", "M N", nonfinite="masked")
 _SAMPLING = "what is sampled has no gradient"
 _TOKENS: Any = {"source": "vllm", "no_backward": _SAMPLING, "group": "Fusion", "level": 2}
 
@@ -185,7 +185,7 @@ TASKS = (
         "apply_logit_bias",
         "out = logits + the sum of bias[k] over all k with tokens[k] = n",
         _apply_logit_bias,
-        (_LOGITS, index("tokens", "K", "N"), data("bias", "K")),
+        (_LOGITS, index("tokens", "K", "N", summed=True), data("bias", "K")),
         dims=(*ROWS, fixed("K", low=4, high=64)),
         where="N >= K > 0",
         relations=(permutation("order", {1: 0, 2: 0}, {}),),
@@ -218,6 +218,7 @@ TASKS = (
         (_LOGITS, index("k", "M", "N + 1", low=1)),
         each=12,
         exact=True,
+        rows=("ordered",),
         where="N > 1",
         dims=(size("M"), size("N", low=4)),
         complexity=2,
@@ -231,6 +232,7 @@ TASKS = (
         (_LOGITS, data("p", "M", values="variance")),
         *_KEPT,
         each=18,
+        rows=("ordered",),
         relations=_MOVED,
         **_ROW,
         **_SINGLE,
@@ -252,6 +254,7 @@ TASKS = (
         (_LOGITS, plain("n", 3.0)),
         *_KEPT,
         each=7,
+        rows=("ordered", "far_mean"),
         relations=(_COLUMNS, *_MOVED),
         **{**_ROW, "dims": (size("M"), size("N", low=4)), "empty": False},
     ),
@@ -273,6 +276,7 @@ TASKS = (
         (data("probabilities", "M N", values="positive"), data("noise", "M N", values="positive")),
         "M: int64",
         each=2,
+        rows=("ordered",),
         **_ROW,
     ),
     _logits(
@@ -291,6 +295,7 @@ TASKS = (
         (_LOGITS, index("token", "M", "N")),
         "M: int64",
         exact=True,
+        rows=("ordered",),
         where="N > 1",
         dims=(size("M"), size("N", low=4)),
         relations=_MOVED,
@@ -354,7 +359,8 @@ TASKS = (
         "out0 = the W largest of scores[b, w] + logprobs[b, w, n], the largest first, out1 = their w, out2 = their n; "
         "the first of equal ones",
         dims=(size("B", high=256), fixed("W", low=2), size("N", low=4)),
-        args=(data("scores", "B W"), data("logprobs", "B W N")),
+        args=(data("scores", "B W"), data("logprobs", "B W N", along="W N")),
+        rows=("ordered",),
         out=("B W", "B W: int64", "B W: int64"),
         reference=_beam_search_step,
         flops="B * W * N * (1 + W)",

@@ -134,6 +134,7 @@ TASKS = (
             permutation("column_permutation", {0: 1}, {0: 1}),
         ),
         exact=True,
+        rows=("ordered",),
         no_backward="counts have no gradient",
     ),
     operator(
@@ -149,6 +150,7 @@ TASKS = (
         dtypes=("float32", "float64"),
         empty=True,
         exact=True,
+        rows=("ordered",),
         no_backward="counts have no gradient",
         relations=(
             permutation("order", {0: 0}, {}),
@@ -167,6 +169,7 @@ TASKS = (
         where="K > 0",
         empty=True,
         exact=True,
+        rows=("ordered",),
         no_backward="counts have no gradient",
         relations=(resampling("row_resampling", {0: 0}, {0: 0}), permutation("order_within_rows", {0: 1}, {})),
         **_WHOLE,

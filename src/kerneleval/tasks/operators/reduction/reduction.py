@@ -123,7 +123,7 @@ def reduced(
         name,
         "reduction",
         summary,
-        args=(given or data("x", shape), *plains),
+        args=(given or data("x", shape, along=gone), *plains),
         reference=reference,
         flops=f"{each} * {product_text(shape)}",
         common_relations=relations,
@@ -172,12 +172,13 @@ _SHIFT = shift("shift_equivariance", 0, True)
 _KEPT = shift("shift_invariance", 0, False)
 _SUM: Any = {"scaling": (-2.0, -2.0)}
 _MEAN: Any = {**_SUM, "least": 1}
-_EXTREME: Any = {"scaling": (2.0, 2.0), "least": 1, "reduction": None}
+_EXTREME: Any = {"scaling": (2.0, 2.0), "least": 1, "reduction": None, "rows": ("ordered",)}
 _INDEX: Any = {
     "scaling": (2.0, 1),  # a whole number, as the output
     "least": 1,
     "index_output": True,
     "no_backward": "the output is an index",
+    "rows": ("ordered",),
 }
 _PROD: Any = {"without": ("large_scale", "small_scale")}  # powers of these overflow
 _SPREAD: Any = {
@@ -187,6 +188,7 @@ _SPREAD: Any = {
     "without": ("constant",),  # what is left of equal numbers is rounding noise
     "empty": False,  # PyTorch warns of them
     "complexity": 2,
+    "rows": ("far_mean",),
 }
 _SHARED = "; NaN wins; the gradient is shared equally between equal "
 
@@ -388,7 +390,7 @@ TASKS = (
         given=data("x", "M N", common=f"{FAR_BELOW}"),
         each=4,
         least=1,
-        nonfinite="nan",
+        nonfinite="masked_nan",
         relations=(_SHIFT,),
     ),
     reduced(
@@ -399,7 +401,7 @@ TASKS = (
         given=data("x", "B M N", common=f"{FAR_BELOW}"),
         each=4,
         least=1,
-        nonfinite="nan",
+        nonfinite="masked_nan",
     ),
     reduced(
         "log_mean_exp",
@@ -408,7 +410,7 @@ TASKS = (
         given=data("x", "M N", common=f"{FAR_BELOW}"),
         each=4,
         least=1,
-        nonfinite="nan",
+        nonfinite="masked_nan",
         relations=(_SHIFT,),
         level=2,
     ),

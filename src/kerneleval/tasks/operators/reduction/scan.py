@@ -45,7 +45,7 @@ def scan(
         more: as ``define.operator`` takes it.
     """
     dims = over.split()
-    args = given or (data("x", over),)
+    args = given or (data("x", over, along=dims[axis]),)
     found = []
     for dim, letter in enumerate(dims):
         if dim != axis:
@@ -168,6 +168,7 @@ _TIES: Any = {
     **_EXACT,
     "relations": (homogeneity({0: 2.0}, {0: 2.0}),),
     "no_backward": "which of equal elements takes the gradient is not defined",
+    "rows": ("ordered",),
 }
 _NEAR_ONE: Any = {
     "given": (data("x", "M N", values="ones_normal"),),
@@ -258,6 +259,7 @@ TASKS = (
         "out[m, n] = log sum_{i <= n} exp(x[m, i])",
         along(torch.logcumsumexp, -1),
         given=(data("x", "M N", common=f"{FAR_BELOW}"),),
+        rows=("ordered",),
         each=4,
         nonfinite="nan",
     ),
@@ -297,7 +299,7 @@ TASKS = (
         "ema",
         "out[m, 0] = x[m, 0], out[m, n] = (1 - alpha) * out[m, n - 1] + alpha * x[m, n]",
         _ema,
-        plain("alpha", 0.125),
+        plain("alpha", formula="min(0.125, 8 / max(1, N))"),
         each=3,
         level=2,
         nonfinite="nan",
@@ -307,7 +309,7 @@ TASKS = (
         "discounted_returns",
         "out[m, n] = x[m, n] + gamma * out[m, n + 1], 0 behind the last",
         _discounted,
-        plain("gamma", 0.96875),
+        plain("gamma", formula="1 - min(0.03125, 8 / max(1, N))"),
         each=2,
         level=2,
         source="model",
@@ -318,7 +320,12 @@ TASKS = (
         "linear_recurrence",
         "out[b, l, d] = a[b, l, d] * out[b, l - 1, d] + b[b, l, d], start[b, d] before the first",
         _linear_recurrence,
-        given=(data("a", "B L D", values="uniform"), data("b", "B L D"), data("start", "B D")),
+        given=(
+            data("a", "B L D", values="uniform", slow=(2.0**-10, 1 - 2.0**-10)),
+            data("b", "B L D", along="L"),
+            data("start", "B D"),
+        ),
+        rows=("long_memory",),
         each=2,
         without=("outlier", "large_scale"),
         relations=(homogeneity({1: -2.0, 2: -2.0}, {0: -2.0}),),
@@ -328,7 +335,8 @@ TASKS = (
         "min_gru",
         "out[b, l, d] = (1 - z) * out[b, l - 1, d] + z * x[b, l, d], z = sigmoid(gate[b, l, d]), 0 before the first",
         _min_gru,
-        given=(data("gate", "B L D"), data("x", "B L D")),
+        given=(data("gate", "B L D", slow=(1.0, -7.0)), data("x", "B L D", along="L")),
+        rows=("long_memory",),
         each=7,
         relations=(homogeneity({1: -2.0}, {0: -2.0}),),
         **_DOUBLED,

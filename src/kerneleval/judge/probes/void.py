@@ -1,0 +1,65 @@
+"""Whether a problem file's outputs depend on its inputs: where they do not, a pass says nothing.
+
+Asked once for each file, size and device, whatever the candidate. Whether the outputs are near fp64 is asked for every
+call, by ``judge/oracle/reference.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from kerneleval.judge.probes.calls import BoundCase
+from kerneleval.records import Finding, NotJudgedError
+from kerneleval.tasks.formats.soundness import depends, least_change
+
+_SEEDS = (1, 2, 3)
+"""Inputs that are compared; public, for they decide nothing about a candidate."""
+
+_KNOWN: dict[tuple[object, ...], str] = {}
+"""Task, dims and device -> the first distribution under which the outputs depend on the inputs; empty: none."""
+
+
+def void(bound: BoundCase) -> list[Finding]:
+    """A warning where the outputs of a problem file depend on the inputs under other distributions than its own only.
+
+    Raises:
+        NotJudgedError: they depend on the inputs under none of the task's distributions.
+    """
+    case = bound.case
+    key = (case.task, case.dims, bound.device.judge_device)
+    if key not in _KNOWN:
+        distributions = dict.fromkeys(("standard", *bound.task.distributions))
+        _KNOWN[key] = next((d for d in distributions if _depends(bound, d)), "")
+    found = _KNOWN[key]
+    if not found:
+        raise NotJudgedError(
+            f"{bound.problem.file.path} is a void task at {case.key}: its outputs do not depend on its inputs, so "
+            "whatever a candidate does with them is right. Give it inputs, weights or sizes at which the outputs "
+            "change, or leave it out of the suite"
+        )
+    if found == "standard":
+        return []
+    text = f"weak task at {case.key}: its outputs do not depend on the inputs that it draws, only under {found}"
+    return [Finding(check="reference", level="warn", message=text)]
+
+
+def _depends(bound: BoundCase, distribution: str) -> bool:
+    problem, weights = bound.problem, bound.weights or {}
+    first, given, varied = None, list[Any](), False
+    for seed in _SEEDS:
+        args = problem.inputs(seed, distribution)
+        given = given or args
+        varied = varied or not _equal(given, args)
+        least = least_change((*args, *weights.values()))
+        outputs = problem.oracle(args, weights)
+        first = first or outputs
+        if any(depends(one, other, least) for one, other in zip(first, outputs, strict=True)):
+            return True
+    return not varied  # nothing but integers and flags that the file never varies: nothing is known of them
+
+
+def _equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True) if isinstance(a, torch.Tensor))

@@ -1,0 +1,194 @@
+"""Whole numbers in the source of a problem file: constants, and those inside the functions that make inputs.
+
+It reads the syntax tree and executes nothing. ``problem_file.py`` executes it with other numbers, ``sweep.py`` finds
+out which of them are sizes.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+_MAX_EXPONENT = 64
+
+_BINARY: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+}
+
+_MAKERS = ("get_inputs", "get_init_inputs")
+
+_NO_SIZES = re.compile(
+    r"range|transpose|permute|(un)?squeeze|movedim|moveaxis|swapaxes|flip|roll|manual_seed|seed|default_rng|Generator|"
+    r"(log_)?softmax|normalize|sum|mean|prod|amax|amin|cat|stack|concat|cumsum|(arg)?sort|(un)?flatten|split|chunk|"
+    r"triu|tril|diagonal|round|isinstance|select|narrow"
+)
+"""Functions and methods whose whole numbers say which dim, which seed or how often, not how large."""
+
+_NO_SIZE_NAMES = frozenset({"dim", "axis", "dims", "seed", "generator", "device", "start_dim", "end_dim", "low"})
+
+_RANDOM = re.compile(r"randint(_like)?|integers|randrange|random_")
+
+Place = tuple[int, int, int]
+"""(line, first column, last column) of an expression."""
+
+
+class Literal(NamedTuple):
+    """A whole number inside a function."""
+
+    value: int
+    place: Place
+    hint: str = ""
+    """Name that it is bound to: a keyword, a variable, a key, a parameter of ``Model``; empty: none."""
+    bound: bool = False
+    """Whether it bounds random integers: no size, but it follows the size of the table that these index."""
+
+
+class Replaced(ast.NodeTransformer):
+    """Puts other numbers in the places of expressions."""
+
+    def __init__(self, values: Mapping[Place, int]) -> None:
+        self._values = values
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        """The node, or the number in its place."""
+        if isinstance(node, ast.expr) and (place := _place(node)) in self._values and whole_number(node) is not None:
+            return ast.copy_location(ast.Constant(self._values[place]), node)
+        return self.generic_visit(node)
+
+
+def find_literals(
+    tree: ast.Module, reads: Mapping[str, Collection[str]], without: Collection[str]
+) -> dict[str, Literal]:
+    """Whole numbers of 2 and more in ``get_inputs``, ``get_init_inputs`` and the top-level names that they use, by
+    ``name[i]`` in the order of the text.
+
+    Args:
+        reads: top-level function or class -> top-level names that it reads.
+        without: names that are left alone, with what they alone use.
+    """
+    defined: dict[str, ast.AST] = {}
+    for statement in tree.body:
+        if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            defined[statement.name] = statement
+        defined.update(bindings(statement))
+    found: dict[str, Literal] = {}
+    waiting, seen = list(_MAKERS), set(without)
+    while waiting:
+        name = waiting.pop(0)
+        if name in seen or name not in defined:
+            continue
+        seen.add(name)
+        node = defined[name]
+        waiting += sorted(reads.get(name, ()))
+        if isinstance(node, ast.expr):
+            waiting += [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
+        numbers = dict.fromkeys(_numbers(node, "", _parameters(tree) if name == "get_init_inputs" else ()))
+        found.update({f"{name}[{i}]": literal for i, literal in enumerate(numbers)})
+    return found
+
+
+def _numbers(node: ast.AST, hint: str, parameters: Sequence[str] = (), bound: bool = False) -> Iterator[Literal]:
+    """The largest constant whole expressions below a node, but for those that are no sizes by the look of them."""
+    if isinstance(node, ast.expr) and (value := whole_number(node)) is not None:
+        if value >= 2 and hint not in _NO_SIZE_NAMES:
+            yield Literal(value, _place(node), hint, bound)
+    elif isinstance(node, ast.Call):
+        yield from _in_call(node)
+    elif isinstance(node, ast.Return) and parameters and isinstance(node.value, (ast.List, ast.Tuple)):
+        for index, element in enumerate(node.value.elts):
+            yield from _numbers(element, parameters[index] if index < len(parameters) else "")
+    else:
+        for name, child in _named(node, hint):
+            yield from _numbers(child, name, parameters, bound)
+
+
+def _in_call(node: ast.Call) -> Iterator[Literal]:
+    called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    yield from _numbers(node.func, "")
+    random, sizes = bool(_RANDOM.fullmatch(called)), not _NO_SIZES.fullmatch(called)
+    for argument in node.args:
+        if sizes or whole_number(argument) is None:
+            yield from _numbers(argument, "", bound=random and not isinstance(argument, (ast.Tuple, ast.List)))
+    for keyword in node.keywords:
+        yield from _numbers(keyword.value, keyword.arg or "", bound=random and keyword.arg == "high")
+
+
+def _named(node: ast.AST, hint: str) -> list[tuple[str, ast.AST]]:
+    """(name that it is bound to, part) of the parts of a node in which sizes may stand."""
+    if isinstance(node, ast.Subscript):
+        return [(hint, node.value)]
+    if isinstance(node, ast.Dict):
+        keys = [str(key.value) if isinstance(key, ast.Constant) else "" for key in node.keys]
+        return list(zip(keys, node.values, strict=True))
+    if isinstance(node, ast.stmt) and (pairs := bindings(node)):
+        return list(pairs)
+    return [(hint, child) for child in ast.iter_child_nodes(node)]
+
+
+def _parameters(tree: ast.Module) -> Sequence[str]:
+    """Names that ``Model.__init__`` takes after ``self``."""
+    for statement in tree.body:
+        for node in statement.body if isinstance(statement, ast.ClassDef) and statement.name == "Model" else ():
+            if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+                return tuple(one.arg for one in node.args.args[1:])
+    return ()
+
+
+def _place(node: ast.expr) -> Place:
+    return node.lineno, node.col_offset, node.end_col_offset or 0
+
+
+def bindings(statement: ast.stmt) -> list[tuple[str, ast.expr]]:
+    """(name, value) of every plain name that a top-level assignment binds, unpacked tuples included."""
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        targets: list[ast.expr] = [statement.target]
+        value = statement.value
+    elif isinstance(statement, ast.Assign):
+        targets, value = statement.targets, statement.value
+    else:
+        return []
+    found: list[tuple[str, ast.expr]] = []
+    for target in targets:
+        if isinstance(target, ast.Name):
+            found.append((target.id, value))
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+            if len(parts) == len(target.elts):
+                found += [(t.id, p) for t, p in zip(target.elts, parts, strict=True) if isinstance(t, ast.Name)]
+    return found
+
+
+def whole_number(node: ast.expr) -> int | None:
+    """The value of a constant integer expression; None for anything else."""
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) is int else None
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+        inner = whole_number(node.operand)
+        return None if inner is None else (-inner if isinstance(node.op, ast.USub) else inner)
+    if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+        left, right = whole_number(node.left), whole_number(node.right)
+        if left is None or right is None:
+            return None
+        if isinstance(node.op, (ast.Pow, ast.LShift)) and not 0 <= right <= _MAX_EXPONENT:
+            return None
+        if isinstance(node.op, (ast.FloorDiv, ast.Mod)) and right == 0:
+            return None
+        return _BINARY[type(node.op)](left, right)
+    return None
+
+
+def whole_numbers(node: ast.expr) -> list[int] | None:
+    """The values of a tuple or list of constant integers; None for anything else."""
+    if not isinstance(node, (ast.Tuple, ast.List)) or not node.elts:
+        return None
+    values = [whole_number(element) for element in node.elts]
+    return None if any(v is None for v in values) else [v for v in values if v is not None]

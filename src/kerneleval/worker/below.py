@@ -1,0 +1,142 @@
+"""What the recording of operators in the caller's thread does not see: other threads, native code, own extensions.
+
+PyTorch's profiler sees each operator that goes through the dispatcher, in every thread. Functions of own extensions are
+replaced by no-ops. ``observing.py`` uses both; what it cannot see stands in ``docs/threat-model.md``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import gc
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import BuiltinFunctionType, ModuleType
+from typing import Any
+
+__all__ = ["Extensions", "everywhere"]
+
+_WITH_KEYWORDS = 0x0002
+"""``METH_KEYWORDS`` of CPython's ``methodobject.h``."""
+
+
+@contextlib.contextmanager
+def everywhere(seen: dict[str, int], on_loss: Callable[[], None]) -> Iterator[None]:
+    """Count the ATen operators of all threads inside the block, by ``aten.name.overload``. PyTorch before 2.7 cannot.
+
+    Args:
+        on_loss: called where the profiler was ended inside the block, so that operators were not counted.
+    """
+    import torch
+
+    try:
+        from torch._C._autograd import _disable_profiler, _enable_profiler, _prepare_profiler
+        from torch._C._profiler import ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig
+
+        details = _ExperimentalConfig(profile_all_threads=True, capture_overload_names=True)
+        config = ProfilerConfig(ProfilerState.KINETO, False, False, False, False, False, details)
+        _prepare_profiler(config, {ProfilerActivity.CPU})
+        _enable_profiler(config, {ProfilerActivity.CPU})
+    except (ImportError, TypeError):
+        yield
+        return
+    began = os.urandom(8).hex()
+    with torch.autograd.profiler.record_function(began):
+        pass
+    try:
+        yield
+    finally:
+        found: Counter[str] = Counter()
+        events = _disable_profiler().events()
+        if all(event.name() != began for event in events):
+            on_loss()
+        for event in events:
+            space, _, name = event.name().partition("::")
+            full = ".".join(filter(None, (event.name(), event.overload_name())))
+            if space == "aten" and not _is_made_of_others(full):
+                found[f"aten.{name}.{event.overload_name() or 'default'}"] += 1
+        # what the caller's thread dispatched is here twice: before its mode and after
+        for name, count in found.items():
+            seen.setdefault(name, count)
+
+
+@functools.cache
+def _is_made_of_others(operator: str) -> bool:
+    """Whether an operator calls others and computes nothing itself; those are seen too."""
+    import torch
+
+    try:
+        return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, "CompositeImplicitAutograd"))
+    except RuntimeError:  # there is none of this name
+        return True
+
+
+class _Definition(ctypes.Structure):
+    """``PyMethodDef``."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+class _Builtin(ctypes.Structure):
+    """The start of ``PyCFunctionObject``."""
+
+    _fields_ = (("count", ctypes.c_ssize_t), ("type", ctypes.c_void_p), ("definition", ctypes.POINTER(_Definition)))
+
+
+class Extensions:
+    """Python modules in native code that were built below ``TORCH_EXTENSIONS_DIR``, as ``load_inline`` does."""
+
+    def __init__(self) -> None:
+        self._muted: list[tuple[Any, int]] = []
+        none = lambda *_args: None  # noqa: E731
+        plain = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p)
+        keyed = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        self._nothing: tuple[Any, Any] = (plain(none), keyed(none))
+
+    def found(self) -> list[tuple[str, list[Any]]]:
+        """Names of those loaded, each with its functions. A library that is no module of the interpreter is none."""
+        # set when the candidate is loaded
+        named = os.path.join(os.environ.get("TORCH_EXTENSIONS_DIR", "/nowhere"), "")
+        folder = os.path.join(os.path.realpath(named), "")
+        if not _mapped(named, folder):
+            return []
+        # load_inline gives its module to nobody but its caller
+        modules = [module for module in gc.get_objects() if type(module) is ModuleType]
+        files = ((module, getattr(module, "__file__", None)) for module in modules)
+        own = [(m, f) for m, f in files if isinstance(f, str) and os.path.realpath(f).startswith(folder)]
+        return [
+            (os.path.basename(file), [v for v in vars(module).values() if type(v) is BuiltinFunctionType])
+            for module, file in own
+            if file.endswith(".so")
+        ]
+
+    def mute(self, on: bool) -> None:
+        """``on``: replace their functions by no-ops, also where a reference was kept; else put them back."""
+        for definition, function in self._muted:
+            definition.function = function
+        self._muted = []
+        if not on:
+            return
+        for _, functions in self.found():
+            for one in functions:
+                definition = _Builtin.from_address(id(one)).definition.contents
+                nothing = self._nothing[bool(definition.flags & _WITH_KEYWORDS)]
+                self._muted.append((definition, definition.function))
+                definition.function = ctypes.cast(nothing, ctypes.c_void_p).value
+
+
+def _mapped(*folders: str) -> bool:
+    """Whether a library below one of the folders is in this process."""
+    try:
+        maps = Path("/proc/self/maps").read_text()
+    except OSError:  # no Linux: nothing is known, and the candidate is on the library track
+        return False
+    return any(folder in maps for folder in folders)

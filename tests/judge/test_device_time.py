@@ -1,0 +1,159 @@
+"""What may be said by the workers' own events: no more than the judge's clock leaves open."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kerneleval.judge.judge import _without_device_time
+from kerneleval.judge.timing.statistics import Noise, forgeable, scatter_of, timings_of
+from kerneleval.judge.verdicts import _summary
+from kerneleval.records import CellResult, Failed, Machine, Passed, Protocol, Samples, Timing, Trust, Verdict
+from kerneleval.scores.common.rewards import of_verdict
+
+from .conftest import case_of
+
+CALLS, CALL_NS = 64, 1e4
+SCATTER_NS = 1e4
+"""Of what a window takes beyond its calls: 0.64 ms of calls."""
+
+
+def measured(seed: int, *, forged: float = 1.0, windows: int = 6, call_ns: float = CALL_NS) -> Samples:
+    """Windows of two equal sides whose events are right within 0.1 %, but for the factor of the candidate's."""
+    generator = np.random.default_rng(seed)
+    events = call_ns * generator.normal(1.0, 1e-3, (2, windows))
+    clock = events + generator.normal(0.0, SCATTER_NS, (2, windows)) / CALLS
+    processes = generator.permuted(np.tile([0, 1], (windows // 2, 1)), axis=1).ravel()
+    return Samples(
+        candidate_ns=tuple(clock[0]), baseline_ns=tuple(clock[1]),
+        candidate_event_ns=tuple(forged * events[0]), baseline_event_ns=tuple(events[1]),
+        calls=CALLS, sessions=(0,) * windows, processes=tuple(processes.tolist()),
+    )  # fmt: skip
+
+
+def timed(samples: Samples, others: int = 7) -> Timing:
+    """In a verdict with other cells of equal sides."""
+    cells = [samples, *(measured(1000 + seed) for seed in range(others))]
+    return timings_of([(one, Noise(spread=1e-3, between=3e-3)) for one in cells], "device")[0]
+
+
+def test_the_scatter_is_the_baselines_own() -> None:
+    found = scatter_of([measured(seed) for seed in range(40)])
+    assert found == pytest.approx(SCATTER_NS, rel=0.2)
+    forged = [measured(seed, forged=0.5) for seed in range(40)]
+    assert scatter_of(forged) == pytest.approx(found)
+    assert scatter_of([]) == 0.0
+
+
+def test_events_narrow_the_interval_and_the_clock_says_what_could_be_forged() -> None:
+    timing = timed(measured(1))
+    assert timing.device_time == "accepted"
+    by_clock = timed(Samples(**{**vars(measured(1)), "candidate_event_ns": ()}))
+    assert by_clock.device_time == "none" and by_clock.margin == 0.0
+    assert timing.high / timing.low < by_clock.high / by_clock.low
+    assert 0.0 < forgeable(measured(1), SCATTER_NS) < 0.05
+
+
+@pytest.mark.parametrize("forged", [0.5, 0.8, 0.9, 0.95, 0.98])
+def test_forged_events_make_nothing_faster(forged: float) -> None:
+    claims = [timed(measured(seed, forged=forged)).claim for seed in range(400)]
+    assert "faster" not in claims
+
+
+def test_what_was_forged_is_no_more_than_the_margin_says() -> None:
+    forged = 0.97
+    held = [forgeable(measured(seed, forged=forged), SCATTER_NS) >= -math.log(forged) for seed in range(400)]
+    assert np.mean(held) > 0.93
+
+
+def test_a_margin_of_two_percent_is_a_part_of_the_interval() -> None:
+    long, short = timed(measured(3, call_ns=4 * CALL_NS)), timed(measured(3, call_ns=CALL_NS / 2))
+    assert 0.0 < long.margin < 0.02 and long.high / long.low < 1.02
+    assert short.margin > 0.02 and short.high / short.low > (1 + short.margin) ** 2
+    assert short.own_half_width == pytest.approx(long.own_half_width, rel=0.5)
+
+
+FORGERIES = {
+    "one window in each quad": lambda i, windows: i % 2 == 0,
+    "three windows of three quads": lambda i, windows: i in (0, 2, 4),
+    "one window": lambda i, windows: i == 3,
+    "the second session": lambda i, windows: i >= windows // 2,
+}
+
+
+@pytest.mark.parametrize("chosen", FORGERIES.values(), ids=FORGERIES)
+@pytest.mark.parametrize("sessions", [1, 2])
+@pytest.mark.parametrize("forged", [0.01, 0.5, 0.9])
+def test_events_forged_now_and_then_make_nothing_faster(chosen: Any, sessions: int, forged: float) -> None:
+    """A median over all windows does not see them; the speedup is a median of quads."""
+    found = []
+    for seed in range(100):
+        samples = measured(seed, windows=8 * sessions)
+        events = [t * (forged if chosen(i, 8 * sessions) else 1.0) for i, t in enumerate(samples.candidate_event_ns)]
+        numbers = tuple(i // 8 for i in range(8 * sessions))
+        found.append(timed(replace(samples, candidate_event_ns=tuple(events), sessions=numbers)))
+    assert "faster" not in [timing.claim for timing in found]
+    assert np.mean([timing.speedup for timing in found]) < 1.02
+
+
+def test_honest_events_of_a_faster_kernel_are_believed() -> None:
+    base = measured(5, call_ns=4 * CALL_NS)
+    faster = Samples(
+        **{
+            **vars(base),
+            "candidate_ns": tuple(0.8 * t for t in base.candidate_ns),
+            "candidate_event_ns": tuple(0.8 * t for t in base.candidate_event_ns),
+        }
+    )
+    timing = timed(faster)
+    assert timing.claim == "faster" and timing.low < 1.25 < timing.high
+
+
+@pytest.mark.parametrize("broken", [(), (0.0,) * 6, (-1.0,) * 6])
+def test_without_events_there_is_no_bound(broken: tuple[float, ...]) -> None:
+    samples = Samples(**{**vars(measured(1)), "candidate_event_ns": broken})
+    assert forgeable(samples, SCATTER_NS) == math.inf
+    assert timed(samples).device_time.startswith("rejected" if broken else "none")
+
+
+def test_each_reason_for_call_time_alone_is_told_once() -> None:
+    def cell(why: str) -> Passed:
+        return Passed(timing=replace(timed(measured(1)), time="call", no_device_time=why))
+
+    outcomes = [cell("it waits"), Passed(), cell(""), cell("it waits"), Failed(stage="call", reason="exception")]
+    (finding,) = _without_device_time(outcomes)
+    assert (finding.level, finding.message) == ("info", "call time alone in 2 of 3 timed cells: it waits")
+    assert _without_device_time([cell("")]) == []
+
+
+def rewarded(speed: float, seed: int) -> float:
+    """The reward of a right kernel of that speed in eight cells, with what an H200 scatters between recordings."""
+    off, cells = np.random.default_rng(seed).normal(0.0, 0.01, 8), []
+    for number in range(8):
+        base, times = measured(8 * seed + number, windows=4, call_ns=2 * CALL_NS), speed * math.exp(off[number])
+        samples = replace(
+            base,
+            candidate_ns=tuple(t / times for t in base.candidate_ns),
+            candidate_event_ns=tuple(t / times for t in base.candidate_event_ns),
+        )
+        case = case_of("gelu", {"N": number})
+        cells.append(CellResult(case=case, outcome=Passed(timing=timed(samples))))
+    machine = Machine(device="cuda", name="a", arch="x", memory_bytes=1, cache_bytes=1, units=1, driver="d", torch="t")
+    return of_verdict(
+        Verdict(
+            verdict="passed", stage="timing", reason="ok", message="", task="gelu", candidate="c", track="custom",
+            trust=Trust(level="strong"), machine=machine, protocol=Protocol(), speedup=_summary(cells),
+            cells=tuple(cells),
+        )
+    ).value  # fmt: skip
+
+
+def test_rewards_are_in_the_order_of_device_times() -> None:
+    speeds = (0.5, 0.8, 1.0, 1.5, 3.0)
+    found = np.array([[rewarded(speed, seed) for speed in speeds] for seed in range(10)])
+    assert (np.diff(found, axis=1) > 0).all()
+    assert (abs(found - found.mean(axis=0)) < 0.05).all()

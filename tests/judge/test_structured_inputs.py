@@ -1,0 +1,200 @@
+"""Kernels that are wrong only where inputs have structure: indices that are not spread evenly, parts of rows that are
+masked out by minus infinity, infinities in both arguments.
+
+Each defect is right at ordinary cases, is found in the quick tier, and has an honest twin that passes.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from kerneleval.judge.oracle import reference
+from kerneleval.judge.oracle.comparison import Mismatch, compare
+from kerneleval.records import Case
+from kerneleval.tasks import find
+
+from .conftest import called, drawn, planned
+
+Kernel = Callable[..., Any]
+
+
+def wrong(name: str, kernel: Kernel, chosen: Callable[[Case], bool]) -> set[tuple[str, str]]:
+    """(layout, distribution) of the chosen forward fp32 cases of the quick tier at which the kernel is wrong."""
+    task = find(name)
+    found = set()
+    for case in planned(task, tier="quick", directions=("forward",), dtypes=("float32",)):
+        if chosen(case) and case.shape_category != "edge":
+            args, _ = drawn(task, case)
+            expectation = reference.expect(task, case, args)
+            if isinstance(compare(called(kernel, args), expectation), Mismatch):
+                found.add((case.layout, case.distribution))
+    return found
+
+
+def plain(case: Case) -> bool:
+    return (case.layout, case.distribution) == ("contiguous", "standard")
+
+
+def places(ids: Tensor) -> Tensor:
+    """How many equal indices stand before each."""
+    same = ids[:, None] == ids
+    return same.tril(-1).sum(-1)
+
+
+def moe_slots(x: Tensor, ids: Tensor, weight: Tensor, capacity: int) -> Tensor:
+    """Tokens beyond an expert's slots are dropped."""
+    return torch.bmm(x[:, None], weight[ids])[:, 0] * (places(ids) < capacity)[:, None]
+
+
+def moe_roomy(x: Tensor, ids: Tensor, weight: Tensor) -> Tensor:
+    return moe_slots(x, ids, weight, len(ids))
+
+
+def moe_tight(x: Tensor, ids: Tensor, weight: Tensor) -> Tensor:
+    return moe_slots(x, ids, weight, 2 * len(ids) // len(weight) + 16)
+
+
+def add_lists(x: Tensor, index: Tensor, source: Tensor, alpha: float, most: int = 1 << 30) -> Tensor:
+    """Rows to be added are listed by their place, at most so many each."""
+    kept = places(index) < most
+    return x.index_add(0, index[kept], source[kept], alpha=alpha)
+
+
+def add_short_lists(x: Tensor, index: Tensor, source: Tensor, alpha: float) -> Tensor:
+    return add_lists(x, index, source, alpha, 16 + 4 * len(index) // len(x))
+
+
+def bags_by_runs(index: Tensor, weight: Tensor, longest: int = 1 << 30) -> Tensor:
+    """Equal neighbours in a bag are read once and counted, in a counter that holds only so much."""
+    rows, length = index.shape
+    out = weight.new_zeros(rows, weight.shape[1])
+    count = torch.ones(rows, dtype=torch.long)
+    for place in range(length):
+        ends = torch.ones(rows, dtype=torch.bool)
+        if place + 1 < length:
+            ends = index[:, place] != index[:, place + 1]
+        terms = weight[index[:, place]] * count.clamp(max=longest)[:, None]
+        out += torch.where(ends[:, None], terms, 0)
+        count = torch.where(ends, 1, count + 1)
+    return out
+
+
+def bags_by_short_runs(index: Tensor, weight: Tensor) -> Tensor:
+    return bags_by_runs(index, weight, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "defective", "honest"),
+    [
+        ("moe_grouped_gemm", moe_tight, moe_roomy),
+        ("index_add", add_short_lists, add_lists),
+        ("embedding_bag", bags_by_short_runs, bags_by_runs),
+    ],
+)
+def test_a_kernel_for_evenly_spread_indices_is_found(name: str, defective: Kernel, honest: Kernel) -> None:
+    assert not wrong(name, defective, plain), "uniform indices show nothing"
+    assert wrong(name, defective, lambda case: not plain(case))
+    assert not wrong(name, honest, lambda _: True)
+
+
+def running(x: Tensor, *, guarded: bool, block: int = 16) -> tuple[Tensor, Tensor]:
+    """Maximum and sum of exponentials of each row, block by block; without the guard a block of minus infinity at the
+    beginning gives the difference of two infinities.
+    """
+    top = torch.full_like(x[..., :1], -math.inf)
+    total = torch.zeros_like(top)
+    for part in x.split(block, -1):
+        now = torch.maximum(top, part.amax(-1, keepdim=True))
+        base = now.masked_fill(now == -math.inf, 0) if guarded else now
+        total = total * torch.exp(top - base) + torch.exp(part - base).sum(-1, keepdim=True)
+        top = now
+    return (top.masked_fill(top == -math.inf, 0) if guarded else top), total
+
+
+def softmax(x: Tensor, *, guarded: bool = True, block: int = 16) -> Tensor:
+    top, total = running(x, guarded=guarded, block=block)
+    return torch.exp(x - top) / total
+
+
+def log_softmax(x: Tensor, *, guarded: bool = True) -> Tensor:
+    top, total = running(x, guarded=guarded)
+    return x - top - total.log()
+
+
+def logsumexp(x: Tensor, *, guarded: bool = True) -> Tensor:
+    top, total = running(x, guarded=guarded)
+    return (top + total.log())[..., 0]
+
+
+def softmax_of_columns(x: Tensor, *, guarded: bool = True) -> Tensor:
+    return softmax(x.t(), guarded=guarded).t().contiguous()
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, scale: float, *, guarded: bool = True) -> Tensor:
+    return softmax(q @ k.transpose(-1, -2) * scale + bias, guarded=guarded, block=2) @ v
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, *, guarded: bool = True) -> Tensor:
+    return logsumexp(logits, guarded=guarded) - logits.gather(-1, targets[:, None])[:, 0]
+
+
+def logaddexp(x: Tensor, y: Tensor, *, guarded: bool = True) -> Tensor:
+    top = torch.maximum(x, y)
+    out = top + torch.log(torch.exp(x - top) + torch.exp(y - top))
+    return torch.where(top.isinf(), top, out) if guarded else out
+
+
+def hypot(x: Tensor, y: Tensor, *, guarded: bool = True) -> Tensor:
+    """By the quotient of the two; without the guard infinity over infinity."""
+    most, least = torch.maximum(x.abs(), y.abs()), torch.minimum(x.abs(), y.abs())
+    out = most * torch.sqrt(1 + (least / most.clamp(min=1e-30)).square())
+    return torch.where(x.isinf() | y.isinf(), math.inf, out) if guarded else out
+
+
+def elu(x: Tensor, alpha: float = 1.0, *, guarded: bool = True) -> Tensor:
+    """By factors of 0 and 1 instead of a choice."""
+    low = alpha * torch.expm1(x.clamp(max=0))
+    return torch.where(x > 0, x, low) if guarded else (x > 0) * x + (x <= 0) * low
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        ("softmax", softmax),
+        ("softmax_dim0", softmax_of_columns),
+        ("log_softmax", log_softmax),
+        ("logsumexp", logsumexp),
+        ("biased_attention", attention),
+        ("softmax_cross_entropy", cross_entropy),
+        ("logaddexp", logaddexp),
+        ("hypot", hypot),
+        ("elu", elu),
+    ],
+)
+def test_infinities_without_a_guard_are_found(name: str, kernel: Kernel) -> None:
+    found = wrong(name, functools.partial(kernel, guarded=False), lambda _: True)
+    assert found
+    assert {distribution for _, distribution in found} == {"nonfinite"}
+    assert not wrong(name, kernel, lambda _: True)
+
+
+def zero_where_all_is_masked(x: Tensor) -> Tensor:
+    return softmax(x).nan_to_num(0.0).masked_fill(x.isnan().any(-1, keepdim=True), math.nan)
+
+
+def no_logsumexp_of_nothing(x: Tensor) -> Tensor:
+    return logsumexp(x).masked_fill((x == -math.inf).all(-1), math.nan)
+
+
+def test_a_row_of_nothing_but_minus_infinity_is_open_where_the_reference_makes_nan_of_it() -> None:
+    assert not wrong("softmax", zero_where_all_is_masked, lambda _: True)
+    assert not wrong("softmax", torch.nn.Softmax(-1), lambda _: True)
+    assert wrong("softmax", lambda x: softmax(x).nan_to_num(0.0), lambda _: True), "NaN of an input is asked for"
+    assert wrong("logsumexp", no_logsumexp_of_nothing, lambda _: True), "it is minus infinity there"

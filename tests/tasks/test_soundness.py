@@ -1,0 +1,207 @@
+"""Problem files that do not settle what is right, or for which anything is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from kerneleval import devices
+from kerneleval.judge.probes.calls import BoundCase
+from kerneleval.judge.probes.void import void
+from kerneleval.records import NotJudgedError, Protocol, UsageError
+from kerneleval.tasks import open_task, shapes
+from kerneleval.tasks.formats.module_problem import ModuleProblem
+from kerneleval.tasks.formats.problem_file import ProblemFile
+from kerneleval.tasks.formats.soundness import astray, limit_of
+
+FILE = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+class Model(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(n, n))
+        self.last = nn.Parameter(torch.randn(n))
+    def forward(self, x):
+        {forward}
+
+rows, n = 6, 24
+def get_inputs():
+    return [{inputs}]
+def get_init_inputs():
+    return [n]
+"""
+
+
+def bound(folder: Path, forward: str, inputs: str = "torch.rand(rows, n)") -> BoundCase:
+    """The first case of a problem with this body, under changed weights."""
+    path = folder / "problem.py"
+    path.write_text(FILE.format(forward=forward.replace("\n", "\n        "), inputs=inputs))
+    task = open_task(str(path))
+    case = shapes.plan(task, Protocol(), shapes.Budget(memory_bytes=1 << 30, flops=1 << 60))[0]
+    problem = task.build(case.dims_map, "cpu")
+    made = BoundCase(task, case, devices.find("cpu"), tf32=False, problem=problem)
+    made.weights = problem.weights(5)
+    return made
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "torch.manual_seed(7)\nreturn x + 0.5 * torch.randn_like(x)",
+        "torch.manual_seed(7)\nreturn x + 1e-4 * torch.randn_like(x)",
+        "made = torch.Generator().manual_seed(3)\nreturn x * torch.rand(x.shape, generator=made)",
+        "with torch.random.fork_rng():\n    torch.manual_seed(1)\n    return F.dropout(x, 0.1)",
+        "torch.manual_seed(7)\nreturn (x + torch.empty_like(x).uniform_()).argmax(-1)",
+    ],
+)
+def test_noise_under_a_seed_of_forwards_own_is_noise(tmp_path, forward):
+    with pytest.raises(NotJudgedError, match="random numbers that forward draws"):
+        bound(tmp_path, forward).draw(1)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "return torch.sin(x * 1e8)",
+        "return torch.cat([x * 3000, torch.cos(x * 1e9)], -1)",
+        "y = x\nfor _ in range(60): y = 3.99 * y * (1 - y)\nreturn y",
+        "return x, torch.frac(x * 1e7)",
+    ],
+)
+def test_what_rounding_decides_is_not_judged(tmp_path, forward):
+    with pytest.raises(NotJudgedError, match=r"differs from the same module in fp64 by .* Rounding decides"):
+        bound(tmp_path, forward).draw(1)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "return F.softmax(x @ self.w, -1) * 100",
+        "return torch.linalg.inv(self.w) @ self.w + 0 * x.sum()",
+        "return torch.sin(x * 100)",
+        "return (x @ self.w).bfloat16().float()",
+        "return F.layer_norm(x @ self.w, (x.shape[-1],))",
+    ],
+)
+def test_rounding_alone_is_no_reason(tmp_path, forward):
+    bound(tmp_path, forward).draw(1)
+
+
+@pytest.mark.parametrize(("dtype", "off"), [(torch.bfloat16, 0.03), (torch.float16, 0.005), (torch.float32, 5e-4)])
+def test_how_far_native_may_be_follows_the_type(dtype, off):
+    exact = torch.linspace(-1, 1, 64, dtype=torch.float64)
+    limit = limit_of([torch.zeros(1, dtype=dtype)])
+    assert astray([exact * (1 + off)], [exact], limit) is None
+    assert astray([exact * (1 + 4 * off)], [exact], limit) is not None
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "top = (x @ self.w).amax(1, keepdim=True)\nreturn F.gelu(top - top.mean(1, keepdim=True))",
+        "return torch.softmax(x.mean(1, keepdim=True), 1)",
+        "return self.last.expand(x.shape) + torch.zeros_like(x)",
+        "return torch.sigmoid(x * x).clamp(min=1)",
+        "return torch.ones_like(x).argmax(1)",
+    ],
+)
+def test_a_task_whose_outputs_do_not_depend_on_its_inputs_is_void(tmp_path, forward):
+    with pytest.raises(NotJudgedError, match=r"is a void task at kernelbench:problem.*outputs do not depend on"):
+        void(bound(tmp_path, forward))
+
+
+def test_a_task_that_is_void_on_its_own_inputs_alone_is_weak(tmp_path):
+    (finding,) = void(bound(tmp_path, "return torch.relu(x - 2)"))
+    assert finding.level == "warn" and "only under large_scale" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs"),
+    [
+        ("return 1e4 + x", "torch.rand(rows, n)"),
+        ("return self.w[x]", "torch.arange(n)"),
+        ("return x.argmax(1)", "torch.rand(rows, n)"),
+    ],
+)
+def test_other_tasks_are_not_void(tmp_path, forward, inputs):
+    assert not void(bound(tmp_path, forward, inputs))
+
+
+def test_where_no_size_can_be_varied_a_sweep_says_so(tmp_path):
+    path = tmp_path / "problem.py"
+    text = FILE.format(forward="return x * 2", inputs="torch.rand(*map(int, '4 24'.split()))")
+    path.write_text(text.replace("rows, n = 6, 24", "n = int('24')"))
+    task = open_task(str(path), sweep=True)
+    assert len(task.case_dims) == 1
+    assert [f.level for f in task.findings] == ["warn"] and "no other sizes" in task.findings[0].message
+    assert not open_task(str(path)).findings
+
+
+def test_what_distributions_fell_out_is_said(tmp_path):
+    path = tmp_path / "problem.py"
+    path.write_text(FILE.format(forward="return torch.log(x)", inputs="torch.rand(rows, n)"))
+    (finding,) = open_task(str(path)).findings
+    assert finding.level == "info" and finding.message.startswith("not judged on small_scale, negative, outlier inputs")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_problems_in_half_types_are_judged_on_other_values_too(tmp_path, dtype):
+    path = tmp_path / "problem.py"
+    text = FILE.format(forward="return F.relu(x @ self.w)", inputs=f"torch.rand(rows, n).to(torch.{dtype})")
+    path.write_text(text.replace("torch.randn(n, n))", f"torch.randn(n, n).to(torch.{dtype}))"))
+    task = open_task(str(path))
+    assert task.distributions == ("standard", "large_scale", "small_scale", "negative", "outlier", "trained")
+    assert not task.findings
+
+
+def test_a_file_above_the_budget_is_judged_at_smaller_sizes(tmp_path):
+    path = tmp_path / "problem.py"
+    text = FILE.format(forward="return torch.relu(x)", inputs="torch.rand(rows, n)")
+    path.write_text(text.replace("6, 24", "512, 64"))
+    task, budget = open_task(str(path), sweep=True), shapes.Budget(memory_bytes=100_000, flops=1 << 60)
+    protocol = Protocol(shapes="sweep")
+    cases = shapes.plan(task, protocol, budget)
+    assert cases and all(case.dims_map["rows"] < 512 for case in cases)
+    assert any("rows=512" in line and "is left out" in line for line in shapes.left_out(task, protocol, budget))
+    with pytest.raises(UsageError, match="--shapes sweep judges smaller sizes"):
+        shapes.plan(open_task(str(path)), Protocol(), budget)
+    with pytest.raises(UsageError, match="all other sizes found"):
+        shapes.plan(task, protocol, shapes.Budget(memory_bytes=8, flops=1))
+
+
+@pytest.mark.parametrize(
+    ("takes", "given", "want"),
+    [
+        ("a, b=2", "[[], {'a': 3, 'b': 0.5}]", [3, 0.5]),
+        ("a, b=2, c=4", "[[3], {'c': 5}]", [3, 2, 5]),
+        ("a, b", "[[3, 4], {}]", [3, 4]),
+        ("sizes, options", "[[3, 4], {'deep': True}]", [[3, 4], {"deep": True}]),
+    ],
+)
+def test_arguments_and_keywords_of_the_constructor(tmp_path, takes, given, want):
+    path = tmp_path / "problem.py"
+    text = FILE.format(forward="return x", inputs="torch.rand(2, 3)").replace("return [n]", f"return {given}")
+    path.write_text(text.replace("self, n):", f"self, {takes}, n=3):"))
+    assert ModuleProblem(ProblemFile(path), {}, "cpu").init_args[: len(want)] == want
+
+
+@pytest.mark.parametrize(
+    ("inputs", "init", "message"),
+    [
+        ("[torch.rand(4, 8, 64, 64), torch.rand(2)]", "", "argument 0 is a list that holds tensors"),
+        ("{'a': torch.rand(4)}, 3", "", "argument 0 is a dict that holds tensors"),
+        ("torch.rand(4, 8)", "self.fc = nn.LazyLinear(3)", r"weight fc.weight of Model has no shape before the first"),
+        ("torch.rand(4, 8)", "self.bn = nn.LazyBatchNorm1d()", r"weight bn.weight of Model has no shape"),
+    ],
+)
+def test_what_cannot_be_judged_is_said_in_one_true_sentence(tmp_path, inputs, init, message):
+    path = tmp_path / "problem.py"
+    text = FILE.format(forward="return x", inputs=inputs)
+    path.write_text(text.replace("super().__init__()", f"super().__init__(); {init}"))
+    with pytest.raises(UsageError, match=message):
+        open_task(str(path), sweep=True)
