@@ -283,11 +283,11 @@ class Step:
 def steps_of_run(verdicts: Iterable[tuple[Attempt, Verdict]], sources: Mapping[str, Candidate]) -> list[list[Step]]:
     """The chains of a stored run, from its finished attempts and their sources: attempts of one generator, task and
     machine of which each names the one before it as the parent of its candidate (``Origin.parent``). Attempts that
-    nothing refines and that refine nothing are left out.
+    nothing refines and that refine nothing, or that were not judged, are left out.
     """
     groups: dict[tuple[str, str, str], dict[str, tuple[Attempt, Verdict]]] = {}
     for attempt, verdict in verdicts:
-        if attempt.candidate:
+        if attempt.candidate and verdict.verdict != "not_judged":
             where = (attempt.generator, attempt.task, attempt.machine)
             groups.setdefault(where, {}).setdefault(attempt.candidate, (attempt, verdict))
     chains = []

@@ -20,8 +20,9 @@ from kerneleval.devices import Device
 from kerneleval.judge import checks
 from kerneleval.judge.binaries.uses import Uses
 from kerneleval.judge.machine import peaks
-from kerneleval.judge.probes.calls import Calls
+from kerneleval.judge.probes.calls import BoundCase, Calls
 from kerneleval.judge.probes.cells import CellJudge, secret_shapes
+from kerneleval.judge.probes.void import void
 from kerneleval.judge.timing.timer import NoiseFigures, Timer, floor
 from kerneleval.judge.verdicts import Job, Replay, barred, first_failure, verdict_of
 from kerneleval.judge.windows.locks import judge_count, registered
@@ -43,6 +44,7 @@ from kerneleval.records import (
     Task,
     UsageError,
     Verdict,
+    new_secret,
     tell,
 )
 from kerneleval.tasks import shapes
@@ -139,6 +141,31 @@ class Judge:
         found = self.limits()
         assert found is not None, "the peaks were removed meanwhile"
         return found
+
+    def unsettled(self, task: Task, protocol: Protocol, cases: Sequence[Case]) -> NotJudgedError | None:
+        """Why a problem file does not settle what is right at its own sizes, or is void there; None: it does, or these
+        are not among the cases. No candidate is needed.
+
+        Raises:
+            UsageError: the file raises.
+            InfrastructureError: the machine failed.
+        """
+        own = next((case for case in cases if task.module and _is_own(case)), None)
+        if own is None or task.build is None:
+            return None
+        problem = task.build(own.dims_map, self.device.judge_device)
+        bound = BoundCase(task, own, self.device, tf32=protocol.tf32, problem=problem)
+        bound.weights = problem.weights(new_secret(), own.distribution)
+        with registered(self.device.hardware()):
+            try:
+                bound.draw(new_secret())
+                void(bound)
+            except NotJudgedError as error:
+                return error
+            finally:
+                del bound, problem
+                self.device.trim()
+        return None
 
     def build_ahead(self, candidates: Sequence[Candidate], on_event: OnEvent | None = None) -> None:
         """Build these candidates, several at a time; never beside a measurement."""

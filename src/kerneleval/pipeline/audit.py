@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.pipeline.checking import borrowed, open_task
+from kerneleval.pipeline.checking import borrowed, open_task, refused, unjudged
 from kerneleval.records import (
     PUBLISHED,
     AuditSpec,
     Candidate,
+    NotJudgedError,
     OnEvent,
     Protocol,
     ReplaySource,
@@ -45,10 +46,10 @@ def audit(spec: AuditSpec, *, judge: Judge | None = None, on_event: OnEvent | No
     """Judge the verdicts of a stored run again, and report what changed.
 
     Returns plain data: ``format``, ``of`` and ``audit`` (identifiers of the two runs), ``same_shapes``, ``protocol``,
-    ``audited``, ``changed``, ``skipped`` (verdicts that had no candidate), and ``verdicts``, each with its
-    contents ``before`` and ``after``, ``changes``, ``notes``, ``same_shapes`` and ``replay``. Raises UsageError where
-    there is no such store, run or task, a candidate or task is not there any more, or there is nothing to audit;
-    InfrastructureError where the machine, the disk or the database failed.
+    ``audited``, ``changed``, ``skipped`` (verdicts that had no candidate, or are on tasks that are not judged), and
+    ``verdicts``, each with its contents ``before`` and ``after``, ``changes``, ``notes``, ``same_shapes`` and
+    ``replay``. Raises UsageError where there is no such store, run or task, a candidate or task is not there any more,
+    or there is nothing to audit; InfrastructureError where the machine, the disk or the database failed.
     """
     from kerneleval.store import open_store
 
@@ -85,7 +86,7 @@ def _stored(store: Store, info: RunInfo, kind: str, only: Sequence[str]) -> tupl
             f"run {info.id} was imported, not judged here; judge its sources with 'kerneleval run --generator FOLDER'"
         )
     finished = [a for a in attempts if a.finished and a.device == kind and (not only or a.task in only)]
-    stored = [attempt for attempt in finished if attempt.candidate]
+    stored = [attempt for attempt in finished if attempt.candidate and attempt.task not in info.not_judged]
     if not stored:
         where = f" of {', '.join(only)}" if only else ""
         raise UsageError(f"run {info.id} has nothing to audit: no candidate{where} was judged there on {kind}")
@@ -209,16 +210,12 @@ def _judge(
     for done, attempt in enumerate(left, info.planned - len(left)):
         tell(on_event, "run", done, info.planned, f"{attempt.generator}: {attempt.task}")
         candidate = _candidate(store, attempt)
-        verdict = judge.check(
-            candidate,
-            subjects[attempt.task],
-            info.protocol,
-            cases=attempt.cases,
-            replay=ReplaySource(
-                source=candidate.stored_name, task=info.tasks.get(attempt.task, attempt.task), store=place
-            ),
-            on_event=on_event,
-        )
+        task, given = subjects[attempt.task], info.tasks.get(attempt.task, attempt.task)
+        replay = ReplaySource(source=candidate.stored_name, task=given, store=place)
+        try:
+            verdict = judge.check(candidate, task, info.protocol, cases=attempt.cases, replay=replay, on_event=on_event)
+        except NotJudgedError as error:
+            verdict = unjudged(judge, task, info.protocol, refused(error), candidate.hash)
         store.put_verdict(info.id, attempt.generator, attempt.sample, candidate, verdict)
     tell(on_event, "run", info.planned, info.planned, "done")
 

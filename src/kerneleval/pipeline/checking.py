@@ -124,6 +124,29 @@ def borrowed(judge: Judge | None, device: str | None) -> Iterator[Judge]:
         yield owner
 
 
+def refused(error: NotJudgedError) -> Failed:
+    """What a task that does not settle what is right says of every candidate."""
+    return Failed(stage="correctness", reason=error.reason, message=str(error))
+
+
+def unjudged(judge: Judge, task: Task, protocol: Protocol, why: Failed, candidate: str = "") -> Verdict:
+    """A verdict where nothing was judged, without cells; ``candidate``: its content hash, where there is one."""
+    return Verdict(
+        verdict="not_judged",
+        stage=why.stage,
+        reason=why.reason,
+        message=why.message,
+        task=task.name,
+        candidate=candidate,
+        track="",
+        trust=judge.pool.trust,
+        machine=judge.machine,
+        protocol=protocol,
+        speedup=None,
+        cells=(),
+    )
+
+
 def selftest(
     tasks: Sequence[str] = (),
     *,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerneleval.generators.common.feedback import feedback_of
 from kerneleval.pipeline.asking import Caps, Kept, answers_of, ask_all
-from kerneleval.pipeline.checking import borrowed, open_task
+from kerneleval.pipeline.checking import borrowed, open_task, refused, unjudged
 from kerneleval.records import (
     TRACKS,
     Answer,
@@ -169,7 +169,7 @@ class _Work:
             ),
             resume=resume,
         )
-        attempts = self.store.unfinished(run_id)
+        attempts = self._settled(run_id, self.store.unfinished(run_id))
         answers = {(g, t, s): one for g, of in given.items() for t, found in of.items() for s, one in enumerate(found)}
         for maker in on_demand.values():
             answers |= self._asked(maker, run_id, [a for a in attempts if a.generator == maker.name])
@@ -191,6 +191,21 @@ class _Work:
                 for sample, answer in enumerate(given[maker.name][task.name]):
                     origin = answer.origin if answer.problem else None
                     yield _planned(task, maker.name, sample, cases, answer.candidate, origin)
+
+    def _settled(self, run_id: str, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """The attempts without those at tasks that do not settle what is right, which are stored as not judged: no
+        generator is asked for them.
+        """
+        why: dict[str, NotJudgedError] = {}
+        for task, cases in {a.task: a.cases for a in attempts}.items():
+            if (error := self.judge.unsettled(self.suite[task], self.protocol, cases)) is not None:
+                why[task] = error
+                tell(self.on_event, "note", 0, 0, f"{task} is not judged, and counts nowhere: {error}")
+        for a in attempts:
+            if a.task in why:
+                verdict = unjudged(self.judge, self.suite[a.task], self.protocol, refused(why[a.task]))
+                self.store.put_verdict(run_id, a.generator, a.sample, None, verdict)
+        return [a for a in attempts if a.task not in why]
 
     def _asked(self, maker: Asked, run_id: str, attempts: Sequence[Attempt]) -> dict[_Key, Answer]:
         """Final answers of a generator to what is open; candidates are stored at once."""
@@ -222,7 +237,7 @@ class _Work:
             answer = coming[key]
             try:
                 verdict = self.judged(answer, self.suite[attempt.task], self.protocol, attempt.cases)
-            except (ToolError, NotJudgedError) as error:  # nothing of it is stored: others are judged meanwhile
+            except ToolError as error:  # nothing of it is stored: others are judged meanwhile
                 refused.append(f"{_named(key)}: {error}")
                 continue
             self.store.put_verdict(
@@ -244,25 +259,16 @@ class _Work:
             return known
         source = candidate.origin.path or candidate.stored_name
         replay = ReplaySource(source=source, task=self.sources[task.name], store=self.place)
-        return self.judge.check(candidate, task, protocol, cases=cases, replay=replay, on_event=self.on_event)
+        try:
+            return self.judge.check(candidate, task, protocol, cases=cases, replay=replay, on_event=self.on_event)
+        except NotJudgedError as error:
+            return unjudged(self.judge, task, protocol, refused(error), candidate.hash)
 
     def _missing(self, answer: Answer, task: Task, protocol: Protocol, cases: Sequence[Case]) -> Verdict:
         message = answer.message or f"{answer.origin.generator} gave no candidate for {task.name}"
         failed = Failed(stage="generate", reason=answer.problem or "missing", message=message)
-        return Verdict(
-            verdict="failed",
-            stage=failed.stage,
-            reason=failed.reason,
-            message=message,
-            task=task.name,
-            candidate="",
-            track="",
-            trust=self.judge.pool.trust,
-            machine=self.judge.machine,
-            protocol=protocol,
-            speedup=None,
-            cells=tuple(CellResult(case=case, outcome=failed) for case in cases),
-        )
+        cells = tuple(CellResult(case=case, outcome=failed) for case in cases)
+        return replace(unjudged(self.judge, task, protocol, failed), verdict="failed", cells=cells)
 
 
 def _key(attempt: Attempt) -> _Key:

@@ -183,6 +183,7 @@ def _joined(store: Store, run: str | Sequence[str]) -> tuple[RunInfo, list[str]]
         tasks={name: source for info in reversed(infos) for name, source in info.tasks.items()},
         groups={name: group for info in reversed(infos) for name, group in info.groups.items()},
         limits={machine: of for info in reversed(infos) for machine, of in info.limits.items()},
+        not_judged={task: why for info in reversed(infos) for task, why in info.not_judged.items()},
     )
     return found, ids
 
@@ -216,7 +217,7 @@ def rounds_of(store: Store, runs: Sequence[str]) -> dict[str, Any]:
     lines: list[Any] = []
     by_round: dict[tuple[str, int], dict[str, Any]] = {}
     for info in infos:
-        found = list(store.verdicts(info.id))
+        found = [both for both in store.verdicts(info.id) if both[1].verdict != "not_judged"]
         sources = {a.candidate: store.candidate(a.candidate) for a, _ in found if a.candidate}
         lines += between.steps_of_run(iter(found), sources)
         task_of = _opened(info)

@@ -92,12 +92,13 @@ class Conditions:
 class Verdict:
     """Everything that the judge says of one candidate on one task and device."""
 
-    verdict: Literal["passed", "failed"]
-    """``passed``: right in every supported case, honest, on an allowed track."""
+    verdict: Literal["passed", "failed", "not_judged"]
+    """``passed``: right in every supported case, honest, on an allowed track; ``not_judged``: the task does not settle
+    what is right, so nothing is said of the candidate (in runs only)."""
     stage: str
     """Stage of the first failure, or of the last stage passed."""
     reason: str
-    """Slug of the first failure; ``ok`` when passed."""
+    """Slug of the first failure; ``ok`` when passed; of what is not judged :attr:`NotJudgedError.reason`."""
     message: str
     task: str
     candidate: str
@@ -257,7 +258,7 @@ def layer_of_finding(finding: Finding) -> str:
 
 def caught_by(verdict: Verdict) -> str:
     """The layer that made the verdict fail; empty: it passed."""
-    return "" if verdict.verdict == "passed" else layer_of(verdict.stage, verdict.reason)
+    return "" if verdict.verdict != "failed" else layer_of(verdict.stage, verdict.reason)
 
 
 def layers_of(verdict: Verdict) -> dict[str, str]:

@@ -215,7 +215,7 @@ def _table(entries: list[Plain]) -> Table:
 def _said(verdict: Plain) -> str:
     """``passed, custom, 1.50x`` or ``failed: correctness/wrong_output``."""
     if verdict["verdict"] != "passed":
-        return safe(f"failed: {verdict['stage']}/{verdict['reason']}")
+        return safe(f"{verdict['verdict'].replace('_', ' ')}: {verdict['stage']}/{verdict['reason']}")
     speedup = "" if verdict["speedup"] is None else f", {figure(number(verdict['speedup'].get('value')))}x"
     return safe(f"passed, {verdict['track'] or 'no track'}{speedup}")
 

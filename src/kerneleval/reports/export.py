@@ -102,10 +102,12 @@ def sample_rows(
     measured: Mapping[str, Mapping[AttemptKey, float]],
 ) -> Iterator[Row]:
     """A row for every verdict with the source that it is of and its reward (``scores/common/rewards.py``): data to
-    train on. ``candidate`` gives the source of a content hash, and is called once a row; ``measured`` is as
-    :class:`~kerneleval.scores.Setting` has it: levels of the rubric and measures of sources.
+    train on, and so none of tasks that are not judged. ``candidate`` gives the source of a content hash, and is called
+    once a row; ``measured`` is as :class:`~kerneleval.scores.Setting` has it: levels of the rubric and measures of
+    sources.
     """
-    for row, (attempt, verdict) in zip(attempt_rows(first := list(verdicts)), first, strict=True):
+    judged = [both for both in verdicts if both[1].verdict != "not_judged"]
+    for row, (attempt, verdict) in zip(attempt_rows(judged), judged, strict=True):
         source = candidate(attempt.candidate) if attempt.candidate else None
         text = source.main if source is not None else None
         yield row | {

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerneleval.reports.html.document import Document
-from kerneleval.reports.text import ends, figure, number, plural, safe
+from kerneleval.reports.text import ends, figure, not_judged, nothing_in, number, plural, safe
 from kerneleval.scores.common.rules import old_rule
 
 Plain = Mapping[str, Any]
@@ -74,13 +74,15 @@ def _head(document: Document) -> list[str]:
             "",
             f"**{plural(left, 'attempt')} of {run['planned']} not judged yet:** counted as failed until then.",
         ]
+    if aside := not_judged(run):
+        lines += ["", f"**{plural(len(aside), 'task')} not judged:** {_code(aside[0], 300)}"]
     return lines
 
 
 def _headline(document: Document) -> list[str]:
     scores = document["scores"]
     if not scores:
-        return ["Not evaluated: nothing was planned in this run."]
+        return [f"Not evaluated: {nothing_in(document['run'])}."]
     lines = [
         "| Generator | " + " | ".join(title for title, *_ in _COLUMNS) + " |",
         "|---|" + "---:|" * len(_COLUMNS),

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from kerneleval.records import CATEGORIES, DIRECTIONS, GROUPS, SHAPE_CATEGORIES, to_plain
 from kerneleval.reports.tables import grid, show
-from kerneleval.reports.text import count, figure, number, plural, safe, share, span
+from kerneleval.reports.text import count, figure, not_judged, nothing_in, number, plural, safe, share, span
 from kerneleval.scores.common.rules import old_rule
 
 Plain = dict[str, Any]
@@ -43,7 +43,7 @@ def render_scores(document: Mapping[str, Any], console: Console) -> None:
     if plain.get("run"):
         _head(plain["run"], console)
     if not scores:
-        console.print("No results: nothing was planned.")
+        console.print(f"No results: {nothing_in(plain.get('run'))}.")
         return
     _first_tables(scores, console)
     _print(console, scores, _fast_p, _pass_at_k, _limits, _costs, _sources, *_COVERAGE, _shapes)
@@ -91,6 +91,8 @@ def _head(run: Plain, console: Console) -> None:
     if missing:
         warning = f"{plural(missing, 'attempt')} of {run['planned']} not judged yet: counted as failed until then"
         console.print(Text(warning, style="yellow"))
+    for line in not_judged(run):
+        console.print(Text(safe(line), style="yellow"))
     console.print()
 
 

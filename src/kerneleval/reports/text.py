@@ -28,6 +28,20 @@ def _visible(char: str) -> str:
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
+def not_judged(run: Mapping[str, Any] | None) -> list[str]:
+    """A sentence on each task of a run, as plain data, that is not judged."""
+    return [f"{task} is not judged, and counts nowhere: {why}" for task, why in _not_judged(run).items()]
+
+
+def nothing_in(run: Mapping[str, Any] | None) -> str:
+    """Why a run has no results."""
+    return "no task of this run can be judged" if _not_judged(run) else "nothing was planned in this run"
+
+
+def _not_judged(run: Mapping[str, Any] | None) -> Mapping[str, str]:
+    return (run or {}).get("not_judged") or {}  # documents of before have none
+
+
 def number(value: Any) -> float:
     """A number of plain data, where NaN and infinities are text; NaN for None."""
     return math.nan if value is None else float(value)

@@ -104,6 +104,8 @@ class RunInfo:
     groups: Mapping[str, str] = field(default_factory=dict)
     """Task name -> its category in KernelBench-X's taxonomy, where it has one."""
     limits: Mapping[str, Limits] = field(default_factory=dict)
+    not_judged: Mapping[str, str] = field(default_factory=dict)
+    """Tasks that do not settle what is right, and count nowhere: name -> why."""
 
     @property
     def complete(self) -> bool:

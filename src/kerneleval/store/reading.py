@@ -104,6 +104,11 @@ def runs(connection: Connection, only: Sequence[str] | None = None) -> tuple[Run
     table, judged = schema.attempts, schema.verdicts.c.attempt
     counting = select(table.c.run, func.count(), func.count(judged)).outerjoin(schema.verdicts, judged == table.c.id)
     counts = {run: (planned, finished) for run, planned, finished in connection.execute(counting.group_by(table.c.run))}
+    aside: dict[str, dict[str, str]] = {}
+    of = select(table.c.run, table.c.task, schema.verdicts.c.body).join(schema.verdicts, judged == table.c.id)
+    for run, task, text in connection.execute(of.where(schema.verdicts.c.verdict == "not_judged").order_by(table.c.id)):
+        message = _read(f"verdict of {task}", lambda plain: str(plain.get("message", "")), text)
+        aside.setdefault(run, {}).setdefault(task, message)
     query = select(schema.runs, schema.protocols.c.body.label("protocol_body")).join(
         schema.protocols, schema.protocols.c.key == schema.runs.c.protocol
     )
@@ -111,7 +116,8 @@ def runs(connection: Connection, only: Sequence[str] | None = None) -> tuple[Run
         query = query.where(schema.runs.c.id.in_(only))
     found = []
     for row in connection.execute(query.order_by(schema.runs.c.created_unix_s.desc(), schema.runs.c.id.desc())):
-        found.append(_read(f"run {row.id}", partial(_run, row, machines, counts.get(row.id, (0, 0))), row.body))
+        info = _read(f"run {row.id}", partial(_run, row, machines, counts.get(row.id, (0, 0))), row.body)
+        found.append(dataclasses.replace(info, not_judged=aside.get(row.id, {})))
     return tuple(found)
 
 
@@ -284,7 +290,9 @@ FILTERS: Mapping[str, ColumnElement[Any]] = {
 
 
 def results(connection: Connection, run_ids: Sequence[str], filters: Mapping[str, Sequence[Any]]) -> Iterator[Result]:
-    """One row for every planned cell of the runs, in the order of the runs and their plans."""
+    """One row for every planned cell of the runs, in the order of the runs and their plans; none of tasks that do not
+    settle what is right there.
+    """
     for run in run_ids:
         query = _cells_query().where(schema.attempts.c.run == run)
         for name, allowed in filters.items():
@@ -294,8 +302,11 @@ def results(connection: Connection, run_ids: Sequence[str], filters: Mapping[str
                 query = query.where(FILTERS[name].in_(list(allowed)))
         known: dict[str, Case] = {}
         groups, version = _of_run(connection, run)
+        aside = _not_settled(connection, run)
         at, origin, judged_s = -1, Origin(), math.nan
         for row in connection.execute(query.execution_options(yield_per=_ROWS)):
+            if (row.task, row.machine) in aside:
+                continue
             case = known.get(row.id) or known.setdefault(row.id, _case(row))
             if row.attempt != at:  # an attempt's cells follow one another
                 at, (origin, judged_s) = row.attempt, _of_attempt(row)
@@ -309,6 +320,13 @@ def results(connection: Connection, run_ids: Sequence[str], filters: Mapping[str
                 judged_s=judged_s,
                 protocol_version=version,
             )
+
+
+def _not_settled(connection: Connection, run: str) -> set[tuple[str, str]]:
+    """(task, machine) of what is not judged there, whatever the candidate."""
+    table, verdict = schema.attempts, schema.verdicts.c
+    query = select(table.c.task, table.c.machine).join(schema.verdicts, verdict.attempt == table.c.id)
+    return {(t, m) for t, m in connection.execute(query.where(table.c.run == run, verdict.verdict == "not_judged"))}
 
 
 def _of_run(connection: Connection, run: str) -> tuple[Mapping[str, str], int]:
@@ -400,7 +418,7 @@ def _verdict(connection: Connection, number: int, attempt: Attempt, *, cells: bo
         return from_plain(Verdict, {**plain, **columns, "cells": []})
 
     verdict: Verdict = _load(row.body, row.format, schema.VERDICT_FORMAT, VERDICT_UPGRADES, what, read)
-    if not cells:
+    if not cells or verdict.verdict == "not_judged":
         return verdict
     rows = connection.execute(_cells_query().where(schema.attempts.c.id == number)).all()
     judged = tuple(CellResult(case=_case(c), outcome=_outcome(c)) for c in rows if c.body is not None)

@@ -40,6 +40,8 @@ def feedback_of(verdict: Verdict, task: Task, limits: Limits | None = None) -> s
     failed = [c for c in verdict.cells if isinstance(c.outcome, Failed) and c.outcome.reason != "unsupported"]
     if verdict.verdict == "passed":
         parts = ["The candidate is right in every case that was judged."]
+    elif verdict.verdict == "not_judged":
+        return clean(_PLACE.sub("", f"The candidate was not judged: {verdict.message}"))
     else:
         parts = [f"The candidate was rejected: {verdict.reason} (stage {verdict.stage})."]
         alike = bool(failed) and isinstance(failed[0].outcome, Failed) and failed[0].outcome.message == verdict.message

@@ -38,7 +38,8 @@ def void(bound: BoundCase) -> list[Finding]:
         raise NotJudgedError(
             f"{bound.problem.file.path} is a void task at {case.key}: its outputs do not depend on its inputs, so "
             "whatever a candidate does with them is right. Give it inputs, weights or sizes at which the outputs "
-            "change, or leave it out of the suite"
+            "change, or leave it out of the suite",
+            reason="void",
         )
     if found == "standard":
         return []

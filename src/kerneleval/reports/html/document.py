@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from kerneleval.records import Result, Score, UsageError, Verdict, near, to_plain
 from kerneleval.reports.html import sections
 from kerneleval.reports.html.gather import CODE_IN_ALL, FINDINGS, Gathered, Sources, gather, source_of
-from kerneleval.reports.text import number
+from kerneleval.reports.text import nothing_in, number
 from kerneleval.scores import Setting, by_generator, explanation
 from kerneleval.scores.common.registry import all_scores
 from kerneleval.store import Attempt, RunInfo
@@ -232,7 +232,7 @@ def _not_evaluated(document: Document) -> dict[str, str]:
     """Why a section is empty, for each that is."""
     why: dict[str, str] = {}
     if not document["scores"]:
-        nothing = "nothing was planned in this run"
+        nothing = nothing_in(document["run"])
         why |= dict.fromkeys(("leaderboard", "fast-p", "coverage", "portability", "cost", "cells"), nothing)
     elif not document["fast_p"]["largest"] and not any(
         number(c["value"][0]) for c in document["fast_p"]["curves"].values() if c["value"]
@@ -244,7 +244,7 @@ def _not_evaluated(document: Document) -> dict[str, str]:
         measured = "no correct, timed forward cell has a known number of operations" if document["limits"] else ""
         why["roofline"] = measured or "the limits of this machine were not measured"
     if not document["failures"]:
-        why["failures"] = "" if document["cells"]["total"] else "nothing was planned in this run"
+        why["failures"] = "" if document["cells"]["total"] else nothing_in(document["run"])
     if not any(_recorded(of) for of in document["cost"].values()):
         why["cost"] = "not recorded: no sample of this run has tokens, money or time"
     if not document["rounds"]:

@@ -240,7 +240,9 @@ class ModuleProblem:
         )
         raise NotJudgedError(
             f"{self.file.path} cannot be judged: its outputs depend on {what}. A candidate would have to draw the same "
-            "numbers in the same order; make the random part an input, or put the module in eval mode in Model.__init__"
+            "numbers in the same order; make the random part an input, or put the module in eval mode in "
+            "Model.__init__",
+            reason="random",
         )
 
 
