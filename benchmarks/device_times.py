@@ -170,6 +170,7 @@ def main() -> None:
             finally:
                 first.close()
                 second.close()
+            judge.pool.quiet()  # ending a worker waits for the device, which ends a recording of this process
             with tempfile.TemporaryDirectory() as folder:
                 loaded = _loaded(judge, candidate, Path(folder))
                 for shape, run in judged.items():

@@ -305,6 +305,72 @@ def test_who_says_too_early_that_calls_were_made_is_charged_the_rest(monkeypatch
     assert statistics.median(samples.candidate_event_ns) == pytest.approx(part * 1e5)
 
 
+class _Destroyed(_Timed):
+    """... and whose inputs are destroyed within these times (ns), in turn."""
+
+    def __init__(self, call_ns, destroy_ns):
+        super().__init__(call_ns)
+        self.destroy_ns = itertools.cycle(destroy_ns)
+
+    def window(self, buffer, **options):
+        return replace(super().window(buffer, **options), destroy_ns=next(self.destroy_ns))
+
+
+def test_what_destroying_the_inputs_scatters_is_charged_to_nobody(monkeypatch):
+    monkeypatch.setattr(clock, "verify", lambda *_: None)
+    monkeypatch.setattr(Pair, "cut", lambda *_, **__: None)
+    scatter = [2.0e5, 2.2e5, 2.4e5, 2.6e5]
+    samples = _measured(_Destroyed(1e5, [2.4e5]), _Destroyed(1e5, scatter), tier="precise").samples
+    assert statistics.median(samples.candidate_ns) == pytest.approx(1e5)
+
+
+class _Recorded(_Timed):
+    """... whose recorded calls take as long; the judge's clock has what is said beyond that, a window."""
+
+    def __init__(self, call_ns, beyond_ns=()):
+        super().__init__(call_ns)
+        self.beyond_ns, self.counts = list(beyond_ns), []
+
+    def record(self, **options):
+        return ""
+
+    def window(self, buffer, *, mode=CallMode(), **options):
+        window = super().window(buffer, **options)
+        if not mode.recorded:
+            return window
+        self.counts.append(len(buffer.layout.calls))
+        timed = len(self.counts) > 1 and self.counts[-1] == self.counts[-2]
+        beyond_ns = self.beyond_ns.pop(0) if timed and self.beyond_ns else 0.0
+        return replace(window, elapsed_ns=window.elapsed_ns + beyond_ns)
+
+
+@pytest.fixture
+def recording(monkeypatch):
+    monkeypatch.setattr(clock, "verify", lambda *_: None)
+    monkeypatch.setattr(Pair, "cut", lambda *_, **__: None)
+    monkeypatch.setattr(type(devices.find("cpu")), "graphs", True)
+
+
+@pytest.mark.parametrize(
+    ("beyond_ns", "quads"),
+    [([], 2), ([0.0, 3e5], 3), ([3e5] * 100, 5)],
+    ids=["borne out", "one window disturbed", "never borne out"],
+)
+def test_recorded_quads_go_on_where_the_clock_contradicts_their_events(beyond_ns, quads, recording):
+    run = _measured(_Recorded(1e5, beyond_ns), _Recorded(1e5), tier="quick")
+    assert len(run.device.candidate_ns) == 2 * quads
+
+
+def test_recorded_windows_begin_at_the_pace_at_which_they_were_last_seen(recording):
+    for pace_ns, begins in ((0.0, 16), (2e4, 100)):
+        candidate = _Recorded(2e4)
+        _measured(candidate, _Recorded(2e4), tier="quick", recorded_pace_ns=pace_ns)
+        assert candidate.counts[0] == begins
+    slow = _Recorded(2e7)
+    _measured(slow, _Recorded(2e4), tier="quick", recorded_pace_ns=2e4)
+    assert slow.counts[0] == 1
+
+
 class _Unsteady(_Timed):
     """... and scatter by a tenth."""
 
@@ -333,7 +399,7 @@ def test_peak_memory_that_one_side_does_not_count_is_not_told(monkeypatch):
     assert _measured(_Timed(1e5), _Timed(1e5), tier="quick").memory == {}
 
 
-def _measured(candidate, baseline, *, tier, pace_ns=0.0):
+def _measured(candidate, baseline, *, tier, pace_ns=0.0, recorded_pace_ns=0.0):
     call = CallLayout(args=(dense((8,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
     cell = clock.TimedCell(
         call=call,
@@ -342,6 +408,7 @@ def _measured(candidate, baseline, *, tier, pace_ns=0.0):
         bounds=TimedBounds(relative_rms=1.0, worst=1.0),
         arbiter=lambda timed: None,
         pace_ns=pace_ns,
+        recorded_pace_ns=recorded_pace_ns,
     )
     return clock.measure(
         candidate,

@@ -338,6 +338,7 @@ class Worker:
         assert self.timer is not None
         self.event_ns = self.timer.elapsed_ns()
         self.spent, self.graphs = [*self.spent, *self.graphs], []
+        self.spin_s = self.device.spin_s  # outputs are collected at once
         return {"op": "computed"}
 
     def _make(self, start: int, stop: int, rounds: int, *, recorded: bool) -> None:

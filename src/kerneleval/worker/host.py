@@ -287,11 +287,11 @@ class Worker:
         self.computed()
         return time.perf_counter_ns()
 
-    def arm(self, processor: int) -> None:
+    def arm(self, processor: int, spin_s: float = 0.0) -> None:
         """A window is about to open: the worker is to stay awake, on that processor (-1: any). Raises WorkerError,
         WorkerFailure.
         """
-        self.request("arm", {"processor": processor}, "armed", timeout_s=30.0)
+        self.request("arm", {"processor": processor}, "armed", timeout_s=30.0, spin_s=spin_s)
         self._armed = True
 
     def computed(self) -> None:

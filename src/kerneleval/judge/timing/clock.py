@@ -31,11 +31,12 @@ from kerneleval.judge.timing.pair import (
     timed_call,
     verify,
 )
-from kerneleval.judge.timing.statistics import Effort, beside_others, effort_for
+from kerneleval.judge.timing.statistics import FEW, Effort, beside_others, effort_for
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout
 from kerneleval.judge.windows.locks import device_lock, judge_count
 from kerneleval.judge.windows.protocol import Runner, Window, output_views
 from kerneleval.records import Direction, Evidence, Protocol, Samples, new_secret
+from kerneleval.records.outcomes import TOLD_APART
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
 _REUSED = "an output that was collected changed when the candidate was called again: outputs must be new tensors"
@@ -52,6 +53,9 @@ _DISTINCT = 4
 
 _FIRST_RECORDED = 16
 """Calls of the window whose device time says how many fill one."""
+
+_MOST_CONTRADICTED = 5
+"""Quads of recorded calls at most, where the clock contradicts the events of those that the tier asks for."""
 
 _LONG_NS = 1e5
 """Calls of the baseline that take longer (ns) get a tier's patience."""
@@ -109,6 +113,8 @@ class TimedCell:
     pace_ns: float = 0.0
     """What a call of the baseline took in an earlier session, from which the search for the number of calls begins; 0:
     not known."""
+    recorded_pace_ns: float = 0.0
+    """The same of a recorded call."""
     gradient_alone: bool = False
     """Whether the candidate has an entry point for gradients: then the baseline's forward calls are made before the
     clock starts. Else forward calls are in both times."""
@@ -278,7 +284,7 @@ def measure(
         if effort.energy_s and cell.energy and session == 0 and not cell.gradient_alone:
             how = cell.bounds, cell.arbiter
             joules = energy_in_windows(pair, buffer, samples, effort.energy_s, device, how)
-        recorded = _recorded(replace(pair, recorded=True), cell, effort, device, offer, samples.calls)
+        recorded = _recorded(replace(pair, recorded=True), cell, effort, device, offer, samples)
     run = TimedRun(
         samples=samples,
         device=None,
@@ -341,7 +347,7 @@ def _in_quads(
     chosen, found = _Chosen.drawn(pairs, count, first_cut=int(pair.recorded)), _Quads(held=held)
     started, patience = time.monotonic(), 1
     ratios: list[float] = []
-    while len(ratios) < patience * effort.max_quads:
+    while len(ratios) < patience * effort.max_quads or _again(pair, found.windows):
         candidate_first, halves = bool(secrets.randbits(1)), []
         processes = secrets.SystemRandom().sample(range(2), 2) if len(pair.baselines) > 1 else (0, 0)
         for order, process in zip((candidate_first, not candidate_first), processes, strict=True):
@@ -364,6 +370,23 @@ def _in_quads(
     certain = chosen.cut == pairs or effort.sessions > 1  # a candidate may have begun to merge calls since
     _split(pair, buffer, cell, effort, certain=certain, candidate_first=bool(secrets.randbits(1)))
     return found
+
+
+def _again(pair: Pair, kept: Sequence[tuple[Window, Window]]) -> bool:
+    """Whether a few quads of recorded calls go on, because the judge's clock does not bear out their events: something
+    else on the machine may have made one window long.
+    """
+    if not pair.recorded or len(kept) >= 2 * _MOST_CONTRADICTED:
+        return False
+    beyond = np.array([[side.elapsed_ns - side.event_ns for side in pair] for pair in kept])
+    events = np.array([[side.event_ns for side in pair] for pair in kept])
+    if not (events > 0).all():
+        return False
+    clock = np.log(np.maximum(events + beyond - np.median(beyond[:, 1]), 1.0)).reshape(-1, 4)
+    apart = (clock - np.log(events).reshape(-1, 4)) @ (-0.5, 0.5, -0.5, 0.5)
+    scatter = float(np.median(np.abs(np.diff(beyond[:, 1])))) / float(events.min(axis=1).mean())
+    centre = np.median(apart) if len(apart) >= FEW else apart.mean()
+    return bool(abs(centre) > max(math.log1p(TOLD_APART), scatter))
 
 
 def _split(
@@ -391,13 +414,13 @@ class _Recording:
 
 
 def _recorded(
-    pair: Pair, cell: TimedCell, effort: Effort, device: Device, offer: Callable[[], float], calls: int
+    pair: Pair, cell: TimedCell, effort: Effort, device: Device, offer: Callable[[], float], of_calls: Samples
 ) -> _Recording:
     """Quads of windows of calls that were recorded before their inputs were there. A candidate that fails in them was
     right in all others: it has call time alone.
 
     Args:
-        calls: in a window of the same cell that is not recorded.
+        of_calls: of the same cell's calls that are not recorded.
 
     Raises:
         CutMismatch: outputs are right where all calls of a window are launched at once, and wrong where a window is cut
@@ -409,9 +432,13 @@ def _recorded(
         return _Recording(why_not="what is drawn at random would be the same at every launch")
     effort = effort.recorded
     of_call = cell.call.nbytes * (_KEPT_BY_GRAPHS if cell.gradient_alone else 1)
-    most = max(calls, min(device.memory_budget_bytes() // 4 // max(of_call, 1), effort.max_calls))
+    most = max(of_calls.calls, min(device.memory_budget_bytes() // 4 // max(of_call, 1), effort.max_calls))
+    count = min(of_calls.calls, _FIRST_RECORDED)
+    if cell.recorded_pace_ns:
+        slowest_ns = max(cell.recorded_pace_ns, statistics.median(of_calls.candidate_ns) / _MOST_TIMES)
+        count = max(1, math.ceil(effort.window_ns / slowest_ns))
     try:
-        buffer = _sized(pair, cell, effort, device, None, min(calls, _FIRST_RECORDED), most)
+        buffer = _sized(pair, cell, effort, device, None, count, most)
         try:
             found = _in_quads(pair, buffer, cell, effort, [], len(buffer.layout.calls), offer)
         except CutMismatch:
@@ -494,8 +521,7 @@ def _timed(quads: _Quads, call: CallLayout, count: int, session: int, device: De
     collect = [statistics.median(pair[side].collect_ns for pair in kept) for side in (0, 1)]
     slack_ns = min(_DEFER_SLACK_NS, _DEFER_SLACK * statistics.median(theirs.elapsed_ns for _, theirs in kept))
     excess_ns = max(0.0, collect[0] - 1.5 * collect[1] - slack_ns)
-    late = [mine.destroy_ns - theirs.destroy_ns for mine, theirs in kept if mine.destroy_ns and theirs.destroy_ns]
-    late_ns = max(0.0, statistics.median(late)) if late else 0.0
+    late_ns = _late_ns(kept)
     cold = count * call.input_bytes >= _LLC_MULTIPLE * device.machine().cache_bytes
 
     def per_call(window_ns: float) -> float:
@@ -516,6 +542,17 @@ def _timed(quads: _Quads, call: CallLayout, count: int, session: int, device: De
         unclocked_ns=statistics.median(mine.unclocked_ns for mine, _ in kept),
     )
     return samples, excess_ns / count
+
+
+def _late_ns(kept: Sequence[tuple[Window, Window]]) -> float:
+    """How much longer destroying the inputs usually took than after three in four of the baseline's windows: what is
+    less is its own scatter, which is a tenth of a short window.
+    """
+    pairs = [(mine.destroy_ns, theirs.destroy_ns) for mine, theirs in kept if mine.destroy_ns and theirs.destroy_ns]
+    if not pairs:
+        return 0.0
+    mine, theirs = np.array(pairs).T
+    return max(0.0, float(np.median(mine) - np.quantile(theirs, 0.75)))
 
 
 def merge(runs: list[TimedRun]) -> TimedRun:

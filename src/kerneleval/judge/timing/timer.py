@@ -298,7 +298,8 @@ class Timer:
             draw=draw,
             bounds=known.bounds,
             arbiter=lambda timed: _check_by_oracle(bound, known.call_layout, timed),
-            pace_ns=paces.get(case, 0.0),
+            pace_ns=paces.get((case, "call"), 0.0),
+            recorded_pace_ns=paces.get((case, "device"), 0.0),
             gradient_alone=case.direction == "backward" and calls.loaded.explicit_backward,
             energy=not calls.task.in_place,  # its passes would compute on what earlier ones left
         )
@@ -314,7 +315,9 @@ class Timer:
             )
         except BaselineError as error:
             raise InfrastructureError(f"the baseline of {calls.task.name} failed at {case.key}: {error}") from error
-        paces[case] = statistics.median(run.samples.baseline_ns)
+        paces[case, "call"] = statistics.median(run.samples.baseline_ns)
+        if run.device is not None:
+            paces[case, "device"] = statistics.median(run.device.baseline_event_ns)
         if run.lost:
             calls.loaded.renew()
         measured = ((run.samples, run.sample), (run.device, run.device_sample))

@@ -256,7 +256,7 @@ class Runner:
 
     def _open(self, buffer: WindowBuffer, cut: Cut | None, timed: bool) -> tuple[int, int]:
         """Reveal the inputs; when that began and when the device had come to rest after it (ns)."""
-        self.worker.arm(self._processor)
+        self.worker.arm(self._processor, self.device.spin_s)
         with self.still():
             revealed = time.perf_counter_ns()
             self.reveal(buffer)
@@ -268,7 +268,7 @@ class Runner:
     def _forward(self, buffer: WindowBuffer, first: int, stop: int, timeout_s: float, recorded: bool) -> int:
         """Have the forward calls made of those calls whose gradients come next; when the device rests again (ns)."""
         self.worker.request("graphs", {"calls": [first, stop], "recorded": recorded}, "graphed", timeout_s=timeout_s)
-        self.worker.arm(self._processor)
+        self.worker.arm(self._processor, self.device.spin_s)
         with self.still():
             # once more, so that device and worker are as they are after any reveal: it takes the device 0.15 ms to go
             # on with another process, and the host is 0.05 ms late where it need not
@@ -332,7 +332,7 @@ class Runner:
             self.device.synchronize()  # not settled: threads that still spin here do so for both sides
             began = time.perf_counter_ns()
         self.worker.computed()
-        answer = self.worker.request("collect", message, "collected", timeout_s=timeout_s)
+        answer = self.worker.request("collect", message, "collected", timeout_s=timeout_s, spin_s=self.device.spin_s)
         took = time.perf_counter_ns() - began
         outputs = self._arenas["out"].bytes[: layout.output_bytes].clone()
         return _Collected(answer=answer, began_ns=began, took_ns=took, mutated=mutated, outputs=outputs)

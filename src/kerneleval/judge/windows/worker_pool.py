@@ -46,6 +46,7 @@ from kerneleval.records import (
     digest,
     to_plain,
 )
+from kerneleval.records.outcomes import TimeKind
 from kerneleval.sandbox import processes
 from kerneleval.sandbox.slot import ResourceLimits
 from kerneleval.worker.host import Worker, WorkerError, WorkerFailure, Zygote
@@ -106,7 +107,7 @@ class Loaded:
         self._module: tuple[Any, int] | None = None
         self.state: list[tuple[str, tuple[int, ...], str]] = []
         self.explicit_backward = False
-        self.paces: dict[Case, float] = {}
+        self.paces: dict[tuple[Case, TimeKind], float] = {}
         """Of a baseline: what one call took when a case was last timed (ns)."""
         self.tampering: dict[str, TamperingClaim] = {}
         """Its workers' claims of tampering, by what was done; the first time counts."""
@@ -540,7 +541,7 @@ class Baselines:
         """
         candidate = baseline_candidate(task, protocol)
         key = (candidate.hash, protocol.baseline, protocol.tf32)
-        paces: dict[Case, float] = {}
+        paces: dict[tuple[Case, TimeKind], float] = {}
         if fresh and key in self._loaded:
             paces = self._loaded[key][0].paces
             self._end(key)
