@@ -334,9 +334,9 @@ class _Recorded(_Timed):
     def record(self, **options):
         return ""
 
-    def window(self, buffer, *, mode=CallMode(), **options):
+    def window(self, buffer, *, mode=None, **options):
         window = super().window(buffer, **options)
-        if not mode.recorded:
+        if mode is None or not mode.recorded:
             return window
         self.counts.append(len(buffer.layout.calls))
         timed = len(self.counts) > 1 and self.counts[-1] == self.counts[-2]
