@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
-from tests.attacks.specimens import Specimen, collect, elsewhere, got_its_due, judged
+from tests.attacks.specimens import Specimen, collect, elsewhere, every, got_its_due, judged
 
 from kerneleval.judge import Judge
+from kerneleval.judge.timing.statistics import TIERS
 from kerneleval.languages.common import opencl_runtime
 
 SPECIMENS = [s for s in collect("cpu") if s.path.parent.name != "exhaustion"]
@@ -15,6 +17,14 @@ SPECIMENS = [s for s in collect("cpu") if s.path.parent.name != "exhaustion"]
 
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda one: one.name)
 def test_gets_its_due(judge: Judge, specimen: Specimen) -> None:
+    verdict = judged(judge, specimen)
+    assert got_its_due(specimen, verdict), f"{verdict.verdict} {verdict.stage} {verdict.reason}: {verdict.message}"
+
+
+def test_merging_once_a_window_was_split_is_found_without_chance(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the split windows that are for certain: one after another that it saw."""
+    monkeypatch.setitem(TIERS, "quick", replace(TIERS["quick"], one_split_in=1 << 62))
+    (specimen,) = [one for one in every("laziness") if one.path.stem == "merged_after_split"]
     verdict = judged(judge, specimen)
     assert got_its_due(specimen, verdict), f"{verdict.verdict} {verdict.stage} {verdict.reason}: {verdict.message}"
 

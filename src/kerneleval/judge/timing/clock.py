@@ -139,13 +139,13 @@ class _Chosen:
 
     @classmethod
     def drawn(cls, pairs: int, calls: int, first_cut: int) -> _Chosen:
-        """In so many pairs of windows of so many calls, and so many pairs before a cut window at least."""
+        """In so many pairs of windows of so many calls. Before the cut one come ``first_cut`` at least; one follows."""
         return cls(
             mutation=secrets.randbelow(pairs),
             sample=secrets.randbelow(pairs),
             kept=secrets.randbelow(pairs - 1),
             kept_call=secrets.randbelow(calls),
-            cut=first_cut + secrets.randbelow(pairs + 1 - first_cut),
+            cut=first_cut + secrets.randbelow(pairs - first_cut),
         )
 
 
@@ -367,8 +367,8 @@ def _in_quads(
             spread = float(np.std(ratios, ddof=1)) if len(ratios) > 1 else math.inf
             if 2.0 * spread / math.sqrt(len(ratios)) < effort.half_width:
                 break
-    certain = chosen.cut == pairs or effort.sessions > 1  # a candidate may have begun to merge calls since
-    _split(pair, buffer, cell, effort, certain=certain, candidate_first=bool(secrets.randbits(1)))
+    # a candidate may have begun to merge calls since it saw a split window
+    _split(pair, buffer, cell, effort, certain=True, candidate_first=bool(secrets.randbits(1)))
     return found
 
 
