@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -314,7 +315,7 @@ class Timer:
                 timeout_s=_WINDOW_TIMEOUT_S,
             )
         except BaselineError as error:
-            raise InfrastructureError(f"the baseline of {calls.task.name} failed at {case.key}: {error}") from error
+            raise _baseline_failed(f"{calls.task.name} failed at {case.key}", error, calls.protocol) from error
         paces[case, "call"] = statistics.median(run.samples.baseline_ns)
         if run.device is not None:
             paces[case, "device"] = statistics.median(run.device.baseline_event_ns)
@@ -337,8 +338,28 @@ class Timer:
                     self._calls.ensure_module(baseline, case)
                     reveal_weights(baseline, bound.weights)
         except (WorkerError, WorkerFailure, BuildFailed) as error:
-            raise InfrastructureError(f"the baseline of {self._calls.task.name} failed: {error}") from error
+            raise _baseline_failed(f"{self._calls.task.name} failed", error, self._calls.protocol) from error
         return baselines
+
+
+_NO_COMPILER = re.compile(
+    r"InvalidCxxCompiler|No working C\+\+ compiler|CppCompileError|Failed to find C compiler|TritonMissing|"
+    r"working triton|Python\.h"
+)
+"""What ``torch.compile`` says where it has nothing to compile with."""
+
+
+def _baseline_failed(what: str, error: Exception, protocol: Protocol) -> InfrastructureError:
+    """Why nothing is timed; of a compiled baseline, what to do."""
+    said = re.split(r"\s+Set TORCHDYNAMO_VERBOSE", " ".join(str(error).split()))[0][:500]
+    if protocol.baseline != "compile":
+        return InfrastructureError(f"the baseline of {what}: {said}")
+    if _NO_COMPILER.search(said):
+        return InfrastructureError(
+            "--baseline compile: torch.compile has no working compiler here; install one (on Debian g++ and "
+            f"python3-dev), name it in CXX or CC, or use --baseline eager. It said: {said}"
+        )
+    return InfrastructureError(f"the compile baseline of {what}; use --baseline eager. It said: {said}")
 
 
 def _check_by_oracle(bound: BoundCase, call: CallLayout, sample: TimedCall) -> None:

@@ -496,8 +496,20 @@ torch.backends.cudnn.allow_tf32 = {tf32}
 """
 
 _COMPILED = """
+torch._dynamo.config.recompile_limit = 256  # beyond it PyTorch would go on in eager mode, and say nothing
+torch._dynamo.config.fail_on_recompile_limit_hit = True
+"""
+
+_COMPILED_FUNCTION = """
 _eager = run
 run = torch.compile(_eager)
+"""
+
+_COMPILED_MODULE = """
+class KernelEvalCompiled(Model):  # Model keeps its name: it may call super(Model, self)
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.compile()
 """
 
 
@@ -513,11 +525,10 @@ def baseline_candidate(task: Task, protocol: Protocol) -> Candidate:
     source = _BUILT_IN.format(name=task.name, flags=flags)
     if task.baseline_source:
         source = task.baseline_source + "\n\nimport torch\n" + flags
+    module = bool(task.baseline_source) and task.module
     if protocol.baseline == "compile":
-        if task.baseline_source and task.module:
-            raise UsageError("the compile baseline of module problems is not offered yet; use eager")
-        source += _COMPILED
-    entry = "Model" if task.baseline_source and task.module else "run"
+        source += _COMPILED + (_COMPILED_MODULE if module else _COMPILED_FUNCTION)
+    entry = "run" if not module else "KernelEvalCompiled" if protocol.baseline == "compile" else "Model"
     origin = Origin(generator=protocol.baseline)
     return Candidate(files=(("baseline.py", source),), language="torch", entry=entry, origin=origin)
 
