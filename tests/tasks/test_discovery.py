@@ -7,12 +7,16 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 
 from kerneleval import tasks
-from kerneleval.records import CATEGORIES, KernelEvalError, Task, UsageError
+from kerneleval.judge.oracle.reference import ReferenceCall
+from kerneleval.judge.windows.worker_pool import baseline_candidate
+from kerneleval.records import CATEGORIES, Case, KernelEvalError, Protocol, Task, UsageError
 from kerneleval.reports import tasks as report
 from kerneleval.reports import tasks_view
 
@@ -148,6 +152,36 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
     assert tasks.open_task(f"{file}:thrice").name == "thrice"
     with pytest.raises(UsageError, match="has no task 'thrise'; did you mean thrice"):
         tasks.open_task(f"{file}:thrise")
+
+
+OWN = (
+    DEFINITION
+    + """
+def run(x):
+    return (x.to(torch.float32) / 3).to(x.dtype)
+
+TASKS = (operator("third", "elementwise", "out = x / 3", dims=ROWS, args=(data("x", "M N"),), out=("M N",),
+                  reference=lambda x: run(x), flops="M * N"),)
+"""
+)
+
+
+@pytest.mark.parametrize("kind", ["eager", "compile"])
+def test_the_baseline_of_ones_own_file_leaves_its_names_alone(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN)
+    candidate = baseline_candidate(tasks.open_task(str(tmp_path / "mine.py")), Protocol(baseline=kind))
+    names: dict[str, Any] = {}
+    exec(candidate.files[0][1].replace("torch.compile", "(lambda f: f)"), names)
+    assert float(names[candidate.entry](torch.tensor(6.0))) == 2
+
+
+def test_the_oracle_of_ones_own_file_widens_what_it_casts_to_fp32(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN)
+    task = tasks.open_task(str(tmp_path / "mine.py"))
+    case = Case(task="third", direction="forward", dims=(("M", 4), ("N", 5)), dtype="float32")
+    (found,) = ReferenceCall(task=task, case=case, args=[torch.ones(4, 5, dtype=torch.float64)]).run("fp64")
+    assert float((found - 1 / 3).abs().max()) < 1e-15
+    assert torch.get_default_dtype() is torch.float32
 
 
 @pytest.mark.parametrize(

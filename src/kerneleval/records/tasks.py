@@ -470,8 +470,8 @@ class Task:
     findings: tuple[Finding, ...] = ()
     """What every verdict on it must say: what could not be judged, and why."""
     baseline_source: str = ""
-    """Python source of the eager baseline, with a callable ``run`` (or a class ``ModelNew``); empty: the built-in
-    reference of this name."""
+    """Python source of the eager baseline: a user's file with ``TASKS``, or of a problem file, with a class ``Model``;
+    empty: the built-in reference of this name."""
     module: bool = False
     """Whether candidates are modules: class ``ModelNew`` built from ``init_args``, weights revealed by state_dict."""
     build: Callable[[Mapping[str, int], str], Any] | None = None

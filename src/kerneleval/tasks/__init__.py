@@ -220,12 +220,7 @@ def _own_tasks(file: Path, text: str) -> dict[str, Task]:
     tasks = getattr(module, "TASKS", None)
     if not isinstance(tasks, (tuple, list)) or not tasks or not all(isinstance(task, Task) for task in tasks):
         raise UsageError(f"{file}: TASKS must be a tuple of one or more kerneleval.records.Task")
-    # the baseline's worker has no such file: it executes the text and takes the reference out of it
-    own = [
-        replace(task, baseline_source=f"{text}\n\nrun = {{t.name: t for t in TASKS}}[{task.name!r}].reference\n")
-        for task in tasks
-    ]
-    return _unique(own, str(file))
+    return _unique([replace(task, baseline_source=text) for task in tasks], str(file))
 
 
 def _choose(tasks: dict[str, Task], wanted: str, path: str) -> Task:

@@ -49,6 +49,7 @@ from kerneleval.records import (
     Tolerance,
     UsageError,
 )
+from kerneleval.tasks.formats.module_problem import in_double
 from kerneleval.tasks.formats.soundness import astray, limit_of
 
 Tensors = tuple[torch.Tensor, ...]
@@ -125,7 +126,10 @@ class ReferenceCall:
             if self.problem is not None:
                 runner = self.problem.oracle if what == "fp64" else self.problem.reference
                 return tuple(runner(list(self.args), dict(self.weights)))
-            found = self._forward() if self.case.direction == "forward" else self._backward()
+            # a file of one's own may widen half types to fp32, as its kernels do: its oracle is wider still
+            own = what == "fp64" and self.task.baseline_source
+            with in_double() if own else contextlib.nullcontext():
+                found = self._forward() if self.case.direction == "forward" else self._backward()
         except torch.OutOfMemoryError as error:
             text = f"too little device memory for the {what} reference at {self.case.key}"
             raise InfrastructureError(text) from error

@@ -467,7 +467,7 @@ def default_cache_dir() -> Path:
 
 _KINDS = ("eager", "compile")
 
-_BUILT_IN = """import importlib.util
+_OPERATOR = """import importlib.util
 import sys
 
 import torch
@@ -483,12 +483,19 @@ _tasks = sys.modules.get("kerneleval.tasks") or importlib.util.module_from_spec(
 if "kerneleval.tasks" not in sys.modules:
     sys.modules["kerneleval.tasks"] = _tasks
     _spec.loader.exec_module(_tasks)
-_reference = _tasks.find({name!r}).reference
+{reference}
 {flags}
 
 def run(*args):
     return _reference(*args)
 """
+
+_BUILT_IN = "_reference = _tasks.find({name!r}).reference"
+
+_OWN = """_own = {{"__name__": __name__}}
+exec(compile({text!r}, "baseline.py", "exec"), _own)
+_reference = {{task.name: task for task in _own["TASKS"]}}[{name!r}].reference"""
+"""A user's file has names of its own, ``run`` among them."""
 
 _FLAGS = """
 torch.backends.cuda.matmul.allow_tf32 = {tf32}
@@ -522,13 +529,14 @@ def baseline_candidate(task: Task, protocol: Protocol) -> Candidate:
     if protocol.baseline not in _KINDS:
         raise UsageError(f"baseline {protocol.baseline!r} is unknown; known are {', '.join(_KINDS)}")
     flags = _FLAGS.format(tf32=protocol.tf32)
-    source = _BUILT_IN.format(name=task.name, flags=flags)
-    if task.baseline_source:
+    if task.module:
         source = task.baseline_source + "\n\nimport torch\n" + flags
-    module = bool(task.baseline_source) and task.module
+    else:
+        reference = (_OWN if task.baseline_source else _BUILT_IN).format(name=task.name, text=task.baseline_source)
+        source = _OPERATOR.format(reference=reference, flags=flags)
     if protocol.baseline == "compile":
-        source += _COMPILED + (_COMPILED_MODULE if module else _COMPILED_FUNCTION)
-    entry = "run" if not module else "KernelEvalCompiled" if protocol.baseline == "compile" else "Model"
+        source += _COMPILED + (_COMPILED_MODULE if task.module else _COMPILED_FUNCTION)
+    entry = "run" if not task.module else "KernelEvalCompiled" if protocol.baseline == "compile" else "Model"
     origin = Origin(generator=protocol.baseline)
     return Candidate(files=(("baseline.py", source),), language="torch", entry=entry, origin=origin)
 

@@ -184,7 +184,7 @@ class ModuleProblem:
         """
         wide = {name: _widened(tensor) for name, tensor in weights.items()}
         wide_args = [v.double() if is_float(v) else v for v in args]
-        with _in_double():
+        with in_double():
             outputs = self._run(self._model, wide_args, wide, double=True)
         for index, output in enumerate(outputs):
             if output.is_floating_point() and output.dtype != torch.float64:
@@ -411,7 +411,8 @@ class _Widen(TorchFunctionMode):
 
 
 @contextlib.contextmanager
-def _in_double() -> Iterator[None]:
+def in_double() -> Iterator[None]:
+    """The default dtype is fp64, and casts to fp32 that the code inside writes out go to fp64; restored afterwards."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
