@@ -25,6 +25,9 @@ from .variants import (
     half_accumulator,
     online_logsumexp,
     strassen,
+    tf32,
+    tf32_truncated,
+    three_tf32,
     winograd,
 )
 
@@ -219,6 +222,27 @@ def test_split_k_in_the_half_type_passes(dtype: str) -> None:
         for part in parts[1:]:
             total = total + part
         assert verdict(total, expectation) == "match"
+
+
+@pytest.mark.parametrize("length", [4096, 16384, 65536])
+def test_fp32_products_on_tensor_cores_pass(length: int) -> None:
+    """One accumulator over all of K, cut towards zero; TF32 inputs and a missing term do not."""
+    (a, b), expectation = expected("matmul", {"M": 12, "N": 24, "K": length})
+    assert verdict(three_tf32(a, b), expectation) == "match"
+    for narrow in (tf32, tf32_truncated):
+        assert verdict(narrow(a) @ narrow(b), expectation) != "match"
+    assert verdict(a[:, :-1] @ b[:-1], expectation) != "match"
+
+
+def test_sums_have_no_tensor_cores() -> None:
+    """Nor have products in fp64."""
+    case = case_of("matmul", {"M": 4, "N": 4, "K": 1 << 16})
+
+    def steps(name: str, dtype: torch.dtype = torch.float32) -> float:
+        floor = floor_of(dtype, 1 << 16, case, find(name).tolerance, tf32=False)
+        return floor.relative / floor.unit
+
+    assert steps("sum") == steps("matmul", torch.float64) == 136 < steps("matmul")
 
 
 def test_approximations_to_two_to_the_minus_twenty_pass() -> None:

@@ -58,6 +58,32 @@ def split_k(a: torch.Tensor, b: torch.Tensor, pieces: int = 8) -> torch.Tensor:
     return sum(parts[1:], parts[0])
 
 
+def _cut(values: torch.Tensor, bits: int, sizes: torch.Tensor) -> torch.Tensor:
+    """fp64 numbers cut towards zero to so many bits of ``sizes``."""
+    unit = torch.ldexp(torch.ones_like(sizes), torch.frexp(sizes).exponent - bits)
+    return (values / unit).trunc_() * unit
+
+
+def tensor_core(a: torch.Tensor, b: torch.Tensor, block: int = 8, guard: int = 2) -> torch.Tensor:
+    """A product as tensor cores sum it. Exact terms, eight at a time, are aligned to the largest of them and of the
+    accumulator, and cut to 24 bits and two more; then the accumulator to 24. (An H200 is as far off with TF32 numbers:
+    relative errors of 9.8e-6 at K = 4096 and 1.5e-4 at 65,536, all towards zero.)
+    """
+    out = torch.zeros(a.shape[0], b.shape[1], dtype=torch.float64)
+    for k in range(0, a.shape[1], block):
+        products = a[:, k : k + block, None].double() * b[None, k : k + block].double()
+        terms = torch.cat([out[:, None], products], 1)
+        out = _cut(terms, 24 + guard, terms.abs().amax(1, keepdim=True)).sum(1)
+        out = _cut(out, 24, out)
+    return out.float()
+
+
+def three_tf32(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Both matrices as sums of two TF32 ones, and three products on tensor cores, as cuBLAS is called for it."""
+    (a1, b1), (a2, b2) = (tf32(a), tf32(b)), (tf32(a - tf32(a)), tf32(b - tf32(b)))
+    return tensor_core(a2, b1) + tensor_core(a1, b2) + tensor_core(a1, b1)
+
+
 def strassen(a: torch.Tensor, b: torch.Tensor, levels: int = 2) -> torch.Tensor:
     """Seven products for eight, ``levels`` deep, in fp32; sums of halves are kept in the type of the arguments."""
     (m, k), n = (size // 2 for size in a.shape), b.shape[1] // 2

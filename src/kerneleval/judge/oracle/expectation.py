@@ -77,6 +77,13 @@ half types that noise is one of the computing precision."""
 _CONSTANT_DRIFT = 0.5
 """Equal terms round alike: a running sum of L of them drifts by up to L / 2 units, not by sqrt(L)."""
 
+_TRUNCATED = 1 / 48
+"""Tensor cores cut the accumulator after every eight terms of TF32 (sixteen of a half type): a product of K terms in
+one accumulator is off by K / 58 units on an H200, all towards zero ..."""
+
+_LONGEST_TRUNCATED = 65536
+"""... up to so many terms. Beyond them one accumulator is no nearer than rounding the inputs to TF32."""
+
 _COMMON_FACTOR = 16.0
 """Factor of the floor of ``common`` data: scores that are large alike are rounded as large numbers, which moving the
 inputs does not show. (FlashAttention in C++ with sums in order: 2 times the bound without it, backward.)"""
@@ -128,7 +135,14 @@ def finite_limit(dtype: torch.dtype) -> float:
 
 
 def floor_of(
-    dtype: torch.dtype, length: int, case: Case, tolerance: Tolerance, *, tf32: bool, quantised_rms: float = 0.0
+    dtype: torch.dtype,
+    length: int,
+    case: Case,
+    tolerance: Tolerance,
+    *,
+    tf32: bool,
+    quantised_rms: float = 0.0,
+    products: bool = True,
 ) -> Floor:
     """The floor of an output.
 
@@ -140,13 +154,17 @@ def floor_of(
         case: gives the distribution and the layout; sums over constant, repeated and far data drift.
         tolerance: the task's; gives its factor and whether norms count.
         quantised_rms: of operators that quantise, rms distance of the oracle from what comes out without it.
+        products: whether what is summed may be a matrix product; the task must allow for norms, too.
     """
     real = torch.zeros((), dtype=dtype).real.dtype
     unit = unit_roundoff(real)
     computing = min(unit, 2.0**-24)
     terms = max(1, length)
     equal = case.distribution in ("constant", "far_mean") or case.layout == "expanded"
-    steps = _ROUNDINGS + (_CONSTANT_DRIFT * terms if equal else _ORDER * math.sqrt(terms))
+    drift = _CONSTANT_DRIFT * terms if equal else _ORDER * math.sqrt(terms)
+    if products and tolerance.normwise and real != torch.float64:
+        drift = max(drift, _TRUNCATED * min(terms, _LONGEST_TRUNCATED))
+    steps = _ROUNDINGS + drift
     relative, conditioning, intermediate = steps * computing, steps, 0.0
     cancels = case.direction == "backward" and tolerance.reduction is not None
     normwise = ELEMENT if tolerance.normwise else _BACKWARD_NORMWISE if cancels and unit <= computing else 0.0

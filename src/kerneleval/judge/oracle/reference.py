@@ -523,7 +523,11 @@ class _Runs:
         weights = tuple(call.weights.values())
         length = reduction_length(call.task, call.case, call.args, weights, own.shape, forward_numel)
         aside = _rms(self.oracle[index] - self.plain[index]) if self.plain else 0.0
-        floor = floor_of(own.dtype, length, call.case, call.task.tolerance, tf32=self.tf32, quantised_rms=aside)
+        # a problem file does not say whether it multiplies matrices: those that have no two do not
+        products = not call.task.module or sum(t.ndim > 1 for t in (*call.args, *weights) if inexact(t)) > 1
+        floor = floor_of(
+            own.dtype, length, call.case, call.task.tolerance, tf32=self.tf32, quantised_rms=aside, products=products
+        )
         return {"floor": floor, "args": (*call.args, *(call.grads or ())), "length": length}
 
 
