@@ -36,7 +36,6 @@ from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLay
 from kerneleval.judge.windows.locks import device_lock, judge_count
 from kerneleval.judge.windows.protocol import Runner, Window, output_views
 from kerneleval.records import Direction, Evidence, Protocol, Samples, new_secret
-from kerneleval.records.outcomes import TOLD_APART
 from kerneleval.worker.host import WorkerError, WorkerFailure
 
 _REUSED = "an output that was collected changed when the candidate was called again: outputs must be new tensors"
@@ -56,6 +55,12 @@ _FIRST_RECORDED = 16
 
 _MOST_CONTRADICTED = 5
 """Quads of recorded calls at most, where the clock contradicts the events of those that the tier asks for."""
+
+_BORNE_OUT = 0.005
+"""The clock bears events out where the speedups (log) by both are no further apart, or no further than its scatter."""
+
+_CLOCK_SCATTER_NS = 1e4
+"""By how much windows of recorded calls scatter by the judge's clock on an idle H200 (7 to 20 us, 2026-11-27)."""
 
 _LONG_NS = 1e5
 """Calls of the baseline that take longer (ns) get a tier's patience."""
@@ -378,15 +383,13 @@ def _again(pair: Pair, kept: Sequence[tuple[Window, Window]]) -> bool:
     """
     if not pair.recorded or len(kept) >= 2 * _MOST_CONTRADICTED:
         return False
-    beyond = np.array([[side.elapsed_ns - side.event_ns for side in pair] for pair in kept])
-    events = np.array([[side.event_ns for side in pair] for pair in kept])
+    events, clocked = np.array([[side.event_ns for side in pair] for pair in kept]), _clocked(kept)
     if not (events > 0).all():
         return False
-    clock = np.log(np.maximum(events + beyond - np.median(beyond[:, 1]), 1.0)).reshape(-1, 4)
-    apart = (clock - np.log(events).reshape(-1, 4)) @ (-0.5, 0.5, -0.5, 0.5)
-    scatter = float(np.median(np.abs(np.diff(beyond[:, 1])))) / float(events.min(axis=1).mean())
+    clock = np.maximum(clocked - np.median(clocked[:, 1] - events[:, 1]), 1.0)
+    apart = np.log(clock / events).reshape(-1, 4) @ (-0.5, 0.5, -0.5, 0.5)
     centre = np.median(apart) if len(apart) >= FEW else apart.mean()
-    return bool(abs(centre) > max(math.log1p(TOLD_APART), scatter))
+    return bool(abs(centre) > max(_BORNE_OUT, _CLOCK_SCATTER_NS / events.min(axis=1).mean()))
 
 
 def _split(
@@ -511,17 +514,15 @@ def _more_calls(kept: list[tuple[Window, Window]], count: int, most: int, effort
 def _timed(quads: _Quads, call: CallLayout, count: int, session: int, device: Device) -> tuple[Samples, float]:
     """Whole windows as times of one call, and what is charged of each call for collecting late (ns). What a window
     costs beyond its calls is what the trusted baseline's windows took beyond their own device time: the candidate has
-    no part in that figure. Where destroying the inputs took longer than after the baseline's windows, that is charged
-    to its time by the judge's clock: its device may have been at work still.
+    no part in that figure.
     """
     kept = quads.windows
-    constants = [theirs.elapsed_ns - theirs.event_ns for _, theirs in kept]
-    empty_ns = statistics.median(constants)
-    spread_ns = statistics.stdev(constants)
+    clocked, events = _clocked(kept), np.array([theirs.event_ns for _, theirs in kept])
+    constants = clocked[:, 1] - events
+    empty_ns, spread_ns = float(np.median(constants)), float(constants.std(ddof=1))
     collect = [statistics.median(pair[side].collect_ns for pair in kept) for side in (0, 1)]
     slack_ns = min(_DEFER_SLACK_NS, _DEFER_SLACK * statistics.median(theirs.elapsed_ns for _, theirs in kept))
     excess_ns = max(0.0, collect[0] - 1.5 * collect[1] - slack_ns)
-    late_ns = _late_ns(kept)
     cold = count * call.input_bytes >= _LLC_MULTIPLE * device.machine().cache_bytes
 
     def per_call(window_ns: float) -> float:
@@ -529,8 +530,8 @@ def _timed(quads: _Quads, call: CallLayout, count: int, session: int, device: De
         return max(window_ns - empty_ns, spread_ns, count) / count
 
     samples = Samples(
-        candidate_ns=tuple(per_call(mine.elapsed_ns + excess_ns + late_ns) for mine, _ in kept),
-        baseline_ns=tuple(per_call(theirs.elapsed_ns) for _, theirs in kept),
+        candidate_ns=tuple(per_call(float(window_ns) + excess_ns) for window_ns in clocked[:, 0]),
+        baseline_ns=tuple(per_call(float(window_ns)) for window_ns in clocked[:, 1]),
         candidate_event_ns=tuple((mine.event_ns + excess_ns) / count for mine, _ in kept),
         baseline_event_ns=tuple(theirs.event_ns / count for _, theirs in kept),
         calls=count,
@@ -544,15 +545,18 @@ def _timed(quads: _Quads, call: CallLayout, count: int, session: int, device: De
     return samples, excess_ns / count
 
 
-def _late_ns(kept: Sequence[tuple[Window, Window]]) -> float:
-    """How much longer destroying the inputs usually took than after three in four of the baseline's windows: what is
-    less is its own scatter, which is a tenth of a short window.
+def _clocked(kept: Sequence[tuple[Window, Window]]) -> np.ndarray:
+    """What windows took by the judge's clock (ns), which runs until the inputs are destroyed: a device that is at work
+    still makes that take longer. Shape (windows, 2): the candidate's, the baseline's.
     """
-    pairs = [(mine.destroy_ns, theirs.destroy_ns) for mine, theirs in kept if mine.destroy_ns and theirs.destroy_ns]
-    if not pairs:
-        return 0.0
-    mine, theirs = np.array(pairs).T
-    return max(0.0, float(np.median(mine) - np.quantile(theirs, 0.75)))
+    elapsed, destroyed = (
+        np.array([[getattr(window, of) for window in pair] for pair in kept]) for of in ("elapsed_ns", "destroy_ns")
+    )
+    for side in range(2):  # 0: not known of that window
+        known = destroyed[:, side][destroyed[:, side] > 0]
+        if len(known):
+            destroyed[:, side] = np.where(destroyed[:, side] > 0, destroyed[:, side], np.median(known))
+    return np.asarray(elapsed + destroyed)
 
 
 def merge(runs: list[TimedRun]) -> TimedRun:
