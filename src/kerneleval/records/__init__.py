@@ -11,6 +11,7 @@ names is a name of this package.
 from kerneleval.records.cells import *
 from kerneleval.records.errors import *
 from kerneleval.records.generation import *
+from kerneleval.records.model_configs import *
 from kerneleval.records.outcomes import *
 from kerneleval.records.plain import *
 from kerneleval.records.targets import *

@@ -27,7 +27,7 @@ from typing import Any
 from kerneleval import devices, languages
 from kerneleval.devices.common.call_graph import CallGraph, NotRecordedError
 from kerneleval.devices.cpu import allow_processors, allowed_processors
-from kerneleval.records import Candidate, InfrastructureError, Trust, from_plain, to_plain
+from kerneleval.records import Candidate, InfrastructureError, Trust, from_plain, to_plain, without_hub
 from kerneleval.sandbox import lifecycle
 from kerneleval.sandbox.slot import ResourceLimits, Slot
 from kerneleval.worker.bell import Bell
@@ -199,7 +199,9 @@ class Worker:
         assert self.loaded is not None
         self.beside = self.loaded.module if message["beside"] else None
         torch.manual_seed(int(message["seed"]))
-        module = self.loaded.make_module(decode_plain(message["init"]))
+        init = decode_plain(message["init"])
+        with without_hub({}) if "transformers" in sys.modules else contextlib.nullcontext():
+            module = self.loaded.make_module(init)
         state = module.state_dict()
         return {"op": "module", "state": [[name, list(t.shape), str(t.dtype)[6:]] for name, t in state.items()]}
 

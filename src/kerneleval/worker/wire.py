@@ -4,7 +4,7 @@ A frame is a 4-byte little-endian length and that many bytes of UTF-8 JSON, an o
 a frame over the limit, text that is no JSON object, NaN or Infinity literals, or nesting beyond what the parser
 allows raise :class:`WireError`. What JSON loses of plain Python values (tuples, NaN, infinities, dtypes, small tensors)
 is marked: an object with the single key ``__kind__`` beside its content. Both directions check what they meet; decoding
-builds tensors and containers, never arbitrary objects.
+builds tensors, containers and configurations of ``transformers`` (in a worker), never arbitrary objects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kerneleval.records import KernelEvalError, UsageError
+from kerneleval.records import KernelEvalError, UsageError, config_of, config_text, is_config
 
 MAX_FRAME_BYTES = 32 << 20
 """Largest frame that is sent, and that a worker accepts: a source of 4 MiB, escaped in JSON, takes up to 24 MiB."""
@@ -170,8 +170,8 @@ _MARK = "__kind__"
 
 
 def encode_plain(value: Any) -> Any:
-    """JSON-ready form of numbers, strings, None, tuples, lists, string-keyed dicts, dtypes and small tensors. Raises
-    UsageError: for anything else.
+    """JSON-ready form of numbers, strings, None, tuples, lists, string-keyed dicts, dtypes, small tensors and
+    configurations of ``transformers``. Raises UsageError: for anything else.
     """
     if value is None or isinstance(value, (bool, int, str)):
         return value
@@ -185,6 +185,8 @@ def encode_plain(value: Any) -> Any:
         if not all(isinstance(k, str) for k in value):
             raise UsageError(f"a mapping with keys that are no strings cannot be sent to a worker: {value!r:.80}")
         return {_MARK: "dict", "items": {k: encode_plain(v) for k, v in value.items()}}
+    if is_config(value):
+        return {_MARK: "config", "text": config_text(value)}
     return _encode_torch(value)
 
 
@@ -218,6 +220,8 @@ def decode_plain(value: Any) -> Any:
         return {k: decode_plain(v) for k, v in value["items"].items()}
     if kind == "float":
         return float(value["text"])
+    if kind == "config":
+        return config_of(value["text"])
     if kind in ("dtype", "tensor"):
         import torch
 

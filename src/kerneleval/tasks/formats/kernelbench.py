@@ -83,7 +83,7 @@ def read(path: str | Path, sweep: bool = False, suite_seed: int = 0) -> Task:
         no_backward="KernelBench problems are forward only",
         case_dims=case_dims,
         findings=_findings(surveys, others, swept=sweep and len(case_dims) == 1),
-        baseline_source=file.text,
+        baseline_source=file.baseline_text,
         module=True,
         build=build,
     )

@@ -29,11 +29,19 @@ from types import ModuleType
 import numpy
 import torch
 
-from kerneleval.records import InfrastructureError, UsageError, digest, near
+from kerneleval.records import InfrastructureError, UsageError, digest, near, without_hub
 from kerneleval.tasks.formats.literals import Literal, Replaced, bindings, find_literals, whole_number, whole_numbers
 
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
 """Names that a problem file must define."""
+
+
+_KNOWN = """from kerneleval.records import without_hub
+
+_kerneleval_hub = without_hub({known!r})
+_kerneleval_hub.__enter__()  # it stays: what ends with the last reference to it would put the hub back
+
+"""
 
 
 class ProblemFile:
@@ -59,6 +67,7 @@ class ProblemFile:
                 "it needs class Model, get_inputs() and get_init_inputs()"
             )
         self.hash = digest(self.text)
+        self._configs: dict[str, str] = {}
         self._places: dict[str, int] = {}
         self._sequences: dict[str, tuple[type, list[int]]] = {}
         self.integers: dict[str, int] = self._find_integers()
@@ -121,6 +130,26 @@ class ProblemFile:
         """An integer or a literal, as written."""
         return self.integers[name] if name in self.integers else self.literals[name].value
 
+    # -- models of transformers ---------------------------------------------------------------------------------------
+
+    def models(self) -> contextlib.AbstractContextManager[None]:
+        """In which the file's code runs: without a hub, where it uses ``transformers``."""
+        return without_hub(self._configs) if self.uses_transformers else contextlib.nullcontext()
+
+    @functools.cached_property
+    def uses_transformers(self) -> bool:
+        """Whether it imports ``transformers``."""
+        imports = [node for node in ast.walk(self.tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+        names = [getattr(node, "module", None) or node.names[0].name for node in imports]
+        return any(name.partition(".")[0] == "transformers" for name in names)
+
+    @property
+    def baseline_text(self) -> str:
+        """The text as a worker executes it, which may read no file and no hub: it knows the configurations."""
+        if not self.uses_transformers:
+            return self.text
+        return _KNOWN.format(known=self._configs) + self.text
+
     # -- execution ----------------------------------------------------------------------------------------------------
 
     def execute(self, dims: Mapping[str, int]) -> ModuleType:
@@ -137,7 +166,7 @@ class ProblemFile:
         module.__file__ = str(self.path)
         # Dataclasses, inspect and torch.jit look a class's module up by its name; this one collides with no other.
         sys.modules[name] = module
-        with problem_error(self.path, "executing the file"), seeded(0, "cpu", place=False):
+        with problem_error(self.path, "executing the file"), self.models(), seeded(0, "cpu", place=False):
             code = compile(self._with(changed), str(self.path), "exec")
             exec(code, module.__dict__)
         for needed in NEEDED:
@@ -186,6 +215,8 @@ def problem_error(path: Path, doing: str) -> Iterator[None]:
         text = str(error).strip().split("\n")[0][:500]
         if isinstance(error, torch.OutOfMemoryError):
             raise InfrastructureError(f"{where}: too little device memory for {doing}: {text}") from error
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            text += f"; install the package that has it (pip install {error.name.partition('.')[0]})"
         raise UsageError(f"{where}: {doing} raised {type(error).__name__}: {text}") from error
 
 

@@ -17,7 +17,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from kerneleval.records import DTYPES, Argument, Scalar, TensorSpec, UsageError
+from kerneleval.records import DTYPES, Argument, Scalar, TensorSpec, UsageError, is_config
 from kerneleval.tasks.formats.problem_file import ProblemFile, problem_error, seeded
 
 _SCANS = ("softmax", "_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")
@@ -115,7 +115,7 @@ def init_arguments(file: ProblemFile, namespace: ModuleType, seed: int) -> list[
     """What ``get_init_inputs`` gives; it is sent to the candidate's worker, so it must be plain. Raises UsageError: it
     raises, gives no list, or holds something that is no plain data.
     """
-    with problem_error(file.path, "get_init_inputs()"), seeded(seed, "cpu"):
+    with problem_error(file.path, "get_init_inputs()"), file.models(), seeded(seed, "cpu"):
         given = namespace.get_init_inputs()
     if not isinstance(given, (list, tuple)):
         raise UsageError(f"{file.path}: get_init_inputs() must give a list of arguments, got {_short(given)}")
@@ -145,7 +145,7 @@ _MAX_TENSOR_ELEMENTS = 4096
 
 
 def _check_plain(file: ProblemFile, index: int, value: Any, where: str = "get_init_inputs()") -> None:
-    if value is None or isinstance(value, (bool, int, float, str, torch.dtype)):
+    if value is None or isinstance(value, (bool, int, float, str, torch.dtype)) or is_config(value):
         return
     named = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
     if named or isinstance(value, (list, tuple)):
@@ -156,8 +156,8 @@ def _check_plain(file: ProblemFile, index: int, value: Any, where: str = "get_in
         return
     raise UsageError(
         f"{file.path}: argument {index} of {where} holds {_short(value)}; a candidate in its own process can "
-        f"be given numbers, strings, None, dtypes, tuples, lists, dicts and tensors of up to {_MAX_TENSOR_ELEMENTS} "
-        "elements"
+        f"be given numbers, strings, None, dtypes, tuples, lists, dicts, tensors of up to {_MAX_TENSOR_ELEMENTS} "
+        "elements and configurations of transformers"
     )
 
 
@@ -168,7 +168,7 @@ def build_model(
     UsageError: it raises, or is no ``torch.nn.Module``.
     """
     # Without gradients every tensor that it computes for itself is a leaf, which deepcopy needs.
-    with problem_error(file.path, "Model(...)"), seeded(seed, device), torch.no_grad():
+    with problem_error(file.path, "Model(...)"), file.models(), seeded(seed, device), torch.no_grad():
         model = namespace.Model(*init_args)
         if not isinstance(model, torch.nn.Module):
             raise UsageError(f"{file.path}: Model must be a torch.nn.Module, got {_short(model)}")
