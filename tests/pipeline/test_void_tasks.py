@@ -12,7 +12,7 @@ import pytest
 from kerneleval import cli, pipeline
 from kerneleval.judge import Judge
 from kerneleval.pipeline import audit
-from kerneleval.records import AuditSpec
+from kerneleval.records import AuditSpec, Passed
 from kerneleval.store import open_store
 from kerneleval.tasks import open_task
 
@@ -147,3 +147,62 @@ def test_an_audit_leaves_out_what_was_not_judged(judge: Judge) -> None:
     found = run(judge, "good", "void", generators=("mine",))
     document = audit.audit(AuditSpec(run=found, store_url="s.db"), judge=judge)
     assert (document["audited"], document["changed"], document["skipped"]) == (1, 0, 1)
+
+
+LEFT_OUT = """
+import torch
+import torch.nn as nn
+
+class Model{new}(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.w = nn.Parameter(torch.rand(n, n))
+    def forward(self, x):
+        {forward}
+
+batch, rows, n = 4, 6, 24
+def get_inputs():
+    return [torch.rand(batch, rows, n)]
+def get_init_inputs():
+    return [n]
+"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "shapes", "gone", "why"),
+    [
+        ("return torch.log(x @ self.w)", "default", {"negative", "small_scale", "outlier"}, "are not finite there"),
+        (
+            "assert x.max() < 2\n        return x @ self.w",
+            "default",
+            {"large_scale", "outlier"},
+            "the file itself raises there",
+        ),
+        ("return x.view(-1, x.shape[-1]) @ self.w", "sweep", {"transposed", "sliced"}, "itself takes no"),
+    ],
+)
+def test_cases_that_a_file_does_not_settle_are_left_out_of_verdict_and_scores(
+    judge: Judge,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    forward: str,
+    shapes: str,
+    gone: set[str],
+    why: str,
+) -> None:
+    monkeypatch.setattr("kerneleval.tasks.formats.sweep._TRIED_FLOPS", -1)  # as of a file that is too large to try
+    monkeypatch.chdir(tmp_path)
+    Path("ref.py").write_text(LEFT_OUT.format(new="", forward=forward))
+    name = open_task("ref.py").name
+    Path("mine").mkdir()
+    Path("mine", f"{name}.py").write_text(LEFT_OUT.format(new="New", forward=forward))
+    run = pipeline.run(("mine",), ("ref.py",), judge=judge, store_url="s.db", tier="quick", timed=False, shapes=shapes)
+    with open_store("s.db") as store:
+        ((_, verdict),) = store.verdicts(run)
+        results = list(store.results(run))
+    left = [f.message for f in verdict.findings if f.message.startswith("left out: ")]
+    assert verdict.verdict == "passed" and all(why in message for message in left)
+    assert {part for part in gone for message in left if f"/{part}" in message} == gone
+    assert all(isinstance(r.outcome, Passed) for r in results)
+    assert not {r.case.distribution for r in results} & gone and not {r.case.layout for r in results} & gone
+    assert pipeline.score("s.db", run)["scores"]["mine"]["c_op"]["value"] == 1

@@ -205,3 +205,50 @@ def test_what_cannot_be_judged_is_said_in_one_true_sentence(tmp_path, inputs, in
     path.write_text(text.replace("super().__init__()", f"super().__init__(); {init}"))
     with pytest.raises(UsageError, match=message):
         open_task(str(path), sweep=True)
+
+
+WIDE = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.conv = nn.Sequential(nn.Conv2d(3, 512, 3, padding=1), nn.ReLU(), nn.Conv2d(512, 512, 3, padding=1))
+        self.head = nn.Linear(512 * 56 * 56, 64)
+    def forward(self, x):
+        return self.head(self.conv(x).flatten(1))
+
+batch, classes = 10, 1000
+def get_inputs():
+    return [torch.randn(batch, 3, 56, 56)]
+def get_init_inputs():
+    return [classes]
+"""
+
+
+def test_a_file_without_a_small_miniature_is_not_tried_while_it_is_read(tmp_path, monkeypatch):
+    def tried(*_):
+        raise AssertionError("it was run on the host")
+
+    monkeypatch.setattr("kerneleval.tasks.formats.sweep.ModuleProblem", tried)
+    path = tmp_path / "problem.py"
+    path.write_text(WIDE)
+    task = open_task(str(path))
+    assert task.distributions == ("standard", "large_scale", "small_scale", "negative", "outlier", "trained")
+    assert not task.findings
+
+
+@pytest.mark.parametrize("name", ["hidden_layer_sizes", "layer_dims", "layer_width"])
+def test_sizes_of_layers_are_sizes(tmp_path, name):
+    path = tmp_path / "problem.py"
+    text = FILE.format(forward="return torch.relu(x @ self.w)", inputs="torch.rand(rows, n)")
+    text = text.replace("def __init__(self, n):", "def __init__(self, n, sizes):").replace(
+        "randn(n, n))", "randn(n, sizes[0]))"
+    )
+    path.write_text(
+        text.replace("rows, n = 6, 24", f"rows, n = 6, 24\n{name} = [48, 3]").replace("[n]", f"[n, {name}]")
+    )
+    task = open_task(str(path), sweep=True)
+    assert len({dims[f"{name}[0]"] for _, dims in task.case_dims}) > 2
+    assert {dims[f"{name}[1]"] for _, dims in task.case_dims if f"{name}[1]" in dims} <= {3}, "which no shape follows"

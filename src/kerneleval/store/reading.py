@@ -291,7 +291,7 @@ FILTERS: Mapping[str, ColumnElement[Any]] = {
 
 def results(connection: Connection, run_ids: Sequence[str], filters: Mapping[str, Sequence[Any]]) -> Iterator[Result]:
     """One row for every planned cell of the runs, in the order of the runs and their plans; none of tasks that do not
-    settle what is right there.
+    settle what is right there, nor of cells that a candidate which passed was not judged at.
     """
     for run in run_ids:
         query = _cells_query().where(schema.attempts.c.run == run)
@@ -305,7 +305,8 @@ def results(connection: Connection, run_ids: Sequence[str], filters: Mapping[str
         aside = _not_settled(connection, run)
         at, origin, judged_s = -1, Origin(), math.nan
         for row in connection.execute(query.execution_options(yield_per=_ROWS)):
-            if (row.task, row.machine) in aside:
+            left_out = row.verdict == "passed" and row.body is None
+            if left_out or (row.task, row.machine) in aside:
                 continue
             case = known.get(row.id) or known.setdefault(row.id, _case(row))
             if row.attempt != at:  # an attempt's cells follow one another

@@ -145,7 +145,7 @@ class Store:
 
         A cell that was planned and never judged comes as ``Failed``: with its verdict's stage and reason where the
         candidate failed before; ``generate``/``missing`` where there is no candidate; else ``build``/``unfinished``.
-        Tasks that do not settle what is right have no rows.
+        Tasks that do not settle what is right have no rows, nor have cells at which they do not, where the rest passed.
         Filters are the allowed values of each of :data:`reading.FILTERS`; an empty sequence allows all. Raises
         UsageError for no such run, or no such filter.
         """

@@ -32,6 +32,7 @@ from kerneleval.records import (
     Case,
     Evidence,
     Failed,
+    NotJudgedError,
     Outcome,
     Passed,
     Protocol,
@@ -146,18 +147,30 @@ class BoundCase:
         return self.expect(args, self.upstream(args, seed))
 
     def expect(self, args: list[Any], grads: list[torch.Tensor]) -> Drawn:
-        """The expectation for given arguments."""
+        """The expectation for given arguments.
+
+        Raises:
+            NotJudgedError: a problem file raises, or gives infinities or NaN, on other values than its own.
+        """
         began_s = time.perf_counter()
-        expectation = reference.expect(
-            self.task,
-            self.case,
-            args,
-            grads or None,
-            problem=self.problem,
-            weights=self.weights,
-            tf32=self.tf32,
-            native_on=self.native_on,
-        )
+        others = self.problem is not None and self.case.distribution != "standard"
+        try:
+            expectation = reference.expect(
+                self.task,
+                self.case,
+                args,
+                grads or None,
+                problem=self.problem,
+                weights=self.weights,
+                tf32=self.tf32,
+                native_on=self.native_on,
+            )
+        except UsageError as error:
+            if not others or isinstance(error, NotJudgedError):
+                raise
+            raise NotJudgedError(f"{self.case.key}: the file itself raises there: {error}") from error
+        if others and not all(bool(out.isfinite().all()) for out in expectation.native):
+            raise NotJudgedError(f"{self.case.key}: the outputs of the file itself are not finite there")
         took_s = time.perf_counter() - began_s
         return Drawn(args=args, grads=grads, expectation=expectation, took_s=took_s)
 

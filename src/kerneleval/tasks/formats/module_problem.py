@@ -182,10 +182,9 @@ class ModuleProblem:
         Raises UsageError: forward raises in fp64, or yields a floating output that is not fp64; the message names the
         line.
         """
-        wide = {name: _widened(tensor) for name, tensor in weights.items()}
         wide_args = [v.double() if is_float(v) else v for v in args]
         with in_double():
-            outputs = self._run(self._model, wide_args, wide, double=True)
+            outputs = self._run(self._model, wide_args, weights, double=True)  # loading the weights widens them
         for index, output in enumerate(outputs):
             if output.is_floating_point() and output.dtype != torch.float64:
                 raise UsageError(

@@ -24,7 +24,11 @@ from kerneleval.tasks.sampling import is_power_of_two
 GROWTH = 1.5
 """No variant takes more than this many times the bytes or operations of the file's own sizes."""
 
-_NOT_A_SIZE = re.compile(r"kernel|stride|pad|dilat|group|pool|layer|patch|window|stage|expan|growth|axis|factor", re.I)
+_NOT_A_SIZE = re.compile(
+    r"kernel|stride|pad|dilat|group|pool|layer(?!s?_?(size|dim|width|feature|unit|channel))|patch|window|stage|expan|"
+    r"growth|axis|factor",
+    re.I,
+)
 _HEADS = re.compile(r"head", re.I)
 _ALIGNMENTS = (2, 4, 8, 16, 32, 64, 128)
 
@@ -37,6 +41,10 @@ _REAL_BYTES = 64 << 20
 
 _MINIATURE_BYTES = 4 << 20
 _MINIATURE_FLOPS = 200_000_000
+_TRIED_BYTES = 64 << 20
+_TRIED_FLOPS = 1_000_000_000
+"""A miniature that takes more is not tried: where the file fixes its widths in the code of its layers."""
+
 _DRAWS = 4
 """How often inputs with a few large elements are drawn to see whether a problem is sound: the sign of these matters."""
 
@@ -262,10 +270,15 @@ def safe_distributions(surveys: Surveys) -> tuple[str, ...]:
     """Input distributions beyond the file's own at which the problem is still defined.
 
     A miniature of the problem runs on the CPU with inputs and weights of each of :data:`DISTRIBUTIONS`: outputs must be
-    finite and agree with fp64 within 1e-3 of the largest. Logarithms, roots and probabilities fall out here. Raises
-    UsageError: the problem cannot be judged even on its own inputs.
+    finite and agree with fp64 within 1e-3 of the largest. Logarithms, roots and probabilities fall out here. Where no
+    miniature is small, all are given: the judge finds out on its device (``BoundCase.expect``). Raises UsageError: the
+    problem cannot be judged even on its own inputs.
     """
-    problem = ModuleProblem(surveys.file, shrink(surveys, _MINIATURE_BYTES, _MINIATURE_FLOPS), "cpu")
+    dims = shrink(surveys, _MINIATURE_BYTES, _MINIATURE_FLOPS)
+    made = surveys.at(dims)
+    if made.bytes > _TRIED_BYTES or made.flops > _TRIED_FLOPS:
+        return tuple(name for name in DISTRIBUTIONS if name != "trained" or made.weights)
+    problem = ModuleProblem(surveys.file, dims, "cpu")
     problem.reference(problem.inputs(1, "standard"), problem.weights(0))
     found = [name for name in DISTRIBUTIONS if name != "trained" or problem.parameters]
     weights = {name: problem.weights(1 if name == "trained" else 0, name) for name in found}
