@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kerneleval.judge.judge import _without_device_time
-from kerneleval.judge.timing.statistics import Noise, forgeable, scatter_of, timings_of
+from kerneleval.judge.timing.statistics import ClockScatter, Noise, forgeable, scatter_of, timings_of
 from kerneleval.judge.verdicts import _summary
 from kerneleval.records import CellResult, Failed, Machine, Passed, Protocol, Samples, Timing, Trust, Verdict
 from kerneleval.scores.common.rewards import of_verdict
@@ -20,6 +20,7 @@ from .conftest import case_of
 CALLS, CALL_NS = 64, 1e4
 SCATTER_NS = 1e4
 """Of what a window takes beyond its calls: 0.64 ms of calls."""
+SCATTER = ClockScatter(within_ns=SCATTER_NS)
 
 
 def measured(seed: int, *, forged: float = 1.0, windows: int = 6, call_ns: float = CALL_NS) -> Samples:
@@ -43,10 +44,32 @@ def timed(samples: Samples, others: int = 7) -> Timing:
 
 def test_the_scatter_is_the_baselines_own() -> None:
     found = scatter_of([measured(seed) for seed in range(40)])
-    assert found == pytest.approx(SCATTER_NS, rel=0.2)
+    assert found.within_ns == pytest.approx(SCATTER_NS, rel=0.3)
+    assert found.between_ns < SCATTER_NS / 2
     forged = [measured(seed, forged=0.5) for seed in range(40)]
-    assert scatter_of(forged) == pytest.approx(found)
-    assert scatter_of([]) == 0.0
+    assert scatter_of(forged) == found
+    assert scatter_of([]) == ClockScatter(within_ns=0.0)
+
+
+def _apart(seed: int, off_ns: float) -> Samples:
+    """Processes whose windows take longer or shorter, all of each alike, by the clock alone."""
+    samples, off = measured(seed), np.random.default_rng(seed + 10_000).normal(0.0, off_ns / CALLS, 3)
+    return replace(
+        samples,
+        candidate_ns=tuple(t + off[2] for t in samples.candidate_ns),
+        baseline_ns=tuple(t + off[of] for t, of in zip(samples.baseline_ns, samples.processes, strict=True)),
+    )
+
+
+def test_what_windows_of_a_process_have_in_common_is_not_taken_for_a_forgery() -> None:
+    cells = [_apart(seed, 3 * SCATTER_NS) for seed in range(400)]
+    found = scatter_of(cells)
+    assert found.within_ns == pytest.approx(SCATTER_NS, rel=0.3)
+    assert found.between_ns == pytest.approx(3 * SCATTER_NS, rel=0.3)
+    margins = np.array([forgeable(samples, found) for samples in cells])
+    assert np.isfinite(margins).mean() > 0.98
+    alone = np.array([forgeable(samples, SCATTER) for samples in cells])
+    assert np.isfinite(alone).mean() < 0.8
 
 
 def test_events_narrow_the_interval_and_the_clock_says_what_could_be_forged() -> None:
@@ -55,7 +78,7 @@ def test_events_narrow_the_interval_and_the_clock_says_what_could_be_forged() ->
     by_clock = timed(Samples(**{**vars(measured(1)), "candidate_event_ns": ()}))
     assert by_clock.device_time == "none" and by_clock.margin == 0.0
     assert timing.high / timing.low < by_clock.high / by_clock.low
-    assert 0.0 < forgeable(measured(1), SCATTER_NS) < 0.05
+    assert 0.0 < forgeable(measured(1), SCATTER) < 0.05
 
 
 @pytest.mark.parametrize("forged", [0.5, 0.8, 0.9, 0.95, 0.98])
@@ -66,7 +89,7 @@ def test_forged_events_make_nothing_faster(forged: float) -> None:
 
 def test_what_was_forged_is_no_more_than_the_margin_says() -> None:
     forged = 0.97
-    held = [forgeable(measured(seed, forged=forged), SCATTER_NS) >= -math.log(forged) for seed in range(400)]
+    held = [forgeable(measured(seed, forged=forged), SCATTER) >= -math.log(forged) for seed in range(400)]
     assert np.mean(held) > 0.93
 
 
@@ -116,7 +139,7 @@ def test_honest_events_of_a_faster_kernel_are_believed() -> None:
 @pytest.mark.parametrize("broken", [(), (0.0,) * 6, (-1.0,) * 6])
 def test_without_events_there_is_no_bound(broken: tuple[float, ...]) -> None:
     samples = Samples(**{**vars(measured(1)), "candidate_event_ns": broken})
-    assert forgeable(samples, SCATTER_NS) == math.inf
+    assert forgeable(samples, SCATTER) == math.inf
     assert timed(samples).device_time.startswith("rejected" if broken else "none")
 
 

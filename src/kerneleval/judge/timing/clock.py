@@ -53,14 +53,15 @@ _DISTINCT = 4
 _FIRST_RECORDED = 16
 """Calls of the window whose device time says how many fill one."""
 
-_MOST_CONTRADICTED = 5
-"""Quads of recorded calls at most, where the clock contradicts the events of those that the tier asks for."""
+_MOST_DISTURBED = 5
+"""Quads of recorded calls at most, where those that the tier asks for seem to have been disturbed."""
 
-_BORNE_OUT = 0.005
-"""The clock bears events out where the speedups (log) by both are no further apart, or no further than its scatter."""
+_CLOCK_SCATTER_NS = 2e4
+"""By how much windows of recorded calls scatter by the judge's clock on an idle H200 at most, as a rule (7 to 20 us,
+2026-11-27)."""
 
-_CLOCK_SCATTER_NS = 1e4
-"""By how much windows of recorded calls scatter by the judge's clock on an idle H200 (7 to 20 us, 2026-11-27)."""
+_EVENT_SCATTER = 0.01
+"""Quads of recorded calls usually agree better than this (log ratio) by events: within 0.2 % on an H200."""
 
 _LONG_NS = 1e5
 """Calls of the baseline that take longer (ns) get a tier's patience."""
@@ -378,18 +379,19 @@ def _in_quads(
 
 
 def _again(pair: Pair, kept: Sequence[tuple[Window, Window]]) -> bool:
-    """Whether a few quads of recorded calls go on, because the judge's clock does not bear out their events: something
-    else on the machine may have made one window long.
+    """Whether a few quads of recorded calls go on: where they are too far apart, or the judge's clock does not bear out
+    their events, something else on the machine may have made one window long.
     """
-    if not pair.recorded or len(kept) >= 2 * _MOST_CONTRADICTED:
+    if not pair.recorded or len(kept) >= 2 * _MOST_DISTURBED:
         return False
     events, clocked = np.array([[side.event_ns for side in pair] for pair in kept]), _clocked(kept)
     if not (events > 0).all():
         return False
     clock = np.maximum(clocked - np.median(clocked[:, 1] - events[:, 1]), 1.0)
-    apart = np.log(clock / events).reshape(-1, 4) @ (-0.5, 0.5, -0.5, 0.5)
-    centre = np.median(apart) if len(apart) >= FEW else apart.mean()
-    return bool(abs(centre) > max(_BORNE_OUT, _CLOCK_SCATTER_NS / events.min(axis=1).mean()))
+    by_clock, by_events = (np.log(of).reshape(-1, 4) @ (-0.5, 0.5, -0.5, 0.5) for of in (clock, events))
+    centre = np.median if len(by_events) >= FEW else np.mean
+    apart = abs(centre(by_clock) - centre(by_events)) * events.min(axis=1).mean()
+    return bool(apart > _CLOCK_SCATTER_NS or by_events.std(ddof=1) > _EVENT_SCATTER)
 
 
 def _split(

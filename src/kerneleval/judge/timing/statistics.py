@@ -70,7 +70,7 @@ TIERS: dict[str, Effort] = {
         sessions=1,
         device_window_ns=2e6,
         device_quads=2,
-        device_calls=128,
+        device_calls=256,
         one_split_in=3,
     ),
     "standard": Effort(patience=4),
@@ -169,32 +169,31 @@ class Noise:
         return max(math.exp(least) - 1, _LEAST_FLOOR)
 
 
-_MOST_FORGED = 0.1
+_MOST_FORGED = 0.2
 """Where the judge's clock leaves more open than this, the interval rests on that clock alone."""
 
 _SURE_OF_CLOCK = 1.64
-_MEDIAN_ERROR = 1.2533
-"""Standard error of the median of many normal numbers, in those of their mean."""
 _NORMAL_QUARTILE = 0.6745
 
 
-def forgeable(samples: Samples, scatter_ns: float) -> float:
+def forgeable(samples: Samples, scatter: ClockScatter) -> float:
     """How far (log ratio) the candidate's events may have made the speedup too large, by the judge's clock: by how much
     it is larger by events than by the clock, both found alike, and 1.64 standard errors of the latter (95 %, one side).
     Infinite: there are no events, or the two contradict each other.
 
     Args:
-        scatter_ns: see :func:`scatter_of`.
+        scatter: see :func:`scatter_of`.
     """
     events = np.asarray(samples.candidate_event_ns + samples.baseline_event_ns)
     if len(events) != 2 * len(samples.candidate_ns) or not (events > 0).all():
         return math.inf
     by_clock, by_events = pair_log_ratios(samples), pair_log_ratios(samples, by_events=True)
     larger = _centre(by_events) - _centre(by_clock)
-    windows = samples.calls * np.array([np.median(samples.candidate_ns), np.median(samples.baseline_ns)])
-    of_quad = scatter_ns * math.hypot(*(1 / windows)) / math.sqrt(2)
-    of_sessions = [(_MEDIAN_ERROR if len(quads) >= FEW else 1.0) / math.sqrt(len(quads)) for quads in by_clock]
-    error = _SURE_OF_CLOCK * of_quad * math.hypot(*of_sessions) / len(of_sessions)
+    mine, theirs = samples.calls * np.array([np.median(samples.candidate_ns), np.median(samples.baseline_ns)])
+    of_processes = scatter.between_ns**2 * (1 / mine**2 + 1 / theirs**2 / (2 if samples.processes else 1))
+    of_window = scatter.within_ns**2 * (1 / mine**2 + 1 / theirs**2)
+    variance = sum(of_processes + _of_centre(of_window / 2, len(quads)) for quads in by_clock)
+    error = _SURE_OF_CLOCK * math.sqrt(variance) / len(by_clock)
     return max(larger, 0.0) + error if abs(larger) <= 2 * error else math.inf
 
 
@@ -203,15 +202,44 @@ def _centre(sessions: Sequence[np.ndarray]) -> float:
     return float(np.mean([np.median(quads) for quads in sessions]))
 
 
-def scatter_of(cells: Sequence[Samples]) -> float:
-    """How far what a window takes beyond its calls scatters (ns), a robust standard deviation: by the trusted
-    baseline's windows of all timed cells of a verdict, each against the next.
+@dataclass(frozen=True, kw_only=True)
+class ClockScatter:
+    """How far what a window takes beyond its calls scatters, by the judge's clock: standard deviations (ns)."""
+
+    within_ns: float
+    """From window to window of one process."""
+    between_ns: float = 0.0
+    """From process to process beyond that."""
+
+
+def scatter_of(cells: Sequence[Samples]) -> ClockScatter:
+    """That of the trusted baseline's windows in all timed cells of a verdict, by robust figures: the windows of each of
+    its processes in a session against one another, and against those of the other process.
     """
-    found = []
+    within, apart, of_apart = [], [], []
     for samples in cells:
         beyond = samples.calls * (np.asarray(samples.baseline_ns) - np.asarray(samples.baseline_event_ns))
-        found.append(np.abs(np.diff(beyond[: len(beyond) // 2 * 2].reshape(-1, 2), axis=1)).ravel())
-    return float(np.median(np.concatenate(found))) / (math.sqrt(2) * _NORMAL_QUARTILE) if found else 0.0
+        process = np.asarray(samples.processes or (0,) * len(beyond))
+        for session in sorted(set(samples.sessions)):
+            here = np.asarray(samples.sessions) == session
+            sides = [beyond[here & (process == one)] for one in range(2)]
+            sides = [side for side in sides if len(side)]
+            for side in sides:
+                within.extend(np.abs(np.diff(side[: len(side) // 2 * 2].reshape(-1, 2), axis=1)).ravel())
+            if len(sides) == 2:
+                apart.append(np.median(sides[0]) - np.median(sides[1]))
+                of_apart.append(sum(1 / len(side) for side in sides))
+    if not within:
+        within, apart, of_apart = apart, [], []
+    found = _robust(within) ** 2 / 2
+    # of a difference of two processes, what their windows' scatter does not explain is theirs, a half of each
+    between = (_robust(apart) ** 2 - found * float(np.mean(of_apart or (0,)))) / 2
+    return ClockScatter(within_ns=math.sqrt(found), between_ns=math.sqrt(max(between, 0.0)))
+
+
+def _robust(differences: Sequence[float]) -> float:
+    """Standard deviation of numbers around 0."""
+    return float(np.median(np.abs(differences))) / _NORMAL_QUARTILE if len(differences) else 0.0
 
 
 def pair_log_ratios(samples: Samples, *, by_events: bool = False) -> list[np.ndarray]:
@@ -234,9 +262,9 @@ def _log_ratios(samples: Samples, *, by_events: bool) -> np.ndarray:
     return ratios
 
 
-def rests_on_events(samples: Samples, kind: TimeKind, scatter_ns: float) -> bool:
+def rests_on_events(samples: Samples, kind: TimeKind, scatter: ClockScatter) -> bool:
     """Whether the interval is that of the workers' events: only of device times, where the judge's clock agrees."""
-    return kind == "device" and forgeable(samples, scatter_ns) <= _MOST_FORGED
+    return kind == "device" and forgeable(samples, scatter) <= _MOST_FORGED
 
 
 def of_equal_code(samples: Samples, *, by_events: bool = False) -> list[np.ndarray]:
@@ -349,7 +377,7 @@ def _own_errors(samples: Samples, sessions: list[np.ndarray], by_events: bool) -
     if count >= FEW:
         medians = np.array([np.median(quads) for quads in sessions])
         yield Error(variance=float(medians.var(ddof=1)) / count, freedom=count - 1)
-    if min(numbers) > 1:
+    if min(numbers) > 1 and sum(numbers) - count > 1:  # with one degree of freedom nothing could be said
         within = sum(_of_centre(float(quads.var(ddof=1)), len(quads)) for quads in sessions)
         yield Error(variance=within / count**2, freedom=sum(numbers) - count)
     own = samples.candidate_event_ns if by_events else samples.candidate_ns
@@ -386,8 +414,8 @@ def claim_of(half_width: float, surer: float, log_speedup: float, noise: float, 
 
 def timings_of(cells: Sequence[tuple[Samples, Noise]], kind: TimeKind = "call") -> list[Timing]:
     """The :class:`Timing` of every timed cell of a verdict, from its samples and its duration class's noise figures."""
-    scatter_ns = scatter_of([samples for samples, _ in cells]) if kind == "device" else 0.0
-    rest = [rests_on_events(samples, kind, scatter_ns) for samples, _ in cells]
+    scatter = scatter_of([samples for samples, _ in cells] if kind == "device" else [])
+    rest = [rests_on_events(samples, kind, scatter) for samples, _ in cells]
     # the judge's clock scatters more than events do, and counts for the cells that rest on it
     now = {
         by_events: scatter_now(
@@ -396,16 +424,16 @@ def timings_of(cells: Sequence[tuple[Samples, Noise]], kind: TimeKind = "call") 
         for by_events in set(rest)
     }
     return [
-        _timing(samples, noise, now[by_events], kind, scatter_ns)
+        _timing(samples, noise, now[by_events], kind, scatter)
         for (samples, noise), by_events in zip(cells, rest, strict=True)
     ]
 
 
-def _timing(samples: Samples, noise: Noise, now: tuple[float, float], kind: TimeKind, scatter_ns: float) -> Timing:
-    by_events = rests_on_events(samples, kind, scatter_ns)
+def _timing(samples: Samples, noise: Noise, now: tuple[float, float], kind: TimeKind, scatter: ClockScatter) -> Timing:
+    by_events = rests_on_events(samples, kind, scatter)
     sessions = pair_log_ratios(samples, by_events=by_events)
     centre, error = _centre(sessions), error_of(samples, noise, *now, by_events=by_events)
-    margin = forgeable(samples, scatter_ns) if by_events else 0.0
+    margin = forgeable(samples, scatter) if by_events else 0.0
     if not by_events:
         error = replace(error, variance=error.variance + resolution(samples) ** 2)
     half, surer = error.half_width(), error.half_width(SURE)
