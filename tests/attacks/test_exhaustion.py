@@ -11,16 +11,20 @@ from tests.attacks.specimens import Specimen, collect
 
 from kerneleval.judge import Judge
 from kerneleval.judge.probes import calls, patience
+from kerneleval.judge.windows import worker_pool
 from kerneleval.pipeline import check
 from kerneleval.sandbox.processes import of_uid
 from kerneleval.sandbox.slot import Slot
 from kerneleval.worker import host
 
-pytestmark = pytest.mark.serial
-
 SPECIMENS = collect("cpu", "exhaustion")
 GONE_S = 30.0
 """Longest time until killed processes are gone: a memory bomb's pages are freed first."""
+
+
+def _alone(specimen: Specimen) -> list[pytest.MarkDecorator]:
+    """Which take everything: those that only keep the judge waiting do not disturb other tests."""
+    return [] if specimen.reasons == ("timeout",) else [pytest.mark.serial]
 
 
 @pytest.fixture(scope="module")
@@ -53,17 +57,19 @@ def _comes_true(condition: Callable[[], bool]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("specimen", SPECIMENS, ids=[s.name for s in SPECIMENS])
+@pytest.mark.parametrize("specimen", [pytest.param(s, id=s.name, marks=_alone(s)) for s in SPECIMENS])
 def test_is_that_candidates_outcome(
     judge: Judge, specimen: Specimen, users: list[Slot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "CALL_TIMEOUT_S", 3.0 if "timeout" in specimen.reasons else 25.0)
-    monkeypatch.setattr(patience, "BUDGET_S", 6.0)
-    monkeypatch.setattr(host, "_STALL_S", 4.0)
-    monkeypatch.setattr("kerneleval.judge.windows.worker_pool._LOAD_TIMEOUT_S", 4.0)
     options = {"dtypes": ["float32"], "directions": ["forward"], "categories": ["small"], "timed": False}
     started = time.monotonic()
-    verdict = check(specimen.path, specimen.task, judge=judge, allow=specimen.allow, fail_fast=True, **options)
+    with monkeypatch.context() as patched:
+        patched.setattr(calls, "CALL_TIMEOUT_S", 3.0 if "timeout" in specimen.reasons else 25.0)
+        patched.setattr(patience, "BUDGET_S", 6.0)
+        patched.setattr(host, "_STALL_S", 4.0)
+        if "load" in specimen.stages:
+            patched.setattr(worker_pool, "_LOAD_TIMEOUT_S", 4.0)
+        verdict = check(specimen.path, specimen.task, judge=judge, allow=specimen.allow, fail_fast=True, **options)
     assert verdict.verdict == "failed"
     assert verdict.stage in specimen.stages, verdict.message
     assert verdict.reason in specimen.reasons, verdict.message

@@ -167,7 +167,7 @@ def test_a_run_stores_nothing_of_what_cannot_be_judged(tmp_path, judge, monkeypa
         (tmp_path / name).mkdir()
         (tmp_path / name / "relu.py").write_text(text)
     store = str(tmp_path / "results.db")
-    options = {"tier": "quick", "directions": ["forward"], "store_url": store, "judge": judge}
+    options = {"tier": "quick", "directions": ["forward"], "categories": ["tiny"], "store_url": store, "judge": judge}
     both = [str(tmp_path / "by_numba"), str(tmp_path / "by_torch")]
     with monkeypatch.context() as patched:
         without_module(patched, "numba")

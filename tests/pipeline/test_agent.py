@@ -58,7 +58,15 @@ def test_an_agent_that_checks_spends_its_budget_and_reads_nothing_of_the_judge(t
         f'[generator]\nkind = "agent"\nname = "scripted"\ncommand = {json.dumps(words)}\n'
         f'reads = ["{scripts}"]\nlanguage = "torch"\nchecks = 2\n'
     )
-    pipeline.run((str(settings),), ("relu",), judge=judge, store_url=str(store), directions=("forward",), timed=False)
+    pipeline.run(
+        (str(settings),),
+        ("relu",),
+        judge=judge,
+        store_url=str(store),
+        directions=("forward",),
+        categories=("tiny", "small"),
+        timed=False,
+    )
     with open_store(str(store), write=False) as opened:
         run = opened.run("latest")
         [(attempt, verdict)] = opened.verdicts(run.id)
