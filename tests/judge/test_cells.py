@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.judge.conftest import expected
 
 from kerneleval.judge import Judge
 from kerneleval.judge.probes import calls, repeats
@@ -355,3 +356,14 @@ def test_a_nap_does_not_hide_what_is_kept_by_one_argument(
     small = {"dtypes": ["float32", "float16"], "directions": ["forward"], "categories": ["tiny", "small"]}
     verdict = check(file, "linear", judge=judge, allow=("library",), tier="quick", timed=False, **small)
     assert verdict.reason == "wrong_output", verdict.message
+
+
+def test_an_output_of_zeros_is_not_taken_for_that_of_a_later_call() -> None:
+    """An output that nobody wrote is that, where a later call of one element gives 0."""
+    found = [expected("relu", {"M": 1, "N": 1}, seed) for seed in range(20)]
+    drawn = [Drawn(args=args, grads=[], expectation=expectation) for args, expectation in found]
+    positive = [one for one in drawn if one.expectation.native[0].item() > 0]
+    zero = next(one for one in drawn if one.expectation.native[0].item() == 0)
+    new = {id(one) for one in drawn}
+    assert not calls._of_later_call([torch.zeros(1, 1)], [positive[0], zero], 0, new)
+    assert calls._of_later_call(positive[1].expectation.native, positive[:2], 0, new)

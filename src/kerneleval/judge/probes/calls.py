@@ -303,10 +303,12 @@ _REUSED = (
 
 def _of_later_call(outputs: Sequence[torch.Tensor], drawn: Sequence[Drawn], index: int, new: Collection[int]) -> bool:
     """Whether the outputs of a call are those of a later one on ``new`` inputs (ids), which no call before had: else it
-    may be a kept result.
+    may be a kept result. Nor does a later one count of which only zeros are expected: they may be memory that nobody
+    wrote.
     """
     before = {id(one) for one in drawn[: index + 1]}
     later = [one for one in drawn[index + 1 :] if id(one) in new and id(one) not in before]
+    later = [one for one in later if any(bool(output.any()) for output in one.expectation.native)]
     return any(matches(outputs, other.expectation) for other in later)
 
 
