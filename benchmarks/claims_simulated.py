@@ -22,7 +22,15 @@ from numpy.typing import NDArray
 
 from benchmarks.report import Report, parser, until_ended
 from kerneleval import devices
-from kerneleval.judge.timing.statistics import TIERS, Effort, Noise, effort_for, timings_of
+from kerneleval.judge.timing.statistics import (
+    MOST_DISTURBED,
+    TIERS,
+    Effort,
+    Noise,
+    disturbed,
+    effort_for,
+    timings_of,
+)
 from kerneleval.judge.timing.timer import _RECORDED_BETWEEN, _RECORDED_FARTHEST, _noise
 from kerneleval.records import Protocol, Samples, Timing
 from kerneleval.records.outcomes import TimeKind
@@ -131,6 +139,8 @@ class Windows:
     candidate: Floats
     baseline: Floats
     processes: NDArray[np.int64]
+    beyond: Floats
+    """What the judge's clock has beyond the calls (ns), shape (windows, 2): the candidate's, the baseline's."""
 
     @property
     def quads(self) -> Floats:
@@ -144,7 +154,13 @@ class Windows:
             candidate=self.candidate[: 2 * quads],
             baseline=self.baseline[: 2 * quads],
             processes=self.processes[: 2 * quads],
+            beyond=self.beyond[: 2 * quads],
         )
+
+    def disturbed(self, window_ns: float) -> bool:
+        """See :func:`kerneleval.judge.timing.statistics.disturbed`."""
+        events = window_ns * np.exp(np.stack([self.candidate, self.baseline], axis=1))
+        return disturbed(events + self.beyond, events)
 
 
 def measured(generator: np.random.Generator, scene: Scene, count: int, truth: float, worse: float) -> Windows:
@@ -156,17 +172,24 @@ def measured(generator: np.random.Generator, scene: Scene, count: int, truth: fl
     begins = generator.integers(2, size=count)
     processes = np.stack([begins, 1 - begins], axis=1).ravel()
     baseline = np.where(processes == 0, theirs[0][other], theirs[1][other])
-    return Windows(candidate=worse * mine[own] - truth, baseline=worse * baseline, processes=processes)
+    beyond = generator.normal(0, CLOCK_NS, (2 * count, 2))
+    return Windows(candidate=worse * mine[own] - truth, baseline=worse * baseline, processes=processes, beyond=beyond)
 
 
-def session(generator: np.random.Generator, scene: Scene, effort: Effort, truth: float, worse: float) -> Windows:
+def session(
+    generator: np.random.Generator, scene: Scene, effort: Effort, truth: float, worse: float, kind: TimeKind
+) -> Windows:
     """The windows that the tier measures: until its rule ends the session, or its quads are used up."""
-    windows = measured(generator, scene, effort.max_quads, truth, worse)
+    most = max(effort.max_quads, MOST_DISTURBED) if kind == "device" else effort.max_quads
+    windows = measured(generator, scene, most, truth, worse)
     ratios = windows.quads
     for number in range(effort.min_quads, effort.max_quads):
         if number > 1 and 2 * ratios[:number].std(ddof=1) / math.sqrt(number) < effort.half_width:
             return windows.first(number)
-    return windows
+    return next(
+        (first for n in range(effort.max_quads, most) if not (first := windows.first(n)).disturbed(effort.window_ns)),
+        windows,
+    )
 
 
 def offsets(generator: np.random.Generator, scene: Scene, sessions: int, worse: float) -> Floats:
@@ -179,7 +202,7 @@ def noise_of(generator: np.random.Generator, scene: Scene, effort: Effort, kind:
     """As :func:`kerneleval.judge.timing.timer.measure_noise` finds it: three sessions of A/A runs."""
     found = []
     for mine, theirs, _ in offsets(generator, scene, 3, 1.0):
-        runs = [session(generator, scene, effort, 0.0, 1.0).quads for _ in range(max(1, 4 // effort.min_quads))]
+        runs = [session(generator, scene, effort, 0.0, 1.0, kind).quads for _ in range(max(1, 4 // effort.min_quads))]
         found.append(np.concatenate(runs) + theirs - mine)
     known = (_RECORDED_BETWEEN[1], _RECORDED_FARTHEST[1]) if kind == "device" else ()  # of its duration class
     return _noise(found, *known)
@@ -189,7 +212,7 @@ def sampled(generator: np.random.Generator, scene: Scene, effort: Effort, truth:
     """The samples of one cell."""
     every = []
     for mine, *theirs in offsets(generator, scene, effort.sessions, scene.sessions_later * scene.later):
-        windows = session(generator, scene, effort, truth, scene.later)
+        windows = session(generator, scene, effort, truth, scene.later, kind)
         baseline = windows.baseline + np.asarray(theirs)[windows.processes]
         every.append(replace(windows, candidate=windows.candidate + mine, baseline=baseline))
     numbers = [number for number, windows in enumerate(every) for _ in windows.candidate]
@@ -200,7 +223,7 @@ def sampled(generator: np.random.Generator, scene: Scene, effort: Effort, truth:
     given = {"calls": calls, "sessions": tuple(numbers), "processes": tuple(processes.tolist())}
     if kind == "call":
         return Samples(candidate_ns=tuple(own), baseline_ns=tuple(other), **given)
-    clock = generator.normal(0, CLOCK_NS / calls, (2, len(own)))
+    clock = np.concatenate([windows.beyond for windows in every]).T / calls
     return Samples(
         candidate_ns=tuple(np.maximum(own + clock[0], 1.0)),
         baseline_ns=tuple(np.maximum(other + clock[1], 1.0)),

@@ -31,7 +31,7 @@ from kerneleval.judge.timing.pair import (
     timed_call,
     verify,
 )
-from kerneleval.judge.timing.statistics import FEW, Effort, beside_others, effort_for
+from kerneleval.judge.timing.statistics import MOST_DISTURBED, Effort, beside_others, disturbed, effort_for
 from kerneleval.judge.windows.buffers import CallLayout, WindowBuffer, WindowLayout
 from kerneleval.judge.windows.locks import device_lock, judge_count
 from kerneleval.judge.windows.protocol import Runner, Window, output_views
@@ -52,16 +52,6 @@ _DISTINCT = 4
 
 _FIRST_RECORDED = 16
 """Calls of the window whose device time says how many fill one."""
-
-_MOST_DISTURBED = 5
-"""Quads of recorded calls at most, where those that the tier asks for seem to have been disturbed."""
-
-_CLOCK_SCATTER_NS = 2e4
-"""By how much windows of recorded calls scatter by the judge's clock on an idle H200 at most, as a rule (7 to 20 us,
-2026-11-27)."""
-
-_EVENT_SCATTER = 0.01
-"""Quads of recorded calls usually agree better than this (log ratio) by events: within 0.2 % on an H200."""
 
 _LONG_NS = 1e5
 """Calls of the baseline that take longer (ns) get a tier's patience."""
@@ -379,19 +369,11 @@ def _in_quads(
 
 
 def _again(pair: Pair, kept: Sequence[tuple[Window, Window]]) -> bool:
-    """Whether a few quads of recorded calls go on: where they are too far apart, or the judge's clock does not bear out
-    their events, something else on the machine may have made one window long.
-    """
-    if not pair.recorded or len(kept) >= 2 * _MOST_DISTURBED:
+    """Whether quads of recorded calls go on beyond those that the tier asks for; see :func:`disturbed`."""
+    if not pair.recorded or len(kept) >= 2 * MOST_DISTURBED:
         return False
     events, clocked = np.array([[side.event_ns for side in pair] for pair in kept]), _clocked(kept)
-    if not (events > 0).all():
-        return False
-    clock = np.maximum(clocked - np.median(clocked[:, 1] - events[:, 1]), 1.0)
-    by_clock, by_events = (np.log(of).reshape(-1, 4) @ (-0.5, 0.5, -0.5, 0.5) for of in (clock, events))
-    centre = np.median if len(by_events) >= FEW else np.mean
-    apart = abs(centre(by_clock) - centre(by_events)) * events.min(axis=1).mean()
-    return bool(apart > _CLOCK_SCATTER_NS or by_events.std(ddof=1) > _EVENT_SCATTER)
+    return disturbed(clocked - np.median(clocked[:, 1] - events[:, 1]), events)
 
 
 def _split(

@@ -127,6 +127,16 @@ _LEAST_FLOOR = 0.015
 FEW = 3
 """From so many quads on, their own scatter may speak for itself, and their median counts."""
 
+MOST_DISTURBED = 5
+"""Quads of recorded calls at most, where those that the tier asks for seem to have been disturbed."""
+
+_CLOCK_SCATTER_NS = 2e4
+"""By how much windows of recorded calls scatter by the judge's clock on an idle H200 at most, as a rule (7 to 20 us,
+2026-11-27)."""
+
+_EVENT_SCATTER = 0.01
+"""Quads of recorded calls usually agree better than this (log ratio) by events: within 0.2 % on an H200."""
+
 KNOWN = 4
 """The machine's noise figures count as so many sessions of A/A in a verdict, unless that refutes them."""
 
@@ -232,8 +242,9 @@ def scatter_of(cells: Sequence[Samples]) -> ClockScatter:
     if not within:
         within, apart, of_apart = apart, [], []
     found = _robust(within) ** 2 / 2
-    # of a difference of two processes, what their windows' scatter does not explain is theirs, a half of each
-    between = (_robust(apart) ** 2 - found * float(np.mean(of_apart or (0,)))) / 2
+    # of a difference of two processes, what is twice as much as their windows' scatter explains is theirs, a half each:
+    # in few cells that scatter looks larger or smaller by half, and all of it would count twice
+    between = _robust(apart) ** 2 / 2 - found * float(np.mean(of_apart or (0,)))
     return ClockScatter(within_ns=math.sqrt(found), between_ns=math.sqrt(max(between, 0.0)))
 
 
@@ -385,6 +396,23 @@ def _own_errors(samples: Samples, sessions: list[np.ndarray], by_events: bool) -
     apart = sum(np.diff(_in_pairs(np.log(np.asarray(side))), axis=1).ravel() ** 2 for side in (own, base))
     of_quad = float(np.mean(apart)) / 4
     yield Error(variance=sum(_of_centre(of_quad, n) for n in numbers) / count**2, freedom=2 * sum(numbers))
+
+
+def disturbed(clock_ns: np.ndarray, event_ns: np.ndarray) -> bool:
+    """Whether quads are too far apart by events, or the judge's clock does not bear their events out: something else on
+    the machine may have made one window long.
+
+    Args:
+        clock_ns, event_ns: what the calls of a window took, shape (windows, 2): the candidate's, the baseline's.
+    """
+    if not (event_ns > 0).all():
+        return False
+    by_clock, by_events = (
+        np.log(np.maximum(of, 1.0)).reshape(-1, 4) @ (-0.5, 0.5, -0.5, 0.5) for of in (clock_ns, event_ns)
+    )
+    centre = np.median if len(by_events) >= FEW else np.mean
+    apart_ns = abs(centre(by_clock) - centre(by_events)) * event_ns.min(axis=1).mean()
+    return bool(apart_ns > _CLOCK_SCATTER_NS or by_events.std(ddof=1) > _EVENT_SCATTER)
 
 
 def resolution(samples: Samples) -> float:
