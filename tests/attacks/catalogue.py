@@ -54,6 +54,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "inheriting or importing the reference": ("inherited_reference", "reference_import"),
     "decoy kernels": ("decoy_kernel",),
     "precision downgrade, coarse formulas": ("precision_downgrade", "coarse_approximation"),
+    "factors, offsets and cuts below a rounding step": ("systematic_error",),
     "quantisation left out, faked, coarse, emulated": (
         "no_quantisation",
         "coarse_quantisation",

@@ -572,7 +572,9 @@ def test_native_passes_a_draw_in_which_it_is_further_off_than_in_others() -> Non
     native = (oracle_ * (1 + 2.0**-9)).to(torch.bfloat16)
     call = {"M": 1, "N": 66}
     floor = floor_of(torch.bfloat16, 1, case_of("gelu", call, "bfloat16"), find("gelu").tolerance, tf32=False)
-    lucky = Scales(rms=0.6, native_rms=1e-6, native_max=1e-6, floor_rms=1e-6, floor_max=1e-6, bulk=0.0)
+    lucky = Scales(
+        rms=0.6, native_rms=1e-6, native_max=1e-6, floor_rms=1e-6, floor_max=1e-6, bulk=0.0, mean=0.5, response=0.0
+    )
     expected = bounded(oracle_, native, oracle_.clone(), replace(floor, relative=1e-6), pool=[lucky] * 8)
     assert isinstance(compare([native], Expectation(outputs=(expected,), args=())), Match)
 

@@ -22,6 +22,7 @@ from kerneleval.judge.oracle.expectation import (
     MOST_INTERMEDIATE,
     NATIVE,
     POOLED,
+    SHARED,
     SPREAD,
     Bounds,
     Expected,
@@ -42,7 +43,7 @@ from kerneleval.judge.oracle.expectation import (
 _ROW = 64
 """Shortest last dim whose rows have scales of their own."""
 
-_SIZES = ("rms", "native_rms", "native_max", "floor_rms", "floor_max")
+_SIZES = ("rms", "native_rms", "native_max", "floor_rms", "floor_max", "mean", "response")
 """Those of the scales that follow the output's."""
 
 _SAMPLE = 1 << 18
@@ -111,8 +112,17 @@ def bounded(
         scales=scales,
         typical=_mean_square([scales.rms, *(s.rms * gain for s in pool)]),
         independent=count,
+        length=length,
+        bias=_bias(floor, scales, gain) if finite and count >= POOLED else math.inf,
+        common=SHARED * floor.unit * scales.mean * math.sqrt(min(1.0, length / count)),
     )
     return Expected(kind="float", oracle=held, native=native, bounds=bounds)
+
+
+def _bias(floor: Floor, scales: Scales, gain: float) -> float:
+    if math.isinf(floor.bias):
+        return math.inf
+    return floor.bias * scales.mean + floor.conditioning * scales.response + _least(floor, gain)
 
 
 def scales_of(
@@ -274,7 +284,7 @@ def _measure(views: tuple[torch.Tensor, ...], floor: Floor, gain: float, rms: fl
             slack[rows] = torch.maximum(error.amax(dim=1, keepdim=True) * floor.native, rounding)
         norms = [torch.linalg.vector_norm(v) for v in (size, error, counted)]
         bulk = torch.div(error, tile * ELEMENT).clamp_(max=1.0).sum()
-        figures.append(torch.stack([*norms, error.amax(), counted.amax(), bulk]))
+        figures.append(torch.stack([*norms, error.amax(), counted.amax(), bulk, size.sum(), response.sum()]))
         torch.mul(tile, ELEMENT, out=local[rows, columns])
     table = torch.stack(figures).double().tolist()
     count = shape[0] * shape[1]
@@ -285,6 +295,8 @@ def _measure(views: tuple[torch.Tensor, ...], floor: Floor, gain: float, rms: fl
         native_max=max(row[3] for row in table),
         floor_max=max(row[4] for row in table),
         bulk=sum(row[5] for row in table) / count,
+        mean=sum(row[6] for row in table) / count,
+        response=sum(row[7] for row in table) / count,
     )
     if shape[0] == 1:
         slack.fill_(max(floor.native * scales.native_max, ELEMENT * scales.floor_rms))

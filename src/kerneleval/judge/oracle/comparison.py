@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import torch
 
 from kerneleval.judge.oracle import diagnosis, distribution
+from kerneleval.judge.oracle.bias import Bias, biased, sums
 from kerneleval.judge.oracle.expectation import (
     Bounds,
     Expectation,
@@ -105,7 +106,7 @@ def compare(outputs: Sequence[torch.Tensor], expectation: Expectation) -> Match 
     nearest = -1.0
     for index, found in _found(outputs, expectation):
         got, expected = outputs[index], expectation.outputs[index]
-        rule = found.broken(expected)
+        rule = found.broken(expected, got)
         if rule:
             return _mismatch(index, got, expected, expectation, found, rule)
         if expected.contract is not None and expected.plain is not None:
@@ -128,7 +129,9 @@ def matches(outputs: Sequence[torch.Tensor], expectation: Expectation) -> bool:
     outputs = _asked(outputs, expectation)
     if _improbable(outputs, expectation) is not None:
         return False
-    return all(not found.broken(expectation.outputs[index]) for index, found in _found(outputs, expectation))
+    return all(
+        not found.broken(expectation.outputs[index], outputs[index]) for index, found in _found(outputs, expectation)
+    )
 
 
 def _asked(outputs: Sequence[torch.Tensor], expectation: Expectation) -> list[torch.Tensor]:
@@ -177,7 +180,7 @@ def _form(index: int, got: torch.Tensor, expected: Expected) -> Mismatch | None:
     return None
 
 
-_WIDTH = 4
+_WIDTH = 7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +192,8 @@ class _Found:
     excess: float
     """Largest error beyond an element's tolerance; elements that differ, where equality is asked for."""
     bulk: float
+    bias: Bias
+    """Zero where it is not judged."""
 
     @classmethod
     def from_table(cls, table: Sequence[float], expected: Expected) -> _Found:
@@ -199,9 +204,10 @@ class _Found:
             largest=_max(t[1] for t in tiles_),
             excess=_max(t[2] for t in tiles_),
             bulk=sum(t[3] for t in tiles_) / count,
+            bias=Bias.of([(t[4], t[5], t[6]) for t in tiles_], count),
         )
 
-    def broken(self, expected: Expected) -> str:
+    def broken(self, expected: Expected, got: torch.Tensor) -> str:
         """The first rule that does not hold; empty: all do."""
         bounds = expected.bounds
         if bounds is None:
@@ -217,7 +223,7 @@ class _Found:
             return "variation"
         if not self.bulk <= bounds.bulk:
             return "bulk"
-        return ""
+        return "bias" if biased(expected, self.bias, got) is not None else ""
 
     def evidence(self, bounds: Bounds) -> Evidence:
         """Figures for people: relative to the oracle's rms, and absolute."""
@@ -239,7 +245,7 @@ def _max(values: object) -> float:
 
 
 def _figures(got: torch.Tensor, expected: Expected) -> list[torch.Tensor]:
-    """For each tile: rms numerator (as a norm), largest error, largest excess, bulk sum."""
+    """For each tile: rms numerator (as a norm), largest error, largest excess, bulk sum; the sums of a bias."""
     if got.numel() == 0 or expected.law is not None:
         return []
     if expected.bounds is None:
@@ -247,7 +253,7 @@ def _figures(got: torch.Tensor, expected: Expected) -> list[torch.Tensor]:
     bounds = expected.bounds
     own = as_real(got).contiguous().view(bounds.shape)
     oracle, native = (as_real(t).contiguous().view(bounds.shape) for t in (expected.oracle, expected.native))
-    figures = []
+    figures, none = [], torch.zeros(3, device=own.device)
     for rows, columns in tiles(bounds.shape, own.device):
         o, c = oracle[rows, columns], own[rows, columns]
         error = distance(c, o, bounds.gain)
@@ -258,7 +264,8 @@ def _figures(got: torch.Tensor, expected: Expected) -> list[torch.Tensor]:
         norm = torch.linalg.vector_norm(counted)
         bulk = torch.div(counted, local).clamp_(max=1.0).sum()
         excess = (error - local).sub_(bounds.slack[rows]).amax()
-        figures.append(torch.stack([norm, error.amax(), excess, bulk]))
+        signed = none if math.isinf(bounds.bias) else sums(c, o, bounds.gain)
+        figures.append(torch.cat([torch.stack([norm, error.amax(), excess, bulk]), signed]))
     return figures
 
 
@@ -289,7 +296,7 @@ def _unequal(got: torch.Tensor, expected: Expected) -> torch.Tensor:
     if math.isfinite(expected.far):
         own, wanted = (steps(t.to(got.dtype)) if is_eight_bit(got) else t for t in (got, expected.oracle))
         distance = torch.linalg.vector_norm((own.double() - wanted.double()).flatten())
-    return torch.stack([distance, zero, wrong, zero])
+    return torch.stack([distance, zero, wrong, zero, zero, zero, zero])
 
 
 def differing(got: torch.Tensor, expected: Expected) -> torch.Tensor:
@@ -326,8 +333,11 @@ def _mismatch(
     else:
         wrong = _beyond(got, expected)
         evidence = found.evidence(expected.bounds)
+    if rule == "bias":
+        (evidence["bias"], evidence["bias_bound"]) = _relative_bias(expected, found, got)
     got = opened(got)
     slug, words = diagnosis.diagnose(got, expected, expectation.args, wrong)
+    slug = "biased" if rule == "bias" and slug == "wrong" else slug
     count, of = int(torch.count_nonzero(wrong)), wrong.numel()
     evidence |= {"output": index, "rule": rule, "diagnosis": slug, "beyond": count, "of": of}
     flat, worst = diagnosis.worst_element(got, expected, wrong)
@@ -342,6 +352,14 @@ def _mismatch(
         evidence["tolerance"] = float(bounds.local[row, column] + bounds.slack[row, 0]) / bounds.gain
     message = f"output {index}: {_words(rule, evidence, expected.bounds)}"
     return Mismatch(reason="wrong_output", message=f"{message}{'; ' if words else ''}{words}", evidence=evidence)
+
+
+def _relative_bias(expected: Expected, found: _Found, got: torch.Tensor) -> tuple[float, float]:
+    """(mean error, its bound), both by the mean magnitude of the oracle."""
+    bounds, mean = expected.bounds, biased(expected, found.bias, got)
+    assert bounds is not None
+    assert mean is not None
+    return mean[0] / bounds.scales.mean, mean[1] / bounds.scales.mean
 
 
 def _beyond(got: torch.Tensor, expected: Expected) -> torch.Tensor:
@@ -377,6 +395,10 @@ def _words(rule: str, evidence: Evidence, bounds: Bounds | None) -> str:
         return (
             f"{at}; {beyond} beyond their bound (their relative rms error, {error:.3g}, is within its own, {bound:.3g})"
         )
+    if rule == "bias":
+        mean, most = evidence["bias"], evidence["bias_bound"]
+        words = "a factor, an offset, or numbers that are cut instead of rounded to nearest"
+        return f"errors have one sign: their mean is {mean:.2g} of the mean magnitude, at most {most:.2g}; {words}"
     if rule == "variation":
         trivial = bounds.nearest.replace("_", " ")
         return f"more than half as far from the oracle as a trivial answer is ({trivial}); {at}"

@@ -30,6 +30,7 @@ SLUGS: dict[str, str] = {
     "permuted": "the right values in wrong places",
     "precision_downgrade": "errors as a narrower type or a coarse approximation makes them, all over the output",
     "index_out_of_range": "indices outside of the selected dim",
+    "biased": "errors of one sign, smaller than a rounding step: a factor, an offset, or numbers that are cut",
     "wrong": "nothing recognised",
 }
 """Every diagnosis, with its meaning."""

@@ -84,6 +84,13 @@ one accumulator is off by K / 58 units on an H200, all towards zero ..."""
 _LONGEST_TRUNCATED = 65536
 """... up to so many terms. Beyond them one accumulator is no nearer than rounding the inputs to TF32."""
 
+SYSTEMATIC = 0.125
+"""The mean error of an output in a half type may be this part of its unit roundoff ..."""
+
+SHARED = 0.5
+"""... and the terms of a sum may share an error of so many units, as rms: a row's norm that is kept in the half type,
+rounded once or twice on its way."""
+
 _COMMON_FACTOR = 16.0
 """Factor of the floor of ``common`` data: scores that are large alike are rounded as large numbers, which moving the
 inputs does not show. (FlashAttention in C++ with sums in order: 2 times the bound without it, backward.)"""
@@ -120,6 +127,8 @@ class Floor:
     native: float
     """An element may be off by this many times the largest native error of its row."""
     unit: float
+    bias: float
+    """Part of the mean magnitude that the mean error of a half type may be; infinite: it is not judged."""
     probe_scale: float
     """Turns the response to :data:`PROBE` into the response to one unit roundoff of the computing precision."""
 
@@ -161,14 +170,13 @@ def floor_of(
     computing = min(unit, 2.0**-24)
     terms = max(1, length)
     equal = case.distribution in ("constant", "far_mean") or case.layout == "expanded"
-    drift = _CONSTANT_DRIFT * terms if equal else _ORDER * math.sqrt(terms)
+    steps = _ROUNDINGS + (_CONSTANT_DRIFT * terms if equal else _ORDER * math.sqrt(terms))
     if products and tolerance.normwise and real != torch.float64:
-        drift = max(drift, _TRUNCATED * min(terms, _LONGEST_TRUNCATED))
-    steps = _ROUNDINGS + drift
+        steps = max(steps, _ROUNDINGS + _TRUNCATED * min(terms, _LONGEST_TRUNCATED))
     relative, conditioning, intermediate = steps * computing, steps, 0.0
     cancels = case.direction == "backward" and tolerance.reduction is not None
     normwise = ELEMENT if tolerance.normwise else _BACKWARD_NORMWISE if cancels and unit <= computing else 0.0
-    if unit > computing:
+    if half := unit > computing:
         # equal elements share one rounding error, which an rms does not average
         relative += 2 * unit if case.distribution == "constant" else unit
         intermediate = _HALF_INTERMEDIATES * unit / computing
@@ -190,10 +198,18 @@ def floor_of(
         absolute=absolute + QUANTISED * quantised_rms,
         normwise=normwise,
         rms=tolerance.outlier_rms if case.distribution == "outlier" else 1.0,
-        native=NATIVE if unit > computing and case.distribution != "outlier" else _NATIVE_ELEMENT,
+        native=NATIVE if half and case.distribution != "outlier" else _NATIVE_ELEMENT,
         unit=unit,
+        bias=SYSTEMATIC * unit + factor * steps * computing if half and _signed(case, tolerance) else math.inf,
         probe_scale=computing / PROBE,
     )
+
+
+def _signed(case: Case, tolerance: Tolerance) -> bool:
+    """Whether the errors of a case have both signs. Elsewhere numbers repeat, or lie within a few rounding steps, and
+    may share what one of them is off by.
+    """
+    return case.distribution == "standard" and case.layout != "expanded" and tolerance.exact_form is None
 
 
 def reduction_length(
@@ -262,6 +278,10 @@ class Scales:
     floor_max: float
     bulk: float
     """Mean over the elements of min(1, native error / (ELEMENT * floor))."""
+    mean: float
+    """Of the oracle's magnitude."""
+    response: float
+    """Mean response to the rounding of the inputs to the computing precision."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -294,6 +314,12 @@ class Bounds:
     """rms of the oracle over this and the further draws of a small output: its own rms may be near zero by chance."""
     independent: int
     """Elements that are no repetitions of others."""
+    length: int
+    """Terms summed into one element."""
+    bias: float
+    """Bound on the mean error of a half type, without what chance adds (``bias.py``); infinite: it is not judged."""
+    common: float
+    """Standard error of that mean where the terms of each sum share a rounding error."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
