@@ -29,7 +29,9 @@ from kerneleval.records import (
 
 PAGE = (Path(__file__).parent.parent / "docs" / "verdicts.md").read_text()
 SECTION = PAGE.split("## Stages and reasons")[1].split("\n## ")[0]
-REASONS = set(re.findall(r"^\| `([a-z_]+)` \|", SECTION, re.MULTILINE)) - {"ok", *STAGES}
+NOT_JUDGED = SECTION.split("A task that is `not_judged`")[1].split("\n\nWhere")[0]
+"""Why there is no verdict: no layer caught anything."""
+REASONS = set(re.findall(r"^\| `([a-z_]+)` \|", SECTION.replace(NOT_JUDGED, ""), re.MULTILINE)) - {"ok", *STAGES}
 
 
 def verdict(outcomes: list[Passed | Failed], *findings: Finding, **changes: object) -> Verdict:
