@@ -105,6 +105,7 @@ class _Side:
         assert self.other is None or self.other.stopped
         assert not self.stopped
         self.timed.append(timed)
+        self.cut = cut
         return self
 
 
@@ -122,9 +123,12 @@ def test_the_same_windows_come_before_a_cut_one_as_before_others(monkeypatch, ca
     candidate, baseline = _Side(), _Side()
     baseline.other = candidate
     call = CallLayout(args=(dense((8,), "float32"),), grads=(), outputs=(), wanted=(), dims={})
-    buffer = WindowBuffer(WindowLayout([call] * 4, "forward"), devices.find("cpu"))
+    buffer = WindowBuffer(WindowLayout([call] * 4, "forward"), devices.find("cpu"), [[torch.randn(8)]] * 4)
     pair_of(candidate, baseline).cut(buffer, None, None, candidate_first=candidate_first)
-    assert (candidate.timed, baseline.timed) == ([True], [True] if candidate_first else [True, True])
+    assert (candidate.timed, baseline.timed) == ([True], [True])
+    before, later = candidate.cut.before, buffer.later(candidate.cut.at)
+    assert before.shape == later.shape and not torch.equal(before, later)
+    assert baseline.cut is None
 
 
 @pytest.mark.parametrize(("certain", "drawn", "split"), [(True, [1], 1), (False, [1], 0), (True, [0, 0, 3], 3)])

@@ -293,12 +293,13 @@ class Pair:
         look: bool = False,
         keep: int = -1,
         process: int = 0,
+        cut: Cut | None = None,
     ) -> tuple[Window, Window]:
         """(candidate's, baseline's) window on the same content, run in the order asked for; ``look``: whether the
         candidate changes its inputs is looked at; ``keep``: the call whose outputs its worker holds from now on;
-        ``process``: which of the baseline's.
+        ``process``: which of the baseline's; ``cut``: where the candidate's window is cut.
         """
-        options = {"check_mutation": look, "keep": keep}
+        options = {"check_mutation": look, "keep": keep, "cut": cut}
         baseline = self.baselines[process]
         if candidate_first:
             mine = self.alone(self.candidate, buffer, **options)
@@ -325,8 +326,8 @@ class Pair:
         """A window cut at a secret call, not timed: a candidate that computes calls ahead of their turn, or puts them
         off to a later one, is wrong there.
 
-        What comes before it does not tell it: the same windows come before any other (where the baseline is first, its
-        first window is for nothing else), and what lies in the place of the later calls' inputs is as new.
+        What comes before it does not tell it: the same windows come before any other, and what lies in the place of the
+        later calls' inputs is as new.
 
         Raises:
             CutMismatch: an output was wrong.
@@ -336,11 +337,9 @@ class Pair:
             return
         at = 1 + secrets.randbelow(count - 1)
         buffer.refresh(self.generator)
-        if not candidate_first:
-            self.alone(self.baseline, buffer)
-        mine = self.alone(self.candidate, buffer, cut=Cut(at=at, anew=lambda: buffer.refresh(self.generator, at)))
-        theirs = self.alone(self.baseline, buffer)
+        cut = Cut(at=at, before=buffer.later(at).clone())
+        buffer.refresh(self.generator, at)
         try:
-            verify((mine, theirs), buffer, bounds, arbiter)
+            verify(self.both(buffer, candidate_first=candidate_first, cut=cut), buffer, bounds, arbiter)
         except TimedMismatch as error:
             raise CutMismatch(str(error), error.evidence, error.calls, error.reason) from error

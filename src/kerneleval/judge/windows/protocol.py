@@ -80,9 +80,9 @@ class Cut:
 
     at: int
     """How many calls are made first, at least one."""
-    anew: Callable[[], object] | None = None
-    """Changes the later calls' inputs in the buffer between the parts, so that a candidate that reads them early
-    computes something else; None: until then the first call's inputs lie in their place."""
+    before: torch.Tensor | None = None
+    """Bytes that lie in the place of the later calls' inputs before, so that a candidate that reads them early computes
+    something else; None: the first call's inputs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,11 +189,15 @@ class Runner:
         later, stop = buffer.later(first), buffer.layout.input_bytes
         self._arenas["in"].bytes[stop - len(later) : stop].copy_(later)
 
-    def _hide(self, buffer: WindowBuffer, at: int) -> None:
-        """Lay the first call's inputs where those of the calls after the cut will be."""
+    def _hide(self, buffer: WindowBuffer, cut: Cut) -> None:
+        """Lay something else where the inputs of the calls after the cut will be."""
+        inputs, stop = self._arenas["in"].bytes, buffer.layout.input_bytes
+        if cut.before is not None:
+            inputs[stop - len(cut.before) : stop].copy_(cut.before)
+            return
         nbytes = buffer.layout.calls[0].input_bytes
         if buffer.layout.uniform and nbytes:
-            later = self._arenas["in"].bytes[at * nbytes : buffer.layout.input_bytes].view(-1, nbytes)
+            later = inputs[cut.at * nbytes : stop].view(-1, nbytes)
             later.copy_(buffer.bytes[:nbytes].expand_as(later))
 
     def window(
@@ -260,8 +264,8 @@ class Runner:
         with self.still():
             revealed = time.perf_counter_ns()
             self.reveal(buffer)
-            if cut is not None and cut.anew is None:
-                self._hide(buffer, cut.at)
+            if cut is not None:
+                self._hide(buffer, cut)
             (self.device.settle if timed else self.device.synchronize)()
             return revealed, time.perf_counter_ns()
 
@@ -306,8 +310,6 @@ class Runner:
         self._go(0, cut.at, 1, timeout_s, recorded)
         early = self._collect(buffer, offsets, 0, cut.at, timeout_s, look)
         with self.still():
-            if cut.anew is not None:
-                cut.anew()
             self.reveal(buffer, cut.at)
             self.device.synchronize()
         return early
