@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kerneleval.judge import Judge
-from kerneleval.records import Candidate, Passed, Protocol, Verdict
+from kerneleval.records import Candidate, NotJudgedError, Passed, Protocol, Verdict
 from kerneleval.tasks import open_task
 
 TASK = """
@@ -88,3 +88,86 @@ def test_a_buffer_that_is_returned_again_is_called_so(judge, tmp_path, keep):
     verdict = judged(judge, tmp_path, f"{keep}\nself.out.copy_(x.sum(-1) * 2)\nreturn self.out", "contiguous")
     assert (verdict.verdict, verdict.stage, verdict.reason) == ("failed", "correctness", "output_reused")
     assert "allocate them in every call" in verdict.message
+
+
+STATES = """
+import torch
+from torch import nn
+
+class Model{new}(nn.Module):
+    def __init__(self, n, h):
+        super().__init__()
+        self.lstm = nn.LSTM(n, h, 2)
+        self.gru = nn.GRUCell(n, h)
+    def forward(self, {takes}):
+        {forward}
+
+steps, batch, n, h = 5, 3, 10, 12
+def get_inputs():
+    return [torch.rand(steps, batch, n), {given}]
+def get_init_inputs():
+    return [n, h]
+"""
+
+STATE = "torch.randn(2, batch, h)"
+LSTM = "x, state", "out, state = self.lstm(x, state)\n        return out, state", f"({STATE}, {STATE})"
+DICT = (
+    "x, past",
+    "state = (past['layers'][0], past['layers'][1])\n        return self.lstm(x * past['scale'], state)",
+    f"{{'layers': [{STATE}, {STATE}], 'scale': 0.5, 'none': None}}",
+)
+LOOP = (
+    "x, states",
+    "for i in range(len(x)): states = [self.gru(x[i], s) for s in states]\n        return states",
+    "[torch.randn(batch, h), torch.randn(batch, h)]",
+)
+
+
+@pytest.mark.parametrize(
+    ("task", "wrong"),
+    [
+        (LSTM, ("self.lstm(x, state)", "self.lstm(x, (state[1], state[0]))")),
+        (LSTM, ("return out, state", "return out, (state[0], state[0])")),
+        (DICT, ("past['layers'][1])", "past['layers'][1] * 0)")),
+        (DICT, ("past['scale']", "0.5")),
+        (LOOP, ("return states", "return [states[0], states[0]]")),
+    ],
+)
+def test_tensors_in_tuples_lists_and_dicts_are_inputs_of_their_own(judge, tmp_path, task, wrong):
+    takes, forward, given = task
+    path = tmp_path / "problem.py"
+    path.write_text(STATES.format(new="", takes=takes, forward=forward, given=given))
+    opened, protocol = open_task(str(path), sweep=True), Protocol(timed=False, allow=("library",), tier="quick")
+    assert len(opened.case_dims) > 3
+    for right, body in ((True, forward), (False, forward.replace(*wrong))):
+        source = STATES.format(new="New", takes=takes, forward=body, given=given).partition("\nsteps, batch")[0]
+        verdict = judge.check(Candidate(files=(("candidate.py", source),), language="torch"), opened, protocol)
+        assert verdict.verdict == ("passed" if right else "failed"), verdict.message
+        assert right or verdict.reason == "wrong_output"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("made = self.lstm(x, state)\n        state[1].zero_()\n        return made", "input_mutation"),
+        ("out, _ = self.lstm(x, state)\n        return out, state", "output_alias"),
+    ],
+)
+def test_what_a_candidate_does_to_inputs_in_a_tuple_shows(judge, tmp_path, body, reason):
+    takes, forward, given = LSTM
+    path = tmp_path / "problem.py"
+    path.write_text(STATES.format(new="", takes=takes, forward=forward, given=given))
+    source = STATES.format(new="New", takes=takes, forward=body, given=given).partition("\nsteps, batch")[0]
+    protocol = Protocol(timed=False, allow=("library",), tier="quick")
+    found = judge.check(
+        Candidate(files=(("candidate.py", source),), language="torch"), open_task(str(path)), protocol, fail_fast=True
+    )
+    assert (found.verdict, found.reason) == ("failed", reason)
+
+
+def test_a_state_that_forward_draws_is_refused_in_one_true_sentence(tmp_path):
+    forward = "state = [torch.randn(2, x.shape[1], 12) for _ in range(2)]\n        return self.lstm(x, state)[0]"
+    path = tmp_path / "problem.py"
+    path.write_text(STATES.format(new="", takes="x, y", forward=forward, given="torch.rand(2)"))
+    with pytest.raises(NotJudgedError, match=r"random numbers that forward draws .*make the random part an input"):
+        open_task(str(path), sweep=True)

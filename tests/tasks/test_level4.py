@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from kerneleval import cli
+from kerneleval.generators.common.prompts.source import reference_source
 from kerneleval.records import UsageError
 from kerneleval.tasks import open_task
 from kerneleval.tasks.formats.module_problem import ModuleProblem
@@ -151,6 +152,7 @@ def test_the_candidate_gets_the_configuration(stand_in: Path) -> None:
 
 def test_the_baseline_reads_no_file(stand_in: Path) -> None:
     task = open_task(str(written(stand_in, str(stand_in / "small"))))
+    assert reference_source(task) == (stand_in / "problem.py").read_text(), "as people and models read it"
     (stand_in / "small" / "config.json").unlink()
     import transformers
 

@@ -193,8 +193,9 @@ def test_arguments_and_keywords_of_the_constructor(tmp_path, takes, given, want)
 @pytest.mark.parametrize(
     ("inputs", "init", "message"),
     [
-        ("[torch.rand(4, 8, 64, 64), torch.rand(2)]", "", "argument 0 is a list that holds tensors"),
-        ("{'a': torch.rand(4)}, 3", "", "argument 0 is a dict that holds tensors"),
+        ("{torch.rand(4), 3}", "", "get_inputs.. gives a set that holds tensors; tuples, lists and dicts"),
+        ("{1: torch.rand(4)}, 3", "", "get_inputs.. gives a dict that holds tensors; tuples, lists and dicts"),
+        ("nn.utils.rnn.pack_sequence([torch.rand(4, 3)])", "", "gives a PackedSequence that holds tensors"),
         ("torch.rand(4, 8)", "self.fc = nn.LazyLinear(3)", r"weight fc.weight of Model has no shape before the first"),
         ("torch.rand(4, 8)", "self.bn = nn.LazyBatchNorm1d()", r"weight bn.weight of Model has no shape"),
     ],

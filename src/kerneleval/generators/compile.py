@@ -65,7 +65,7 @@ class Compiled:
 
     def candidates(self, task: Task, device: str) -> Iterator[Candidate]:
         """One candidate; none where the reference has no source, as of a function that a program made."""
-        source = reference_source(task)
+        source = task.baseline_source if task.module else reference_source(task)
         if not source.strip() or device == "opencl":
             return
         options = [f"mode={self.mode!r}"] if self.mode != "default" else []

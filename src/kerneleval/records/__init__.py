@@ -12,6 +12,7 @@ from kerneleval.records.cells import *
 from kerneleval.records.errors import *
 from kerneleval.records.generation import *
 from kerneleval.records.model_configs import *
+from kerneleval.records.nested import *
 from kerneleval.records.outcomes import *
 from kerneleval.records.plain import *
 from kerneleval.records.targets import *

@@ -202,6 +202,7 @@ class Worker:
         init = decode_plain(message["init"])
         with without_hub({}) if "transformers" in sys.modules else contextlib.nullcontext():
             module = self.loaded.make_module(init)
+        self.loaded.form = message["form"]
         state = module.state_dict()
         return {"op": "module", "state": [[name, list(t.shape), str(t.dtype)[6:]] for name, t in state.items()]}
 

@@ -360,7 +360,8 @@ class Calls:
     def ensure_module(self, loaded: Loaded, case: Case) -> None:
         """Have a module of the case's sizes in the worker."""
         if loaded.module_key != case.dims:
-            loaded.make_module(self.problem(case).init_args, new_secret())
+            problem = self.problem(case)
+            loaded.make_module(problem.init_args, new_secret(), problem.form)
             loaded.module_key = case.dims
 
     def window(

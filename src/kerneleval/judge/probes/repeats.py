@@ -412,7 +412,8 @@ class OtherWeights:
     def _rebuilt(self, case: Case, first: BoundCase) -> Outcome:
         """The outcome of a second module, then of the first one again, which is kept, and of the second once more."""
         beside = sum(w.numel() * w.element_size() for w in (first.weights or {}).values()) <= _SMALL_WEIGHTS_BYTES
-        self._calls.loaded.make_module(self._calls.problem(case).init_args, new_secret(), beside=beside)
+        problem = self._calls.problem(case)
+        self._calls.loaded.make_module(problem.init_args, new_secret(), problem.form, beside=beside)
         second = self._calls.bind(case)
         outcome = self._calls.window(second, [second.draw(new_secret())])
         for bound in (first, second) if beside else ():

@@ -33,6 +33,7 @@ from kerneleval.records import (
     Candidate,
     Case,
     Failed,
+    Form,
     InfrastructureError,
     KernelEvalError,
     Machine,
@@ -104,7 +105,7 @@ class Loaded:
         self.runner: Runner = self._fresh_runner()
         self.crashes = 0
         self.module_key: Any = None
-        self._module: tuple[Any, int] | None = None
+        self._module: tuple[Any, int, Form | None] | None = None
         self.state: list[tuple[str, tuple[int, ...], str]] = []
         self.explicit_backward = False
         self.paces: dict[tuple[Case, TimeKind], float] = {}
@@ -152,14 +153,15 @@ class Loaded:
         except WorkerFailure as failure:
             raise LoadFailed(failure.reason, str(failure), failure.evidence) from None
 
-    def make_module(self, init_args: Any, seed: int, *, beside: bool = False) -> None:
+    def make_module(self, init_args: Any, seed: int, form: Form | None = None, *, beside: bool = False) -> None:
         """Build the candidate's module from plain arguments; ``state`` then names its tensors.
 
         Args:
+            form: how it takes the arguments of a call (``records/nested.py``).
             beside: whether the module before is kept; :meth:`swap_modules` goes back to it.
         """
-        self._module = (init_args, seed)
-        message = {"init": encode_plain(init_args), "seed": seed, "beside": beside}
+        self._module = (init_args, seed, form)
+        message = {"init": encode_plain(init_args), "seed": seed, "form": form, "beside": beside}
         answer = self._ask_to_load("module", message, "module")
         try:
             self.state = [(str(n), tuple(int(v) for v in shape), str(d)) for n, shape, d in answer["state"]]

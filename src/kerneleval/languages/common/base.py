@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from kerneleval.records import DTYPES, Candidate, KernelEvalError, UsageError
+from kerneleval.records import DTYPES, Candidate, Form, KernelEvalError, UsageError
 from kerneleval.records.registry import Registry
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ class Loaded(ABC):
     """The explicit backward entry point, if the candidate has one."""
     module: torch.nn.Module | None = None
     """What :meth:`make_module` built."""
+    form: Form | None = None
+    """How the module takes the values of a call, which come one by one (``records/nested.py``); None: as they come."""
 
     @abstractmethod
     def forward(self, args: Sequence[Any], outputs: Sequence[OutputSpec], dims: Mapping[str, int]) -> Any:

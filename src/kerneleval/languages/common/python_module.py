@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerneleval.languages.common.base import Language, Loaded, LoadError, OutputSpec, torch_device, write_files
 from kerneleval.languages.common.watch import LaunchWatch, Patch
-from kerneleval.records import Candidate, InfrastructureError
+from kerneleval.records import Candidate, InfrastructureError, nested
 
 if TYPE_CHECKING:
     import torch
@@ -119,7 +119,7 @@ class PythonLoaded(Loaded):
         function = self.function
         if function is None:
             function = self.make_module(())
-        return function(*args)
+        return function(*(args if self.form is None else nested(self.form, args)))
 
     def _call_backward(
         self, grads: Sequence[Any], args: Sequence[Any], outputs: Sequence[OutputSpec], dims: Mapping[str, int]

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from kerneleval.records import NotJudgedError, UsageError, digest
+from kerneleval.records import Form, NotJudgedError, UsageError, digest, nested
 from kerneleval.tasks.formats.problem_file import ProblemFile, problem_error, seeded
 from kerneleval.tasks.formats.survey import build_model, call_inputs, flatten, init_arguments
 
@@ -61,6 +61,7 @@ class ModuleProblem:
         """Plain arguments of ``Model`` and ``ModelNew``; tuples stay tuples."""
         self._model = self._build(0)
         self._traits: InputTraits | None = None
+        self._form: Form | None = None
         self._examined = False
         self._writes_inputs = False
 
@@ -68,7 +69,8 @@ class ModuleProblem:
 
     def inputs(self, seed: int, distribution: str = "standard") -> list[Any]:
         """Arguments of ``forward``: what ``get_inputs()`` gives under the seed (of 63 bits at most), drawn on the
-        device; contiguous (how it lays them out is a trait).
+        device; contiguous (how it lays them out is a trait). Tensors in tuples, lists and dicts come one by one, in the
+        :attr:`form`.
 
         A floating tensor that comes out the same under every seed is varied: each finite element by up to 10 %, zeros
         staying zero so that masks stay masks; a tensor of nothing but zeros becomes normal noise of scale 0.1. Integers
@@ -110,8 +112,15 @@ class ModuleProblem:
             self._traits = InputTraits.of(self._draw(0), other)
         return self._traits
 
+    @property
+    def form(self) -> Form | None:
+        """How ``forward`` takes the arguments, which are given one by one (``records/nested.py``)."""
+        assert self.traits is not None  # they draw
+        return self._form
+
     def _draw(self, seed: int) -> list[Any]:
-        return call_inputs(self.file, self._namespace, self.device, seed)
+        values, self._form = call_inputs(self.file, self._namespace, self.device, seed)
+        return values
 
     # -- weights ------------------------------------------------------------------------------------------------------
 
@@ -214,7 +223,7 @@ class ModuleProblem:
             if not self._examined or self._writes_inputs:
                 given = [v.clone() if isinstance(v, torch.Tensor) else v for v in given]
             versions = [v._version if isinstance(v, torch.Tensor) else 0 for v in given]
-            result = fresh(*given)
+            result = fresh(*nested(self.form, given))
         outputs = flatten(result)
         if not outputs:
             raise UsageError(f"{self.file.path}: Model.forward returns no tensor but a {type(result).__name__}")

@@ -40,8 +40,10 @@ _KNOWN = """from kerneleval.records import without_hub
 
 _kerneleval_hub = without_hub({known!r})
 _kerneleval_hub.__enter__()  # it stays: what ends with the last reference to it would put the hub back
-
 """
+
+FILE_BEGINS = "# kerneleval: the problem file begins here\n"
+"""What follows in :attr:`ProblemFile.baseline_text` is the file."""
 
 
 class ProblemFile:
@@ -148,7 +150,7 @@ class ProblemFile:
         """The text as a worker executes it, which may read no file and no hub: it knows the configurations."""
         if not self.uses_transformers:
             return self.text
-        return _KNOWN.format(known=self._configs) + self.text
+        return _KNOWN.format(known=self._configs) + FILE_BEGINS + self.text
 
     # -- execution ----------------------------------------------------------------------------------------------------
 

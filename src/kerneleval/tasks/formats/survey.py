@@ -17,7 +17,18 @@ from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from kerneleval.records import DTYPES, Argument, Scalar, TensorSpec, UsageError, is_config
+from kerneleval.records import (
+    DTYPES,
+    Argument,
+    Form,
+    Scalar,
+    TensorSpec,
+    UsageError,
+    flat,
+    is_config,
+    names_of,
+    nested,
+)
 from kerneleval.tasks.formats.problem_file import ProblemFile, problem_error, seeded
 
 _SCANS = ("softmax", "_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")
@@ -91,12 +102,12 @@ def _lacks_memory(error: UsageError) -> bool:
 
 
 def _run(file: ProblemFile, namespace: ModuleType, model: torch.nn.Module, device: str) -> Survey:
-    args = call_inputs(file, namespace, device, 0)
+    args, form = call_inputs(file, namespace, device, 0)
     recorder = _Recorder(args)
     with problem_error(file.path, "Model.forward"), seeded(0, device), torch.no_grad(), recorder:
-        result = model(*args)
+        result = model(*nested(form, args))
     return Survey(
-        arguments=_arguments(namespace, args),
+        arguments=_arguments(namespace, args, form),
         outputs=tuple(_spec(f"out{i}", t, "output") for i, t in enumerate(flatten(result))),
         weights=tuple(_spec(name, t, "weight") for name, t in model.state_dict().items()),
         flops=recorder.flops,
@@ -181,28 +192,27 @@ def build_model(
         return model.to(device)
 
 
-def call_inputs(file: ProblemFile, namespace: ModuleType, device: str, seed: int) -> list[Any]:
-    """``get_inputs()`` under the seed, drawn on the device; tensors are detached and there, with their own strides.
-    Raises UsageError: it raises or gives no list.
+def call_inputs(file: ProblemFile, namespace: ModuleType, device: str, seed: int) -> tuple[list[Any], Form | None]:
+    """``get_inputs()`` under the seed, drawn on the device; tensors are detached and there, with their own strides, and
+    each is a value of its own, in the form (``records/nested.py``). Raises UsageError: it raises or gives no list, or
+    something in it is not judged.
     """
     with problem_error(file.path, "get_inputs()"), seeded(seed, device), torch.no_grad():
         given = namespace.get_inputs()
     if not isinstance(given, (list, tuple)):
         raise UsageError(f"{file.path}: get_inputs() must give a list of arguments, got {_short(given)}")
-    placed = [v.detach().to(device) if isinstance(v, torch.Tensor) else v for v in given]
+    try:
+        values, form = flat(given, lambda value: isinstance(value, torch.Tensor))
+    except UsageError as error:
+        raise UsageError(f"{file.path}: get_inputs() gives {error}") from error
+    placed = [v.detach().to(device) if isinstance(v, torch.Tensor) else v for v in values]
     for index, value in enumerate(placed):
         if isinstance(value, torch.Tensor):
             if str(value.dtype)[6:] not in DTYPES:
                 raise UsageError(f"{file.path}: get_inputs() argument {index} is {value.dtype}, which is not judged")
-        elif flatten(value):
-            raise UsageError(
-                f"{file.path}: get_inputs() argument {index} is a {type(value).__name__} that holds tensors; arguments "
-                "are judged where each is a tensor or a plain value. Give each tensor as an argument of its own, and "
-                "let forward(self, *maps) collect them"
-            )
         else:
             _check_plain(file, index, value, "get_inputs()")
-    return placed
+    return placed, form
 
 
 def flatten(result: Any) -> list[torch.Tensor]:
@@ -280,13 +290,14 @@ def _terms(name: str, args: tuple[Any, ...], results: list[torch.Tensor]) -> int
     return 1
 
 
-def _arguments(namespace: ModuleType, args: Sequence[Any]) -> tuple[Argument, ...]:
+def _arguments(namespace: ModuleType, args: Sequence[Any], form: Form | None) -> tuple[Argument, ...]:
     parameters = list(inspect.signature(namespace.Model.forward).parameters.values())[1:]
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    names += [f"arg{i}" for i in range(len(names), len(args))]
+    count = len(args if form is None else form)
+    names = names_of(form, [*names, *(f"arg{i}" for i in range(len(names), count))][:count])
     return tuple(
         _spec(name, value, "data") if isinstance(value, torch.Tensor) else Scalar(name=name, value=value)
-        for name, value in zip(names, args, strict=False)
+        for name, value in zip(names, args, strict=True)
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kerneleval.records import Task
+from kerneleval.tasks.formats.problem_file import FILE_BEGINS
 
 _OWN = "kerneleval"
 """Begins the names of the modules whose functions are written out: this package's, and those of a user's task files."""
@@ -25,7 +26,7 @@ def reference_source(task: Task) -> str:
     its last line assigns ``reference``. Where a user's task file cannot be read any more, the text of it that was kept.
     """
     if task.module:
-        return task.baseline_source
+        return task.baseline_source.rpartition(FILE_BEGINS)[2]
     writer = _Writer()
     try:
         steps = _chain(task.reference)
